@@ -1,0 +1,212 @@
+"""Every file that one stage writes for another: schemas, reading, writing, in this one place.
+
+Files are written beside their place and moved there, so a reader sees the old file or the new one, never half.
+Parquet carries page checksums: a flipped bit is an error, not a wrong number.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dicap.errors import DataError
+
+ROLES = ("sup", "est", "unlabeled", "test")
+
+SPLIT = pa.schema([("id", pa.string()), ("role", pa.string())])
+WEIGHTS = pa.schema(
+    [
+        ("bin", pa.int16()),
+        ("left", pa.float64()),
+        ("right", pa.float64()),
+        ("n_pos", pa.int64()),
+        ("n_neg", pa.int64()),
+        ("r_pos", pa.float64()),
+        ("r_neg", pa.float64()),
+        ("optimal_r_pos", pa.float64()),  # from hidden labels: diagnostic only, null where there are none
+        ("optimal_n", pa.int64()),
+    ]
+)
+CLASS_WEIGHTS = WEIGHTS.insert(0, pa.field("class", pa.string()))  # tables that know the class
+THRESHOLDS = pa.schema(
+    [
+        ("class", pa.string()),
+        ("tau_pos", pa.float64()),
+        ("tau_neg", pa.float64()),
+        ("n_pos", pa.int64()),
+        ("n_neg", pa.int64()),
+        ("crossed", pa.bool_()),
+    ]
+)
+PSEUDO_LABELS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("confidence", pa.list_(pa.float16())),
+        ("label", pa.list_(pa.int8())),  # 1, 0, -1: positive, negative, uncertain
+        ("weight", pa.list_(pa.float16())),
+    ]
+)
+PREDICTIONS = pa.schema([("id", pa.string()), ("score", pa.list_(pa.float32())), ("label", pa.list_(pa.int8()))])
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write a table with page checksums, atomically."""
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, write_page_checksum=True, compression="zstd")
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read one Parquet file, verifying its checksums.
+
+    Raises:
+        DataError: if it is missing, damaged or lacks a column.
+    """
+    try:
+        return pq.read_table(path, columns=columns, page_checksum_verification=True, partitioning=None)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path}: damaged ({reason}); remove it and run `dvc repro`") from None
+
+
+def lists(matrix: np.ndarray, kind: pa.DataType) -> pa.Array:
+    """A list column from an (n, C) array, without a Python loop."""
+    n, width = matrix.shape
+    offsets = pa.array(np.arange(0, (n + 1) * width, width, dtype=np.int32) if width else np.zeros(n + 1, np.int32))
+    return pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(matrix).ravel(), type=kind))
+
+
+def matrix(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """The (n, C) array of a list column whose lists have one length."""
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    n = len(column)
+    values = column.flatten().to_numpy(zero_copy_only=False)
+    return values.reshape(n, -1) if n else values.reshape(0, 0)
+
+
+def epoch_file(folder: Path, kind: str, epoch: int) -> Path:
+    """`<folder>/<kind>/epoch=NNN/part-0.parquet`: pandas reads `<folder>/<kind>` as one frame with an epoch column."""
+    return folder / kind / f"epoch={epoch:03d}" / "part-0.parquet"
+
+
+def epochs(folder: Path, kind: str) -> list[int]:
+    """The epochs that `<folder>/<kind>` holds, ascending."""
+    found = [int(path.name.removeprefix("epoch=")) for path in (folder / kind).glob("epoch=*") if path.is_dir()]
+    return sorted(found)
+
+
+def write_split(ids: Sequence[str], roles: Sequence[str], path: Path) -> None:
+    """Write the role (sup, est, unlabeled, test) of every image."""
+    assert set(roles) <= set(ROLES), set(roles) - set(ROLES)
+    write_parquet(pa.table({"id": list(ids), "role": list(roles)}, schema=SPLIT), path)
+
+
+def read_split(path: Path) -> pd.DataFrame:
+    """Frame with id and role, in the order of the data set's rows. Raises DataError."""
+    frame = read_parquet(path).to_pandas()
+    if list(frame.columns) != SPLIT.names:
+        raise DataError(f"{path}: columns {list(frame.columns)}, expected {SPLIT.names}; run `dvc repro split`")
+    return frame
+
+
+def write_weights(columns: dict[str, Any], path: Path) -> None:
+    """Write an epoch's rates, one row a bin (a row a class and bin where a `class` column is given)."""
+    write_parquet(pa.table(columns, schema=CLASS_WEIGHTS if "class" in columns else WEIGHTS), path)
+
+
+def write_thresholds(columns: dict[str, Any], path: Path) -> None:
+    """Write an epoch's thresholds, one row a class."""
+    write_parquet(pa.table(columns, schema=THRESHOLDS), path)
+
+
+def write_pseudo_labels(ids: np.ndarray, confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, path: Path) -> None:
+    """Write an epoch's pseudo-labels: per image the (C,) confidences, labels and weights, halves of what trains."""
+    columns = [
+        pa.array(list(ids), pa.string()),
+        lists(confidence.astype(np.float16), pa.float16()),
+        lists(label.astype(np.int8), pa.int8()),
+        lists(weight.astype(np.float16), pa.float16()),
+    ]
+    write_parquet(pa.Table.from_arrays(columns, schema=PSEUDO_LABELS), path)
+
+
+def read_pseudo_labels(path: Path) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+    """ids (n), confidence (n, C) float16, label (n, C) int8, weight (n, C) float16. Raises DataError."""
+    table = read_parquet(path)
+    return table["id"].to_pylist(), *(matrix(table[name]) for name in ("confidence", "label", "weight"))  # type: ignore[return-value]
+
+
+def write_predictions(ids: np.ndarray, scores: np.ndarray, labels: np.ndarray, path: Path) -> None:
+    """Write the (n, C) scores and true labels of scored images."""
+    columns = [pa.array(list(ids), pa.string()), lists(scores.astype(np.float32), pa.float32()), lists(labels.astype(np.int8), pa.int8())]
+    write_parquet(pa.Table.from_arrays(columns, schema=PREDICTIONS), path)
+
+
+def write_history(rows: list[dict[str, Any]], path: Path) -> None:
+    """Write history.csv, a row an epoch; the columns are the union of the rows' keys, in order of appearance."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    with replacing(path) as temporary:
+        pd.DataFrame(rows, columns=columns).to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+
+
+def write_json(values: dict[str, Any], path: Path) -> None:
+    """Write readable JSON; a NaN is a programmer's error."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object. Raises DataError if it is missing or damaged."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise DataError(f"{path}: not readable as JSON; remove it and run `dvc repro`") from None
+    if not isinstance(values, dict):
+        raise DataError(f"{path}: expected a JSON object; remove it and run `dvc repro`")
+    return values
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; on success it takes the place of `path`, on failure it is removed.
+
+    The temporary name is constant: some formats keep the name they were written under.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb") as handle:
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `path`; on success it takes the place of `path`, on failure it is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary, old = path.with_name(f".{path.name}.tmp"), path.with_name(f".{path.name}.old")
+    for leftover in (temporary, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        if path.exists():
+            os.rename(path, old)
+        os.rename(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)

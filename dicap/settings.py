@@ -1,0 +1,393 @@
+"""The settings of an experiment: params.yaml over configs/<dataset>.yaml over configs/protocol.yaml.
+
+A key that is null in a file is looked up in the next one. The result is one frozen, typed, checked `Settings`.
+All errors are found before any is reported; each names the file, the key, the value found and what is allowed.
+"""
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from dicap.catalogue import DATASETS, HEADS, METHODS
+from dicap.errors import SettingsError
+
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A group of settings: frozen, no unknown keys, no silent conversion between types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Convert(Section):
+    """Conversion of the raw data set into one array (design.md "Data and views")."""
+
+    max_rejected: Share  # share of unreadable images above which `convert` fails
+    store: Literal["array", "jpeg"]  # one uint8 array, or the resized images re-encoded for small disks
+
+
+class Split(Section):
+    """Labelled / unlabelled split and D_sup / D_est (methods.md 2.3, 3.2)."""
+
+    est_fraction: Annotated[float, Field(gt=0, lt=1)]  # share of the labelled images that goes to D_est
+
+
+class Network(Section):
+    """What is common to the networks beside backbone and head (methods.md 2.4, 2.5, 5)."""
+
+    normalize: Literal["none", "imagenet", "half"]  # none: pixels in [0, 1], as published; half: mean = std = 0.5
+    stride: Literal[8, 16, 32]  # pixels of the image per step of the last feature map
+    decoder_dim: Count  # width of ML-Decoder's tokens and embeddings
+    decoder_ffn: Count  # width of its feed-forward layer
+    decoder_heads: Count
+    dropout: Annotated[float, Field(ge=0, lt=1)]
+
+
+class Augment(Section):
+    """Views (methods.md 2.4)."""
+
+    policy: Literal["published", "torchvision"]  # RandAugment of the published code, or torchvision's
+    cutout_warmup: Share  # side of the hole over the side of the image
+    cutout: Share  # the same in the main stage and in fine-tuning
+
+
+class Loss(Section):
+    """Asymmetric loss and the reduction of sums over entries (methods.md 4.2, 3.13-D)."""
+
+    gamma_neg: NonNegative
+    gamma_pos: NonNegative
+    clip: Annotated[float, Field(ge=0, lt=1)]
+    reduction: Literal["sum", "mean"]  # sum over entries / images of the step, or mean over entries (literal equation)
+
+
+class Optimiser(Section):
+    """AdamW, one-cycle, EMA (methods.md 2.6, 2.7)."""
+
+    lr: Positive
+    weight_decay: NonNegative
+    pct_start: Annotated[float, Field(gt=0, lt=1)]
+    ema_decay: Annotated[float, Field(ge=0, lt=1)]
+
+
+class Warmup(Section):
+    """Stage 1 (methods.md 2.8, 3.3)."""
+
+    epochs: Count
+    batch_size: Count | Literal["auto"]  # labelled images a step; auto: 320 x ratio, i.e. 16/32/48/64 as published
+    wcl: bool  # class-wise contrastive loss on labelled and unlabelled images during warm-up
+    passes_on: Literal["raw", "ema"]  # which weights the main stage starts from
+    eval_every: Count
+
+
+class Calibration(Section):
+    """Correctness rates and weights (paper section 3; methods.md 3.4, 3.10, 3.13-A, 3.13-C)."""
+
+    policy: Literal["estimated", "uniform", "confidence", "labeled", "optimal"]
+    target: Literal["hard", "soft"]  # hard label with weight w, or soft target r_pos(p) (needs thresholds.rule none)
+    bins: Count  # K
+    anchor: Literal["left", "centre", "right"]  # where in its bin a rate sits
+    empty_bin: Literal["interpolate", "zero"]
+    smoothing: NonNegative  # pseudo-counts added to positives and negatives of every bin
+    isotonic: bool  # make the rates monotone before interpolating
+    per_class: bool  # one table per class instead of one for the data set
+    teacher: Literal["ema", "online"]
+    view: Literal["weak", "test"]  # what the teacher looks at
+    refresh: Literal["epoch", "batch"]  # pseudo-labels once an epoch, or anew on each batch
+
+
+class Thresholds(Section):
+    """Dual thresholds (paper section 4; methods.md 3.5, 3.13-B)."""
+
+    rule: Literal["midrange", "fixed", "quantile", "none"]  # none: every entry is confident, label 1[p >= 0.5]
+    fixed_pos: Share
+    fixed_neg: Share
+    quantile: Share  # tau_pos: this quantile of the positives' scores; tau_neg: 1 - it of the negatives'
+    crossed: Literal["swap", "priority", "midpoint"]  # what to do where tau_neg > tau_pos
+    unseen: Literal["guard", "skip"]  # class without positives (negatives): tau_pos = 1 (tau_neg = 0), or left out
+
+
+class Contrastive(Section):
+    """Class-wise NT-Xent on uncertain entries, URRL (methods.md 3.7, 3.13-E)."""
+
+    enabled: bool
+    temperature: Positive
+    normalize: bool
+    projector: Annotated[int, Field(ge=0)]  # width of a two-layer projection head; 0: none
+    max_pairs: Annotated[int, Field(ge=2)]
+    coefficient: NonNegative | Literal["auto"]  # auto: 1 / images of the step, i.e. plain sums with coefficient 1
+    same_class_negatives: bool
+
+
+class Train(Section):
+    """Main stage (methods.md 2.8, 3.8)."""
+
+    epochs: Count
+    cycle_epochs: Annotated[int, Field(ge=0)]  # length of the one-cycle; 0: as long as the training
+    batch_size: Annotated[int, Field(ge=2)]  # labelled + unlabelled images a step
+    batch_labelled: Count | Literal["auto"]  # auto: 1.25 x ratio of the batch, i.e. 4/8/12/16 of 64 as published
+    shuffle: bool  # false: the published code's fixed batches
+    eval_every: Count
+
+
+class Finetune(Section):
+    """Head-only fine-tuning on D_est, FTE (methods.md 3.9)."""
+
+    enabled: bool
+    epochs: Count
+    batch_size: Count
+    lr: Positive
+    ema_decay: Annotated[float, Field(ge=0, lt=1)]
+
+
+class Evaluate(Section):
+    """Evaluation (methods.md 2.9)."""
+
+    batch_size: Count
+    bootstrap: Annotated[int, Field(ge=0)]  # resamples of the test images for the 95 % interval
+
+
+class Settings(Section):
+    """One experiment, resolved."""
+
+    dataset: str
+    data_root: str | None
+    ratio: Annotated[float, Field(gt=0, le=1)]
+    seed: Annotated[int, Field(ge=0, lt=2**32)]
+    method: str
+    backbone: str
+    backbone_weights: str  # imagenet (timm's own), lite (extra package), random, or the path of a file
+    head: str
+    image_size: Annotated[int, Field(ge=16, le=2048)]
+    convert: Convert
+    split: Split
+    network: Network
+    augment: Augment
+    loss: Loss
+    optimiser: Optimiser
+    warmup: Warmup
+    calibration: Calibration
+    thresholds: Thresholds
+    contrastive: Contrastive
+    train: Train
+    finetune: Finetune
+    evaluate: Evaluate
+
+    @property
+    def warmup_batch(self) -> int:
+        """Labelled images of a warm-up step: 16/32/48/64 at 5/10/15/20 % (methods.md 2.8)."""
+        if self.warmup.batch_size != "auto":
+            return self.warmup.batch_size
+        return min(max(round(320 * self.ratio), 4), 64)
+
+    @property
+    def labelled_batch(self) -> int:
+        """Labelled images of a main step: 4/8/12/16 of 64 at 5/10/15/20 %, never more than half (methods.md 2.8)."""
+        if self.train.batch_labelled != "auto":
+            return self.train.batch_labelled
+        return min(max(round(1.25 * self.ratio * self.train.batch_size), 1), self.train.batch_size // 2)
+
+    @property
+    def unlabelled_batch(self) -> int:
+        """Unlabelled images of a main step."""
+        return self.train.batch_size - self.labelled_batch
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Settings, and for every dotted key the file (or method) its value came from."""
+
+    settings: Settings
+    origins: dict[str, str]
+
+
+def load_settings(params: Path, configs: Path | None = None) -> Settings:
+    """Read, merge and check the settings; see `resolve`."""
+    return resolve(params, configs).settings
+
+
+def resolve(params: Path, configs: Path | None = None) -> Resolved:
+    """Merge params.yaml over configs/<dataset>.yaml over configs/protocol.yaml and check everything.
+
+    Args:
+        params: the experiment's file.
+        configs: folder of the data sets' settings; default: `configs` beside `params`.
+
+    Raises:
+        SettingsError: with one line for every mistake found.
+    """
+    configs = configs if configs is not None else params.parent / "configs"
+    layers = [(params, _read(params))]
+    dataset = layers[0][1].get("dataset")
+    if dataset not in DATASETS:
+        raise SettingsError(_unknown_name(params, "dataset", dataset, DATASETS))
+    layers += [(path, _read(path)) for path in (configs / f"{dataset}.yaml", configs / "protocol.yaml")]
+
+    problems = [line for path, values in layers for line in _unknown_keys(path, values)]
+    merged, origins = _merge(layers)
+    if merged.get("method") not in METHODS:
+        problems.append(_unknown_name(origins.get("method", params), "method", merged.get("method"), METHODS))
+    elif merged.get("head") is None:
+        merged["head"] = METHODS[merged["method"]].head or HEADS[0]
+        origins["head"] = f"published head of {merged['method']}"
+    if merged.get("head") is not None and merged["head"] not in HEADS:
+        problems.append(_unknown_name(origins["head"], "head", merged["head"], HEADS))
+    settings = None
+    try:
+        settings = Settings.model_validate(merged)
+    except ValidationError as error:
+        problems += [_explain(item, origins, params) for item in error.errors() if item["type"] != "extra_forbidden"]
+    if settings is not None:
+        problems += _contradictions(settings, origins)
+    if problems or settings is None:
+        raise SettingsError("\n".join(problems))
+    return Resolved(settings, origins)
+
+
+def flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted key, value) in order; sections are entered, not yielded."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def known_keys(section: type[BaseModel] = Settings, prefix: str = "") -> Iterator[str]:
+    """Yield every dotted key of the settings, in the order of the classes above."""
+    for name, field in section.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from known_keys(field.annotation, f"{prefix}{name}.")
+        else:
+            yield prefix + name
+
+
+def _read(path: Path) -> dict[str, Any]:
+    # YAML 1.2, the dialect DVC writes: PyYAML would return the string "3e-05" for a learning rate of 0.00003.
+    try:
+        values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: no such file; run from the project's folder or pass --params") from None
+    except (YAMLError, UnicodeDecodeError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" (line {where.line + 1})" if where is not None else ""
+        raise SettingsError(f"{path}: not readable as YAML{line}; compare it with the file in the repository") from None
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path}: found {values!r}, expected `key: value` lines")
+    return values
+
+
+def _merge(layers: list[tuple[Path, dict[str, Any]]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The first value that is not null wins, key by key."""
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for key in known_keys():
+        *parents, name = key.split(".")
+        target = merged
+        for parent in parents:
+            target = target.setdefault(parent, {})
+        target[name] = None
+        for path, values in layers:
+            found = _look_up(values, key)
+            if found is not None:
+                target[name], origins[key] = found, _short(path)
+                break
+    return merged, origins
+
+
+def _look_up(values: dict[str, Any], key: str) -> Any:
+    for part in key.split("."):
+        if not isinstance(values, dict):
+            return None
+        values = values.get(part)  # type: ignore[assignment]
+    return values
+
+
+def _short(path: Path) -> str:
+    return f"configs/{path.name}" if path.parent.name == "configs" else path.name
+
+
+def _unknown_keys(path: Path, values: dict[str, Any]) -> list[str]:
+    known = list(known_keys())
+    sections = {key.split(".")[0] for key in known if "." in key}
+    problems = []
+    for name in sections & values.keys():
+        if values[name] is not None and not isinstance(values[name], dict):
+            problems.append(f"{_short(path)}: {name} is a section of settings; found the value {values[name]!r}")
+    for key, _ in flatten(values):
+        if key not in known and key not in sections:
+            near = difflib.get_close_matches(key, known, 1, 0.5)
+            hint = f"; did you mean {near[0]}?" if near else f"; the sections are {', '.join(sorted(sections))}"
+            problems.append(f"{_short(path)}: {key} is not a setting{hint}")
+    return problems
+
+
+def _unknown_name(origin: Path | str, key: str, value: Any, allowed) -> str:
+    near = difflib.get_close_matches(str(value), list(allowed), 1, 0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    origin = _short(origin) if isinstance(origin, Path) else origin
+    return f"{origin}: {key}: found {value!r}, allowed are {', '.join(allowed)}{hint}"
+
+
+def _explain(item: Any, origins: dict[str, str], params: Path) -> str:
+    """One line for one of pydantic's findings."""
+    # A union reports one finding per member with the member's type appended; the key ends where the known keys do.
+    location = [str(part) for part in item["loc"]]
+    known = set(known_keys())
+    key = next((".".join(location[:n]) for n in range(len(location), 0, -1) if ".".join(location[:n]) in known), ".".join(location))
+    message = item["msg"].removeprefix("Input should be ").replace("'", "")
+    origin = origins.get(key, _short(params))
+    if item["input"] is None:
+        return f"{origin}: {key}: no value in any of the files; expected {message}"
+    found = repr(item["input"])
+    hint = ""
+    if item["type"] == "literal_error" and isinstance(item["input"], str):
+        options = [option.strip(" '") for option in message.replace(" or ", ",").split(",")]
+        near = difflib.get_close_matches(item["input"], options, 1, 0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{origin}: {key}: found {found}, expected {message}{hint}"
+
+
+def _contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
+    """Settings that are fine alone and make no sense together."""
+    problems = []
+    if s.calibration.target == "soft" and s.thresholds.rule != "none":
+        problems.append(
+            f"{origins['calibration.target']}: calibration.target: found 'soft', which leaves no uncertain entries; "
+            "set thresholds.rule to none"
+        )
+    if s.thresholds.fixed_neg > s.thresholds.fixed_pos:
+        problems.append(
+            f"{origins['thresholds.fixed_neg']}: thresholds.fixed_neg: found {s.thresholds.fixed_neg}, "
+            f"expected at most thresholds.fixed_pos ({s.thresholds.fixed_pos})"
+        )
+    if s.labelled_batch >= s.train.batch_size:
+        problems.append(
+            f"{origins['train.batch_labelled']}: train.batch_labelled: found {s.labelled_batch}, "
+            f"expected less than train.batch_size ({s.train.batch_size})"
+        )
+    if s.train.cycle_epochs and s.train.cycle_epochs < s.train.epochs:
+        problems.append(
+            f"{origins['train.cycle_epochs']}: train.cycle_epochs: found {s.train.cycle_epochs}, "
+            f"expected 0 or at least train.epochs ({s.train.epochs})"
+        )
+    if s.network.decoder_dim % s.network.decoder_heads:
+        problems.append(
+            f"{origins['network.decoder_dim']}: network.decoder_dim: found {s.network.decoder_dim}, "
+            f"expected a multiple of network.decoder_heads ({s.network.decoder_heads})"
+        )
+    if s.dataset != "digits" and not s.data_root:
+        problems.append(
+            f"params.yaml: data_root: found null, expected the folder of the raw data set; "
+            f"for example `dvc exp run -S dataset={s.dataset} -S data_root=/path/to/{s.dataset}`"
+        )
+    return problems

@@ -1,0 +1,1 @@
+"""Thin click commands, one file each; `stages.cli` gathers them as `dicap-stage`."""

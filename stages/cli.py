@@ -1,0 +1,83 @@
+"""`dicap-stage`: the commands, imported only when one is asked for, so that --help answers at once."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import click
+
+from dicap import __version__
+from dicap.errors import DataError, SettingsError, Stopped
+
+EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
+
+PIPELINE = {
+    "convert": "Index the raw data set and cache its images as one array.",
+    "split": "Draw D_sup, D_est and D_u.",
+    "warmup": "Train on the labelled images to initialise the model.",
+    "pseudo-label": "Write what the first main epoch would train on, to look at.",
+    "train": "Main stage: Algorithm 1 of the paper.",
+    "finetune": "Train the head alone on D_est.",
+    "evaluate": "Score the test images: mAP, AP per class, interval.",
+    "report": "Draw everything on one self-contained page.",
+}
+TOOLS = {
+    "config": "Print the settings in force and where each comes from.",
+    "methods": "List the methods that can be compared.",
+    "histogram": "Draw the histogram of a Parquet artifact.",
+    "doctor": "Check a converted data set.",
+    "formatted": "Import or export the published npy files.",
+    "figures": "Draw the paper's figures from finished runs.",
+    "table": "Set finished runs beside the published tables.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports `stages.<name>` on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in (*PIPELINE, *TOOLS) if _source(name).exists()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        return importlib.import_module(f"stages.{_module(cmd_name)}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # click's own listing imports every command for its first line
+        names = self.list_commands(ctx)
+        for title, group in (("Pipeline, in this order", PIPELINE), ("Tools", TOOLS)):
+            with formatter.section(title):
+                formatter.write_dl([(name, group[name]) for name in names if name in group])
+
+    def invoke(self, ctx: click.Context):
+        """Run a command; users' errors become their own lines and exit codes, never tracebacks."""
+        try:
+            return super().invoke(ctx)
+        except SettingsError as error:
+            code, message = EXIT_SETTINGS, str(error)
+        except DataError as error:
+            code, message = EXIT_DATA, str(error)
+        except Stopped as stop:
+            code, message = EXIT_STOPPED, str(stop)
+        for line in message.splitlines():
+            click.echo(f"{'Stopped' if code == EXIT_STOPPED else 'Error'}: {line}", err=True)
+        ctx.exit(code)
+
+
+def _module(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _source(name: str) -> Path:
+    return Path(__file__).with_name(f"{_module(name)}.py")
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__)
+def main() -> None:
+    """Semi-supervised multi-label learning: DiCaP and the methods it is compared with."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

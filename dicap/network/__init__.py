@@ -1,0 +1,71 @@
+"""Networks: a timm backbone and a head, from uint8 images to logits and class-wise embeddings."""
+
+import torch
+from torch import Tensor, nn
+
+from dicap.network.backbone import as_map, create_backbone
+from dicap.network.linear import LinearHead
+from dicap.network.ml_decoder import MLDecoder
+from dicap.settings import Settings
+
+NORMALIZATION = {
+    "none": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),  # the published code feeds [0, 1] pixels (methods.md 2.4)
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+}
+
+
+class Network(nn.Module):
+    """Backbone and head. Preprocessing is inside, so a model needs nothing but the resized pixels."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, backbone: nn.Module, head: nn.Module, normalize: str, projector: nn.Module | None = None) -> None:
+        super().__init__()
+        mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in NORMALIZATION[normalize])
+        self.register_buffer("mean", 255 * mean, persistent=False)
+        self.register_buffer("scale", 1 / (255 * std), persistent=False)
+        self.backbone = backbone
+        self.head = head
+        self.projector = projector
+
+    def features(self, images: Tensor) -> Tensor:
+        """Images (B, 3, H, W), uint8 or 0..255 floats -> the last feature map (B, D, h, w)."""
+        return as_map(self.backbone((images.float() - self.mean) * self.scale))
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Images (B, 3, H, W) uint8 -> logits (B, C), class-wise embeddings z (B, C, D)."""
+        return self.head(self.features(images))
+
+    def project(self, z: Tensor) -> Tensor:
+        """The embedding the contrastive loss compares, (..., D) -> (..., D'); z itself without a projection head."""
+        return z if self.projector is None else self.projector(z)
+
+
+def build_head(settings: Settings, channels: int, classes: int) -> nn.Module:
+    """The head that `settings.head` names."""
+    if settings.head == "linear":
+        return LinearHead(channels, classes)
+    n = settings.network
+    return MLDecoder(channels, classes, dim=n.decoder_dim, ffn=n.decoder_ffn, heads=n.decoder_heads, dropout=n.dropout)
+
+
+def build_network(settings: Settings, classes: int, *, pretrained: bool = True) -> Network:
+    """Backbone, head and (with contrastive.projector > 0) projection head.
+
+    Args:
+        classes: C.
+        pretrained: false when the weights are about to be replaced by a saved model's.
+
+    Raises:
+        SettingsError: see `create_backbone`.
+    """
+    weights = settings.backbone_weights if pretrained else "random"
+    backbone, channels = create_backbone(settings.backbone, weights, settings.network.stride, settings.image_size)
+    head = build_head(settings, channels, classes)
+    projector = None
+    if settings.contrastive.projector:
+        width = settings.network.decoder_dim if settings.head == "ml_decoder" else channels
+        projector = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, settings.contrastive.projector))
+    return Network(backbone, head, settings.network.normalize, projector)

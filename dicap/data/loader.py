@@ -1,0 +1,185 @@
+"""Batches of views for training, and of plain images for scoring.
+
+A view of an image is a pure function of (seed, stage, epoch, row, view, key of the request): it is the same whatever
+the number of worker processes, the order of the steps, and the step a run was resumed at.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from dicap.data.augment import View, render_batch
+from dicap.data.policy import COLUMNS
+from dicap.data.store import Store
+from dicap.errors import DataError
+from dicap.randomness import uniform
+
+DataOn = Literal["host", "device"]
+
+
+class Request(NamedTuple):
+    """Views wanted of some images in one step.
+
+    Attributes:
+        key: name of the result, and of the stream of random numbers: requests with different keys draw independently.
+        rows: (B,) int64 rows of the store.
+        view: how to look at them.
+    """
+
+    key: str
+    rows: np.ndarray
+    view: View
+
+
+def load(
+    store: Store,
+    steps: Sequence[Sequence[Request]],
+    *,
+    seed: int,
+    stage: str,
+    epoch: int,
+    workers: int | None = None,
+    device: str | torch.device = "cpu",
+    start: int = 0,
+    data_on: DataOn = "host",
+) -> Iterator[dict[str, torch.Tensor]]:
+    """Yield the batches of an epoch, one dict a step from step `start` on.
+
+    Args:
+        store: the images.
+        steps: for each step, what is wanted.
+        seed, stage, epoch: counters of the random numbers.
+        workers: processes that make views; None: chosen from the number of cores; 0: made here.
+        device: where the batches are wanted.
+        start: first step (a resumed run).
+        data_on: host: views by Pillow in worker processes; device: the whole set lies on `device` and views are made
+            there in batches (`dicap.data.device_views`), with the same random numbers.
+
+    Yields:
+        {key: (B, 3, H, W) uint8}, or (B, 4, 3, H, W) with tiles, on `device`, contiguous.
+    """
+    device = torch.device(device)
+    if data_on == "device":
+        from dicap.data.device_views import render_on_device
+
+        whole = store.resident(device)
+        for requests in steps[start:]:
+            yield {
+                request.key: render_on_device(
+                    whole, torch.from_numpy(request.rows), request.view, draws(seed, stage, epoch, request)
+                )
+                for request in requests
+            }
+        return
+    dataset = _Steps(store, steps, seed, stage, epoch)
+    order = range(start, len(steps))
+    count = min(worker_count() if workers is None else workers, len(order))
+    loader = DataLoader(
+        dataset,
+        batch_size=None,
+        sampler=order,
+        num_workers=count,
+        worker_init_fn=_one_thread,
+        pin_memory=device.type == "cuda",
+        prefetch_factor=4 if count else None,
+        # A generator of its own: DataLoader draws a number per epoch, from torch's global generator otherwise.
+        generator=torch.Generator(),
+    )
+    try:
+        for batch in loader:
+            yield {key: views.to(device, non_blocking=True) for key, views in batch.items()}
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise DataError(
+            f"{store.folder}: a worker process died ({str(error).splitlines()[0]}); "
+            "use fewer with --workers, or 0 for none (often the memory or /dev/shm is full)"
+        ) from None
+
+
+def scoring_batches(
+    store: Store,
+    rows: np.ndarray,
+    batch_size: int,
+    *,
+    flip: tuple[int, str, int] | None = None,
+    device: str | torch.device = "cpu",
+    data_on: DataOn = "host",
+    memory_format: torch.memory_format = torch.contiguous_format,
+) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
+    """Yield images in order, straight from the store, for passes that need no strong view.
+
+    Args:
+        store: the images.
+        rows: (n,) int64, the images wanted.
+        batch_size: images a batch; the last one may be shorter.
+        flip: (seed, stage, epoch) for the weak view, None for the test view.
+        device: where the batches are wanted.
+        data_on: as in `load`.
+        memory_format: torch.channels_last spares the reordering of the file's own order.
+
+    Yields:
+        (rows of the batch, (B, 3, H, W) uint8 on `device`).
+    """
+    device = torch.device(device)
+    rows = np.asarray(rows, dtype=np.int64)
+    flipped = uniform(*flip, rows, "score/weak") < 0.5 if flip else np.zeros(len(rows), dtype=bool)
+    for first in range(0, len(rows), batch_size):
+        batch = rows[first : first + batch_size]
+        if data_on == "device":
+            images = torch.index_select(store.resident(device), 0, torch.from_numpy(batch).to(device)).permute(0, 3, 1, 2)
+        else:
+            images = store.read_channels_last(batch)
+        mirrored = torch.from_numpy(flipped[first : first + batch_size]).to(images.device)
+        if mirrored.any():
+            images[mirrored] = images[mirrored].flip(3)
+        images = images.contiguous(memory_format=memory_format)
+        if device.type == "cuda" and images.device.type == "cpu":
+            images = images.pin_memory().to(device, non_blocking=True)
+        yield batch, images.to(device)
+
+
+def draws(seed: int, stage: str, epoch: int, request: Request) -> np.ndarray:
+    """The random numbers of a request's views, (B, parts, COLUMNS) in [0, 1)."""
+    view = request.view
+    out = np.zeros((len(request.rows), view.parts, COLUMNS))
+    columns = {"test": 0, "weak": 1, "strong": COLUMNS}[view.name]  # numbers the view has no use for are not drawn
+    for part in range(view.parts):
+        for column in range(columns):
+            stream = f"{request.key}/{view.name}/{part}/{column}"
+            out[:, part, column] = uniform(seed, stage, epoch, request.rows, stream)
+    return out
+
+
+def worker_count(cores: int | None = None) -> int:
+    """Worker processes worth having: none on one or two cores, where they only compete with the training process."""
+    if cores is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 0 if cores <= 2 else min(cores - 1, 12)
+
+
+class _Steps(Dataset):
+    """The steps of an epoch; item i is the whole batch of step i."""
+
+    def __init__(self, store: Store, steps: Sequence[Sequence[Request]], seed: int, stage: str, epoch: int) -> None:
+        self._store, self._steps = store, steps
+        self._counters = seed, stage, epoch
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __getitem__(self, step: int) -> dict[str, torch.Tensor]:
+        return {request.key: self._views(request) for request in self._steps[step]}
+
+    def _views(self, request: Request) -> torch.Tensor:
+        views = render_batch(self._store.pixels(request.rows), request.view, draws(*self._counters, request))
+        return torch.from_numpy(np.ascontiguousarray(np.moveaxis(views, -1, -3)))
+
+
+def _one_thread(_worker: int) -> None:
+    # Workers times threads would fight for the cores; with torch's default the loader ran over a hundred times slower.
+    torch.set_num_threads(1)

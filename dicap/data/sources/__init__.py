@@ -1,0 +1,39 @@
+"""Raw data sets, by name. A source lists its images; `dicap.data.convert` reads them."""
+
+import importlib
+from pathlib import Path
+
+from dicap.data.sources.base import RawSet
+from dicap.errors import SettingsError
+
+# Read lazily: digits needs scikit-learn, nuswide NumPy files, and nobody needs all of them.
+_MODULES = {
+    "digits": "digits",
+    "table": "table",
+    "voc2007": "voc",
+    "voc2012": "voc",
+    "coco2014": "coco",
+    "coco2017": "coco",
+    "nuswide": "nuswide",
+    "awa2": "awa2",
+}
+
+
+def read_raw(dataset: str, root: Path | None, image_size: int) -> RawSet:
+    """List the images, splits and labels of a raw data set.
+
+    Args:
+        dataset: a name of `dicap.catalogue.DATASETS`.
+        root: `data_root`, absolute; None only for digits.
+        image_size: side in pixels (digits are drawn at that size).
+
+    Raises:
+        SettingsError: there is no such data set, or it needs a `data_root`.
+        DataError: a file of the set is missing or not what it should be.
+    """
+    if dataset not in _MODULES:
+        raise SettingsError(f"params.yaml: dataset: found {dataset!r}, allowed are {', '.join(_MODULES)}")
+    if root is None and dataset != "digits":
+        raise SettingsError(f"params.yaml: data_root: found null, expected the folder of the raw {dataset} data set")
+    module = importlib.import_module(f"dicap.data.sources.{_MODULES[dataset]}")
+    return module.read(dataset, root, image_size)

@@ -1,0 +1,149 @@
+"""What a source hands to `convert`: a list of images with split and labels, and a way to read each."""
+
+import os
+import stat
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from PIL import Image, UnidentifiedImageError
+
+from dicap.errors import DataError
+
+
+@dataclass(frozen=True)
+class Item:
+    """One image of a raw set.
+
+    Attributes:
+        id: unique name.
+        path: relative to the raw set's folder, with forward slashes.
+        split: train, test or unlabeled.
+        labels: sorted class indices; None for truly unlabelled.
+    """
+
+    id: str
+    path: str
+    split: str
+    labels: tuple[int, ...] | None
+
+
+class Rejected(Exception):
+    """An image that cannot be used; the text is the reason."""
+
+
+class Images(Protocol):
+    """Reads the images of a raw set; travels to worker processes."""
+
+    def read(self, i: int) -> Image.Image:
+        """Item i as an RGB picture of any size.
+
+        Raises:
+            Rejected: with the reason.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class RawSet:
+    """A raw data set, listed.
+
+    Attributes:
+        dataset: its name.
+        classes: names in order.
+        items: the images, in the order of the rows of the converted set.
+        images: reads them.
+        source: facts about where it came from, for meta.json (no absolute paths).
+        notes: lines a user should know.
+    """
+
+    dataset: str
+    classes: list[str]
+    items: list[Item]
+    images: Images
+    source: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+class FileImages:
+    """Images in files below a folder."""
+
+    def __init__(self, root: Path, paths: list[str]) -> None:
+        self._root, self._paths = root, paths
+
+    def read(self, i: int) -> Image.Image:
+        return read_rgb(self._root / self._paths[i])
+
+
+def read_rgb(path: Path) -> Image.Image:
+    """Decode an image file to RGB as the published code does: the orientation tag of EXIF is not applied.
+
+    Truncated files are refused: Pillow would otherwise fill the missing part with grey.
+
+    Raises:
+        Rejected: with the reason.
+    """
+    try:
+        info = os.stat(path)
+    except FileNotFoundError:
+        raise Rejected("broken link" if path.is_symlink() else "missing") from None
+    except OSError as error:
+        raise Rejected(f"not readable: {error.strerror}") from None
+    if not stat.S_ISREG(info.st_mode):  # opening a pipe would wait for ever
+        raise Rejected("a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file")
+    if info.st_size == 0:
+        raise Rejected("empty (0 bytes)")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of unusual metadata; what cannot be decoded raises
+            with Image.open(path) as image:
+                return _to_rgb(image)
+    except UnidentifiedImageError:
+        raise Rejected(f"not an image ({_looks_like(path)})") from None
+    except Image.DecompressionBombError:
+        raise Rejected("more pixels than Pillow's limit") from None
+    except MemoryError:
+        raise Rejected("not decodable: out of memory") from None
+    except Exception as error:  # Pillow's decoders raise OSError, ValueError, SyntaxError, struct.error and more
+        reason = str(error).strip().splitlines()
+        raise Rejected(f"not decodable: {reason[0] if reason else type(error).__name__}") from None
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I;16"):
+        # Pillow would clip 16-bit grey at 255, which leaves a white image.
+        import numpy as np
+
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image.convert("RGB")
+
+
+def _looks_like(path: Path) -> str:
+    with path.open("rb") as file:
+        head = file.read(256)
+    text = head.lstrip().lower()
+    if text.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
+        return "HTML or XML text"
+    if not any(byte < 9 for byte in head):
+        return "text"
+    return "unknown bytes"
+
+
+def require(path: Path, what: str, published: str) -> Path:
+    """`path` if it exists.
+
+    Raises:
+        DataError: it does not; names it and says where the data set is published.
+    """
+    if not path.exists():
+        raise DataError(f"{path}: no such {'folder' if not path.suffix else 'file'} ({what}); data_root must hold the {published}")
+    return path
+
+
+def inside(root: Path, relative: str) -> bool:
+    """Whether a relative path stays below `root`, by its words (links inside a data set are the user's business)."""
+    full = os.path.normpath(os.path.join(root, relative))
+    return full.startswith(os.path.normpath(root) + os.sep)

@@ -1,0 +1,111 @@
+"""`digits`: scenes composed from scikit-learn's bundled handwritten digits, the default data set.
+
+One to four digits stand on a textured ground, in their own colours, sizes and slants; the label is the set of
+digits that occur. No file is read from outside scikit-learn, and the same scenes come out everywhere.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from dicap.data.sources.base import Item, RawSet
+
+SEED = 2026  # of the data set; the experiment's seed only chooses which labels may be used
+TRAIN, TEST = 4000, 1000
+COUNTS = (0.3, 0.3, 0.25, 0.15)  # how often a scene has 1, 2, 3, 4 digits
+# How often each class is drawn: the commonest ten times as often as the rarest.
+FREQUENCIES = np.array([0.20, 0.16, 0.13, 0.115, 0.10, 0.085, 0.07, 0.06, 0.04, 0.02])
+FREQUENCIES = FREQUENCIES / FREQUENCIES.sum()
+CLASSES = [str(digit) for digit in range(10)]
+GRID = 64  # scenes are composed at this size for every image_size, and only then resized
+
+
+def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
+    """List the scenes. `root` is not used."""
+    scenes = Scenes()
+    items = [
+        Item(f"{split}-{i:04d}", f"{split}/{i:04d}", split, tuple(sorted(set(scenes.layout(split, i)[0].tolist()))))
+        for split, count in (("train", TRAIN), ("test", TEST))
+        for i in range(count)
+    ]
+    return RawSet(dataset, CLASSES, items, scenes, source={"digits": "scikit-learn load_digits", "seed": SEED})
+
+
+class Scenes:
+    """Draws scene i: the training scenes first, then the test scenes."""
+
+    def __init__(self) -> None:
+        from sklearn.datasets import load_digits
+
+        data = load_digits()
+        self._glyphs = (data.images / 16).astype(np.float32)  # (1797, 8, 8), ink in [0, 1]
+        order = np.random.default_rng(SEED).permutation(len(self._glyphs))
+        cut = len(order) * 4 // 5
+        # A handwritten digit is in training scenes or in test scenes, never in both.
+        self._sources = {
+            split: [chosen[data.target[chosen] == digit] for digit in range(10)]
+            for split, chosen in (("train", order[:cut]), ("test", order[cut:]))
+        }
+
+    def layout(self, split: str, i: int) -> tuple[np.ndarray, np.random.Generator]:
+        """The digits of a scene, (k,) int, and the generator that draws the rest of it."""
+        rng = np.random.default_rng([SEED, split == "test", i])
+        count = 1 + int(np.searchsorted(np.cumsum(COUNTS), rng.random()))
+        return rng.choice(10, size=count, p=FREQUENCIES), rng
+
+    def read(self, i: int) -> Image.Image:
+        """Scene i as an RGB picture of GRID x GRID pixels."""
+        split, i = ("train", i) if i < TRAIN else ("test", i - TRAIN)
+        digits, rng = self.layout(split, i)
+        scene = _ground(rng)
+        sizes = rng.uniform(20, 32, len(digits))
+        for digit, size, (x, y) in zip(digits, sizes, _places(sizes, rng), strict=True):
+            glyph = self._glyphs[rng.choice(self._sources[split][digit])]
+            scene = _paint(scene, _slant(glyph, size, rng), x, y, rng)
+        scene += rng.normal(0, rng.uniform(4, 16), scene.shape)
+        return Image.fromarray(np.clip(scene, 0, 255).astype(np.uint8))
+
+
+def _ground(rng: np.random.Generator) -> np.ndarray:
+    """A blotchy ground in muted colours, (GRID, GRID, 3) float in 0..255."""
+    cells = int(rng.integers(3, 9))
+    coarse = rng.uniform(0, 255, (cells, cells, 3)) * 0.45 + rng.uniform(30, 150, 3) * 0.55
+    blotches = Image.fromarray(coarse.astype(np.uint8)).resize((GRID, GRID), Image.Resampling.BICUBIC)
+    return np.asarray(blotches, dtype=np.float64)
+
+
+def _places(sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Centres of the digits, (k, 2): inside the scene and apart, so that none hides another."""
+    best, best_gap = np.zeros((len(sizes), 2)), -np.inf
+    for _ in range(60):
+        centres = rng.uniform(sizes[:, None] * 0.42, GRID - sizes[:, None] * 0.42, (len(sizes), 2))
+        apart = np.linalg.norm(centres[:, None] - centres[None], axis=2) - 0.42 * (sizes[:, None] + sizes[None])
+        gap = apart[~np.eye(len(sizes), dtype=bool)].min(initial=np.inf)
+        if gap > best_gap:
+            best, best_gap = centres, gap
+        if gap >= 0:
+            break
+    return best
+
+
+def _slant(glyph: np.ndarray, size: float, rng: np.random.Generator) -> np.ndarray:
+    """The glyph enlarged to about `size` pixels and turned by up to 25 degrees, (h, w) in [0, 1]."""
+    width = max(8, round(size * rng.uniform(0.8, 1.1)))
+    ink = Image.fromarray((glyph * 255).astype(np.uint8)).resize((width, round(size)), Image.Resampling.BICUBIC)
+    ink = ink.rotate(rng.uniform(-25, 25), Image.Resampling.BICUBIC, expand=True)
+    return np.asarray(ink, dtype=np.float64) / 255
+
+
+def _paint(scene: np.ndarray, ink: np.ndarray, x: float, y: float, rng: np.random.Generator) -> np.ndarray:
+    """The scene with one digit on it, in a colour that differs from what lies below."""
+    height, width = ink.shape
+    left, top = round(x - width / 2), round(y - height / 2)
+    mask = np.zeros(scene.shape[:2])
+    from_x, from_y = max(left, 0), max(top, 0)
+    to_x, to_y = min(left + width, GRID), min(top + height, GRID)
+    mask[from_y:to_y, from_x:to_x] = ink[from_y - top : to_y - top, from_x - left : to_x - left]
+    below = (scene * mask[..., None]).sum((0, 1)) / max(mask.sum(), 1e-9)
+    towards = 255.0 if below.mean() < 128 else 0.0
+    colour = below + (towards - below) * rng.uniform(0.35, 0.9) + rng.uniform(-40, 40, 3)
+    return scene * (1 - mask[..., None]) + np.clip(colour, 0, 255) * mask[..., None]

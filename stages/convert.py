@@ -1,0 +1,40 @@
+"""`dicap-stage convert`: the raw data set becomes `data/<dataset>`."""
+
+from pathlib import Path
+
+import click
+
+from stages.common import data_folder, load, params_option, project_root
+
+
+@click.command("convert")
+@params_option
+@click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Processes; default: one a core. [DICAP_WORKERS]")
+def command(params: Path, workers: int | None) -> None:
+    """Index the raw data set and cache its images, resized, as one array."""
+    from dicap.data.convert import convert
+    from dicap.data.sources import read_raw
+
+    settings = load(params)
+    # Relative to the original project: a queued run's own folder does not hold the raw images.
+    root = project_root() / settings.data_root if settings.data_root else None
+    raw = read_raw(settings.dataset, root, settings.image_size)
+    folder = data_folder(settings)
+    meta = convert(
+        raw,
+        folder,
+        image_size=settings.image_size,
+        store=settings.convert.store,
+        max_rejected=settings.convert.max_rejected,
+        workers=workers,
+    )
+    counts = ", ".join(f"{count} {split}" for split, count in meta["counts"].items() if count)
+    click.echo(f"{folder}: {counts}; {len(meta['classes'])} classes; {settings.image_size} px")
+    if "fidelity" in meta:
+        click.echo(f"{folder}: stored as JPEG, {meta['fidelity']['psnr_db']} dB from the array")
+    if meta["rejected"]:
+        click.echo(f"{folder}: {len(meta['rejected'])} images rejected, listed with reasons in {folder / 'meta.json'}")
+        for entry in meta["rejected"][:5]:
+            click.echo(f"  {entry['path']}: {entry['reason']}")
+    for note in meta["notes"]:
+        click.echo(f"{folder}: note: {note}")

@@ -1,0 +1,26 @@
+"""`dicap-stage split`: which labels may be used."""
+
+from pathlib import Path
+
+import click
+
+from stages.common import ARTIFACTS, data_folder, load, params_option
+
+
+@click.command("split")
+@params_option
+def command(params: Path) -> None:
+    """Draw the labelled images and divide them into D_sup and D_est."""
+    from dicap import artifacts
+    from dicap.data.format import read_index
+    from dicap.data.split import ROLES, split_roles
+
+    settings = load(params)
+    table = read_index(data_folder(settings), ["id", "split", "labels"])
+    index = table.select(["id", "split"]).to_pandas()
+    index["labelled"] = table["labels"].is_valid().to_numpy()
+    roles = split_roles(index, settings.ratio, settings.seed, settings.split.est_fraction)
+    path = ARTIFACTS / "split" / "split.parquet"
+    artifacts.write_split(roles["id"].tolist(), roles["role"].tolist(), path)
+    counts = roles["role"].value_counts()
+    click.echo(f"{path}: " + ", ".join(f"{counts.get(role, 0)} {role}" for role in ROLES))

@@ -1,0 +1,286 @@
+"""Everything the report draws, read once: the artifacts of a run as small frames, and what is missing.
+
+The per-epoch pseudo-labels of a large data set hold hundreds of millions of entries; they are read one epoch at a
+time and only their histograms are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dicap import artifacts as files
+from dicap.errors import DataError
+
+STAGES = ("warmup", "train", "finetune")
+WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
+
+# What the figures ask of history.csv; a method that has no such thing leaves the column out.
+HISTORY = [
+    *("epoch", "loss", "loss_sup", "loss_pseudo", "loss_con", "map_raw", "map_ema"),
+    *("seconds", "images_per_s", "wait_share", "curve_error", "precision_pos", "precision_neg"),
+]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A run as frames. A frame of something the run did not produce is empty; `metrics` is {} then.
+
+    history: a row an epoch of warmup, train, finetune in this order; columns `stage`, `position` (1, 2, ... over all
+    stages) and HISTORY, absent ones NaN.
+    weights: bin, left, right, n_pos, n_neg, r_pos, r_neg, optimal_r_pos, optimal_n, epoch.
+    thresholds: class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
+    weight_histogram: epoch, label (1 or 0), bin, left, right, n: how the weights of confident entries are spread.
+    confidence_histogram: epoch, label (1, 0, -1), bin, left, right, n, right_n: entries by confidence, and how many of
+    them carry the true label (NaN where hidden labels are unknown).
+    shares: epoch, positive, negative, uncertain (fractions of all entries).
+    roles: number of images a role.
+    per_class: class, n_pos, n_train_labelled, ap, chance (the last two in percent), in the order of the classes.
+    reliability: left, right, n, confidence, frequency over all (test image, class) entries.
+    """
+
+    history: pd.DataFrame
+    weights: pd.DataFrame
+    thresholds: pd.DataFrame
+    weight_histogram: pd.DataFrame
+    confidence_histogram: pd.DataFrame
+    shares: pd.DataFrame
+    per_class: pd.DataFrame
+    reliability: pd.DataFrame
+    metrics: dict[str, Any]
+    roles: dict[str, int]
+    surprises: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @property
+    def has_pseudo_labels(self) -> bool:
+        return not self.shares.empty
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether hidden labels were at hand when the curves were written."""
+        return not self.weights.empty and bool(self.weights["optimal_r_pos"].notna().any())
+
+
+def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
+    """Read the artifacts folder of a run.
+
+    truth: the hidden labels, one row an image: `id` and `labels` (a list of class positions, None = unknown). Only
+    diagnostics use it: precision by confidence and the most surprising pseudo-labels.
+    Raises DataError naming the file that is missing or cannot be read; evaluation's files are required, all else is optional.
+    """
+    artifacts = Path(artifacts)
+    evaluate = artifacts / "evaluate"
+    metrics = files.read_json(evaluate / "metrics.json")
+    per_class = _csv(evaluate / "per_class.csv", ["class", "n_pos", "n_train_labelled", "ap", "chance"])
+    per_class[["ap", "chance"]] *= 100  # as fractions in the file, in percent wherever people read them
+    source = next((artifacts / s for s in ("train", "pseudo_label") if (artifacts / s / "weights").is_dir()), None)
+    weights = thresholds = pd.DataFrame()
+    labels: dict[str, pd.DataFrame] = {}
+    if source is not None:
+        weights = pool_classes(_frames(source, "weights"))
+        thresholds = _frames(source, "thresholds")
+        labels = _pseudo_labels(source, truth, list(per_class["class"]))
+    return Evidence(
+        history=_history(artifacts),
+        weights=weights,
+        thresholds=thresholds,
+        weight_histogram=labels.get("weights", pd.DataFrame()),
+        confidence_histogram=labels.get("confidences", pd.DataFrame()),
+        shares=labels.get("shares", pd.DataFrame()),
+        surprises=labels.get("surprises", pd.DataFrame()),
+        per_class=per_class,
+        reliability=_reliability(evaluate / "predictions.parquet"),
+        metrics=metrics,
+        roles=_roles(artifacts / "split" / "split.parquet"),
+    )
+
+
+def histogram_of_labels(
+    confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, bins: int = WEIGHT_BINS
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, int]]:
+    """(weights by label, confidences by label, number of entries by label) of one epoch's pseudo-labels, each (n, C).
+
+    The frames have columns label, bin, left, right, n; bins are half open, the last one closed.
+    """
+    confidence, weight = bin_of(confidence, bins), bin_of(weight, bins)
+    by_weight = pd.concat([_counts(weight[label == k], k, bins) for k in (1, 0)], ignore_index=True)
+    by_confidence = pd.concat([_counts(confidence[label == k], k, bins) for k in (1, 0, -1)], ignore_index=True)
+    return by_weight, by_confidence, {k: int((label == k).sum()) for k in (1, 0, -1)}
+
+
+def pool_classes(weights: pd.DataFrame) -> pd.DataFrame:
+    """One row a bin (and epoch) from tables that know the class: counts add up, rates are those of the sums.
+
+    A bin that nobody fell into takes the mean of the classes' rates. Frames without a `class` column come back as they are.
+    """
+    if "class" not in weights:
+        return weights
+    keys = [key for key in ("epoch", "bin", "left", "right") if key in weights]
+    frame = weights.assign(right_n=weights["optimal_r_pos"] * weights["optimal_n"])
+    groups = frame.groupby(keys, sort=True)
+    pooled = groups[["n_pos", "n_neg"]].sum()
+    n = pooled["n_pos"] + pooled["n_neg"]
+    pooled["r_pos"] = (pooled["n_pos"] / n.where(n > 0)).fillna(groups["r_pos"].mean())
+    pooled["r_neg"] = 1 - pooled["r_pos"]
+    pooled["optimal_n"] = groups["optimal_n"].sum(min_count=1)
+    pooled["optimal_r_pos"] = groups["right_n"].sum(min_count=1) / pooled["optimal_n"].where(pooled["optimal_n"] > 0)
+    return pooled.reset_index()
+
+
+def bin_of(values: np.ndarray, bins: int) -> np.ndarray:
+    """Bin of every value in [0, 1]: floor(bins * value), 1.0 in the last."""
+    return np.clip((values.astype(np.float32) * bins).astype(np.int64), 0, bins - 1)
+
+
+def _counts(index: np.ndarray, label: int, bins: int) -> pd.DataFrame:
+    edges = np.arange(bins + 1) / bins
+    n = np.bincount(index, minlength=bins)
+    return pd.DataFrame({"label": label, "bin": np.arange(bins), "left": edges[:-1], "right": edges[1:], "n": n})
+
+
+def _pseudo_labels(stage: Path, truth: pd.DataFrame | None, classes: list[str]) -> dict[str, pd.DataFrame]:
+    epochs = files.epochs(stage, "pseudo_labels")
+    weights, confidences, shares, surprises = [], [], [], pd.DataFrame()
+    for epoch in epochs:
+        path = files.epoch_file(stage, "pseudo_labels", epoch)
+        ids, confidence, label, weight = files.read_pseudo_labels(path)
+        by_weight, by_confidence, numbers = histogram_of_labels(confidence, label, weight)
+        by_confidence["right_n"] = np.nan
+        if truth is not None and epoch == epochs[-1]:
+            if label.shape[1] != len(classes):
+                raise DataError(
+                    f"{path}: {label.shape[1]} classes, per_class.csv has {len(classes)}; run dvc repro evaluate again"
+                )
+            true, known = _truth_matrix(ids, truth, len(classes))
+            if known.all():
+                by_confidence["right_n"] = _right(bin_of(confidence, WEIGHT_BINS), label, true)
+            surprises = _surprises(ids, confidence, label, weight, true, known, classes)
+        total = max(1, sum(numbers.values()))
+        names = {"positive": 1, "negative": 0, "uncertain": -1}
+        shares.append({"epoch": epoch} | {name: numbers[k] / total for name, k in names.items()})
+        weights.append(by_weight.assign(epoch=epoch))
+        confidences.append(by_confidence.assign(epoch=epoch))
+    if not epochs:
+        return {}
+    return {
+        "weights": pd.concat(weights, ignore_index=True),
+        "confidences": pd.concat(confidences, ignore_index=True),
+        "shares": pd.DataFrame(shares),
+        "surprises": surprises,
+    }
+
+
+def _truth_matrix(ids: list[str], truth: pd.DataFrame, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """True labels (n, C) int8 of `ids`, and which rows are known (n,) bool."""
+    labels = truth.dropna(subset=["labels"]).set_index("id")["labels"]
+    known = np.asarray(pd.Index(ids).isin(labels.index))
+    true = np.zeros((len(ids), width), dtype=np.int8)  # (n, C)
+    for row in np.flatnonzero(known):
+        true[row, np.asarray(labels[ids[row]], dtype=np.int64)] = 1
+    return true, known
+
+
+def _right(confidence_bin: np.ndarray, label: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Number of right entries a bin, positives then negatives; NaN for uncertain entries, neither right nor wrong."""
+    right = [np.bincount(confidence_bin[(label == k) & (true == k)], minlength=WEIGHT_BINS) for k in (1, 0)]
+    return np.concatenate([*right, np.full(WEIGHT_BINS, np.nan)])
+
+
+def _surprises(
+    ids: list[str],
+    confidence: np.ndarray,
+    label: np.ndarray,
+    weight: np.ndarray,
+    true: np.ndarray,
+    known: np.ndarray,
+    classes: list[str],
+    most: int = 8,
+) -> pd.DataFrame:
+    """The wrong confident entries of greatest weight, at most one an image and `most` a kind.
+
+    One an image, so that the gallery is not one picture many times over.
+    """
+    rows = []
+    for kind in (1, 0):
+        wrong = (label == kind) & (true != kind) & known[:, None]  # (n, C)
+        found = np.argwhere(wrong)
+        order = np.lexsort((found[:, 1], found[:, 0], -weight[wrong].astype(np.float32)))
+        seen: set[int] = set()
+        for image, column in found[order]:
+            if image in seen or len(seen) == most:
+                continue
+            seen.add(int(image))
+            rows.append(
+                {
+                    "id": ids[image],
+                    "class": classes[column],
+                    "label": kind,
+                    "confidence": float(confidence[image, column]),
+                    "weight": float(weight[image, column]),
+                    "truth": [classes[c] for c in np.flatnonzero(true[image])],
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _history(artifacts: Path) -> pd.DataFrame:
+    parts = []
+    for stage in STAGES:
+        path = artifacts / stage / "history.csv"
+        if path.exists():
+            parts.append(_csv(path, ["epoch"]).assign(stage=stage))
+    # Columns that are empty throughout a stage are left to reindex: pandas warns about them otherwise.
+    parts = [part.dropna(axis="columns", how="all") for part in parts if len(part)]
+    history = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["stage", *HISTORY], dtype=float)
+    history = history.reindex(columns=[*history.columns, *(name for name in HISTORY if name not in history)])
+    history["position"] = np.arange(1, len(history) + 1)
+    return history
+
+
+def _frames(stage: Path, kind: str) -> pd.DataFrame:
+    """All epochs of a small per-epoch table, with an `epoch` column."""
+    parts = []
+    for epoch in files.epochs(stage, kind):
+        frame = files.read_parquet(files.epoch_file(stage, kind, epoch)).to_pandas().assign(epoch=epoch)
+        # A column of nulls only would come back as objects in one epoch and numbers in the next.
+        parts.append(frame.astype({name: float for name in frame if str(name).startswith("optimal")}))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _reliability(path: Path, bins: int = 20) -> pd.DataFrame:
+    if not path.exists():
+        return pd.DataFrame()
+    table = files.read_parquet(path, ["score", "label"])
+    score = files.matrix(table["score"]).ravel().astype(np.float64)
+    label = files.matrix(table["label"]).ravel().astype(np.float64)
+    index = bin_of(score, bins)
+    n = np.bincount(index, minlength=bins)
+    edges = np.arange(bins + 1) / bins
+    with np.errstate(invalid="ignore", divide="ignore"):
+        confidence = np.bincount(index, weights=score, minlength=bins) / n
+        frequency = np.bincount(index, weights=label, minlength=bins) / n
+    return pd.DataFrame({"left": edges[:-1], "right": edges[1:], "n": n, "confidence": confidence, "frequency": frequency})
+
+
+def _roles(path: Path) -> dict[str, int]:
+    if not path.exists():
+        return {}
+    counts = files.read_split(path)["role"].value_counts()
+    return {role: int(counts.get(role, 0)) for role in files.ROLES}
+
+
+def _csv(path: Path, required: list[str]) -> pd.DataFrame:
+    try:
+        frame = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"class": str})
+    except FileNotFoundError:
+        raise DataError(f"{path}: not there; run the stage that writes it (dvc repro)") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read as CSV ({str(error).splitlines()[0]}); run dvc repro") from None
+    missing = [column for column in required if column not in frame]
+    if missing:
+        raise DataError(f"{path}: column {missing[0]} is missing; run the stage that writes it again (dvc repro -f)")
+    return frame

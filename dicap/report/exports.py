@@ -1,0 +1,63 @@
+"""The numbers behind the figures as small CSV files: for spreadsheets, and for dvc plots, which cannot read Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from dicap.report.evidence import Evidence
+
+
+def write_csv(found: Evidence, folder: Path) -> None:
+    """Write what the run produced into `folder`.
+
+    learning.csv: a row an epoch of all stages; curve.csv: the last epoch's rates, curves.csv: those of every epoch;
+    curve_error.csv, shares.csv: a row an epoch; weights.csv, precision.csv: histograms; thresholds.csv: the last
+    epoch's; reliability.csv. A file whose table is empty is not written.
+    """
+    curves = _curves(found.weights)
+    thresholds, confidence = found.thresholds, found.confidence_histogram
+    tables = {
+        "learning": found.history.reindex(columns=["position", "stage", *found.history.columns.drop(["position", "stage"])]),
+        "curve": curves[curves["epoch"] == curves["epoch"].max()] if len(curves) else curves,
+        "curves": curves,
+        "curve_error": curve_errors(found),
+        "shares": found.shares,
+        "weights": found.weight_histogram,
+        "precision": confidence[confidence["right_n"].notna()] if len(confidence) else confidence,
+        "thresholds": thresholds[thresholds["epoch"] == thresholds["epoch"].max()] if len(thresholds) else thresholds,
+        "reliability": found.reliability,
+    }
+    for name, table in tables.items():
+        if len(table):
+            table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
+
+
+def curve_errors(found: Evidence) -> pd.DataFrame:
+    """epoch, curve_error: mean absolute difference of estimated and optimal rate, weighted by the hidden entries a bin.
+
+    Empty without hidden labels.
+    """
+    if not found.has_truth:
+        return pd.DataFrame(columns=["epoch", "curve_error"])
+    known = found.weights[found.weights["optimal_r_pos"].notna() & (found.weights["optimal_n"] > 0)]
+    difference = (known["r_pos"] - known["optimal_r_pos"]).abs() * known["optimal_n"]
+    sums = known.assign(difference=difference).groupby("epoch")[["difference", "optimal_n"]].sum()
+    return (sums["difference"] / sums["optimal_n"]).rename("curve_error").reset_index()
+
+
+def _curves(weights: pd.DataFrame) -> pd.DataFrame:
+    if weights.empty:
+        return weights
+    return pd.DataFrame(
+        {
+            "epoch": weights["epoch"],
+            "confidence": (weights["left"] + weights["right"]) / 2,
+            "estimated": weights["r_pos"],
+            "optimal": weights["optimal_r_pos"],
+            "n_pos": weights["n_pos"],
+            "n_neg": weights["n_neg"],
+            "optimal_n": weights["optimal_n"],
+        }
+    )

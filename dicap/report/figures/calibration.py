@@ -1,0 +1,107 @@
+"""The paper's heart: how often a confidence is right, estimated on a few labelled images, beside the truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from dicap.report import style
+
+
+def correctness(weights: pd.DataFrame) -> Figure:
+    """Share of positives per confidence bin at one epoch: estimated on D_est, and optimal if known; counts below.
+
+    weights: rows of one epoch (bin, left, right, n_pos, n_neg, r_pos, optimal_r_pos, ...).
+    """
+    figure = style.canvas(3.9)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, 1])
+    _curves(top, weights)
+    top.set_ylabel("share of positives")
+    style.legend_above(top, columns=3)
+    entries = (weights["n_pos"] + weights["n_neg"]).to_numpy(dtype=float)
+    width = (weights["right"] - weights["left"]).to_numpy()
+    bottom.bar(_centre(weights), entries, width=width * 0.86, color=style.BLUE, alpha=0.35, linewidth=0)
+    bottom.set_yscale("log")
+    bottom.set_ylim(0.7, max(10.0, entries.max() * 2))
+    bottom.set_ylabel("entries")
+    bottom.set_xlabel("confidence of the network")
+    figure.align_ylabels([top, bottom])
+    return figure
+
+
+def early_and_late(weights: pd.DataFrame) -> Figure:
+    """Estimated and optimal curve of the first and of the last epoch beside each other. weights: all epochs."""
+    epochs = sorted(weights["epoch"].unique())
+    figure = style.canvas(2.9)
+    axes = figure.subplots(1, 2, sharey=True)
+    for ax, epoch in zip(axes, (epochs[0], epochs[-1]), strict=True):
+        _curves(ax, weights[weights["epoch"] == epoch], markers=False)
+        ax.set_title(f"epoch {epoch}", fontsize=9, color=style.INK, loc="left")
+        ax.set_xlabel("confidence")
+    axes[0].set_ylabel("share of positives")
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper left", ncols=3)
+    return figure
+
+
+def error_by_epoch(errors: pd.DataFrame) -> Figure:
+    """Weighted mean absolute difference of the two curves per epoch. errors: epoch, curve_error."""
+    figure = style.canvas(2.9)
+    ax = figure.add_subplot()
+    ax.plot(errors["epoch"], errors["curve_error"], color=style.BLUE, marker="o")
+    ax.set_ylim(0, max(0.02, 1.15 * float(errors["curve_error"].max())))
+    ax.set_xlabel("epoch of the main stage")
+    ax.set_ylabel("mean absolute error")
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=5))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
+    ax.grid(visible=False, axis="x")
+    return figure
+
+
+def reliability(bins: pd.DataFrame) -> Figure:
+    """Reliability of the final scores on the test images. bins: left, right, n, confidence, frequency."""
+    figure = style.canvas(3.9)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, 1])
+    full = bins[bins["n"] > 0]
+    _diagonal(top)
+    top.plot(full["confidence"], full["frequency"], color=style.BLUE, marker="o", label="observed")
+    top.set_ylabel("share of positives")
+    style.legend_above(top, columns=2)
+    width = (bins["right"] - bins["left"]).to_numpy()
+    bottom.bar(_centre(bins), bins["n"], width=width * 0.86, color=style.BLUE, alpha=0.35, linewidth=0)
+    bottom.set_yscale("log")
+    bottom.set_ylim(0.7, max(10.0, float(bins["n"].max()) * 2))
+    bottom.set_ylabel("entries")
+    bottom.set_xlabel("score of the network")
+    figure.align_ylabels([top, bottom])
+    return figure
+
+
+def _curves(ax: Axes, weights: pd.DataFrame, markers: bool = True) -> None:
+    centre = _centre(weights)
+    _diagonal(ax)
+    estimated = weights["r_pos"].to_numpy(dtype=float)
+    ax.plot(centre, estimated, color=style.BLUE, label="estimated")
+    if markers:
+        entries = (weights["n_pos"] + weights["n_neg"]).to_numpy(dtype=float)
+        size = 8 + 5 * np.log10(np.maximum(entries, 1)) ** 2
+        full = entries > 0
+        ax.scatter(centre[full], estimated[full], s=size[full], color=style.BLUE, linewidth=0, zorder=3)
+        # An open ring marks a rate that was filled in from the neighbours: nobody was counted there.
+        ax.scatter(centre[~full], estimated[~full], s=16, facecolor="none", edgecolor=style.BLUE, linewidth=1, zorder=3)
+    optimal = weights["optimal_r_pos"].to_numpy(dtype=float)
+    if np.isfinite(optimal).any():
+        ax.plot(centre, optimal, color=style.VERMILLION, linestyle="--", label="optimal")
+    ax.set_ylim(-0.03, 1.03)
+    ax.set_xlim(-0.02, 1.02)
+
+
+def _diagonal(ax: Axes) -> None:
+    ax.plot([0, 1], [0, 1], color=style.GREY, linewidth=1, linestyle=":", label="confidence itself")
+
+
+def _centre(frame: pd.DataFrame) -> np.ndarray:
+    return ((frame["left"] + frame["right"]) / 2).to_numpy()

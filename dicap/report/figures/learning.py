@@ -1,0 +1,90 @@
+"""How training went: scores and losses over the epochs of all stages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from dicap.report import style
+
+_STAGE_NAMES = {"warmup": "warm-up", "train": "main", "finetune": "fine-tuning"}
+
+
+def scores(history: pd.DataFrame) -> Figure:
+    """mAP of the raw and the EMA network on the test images, per epoch. `history` as in Evidence."""
+    figure = style.canvas()
+    ax = figure.add_subplot()
+    lines = [("map_ema", "EMA network", style.BLUE, "-", "o"), ("map_raw", "raw network", style.ORANGE, "--", "s")]
+    for column, label, colour, dash, marker in lines:
+        _line(ax, history, column, label, colour, dash, marker)
+    ax.set_ylabel("mAP on test images (%)")
+    _epochs(ax, history)
+    style.legend_above(ax)
+    return figure
+
+
+def losses(history: pd.DataFrame) -> Figure:
+    """Training losses per epoch on a logarithmic scale; values that are not positive are left out."""
+    figure = style.canvas()
+    ax = figure.add_subplot()
+    lines = [
+        ("loss", "total", style.INK, "-", "o"),
+        ("loss_sup", "supervised", style.BLUE, "--", "s"),
+        ("loss_pseudo", "pseudo-labels", style.VERMILLION, "-.", "^"),
+        ("loss_con", "contrastive", style.GREEN, ":", "D"),
+    ]
+    positive = history.copy()
+    for column, label, colour, dash, marker in lines:
+        positive[column] = positive[column].where(positive[column] > 0)
+        _line(ax, positive, column, label, colour, dash, marker)
+    ax.set_yscale("log")
+    ax.set_ylabel("training loss")
+    _epochs(ax, history)
+    style.legend_above(ax)
+    return figure
+
+
+def _line(ax: Axes, history: pd.DataFrame, column: str, label: str, colour: str, dash: str, marker: str) -> None:
+    drawn = False
+    for _, part in history.groupby("stage", sort=False):  # a stage starts from another network: do not join the dots
+        part = part[part[column].notna()]
+        if part.empty:
+            continue
+        every = max(1, len(part) // 12)
+        ax.plot(
+            part["position"],
+            part[column],
+            color=colour,
+            linestyle=dash,
+            marker=marker,
+            markersize=3,
+            markevery=every,
+            label=None if drawn else label,
+        )
+        drawn = True
+
+
+def _epochs(ax: Axes, history: pd.DataFrame) -> None:
+    """Name the stages along the lower edge and shade every other one."""
+    ax.set_xlabel("epoch, all stages in a row", labelpad=16)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    ax.grid(visible=False, axis="x")
+    ax.set_xlim(0.4, max(1, len(history)) + 0.6)
+    for number, (stage, part) in enumerate(history.groupby("stage", sort=False)):
+        left, right = part["position"].min() - 0.5, part["position"].max() + 0.5
+        if number % 2 == 0:
+            ax.axvspan(left, right, color=style.GRID, alpha=0.45, linewidth=0, zorder=0)
+        ax.annotate(
+            _STAGE_NAMES.get(str(stage), str(stage)),
+            xy=(float(np.mean([left, right])), 0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, -23),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            color=style.MUTED,
+            fontsize=8.5,
+        )

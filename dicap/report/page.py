@@ -1,0 +1,333 @@
+"""One self-contained HTML page about a run, its figures as SVG files and its numbers as CSV beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from dicap import artifacts as files
+from dicap.catalogue import METHODS
+from dicap.report import evidence, exports, style
+from dicap.report.evidence import Evidence
+from dicap.report.figures import calibration, learning, pseudo_labels, result
+
+STAGE_NAMES = {"warmup": "Warm-up", "train": "Main stage", "finetune": "Fine-tuning"}
+ROLES = {  # symbol, its index, what the images are for
+    "sup": ("D", "sup", "labelled, trained on"),
+    "est": ("D", "est", "labelled, for estimation"),
+    "unlabeled": ("D", "u", "unlabelled"),
+    "test": ("test", "", "for the score above"),
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of the page. `name` is its file's name and the prefix of its ids."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: drawings, or `note`, the sentence that says why there are none."""
+
+    name: str
+    title: str
+    drawings: list[Drawing] = field(default_factory=list)
+    note: str = ""
+
+
+def build_report(
+    artifacts: Path,
+    settings: dict[str, Any],
+    environment: dict[str, Any],
+    out: Path,
+    dataset: Path | None = None,
+) -> Path:
+    """Write `out`/index.html, `out`/figures/*.svg and `out`/*.csv from the artifacts of a run; return the page's path.
+
+    Args:
+        artifacts: folder with split/, warmup/, pseudo_label/, train/, finetune/, evaluate/ (design.md); evaluate/ is
+            required, the rest is drawn where it is there.
+        settings: the resolved settings, nested as in params.yaml.
+        environment: what the run ran on (versions, device), shown as it is.
+        out: a folder that is replaced as a whole, or left as it was if anything fails.
+        dataset: the converted set; its hidden labels add the precision of pseudo-labels by confidence.
+
+    The bytes depend on the arguments alone: no date, no machine, no random ids.
+    Raises DataError naming the file that is missing or damaged.
+    """
+    found = evidence.gather(artifacts, _truth(dataset))
+    with files.replacing_folder(Path(out)) as folder:
+        (folder / "figures").mkdir()
+        exports.write_csv(found, folder)
+        sections = []
+        with style.house_style():
+            for section in sections_of(found, settings):
+                drawn = []
+                for drawing in section.drawings:
+                    svg = style.to_svg(drawing.draw())
+                    (folder / "figures" / f"{drawing.name}.svg").write_text(svg, encoding="utf-8")
+                    label = f"{drawing.title}. {drawing.caption}"
+                    drawn.append((drawing, Markup(style.inline(svg, drawing.name, label))))
+                sections.append((section, drawn))
+        html = _template().render(
+            summary=summary(found, settings),
+            sections=sections,
+            classes=class_rows(found),
+            times=time_rows(found),
+            settings=setting_groups(settings),
+            environment=list(_flat(environment)),
+        )
+        (folder / "index.html").write_text(html, encoding="utf-8")
+    return Path(out) / "index.html"
+
+
+def sections_of(found: Evidence, settings: dict[str, Any]) -> Iterator[Section]:
+    """The page's parts in reading order, each with its drawings or with the reason for having none."""
+    yield _learning(found)
+    yield _calibration(found, settings)
+    yield _pseudo_labels(found, settings)
+    yield _result(found)
+
+
+def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
+    """What the top of the page says: names, the score with its interval, the steps to it, the sizes of the parts."""
+    metrics, method = found.metrics, str(settings.get("method", "?"))
+    steps = [("after warm-up", metrics.get("map_warmup")), ("after the main stage", metrics.get("map_train"))]
+    steps = [(name, value) for name, value in [*steps, ("final", metrics.get("map"))] if value is not None]
+    low, high = metrics.get("map_low"), metrics.get("map_high")
+    values = [value for value in [*(value for _, value in steps), low, high] if value is not None]
+    start, end = (max(0.0, 10 * ((min(values) - 2) // 10)), min(100.0, 10 * ((max(values) + 2) // 10 + 1)))
+
+    def place(value: float) -> float:
+        return round(100 * (value - start) / (end - start), 2)
+
+    total = sum(found.roles.values())
+    return {
+        "title": METHODS[method].title if method in METHODS else method,
+        "dataset": str(settings.get("dataset", "?")),
+        "ratio": settings.get("ratio"),
+        "seed": settings.get("seed"),
+        "backbone": settings.get("backbone"),
+        "head": settings.get("head"),
+        "image_size": settings.get("image_size"),
+        "map": metrics.get("map"),
+        "low": low,
+        "high": high,
+        "scale": (start, end),
+        "band": None if low is None or high is None else (place(low), round(place(high) - place(low), 2)),
+        "steps": [(name, value, place(value)) for name, value in steps],
+        "n_classes": metrics.get("n_classes"),
+        "remarks": list(_remarks(metrics)),
+        "roles": [(role, ROLES[role], n, round(100 * n / total, 3)) for role, n in found.roles.items() if n],
+    }
+
+
+def class_rows(found: Evidence) -> list[dict[str, Any]]:
+    """A row a class for the table, best first: average precision, support, and the last epoch's thresholds."""
+    frame = found.per_class.sort_values(["ap", "class"], ascending=[False, True], kind="stable")
+    last = _last(found.thresholds)
+    bands = {} if last.empty else last.set_index("class")[["tau_neg", "tau_pos", "crossed"]].to_dict("index")
+    rows = []
+    for row in frame.to_dict("records"):
+        band = bands.get(row["class"], {})
+        rows.append({str(key): None if pd.isna(value) else value for key, value in (row | band).items()})
+    return rows
+
+
+def time_rows(found: Evidence) -> list[dict[str, Any]]:
+    """Epochs, minutes, speed and waiting share of each stage."""
+    rows = []
+    for stage, part in found.history.groupby("stage", sort=False):
+        seconds = part["seconds"].sum(min_count=1)
+        rows.append(
+            {
+                "stage": STAGE_NAMES.get(str(stage), str(stage)),
+                "epochs": len(part),
+                "minutes": None if pd.isna(seconds) else seconds / 60,
+                "images_per_s": _mean(part["images_per_s"]),
+                "wait_share": _mean(part["wait_share"]),
+            }
+        )
+    return [row for row in rows if row["minutes"] is not None]
+
+
+def setting_groups(settings: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Settings as (section, [(key, value)]); the top-level keys come first, under `experiment`."""
+    top = {key: value for key, value in settings.items() if not isinstance(value, dict)}
+    groups = [("experiment", list(_flat(top)))]
+    return groups + [(key, list(_flat(value))) for key, value in settings.items() if isinstance(value, dict)]
+
+
+def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
+    """Sentences under the score: how it was taken, and the other numbers a reader may have heard of."""
+    if metrics.get("n_test") is not None:
+        yield f"Scored on {metrics['n_test']:,} test images by the network of the last epoch;"
+        yield "the interval is a bootstrap over these images."
+    if metrics.get("map_raw") is not None and metrics.get("map_ema") is not None:
+        yield f"Raw network {metrics['map_raw']:.2f}, EMA network {metrics['map_ema']:.2f}."
+    if metrics.get("best_on_test") is not None:
+        stage, model = str(metrics.get("best_on_test_stage", "")), metrics.get("best_on_test_model")
+        epoch = metrics.get("best_on_test_epoch")
+        parts = [
+            STAGE_NAMES.get(stage, stage).lower(),
+            f"epoch {epoch}" if epoch is not None else "",
+            f"{model} network" if model else "",
+        ]
+        where = ", ".join(part for part in parts if part)
+        yield f"Best epoch on the test images, the paper's way of counting: {metrics['best_on_test']:.2f}"
+        yield f"({where})." if where else "."
+    if metrics.get("curve_error") is not None:
+        yield f"Estimated and optimal correctness differ by {metrics['curve_error']:.3f} on average."
+    empty = metrics.get("classes_without_positives")
+    if empty:
+        verbs = ("class has", "counts") if empty == 1 else ("classes have", "count")
+        yield f"{empty} {verbs[0]} no positive test image and {verbs[1]} as 0, the published rule."
+
+
+def _learning(found: Evidence) -> Section:
+    history, drawings = found.history, []
+    if history[["map_raw", "map_ema"]].notna().any(axis=None):
+        caption = "Mean average precision on the test images after each epoch; nothing is selected by it."
+        drawings.append(Drawing("scores", "mAP by epoch", caption, lambda: learning.scores(history)))
+    losses = history[["loss", "loss_sup", "loss_pseudo", "loss_con"]]
+    if (losses.fillna(0) > 0).any(axis=None):
+        caption = "Mean training loss of each epoch and its parts, on a logarithmic scale."
+        drawings.append(Drawing("losses", "Losses by epoch", caption, lambda: learning.losses(history)))
+    note = "" if drawings else "No stage of this run wrote a history.csv, so there is nothing to draw."
+    return Section("learning", "Learning", drawings, note)
+
+
+def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
+    title, weights = "Correctness of confidences", found.weights
+    if weights.empty:
+        return Section("calibration", title, note=_why_none(settings, "no correctness rates are estimated"))
+    last = _last(weights)
+    epoch = int(last["epoch"].iloc[0])
+    entries = int((last["n_pos"] + last["n_neg"]).sum())
+    caption = f"Share of positives among {entries:,} labelled entries of the estimation set at each confidence, epoch {epoch}"
+    caption += "; dashed, the same on the unlabelled images by their hidden labels" if found.has_truth else ""
+    caption += "; larger dots stand for more entries, and an open one for none at all."
+    drawings = [Drawing("curve", "Estimated correctness", caption, lambda: calibration.correctness(last))]
+    epochs = weights["epoch"].unique()
+    if len(epochs) > 1:
+        caption = f"The curve at the first epoch ({min(epochs)}) and at the last ({max(epochs)})."
+        drawings.append(Drawing("curves", "Early and late", caption, lambda: calibration.early_and_late(weights)))
+    errors = exports.curve_errors(found)
+    if len(errors) > 1:
+        caption = "Mean absolute difference between the estimated and the optimal curve, weighted by the entries in each bin."
+        drawings.append(Drawing("curve_error", "Error of the estimate", caption, lambda: calibration.error_by_epoch(errors)))
+    return Section("calibration", title, drawings)
+
+
+def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
+    title = "Pseudo-labels"
+    if not found.has_pseudo_labels:
+        return Section("pseudo_labels", title, note=_why_none(settings, "no pseudo-labels are made"))
+    shares, weights = found.shares, found.weight_histogram
+    caption = "How the entries (image, class) of the unlabelled images divide at each epoch."
+    drawings = [Drawing("shares", "Confident and uncertain", caption, lambda: pseudo_labels.shares(shares))]
+    caption = "Distribution of the weights of confident entries over the epochs; each column adds up to one."
+    drawings.append(Drawing("weights", "Weights by epoch", caption, lambda: pseudo_labels.weight_histograms(weights)))
+    history = found.history[found.history["stage"] == "train"]
+    if history[["precision_pos", "precision_neg"]].notna().any(axis=None):
+        caption = "Share of confident entries whose pseudo-label is the hidden true label."
+        drawings.append(Drawing("precision", "Precision by epoch", caption, lambda: pseudo_labels.precision_by_epoch(history)))
+    confidence = _last(found.confidence_histogram)
+    if confidence["right_n"].notna().any():
+        caption = "The same share by the confidence of the network, last epoch; larger marks stand for more entries."
+        drawings.append(
+            Drawing(
+                "precision_confidence",
+                "Precision by confidence",
+                caption,
+                lambda: pseudo_labels.precision_by_confidence(confidence),
+            )
+        )
+    thresholds = _last(found.thresholds)
+    if not thresholds.empty:
+        crossed = int(thresholds["crossed"].sum())
+        caption = "Between its two thresholds an entry of the class stays uncertain; last epoch, widest bands on top"
+        caption += f", {crossed} of {len(thresholds)} classes with crossed thresholds." if crossed else "."
+        drawings.append(Drawing("thresholds", "Thresholds by class", caption, lambda: pseudo_labels.thresholds(thresholds)))
+    return Section("pseudo_labels", title, drawings)
+
+
+def _result(found: Evidence) -> Section:
+    frame, drawings = found.per_class, []
+    caption = "Average precision of each class, chance (the share of positives), and the numbers of positive images."
+    if len(frame) > pseudo_labels.MOST_CLASSES:
+        caption = caption[:-1] + f"; the {pseudo_labels.MOST_CLASSES // 2} best and as many of the worst classes."
+    drawings.append(Drawing("per_class", "Average precision by class", caption, lambda: result.per_class(frame)))
+    bins = found.reliability
+    if not bins.empty:
+        full = bins[bins["n"] > 0]
+        error = (full["n"] * (full["confidence"] - full["frequency"]).abs()).sum() / full["n"].sum()
+        caption = f"How often the final scores are right on the test images; expected calibration error {error:.3f}."
+        drawings.append(Drawing("reliability", "Reliability of the scores", caption, lambda: calibration.reliability(bins)))
+    return Section("result", "Test images", drawings)
+
+
+def _why_none(settings: dict[str, Any], what: str) -> str:
+    method = str(settings.get("method", "this method"))
+    facts = METHODS.get(method)
+    if facts is not None and not facts.unlabelled:
+        return f"{facts.title} learns from the labelled images alone: {what}."
+    return f"The artifacts of this run hold none: {what} by {facts.title if facts else method}, or the stage has not run."
+
+
+def _truth(dataset: Path | None) -> pd.DataFrame | None:
+    if dataset is None or not (Path(dataset) / "index.parquet").exists():
+        return None
+    return files.read_parquet(Path(dataset) / "index.parquet", ["id", "labels"]).to_pandas()
+
+
+def _last(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame if frame.empty else frame[frame["epoch"] == frame["epoch"].max()].reset_index(drop=True)
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", _yaml(value)
+
+
+def _yaml(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _mean(values: pd.Series) -> float | None:
+    mean = values.mean()
+    return None if pd.isna(mean) else float(mean)
+
+
+def _template():
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,  # class names come from users
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["thousands"] = lambda n: f"{n:,}"
+    environment.filters["number"] = lambda x, digits=2: "–" if x is None else f"{x:.{digits}f}"
+    environment.filters["percent"] = lambda x, digits=0: "–" if x is None else f"{100 * x:.{digits}f}"
+    return environment.get_template("page.html")

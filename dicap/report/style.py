@@ -1,0 +1,178 @@
+"""One hand for every figure: colours, sizes, and how a Figure becomes SVG text.
+
+The colours are Okabe and Ito's eight, told apart by readers of every kind of colour vision; each figure repeats what a
+colour says by a marker, a dash or a label. Drawings are `Figure` objects: pyplot, with its global list of figures, is
+never imported.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+import unicodedata
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from dicap.artifacts import replacing
+from dicap.errors import DataError
+
+INK, MUTED, GRID = "#1f2933", "#65717d", "#e2e6ea"
+BLUE, ORANGE, GREEN, VERMILLION = "#0072b2", "#e69f00", "#009e73", "#d55e00"
+SKY, PURPLE, GREY = "#56b4e9", "#cc79a7", "#8a949e"
+
+# The page restates these as CSS variables with a second set of values for dark mode.
+VARIABLES = {
+    INK: "--fig-ink",
+    MUTED: "--fig-muted",
+    GRID: "--fig-grid",
+    BLUE: "--fig-blue",
+    ORANGE: "--fig-orange",
+    GREEN: "--fig-green",
+    VERMILLION: "--fig-vermillion",
+    SKY: "--fig-sky",
+    PURPLE: "--fig-purple",
+    GREY: "--fig-grey",
+}
+
+ENDINGS = (".svg", ".png", ".pdf")
+WIDTH, HEIGHT = 5.0, 3.3  # inches: two beside each other on a desk, one filling a phone, text of 9 points in both
+LONGEST_NAME = 22  # letters of a class name that fit beside an axis
+
+_RC: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text: it can be searched, and takes the reader's font
+    "svg.hashsalt": "dicap",  # the ids of clip paths would otherwise be random
+    "pdf.fonttype": 42,
+    "font.family": "DejaVu Sans",  # bundled with matplotlib, so the layout is the same on every machine
+    "font.size": 9.0,
+    "axes.labelsize": 9.0,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "legend.handlelength": 1.6,
+    "legend.columnspacing": 1.2,
+    "legend.borderaxespad": 0.2,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.7,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "xtick.major.size": 3.0,
+    "ytick.major.size": 3.0,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.7,
+    "lines.markersize": 4.0,
+}
+
+_STACK = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Draw and save inside this block: the settings above hold within it and nothing of them stays behind."""
+    with matplotlib.rc_context(_RC), warnings.catch_warnings():
+        # A class name in a script the bundled font lacks is drawn by the reader's font; only the layout is estimated.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        yield
+
+
+def canvas(height: float = HEIGHT, width: float = WIDTH) -> Figure:
+    """An empty figure of the house's width, `height` inches high."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def legend_above(ax: Axes, columns: int = 4, **options) -> None:
+    """Put the legend over the axes, left aligned, so that it never covers data."""
+    ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, **options)
+
+
+def plain(text: Text) -> Text:
+    """A label whose dollar signs are dollar signs: names come from users, never from a formula."""
+    text.set_parse_math(False)
+    return text
+
+
+def short(name: str, letters: int = LONGEST_NAME) -> str:
+    """`name` fit for a label: no control characters (XML forbids them), at most `letters` long, the middle left out."""
+    name = "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in {"Cc", "Cs"} else c for c in str(name))
+    if len(name) <= letters:
+        return name
+    tail = (letters - 1) // 3
+    return f"{name[: letters - 1 - tail]}…{name[-tail:]}"
+
+
+def to_svg(figure: Figure) -> str:
+    """The figure as a standalone SVG document on white, the same bytes for the same drawing.
+
+    The document type, the metadata and matplotlib's address in it are dropped: the file names nothing outside itself.
+    """
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    text = stream.getvalue()
+    text = text[text.index("<svg ") :]
+    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = text.replace("'DejaVu Sans'", _STACK)
+    head, rest = text.split(">", 1)
+    return f'{head}>\n <rect width="100%" height="100%" style="fill: #ffffff"/>{rest}'
+
+
+def inline(svg: str, name: str, label: str) -> str:
+    """A standalone SVG of `to_svg` made fit for the page: ids prefixed with `name`, colours as CSS variables, no background.
+
+    `label` is read aloud by screen readers. Text inherits the page's font.
+    """
+    svg = svg.replace('\n <rect width="100%" height="100%" style="fill: #ffffff"/>', "", 1)
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", svg)
+    svg = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', svg)
+    svg = re.sub(r"\s*<style type=\"text/css\">.*?</style>", "", svg, flags=re.DOTALL)
+    svg = svg.replace(f"font-family: {_STACK}", "font-family: inherit")
+    for colour, variable in VARIABLES.items():
+        svg = re.sub(rf"(fill|stroke): {colour}\b", rf"\1: var({variable})", svg)
+    view_box = re.search(r'viewBox="([^"]+)"', svg)
+    assert view_box is not None, "matplotlib writes a viewBox"
+    opening = f'<svg class="figure" role="img" aria-label="{html.escape(label)}" viewBox="{view_box[1]}"'
+    opening += ' xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    return opening + svg[svg.index(">") :].rstrip()
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write the figure as `.svg`, `.png` (200 dpi) or `.pdf`, by the path's ending, atomically and without a date.
+
+    Raises DataError for another ending.
+    """
+    ending = check_ending(path)
+    with replacing(path) as temporary:
+        if ending == ".svg":
+            temporary.write_text(to_svg(figure), encoding="utf-8")
+        elif ending == ".pdf":
+            figure.savefig(temporary, format="pdf", metadata={"CreationDate": None})
+        else:
+            figure.savefig(temporary, format="png", dpi=200, facecolor="white")
+
+
+def check_ending(path: Path) -> str:
+    """The ending of a file that `save` can write. Raises DataError for another one."""
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise DataError(f"{path}: cannot draw {ending or 'a file without ending'}; the ending must be {', '.join(ENDINGS)}")
+    return ending

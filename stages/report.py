@@ -1,0 +1,43 @@
+"""`dicap-stage report`: everything a run found, on one page."""
+
+from pathlib import Path
+
+import click
+
+from stages.common import ARTIFACTS, data_folder, load, params_option
+
+PACKAGES = ("dicap", "torch", "torchvision", "timm", "numpy", "pandas", "pyarrow", "scikit-learn", "pillow", "matplotlib")
+
+
+@click.command("report")
+@params_option
+def command(params: Path) -> None:
+    """Draw everything on one self-contained page."""
+    from dicap import artifacts as files
+    from dicap.report.page import build_report
+
+    settings = load(params)
+    page = build_report(ARTIFACTS, settings.model_dump(), environment(), ARTIFACTS / "report", dataset=data_folder(settings))
+    metrics = files.read_json(ARTIFACTS / "evaluate" / "metrics.json")
+    interval = ""
+    if metrics.get("map_low") is not None and metrics.get("map_high") is not None:
+        interval = f"  (95 % interval {metrics['map_low']:.2f} to {metrics['map_high']:.2f})"
+    if metrics.get("map") is not None:
+        click.echo(f"mAP {metrics['map']:.2f}{interval}")
+    click.echo(f"Report: {page}")
+
+
+def environment() -> dict[str, str]:
+    """Versions of what decides the numbers; nothing of it names the machine."""
+    import platform
+    from importlib import metadata
+
+    from dicap import __version__
+
+    found = {"system": f"{platform.system()} {platform.machine()}", "python": platform.python_version(), "dicap": __version__}
+    for name in PACKAGES:
+        try:
+            found.setdefault(name, metadata.version(name))
+        except metadata.PackageNotFoundError:
+            found.setdefault(name, "not installed")
+    return found

@@ -1,0 +1,100 @@
+"""Reading a run: histograms against loops, precision and surprises against labels known here."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dicap import artifacts as files
+from dicap.report import evidence
+
+from . import synthetic
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from([1, 0, -1]), st.floats(0, 1)), min_size=1, max_size=40))
+def test_histograms_against_a_loop(entries):
+    confidence, label, weight = (
+        np.array([column], dtype=kind)
+        for column, kind in zip(zip(*entries, strict=True), (np.float32, np.int8, np.float32), strict=True)
+    )
+    by_weight, by_confidence, numbers = evidence.histogram_of_labels(confidence, label, weight)
+    for k in (1, 0, -1):
+        assert numbers[k] == sum(1 for _, found, _ in entries if found == k)
+        assert by_confidence.loc[by_confidence["label"] == k, "n"].sum() == numbers[k]
+    for row in by_weight.to_dict("records"):
+        last = row["bin"] == 19
+        expected = 0
+        for _, found, w in zip(confidence[0], label[0], weight[0], strict=True):
+            in_bin = int(np.float32(w) * 20) == row["bin"] or (last and w == 1)
+            expected += found == row["label"] and in_bin
+        assert row["n"] == expected
+
+
+def test_precision_and_surprises_by_hand(tmp_path):
+    folder = synthetic.write_run(tmp_path, classes=6, epochs=1)
+    confidence = np.full((2, 6), 0.02)
+    label = np.zeros((2, 6), np.int8)
+    weight = np.full((2, 6), 0.9)
+    confidence[0, 0], label[0, 0], weight[0, 0] = 0.97, 1, 1.0  # right
+    confidence[1, 1], label[1, 1], weight[1, 1] = 0.97, 1, 0.8  # wrong
+    confidence[1, 3], label[1, 3] = 0.5, -1
+    files.write_pseudo_labels(
+        np.array(["a", "b"]), confidence, label, weight, files.epoch_file(folder / "train", "pseudo_labels", 0)
+    )
+    truth = pd.DataFrame({"id": ["b", "a", "other"], "labels": [np.array([2, 3]), np.array([0]), None]})
+    found = evidence.gather(folder, truth)
+    table = found.confidence_histogram.set_index(["label", "bin"])
+    assert table.loc[(1, 19), ["n", "right_n"]].tolist() == [2, 1]
+    assert table.loc[(0, 0), ["n", "right_n"]].tolist() == [9, 8]  # class 2 of b is truly positive
+    assert table.loc[-1, "right_n"].isna().all()
+    names = synthetic.class_names(6)
+    assert found.surprises[["id", "class", "label"]].values.tolist() == [["b", names[1], 1], ["b", names[2], 0]]
+    assert found.surprises["truth"].tolist() == [[names[2], names[3]]] * 2
+    assert found.shares.loc[0, ["positive", "negative", "uncertain"]].tolist() == pytest.approx([2 / 12, 9 / 12, 1 / 12])
+
+
+def test_truly_unlabelled_images_leave_precision_open(tmp_path):
+    folder = synthetic.write_run(tmp_path, epochs=1)
+    truth = pd.DataFrame({"id": ["train/00000.png"], "labels": [np.array([0])]})
+    found = evidence.gather(folder, truth)
+    assert found.confidence_histogram["right_n"].isna().all()
+
+
+def test_tables_of_classes_are_pooled_by_their_counts():
+    frame = pd.DataFrame(
+        {
+            "class": ["a", "b", "a", "b"],
+            "bin": [0, 0, 1, 1],
+            "left": [0.0, 0.0, 0.5, 0.5],
+            "right": [0.5, 0.5, 1.0, 1.0],
+            "n_pos": [1, 3, 0, 0],
+            "n_neg": [9, 7, 0, 0],
+            "r_pos": [0.1, 0.3, 0.4, 0.8],
+            "r_neg": [0.9, 0.7, 0.6, 0.2],
+            "optimal_r_pos": [0.2, 0.4, 1.0, np.nan],
+            "optimal_n": [10.0, 30.0, 2.0, 0.0],
+        }
+    )
+    pooled = evidence.pool_classes(frame)
+    assert pooled["r_pos"].tolist() == pytest.approx([4 / 20, 0.6])
+    assert pooled["optimal_r_pos"].tolist() == pytest.approx([(2 + 12) / 40, 1.0])
+
+
+def test_history_runs_through_the_stages(tmp_path):
+    history = evidence.gather(synthetic.write_run(tmp_path, epochs=4)).history
+    assert history["stage"].tolist() == ["warmup"] * 3 + ["train"] * 4 + ["finetune"] * 2
+    assert history["position"].tolist() == list(range(1, 10))
+    assert history.loc[history["stage"] == "finetune", "loss_pseudo"].isna().all()
+
+
+def test_reliability_against_a_loop(tmp_path):
+    bins = evidence.gather(synthetic.write_run(tmp_path, epochs=1)).reliability
+    table = files.read_parquet(tmp_path / "evaluate" / "predictions.parquet")
+    pairs = list(zip(np.concatenate(table["score"].to_pylist()), np.concatenate(table["label"].to_pylist()), strict=True))
+    for row in bins.to_dict("records"):
+        inside = [(s, y) for s, y in pairs if row["left"] <= s < row["right"]]
+        assert row["n"] == len(inside)
+        if inside:
+            assert row["confidence"] == pytest.approx(np.mean([s for s, _ in inside]))
+            assert row["frequency"] == pytest.approx(np.mean([y for _, y in inside]))

@@ -1,0 +1,113 @@
+"""`dicap-stage histogram`: bars whose length is known, the right epoch, one line for everything that is wrong."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dicap import artifacts as files
+from dicap.report import text
+from stages.cli import main
+
+from . import synthetic
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    return synthetic.write_run(tmp_path_factory.mktemp("run"), epochs=3)
+
+
+def call(*arguments: object):
+    return CliRunner().invoke(main, ["histogram", *map(str, arguments)])
+
+
+@pytest.mark.parametrize(
+    ("share", "bar"), [(0, ""), (1, "█" * 8), (0.5, "████"), (0.0001, "▏"), (0.078, "▋"), (2, "█" * 8), (float("nan"), "")]
+)
+def test_bars(share, bar):
+    assert text.blocks(share, 8) == bar
+
+
+@given(st.floats(0, 1), st.integers(1, 60))
+def test_bars_fit_their_room_and_ascii_is_ascii(share, room):
+    assert len(text.blocks(share, room)) <= room
+    assert set(text.blocks(share, room, ascii_only=True)) <= {"#"}
+    assert len(text.blocks(share, room, ascii_only=True)) <= room
+
+
+@pytest.mark.parametrize("kind", ["weights", "pseudo_labels", "thresholds"])
+@pytest.mark.parametrize("width", [60, 80, 133])
+def test_lines_respect_the_width(run, kind, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    result = call(run / "train" / kind)
+    assert result.exit_code == 0
+    title, _, *lines = result.output.splitlines()
+    assert "epoch 2" in title
+    assert max(map(text.columns_of, lines)) <= width
+    assert max(map(text.columns_of, lines)) > width - 20, "and use it"
+
+
+def test_an_epoch_can_be_chosen_in_three_ways(run):
+    folder = run / "train" / "weights"
+    chosen = [call(folder, "--epoch", 1), call(folder / "epoch=001"), call(folder / "epoch=001" / "part-0.parquet")]
+    assert len({result.output for result in chosen}) == 1
+    assert "epoch 1" in chosen[0].output
+    assert call(folder).output != chosen[0].output
+
+
+@pytest.mark.parametrize("kind", ["weights", "pseudo_labels", "thresholds"])
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_drawing(run, kind, ending, tmp_path):
+    out = tmp_path / f"{kind}.{ending}"
+    result = call(run / "train" / kind, "--out", out)
+    assert result.exit_code == 0
+    assert out.read_bytes()[:4] == {"svg": b"<svg", "png": b"\x89PNG"}[ending]
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_name_cannot_command_the_terminal(tmp_path, monkeypatch):
+    monkeypatch.setattr(synthetic, "class_names", lambda n: ["\x1b[2Jgone", *map(str, range(n - 1))])
+    folder = synthetic.write_run(tmp_path, epochs=1)
+    assert "\x1b" not in call(folder / "train" / "thresholds").output
+
+
+def test_bad_input_is_one_line_and_exit_code_1(run, tmp_path):
+    other = tmp_path / "other.parquet"
+    files.write_parquet(pa.table({"a": [1]}), other)
+    broken = tmp_path / "broken.parquet"
+    broken.write_text("not a table")
+    weights = run / "train" / "weights"
+    cases = {
+        (tmp_path / "nowhere",): "no such file",
+        (run / "train",): "give",
+        (tmp_path,): "holds no epoch",
+        (other,): "columns a",
+        (broken,): "broken.parquet",
+        (weights, "--epoch", 9): "it has 0 to 2",
+        (weights / "epoch=001", "--epoch", 2): "leave out --epoch 2",
+        (weights, "--out", tmp_path / "x.gif"): ".svg, .png",
+    }
+    for arguments, words in cases.items():
+        result = call(*arguments)
+        assert result.exit_code == 1, arguments
+        assert words in result.output
+        assert len(result.output.splitlines()) == 1, result.output
+
+
+def test_no_torch_and_plain_ascii_where_the_terminal_has_no_more(run):
+    code = "import sys; from stages.cli import main\ntry: main()\nfinally: assert 'torch' not in sys.modules"
+    for kind in ("weights", "pseudo_labels", "thresholds"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, "histogram", str(run / "train" / kind)],
+            env={"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(Path(__file__).parents[2]), "PATH": ""},
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.isascii()
+        assert b"#" in done.stdout or b"=" in done.stdout

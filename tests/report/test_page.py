@@ -1,0 +1,217 @@
+"""The page: complete, self-contained, escaped, the same bytes again; and what it says when parts are missing."""
+
+import csv
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from dicap import artifacts as files
+from dicap.errors import DataError
+from dicap.report import evidence, exports
+from dicap.report.page import build_report
+
+from . import synthetic
+
+FIGURES = {
+    "scores", "losses", "curve", "curves", "curve_error", "shares", "weights", "precision", "precision_confidence",
+    "thresholds", "per_class", "reliability",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The report of a run with everything in it."""
+    folder = tmp_path_factory.mktemp("whole")
+    run = synthetic.write_run(folder / "artifacts")
+    dataset = synthetic.write_dataset(folder / "data")
+    return build_report(run, synthetic.SETTINGS, synthetic.ENVIRONMENT, folder / "report", dataset)
+
+
+def build(folder: Path, settings: dict | None = None, **options) -> str:
+    run = synthetic.write_run(folder / "artifacts", **options)
+    page = build_report(run, synthetic.SETTINGS | (settings or {}), synthetic.ENVIRONMENT, folder / "report")
+    return page.read_text(encoding="utf-8")
+
+
+class Page(HTMLParser):
+    """Elements that are open at the end, all ids, all attribute values, all text."""
+
+    VOID = frozenset({"meta", "br", "link", "img", "hr", "input"})
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        self.ids += [value for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_page_has_every_part(whole):
+    page = Page(whole.read_text(encoding="utf-8"))
+    assert not page.open, "every element is closed"
+    assert {path.stem for path in (whole.parent / "figures").glob("*.svg")} == FIGURES
+    assert set(page.ids) >= FIGURES | {"learning", "calibration", "pseudo_labels", "result", "classes", "settings", "environment"}
+    for words in ("83.53", "81.2 – 85.6", "DiCaP", "digits", "5 %", "3e-05", "2.14.1", "ema_decay"):
+        assert words in page.text
+
+
+def test_ids_are_unique_and_every_reference_is_met(whole):
+    html = whole.read_text(encoding="utf-8")
+    page = Page(html)
+    assert len(page.ids) == len(set(page.ids))
+    wanted = set(re.findall(r"url\(#([^)]+)\)", html)) | set(re.findall(r'href="#([^"]+)"', html))
+    assert len(wanted) > 50
+    assert wanted <= set(page.ids)
+
+
+def test_nothing_comes_from_outside(whole):
+    html = re.sub(r'xmlns(:\w+)?="[^"]*"', "", whole.read_text(encoding="utf-8"))
+    assert not re.search(r"https?://|//\w+\.\w", html)
+    assert not re.search(r"@import|@font-face|<link|<script|<iframe", html)
+    for path in whole.parent.rglob("*.svg"):
+        assert not re.search(r"https?:", re.sub(r'xmlns(:\w+)?="[^"]*"', "", path.read_text(encoding="utf-8")))
+
+
+def test_class_names_are_escaped(whole):
+    html = whole.read_text(encoding="utf-8")
+    page = Page(html)
+    assert "script" not in page.tags
+    assert synthetic.EVIL in page.text, "the name is shown as it is"
+    assert not any(name.startswith("on") for name, _ in page.attributes)
+    for path in whole.parent.rglob("*.svg"):
+        root = ElementTree.parse(path).getroot()
+        assert not [element for element in root.iter() if element.tag.endswith("script")]
+
+
+def test_a_formula_in_a_name_stays_text(whole):
+    svg = (whole.parent / "figures" / "per_class.svg").read_text(encoding="utf-8")
+    assert '$x_{1$ &amp; "quotes"' in svg
+
+
+def test_control_characters_in_names_leave_valid_xml(tmp_path, monkeypatch):
+    monkeypatch.setattr(synthetic, "class_names", lambda n: ["bell \x07 \x1b[31mred", *map(str, range(n - 1))])
+    build(tmp_path)
+    for path in (tmp_path / "report").rglob("*.svg"):
+        ElementTree.parse(path)
+
+
+def test_the_bytes_are_the_same_again(tmp_path, whole):
+    run = synthetic.write_run(tmp_path / "artifacts")
+    dataset = synthetic.write_dataset(tmp_path / "data")
+    again = build_report(run, synthetic.SETTINGS, synthetic.ENVIRONMENT, tmp_path / "elsewhere", dataset)
+    first = {path.relative_to(whole.parent): path.read_bytes() for path in whole.parent.rglob("*.*") if path.is_file()}
+    second = {path.relative_to(again.parent): path.read_bytes() for path in again.parent.rglob("*.*") if path.is_file()}
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    "name", ["learning", "curve", "curves", "curve_error", "shares", "weights", "precision", "thresholds", "reliability"]
+)
+def test_csv_is_what_dvc_reads(whole, name):
+    with open(whole.parent / f"{name}.csv", newline="", encoding="utf-8") as handle:
+        rows = list(csv.DictReader(handle))
+    assert rows
+    assert all(None not in row and None not in row.values() for row in rows), "every row has every column"
+    numbers = [value for row in rows for key, value in row.items() if key not in {"stage", "class", "crossed"} and value]
+    assert all(isinstance(float(value), float) for value in numbers)
+
+
+def test_shares_add_up(whole):
+    with open(whole.parent / "shares.csv", newline="", encoding="utf-8") as handle:
+        for row in csv.DictReader(handle):
+            assert float(row["positive"]) + float(row["negative"]) + float(row["uncertain"]) == pytest.approx(1, abs=1e-5)
+
+
+def test_a_labelled_only_method_says_why_parts_are_missing(tmp_path):
+    html = build(tmp_path, {"method": "mld"}, pseudo=False)
+    assert "MLD learns from the labelled images alone: no pseudo-labels are made." in html
+    assert not (tmp_path / "report" / "figures" / "shares.svg").exists()
+    assert (tmp_path / "report" / "figures" / "per_class.svg").exists()
+
+
+def test_a_method_that_could_have_pseudo_labels_but_has_none(tmp_path):
+    assert "or the stage has not run" in build(tmp_path, pseudo=False)
+
+
+def test_without_hidden_labels_there_is_no_optimal_curve(tmp_path):
+    html = build(tmp_path, hidden=False)
+    figures = {path.stem for path in (tmp_path / "report" / "figures").glob("*.svg")}
+    assert figures == FIGURES - {"curve_error", "precision", "precision_confidence"}
+    assert "optimal" not in (tmp_path / "report" / "figures" / "curve.svg").read_text(encoding="utf-8")
+    assert "hidden labels" not in html
+
+
+@pytest.mark.parametrize("piece", ["warmup", "finetune", "split", "train", "evaluate/predictions.parquet"])
+def test_any_optional_piece_may_be_missing(tmp_path, piece):
+    import shutil
+
+    run = synthetic.write_run(tmp_path / "artifacts", epochs=2)
+    path = run / piece
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    page = build_report(run, synthetic.SETTINGS, {}, tmp_path / "report")
+    assert not Page(page.read_text(encoding="utf-8")).open
+
+
+def test_metrics_of_a_bare_run(tmp_path):
+    run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
+    files.write_json({"map": 41.5, "map_low": None, "map_high": None}, run / "evaluate" / "metrics.json")
+    html = build_report(run, {"method": "newcomer"}, {}, tmp_path / "report").read_text(encoding="utf-8")
+    assert "41.50" in html
+    assert "interval" not in Page(html).text.split("mAP, %")[1][:40]
+
+
+@pytest.mark.parametrize("piece", ["evaluate/metrics.json", "evaluate/per_class.csv"])
+def test_a_missing_required_file_is_one_line_and_the_old_report_stays(tmp_path, piece):
+    run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
+    page = build_report(run, synthetic.SETTINGS, {}, tmp_path / "report")
+    before = page.read_bytes()
+    (run / piece).unlink()
+    with pytest.raises(DataError, match=piece.split("/")[1]) as caught:
+        build_report(run, synthetic.SETTINGS, {}, tmp_path / "report")
+    assert "\n" not in str(caught.value)
+    assert page.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["artifacts", "report"]
+
+
+def test_a_damaged_artifact_is_one_line(tmp_path):
+    run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
+    path = files.epoch_file(run / "train", "pseudo_labels", 0)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match="pseudo_labels") as caught:
+        build_report(run, synthetic.SETTINGS, {}, tmp_path / "report")
+    assert "\n" not in str(caught.value)
+
+
+def test_curve_error_against_a_loop(tmp_path):
+    run = synthetic.write_run(tmp_path / "artifacts", epochs=3)
+    found = evidence.gather(run)
+    errors = exports.curve_errors(found).set_index("epoch")["curve_error"]
+    for epoch, table in found.weights.groupby("epoch"):
+        total = entries = 0.0
+        for row in table.to_dict("records"):
+            total += abs(row["r_pos"] - row["optimal_r_pos"]) * row["optimal_n"]
+            entries += row["optimal_n"]
+        assert errors[epoch] == pytest.approx(total / entries)

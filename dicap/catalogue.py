@@ -24,7 +24,7 @@ class MethodFacts:
     """One row of methods.md 4.11: how a method differs from the others.
 
     Attributes:
-        module: file in `dicap/methods/` and class in it, as `module:Class`.
+        title: name in the tables, and (without hyphens) of the class in `dicap/methods/<name>.py`.
         head: the published head; None where the method brings its own network and `head` does not apply.
         unlabelled: whether D_u is used at all.
         finetunes: whether D_est is held out and used for fine-tuning (DiCaP only).
@@ -33,7 +33,6 @@ class MethodFacts:
         confidence: how sure methods.md 13 is of the algorithm.
     """
 
-    module: str
     title: str
     head: str | None
     loss: str
@@ -46,7 +45,6 @@ class MethodFacts:
 
 METHODS = {
     "dicap": MethodFacts(
-        module="dicap:DiCaP",
         title="DiCaP",
         head="ml_decoder",
         loss="weighted ASL + NT-Xent",
@@ -56,7 +54,6 @@ METHODS = {
         finetunes=True,
     ),
     "mld": MethodFacts(
-        module="labelled_only:LabelledOnly",
         title="MLD",
         head="ml_decoder",
         loss="ASL",

@@ -152,7 +152,6 @@ class Finetune(Section):
 class Evaluate(Section):
     """Evaluation (methods.md 2.9)."""
 
-    batch_size: Count
     bootstrap: Annotated[int, Field(ge=0)]  # resamples of the test images for the 95 % interval
 
 
@@ -343,7 +342,9 @@ def _explain(item: Any, origins: dict[str, str], params: Path) -> str:
     # A union reports one finding per member with the member's type appended; the key ends where the known keys do.
     location = [str(part) for part in item["loc"]]
     known = set(known_keys())
-    key = next((".".join(location[:n]) for n in range(len(location), 0, -1) if ".".join(location[:n]) in known), ".".join(location))
+    key = next(
+        (".".join(location[:n]) for n in range(len(location), 0, -1) if ".".join(location[:n]) in known), ".".join(location)
+    )
     message = item["msg"].removeprefix("Input should be ").replace("'", "")
     origin = origins.get(key, _short(params))
     if item["input"] is None:

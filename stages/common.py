@@ -41,7 +41,11 @@ def runtime_options(function: Callable) -> Callable:
     """Choices that change no result and retrain nothing: options, or environment variables for `dvc repro`."""
     options = [
         click.option(
-            "--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 ... [DICAP_DEVICE]"
+            "--device",
+            envvar="DICAP_DEVICE",
+            default="auto",
+            show_default=True,
+            help="auto, cpu, cuda, cuda:1 ... [DICAP_DEVICE]",
         ),
         click.option(
             "--amp",

@@ -1,0 +1,32 @@
+# `make repro`: environment, default run, report. `make test`: everything CI checks.
+# Another Python or another place for the environment: make repro PYTHON=python3.12 VENV=/some/place
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+READY = $(VENV)/.ready
+
+.PHONY: repro env test lint
+
+repro: env
+	PATH="$(abspath $(BIN)):$$PATH" dvc repro
+	@echo
+	@PATH="$(abspath $(BIN)):$$PATH" dvc metrics show
+	@echo "Report: $(CURDIR)/artifacts/report/index.html"
+	@echo "Commands need the environment on the path: source $(BIN)/activate"
+
+env: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; name one with make PYTHON=...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,lite]'
+	touch $(READY)
+
+test: env lint
+	PATH="$(abspath $(BIN)):$$PATH" OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest
+
+lint: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright --pythonpath $(BIN)/python

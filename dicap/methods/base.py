@@ -1,0 +1,207 @@
+"""What a method decides; the loop (`dicap.training.loop`) does the rest.
+
+A method says which images are labelled for it, what a step looks at, the warm-up loss, how teacher scores become
+pseudo-labels, and the main loss. It holds no state of training: everything it returns is a function of its arguments.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dicap.calibration import PseudoLabels, Rates, Thresholds
+from dicap.catalogue import MethodFacts
+from dicap.data.augment import View
+from dicap.data.loader import Request
+from dicap.losses import asymmetric_loss
+from dicap.network import build_network
+from dicap.settings import Settings
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Rows of the converted set by role, each (n,) int64, ascending within D_u and test, in drawn order within D_l."""
+
+    sup: np.ndarray
+    est: np.ndarray
+    unlabeled: np.ndarray
+    test: np.ndarray
+
+    @property
+    def labelled(self) -> np.ndarray:
+        """D_l = D_sup and D_est."""
+        return np.concatenate([self.sup, self.est])
+
+    @property
+    def unsup(self) -> np.ndarray:
+        """D_unsup = D_u and D_est, ascending: D_est is treated exactly like D_u (methods.md 3.2)."""
+        return np.sort(np.concatenate([self.unlabeled, self.est]))
+
+
+class Teacher(Protocol):
+    """What a method may look at when it makes pseudo-labels."""
+
+    epoch: int
+
+    def scores(self, rows: np.ndarray) -> Tensor:
+        """(n, C) float32 scores of the teacher for these images, in [0, 1]."""
+        ...
+
+    def labels(self, rows: np.ndarray) -> Tensor:
+        """(n, C) labels; only of images whose labels the method may read."""
+        ...
+
+    def hidden_labels(self, rows: np.ndarray) -> Tensor:
+        """(n, C) labels of any image: for the policy `optimal` alone."""
+        ...
+
+
+class Refresh(NamedTuple):
+    """What an epoch of the main stage trains on."""
+
+    pseudo: PseudoLabels  # of D_unsup (or the method's unlabelled images), in its order
+    rates: Rates | None = None
+    thresholds: Thresholds | None = None
+    crossed: int = 0
+    guarded: int = 0
+
+
+class Batch(NamedTuple):
+    """One step's tensors on the device."""
+
+    views: dict[str, Tensor]  # by request key, uint8
+    y: Tensor  # (b_l, C) labels of the labelled images
+    label: Tensor  # (b_u, C) int8 pseudo-labels, empty in warm-up
+    weight: Tensor  # (b_u, C)
+    soft: bool
+    pairs: Tensor  # (m, 3) int64, entries to contrast: place among the strong views, class, place among the weak views
+    images: int  # of the whole step, over which sums are averaged
+
+
+class Method:
+    """The common frame; subclasses override what their section of methods.md changes."""
+
+    def __init__(self, settings: Settings, facts: MethodFacts, classes: int) -> None:
+        self.settings = settings
+        self.facts = facts
+        self.classes = classes
+        s = settings
+        self.weak = View("weak")
+        self.strong_warmup = View("strong", cutout=s.augment.cutout_warmup, policy=s.augment.policy)
+        self.strong = View("strong", cutout=s.augment.cutout, policy=s.augment.policy)
+
+    # -- network ------------------------------------------------------------------------------------------
+
+    def build_network(self, *, pretrained: bool = True) -> nn.Module:
+        """A new network; called under a seed of its own."""
+        return build_network(self.settings, self.classes, pretrained=pretrained)
+
+    def scores(self, network: nn.Module, images: Tensor) -> Tensor:
+        """Test scores (B, C) in [0, 1] of images (B, 3, H, W) uint8."""
+        return torch.sigmoid(network(images)[0].float())
+
+    # -- which images -------------------------------------------------------------------------------------
+
+    def labelled(self, roles: Roles) -> np.ndarray:
+        """Images whose labels train the network before fine-tuning: all of D_l (methods.md 3.13-I)."""
+        return roles.labelled
+
+    def unlabelled(self, roles: Roles) -> np.ndarray:
+        """Images that get pseudo-labels."""
+        return roles.unlabeled
+
+    # -- warm-up ------------------------------------------------------------------------------------------
+
+    @property
+    def warmup_unlabelled(self) -> bool:
+        """Whether a warm-up step also draws unlabelled images."""
+        return False
+
+    def warmup_requests(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
+        """The views of a warm-up step; the arguments are rows."""
+        return [Request("strong", np.concatenate([labelled, unlabelled]), self.strong_warmup)]
+
+    def warmup_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Terms of the warm-up loss by name; their sum is minimised."""
+        logits, _ = network(batch.views["strong"])
+        return {"loss_sup": self.reduce(self.supervised(logits, batch.y), batch.images)}
+
+    def supervised(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Element loss against labels, (B, C): ASL unless the method says otherwise."""
+        loss = self.settings.loss
+        return asymmetric_loss(logits, y, gamma_neg=loss.gamma_neg, gamma_pos=loss.gamma_pos, clip=loss.clip)
+
+    def reduce(self, elements: Tensor, images: int) -> Tensor:
+        """Sum over entries / images of the step, or the mean over entries (methods.md 3.13-D)."""
+        if self.settings.loss.reduction == "mean":
+            return elements.mean() if elements.numel() else elements.sum()
+        return elements.sum() / images
+
+    def warmup_pairs(self, images: int, rng: np.random.Generator) -> np.ndarray:
+        """Entries of a warm-up step to contrast, (m, 3) as in `Batch.pairs`."""
+        return np.empty((0, 3), np.int64)
+
+    # -- main stage ---------------------------------------------------------------------------------------
+
+    def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
+        """Pseudo-labels for an epoch of the main stage."""
+        raise NotImplementedError(f"{self.facts.title} has no main stage")
+
+    @property
+    def relabels(self) -> bool:
+        """Whether each batch gets its pseudo-labels anew from the teacher's look at its weak views."""
+        return False
+
+    def relabel(self, teacher: nn.Module, views: dict[str, Tensor], refresh: Refresh) -> PseudoLabels:
+        """Pseudo-labels (b_u, C) of one batch, where `relabels`."""
+        raise NotImplementedError
+
+    def main_pairs(self, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Entries of a main step to contrast, given its pseudo-labels (b_u, C); (m, 3) as in `Batch.pairs`."""
+        return np.empty((0, 3), np.int64)
+
+    def main_requests(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
+        """The views of a main step; rows, and (b_u,) bool: which unlabelled images have an uncertain entry."""
+        return [Request("strong", np.concatenate([labelled, unlabelled]), self.strong)]
+
+    def main_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """L = L_sup + L_pseudo: the labels' loss and the pseudo-labels' weighted loss, on strong views."""
+        logits, _ = network(batch.views["strong"])
+        n = len(batch.y)
+        return {
+            "loss_sup": self.reduce(self.supervised(logits[:n], batch.y), batch.images),
+            "loss_pseudo": self.pseudo_loss(logits[n:], batch),
+        }
+
+    def pseudo_loss(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Sum of w(p, label) * loss(logits, label) over confident entries (paper eq. L_pseudo; methods.md 3.6)."""
+        positive = (batch.label == 1).float()
+        elements = batch.weight * self.supervised(logits, positive)
+        if batch.soft:  # the opposite label with the opposite weight: a soft target
+            elements = elements + (1 - batch.weight) * self.supervised(logits, 1 - positive)
+        if self.settings.loss.reduction == "mean":
+            return elements.sum() / (batch.label >= 0).sum().clamp_min(1)
+        return elements.sum() / batch.images
+
+
+def hard_mask(p: Tensor, label: Tensor) -> PseudoLabels:
+    """Pseudo-labels of methods without estimated weights: weight 1 where the label is 0 or 1, else 0."""
+    return PseudoLabels(p, label.to(torch.int8), (label >= 0).float())
+
+
+@contextmanager
+def frozen_statistics(network: nn.Module) -> Iterator[None]:
+    """BatchNorm normalises by the batch as in training, but leaves its running statistics alone."""
+    norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    before = [m.momentum for m in norms]
+    for m in norms:
+        m.momentum = 0.0
+    try:
+        yield
+    finally:
+        for m, momentum in zip(norms, before, strict=True):
+            m.momentum = momentum

@@ -1,0 +1,165 @@
+"""DiCaP: distribution-calibrated pseudo-labelling (AAAI 2026; methods.md 3)."""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dicap.calibration import (
+    PseudoLabels,
+    Rates,
+    Thresholds,
+    correctness_weight,
+    count_bins,
+    dual_thresholds,
+    estimate_rates,
+    hard_labels,
+)
+from dicap.data.loader import Request
+from dicap.losses import nt_xent
+from dicap.methods.base import Batch, Method, Refresh, Roles, Teacher, frozen_statistics
+
+
+class DiCaP(Method):
+    """Weights estimated on D_est, dual thresholds from D_sup, contrast on what stays uncertain."""
+
+    def labelled(self, roles: Roles) -> np.ndarray:
+        """D_sup: the labels of D_est are read only to count bins, and by fine-tuning."""
+        return roles.sup
+
+    def unlabelled(self, roles: Roles) -> np.ndarray:
+        """D_unsup = D_u and D_est."""
+        return roles.unsup
+
+    # -- warm-up: ASL on D_sup + the class-wise contrastive loss on all images of the step, WCL (methods.md 3.3)
+
+    @property
+    def warmup_unlabelled(self) -> bool:
+        """WCL contrasts labelled and unlabelled images."""
+        return self.settings.warmup.wcl
+
+    def warmup_requests(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
+        """Strong views of all images; with WCL their weak views too."""
+        rows = np.concatenate([labelled, unlabelled])
+        requests = [Request("strong", rows, self.strong_warmup)]
+        return [*requests, Request("weak", rows, self.weak)] if self.settings.warmup.wcl else requests
+
+    def warmup_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """L = L_sup + lambda L_con."""
+        logits, z_s = network(batch.views["strong"])  # (B, C), (B, C, D)
+        terms = {"loss_sup": self.reduce(self.supervised(logits[: len(batch.y)], batch.y), batch.images)}
+        if self.settings.warmup.wcl:
+            z_w = self.weak_embeddings(network, batch.views["weak"])  # (B, C, D)
+            terms["loss_con"] = self.contrast(network, z_w, z_s, batch.pairs, batch.images)
+        return terms
+
+    def warmup_pairs(self, images: int, rng: np.random.Generator) -> np.ndarray:
+        """All entries of the step (at most contrastive.max_pairs, drawn at random), without a confidence filter."""
+        if not self.settings.warmup.wcl:
+            return super().warmup_pairs(images, rng)
+        image, c = np.divmod(np.arange(images * self.classes), self.classes)
+        return self.capped(np.stack([image, c, image], axis=1), rng)
+
+    # -- each epoch: rates on D_est, thresholds on D_sup, pseudo-labels and weights on D_unsup (Algorithm 1)
+
+    def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
+        """Steps 1 to 3 of an epoch (methods.md 3.4 to 3.6)."""
+        c, t = self.settings.calibration, self.settings.thresholds
+        unsup = self.unlabelled(roles)
+        p = teacher.scores(unsup)  # (N_u, C); D_est is scored within, exactly like D_u
+        is_est = torch.from_numpy(np.isin(unsup, roles.est)).to(p.device)
+
+        # (1) correctness rates: 20 bins counted on D_est
+        p_sup = teacher.scores(roles.sup)
+        y_sup = teacher.labels(roles.sup)
+        if c.policy == "labeled":
+            p_count, y_count = p_sup, y_sup
+        elif c.policy == "optimal":
+            truly = ~is_est
+            p_count, y_count = p[truly], teacher.hidden_labels(unsup[truly.cpu().numpy()])
+        else:
+            p_count, y_count = p[is_est], teacher.labels(unsup[is_est.cpu().numpy()])
+        n_pos, n_neg = count_bins(p_count, y_count, c.bins, per_class=c.per_class)
+        rates = estimate_rates(n_pos, n_neg, empty_bin=c.empty_bin, smoothing=c.smoothing, isotonic=c.isotonic)
+
+        # (2) dual thresholds: mid-ranges of the scores on D_sup
+        thresholds = dual_thresholds(
+            p_sup, y_sup, rule=t.rule, fixed=(t.fixed_pos, t.fixed_neg), quantile=t.quantile, crossed=t.crossed, unseen=t.unseen
+        )
+
+        # (3) pseudo-labels and their weights
+        pseudo = self.pseudo_labels(p, rates, thresholds)
+        guarded = int(((thresholds.n_pos == 0) | (thresholds.n_neg == 0)).sum()) if t.rule != "none" else 0
+        return Refresh(pseudo, rates, thresholds, int(thresholds.crossed.sum()), guarded)
+
+    def pseudo_labels(self, p: Tensor, rates: Rates, thresholds: Thresholds) -> PseudoLabels:
+        """Labels and weights of scores (n, C)."""
+        c = self.settings.calibration
+        label = hard_labels(p, thresholds, rule=self.settings.thresholds.rule)
+        weight = correctness_weight(p, label, rates.r_pos, policy=c.policy, anchor=c.anchor)
+        return PseudoLabels(p, label, weight, soft=c.target == "soft")
+
+    @property
+    def relabels(self) -> bool:
+        """With calibration.refresh `batch` the tables are kept for the epoch and the scores are not."""
+        return self.settings.calibration.refresh == "batch"
+
+    def relabel(self, teacher: nn.Module, views: dict[str, Tensor], refresh: Refresh) -> PseudoLabels:
+        """Pseudo-labels of a batch from the teacher's scores of its weak views."""
+        assert refresh.rates is not None and refresh.thresholds is not None
+        return self.pseudo_labels(self.scores(teacher, views["weak"]), refresh.rates, refresh.thresholds)
+
+    # -- each step: L = L_sup + L_pseudo + lambda L_uncer (methods.md 3.6 to 3.8)
+
+    def main_requests(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
+        """Strong views of all; weak views only of images with uncertain entries (of all when each batch is scored anew)."""
+        requests = super().main_requests(labelled, unlabelled, uncertain)
+        seen = unlabelled if self.relabels else unlabelled[uncertain]
+        if len(seen) and (self.relabels or self.settings.contrastive.enabled):
+            requests.append(Request("weak", seen, self.weak))
+        return requests
+
+    def main_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """The three terms; L_uncer is there only where the step has uncertain entries."""
+        logits, z_s = network(batch.views["strong"])  # (B, C), (B, C, D)
+        n = len(batch.y)
+        terms = {
+            "loss_sup": self.reduce(self.supervised(logits[:n], batch.y), batch.images),
+            "loss_pseudo": self.pseudo_loss(logits[n:], batch),
+        }
+        if len(batch.pairs) >= 2:
+            z_w = self.weak_embeddings(network, batch.views["weak"])  # of the images that have uncertain entries, (b, C, D)
+            terms["loss_con"] = self.contrast(network, z_w, z_s[n:], batch.pairs, batch.images)
+        return terms
+
+    def main_pairs(self, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The uncertain entries (at most contrastive.max_pairs, drawn at random)."""
+        if not self.settings.contrastive.enabled:
+            return super().main_pairs(label, rng)
+        uncertain = label == -1  # (b_u, C)
+        image, c = np.nonzero(uncertain)
+        weak = image if self.relabels else (uncertain.any(1).cumsum() - 1)[image]
+        return self.capped(np.stack([image, c, weak], axis=1), rng)
+
+    def capped(self, pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """At most contrastive.max_pairs of the (m, 3) pairs, order kept: the similarity matrix grows with their square."""
+        limit = self.settings.contrastive.max_pairs
+        return pairs if len(pairs) <= limit else pairs[np.sort(rng.choice(len(pairs), limit, replace=False))]
+
+    def weak_embeddings(self, network: nn.Module, weak: Tensor) -> Tensor:
+        """z_w of the online network without gradient, in train mode (methods.md 3.13-C3), (B, C, D)."""
+        with torch.no_grad(), frozen_statistics(network):
+            return network(weak)[1]
+
+    def contrast(self, network: nn.Module, z_w: Tensor, z_s: Tensor, pairs: Tensor, images: int) -> Tensor:
+        """lambda * NT-Xent of the entries `pairs` (m, 3) of z_s and z_w."""
+        c = self.settings.contrastive
+        project = getattr(network, "project", nn.Identity())
+        strong, which, weak = pairs.unbind(1)
+        loss = nt_xent(
+            project(z_w[weak, which]).detach(),
+            project(z_s[strong, which]),
+            temperature=c.temperature,
+            normalize=c.normalize,
+            classes=None if c.same_class_negatives else which,
+        )
+        return loss * (1 / images if c.coefficient == "auto" else c.coefficient)

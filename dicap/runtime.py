@@ -1,0 +1,50 @@
+"""Choices of a machine, not of an experiment: device, mixed precision, workers. Changing them retrains nothing."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+
+from dicap.errors import SettingsError
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Where and how a stage computes.
+
+    Attributes:
+        device: where the network lives.
+        amp: dtype of mixed precision, or None for fp32.
+        workers: loader processes; None: chosen from the number of cores.
+        data_on: `host` or `device`: where views are drawn.
+        compiled: whether torch.compile is used.
+    """
+
+    device: torch.device
+    amp: torch.dtype | None = None
+    workers: int | None = None
+    data_on: str = "host"
+    compiled: bool = False
+
+    @staticmethod
+    def choose(
+        device: str = "auto", amp: str = "auto", workers: int | None = None, data_on: str = "host", compiled: bool = False
+    ) -> "Runtime":
+        """Resolve `auto`. Raises SettingsError for a device that is not there."""
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            place = torch.device(device)
+            torch.empty(0, device=place)
+        except (RuntimeError, AssertionError):
+            raise SettingsError(f"--device: found {device!r}, which this machine does not have; use auto or cpu") from None
+        if amp == "auto":
+            amp = "off" if place.type == "cpu" else "bf16" if torch.cuda.is_bf16_supported() else "fp16"
+        dtype = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}[amp]
+        if dtype is torch.float16 and place.type == "cpu":
+            raise SettingsError("--amp: found 'fp16' on a CPU, which would need gradient scaling there; use bf16 or off")
+        return Runtime(place, dtype, workers, data_on, compiled)
+
+    def autocast(self) -> AbstractContextManager:
+        """Mixed precision for forward passes; losses leave it by themselves."""
+        return torch.autocast(self.device.type, dtype=self.amp, enabled=self.amp is not None)

@@ -1,0 +1,1 @@
+"""The loop of Algorithm 1, its resumable state, and evaluation."""

@@ -1,0 +1,49 @@
+"""What hidden labels tell about the pseudo-labels. Read by history and report, never by training."""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dicap.calibration import count_bins, curve_error, estimate_rates
+from dicap.methods.base import Refresh, Roles
+from dicap.training.experiment import Experiment
+
+
+class Diagnostics:
+    """Hidden labels of the images that get pseudo-labels."""
+
+    def __init__(self, experiment: Experiment, rows: np.ndarray, roles: Roles) -> None:
+        labels, known = experiment.hidden(rows)
+        self._y = torch.from_numpy(labels)  # (N_u, C)
+        self._known = torch.from_numpy(known)
+        # The optimal curve is of the images whose labels nobody may count: D_u without D_est.
+        self._truly = self._known & torch.from_numpy(~np.isin(rows, roles.est))
+
+    def optimal(self, p: Tensor, bins: int) -> tuple[Tensor, Tensor] | None:
+        """The true rate and the number of entries of every bin, (K,) each; None without hidden labels."""
+        if not self._truly.any():
+            return None
+        n_pos, n_neg = count_bins(p.cpu()[self._truly], self._y[self._truly], bins)
+        return estimate_rates(n_pos, n_neg).r_pos, n_pos + n_neg
+
+    def summary(self, refresh: Refresh, bins: int) -> dict[str, float]:
+        """Shares of confident and uncertain entries, true precision of the labels, error of the estimated curve."""
+        label = refresh.pseudo.label.cpu()
+        row = {
+            "share_pos": float((label == 1).float().mean()),
+            "share_neg": float((label == 0).float().mean()),
+            "share_uncertain": float((label == -1).float().mean()),
+            "n_crossed": refresh.crossed,
+            "n_guarded": refresh.guarded,
+        }
+        if refresh.rates is not None and refresh.rates.r_pos.ndim == 1:
+            optimal = self.optimal(refresh.pseudo.confidence, bins)
+            row["curve_error"] = curve_error(refresh.rates.r_pos.cpu(), *optimal) if optimal else math.nan
+        if self._truly.any():
+            label, y = label[self._truly], self._y[self._truly]
+            for name, value in (("precision_pos", 1), ("precision_neg", 0)):
+                chosen = label == value
+                row[name] = float((y[chosen] == value).float().mean()) if chosen.any() else math.nan
+        return row

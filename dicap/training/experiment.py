@@ -1,0 +1,113 @@
+"""What a stage works on: settings, images, roles, the labels it may read, and the method."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dicap.artifacts import ROLES, read_split
+from dicap.data.labels import labelled_mask, read_labels
+from dicap.data.loader import scoring_batches
+from dicap.data.store import Store
+from dicap.errors import DataError, SettingsError
+from dicap.methods import build_method
+from dicap.methods.base import Method, Roles
+from dicap.progress import progress
+from dicap.runtime import Runtime
+from dicap.settings import Settings
+
+SCORING_BATCH = 256  # images a scoring step; changes no result beyond rounding
+
+
+class VisibleLabels:
+    """Labels of some rows, and of no others: asking for another row is an error in the program.
+
+    Training is given one that holds D_l only, so that hidden labels cannot reach it.
+    """
+
+    def __init__(self, folder: Path, rows: np.ndarray) -> None:
+        self._rows = np.sort(rows)
+        self._matrix = torch.from_numpy(read_labels(folder, self._rows))  # (n, C) uint8
+
+    def of(self, rows: np.ndarray) -> Tensor:
+        """(n, C) uint8 labels of these rows."""
+        places = np.searchsorted(self._rows, rows)
+        known = (places < len(self._rows)) & (self._rows[np.minimum(places, len(self._rows) - 1)] == rows)
+        assert known.all(), "labels were asked for that this stage may not read"
+        return self._matrix[torch.from_numpy(places)]
+
+
+@dataclass
+class Experiment:
+    """Everything a stage needs beside its networks."""
+
+    settings: Settings
+    runtime: Runtime
+    folder: Path
+    store: Store
+    roles: Roles
+    labels: VisibleLabels
+    method: Method
+
+    @staticmethod
+    def open(settings: Settings, runtime: Runtime, folder: Path, split: Path) -> "Experiment":
+        """Open the converted data set `folder` and the split file.
+
+        Raises:
+            DataError: if they are missing, damaged, or do not belong together.
+            SettingsError: if the array was converted at another image size.
+        """
+        store = Store.open(folder)
+        if store.image_size != settings.image_size:
+            raise SettingsError(
+                f"params.yaml: image_size: found {settings.image_size}, but {folder} was converted at {store.image_size}; "
+                "run `dvc repro` (or `dicap-stage convert`)"
+            )
+        frame = read_split(split)
+        if len(frame) != store.n or not (frame["id"].to_numpy() == store.ids).all():
+            raise DataError(f"{split}: made for another data set than {folder}; run `dvc repro split`")
+        rows = {role: np.flatnonzero(frame["role"].to_numpy() == role) for role in ROLES}
+        roles = Roles(**rows)
+        method = build_method(settings, len(store.classes))
+        return Experiment(settings, runtime, folder, store, roles, VisibleLabels(folder, roles.labelled), method)
+
+    def hidden(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For diagnostics only: labels (n, C) of rows that training may not read, and which rows have any (n,) bool."""
+        known = labelled_mask(self.folder)[rows]
+        labels = np.zeros((len(rows), len(self.store.classes)), np.uint8)
+        if known.any():
+            labels[known] = read_labels(self.folder, rows[known])
+        return labels, known
+
+    def predict(
+        self, network: nn.Module, rows: np.ndarray, *, flip: tuple[int, str, int] | None = None, desc: str | None = None
+    ) -> Tensor:
+        """Scores (n, C) float32 of images by a network in eval mode, on its device.
+
+        Args:
+            flip: (seed, stage, epoch) for the weak view; None for the test view.
+            desc: name of the progress bar; None: no bar.
+        """
+        size = SCORING_BATCH
+        batches = scoring_batches(
+            self.store,
+            rows,
+            size,
+            flip=flip,
+            device=self.runtime.device,
+            data_on=self.runtime.data_on,  # type: ignore[arg-type]
+        )
+        if desc is not None:
+            batches = progress(batches, desc=desc, total=-(-len(rows) // size), unit="batch")
+        was_training = network.training
+        network.eval()
+        out = torch.empty(len(rows), len(self.store.classes), device=self.runtime.device)
+        start = 0
+        with torch.inference_mode(), self.runtime.autocast():
+            for batch, images in batches:
+                out[start : start + len(batch)] = self.method.scores(network, images)
+                start += len(batch)
+        network.train(was_training)
+        return out

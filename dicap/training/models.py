@@ -1,0 +1,123 @@
+"""Published models: safetensors with classes, image size and settings in the metadata. Nothing here loads a pickle."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from dicap.artifacts import replacing
+from dicap.errors import DataError, SettingsError
+from dicap.methods import build_method
+from dicap.methods.base import Method
+from dicap.settings import Settings
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model read from a file."""
+
+    network: nn.Module
+    method: Method
+    settings: Settings
+    classes: list[str]
+    which: str  # raw or ema
+    stage: str
+    extra: dict[str, Any]
+
+
+def save_model(
+    network: nn.Module,
+    path: Path,
+    *,
+    settings: Settings,
+    classes: list[str],
+    stage: str,
+    which: str,
+    extra: dict[str, Any] | None = None,
+) -> None:
+    """Write the network's tensors and what is needed to use them, atomically; equal models give equal bytes."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    metadata = {
+        "schema": SCHEMA,
+        "stage": stage,
+        "which": which,
+        "classes": classes,
+        "settings": settings.model_dump() | {"data_root": None},  # a path of the machine that trained is nobody's business
+        "extra": extra or {},
+    }
+    # One entry: safetensors keeps metadata in a hash map, whose order would change the bytes from run to run.
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata={"dicap": json.dumps(metadata, sort_keys=True)})
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """The metadata of a published model. Raises DataError."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = json.loads((file.metadata() or {})["dicap"])
+    except (FileNotFoundError, IsADirectoryError):
+        raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
+    except KeyError:
+        raise DataError(
+            f"{path}: not a model of this project (no `dicap` metadata); give a model.safetensors that a stage wrote"
+        ) from None
+    except (SafetensorError, json.JSONDecodeError, OSError) as error:
+        raise DataError(f"{path}: damaged ({error}); remove it and run `dvc repro`") from None
+    if metadata.get("schema") != SCHEMA:
+        raise DataError(f"{path}: schema {metadata.get('schema')}, this version reads {SCHEMA}; train it again")
+    return metadata
+
+
+def load_model(path: Path, device: torch.device | str = "cpu") -> SavedModel:
+    """Rebuild a published model, in eval mode.
+
+    Raises:
+        DataError: if the file is missing, damaged or of another schema.
+    """
+    metadata = read_metadata(path)
+    try:
+        settings = Settings.model_validate(metadata["settings"])
+    except ValidationError as error:
+        raise DataError(f"{path}: its settings are of another version ({error.errors()[0]['msg']}); train it again") from None
+    method = build_method(settings, len(metadata["classes"]))
+    network = method.build_network(pretrained=False)
+    load_weights(network, path)
+    return SavedModel(
+        network.to(device).eval(), method, settings, metadata["classes"], metadata["which"], metadata["stage"], metadata["extra"]
+    )
+
+
+def load_weights(network: nn.Module, path: Path) -> None:
+    """Load a published model's tensors into a network of the same shape. Raises DataError."""
+    from safetensors.torch import load_file
+
+    read_metadata(path)
+    state = load_file(path)
+    own = network.state_dict()
+    unfit = [
+        name for name in own.keys() | state.keys() if name not in own or name not in state or own[name].shape != state[name].shape
+    ]
+    if unfit:
+        raise DataError(f"{path}: {len(unfit)} of its tensors do not fit the network (for example {min(unfit)}); train it again")
+    network.load_state_dict(state)
+
+
+def check_same_problem(path: Path, settings: Settings, classes: list[str]) -> None:
+    """A stage continues only from a model of its own network and classes. Raises SettingsError or DataError."""
+    metadata = read_metadata(path)
+    if metadata["classes"] != classes:
+        raise DataError(f"{path}: trained on other classes than the data set's; run `dvc repro`")
+    for key in ("method", "backbone", "head", "image_size", "dataset"):
+        if metadata["settings"][key] != getattr(settings, key):
+            raise SettingsError(
+                f"params.yaml: {key}: found {getattr(settings, key)!r}, but {path} was trained with "
+                f"{metadata['settings'][key]!r}; run `dvc repro`"
+            )

@@ -1,0 +1,83 @@
+"""Which images a step sees: a pure function of (seed, stage, epoch, step)."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dicap.randomness import permutation
+
+
+class Step(NamedTuple):
+    """Positions, not rows: of the labelled list (b_l,) and of D_unsup (b_u,)."""
+
+    labelled: np.ndarray
+    unlabelled: np.ndarray
+
+
+def chunks(order: np.ndarray, size: int) -> list[np.ndarray]:
+    """Consecutive pieces of `size`; a last piece of a single image joins the one before (BatchNorm needs two)."""
+    pieces = [order[start : start + size] for start in range(0, len(order), size)]
+    if len(pieces) > 1 and len(pieces[-1]) == 1:
+        pieces[-2:] = [np.concatenate(pieces[-2:])]
+    return pieces
+
+
+def cycled(n: int, start: int, count: int, *, seed: int, stage: str, stream: str, shuffle: bool = True) -> np.ndarray:
+    """Entries start .. start + count - 1 of an endless stream of passes over 0 .. n - 1, each pass shuffled anew."""
+    places = np.arange(start, start + count)
+    out = places % n
+    if shuffle:
+        for turn in np.unique(places // n):
+            here = places // n == turn
+            out[here] = permutation(seed, stage, int(turn), n, stream)[out[here]]
+    return out
+
+
+def warmup_plan(n_labelled: int, n_unlabelled: int, batch: int, *, seed: int, epoch: int) -> list[Step]:
+    """One pass over the labelled images, each step with as many unlabelled ones (methods.md 3.3).
+
+    With `n_unlabelled` 0 the steps hold labelled images only.
+    """
+    order = permutation(seed, "warmup", epoch, n_labelled, "labelled")
+    steps = []
+    start = epoch * n_labelled
+    for labelled in chunks(order, batch):
+        unlabelled = np.empty(0, np.int64)
+        if n_unlabelled:
+            unlabelled = cycled(n_unlabelled, start, len(labelled), seed=seed, stage="warmup", stream="unlabelled")
+        start += len(labelled)
+        steps.append(Step(labelled, unlabelled))
+    return steps
+
+
+def main_plan(
+    n_labelled: int, n_unlabelled: int, batch_labelled: int, batch_unlabelled: int, *, seed: int, epoch: int, shuffle: bool = True
+) -> list[Step]:
+    """One pass over D_unsup, the labelled images cycled beside it (methods.md 2.8, 3.8).
+
+    `shuffle=False` gives the published code's fixed batches.
+    """
+    order = permutation(seed, "train", epoch, n_unlabelled, "unlabelled") if shuffle else np.arange(n_unlabelled)
+    pieces = chunks(order, batch_unlabelled)
+    start = epoch * len(pieces) * batch_labelled
+    return [
+        Step(
+            cycled(
+                n_labelled,
+                start + i * batch_labelled,
+                batch_labelled,
+                seed=seed,
+                stage="train",
+                stream="labelled",
+                shuffle=shuffle,
+            ),
+            piece,
+        )
+        for i, piece in enumerate(pieces)
+    ]
+
+
+def finetune_plan(n: int, batch: int, *, seed: int, epoch: int) -> list[Step]:
+    """One pass over D_est."""
+    none = np.empty(0, np.int64)
+    return [Step(piece, none) for piece in chunks(permutation(seed, "finetune", epoch, n, "labelled"), batch)]

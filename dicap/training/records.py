@@ -1,0 +1,45 @@
+"""The Parquet record of an epoch's pseudo-labels: weights, thresholds, labels (design.md "The pipeline's contract")."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dicap.artifacts import epoch_file, write_pseudo_labels, write_thresholds, write_weights
+from dicap.calibration import Rates
+from dicap.methods.base import Refresh
+from dicap.training.diagnostics import Diagnostics
+
+
+def record(
+    refresh: Refresh, folder: Path, epoch: int, *, ids: np.ndarray, classes: list[str], bins: int, diagnostics: Diagnostics
+) -> None:
+    """Write `<folder>/{weights,thresholds,pseudo_labels}/epoch=NNN/part-0.parquet` for what the method has."""
+    pseudo = refresh.pseudo
+    if refresh.rates is not None:
+        write_weights(
+            _weights(refresh.rates, classes, diagnostics.optimal(pseudo.confidence, bins)), epoch_file(folder, "weights", epoch)
+        )
+    if refresh.thresholds is not None:
+        t = refresh.thresholds
+        columns = {"class": classes} | {
+            name: getattr(t, name).cpu().numpy() for name in ("tau_pos", "tau_neg", "n_pos", "n_neg", "crossed")
+        }
+        write_thresholds(columns, epoch_file(folder, "thresholds", epoch))
+    arrays = (getattr(pseudo, name).cpu().numpy() for name in ("confidence", "label", "weight"))
+    write_pseudo_labels(ids, *arrays, epoch_file(folder, "pseudo_labels", epoch))
+
+
+def _weights(rates: Rates, classes: list[str], optimal: Any) -> dict[str, Any]:
+    bins = rates.r_pos.shape[-1]
+    tables = 1 if rates.r_pos.ndim == 1 else len(rates.r_pos)
+    k = np.tile(np.arange(bins), tables)
+    columns: dict[str, Any] = {"bin": k, "left": k / bins, "right": (k + 1) / bins}
+    for name in ("n_pos", "n_neg"):
+        columns[name] = getattr(rates, name).cpu().numpy().ravel().astype(np.int64)
+    for name in ("r_pos", "r_neg"):
+        columns[name] = getattr(rates, name).cpu().numpy().ravel()
+    known = optimal is not None and tables == 1
+    columns["optimal_r_pos"] = optimal[0].cpu().numpy() if known else [None] * len(k)
+    columns["optimal_n"] = optimal[1].cpu().numpy().astype(np.int64) if known else [None] * len(k)
+    return ({"class": np.repeat(classes, bins)} if tables > 1 else {}) | columns

@@ -1,0 +1,87 @@
+"""One stage from its inputs to its published folder: state folder, lock, resume, stop."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from dicap.artifacts import replacing_folder
+from dicap.settings import Settings
+from dicap.training.experiment import Experiment
+from dicap.training.state import RunState, StopSignal, fingerprint
+
+_COMMON = (
+    "dataset",
+    "ratio",
+    "seed",
+    "method",
+    "backbone",
+    "backbone_weights",
+    "head",
+    "image_size",
+    "split",
+    "network",
+    "augment",
+    "loss",
+)
+
+# The settings a stage's result depends on, beside its input files. dvc.yaml lists the same; a test compares them.
+STAGE_SETTINGS = {
+    "warmup": (*_COMMON, "optimiser", "warmup", "contrastive"),
+    "pseudo_label": (*_COMMON, "calibration", "thresholds"),
+    "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train"),
+    "finetune": (*_COMMON, "optimiser", "finetune"),
+}
+
+Tell = Callable[[list[str]], None]
+Train = Callable[[Experiment, nn.Module, RunState, StopSignal, Tell], None]
+
+
+def relevant(settings: Settings, stage: str) -> dict[str, Any]:
+    """The part of the settings that a stage's result depends on."""
+    values = settings.model_dump(mode="json")
+    return {key: values[key] for key in STAGE_SETTINGS[stage]}
+
+
+def run_stage(
+    stage: str,
+    training: Train,
+    experiment: Experiment,
+    network: Callable[[], nn.Module],
+    *,
+    inputs: list[Path],
+    root: Path,
+    out: Path,
+    fresh: bool,
+    tell: Tell,
+) -> None:
+    """Train one stage, resuming what an earlier run left, and publish its products at `out`.
+
+    Args:
+        network: makes the network to start from.
+        inputs: files whose content the result depends on.
+        root: the project's folder, under which the state lies.
+        fresh: discard an earlier run's state.
+
+    Raises:
+        Stopped: after a clean stop; DataError: another run holds the state, or an input is missing.
+    """
+    identity = fingerprint([stage, relevant(experiment.settings, stage), experiment.store.checksum], inputs)
+    with RunState(root, stage, identity) as state:
+        if fresh:
+            state.clear()
+        with StopSignal() as stop:
+            training(experiment, network(), state, stop, tell)
+        with replacing_folder(out) as temporary:
+            shutil.copytree(state.products, temporary, dirs_exist_ok=True)
+        state.finish()
+
+
+def pass_on(source: Path, out: Path, history_columns: list[str]) -> None:
+    """Publish the models of the stage before, unchanged, with an empty history: for methods without this stage."""
+    with replacing_folder(out) as temporary:
+        for model in sorted(source.glob("model*.safetensors")):
+            shutil.copy2(model, temporary / model.name)
+        (temporary / "history.csv").write_text(",".join(history_columns) + "\n", encoding="utf-8")

@@ -1,0 +1,143 @@
+"""Resume: a state folder of our own, named by a fingerprint, locked, with two checked generations.
+
+It lies under `$DVC_ROOT/.dicap/state/`, so it survives DVC's cleaning of outputs, kills, and temporary or queued
+experiments; a changed parameter has another fingerprint and can never pick up old epochs.
+"""
+
+import fcntl
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from dicap.errors import DataError
+
+SCHEMA = 1  # of the saved state; part of the fingerprint, so another version starts afresh
+
+
+def fingerprint(values: Any, files: list[Path]) -> str:
+    """16 hex digits that stand for a stage's settings and the contents of its input files."""
+    digest = hashlib.sha256(json.dumps([SCHEMA, values], sort_keys=True).encode())
+    for path in files:
+        digest.update(file_checksum(path).encode())
+    return digest.hexdigest()[:16]
+
+
+def file_checksum(path: Path) -> str:
+    """sha256 of a file. Raises DataError if it cannot be read."""
+    try:
+        with open(path, "rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    except OSError:
+        raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
+
+
+class RunState:
+    """A stage's state folder, held by one process at a time.
+
+    Used as a context manager: entering takes the lock, leaving frees it. `finish` removes the folder.
+    """
+
+    def __init__(self, root: Path, stage: str, identity: str) -> None:
+        self.folder = root / ".dicap" / "state" / f"{stage}-{identity}"
+        self.stage = stage
+
+    def __enter__(self) -> "RunState":
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = open(self.folder / "lock", "a+")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.seek(0)
+            owner = self._lock.read().strip() or "?"
+            self._lock.close()
+            raise DataError(
+                f"{self.folder}: process {owner} is already running this {self.stage}; wait for it or stop it (kill {owner})"
+            ) from None
+        self._lock.truncate(0)
+        self._lock.write(str(os.getpid()))
+        self._lock.flush()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
+
+    @property
+    def products(self) -> Path:
+        """Finished artifacts that wait for the stage's end."""
+        return self.folder / "products"
+
+    def save(self, payload: dict[str, Any]) -> None:
+        """Write a generation; the one before stays until the next is whole."""
+        buffer = io.BytesIO()
+        torch.save(payload, buffer)
+        content = buffer.getbuffer()
+        current, temporary = self.folder / "state.pt", self.folder / "state.tmp"
+        try:
+            with open(temporary, "wb") as handle:
+                handle.write(hashlib.sha256(content).digest())
+                handle.write(content)
+                handle.flush()
+                os.fsync(handle.fileno())
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise DataError(
+                f"{self.folder}: cannot save the state ({error.strerror}); the one before is intact: free some space and run again"
+            ) from None
+        if current.exists():
+            os.replace(current, self.folder / "previous.pt")
+        os.replace(temporary, current)
+
+    def load(self) -> tuple[dict[str, Any] | None, list[str]]:
+        """The newest generation that is whole, or None; and a line for every damaged one that was passed over."""
+        warnings = []
+        for name in ("state.pt", "previous.pt"):
+            path = self.folder / name
+            if not path.exists():
+                continue
+            content = path.read_bytes()
+            digest, body = content[:32], content[32:]
+            if hashlib.sha256(body).digest() == digest:
+                return torch.load(io.BytesIO(body), map_location="cpu", weights_only=True), warnings
+            warnings.append(f"{path}: damaged, passed over; continuing from the generation before it")
+        return None, warnings
+
+    def clear(self) -> None:
+        """Forget everything but the lock."""
+        for name in ("state.pt", "previous.pt", "state.tmp"):
+            (self.folder / name).unlink(missing_ok=True)
+        shutil.rmtree(self.products, ignore_errors=True)
+
+    def finish(self) -> None:
+        """Remove the folder, after the products were published."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class StopSignal:
+    """Turns SIGINT and SIGTERM into a flag that the step loop reads; used as a context manager."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+
+    def __enter__(self) -> "StopSignal":
+        self._before = {number: signal.signal(number, self._receive) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, _: FrameType | None) -> None:
+        if self.received is not None:  # a second signal means now
+            raise KeyboardInterrupt
+        self.received = number
+
+    def __bool__(self) -> bool:
+        return self.received is not None

@@ -1,0 +1,162 @@
+"""The step loop all training stages share: views, losses, optimiser, finite check, stop and resume."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dicap.artifacts import replacing
+from dicap.data.loader import Request, load
+from dicap.errors import DataError, Stopped
+from dicap.progress import progress
+from dicap.randomness import torch_seed
+from dicap.training.experiment import Experiment
+from dicap.training.optimisation import Optimisation
+from dicap.training.state import RunState, StopSignal
+
+CHECK_EVERY = 50  # steps between looks at the finite flag on a GPU, where each look waits for the device
+SAVE_SECONDS = 300.0  # at most so much of an epoch is lost to a kill
+
+StepLoss = Callable[[int, dict[str, Tensor]], dict[str, Tensor]]
+
+
+class Progress:
+    """Where a stage stands, and how it continues from a saved state.
+
+    Attributes:
+        epoch, step: the next step to take.
+        history: a row per finished epoch.
+        memory: tensors the stage keeps over an epoch (pseudo-labels and their tables).
+    """
+
+    def __init__(self, state: RunState, stop: StopSignal, optimisation: Optimisation) -> None:
+        self.state, self.stop, self.optimisation = state, stop, optimisation
+        self.epoch, self.step = 0, 0
+        self.history: list[dict[str, Any]] = []
+        self.memory: dict[str, Any] = {}
+        self.sums: dict[str, Tensor] = {}
+        self._saved = time.monotonic()
+
+    def resume(self) -> list[str]:
+        """Continue from the newest whole generation, if there is one; returns lines worth telling."""
+        saved, lines = self.state.load()
+        if saved is not None:
+            self.optimisation.load_state_dict(saved["optimisation"])
+            self.epoch, self.step, self.history, self.memory = (saved[k] for k in ("epoch", "step", "history", "memory"))
+            self.sums = {name: value.to(self.optimisation.first_bad_step.device) for name, value in saved["sums"].items()}
+            lines.append(f"resuming {self.state.stage} at epoch {self.epoch}, step {self.step}")
+        return lines
+
+    def save(self) -> None:
+        """Write a generation of the state."""
+        self.state.save(
+            {
+                "optimisation": self.optimisation.state_dict(),
+                "epoch": self.epoch,
+                "step": self.step,
+                "history": self.history,
+                "memory": self.memory,
+                "sums": self.sums,
+            }
+        )
+        self._saved = time.monotonic()
+
+    def run_epoch(
+        self, experiment: Experiment, stage: str, steps: Sequence[Sequence[Request]], loss: StepLoss, *, epochs: int
+    ) -> dict[str, float]:
+        """Take the steps of this epoch from `self.step` on.
+
+        Args:
+            steps: the requests of every step; loss: (step, views) -> terms of the loss by name.
+
+        Returns:
+            Means of the loss terms over the epoch's steps, and throughput.
+
+        Raises:
+            Stopped: after SIGINT or SIGTERM, with the state saved.
+            DataError: when a loss or gradient was not finite; nothing is saved, the ids of the batch are written.
+        """
+        s, runtime, optimisation = experiment.settings, experiment.runtime, self.optimisation
+        first = self.step
+        views = load(
+            experiment.store, steps, seed=s.seed, stage=stage, epoch=self.epoch, workers=runtime.workers,
+            device=runtime.device, start=first, data_on=runtime.data_on,  # type: ignore[arg-type]
+        )  # fmt: skip
+        clock = Clock(views)
+        bar = progress(clock, desc=f"{stage} {self.epoch + 1}/{epochs}", total=len(steps), unit="step", initial=first)
+        optimisation.network.train()
+        for batch in bar:
+            step = self.step
+            torch.manual_seed(torch_seed(s.seed, stage, self.epoch, step))  # dropout
+            with runtime.autocast():
+                terms = loss(step, batch)
+            total = torch.stack(list(terms.values())).sum()
+            optimisation.step(total)
+            for name, value in {"loss": total, **terms}.items():
+                value = value.detach().double()
+                self.sums[name] = self.sums[name] + value if name in self.sums else value
+            self.step += 1
+            if runtime.device.type == "cpu" or self.step % CHECK_EVERY == 0:
+                self._check_finite(experiment, stage, steps)
+            if self.stop and self.step < len(steps):
+                self.save()
+                raise Stopped(f"{stage}: state saved at epoch {self.epoch}, step {self.step}; run again to continue")
+            if time.monotonic() - self._saved > SAVE_SECONDS:
+                self._check_finite(experiment, stage, steps)
+                self.save()
+        self._check_finite(experiment, stage, steps)
+        images = sum(len(request.rows) for step in steps[first:] for request in step)
+        means = {name: float(value) / len(steps) for name, value in self.sums.items()}
+        self.step, self.sums = 0, {}
+        return means | {"seconds": clock.total, "images_per_s": images / max(clock.total, 1e-9), "wait_share": clock.wait_share}
+
+    def end_epoch(self, row: dict[str, Any]) -> None:
+        """Record the epoch, save, and stop here if asked to."""
+        self.history.append(row)
+        self.epoch += 1
+        self.memory = {}
+        self.save()
+        if self.stop:
+            raise Stopped(f"{self.state.stage}: state saved after epoch {self.epoch - 1}; run again to continue")
+
+    def _check_finite(self, experiment: Experiment, stage: str, steps: Sequence[Sequence[Request]]) -> None:
+        bad = int(self.optimisation.first_bad_step)  # waits for the device
+        if bad < 0:
+            return
+        step = self.step - (self.optimisation.steps - bad)
+        rows = np.unique(np.concatenate([request.rows for request in steps[max(step, 0)]]))
+        place = self.state.folder / "not_finite.txt"
+        with replacing(place) as temporary:
+            temporary.write_text("\n".join(experiment.store.ids[rows]) + "\n", encoding="utf-8")
+        raise DataError(
+            f"{stage}: the loss is not finite at epoch {self.epoch}, step {step}; the ids of its images are in {place}. "
+            "No weights were updated with it. Lower optimiser.lr, or look at these images"
+        )
+
+
+class Clock:
+    """Iterates over batches and measures how long the loop waited for them."""
+
+    def __init__(self, batches: Iterator[dict[str, Tensor]]) -> None:
+        self._batches = batches
+        self.total, self.waited = 0.0, 0.0
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        begin = time.perf_counter()
+        while True:
+            asked = time.perf_counter()
+            batch = next(self._batches, None)
+            now = time.perf_counter()
+            self.waited += now - asked
+            self.total = now - begin
+            if batch is None:
+                return
+            yield batch
+
+    @property
+    def wait_share(self) -> float:
+        """Share of the time spent waiting for views, in [0, 1]."""
+        return self.waited / self.total if self.total else 0.0

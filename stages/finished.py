@@ -1,0 +1,90 @@
+"""The finished experiments, as DVC knows them. The only place that asks DVC, through its command line."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dicap.errors import DataError, SettingsError
+
+METRICS = "artifacts/evaluate/metrics.json"
+IDENTITY = ("dataset", "method", "ratio", "seed")
+
+
+def finished(params: Path, *, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
+    """Every finished experiment, and a sentence about each that had to be left out.
+
+    Args:
+        params: the settings file of the project; experiments are resolved over the same configs folder.
+        everywhere: those of all commits, not only of the current one.
+
+    An experiment is {name, rev, when, settings (resolved, nested), metrics}. Raises DataError where DVC cannot answer.
+    """
+    answer = _dvc("exp", "show", "--json", "--hide-queued", "--hide-failed", "--hide-workspace", *(["-A"] if everywhere else []))
+    try:
+        revisions = json.loads(answer or "[]")
+    except json.JSONDecodeError:
+        raise DataError("dvc exp show --json: the answer is not JSON; run the command by hand to see why") from None
+    found, notes = [], []
+    for name, revision in _revisions(revisions):
+        data = revision.get("data") or {}
+        values = ((data.get("params") or {}).get(params.name) or {}).get("data")
+        metrics = ((data.get("metrics") or {}).get(METRICS) or {}).get("data")
+        if not values or not metrics:
+            continue  # a commit before the first run, or a run that did not come this far
+        try:
+            settings = _resolved(values, params)
+        except SettingsError as error:
+            notes.append(f"{name}: left out, its settings are no longer valid ({str(error).splitlines()[0]}).")
+            continue
+        # A commit whose params.yaml was edited without a run shows the scores of the old settings.
+        if any(key in metrics and metrics[key] != settings[key] for key in IDENTITY):
+            notes.append(f"{name}: left out, its scores belong to other settings than its {params.name}.")
+            continue
+        rev = data.get("rev") or revision["rev"]
+        found.append({"name": name, "rev": rev, "when": data.get("timestamp"), "settings": settings, "metrics": metrics})
+    return found, notes
+
+
+def fetch(rev: str, path: str, folder: Path) -> Path | None:
+    """Copy an output of an experiment into `folder`; None if DVC does not have it (any more)."""
+    out = folder / rev[:12] / path
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        _dvc("get", ".", path, "--rev", rev, "-o", str(out), "-q", "-f")
+    except DataError:
+        return None
+    return out
+
+
+def _revisions(answer: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(name, revision) of commits and experiments; those still running are passed over."""
+    for commit in answer:
+        yield commit.get("name") or str(commit["rev"])[:7], commit
+        for experiment in commit.get("experiments") or []:
+            if (experiment.get("executor") or {}).get("state") in {"running", "queued", "failed"}:
+                continue
+            for revision in (experiment.get("revs") or [])[:1]:
+                yield experiment.get("name") or str(revision["rev"])[:7], revision
+
+
+def _resolved(values: dict[str, Any], params: Path) -> dict[str, Any]:
+    from dicap.settings import load_settings
+
+    with tempfile.TemporaryDirectory() as folder:
+        # JSON is YAML: the numbers arrive as DVC read them.
+        path = Path(folder) / params.name
+        path.write_text(json.dumps(values), encoding="utf-8")
+        return load_settings(path, params.parent / "configs").model_dump()
+
+
+def _dvc(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "dvc", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        reason = next((line for line in lines if line.startswith("ERROR")), lines[0] if lines else "no reason given")
+        raise DataError(f"dvc {arguments[0]} {arguments[1]}: {reason.removeprefix('ERROR: ')}")
+    return done.stdout

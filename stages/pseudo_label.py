@@ -1,0 +1,32 @@
+"""`dicap-stage pseudo-label`: what the first main epoch would train on."""
+
+from pathlib import Path
+
+import click
+
+from stages.common import ARTIFACTS, params_option, runtime_options
+
+
+@click.command("pseudo-label")
+@params_option
+@runtime_options
+def command(params: Path, fresh: bool, **runtime) -> None:
+    """Write the pseudo-labels, weights and thresholds that the first main epoch would train on, to look at."""
+    from dicap.artifacts import replacing_folder
+    from dicap.catalogue import METHODS
+    from dicap.training.loop import first_refresh
+    from stages.training import open_experiment, start_from
+
+    experiment = open_experiment(params, runtime)
+    network = start_from(experiment, ARTIFACTS / "warmup" / "model.safetensors")
+    out = ARTIFACTS / "pseudo_label"
+    facts = METHODS[experiment.settings.method]
+    with replacing_folder(out) as folder:
+        if facts.unlabelled:
+            summary = first_refresh(experiment, network(), folder)
+            shares = ", ".join(f"{summary[f'share_{name}']:.1%} {name}" for name in ("pos", "neg", "uncertain"))
+            text = f"pseudo-label: of the entries {shares}: {out}"
+        else:
+            text = f"pseudo-label: {facts.title} makes none; {out} is empty"
+            (folder / "none.txt").write_text(f"{facts.title} trains on labelled images only.\n", encoding="utf-8")
+    click.echo(text)

@@ -1,0 +1,95 @@
+"""`dicap-stage table`: finished runs beside the published tables."""
+
+from pathlib import Path
+
+import click
+
+from stages.common import ARTIFACTS, load, params_option
+
+KINDS = ("main", "ablation", "weighting", "cost")
+
+
+@click.command("table")
+@click.argument("kind", type=click.Choice(KINDS))
+@click.option("--dataset", multiple=True, help="Only this data set; may be repeated.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("tables"), show_default=True, help="Folder."
+)
+@click.option("--here/--everywhere", default=False, help="Experiments of the current commit, or of all (the default).")
+@click.option("--bootstrap", type=click.IntRange(0), default=1000, show_default=True, help="Resamples for the interval of Delta.")
+@params_option
+def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, bootstrap: int, params: Path) -> None:
+    """Set finished runs beside the published tables.
+
+    Collects the experiments that DVC knows into Markdown (printed), CSV and LaTeX: mean and deviation over seeds, the
+    best in bold, the second underlined, the paper's number where data set and ratio match. A run that was not committed
+    or saved (dvc exp run, dvc exp save) is not among them.
+    """
+    import tempfile
+
+    from dicap.artifacts import replacing
+    from dicap.errors import DataError
+    from dicap.report import tables
+    from dicap.report.experiments import frame_of
+    from stages.finished import finished
+
+    reference = load(params).model_dump()
+    experiments, notes = finished(params, everywhere=not here)
+    if dataset:
+        experiments = [experiment for experiment in experiments if experiment["settings"]["dataset"] in dataset]
+    runs, more = frame_of(experiments, kind, reference)
+    if runs.empty:
+        raise DataError(f"table {kind}: no finished run belongs to it; run some with dvc exp run, then ask again")
+    with tempfile.TemporaryDirectory() as folder:
+        if kind == "cost":
+            _times(runs, Path(folder))
+        made = []
+        for spec in tables.spec_of(kind):
+            table = tables.collect(runs, spec, tables.published_numbers(spec))
+            if bootstrap and table.best_other:
+                table.intervals.update(_intervals(table, runs, bootstrap, Path(folder)))
+            table.notes.extend(notes + more)
+            made.append(table)
+    for ending, write in (("md", tables.to_markdown), ("csv", tables.to_csv), ("tex", tables.to_latex)):
+        with replacing(out / f"{kind}.{ending}") as temporary:
+            temporary.write_text("\n".join(write(table) for table in made), encoding="utf-8")
+    for table in made:
+        click.echo(tables.to_markdown(table))
+    click.echo(f"Written: {out}/{kind}.md, .csv, .tex")
+
+
+def _intervals(table, runs, resamples: int, folder: Path):
+    """Interval of Delta for each column whose predictions DVC still has, over the seeds that both sides ran."""
+    from dicap.randomness import generator
+    from dicap.report.bootstrap import paired_bootstrap, read_predictions
+    from stages.finished import fetch
+
+    found = {}
+    for column, other in table.best_other.items():
+        here = runs[(runs["dataset"] == column[0]) & ((runs["ratio"] - column[1]).abs() < 1e-6)]
+        ours, theirs = (here[here["row"] == row].set_index("seed")["rev"] for row in (table.spec.ours, other))
+        sides = []
+        for revs in (ours, theirs):
+            paths = [
+                fetch(revs[seed], f"{ARTIFACTS}/evaluate/predictions.parquet", folder)
+                for seed in sorted(ours.index)
+                if seed in theirs
+            ]
+            sides.append([read_predictions(path) for path in paths if path is not None])
+        if sides[0] and len(sides[0]) == len(sides[1]):
+            found[column] = paired_bootstrap(*sides, resamples, generator(0, "table", 0, 0, "bootstrap"))
+    return found
+
+
+def _times(runs, folder: Path) -> None:
+    """Fill in minutes per epoch from the main stage's history where a run's metrics.json does not hold them."""
+    import pandas as pd
+
+    from stages.finished import fetch
+
+    for row in runs.index[runs["minutes_per_epoch"].isna()]:
+        path = fetch(runs.loc[row, "rev"], f"{ARTIFACTS}/train/history.csv", folder)
+        if path is not None and path.stat().st_size:
+            history = pd.read_csv(path)
+            if "seconds" in history and len(history):
+                runs.loc[row, "minutes_per_epoch"] = history["seconds"].mean() / 60

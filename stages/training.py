@@ -1,0 +1,70 @@
+"""What the training commands share: opening the experiment, running or passing on a stage, and what is said at the end."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from torch import nn
+
+from dicap.catalogue import METHODS
+from dicap.runtime import Runtime
+from dicap.training.experiment import Experiment
+from dicap.training.run import pass_on, run_stage
+from stages.common import ARTIFACTS, data_folder, load, project_root
+
+SPLIT = ARTIFACTS / "split" / "split.parquet"
+HISTORY = ["epoch", "loss", "loss_sup", "loss_pseudo", "loss_con", "lr", "map_raw", "map_ema"]
+
+
+def open_experiment(params: Path, runtime: dict[str, Any]) -> Experiment:
+    """Settings, converted data set and split, on the chosen device."""
+    settings = load(params)
+    return Experiment.open(settings, Runtime.choose(**runtime), data_folder(settings), SPLIT)
+
+
+def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:
+    """A function that makes the experiment's network with a saved model's weights."""
+    from dicap.training.models import check_same_problem, load_weights
+
+    check_same_problem(model, experiment.settings, experiment.store.classes)
+
+    def make() -> nn.Module:
+        network = experiment.method.build_network(pretrained=False)
+        load_weights(network, model)
+        return network
+
+    return make
+
+
+def run(
+    stage: str, training, experiment: Experiment, network: Callable[[], nn.Module], *, inputs: list[Path], out: Path, fresh: bool
+) -> None:
+    """Run a stage and say where its products are."""
+    run_stage(stage, training, experiment, network, inputs=[SPLIT, *inputs], root=project_root(), out=out, fresh=fresh, tell=tell)
+    click.echo(f"{stage}: {_summary(out)}{out / 'model.safetensors'}")
+
+
+def hand_on(stage: str, experiment: Experiment, source: Path, out: Path) -> None:
+    """Say that the method has no such stage and publish the model of the one before."""
+    title = METHODS[experiment.settings.method].title
+    pass_on(source, out, HISTORY)
+    click.echo(f"{stage}: {title} has no such stage; the model of {source} is passed on to {out}")
+
+
+def tell(lines: list[str]) -> None:
+    """Lines worth knowing, on stderr."""
+    for line in lines:
+        click.echo(line, err=True)
+
+
+def _summary(out: Path) -> str:
+    import pandas as pd
+
+    history = pd.read_csv(out / "history.csv")
+    found = [
+        f"{name.removeprefix('map_')} mAP {history[name].dropna().iloc[-1]:.2f}"
+        for name in ("map_raw", "map_ema")
+        if history[name].notna().any()
+    ]
+    return f"{len(history)} epochs, {', '.join(found)}: " if found else f"{len(history)} epochs: "

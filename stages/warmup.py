@@ -1,0 +1,27 @@
+"""`dicap-stage warmup`: stage 1."""
+
+from pathlib import Path
+
+import click
+
+from stages.common import ARTIFACTS, params_option, runtime_options
+
+
+@click.command("warmup")
+@params_option
+@runtime_options
+def command(params: Path, fresh: bool, **runtime) -> None:
+    """Train on the labelled images to initialise the model."""
+    from dicap.training import loop
+    from stages.training import open_experiment, run
+
+    experiment = open_experiment(params, runtime)
+    run(
+        "warmup",
+        loop.warm_up,
+        experiment,
+        lambda: loop.initial_network(experiment),
+        inputs=[],
+        out=ARTIFACTS / "warmup",
+        fresh=fresh,
+    )

@@ -59,7 +59,7 @@ def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, bootstra
 
 
 def _intervals(table, runs, resamples: int, folder: Path):
-    """Interval of Delta for each column whose predictions DVC still has, over the seeds that both sides ran."""
+    """Interval of Delta for each column, over the seeds of which DVC still has the predictions of both sides."""
     from dicap.randomness import generator
     from dicap.report.bootstrap import paired_bootstrap, read_predictions
     from stages.finished import fetch
@@ -67,17 +67,15 @@ def _intervals(table, runs, resamples: int, folder: Path):
     found = {}
     for column, other in table.best_other.items():
         here = runs[(runs["dataset"] == column[0]) & ((runs["ratio"] - column[1]).abs() < 1e-6)]
-        ours, theirs = (here[here["row"] == row].set_index("seed")["rev"] for row in (table.spec.ours, other))
-        sides = []
-        for revs in (ours, theirs):
-            paths = [
-                fetch(revs[seed], f"{ARTIFACTS}/evaluate/predictions.parquet", folder)
-                for seed in sorted(ours.index)
-                if seed in theirs
-            ]
-            sides.append([read_predictions(path) for path in paths if path is not None])
-        if sides[0] and len(sides[0]) == len(sides[1]):
-            found[column] = paired_bootstrap(*sides, resamples, generator(0, "table", 0, 0, "bootstrap"))
+        ours, theirs = (here[here["row"] == row].set_index("seed")["rev"].to_dict() for row in (table.spec.ours, other))
+        pairs = [
+            [fetch(revs[seed], f"{ARTIFACTS}/evaluate/predictions.parquet", folder) for revs in (ours, theirs)]
+            for seed in sorted(ours.keys() & theirs.keys())
+        ]
+        pairs = [[read_predictions(path) for path in pair if path is not None] for pair in pairs if None not in pair]
+        if pairs:
+            one, two = ([pair[side] for pair in pairs] for side in (0, 1))
+            found[column] = paired_bootstrap(one, two, resamples, generator(0, "table", 0, 0, "bootstrap"))
     return found
 
 

@@ -77,7 +77,7 @@ def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
     metrics = files.read_json(evaluate / "metrics.json")
     per_class = _csv(evaluate / "per_class.csv", ["class", "n_pos", "n_train_labelled", "ap", "chance"])
     per_class[["ap", "chance"]] *= 100  # as fractions in the file, in percent wherever people read them
-    source = next((artifacts / s for s in ("train", "pseudo_label") if (artifacts / s / "weights").is_dir()), None)
+    source = next((artifacts / s for s in ("train", "pseudo_label") if files.epochs(artifacts / s, "pseudo_labels")), None)
     weights = thresholds = pd.DataFrame()
     labels: dict[str, pd.DataFrame] = {}
     if source is not None:
@@ -172,6 +172,26 @@ def _pseudo_labels(stage: Path, truth: pd.DataFrame | None, classes: list[str]) 
         "shares": pd.DataFrame(shares),
         "surprises": surprises,
     }
+
+
+def read_curves(folder: Path) -> pd.DataFrame:
+    """All epochs of a `weights` folder, the columns as in Evidence. Raises DataError if it holds none."""
+    if not files.epochs(folder.parent, folder.name):
+        raise DataError(f"{folder}: holds no epoch=NNN folders; dvc repro train writes them")
+    return pool_classes(_frames(folder.parent, folder.name))
+
+
+def curve_errors(weights: pd.DataFrame) -> pd.DataFrame:
+    """epoch, curve_error: mean |estimated - optimal| rate, weighted by the hidden entries of the bins.
+
+    Empty without hidden labels.
+    """
+    if weights.empty:
+        return pd.DataFrame(columns=["epoch", "curve_error"])
+    known = weights[weights["optimal_r_pos"].notna() & (weights["optimal_n"] > 0)]
+    difference = (known["r_pos"] - known["optimal_r_pos"]).abs() * known["optimal_n"]
+    sums = known.assign(difference=difference).groupby("epoch")[["difference", "optimal_n"]].sum()
+    return (sums["difference"] / sums["optimal_n"]).rename("curve_error").reset_index()
 
 
 def _truth_matrix(ids: list[str], truth: pd.DataFrame, width: int) -> tuple[np.ndarray, np.ndarray]:

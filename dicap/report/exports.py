@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from dicap.report import evidence
 from dicap.report.evidence import Evidence
 
 
@@ -22,7 +23,7 @@ def write_csv(found: Evidence, folder: Path) -> None:
         "learning": found.history.reindex(columns=["position", "stage", *found.history.columns.drop(["position", "stage"])]),
         "curve": curves[curves["epoch"] == curves["epoch"].max()] if len(curves) else curves,
         "curves": curves,
-        "curve_error": curve_errors(found),
+        "curve_error": evidence.curve_errors(found.weights),
         "shares": found.shares,
         "weights": found.weight_histogram,
         "precision": confidence[confidence["right_n"].notna()] if len(confidence) else confidence,
@@ -32,19 +33,6 @@ def write_csv(found: Evidence, folder: Path) -> None:
     for name, table in tables.items():
         if len(table):
             table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
-
-
-def curve_errors(found: Evidence) -> pd.DataFrame:
-    """epoch, curve_error: mean absolute difference of estimated and optimal rate, weighted by the hidden entries a bin.
-
-    Empty without hidden labels.
-    """
-    if not found.has_truth:
-        return pd.DataFrame(columns=["epoch", "curve_error"])
-    known = found.weights[found.weights["optimal_r_pos"].notna() & (found.weights["optimal_n"] > 0)]
-    difference = (known["r_pos"] - known["optimal_r_pos"]).abs() * known["optimal_n"]
-    sums = known.assign(difference=difference).groupby("epoch")[["difference", "optimal_n"]].sum()
-    return (sums["difference"] / sums["optimal_n"]).rename("curve_error").reset_index()
 
 
 def _curves(weights: pd.DataFrame) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from dicap.catalogue import METHODS
 from dicap.report import evidence, exports, style
 from dicap.report.evidence import Evidence
 from dicap.report.figures import calibration, learning, pseudo_labels, result
+from dicap.report.thumbnails import thumbnails
 
 STAGE_NAMES = {"warmup": "Warm-up", "train": "Main stage", "finetune": "Fine-tuning"}
 ROLES = {  # symbol, its index, what the images are for
@@ -62,12 +63,16 @@ def build_report(
         settings: the resolved settings, nested as in params.yaml.
         environment: what the run ran on (versions, device), shown as it is.
         out: a folder that is replaced as a whole, or left as it was if anything fails.
-        dataset: the converted set; its hidden labels add the precision of pseudo-labels by confidence.
+        dataset: the converted set; its hidden labels add the precision of pseudo-labels by confidence, and its images the
+            most surprising pseudo-labels.
 
     The bytes depend on the arguments alone: no date, no machine, no random ids.
     Raises DataError naming the file that is missing or damaged.
     """
     found = evidence.gather(artifacts, _truth(dataset))
+    pictures: dict[str, str] = {}
+    if dataset is not None and (Path(dataset) / "meta.json").exists() and not found.surprises.empty:
+        pictures = thumbnails(Path(dataset), list(found.surprises["id"]))
     with files.replacing_folder(Path(out)) as folder:
         (folder / "figures").mkdir()
         exports.write_csv(found, folder)
@@ -84,6 +89,7 @@ def build_report(
         html = _template().render(
             summary=summary(found, settings),
             sections=sections,
+            galleries=galleries(found, pictures),
             classes=class_rows(found),
             times=time_rows(found),
             settings=setting_groups(settings),
@@ -132,6 +138,19 @@ def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
         "remarks": list(_remarks(metrics)),
         "roles": [(role, ROLES[role], n, round(100 * n / total, 3)) for role, n in found.roles.items() if n],
     }
+
+
+def galleries(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The wrong pseudo-labels that weighed most in the last epoch, as (heading, images); [] without pictures."""
+    groups = []
+    for label, heading in (
+        (1, "Taught as present, absent by the hidden labels"),
+        (0, "Taught as absent, present by the hidden labels"),
+    ):
+        rows = [row for row in found.surprises.to_dict("records") if row["label"] == label and row["id"] in pictures]
+        if rows:
+            groups.append((heading, [{str(k): v for k, v in row.items()} | {"picture": pictures[row["id"]]} for row in rows]))
+    return groups
 
 
 def class_rows(found: Evidence) -> list[dict[str, Any]]:
@@ -224,7 +243,7 @@ def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
     if len(epochs) > 1:
         caption = f"The curve at the first epoch ({min(epochs)}) and at the last ({max(epochs)})."
         drawings.append(Drawing("curves", "Early and late", caption, lambda: calibration.early_and_late(weights)))
-    errors = exports.curve_errors(found)
+    errors = evidence.curve_errors(weights)
     if len(errors) > 1:
         caption = "Mean absolute difference between the estimated and the optimal curve, weighted by the entries in each bin."
         drawings.append(Drawing("curve_error", "Error of the estimate", caption, lambda: calibration.error_by_epoch(errors)))

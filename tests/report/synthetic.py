@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from dicap import artifacts as files
+from dicap.data import format
 
 SETTINGS: dict[str, Any] = {
     "dataset": "digits",
@@ -136,12 +136,31 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
     files.write_predictions(np.array([f"t{k}" for k in range(len(truth))]), score, truth, folder / "predictions.parquet")
 
 
-def write_dataset(folder: Path, *, images: int = 60, classes: int = 6, seed: int = 0) -> Path:
-    """The index of a converted set whose first images have the labels that `write_run` drew with the same arguments."""
-    truth = (np.random.default_rng(seed).random((images, classes)) < np.linspace(0.35, 0.04, classes)).astype(np.int8)
-    labels = [np.flatnonzero(row).astype(np.int16) for row in truth]
-    table = pa.table({"id": [f"train/{k:05d}.png" for k in range(images)], "labels": pa.array(labels, pa.list_(pa.int16()))})
-    files.write_parquet(table, folder / "index.parquet")
+def write_dataset(folder: Path, *, images: int = 60, classes: int = 6, seed: int = 0, side: int = 16) -> Path:
+    """A converted set whose images have the labels that `write_run` drew with the same arguments; each a flat colour."""
+    rng = np.random.default_rng(seed)
+    truth = (rng.random((images, classes)) < np.linspace(0.35, 0.04, classes)).astype(np.int8)
+    folder.mkdir(parents=True)
+    colours = rng.integers(0, 256, (images, 1, 1, 3), dtype=np.uint8)
+    np.save(folder / format.ARRAY, np.broadcast_to(colours, (images, side, side, 3)))
+    names = [f"train/{k:05d}.png" for k in range(images)]
+    columns = {"id": names, "path": names, "width": [side] * images, "height": [side] * images, "split": ["train"] * images}
+    labels = [np.flatnonzero(row).astype(np.int16).tolist() for row in truth]
+    format.write_index(folder / format.INDEX, columns | {"labels": labels})
+    meta = {
+        "schema": format.SCHEMA,
+        "dataset": "made-up",
+        "image_size": side,
+        "store": "array",
+        "classes": class_names(classes),
+        "counts": {"train": images, "test": 0, "unlabeled": 0},
+        "rejected": [],
+        "checksums": {name: format.sha256(folder / name) for name in (format.ARRAY, format.INDEX)},
+        "hidden_labels": True,
+        "notes": [],
+        "source": {},
+    }
+    format.write_meta(folder, meta)
     return folder
 
 

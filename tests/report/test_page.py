@@ -1,16 +1,19 @@
 """The page: complete, self-contained, escaped, the same bytes again; and what it says when parts are missing."""
 
+import base64
 import csv
+import io
 import re
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from dicap import artifacts as files
 from dicap.errors import DataError
-from dicap.report import evidence, exports
+from dicap.report import evidence
 from dicap.report.page import build_report
 
 from . import synthetic
@@ -145,6 +148,16 @@ def test_shares_add_up(whole):
             assert float(row["positive"]) + float(row["negative"]) + float(row["uncertain"]) == pytest.approx(1, abs=1e-5)
 
 
+def test_surprises_are_shown_as_pictures_inside_the_page(whole):
+    page = Page(whole.read_text(encoding="utf-8"))
+    pictures = [value for name, value in page.attributes if name == "src"]
+    assert 2 <= len(pictures) <= 16
+    for address in pictures:
+        assert address is not None
+        with Image.open(io.BytesIO(base64.b64decode(address.removeprefix("data:image/jpeg;base64,")))) as picture:
+            assert picture.size == (128, 128)
+
+
 def test_a_labelled_only_method_says_why_parts_are_missing(tmp_path):
     html = build(tmp_path, {"method": "mld"}, pseudo=False)
     assert "MLD learns from the labelled images alone: no pseudo-labels are made." in html
@@ -208,7 +221,7 @@ def test_a_damaged_artifact_is_one_line(tmp_path):
 def test_curve_error_against_a_loop(tmp_path):
     run = synthetic.write_run(tmp_path / "artifacts", epochs=3)
     found = evidence.gather(run)
-    errors = exports.curve_errors(found).set_index("epoch")["curve_error"]
+    errors = evidence.curve_errors(found.weights).set_index("epoch")["curve_error"]
     for epoch, table in found.weights.groupby("epoch"):
         total = entries = 0.0
         for row in table.to_dict("records"):

@@ -1,0 +1,134 @@
+"""Which row of which table a finished experiment belongs to, told from its settings alone.
+
+An experiment is a dict: `name`, `rev`, `when` (sortable), `settings` (resolved, nested), `metrics` (metrics.json).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from dicap.catalogue import METHODS
+from dicap.settings import flatten
+
+# The ladder of methods.md 3.10: (calibration.target, thresholds.rule, contrastive, warmup.wcl, finetune) of each step.
+LADDER = {
+    "dcw": ("soft", "none", False, False, False),
+    "dcw_hard": ("hard", "none", False, False, False),
+    "dth": ("hard", "midrange", False, False, False),
+    "urrl": ("hard", "midrange", True, False, False),
+    "wcl": ("hard", "midrange", True, True, False),
+    "fte": ("hard", "midrange", True, True, True),
+}
+# What may differ between the cells of one table; all else has to be the same.
+_IDENTITY = {"dataset", "data_root", "ratio", "seed", "method", "head"}
+_STEPS = {"calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled"}
+FREE = {
+    "main": _IDENTITY,
+    "cost": _IDENTITY,
+    "ablation": _IDENTITY | _STEPS,
+    "weighting": _IDENTITY | _STEPS | {"calibration.policy"},
+}
+
+
+def ladder_step(settings: dict[str, Any]) -> str | None:
+    """Step of the ablation ladder: `baseline` (labelled only), a key of LADDER, or None for anything off the ladder."""
+    values = dict(flatten(settings))
+    if values["method"] == "mld":
+        return "baseline"
+    if values["method"] != "dicap" or values["calibration.policy"] != "estimated":
+        return None
+    return _step_of(values)
+
+
+def weighting_policy(settings: dict[str, Any]) -> str | None:
+    """The weighting policy of a run at the step with dual thresholds and nothing after it; None for any other run."""
+    values = dict(flatten(settings))
+    return values["calibration.policy"] if values["method"] == "dicap" and _step_of(values) == "dth" else None
+
+
+def row_of(kind: str, settings: dict[str, Any]) -> str | None:
+    """Row of table `kind` (main, ablation, weighting, cost) that a run belongs to, or None."""
+    if kind == "ablation":
+        return ladder_step(settings)
+    if kind == "weighting":
+        return weighting_policy(settings)
+    assert kind in ("main", "cost"), kind
+    method = settings["method"]
+    # Steps of the ladder and other weights are runs of DiCaP too, but not what the main table means by its name.
+    return method if method != "dicap" or ladder_step(settings) == "fte" else None
+
+
+def frame_of(
+    experiments: Sequence[dict[str, Any]], kind: str, reference: dict[str, Any] | None = None
+) -> tuple[pd.DataFrame, list[str]]:
+    """The runs of table `kind`: dataset, row, ratio, seed, map, minutes_per_epoch, peak_memory_gb, rev, name.
+
+    Runs of one data set are comparable if all settings but FREE[kind] agree. Where they do not, those that agree with
+    `reference` (the settings of params.yaml) are kept, or else the most numerous ones. Of several runs of one cell
+    and seed the latest counts.
+
+    Returns the frame and a sentence about every group that was left out.
+    """
+    rows, notes = [], []
+    for experiment in experiments:
+        settings, metrics = experiment["settings"], experiment["metrics"]
+        row = row_of(kind, settings)
+        if row is None or metrics.get("map") is None:
+            continue
+        rows.append(
+            {
+                "dataset": settings["dataset"],
+                "row": row,
+                "ratio": float(settings["ratio"]),
+                "seed": int(settings["seed"]),
+                "map": float(metrics["map"]),
+                "minutes_per_epoch": metrics.get("minutes_per_epoch"),
+                "peak_memory_gb": metrics.get("peak_memory_gb"),
+                "rev": experiment["rev"],
+                "name": experiment["name"],
+                "when": experiment["when"] or "",
+                "rest": _rest(settings, kind),
+            }
+        )
+    if not rows:
+        return pd.DataFrame(columns=["dataset", "row", "ratio", "seed", "map"]), notes
+    kept = []
+    for dataset in dict.fromkeys(row["dataset"] for row in rows):
+        of_set = [row for row in rows if row["dataset"] == dataset]
+        groups = Counter(row["rest"] for row in of_set)
+        chosen = groups.most_common(1)[0][0]
+        if reference is not None and _rest(reference, kind) in groups:
+            chosen = _rest(reference, kind)
+        kept += [row for row in of_set if row["rest"] == chosen]
+        if len(groups) > 1:
+            keys = sorted({key for other in groups for key, _ in set(other) ^ set(chosen)})
+            left = len(of_set) - groups[chosen]
+            listed = ", ".join(keys[:4]) + (", ..." if len(keys) > 4 else "")
+            notes.append(f"{dataset}: left out {left} run{'s' if left > 1 else ''} with other settings ({listed}).")
+    frame = pd.DataFrame(kept).sort_values("when", kind="stable").drop(columns=["rest"])
+    frame = frame.drop_duplicates(["dataset", "row", "ratio", "seed"], keep="last")
+    return frame.sort_values(["dataset", "ratio", "row", "seed"], kind="stable").reset_index(drop=True), notes
+
+
+def method_titles() -> dict[str, str]:
+    """Titles of the methods in the paper's order; a method that the table does not know comes after them."""
+    order = ["bce", "asl", "mld", "top1", "topk", "iat", "drml", "cap", "pclp", "bbam", "d2l", "dicap"]
+    known = {"bce": "BCE", "top1": "Top-1", "topk": "Top-k"}
+    titles = {key: METHODS[key].title if key in METHODS else known.get(key, key.upper()) for key in order}
+    newcomers = {key: facts.title for key, facts in METHODS.items() if key not in titles}
+    ours = titles.pop("dicap")
+    return titles | newcomers | {"dicap": ours}
+
+
+def _step_of(values: dict[str, Any]) -> str | None:
+    keys = ("calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled")
+    found = tuple(values[key] for key in keys)
+    return next((name for name, step in LADDER.items() if step == found), None)
+
+
+def _rest(settings: dict[str, Any], kind: str) -> tuple[tuple[str, str], ...]:
+    return tuple((key, repr(value)) for key, value in sorted(flatten(settings)) if key not in FREE[kind])

@@ -1,0 +1,294 @@
+"""Finished runs beside the published numbers, as Markdown, CSV and LaTeX. Pure functions from frames to text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from ruamel.yaml import YAML
+
+from dicap.report.bootstrap import Interval
+from dicap.report.experiments import method_titles
+
+Column = tuple[str, float]  # data set, ratio
+PUBLISHED = Path(__file__).with_name("published.yaml")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a table shows.
+
+    rows: key -> title, in order. ours: the row that Delta compares with the best other one; None: no Delta.
+    value: the frame's column. higher: whether more is better.
+    """
+
+    kind: str
+    title: str
+    head: str
+    rows: Mapping[str, str]
+    ours: str | None = None
+    value: str = "map"
+    higher: bool = True
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Mean and sample standard deviation (None for one run) over `n` seeds, published value, rank (1, 2 or None)."""
+
+    mean: float | None = None
+    sd: float | None = None
+    n: int = 0
+    published: float | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells by row and column. delta: ours minus the best other row, by column, and the same of the published numbers."""
+
+    spec: Spec
+    columns: list[Column]
+    cells: dict[str, dict[Column, Cell]]
+    delta: dict[Column, Cell] = field(default_factory=dict)
+    best_other: dict[Column, str] = field(default_factory=dict)
+    intervals: dict[Column, Interval] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def spec_of(kind: str) -> list[Spec]:
+    """The tables that `kind` (main, ablation, weighting, cost) consists of."""
+    methods = method_titles()
+    steps = {
+        "baseline": "Baseline (labelled only)",
+        "dcw": "+ DCW (soft targets)",
+        "dcw_hard": "+ DCW (hard labels)",
+        "dth": "+ DTH",
+        "urrl": "+ URRL",
+        "wcl": "+ WCL",
+        "fte": "+ FTE",
+    }
+    policies = {
+        "uniform": "Uniform",
+        "confidence": "Confidence",
+        "labeled": "Labeled",
+        "estimated": "Estimated (ours)",
+        "optimal": "Optimal (true labels)",
+    }
+    return {
+        "main": [Spec("main", "mAP (%)", "method", methods, ours="dicap")],
+        "ablation": [Spec("ablation", "Ablation, mAP (%)", "step", steps)],
+        "weighting": [Spec("weighting", "Weighting policies, mAP (%)", "policy", policies)],
+        "cost": [
+            Spec("cost", "Minutes per epoch", "method", methods, value="minutes_per_epoch", higher=False),
+            Spec("cost", "Peak device memory (GB)", "method", methods, value="peak_memory_gb", higher=False),
+        ],
+    }[kind]
+
+
+def published_numbers(spec: Spec, path: Path = PUBLISHED) -> dict[tuple[str, str, float], float]:
+    """The paper's numbers for a table: (row, data set, ratio) -> value."""
+    content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))[spec.kind]
+    if spec.kind == "cost":
+        rows = content[spec.value].items()
+        return {(row, name, 0.05): v for row, values in rows for name, v in zip(content["datasets"], values, strict=True)}
+    return {
+        (row, dataset, ratio): value
+        for dataset, rows in content[spec.value].items()
+        for row, values in rows.items()
+        for ratio, value in zip(content["ratios"], values, strict=True)
+    }
+
+
+def collect(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, str, float], float] | None = None) -> Table:
+    """A table from one row a run: columns dataset, row, ratio, seed and `spec.value`.
+
+    Only the data sets and ratios that were run become columns; there, rows known from the paper alone are shown too.
+    Ranks go by what is printed (two decimals): equal means share a rank. They need at least two rows.
+    """
+    published = published or {}
+    runs = runs[runs["row"].isin(list(spec.rows)) & runs[spec.value].notna()]
+    columns = sorted({(str(d), round(float(r), 6)) for d, r in zip(runs["dataset"], runs["ratio"], strict=True)})
+    cells: dict[str, dict[Column, Cell]] = {}
+    for row in spec.rows:
+        line = {column: _cell(runs, row, column, spec, published) for column in columns}
+        if any(cell.n or cell.published is not None for cell in line.values()):
+            cells[row] = line
+    delta, best_other = {}, {}
+    for column in columns:
+        means = {row: line[column].mean for row, line in cells.items()}
+        for row, rank in _ranks(means, spec.higher).items():
+            old = cells[row][column]
+            cells[row][column] = Cell(old.mean, old.sd, old.n, old.published, rank)
+        if spec.ours is not None and spec.ours in cells:
+            others = [row for row in cells if row != spec.ours]
+            ours = cells[spec.ours][column]
+            best, printed = _best({row: means[row] for row in others}, spec.higher), None
+            prints = [p for row in others if (p := cells[row][column].published) is not None]
+            if prints and ours.published is not None:
+                printed = ours.published - (max(prints) if spec.higher else min(prints))
+            mean = None
+            if best is not None and ours.mean is not None:
+                best_other[column] = best
+                mean = ours.mean - float(means[best])  # type: ignore[arg-type]
+            delta[column] = Cell(mean=mean, n=ours.n, published=printed)
+    return Table(spec, columns, cells, delta, best_other)
+
+
+def to_markdown(table: Table) -> str:
+    """A GitHub table: mean ± deviation, best bold, second underlined, the published value in brackets."""
+    head = [table.spec.head, *(f"{dataset} {_percent(ratio)} %" for dataset, ratio in table.columns)]
+    lines = [_line(head), _line(["---"] + ["---:"] * len(table.columns))]
+    most = _most(table)
+    for row, cells in table.cells.items():
+        lines.append(_line([_escape_markdown(table.spec.rows[row]), *(_markdown(cells[c], most) for c in table.columns)]))
+    if any(cell.mean is not None or cell.published is not None for cell in table.delta.values()):
+        lines.append(_line(["Delta", *(_signed(table.delta[c]) for c in table.columns)]))
+    if table.intervals:
+        lines.append(_line(["95 % of Delta", *(_interval(table.intervals.get(c)) for c in table.columns)]))
+    notes = [_caption(table), *table.notes]
+    return "\n".join([f"**{table.spec.title}**", "", *lines, "", *notes]) + "\n"
+
+
+def to_csv(table: Table) -> str:
+    """One line a cell: dataset, ratio, row, title, mean, sd, n, rank, published, delta, delta_low, delta_high."""
+    rows = []
+    for row, cells in table.cells.items():
+        for column, cell in cells.items():
+            ours = row == table.spec.ours and column in table.delta
+            interval = table.intervals.get(column) if ours else None
+            rows.append(
+                {
+                    "dataset": column[0],
+                    "ratio": column[1],
+                    "row": row,
+                    "title": table.spec.rows[row],
+                    "mean": cell.mean,
+                    "sd": cell.sd,
+                    "n": cell.n,
+                    "rank": cell.rank,
+                    "published": cell.published,
+                    "delta": table.delta[column].mean if ours else None,
+                    "delta_low": interval.low if interval else None,
+                    "delta_high": interval.high if interval else None,
+                }
+            )
+    frame = pd.DataFrame(rows).astype({"rank": "Int64"}) if rows else pd.DataFrame()
+    return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
+def to_latex(table: Table) -> str:
+    """A booktabs table: best bold, second underlined, the published value in grey brackets (needs xcolor)."""
+    heads = [rf"{_tex(dataset)} {_percent(ratio)}\,\%" for dataset, ratio in table.columns]
+    lines = [
+        r"\begin{tabular}{l" + "r" * len(heads) + "}",
+        r"\toprule",
+        " & ".join([_tex(table.spec.head), *heads]) + r" \\",
+        r"\midrule",
+    ]
+    most = _most(table)
+    for row, cells in table.cells.items():
+        lines.append(" & ".join([_tex(table.spec.rows[row]), *(_latex(cells[c], most) for c in table.columns)]) + r" \\")
+    if any(cell.mean is not None or cell.published is not None for cell in table.delta.values()):
+        cells = [_signed(table.delta[c], r"\textcolor{gray}{(%s)}") for c in table.columns]
+        lines += [r"\midrule", " & ".join([r"$\Delta$", *cells]) + r" \\"]
+    if table.intervals:
+        lines.append(" & ".join([r"95\,\% of $\Delta$", *(_interval(table.intervals.get(c)) for c in table.columns)]) + r" \\")
+    return "\n".join([f"% {table.spec.title}. {_caption(table)}", *lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _cell(runs: pd.DataFrame, row: str, column: Column, spec: Spec, published: Mapping) -> Cell:
+    dataset, ratio = column
+    chosen = (runs["row"] == row) & (runs["dataset"] == dataset) & np.isclose(runs["ratio"].astype(float), ratio)
+    values = runs.loc[chosen, spec.value].to_numpy(dtype=float)
+    printed = published.get((row, dataset, ratio))
+    if not len(values):
+        return Cell(published=printed)
+    sd = float(values.std(ddof=1)) if len(values) > 1 else None
+    return Cell(float(values.mean()), sd, len(values), printed)
+
+
+def _ranks(means: Mapping[str, float | None], higher: bool) -> dict[str, int]:
+    found = {row: round(mean, 2) for row, mean in means.items() if mean is not None}
+    if len(found) < 2:
+        return {}
+    order = sorted(set(found.values()), reverse=higher)[:2]
+    ranks = {row: order.index(value) + 1 for row, value in found.items() if value in order}
+    # Two winners leave no second place.
+    return {row: rank for row, rank in ranks.items() if rank == 1 or list(ranks.values()).count(1) == 1}
+
+
+def _best(means: Mapping[str, float | None], higher: bool) -> str | None:
+    found = {row: mean for row, mean in means.items() if mean is not None}
+    if not found:
+        return None
+    return (max if higher else min)(found, key=lambda row: found[row])
+
+
+def _most(table: Table) -> int:
+    return max((cell.n for line in table.cells.values() for cell in line.values()), default=0)
+
+
+def _number(cell: Cell, most: int, plus_minus: str) -> str:
+    text = f"{cell.mean:.2f}" + (f" {plus_minus} {cell.sd:.2f}" if cell.sd is not None else "")
+    return text if cell.n == most else f"{text} [{cell.n}]"
+
+
+def _markdown(cell: Cell, most: int) -> str:
+    text = "–"
+    if cell.mean is not None:
+        text = _number(cell, most, "±")
+        text = {1: f"**{text}**", 2: f"<u>{text}</u>", None: text}[cell.rank]
+    return text if cell.published is None else f"{text} ({cell.published:.2f})"
+
+
+def _latex(cell: Cell, most: int) -> str:
+    text = "--"
+    if cell.mean is not None:
+        text = _number(cell, most, r"$\pm$")
+        text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}", None: text}[cell.rank]
+    return text if cell.published is None else rf"{text} \textcolor{{gray}}{{({cell.published:.2f})}}"
+
+
+def _signed(cell: Cell, brackets: str = "(%s)") -> str:
+    text = "–" if cell.mean is None else f"{cell.mean:+.2f}"
+    return text if cell.published is None else f"{text} {brackets % f'{cell.published:+.2f}'}"
+
+
+def _interval(interval: Interval | None) -> str:
+    return "–" if interval is None else f"{interval.low:+.2f} to {interval.high:+.2f}"
+
+
+def _caption(table: Table) -> str:
+    most = _most(table)
+    parts = ["One seed" if most == 1 else f"Mean and sample standard deviation over {most} seeds"]
+    if any(cell.n not in (0, most) for line in table.cells.values() for cell in line.values()):
+        parts.append("fewer where a number in square brackets says so")
+    text = ", ".join(parts) + "; best bold, second underlined"
+    if any(cell.published is not None for line in table.cells.values() for cell in line.values()):
+        text += "; in round brackets the published number"
+    if table.delta:
+        text += f". Delta: {table.spec.rows[table.spec.ours or '']} minus the best other row"
+    if table.intervals:
+        text += ", its interval by a paired bootstrap over the test images"
+    return text + "."
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * ratio:.4g}"
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _escape_markdown(text: str) -> str:
+    return re.sub(r"([|*_<>`\\])", r"\\\1", text)
+
+
+def _tex(text: str) -> str:
+    replaced = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return "".join(replaced.get(c, rf"\{c}" if c in "&%$#_{}" else c) for c in text)

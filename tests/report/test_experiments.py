@@ -1,0 +1,113 @@
+"""Which row a run belongs to, told from its settings; and which runs may stand in one table."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dicap.report.experiments import FREE, LADDER, frame_of, ladder_step, row_of, weighting_policy
+from dicap.settings import known_keys, load_settings
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def defaults(tmp_path_factory) -> dict[str, Any]:
+    params = tmp_path_factory.mktemp("project") / "params.yaml"
+    params.write_text("dataset: digits\nratio: 0.05\nseed: 1\nmethod: dicap\n")
+    return load_settings(params, ROOT / "configs").model_dump()
+
+
+def changed(settings: dict[str, Any], **values) -> dict[str, Any]:
+    """A copy with `section__key` or `key` replaced."""
+    new = copy.deepcopy(settings)
+    for key, value in values.items():
+        *section, name = key.split("__")
+        (new[section[0]] if section else new)[name] = value
+    return new
+
+
+def step(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    target, rule, contrastive, wcl, finetune = LADDER[name]
+    return changed(
+        settings,
+        calibration__target=target,
+        thresholds__rule=rule,
+        contrastive__enabled=contrastive,
+        warmup__wcl=wcl,
+        finetune__enabled=finetune,
+    )
+
+
+def experiment(settings: dict[str, Any], score: float = 50.0, when: str = "2026-01-01T00:00:00", **metrics) -> dict[str, Any]:
+    return {"name": when, "rev": when, "when": when, "settings": settings, "metrics": {"map": score} | metrics}
+
+
+def test_the_keys_of_the_ladder_are_settings():
+    assert set().union(*FREE.values()) <= set(known_keys())
+
+
+def test_the_defaults_are_the_whole_method(defaults):
+    assert ladder_step(defaults) == "fte"
+    assert row_of("main", defaults) == "dicap"
+    assert weighting_policy(defaults) is None
+
+
+@pytest.mark.parametrize("name", LADDER)
+def test_every_step_is_told_apart(defaults, name):
+    assert ladder_step(step(defaults, name)) == name
+    assert (row_of("main", step(defaults, name)) == "dicap") == (name == "fte")
+
+
+def test_labelled_only_is_the_baseline_and_a_method(defaults):
+    mld = changed(defaults, method="mld")
+    assert (row_of("ablation", mld), row_of("main", mld), row_of("weighting", mld)) == ("baseline", "mld", None)
+
+
+@pytest.mark.parametrize("policy", ["uniform", "confidence", "labeled", "estimated", "optimal"])
+def test_policies_count_at_the_step_with_thresholds_only(defaults, policy):
+    at_step = changed(step(defaults, "dth"), calibration__policy=policy)
+    assert weighting_policy(at_step) == policy
+    assert weighting_policy(changed(defaults, calibration__policy=policy)) is None
+    assert row_of("ablation", at_step) == ("dth" if policy == "estimated" else None)
+
+
+def test_off_the_ladder(defaults):
+    assert ladder_step(changed(defaults, contrastive__enabled=False)) is None
+
+
+def test_the_latest_run_of_a_cell_counts(defaults):
+    runs = [experiment(defaults, 60.0, "2026-02-02"), experiment(defaults, 50.0, "2026-01-01")]
+    frame, notes = frame_of(runs, "main")
+    assert frame[["row", "seed", "map"]].values.tolist() == [["dicap", 1, 60.0]]
+    assert notes == []
+
+
+def test_runs_with_other_settings_are_left_out_with_a_sentence(defaults):
+    longer = changed(defaults, train__epochs=99)
+    runs = [experiment(changed(longer, seed=k), 70.0) for k in (1, 2)] + [experiment(changed(defaults, seed=3), 50.0)]
+    frame, notes = frame_of(runs, "main", defaults)
+    assert frame["seed"].tolist() == [3], "those that agree with params.yaml"
+    assert notes == ["digits: left out 2 runs with other settings (train.epochs)."]
+    frame, _ = frame_of(runs, "main", changed(defaults, train__epochs=7))
+    assert frame["seed"].tolist() == [1, 2], "else the most numerous"
+
+
+def test_data_sets_are_judged_apart(defaults):
+    runs = [experiment(defaults), experiment(changed(defaults, dataset="table", data_root="x", image_size=128))]
+    frame, notes = frame_of(runs, "main", defaults)
+    assert frame["dataset"].tolist() == ["digits", "table"]
+    assert notes == []
+
+
+def test_the_ladder_is_one_table(defaults):
+    runs = [experiment(step(defaults, name)) for name in LADDER] + [experiment(changed(defaults, method="mld"))]
+    frame, notes = frame_of(runs, "ablation", defaults)
+    assert sorted(frame["row"]) == sorted([*LADDER, "baseline"])
+    assert notes == []
+
+
+def test_nothing_finished():
+    frame, notes = frame_of([], "main")
+    assert frame.empty and notes == []

@@ -1,0 +1,208 @@
+"""`dicap-stage table` and `figures`: from what DVC answers to files; DVC itself only in the last test."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dicap.errors import DataError
+from stages import finished
+from stages.cli import main
+
+from . import synthetic
+
+ROOT = Path(__file__).parents[2]
+PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
+
+
+def revision(
+    name: str, params: dict[str, Any], score: float | None, when: str = "2026-01-01T00:00:00", **metrics
+) -> dict[str, Any]:
+    """What `dvc exp show --json` says of one commit or experiment."""
+    values = None if score is None else {"map": score} | {key: params[key] for key in PARAMS} | metrics
+    data = {
+        "rev": f"{name:0<40}",
+        "timestamp": when,
+        "params": {"params.yaml": {"data": params}},
+        "metrics": {"artifacts/evaluate/metrics.json": {"data": values}} if values else {},
+    }
+    return {"rev": data["rev"], "name": name, "data": data, "error": None, "experiments": None}
+
+
+def answer(*experiments: dict[str, Any], state: str | None = None) -> str:
+    executor = None if state is None else {"state": state}
+    children = [{"name": item["name"], "revs": [item], "executor": executor} for item in experiments]
+    return json.dumps([revision("main", PARAMS, 50.0) | {"experiments": children}])
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    (tmp_path / "params.yaml").write_text(json.dumps(PARAMS))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def dvc(monkeypatch):
+    """Replace DVC's command line by canned answers to `exp show`, and by made-up runs to `get`."""
+
+    def replace(shown: str, runs: dict[str, Path] | None = None):
+        def call(*arguments: str) -> str:
+            if arguments[:2] == ("exp", "show"):
+                return shown
+            assert arguments[0] == "get"
+            path, rev, out = arguments[2], arguments[4], Path(arguments[6])
+            source = next(
+                (run / path.removeprefix("artifacts/") for name, run in (runs or {}).items() if rev.startswith(name)), None
+            )
+            if source is None or not source.exists():
+                raise DataError("dvc get: no such output")
+            out.symlink_to(source)
+            return ""
+
+        monkeypatch.setattr(finished, "_dvc", call)
+
+    return replace
+
+
+def test_table_main(project, dvc, tmp_path_factory):
+    runs = {
+        name: synthetic.write_run(tmp_path_factory.mktemp(name), epochs=1, seed=k) for k, name in enumerate(("main", "other"))
+    }
+    for name in runs:  # one test set, other scores
+        (runs[name] / "evaluate" / "predictions.parquet").unlink()
+        _predict(runs[name], quality=2.0 if name == "main" else 0.5)
+    dvc(answer(revision("other", PARAMS | {"method": "mld"}, 40.0), revision("third", PARAMS | {"seed": 2}, 54.0)), runs)
+    result = CliRunner().invoke(main, ["table", "main", "--bootstrap", "50"])
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert "| DiCaP | **52.00 ± 2.83** |" in lines
+    assert "| MLD | <u>40.00 [1]</u> |" in lines
+    assert "| Delta | +12.00 |" in lines
+    assert any(line.startswith("| 95 % of Delta | +") for line in lines), "seed 1 is common to both"
+    assert sorted(path.name for path in (project / "tables").iterdir()) == ["main.csv", "main.md", "main.tex"]
+
+
+def _predict(run: Path, quality: float) -> None:
+    import numpy as np
+
+    from dicap import artifacts as files
+
+    rng = np.random.default_rng(5)
+    labels = (rng.random((50, 3)) < 0.4).astype(np.int8)
+    scores = rng.normal(size=labels.shape) + quality * labels
+    files.write_predictions(np.array([f"t{k}" for k in range(50)]), scores, labels, run / "evaluate" / "predictions.parquet")
+
+
+def test_running_failed_and_stale_runs_do_not_count(project, dvc):
+    dvc(answer(revision("other", PARAMS | {"method": "mld"}, 40.0), state="running"))
+    assert "MLD" not in CliRunner().invoke(main, ["table", "main"]).output
+    dvc(answer(revision("empty", PARAMS | {"method": "mld"}, None)))
+    assert "MLD" not in CliRunner().invoke(main, ["table", "main"]).output
+    stale = revision("stale", PARAMS | {"method": "mld"}, 40.0, seed=7)
+    dvc(answer(stale))
+    output = CliRunner().invoke(main, ["table", "main"]).output
+    assert "MLD" not in output
+    assert "stale: left out, its scores belong to other settings" in output
+    dvc(answer(revision("old", PARAMS | {"ratoi": 1}, 40.0)))
+    assert "old: left out, its settings are no longer valid" in CliRunner().invoke(main, ["table", "main"]).output
+
+
+def test_cost_reads_the_history_where_the_metrics_have_none(project, dvc, tmp_path_factory):
+    runs = {"main": synthetic.write_run(tmp_path_factory.mktemp("main"), epochs=1)}
+    dvc(answer(revision("quick", PARAMS | {"method": "mld"}, 40.0, minutes_per_epoch=0.1, peak_memory_gb=1.5)), runs)
+    lines = CliRunner().invoke(main, ["table", "cost"]).output.splitlines()
+    assert "| DiCaP | <u>0.20</u> |" in lines, "12 seconds an epoch"
+    assert "| MLD | **0.10** |" in lines
+    assert "| MLD | 1.50 |" in lines
+
+
+@pytest.mark.parametrize("kind", ["ablation", "weighting"])
+def test_other_tables(project, dvc, kind):
+    step = {"contrastive": {"enabled": False}, "warmup": {"wcl": False}, "finetune": {"enabled": False}}
+    dvc(
+        answer(
+            revision("dth", PARAMS | step, 45.0), revision("flat", PARAMS | step | {"calibration": {"policy": "uniform"}}, 44.0)
+        )
+    )
+    output = CliRunner().invoke(main, ["table", kind]).output
+    expected = {
+        "ablation": ["| + DTH | <u>45.00</u> |", "| + FTE | **50.00** |"],
+        "weighting": ["| Uniform | <u>44.00</u> |", "| Estimated (ours) | **45.00** |"],
+    }
+    for line in expected[kind]:
+        assert line in output.splitlines()
+
+
+def test_figures(project, dvc, tmp_path_factory):
+    runs = {name: synthetic.write_run(tmp_path_factory.mktemp(name), epochs=2) for name in ("main", "more")}
+    dvc(answer(revision("more", PARAMS | {"ratio": 0.1}, 60.0)), runs)
+    result = CliRunner().invoke(main, ["figures", "--out", "drawn"])
+    assert result.exit_code == 0, result.output
+    assert len(list((project / "drawn").iterdir())) == 8
+    assert "epoch   1  estimated against optimal: 0.0" in result.output
+    result = CliRunner().invoke(main, ["figures", "--run", str(runs["main"]), "--out", "one"])
+    assert result.exit_code == 0, result.output
+    assert not (project / "one" / "figure1b_optimal_by_ratio.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["table", "weighting"], "no finished run"),
+        (["figures", "--seed", "9"], "seed 9"),
+        (["figures", "--run", "nowhere"], "no epoch"),
+    ],
+)
+def test_nothing_to_show_is_one_line(project, dvc, arguments, words):
+    dvc(answer())
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 1
+    assert words in result.output
+    assert len(result.output.splitlines()) == 1
+
+
+def test_without_a_repository_dvc_says_why_in_one_line(project):
+    result = CliRunner().invoke(main, ["table", "main"])
+    assert result.exit_code == 1
+    assert len(result.output.splitlines()) == 1
+    assert "dvc exp show" in result.output
+
+
+@pytest.mark.pipeline
+def test_with_dvc_itself(project):
+    def run(*command: str) -> None:
+        subprocess.run(command, check=True, capture_output=True)
+
+    (project / "run.py").write_text(
+        "import json, pathlib\n"
+        "from ruamel.yaml import YAML\n"
+        "p = YAML(typ='safe').load(open('params.yaml'))\n"
+        "out = pathlib.Path('artifacts/evaluate')\n"
+        "out.mkdir(parents=True, exist_ok=True)\n"
+        "(out / 'metrics.json').write_text(json.dumps({'map': 40.0 + 2 * p['seed'], **p}))\n"
+    )
+    (project / "dvc.yaml").write_text(
+        f"stages:\n  evaluate:\n    cmd: {sys.executable} run.py\n    deps: [run.py]\n"
+        "    params: [dataset, ratio, seed, method]\n    outs: [artifacts/evaluate]\nmetrics: [artifacts/evaluate/metrics.json]\n"
+    )
+    (project / ".gitignore").write_text("/artifacts\n")
+    run("git", "init", "-q")
+    run("git", "config", "user.email", "somebody@example.org")
+    run("git", "config", "user.name", "Somebody")
+    dvc = (sys.executable, "-m", "dvc")
+    run(*dvc, "init", "-q")
+    run(*dvc, "repro", "-q")
+    run("git", "add", "-A")
+    run("git", "commit", "-qm", "first")
+    run(*dvc, "exp", "run", "-q", "-S", "seed=2")
+    run(*dvc, "exp", "run", "-q", "-S", "method=mld")
+    result = CliRunner().invoke(main, ["table", "main"])
+    assert result.exit_code == 0, result.output
+    assert "| DiCaP | <u>43.00 ± 1.41</u> |" in result.output.splitlines()
+    assert "| MLD | **44.00 [1]** |" in result.output.splitlines(), "an experiment starts from the workspace: seed 2"

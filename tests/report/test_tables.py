@@ -1,0 +1,128 @@
+"""Tables of made-up finished runs whose mean, deviation, bold, underline and Delta are known by hand."""
+
+import csv
+import io
+
+import pandas as pd
+import pytest
+
+from dicap.report import tables
+from dicap.report.bootstrap import Interval
+from dicap.report.tables import Cell, collect, published_numbers, spec_of
+
+MAIN = spec_of("main")[0]
+
+
+def runs(**scores) -> pd.DataFrame:
+    """Runs on VOC 2012 at 5 %: method=[mAP of seed 1, 2, ...]."""
+    return pd.DataFrame(
+        [
+            {"dataset": "voc2012", "row": row, "ratio": 0.05, "seed": seed, "map": value}
+            for row, values in scores.items()
+            for seed, value in enumerate(values, 1)
+        ]
+    )
+
+
+@pytest.fixture
+def table():
+    frame = runs(mld=[70.0, 72.0, 74.0], cap=[75.0, 75.0, 75.0], dicap=[80.0, 82.0, 81.0])
+    return collect(frame, MAIN, published_numbers(MAIN))
+
+
+VOC = ("voc2012", 0.05)
+
+
+def test_mean_deviation_rank_and_published(table):
+    assert table.columns == [VOC]
+    assert table.cells["mld"][VOC] == Cell(72.0, 2.0, 3, 74.18, None)
+    assert table.cells["cap"][VOC] == Cell(75.0, 0.0, 3, 75.90, 2)
+    assert table.cells["dicap"][VOC] == Cell(81.0, 1.0, 3, 83.53, 1)
+    assert table.cells["d2l"][VOC] == Cell(None, None, 0, 79.26, None), "known from the paper alone"
+
+
+def test_delta_is_against_the_best_other_of_each_side(table):
+    assert table.delta[VOC].mean == pytest.approx(6.0)
+    assert table.delta[VOC].published == pytest.approx(4.27)
+    assert table.best_other == {VOC: "cap"}
+
+
+def test_markdown(table):
+    lines = tables.to_markdown(table).splitlines()
+    assert "| method | voc2012 5 % |" in lines
+    assert "| MLD | 72.00 ± 2.00 (74.18) |" in lines
+    assert "| CAP | <u>75.00 ± 0.00</u> (75.90) |" in lines
+    assert "| DiCaP | **81.00 ± 1.00** (83.53) |" in lines
+    assert "| D2L | – (79.26) |" in lines
+    assert "| Delta | +6.00 (+4.27) |" in lines
+    assert "over 3 seeds" in lines[-1]
+
+
+def test_latex(table):
+    text = tables.to_latex(table)
+    assert r"MLD & 72.00 $\pm$ 2.00 \textcolor{gray}{(74.18)} \\" in text
+    assert r"CAP & \underline{75.00 $\pm$ 0.00} \textcolor{gray}{(75.90)} \\" in text
+    assert r"DiCaP & \textbf{81.00 $\pm$ 1.00} \textcolor{gray}{(83.53)} \\" in text
+    assert r"$\Delta$ & +6.00 \textcolor{gray}{(+4.27)} \\" in text
+    assert text.count("{") == text.count("}")
+    assert tables._tex("a_b & 5 % \\ {x}") == r"a\_b \& 5 \% \textbackslash{} \{x\}"
+
+
+def test_csv(table):
+    table.intervals[VOC] = Interval(6.0, 4.5, 7.25, 0.0)
+    rows = {row["row"]: row for row in csv.DictReader(io.StringIO(tables.to_csv(table)))}
+    assert rows["dicap"]["mean"] == "81"
+    assert (rows["dicap"]["rank"], rows["cap"]["rank"], rows["mld"]["rank"]) == ("1", "2", "")
+    assert (rows["dicap"]["delta"], rows["dicap"]["delta_low"], rows["dicap"]["delta_high"]) == ("6", "4.5", "7.25")
+    assert rows["d2l"]["mean"] == "" and rows["d2l"]["published"] == "79.26"
+    assert rows["cap"]["delta"] == ""
+
+
+def test_interval_row(table):
+    table.intervals[VOC] = Interval(6.0, -0.5, 7.25, 0.0)
+    assert "| 95 % of Delta | -0.50 to +7.25 |" in tables.to_markdown(table)
+    assert "-0.50 to +7.25" in tables.to_latex(table)
+
+
+def test_fewer_seeds_are_marked():
+    table = collect(runs(mld=[70.0, 72.0], dicap=[80.0]), MAIN)
+    text = tables.to_markdown(table)
+    assert "| DiCaP | **80.00 [1]** |" in text
+    assert "square brackets" in text
+
+
+def test_one_run_has_no_deviation_and_no_rank():
+    table = collect(runs(dicap=[80.0]), MAIN)
+    assert table.cells == {"dicap": {VOC: Cell(80.0, None, 1, None, None)}}
+    text = tables.to_markdown(table)
+    assert "| DiCaP | 80.00 |" in text
+    assert "Delta |" not in text
+    assert "One seed" in text
+
+
+def test_equal_means_share_the_first_place_and_leave_no_second():
+    table = collect(runs(mld=[70.0], cap=[80.001], dicap=[80.004]), MAIN)
+    assert [table.cells[row][VOC].rank for row in ("mld", "cap", "dicap")] == [None, 1, 1]
+
+
+def test_less_is_better_where_it_is():
+    spec = spec_of("cost")[0]
+    frame = runs(d2l=[50.0], dicap=[60.0]).assign(minutes_per_epoch=[2.5, 1.5])
+    table = collect(frame, spec, published_numbers(spec))
+    assert table.cells["dicap"][VOC] == Cell(1.5, None, 1, 1.47, 1)
+    assert table.cells["d2l"][VOC] == Cell(2.5, None, 1, 1.85, 2)
+
+
+def test_columns_are_what_was_run_and_other_data_has_no_published_number():
+    frame = runs(mld=[70.0], dicap=[80.0])
+    frame = pd.concat([frame, frame.assign(dataset="digits", ratio=0.1), frame.assign(ratio=0.3)])
+    table = collect(frame, MAIN, published_numbers(MAIN))
+    assert table.columns == [("digits", 0.1), ("voc2012", 0.05), ("voc2012", 0.3)]
+    assert table.cells["dicap"]["digits", 0.1].published is None
+    assert table.cells["dicap"]["voc2012", 0.3].published is None
+
+
+def test_no_run_at_all():
+    table = collect(pd.DataFrame(columns=["dataset", "row", "ratio", "seed", "map"]), MAIN)
+    assert table.columns == [] and table.cells == {}
+    assert tables.to_csv(table).strip() == ""

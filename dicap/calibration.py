@@ -170,7 +170,9 @@ def positive_rate(p: Tensor, r_pos: Tensor, *, anchor: str = "left") -> Tensor:
     return (1 - share) * r_pos[low] + share * r_pos[high]
 
 
-def correctness_weight(p: Tensor, label: Tensor, r_pos: Tensor | None, *, policy: str = "estimated", anchor: str = "left") -> Tensor:
+def correctness_weight(
+    p: Tensor, label: Tensor, r_pos: Tensor | None, *, policy: str = "estimated", anchor: str = "left"
+) -> Tensor:
     """w(p, label): how likely the pseudo-label is right (paper section 3; the policies of its weighting table, methods.md 3.10).
 
     Args:
@@ -207,11 +209,12 @@ def dual_thresholds(
 
     Args:
         p: (N, C) scores on D_sup; y: (N, C) labels.
-        rule: `midrange`: (max + min) / 2 of the positives' and of the negatives' scores; `quantile`: of the same sets, `quantile` and
-            1 - `quantile`; `fixed`: the pair `fixed` = (tau_pos, tau_neg); `none`: 0.5 for both, nothing is uncertain but p = 0.5 (a positive).
-        crossed: where tau_neg > tau_pos: `swap` sorts them, so the overlap is uncertain; `priority` leaves them and the positive case
-            is read first; `midpoint` sets both to their mean.
-        unseen: a class without positives gets tau_pos = 1, one without negatives tau_neg = 0 (`guard`), or is left out (`skip`).
+        rule: `midrange`: (max + min) / 2 of the positives' and of the negatives' scores; `quantile`: of the same sets,
+            `quantile` and 1 - `quantile`; `fixed`: the pair `fixed` = (tau_pos, tau_neg); `none`: 0.5 for both.
+        crossed: where tau_neg > tau_pos: `swap` sorts them, so the overlap is uncertain; `priority` leaves them and the
+            positive case is read first; `midpoint` sets both to their mean.
+        unseen: a class without positives gets tau_pos = 1, one without negatives tau_neg = 0 (`guard`), or the class is
+            left out (`skip`).
     """
     assert p.shape == y.shape and p.ndim == 2, (p.shape, y.shape)
     p, positive = p.double(), y > 0

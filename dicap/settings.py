@@ -235,10 +235,11 @@ def resolve(params: Path, configs: Path | None = None) -> Resolved:
     merged, origins = _merge(layers)
     if merged.get("method") not in METHODS:
         problems.append(_unknown_name(origins.get("method", params), "method", merged.get("method"), METHODS))
+        merged["head"] = merged.get("head") or HEADS[0]  # no complaint about what only follows from this one
     elif merged.get("head") is None:
         merged["head"] = METHODS[merged["method"]].head or HEADS[0]
         origins["head"] = f"published head of {merged['method']}"
-    if merged.get("head") is not None and merged["head"] not in HEADS:
+    if merged["head"] not in HEADS:
         problems.append(_unknown_name(origins["head"], "head", merged["head"], HEADS))
     settings = None
     try:

@@ -1,5 +1,6 @@
 """Backbones: any timm network as a feature extractor, and the three ways to its pretrained weights."""
 
+import difflib
 from pathlib import Path
 
 import timm
@@ -19,7 +20,8 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tu
 
     Args:
         name: timm's name, e.g. `resnet50`.
-        weights: `imagenet` (timm's own mechanism; resnet50 means torchvision's V1 weights, the published ones), `lite`, `random` or a path.
+        weights: `imagenet` (timm's own mechanism; for resnet50 torchvision's V1 weights, the published ones), `lite`, `random`
+            or a path.
         stride: pixels of the image per step of the feature map; below 32 the last stages are dilated.
 
     Raises:
@@ -28,7 +30,7 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tu
     if weights == "imagenet" and name == "resnet50":
         name = "resnet50.tv_in1k"  # V1: timm's default weights are 4-5 points better on ImageNet and not comparable
     if not timm.is_model(name.split(".")[0]):
-        near = timm.list_models(f"*{name.split('_')[0].split('.')[0]}*")[:5]
+        near = difflib.get_close_matches(name, timm.list_models(), 3)
         hint = f"; did you mean {', '.join(near)}?" if near else "; `timm.list_models()` lists them"
         raise SettingsError(f"backbone: found {name!r}, which timm does not know{hint}")
     arguments = {"num_classes": 0, "global_pool": ""} | ({"output_stride": stride} if stride != 32 else {})
@@ -38,7 +40,9 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tu
         backbone = timm.create_model(name, pretrained=weights == "imagenet", **arguments)
     except Exception as error:
         if weights == "imagenet":
-            raise SettingsError(f"backbone_weights: cannot fetch 'imagenet' weights of {name} ({_reason(error)}); {WAYS}") from None
+            raise SettingsError(
+                f"backbone_weights: cannot fetch 'imagenet' weights of {name} ({_reason(error)}); {WAYS}"
+            ) from None
         raise SettingsError(f"backbone: timm cannot build {name!r} with network.stride {stride} ({_reason(error)})") from None
     if weights == "lite":
         _load(backbone, _lite_state(name), "lite")

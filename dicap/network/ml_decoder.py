@@ -20,7 +20,9 @@ class MLDecoder(nn.Module):
 
     queries: Tensor
 
-    def __init__(self, channels: int, classes: int, *, dim: int = 768, ffn: int = 2048, heads: int = 8, dropout: float = 0.1) -> None:
+    def __init__(
+        self, channels: int, classes: int, *, dim: int = 768, ffn: int = 2048, heads: int = 8, dropout: float = 0.1
+    ) -> None:
         super().__init__()
         self.embed = nn.Linear(channels, dim)
         # Never trained, yet part of the model: two models with other queries are not interchangeable.

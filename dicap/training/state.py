@@ -89,7 +89,8 @@ class RunState:
         except OSError as error:
             temporary.unlink(missing_ok=True)
             raise DataError(
-                f"{self.folder}: cannot save the state ({error.strerror}); the one before is intact: free some space and run again"
+                f"{self.folder}: cannot save the state ({error.strerror}); the one before is intact; "
+                "free some space and run again"
             ) from None
         if current.exists():
             os.replace(current, self.folder / "previous.pt")

@@ -1,0 +1,86 @@
+"""What one stage writes for another: round trips, atomic writes, damage found."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dicap import artifacts
+from dicap.errors import DataError
+
+
+def test_pseudo_labels_round_trip(tmp_path):
+    rng = np.random.default_rng(0)
+    p, w = rng.random((4, 3)), rng.random((4, 3))
+    label = rng.integers(-1, 2, (4, 3))
+    path = artifacts.epoch_file(tmp_path, "pseudo_labels", 7)
+    artifacts.write_pseudo_labels(np.array(list("abcd")), p, label, w, path)
+    ids, confidence, found, weight = artifacts.read_pseudo_labels(path)
+    assert ids == list("abcd")
+    assert (found == label).all() and found.dtype == np.int8
+    np.testing.assert_array_equal(confidence, p.astype(np.float16))
+    np.testing.assert_array_equal(weight, w.astype(np.float16))
+    frame = pd.read_parquet(tmp_path / "pseudo_labels")
+    assert frame["epoch"].astype(int).tolist() == [7] * 4
+    assert artifacts.epochs(tmp_path, "pseudo_labels") == [7]
+
+
+def test_list_columns_of_no_images_and_no_classes():
+    assert artifacts.matrix(artifacts.lists(np.zeros((0, 3), np.int8), pa.int8())).shape == (0, 0)
+    assert len(artifacts.lists(np.zeros((2, 0), np.int8), pa.int8())) == 2
+
+
+def test_a_flipped_bit_in_a_page_is_found(tmp_path):
+    path = tmp_path / "split.parquet"
+    artifacts.write_split([f"image-{i}" for i in range(1000)], ["sup", "est"] * 500, path)
+    content = bytearray(path.read_bytes())
+    for place in range(60, 400, 40):
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match="damaged"):
+            artifacts.read_split(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"hello"])
+def test_a_truncated_file_is_one_clear_line(tmp_path, content):
+    path = tmp_path / "split.parquet"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"split\.parquet: damaged"):
+        artifacts.read_split(path)
+    with pytest.raises(DataError, match="no such file"):
+        artifacts.read_split(tmp_path / "other.parquet")
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
+    path = tmp_path / "metrics.json"
+    artifacts.write_json({"map": 1}, path)
+    with pytest.raises(ValueError, match="Out of range"):
+        artifacts.write_json({"map": float("nan")}, path)
+    assert artifacts.read_json(path) == {"map": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["metrics.json"]
+
+
+def test_a_failed_folder_leaves_the_old_folder(tmp_path):
+    out = tmp_path / "train"
+    with artifacts.replacing_folder(out) as folder:
+        (folder / "a").write_text("old")
+    with pytest.raises(RuntimeError), artifacts.replacing_folder(out) as folder:
+        (folder / "a").write_text("new")
+        raise RuntimeError
+    assert (out / "a").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["train"]
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{"])
+def test_damaged_json(tmp_path, content):
+    path = tmp_path / "metrics.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=r"metrics\.json"):
+        artifacts.read_json(path)
+
+
+def test_parquet_bytes_are_a_function_of_their_content(tmp_path):
+    for name in "ab":
+        artifacts.write_split(["x", "y"], ["sup", "test"], tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()

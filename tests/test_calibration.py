@@ -1,0 +1,268 @@
+"""The estimator against slow loop versions, the fixtures of the specification, and properties."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from dicap.calibration import (
+    Rates,
+    correctness_weight,
+    count_bins,
+    curve_error,
+    dual_thresholds,
+    estimate_rates,
+    hard_labels,
+    positive_rate,
+)
+
+K = 20
+CALIBRATED = (torch.arange(K) + 0.5).double() / K  # r_pos[k] = centre of bin k
+
+
+def scores(n, c, seed=0):
+    rng = np.random.default_rng(seed)
+    return torch.from_numpy(rng.random((n, c))), torch.from_numpy((rng.random((n, c)) < 0.3).astype(np.uint8))
+
+
+probabilities = arrays.arrays(np.float64, st.tuples(st.integers(1, 30), st.integers(1, 4)), elements=st.floats(0, 1))
+
+
+# -- counting ---------------------------------------------------------------------------------------------
+
+
+def slow_counts(p, y, bins):
+    n_pos, n_neg = [0] * bins, [0] * bins
+    for row, labels in zip(p.tolist(), y.tolist(), strict=True):
+        for score, label in zip(row, labels, strict=True):
+            k = bins - 1 if score >= 1 else math.floor(score * bins)
+            (n_pos if label else n_neg)[k] += 1
+    return n_pos, n_neg
+
+
+@pytest.mark.parametrize("bins", [1, 7, 20])
+def test_counts_equal_a_loop(bins):
+    p, y = scores(200, 5)
+    p[0, 0], p[1, 1] = 0.0, 1.0
+    n_pos, n_neg = count_bins(p, y, bins)
+    assert (n_pos.tolist(), n_neg.tolist()) == slow_counts(p, y, bins)
+
+
+def test_counts_per_class_sum_to_the_pooled_ones():
+    p, y = scores(100, 4)
+    pooled, each = count_bins(p, y, K), count_bins(p, y, K, per_class=True)
+    for c in range(4):
+        assert each[0][c].tolist() == slow_counts(p[:, [c]], y[:, [c]], K)[0]
+    assert torch.equal(each[0].sum(0), pooled[0]) and torch.equal(each[1].sum(0), pooled[1])
+
+
+def test_confidence_one_belongs_to_the_last_bin():
+    n_pos, _ = count_bins(torch.ones(3, 1), torch.ones(3, 1), K)
+    assert n_pos.tolist() == [0] * (K - 1) + [3]
+
+
+@given(probabilities, st.randoms())
+def test_counts_do_not_depend_on_the_order_of_images(p, random):
+    y = (p > 0.5).astype(np.uint8)
+    order = list(range(len(p)))
+    random.shuffle(order)
+    one, other = (count_bins(torch.from_numpy(p[o]), torch.from_numpy(y[o]), K) for o in (slice(None), order))
+    assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1])
+
+
+# -- rates ------------------------------------------------------------------------------------------------
+
+
+def test_rates_are_shares_of_positives():
+    rates = estimate_rates(torch.tensor([1.0, 3.0]), torch.tensor([3.0, 1.0]))
+    assert rates.r_pos.tolist() == pytest.approx([0.25, 0.75])
+    assert rates.r_neg.tolist() == pytest.approx([0.75, 0.25])
+
+
+def test_empty_bins_are_interpolated_and_ends_extended():
+    n_pos = torch.tensor([0.0, 1.0, 0.0, 0.0, 4.0, 0.0])
+    n_neg = torch.tensor([0.0, 4.0, 0.0, 0.0, 1.0, 0.0])
+    rates = estimate_rates(n_pos, n_neg)
+    assert rates.r_pos.tolist() == pytest.approx([0.2, 0.2, 0.4, 0.6, 0.8, 0.8], abs=1e-7)
+
+
+def test_empty_bins_literally_count_zero():
+    rates = estimate_rates(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 0.0]), empty_bin="zero")
+    assert rates.r_pos.tolist() == pytest.approx([0.0, 1.0])
+
+
+def test_without_any_entry_the_rates_are_bin_centres():
+    nothing = torch.zeros(K, dtype=torch.float64)
+    assert torch.allclose(estimate_rates(nothing, nothing).r_pos, CALIBRATED)
+
+
+def test_smoothing_pulls_towards_a_half_only_where_something_was_seen():
+    rates = estimate_rates(torch.tensor([2.0, 0.0]), torch.tensor([0.0, 0.0]), smoothing=1.0)
+    assert rates.r_pos.tolist() == pytest.approx([0.75, 0.75])
+
+
+def test_isotonic_rates_never_fall_and_keep_the_total():
+    n_pos, n_neg = torch.tensor([3.0, 1.0, 0.0, 8.0]), torch.tensor([1.0, 3.0, 0.0, 2.0])
+    r = estimate_rates(n_pos, n_neg, isotonic=True).r_pos
+    assert (r.diff() >= 0).all()
+    assert r[:2].tolist() == pytest.approx([0.5, 0.5])
+
+
+# -- weights ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("p", "left", "centre", "right"),
+    [
+        (0.00, 0.025, 0.025, 0.025),
+        (0.02, 0.045, 0.025, 0.025),
+        (0.50, 0.525, 0.500, 0.475),
+        (0.52, 0.545, 0.520, 0.495),
+        (0.96, 0.975, 0.960, 0.935),
+        (1.00, 0.975, 0.975, 0.975),
+    ],
+)
+def test_interpolation_fixtures(p, left, centre, right):
+    for anchor, expected in (("left", left), ("centre", centre), ("right", right)):
+        assert positive_rate(torch.tensor([[p]]), CALIBRATED, anchor=anchor).item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_left_anchor_is_the_printed_formula_times_k():
+    rng = np.random.default_rng(1)
+    r = rng.random(K)
+    for p in rng.random(200) * (K - 1) / K:  # where the right neighbour exists
+        k = int(p * K)
+        printed = ((k + 1) / K - p) * r[k] + (p - k / K) * r[k + 1]
+        assert positive_rate(torch.tensor([[p]]), torch.from_numpy(r)).item() == pytest.approx(K * printed, abs=1e-9)
+
+
+def test_a_table_per_class_equals_one_class_at_a_time():
+    p, _ = scores(50, 3)
+    table = torch.rand(3, K, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    whole = positive_rate(p, table)
+    for c in range(3):
+        assert torch.equal(whole[:, [c]], positive_rate(p[:, [c]], table[c]))
+
+
+@given(probabilities, st.sampled_from(["left", "centre", "right"]), st.integers(1, 25))
+@settings(deadline=None)
+def test_weights_are_probabilities_of_complementary_labels(p, anchor, bins):
+    rates = torch.rand(bins, dtype=torch.float64, generator=torch.Generator().manual_seed(bins))
+    confidence = torch.from_numpy(p)
+    one = correctness_weight(confidence, torch.ones_like(confidence, dtype=torch.int8), rates, anchor=anchor)
+    zero = correctness_weight(confidence, torch.zeros_like(confidence, dtype=torch.int8), rates, anchor=anchor)
+    assert ((one >= 0) & (one <= 1)).all()
+    assert torch.allclose(one + zero, torch.ones_like(one), atol=1e-6)
+    if bins == 1:
+        assert torch.allclose(one, rates.float().expand_as(one))
+
+
+@given(arrays.arrays(np.float64, K, elements=st.floats(0, 1)), st.sampled_from(["left", "centre", "right"]))
+@settings(deadline=None)
+def test_monotone_rates_give_monotone_weights(rates, anchor):
+    p = torch.linspace(0, 1, 401).unsqueeze(1)
+    w = positive_rate(p, torch.from_numpy(np.sort(rates)), anchor=anchor)
+    assert (w.diff(dim=0) >= -1e-12).all()
+
+
+def test_policies():
+    p = torch.tensor([[0.9, 0.2, 0.5]])
+    label = torch.tensor([[1, 0, -1]], dtype=torch.int8)
+    assert correctness_weight(p, label, None, policy="uniform").tolist() == [[1, 1, 0]]
+    assert correctness_weight(p, label, None, policy="confidence")[0].tolist() == pytest.approx([0.9, 0.8, 0.0])
+    for policy in ("estimated", "labeled", "optimal"):
+        w = correctness_weight(p, label, CALIBRATED, policy=policy, anchor="centre")
+        assert w[0].tolist() == pytest.approx([0.9, 0.8, 0.0])
+
+
+# -- thresholds -------------------------------------------------------------------------------------------
+
+
+def column(*values):
+    return torch.tensor([[v] for v in values], dtype=torch.float64)
+
+
+def test_midrange_fixture():
+    t = dual_thresholds(column(0.9, 0.5, 0.4, 0.0), column(1, 1, 0, 0))
+    assert (t.tau_pos.item(), t.tau_neg.item()) == (pytest.approx(0.7), pytest.approx(0.2))
+    labels = hard_labels(column(0.2, t.tau_pos.item(), 0.71, 0.19), t)
+    assert labels.flatten().tolist() == [-1, -1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("crossed", "pair", "labels"),
+    [("swap", (0.5, 0.3), [0, -1, 1]), ("midpoint", (0.4, 0.4), [0, -1, 1]), ("priority", (0.3, 0.5), [0, 1, 1])],
+)
+def test_crossed_thresholds(crossed, pair, labels):
+    t = dual_thresholds(column(0.5, 0.1, 0.9, 0.1), column(1, 1, 0, 0), crossed=crossed)
+    assert t.crossed.tolist() == [True]
+    assert (t.tau_pos.item(), t.tau_neg.item()) == (pytest.approx(pair[0]), pytest.approx(pair[1]))
+    assert hard_labels(column(0.2, 0.4, 0.6), t).flatten().tolist() == labels
+
+
+def test_classes_never_seen_positive_or_negative_are_guarded():
+    p = torch.tensor([[0.9, 0.9], [0.8, 0.8]])
+    y = torch.tensor([[0, 1], [0, 1]])
+    t = dual_thresholds(p, y)
+    assert t.tau_pos[0] == 1 and t.tau_neg[1] == 0
+    assert not t.crossed.any()
+    labels = hard_labels(torch.tensor([[1.0, 0.0]]), t)
+    assert labels.tolist() == [[-1, -1]]  # no invented positive for the one, no invented negative for the other
+    skipped = dual_thresholds(p, y, unseen="skip")
+    assert hard_labels(torch.tensor([[0.0, 1.0]]), skipped).tolist() == [[-1, -1]]
+
+
+def test_thresholds_equal_a_loop():
+    p, y = scores(60, 6, seed=3)
+    t = dual_thresholds(p, y, crossed="priority")
+    for c in range(6):
+        positive = [p[i, c].item() for i in range(60) if y[i, c]]
+        negative = [p[i, c].item() for i in range(60) if not y[i, c]]
+        assert t.tau_pos[c].item() == pytest.approx((max(positive) + min(positive)) / 2)
+        assert t.tau_neg[c].item() == pytest.approx((max(negative) + min(negative)) / 2)
+        assert (t.n_pos[c], t.n_neg[c]) == (len(positive), len(negative))
+
+
+def test_fixed_quantile_and_absent_thresholds():
+    p, y = scores(30, 2)
+    fixed = dual_thresholds(p, y, rule="fixed", fixed=(0.9, 0.1))
+    assert fixed.tau_pos.tolist() == [0.9, 0.9] and fixed.tau_neg.tolist() == [0.1, 0.1]
+    quantile = dual_thresholds(p, y, rule="quantile", quantile=0.25, crossed="priority")
+    assert quantile.tau_pos[0].item() == pytest.approx(np.quantile(p[y[:, 0] > 0, 0].numpy(), 0.25))
+    assert quantile.tau_neg[0].item() == pytest.approx(np.quantile(p[y[:, 0] == 0, 0].numpy(), 0.75))
+    none = hard_labels(torch.tensor([[0.5, 0.49]]), dual_thresholds(p, y, rule="none"), rule="none")
+    assert none.tolist() == [[1, 0]]
+
+
+@given(probabilities)
+@settings(deadline=None)
+def test_no_positive_for_a_class_without_labelled_positives(p):
+    scored = torch.from_numpy(p)
+    y = torch.zeros_like(scored)
+    assert (hard_labels(scored, dual_thresholds(scored, y)) != 1).all()
+
+
+# -- the estimated curve ----------------------------------------------------------------------------------
+
+
+def test_curve_error_weighs_bins_by_entries():
+    error = curve_error(torch.tensor([0.0, 1.0]), torch.tensor([0.5, 1.0]), torch.tensor([1.0, 3.0]))
+    assert error == pytest.approx(0.125)
+    assert math.isnan(curve_error(torch.zeros(2), torch.zeros(2), torch.zeros(2)))
+
+
+def test_many_images_recover_the_true_curve():
+    rng = np.random.default_rng(0)
+    p = rng.random((20_000, 1))
+    y = rng.random((20_000, 1)) < p**2
+    rates = estimate_rates(*count_bins(torch.from_numpy(p), torch.from_numpy(y), K))
+    w = positive_rate(torch.from_numpy(p), rates.r_pos, anchor="centre").numpy()
+    assert np.abs(w - p**2).mean() < 0.02
+
+
+def test_rates_know_their_negatives():
+    assert Rates(torch.ones(1), torch.ones(1), torch.tensor([0.3])).r_neg.item() == pytest.approx(0.7)

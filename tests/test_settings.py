@@ -1,0 +1,130 @@
+"""Settings: layers, types, every mistake at once, and the numbers of the published protocol."""
+
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from dicap.catalogue import DATASETS
+from dicap.errors import SettingsError
+from dicap.settings import flatten, known_keys, load_settings, resolve
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write params.yaml with some keys changed; the configs are the project's."""
+
+    def write(changes=None, text=None):
+        yaml = YAML(typ="safe", pure=True)
+        values = yaml.load((ROOT / "params.yaml").read_text())
+        for key, value in (changes or {}).items():
+            *parents, name = key.split(".")
+            target = values
+            for parent in parents:
+                target = target[parent]
+            target[name] = value
+        path = tmp_path / "params.yaml"
+        if text is None:
+            with open(path, "w") as handle:
+                YAML().dump(values, handle)
+        else:
+            path.write_text(text)
+        return path
+
+    return write
+
+
+def load(path):
+    return load_settings(path, ROOT / "configs")
+
+
+def errors(path):
+    with pytest.raises(SettingsError) as caught:
+        load(path)
+    return str(caught.value).splitlines()
+
+
+def test_a_value_comes_from_the_first_file_that_has_one(write):
+    resolved = resolve(write({"train.epochs": 3}), ROOT / "configs")
+    assert resolved.settings.train.epochs == 3
+    assert resolved.origins["train.epochs"] == "params.yaml"
+    assert resolved.origins["backbone"] == "configs/digits.yaml"
+    assert resolved.origins["calibration.bins"] == "configs/protocol.yaml"
+    assert resolved.origins["head"] == "published head of dicap"
+
+
+def test_params_file_lists_every_setting_so_that_dvc_can_set_it():
+    values = YAML(typ="safe", pure=True).load((ROOT / "params.yaml").read_text())
+    assert {key for key, _ in flatten(values)} == set(known_keys())
+
+
+@pytest.mark.parametrize("dataset", [name for name in DATASETS if (ROOT / "configs" / f"{name}.yaml").exists()])
+def test_every_data_set_resolves_by_its_name_alone(write, dataset):
+    s = load(write({"dataset": dataset, "data_root": "/somewhere"}))
+    assert s.dataset == dataset
+    config = YAML(typ="safe", pure=True).load((ROOT / "configs" / f"{dataset}.yaml").read_text())
+    sections = {key.split(".")[0] for key in known_keys() if "." in key}
+    assert sections | {"backbone", "backbone_weights", "image_size"} <= config.keys()  # DVC refuses a missing key
+
+
+def test_small_numbers_written_by_dvc_are_numbers(write):
+    text = write().read_text().replace("  lr:\n", "  lr: 3e-05\n", 1)
+    assert "3e-05" in text
+    assert load(write(text=text)).optimiser.lr == 0.00003
+
+
+@pytest.mark.parametrize(
+    ("ratio", "warmup", "labelled", "unlabelled"), [(0.05, 16, 4, 60), (0.1, 32, 8, 56), (0.15, 48, 12, 52), (0.2, 64, 16, 48)]
+)
+def test_published_batches(write, ratio, warmup, labelled, unlabelled):
+    s = load(write({"dataset": "table", "data_root": "/x", "ratio": ratio}))
+    assert (s.warmup_batch, s.labelled_batch, s.unlabelled_batch) == (warmup, labelled, unlabelled)
+    halved = load(write({"dataset": "table", "data_root": "/x", "ratio": ratio, "train.batch_size": 32}))
+    assert (halved.labelled_batch, halved.unlabelled_batch) == (labelled // 2, unlabelled // 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dataset": "digit"}, ["dataset", "'digit'", "did you mean digits?"]),
+        ({"method": "dicapp"}, ["method", "'dicapp'", "did you mean dicap?"]),
+        ({"head": "mldecoder"}, ["head", "'mldecoder'", "did you mean ml_decoder?"]),
+        ({"ratio": 0}, ["ratio", "0", "greater than 0"]),
+        ({"ratio": 1.5}, ["ratio", "1.5", "less than or equal to 1"]),
+        ({"ratio": "0.1"}, ["ratio", "'0.1'", "valid number"]),
+        ({"seed": -1}, ["seed", "-1"]),
+        ({"seed": True}, ["seed", "True"]),
+        ({"train.epochs": 0}, ["train.epochs", "0"]),
+        ({"train.epochs": 2.5}, ["train.epochs", "2.5"]),
+        ({"calibration.anchor": "center"}, ["calibration.anchor", "'center'", "did you mean centre?"]),
+        ({"warmup.batch_size": "many"}, ["warmup.batch_size", "'many'"]),
+        ({"optimiser.lr": float("nan")}, ["optimiser.lr", "nan"]),
+        ({"train.epoch": 3}, ["train.epoch is not a setting", "did you mean train.epochs?"]),
+        ({"calibration.target": "soft"}, ["calibration.target", "thresholds.rule"]),
+        ({"train.cycle_epochs": 1, "train.epochs": 5}, ["train.cycle_epochs", "1"]),
+        ({"train.batch_labelled": 64}, ["train.batch_labelled", "64"]),
+        ({"dataset": "table"}, ["data_root", "null", "-S data_root="]),
+        ({"train": 5}, ["train is a section", "5"]),
+    ],
+)
+def test_one_line_names_key_value_and_remedy(write, changes, words):
+    lines = errors(write(changes))
+    assert any(all(word in line for word in words) for line in lines), lines
+    assert all(line.startswith(("params.yaml: ", "configs/")) for line in lines)
+
+
+def test_all_mistakes_are_reported_at_once(write):
+    assert len(errors(write({"ratio": 2, "seed": -1, "train.epoch": 1, "method": "x"}))) == 4
+
+
+@pytest.mark.parametrize("text", ["a: [", "- 1\n- 2\n", "5", "", "\x00"])
+def test_a_file_that_is_no_mapping(write, text):
+    (line,) = errors(write(text=text))
+    assert "params.yaml" in line
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(SettingsError, match="no such file"):
+        load_settings(tmp_path / "params.yaml")

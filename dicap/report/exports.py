@@ -38,14 +38,5 @@ def write_csv(found: Evidence, folder: Path) -> None:
 def _curves(weights: pd.DataFrame) -> pd.DataFrame:
     if weights.empty:
         return weights
-    return pd.DataFrame(
-        {
-            "epoch": weights["epoch"],
-            "confidence": (weights["left"] + weights["right"]) / 2,
-            "estimated": weights["r_pos"],
-            "optimal": weights["optimal_r_pos"],
-            "n_pos": weights["n_pos"],
-            "n_neg": weights["n_neg"],
-            "optimal_n": weights["optimal_n"],
-        }
-    )
+    columns = ["epoch", "left", "right", "confidence", "r_pos", "optimal_r_pos", "n_pos", "n_neg", "optimal_n"]
+    return weights.assign(confidence=(weights["left"] + weights["right"]) / 2).reindex(columns=columns)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from ruamel.yaml import YAML
 
 from dicap import artifacts as files
 from dicap.errors import DataError
@@ -18,6 +19,7 @@ from dicap.report.page import build_report
 
 from . import synthetic
 
+ROOT = Path(__file__).parents[2]
 FIGURES = {
     "scores", "losses", "curve", "curves", "curve_error", "shares", "weights", "precision", "precision_confidence",
     "thresholds", "per_class", "reliability",
@@ -228,3 +230,22 @@ def test_curve_error_against_a_loop(tmp_path):
             total += abs(row["r_pos"] - row["optimal_r_pos"]) * row["optimal_n"]
             entries += row["optimal_n"]
         assert errors[epoch] == pytest.approx(total / entries)
+
+
+def test_the_plots_of_dvc_yaml_find_their_columns(whole):
+    plots = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["plots"]
+    wanted = [
+        (path, columns, plot["x"])
+        for entry in plots
+        if isinstance(entry, dict)
+        for plot in entry.values()
+        for path, columns in plot["y"].items()
+    ]
+    checked = 0
+    for path, columns, x in wanted:
+        if path.startswith("artifacts/report/"):
+            with open(whole.parent / Path(path).name, newline="", encoding="utf-8") as handle:
+                names = csv.DictReader(handle).fieldnames or []
+            assert {x, *([columns] if isinstance(columns, str) else columns)} <= set(names)
+            checked += 1
+    assert checked

@@ -50,7 +50,7 @@ def bootstrap_interval(scores: np.ndarray, labels: np.ndarray, resamples: int, r
         if not positive.any():
             counted += 1
             continue
-        ap, valid = _weighted_ap(scores[:, c], positive, counts)
+        ap, valid = weighted_average_precision(scores[:, c], positive, counts)
         total += np.where(valid, ap, 0)
         counted += valid
     maps = 100 * total / np.maximum(counted, 1)
@@ -58,7 +58,7 @@ def bootstrap_interval(scores: np.ndarray, labels: np.ndarray, resamples: int, r
     return float(low), float(high)
 
 
-def _weighted_ap(score: np.ndarray, positive: np.ndarray, weights: np.ndarray, block: int = 64) -> tuple[np.ndarray, np.ndarray]:
+def weighted_average_precision(score: np.ndarray, positive: np.ndarray, weights: np.ndarray, block: int = 64) -> tuple[np.ndarray, np.ndarray]:
     """AP of one class for each row of image weights (R, N): (R,) AP and (R,) whether there is a positive."""
     order = np.argsort(-score, kind="stable")
     ends = np.flatnonzero(np.r_[np.diff(score[order]) != 0, True])  # last image of each group of ties

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 from dicap.metrics import (
-    _weighted_ap,
+    weighted_average_precision,
     average_precision,
     bootstrap_interval,
     expected_calibration_error,
@@ -53,11 +53,11 @@ def test_only_the_order_of_scores_counts():
     assert mean_average_precision(logits, labels) == pytest.approx(mean_average_precision(np.exp(9 * logits), labels))
 
 
-def test_weighted_ap_is_the_ap_of_the_resample():
+def testweighted_average_precision_is_the_ap_of_the_resample():
     rng = np.random.default_rng(2)
     scores, labels = rng.integers(0, 20, 60) / 19, rng.random(60) < 0.3
     counts = rng.multinomial(60, np.full(60, 1 / 60), size=5)
-    ap, valid = _weighted_ap(scores, labels, counts.astype(np.float32), block=2)
+    ap, valid = weighted_average_precision(scores, labels, counts.astype(np.float32), block=2)
     for row in range(5):
         drawn = np.repeat(np.arange(60), counts[row])
         assert valid[row]

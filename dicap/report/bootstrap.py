@@ -10,7 +10,7 @@ import numpy as np
 
 from dicap import artifacts as files
 from dicap.errors import DataError
-from dicap.metrics import _weighted_ap as weighted_ap
+from dicap.metrics import weighted_average_precision as weighted_ap
 
 
 @dataclass(frozen=True)

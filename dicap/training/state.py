@@ -50,8 +50,13 @@ class RunState:
         self.stage = stage
 
     def __enter__(self) -> "RunState":
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = open(self.folder / "lock", "a+")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self.folder / "lock", "a+")
+        except OSError as error:
+            raise DataError(
+                f"{self.folder}: cannot be made ({error.strerror}); the state of a run is kept there, so make it writable"
+            ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -77,7 +82,7 @@ class RunState:
     def save(self, payload: dict[str, Any]) -> None:
         """Write a generation; the one before stays until the next is whole."""
         buffer = io.BytesIO()
-        torch.save(payload, buffer)
+        torch.save({"schema": SCHEMA} | payload, buffer)
         content = buffer.getbuffer()
         current, temporary = self.folder / "state.pt", self.folder / "state.tmp"
         try:
@@ -99,15 +104,16 @@ class RunState:
     def load(self) -> tuple[dict[str, Any] | None, list[str]]:
         """The newest generation that is whole, or None; and a line for every damaged one that was passed over."""
         warnings = []
-        for name in ("state.pt", "previous.pt"):
-            path = self.folder / name
+        current, previous = self.folder / "state.pt", self.folder / "previous.pt"
+        for path in (current, previous):
             if not path.exists():
                 continue
-            content = path.read_bytes()
-            digest, body = content[:32], content[32:]
-            if hashlib.sha256(body).digest() == digest:
-                return torch.load(io.BytesIO(body), map_location="cpu", weights_only=True), warnings
-            warnings.append(f"{path}: damaged, passed over; continuing from the generation before it")
+            payload = _read(path)
+            if payload is not None:
+                return payload, warnings
+            path.unlink()  # or the next save would keep it as its generation before
+            rest = "from the generation before it" if path == current and previous.exists() else "from the start"
+            warnings.append(f"{path}: damaged or of another version, passed over; continuing {rest}")
         return None, warnings
 
     def clear(self) -> None:
@@ -119,6 +125,19 @@ class RunState:
     def finish(self) -> None:
         """Remove the folder, after the products were published."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """The content of a generation, or None if it is not whole or not of this version."""
+    content = path.read_bytes()
+    digest, body = content[:32], content[32:]
+    if hashlib.sha256(body).digest() != digest:
+        return None
+    try:
+        payload = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
+    except Exception:  # torch's reader raises whatever the bytes lead it to
+        return None
+    return payload if isinstance(payload, dict) and payload.get("schema") == SCHEMA else None
 
 
 class StopSignal:

@@ -1,0 +1,46 @@
+"""Fixtures of the training side: a tiny data set, experiments on it, and the models its stages make."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import tiny
+
+
+@pytest.fixture(scope="session")
+def raw_photos(tmp_path_factory) -> Path:
+    """48 generated images with their table; three classes that are learnable from colour."""
+    return tiny.photographs(tmp_path_factory.mktemp("raw"))
+
+
+@pytest.fixture(scope="session")
+def tiny_set(raw_photos, tmp_path_factory) -> Path:
+    """The same as a converted set; not to be written to."""
+    return tiny.converted(raw_photos, tmp_path_factory.mktemp("data") / "table")
+
+
+@pytest.fixture
+def own_set(tiny_set, tmp_path) -> Path:
+    """A copy of the tiny set that a test may change."""
+    return Path(shutil.copytree(tiny_set, tmp_path / "own_set"))
+
+
+@pytest.fixture
+def tiny_experiment(tiny_set, tmp_path):
+    """A function from changed settings (dotted keys) to an open experiment on the tiny set."""
+
+    def make(changes=None, *, folder=tiny_set, split=None, workers=0):
+        return tiny.open_experiment(folder, split or tmp_path / "split.parquet", changes, workers)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def trained(tiny_set, tmp_path_factory) -> Path:
+    """A folder with warmup, train and finetune as an undisturbed run of the default tiny settings makes them."""
+    place = tmp_path_factory.mktemp("trained")
+    experiment = tiny.open_experiment(tiny_set, place / "split.parquet")
+    source = None
+    for stage in ("warmup", "train", "finetune"):
+        source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
+    return place

@@ -1,0 +1,168 @@
+"""A data set of coloured patches and settings that train on it in seconds: what the tests of the training side share."""
+
+import csv
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import nn
+
+from dicap.artifacts import write_split
+from dicap.data.convert import convert
+from dicap.data.format import read_index
+from dicap.data.sources import read_raw
+from dicap.data.split import split_roles
+from dicap.runtime import Runtime
+from dicap.settings import Settings, resolve
+from dicap.training import loop, run
+from dicap.training.experiment import Experiment
+from dicap.training.models import load_weights
+
+ROOT = Path(__file__).parents[1]
+SIZE = 32
+COLOURS = {"blue": (40, 60, 230), "green": (40, 200, 60), "red": (220, 40, 40)}
+COUNTS = {"train": 28, "test": 12, "unlabeled": 8}
+TIMES = ("seconds", "images_per_s", "wait_share")  # columns of a history that say how long it took
+
+CHANGES: dict[str, Any] = {
+    "dataset": "table",
+    "data_root": "/nowhere",
+    "ratio": 0.5,
+    "split.est_fraction": 0.3,
+    "backbone": "test_resnet",
+    "backbone_weights": "random",
+    "image_size": SIZE,
+    "network.stride": 16,
+    "network.decoder_dim": 16,
+    "network.decoder_ffn": 16,
+    "network.decoder_heads": 2,
+    "optimiser.lr": 0.002,
+    "optimiser.ema_decay": 0.8,
+    "warmup.epochs": 2,
+    "warmup.batch_size": 4,
+    "warmup.eval_every": 2,
+    "train.epochs": 2,
+    "train.cycle_epochs": 0,
+    "train.batch_size": 8,
+    "train.batch_labelled": 2,
+    "finetune.epochs": 3,
+    "finetune.batch_size": 2,
+    "finetune.ema_decay": 0.5,
+    "evaluate.bootstrap": 20,
+}
+
+
+def settings(changes: dict[str, Any] | None = None) -> Settings:
+    """The project's settings with those above, and then `changes`, put in their places."""
+    return Settings.model_validate(nested(_defaults(), CHANGES | (changes or {})))
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    return resolve(ROOT / "params.yaml").settings.model_dump()
+
+
+def nested(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """A copy of nested `values` with dotted keys changed."""
+    values = {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}
+    for key, value in changes.items():
+        *parents, name = key.split(".")
+        target = values
+        for parent in parents:
+            target = target[parent]
+        target[name] = value
+    return values
+
+
+def photographs(folder: Path, counts: dict[str, int] | None = None, ending: str = "png", size: int = SIZE) -> Path:
+    """Images with a patch of a class's colour for every class they show, and the table that lists them."""
+    rng = np.random.default_rng(5)
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for split, count in (counts or COUNTS).items():
+        for i in range(count):
+            pixels = rng.integers(90, 140, (size, size, 3)).astype(np.uint8)
+            shown = [name for k, name in enumerate(COLOURS) if (i + 1) & (1 << k)]  # every subset, the empty one too
+            for name in shown:
+                y, x = rng.integers(0, size - size // 3, 2)
+                pixels[y : y + size // 3, x : x + size // 3] = COLOURS[name]
+            path = f"{split}-{i:03d}.{ending}"
+            Image.fromarray(pixels).save(folder / path)
+            rows.append((path, split, "" if split == "unlabeled" else ";".join(shown)))
+    with open(folder / "labels.csv", "w", newline="") as handle:
+        csv.writer(handle).writerows([("image", "split", "labels"), *rows])
+    return folder
+
+
+def converted(raw: Path, folder: Path) -> Path:
+    """The converted set of a folder of photographs."""
+    convert(read_raw("table", raw, SIZE), folder, image_size=SIZE, workers=0)
+    return folder
+
+
+def draw_split(folder: Path, path: Path, s: Settings) -> Path:
+    """The split file of a converted set."""
+    table = read_index(folder, ["id", "split", "labels"])
+    index = table.select(["id", "split"]).to_pandas()
+    index["labelled"] = table["labels"].is_valid().to_numpy()
+    roles = split_roles(index, s.ratio, s.seed, s.split.est_fraction)
+    write_split(roles["id"].tolist(), roles["role"].tolist(), path)
+    return path
+
+
+def open_experiment(folder: Path, split: Path, changes: dict[str, Any] | None = None, workers: int = 0) -> Experiment:
+    """An experiment on the processor."""
+    s = settings(changes)
+    if not split.exists():
+        draw_split(folder, split, s)
+    return Experiment.open(s, Runtime(torch.device("cpu"), workers=workers), folder, split)
+
+
+def run_stage(experiment: Experiment, stage: str, source: Path | None, place: Path, **options: Any) -> Path:
+    """Run warmup, train or finetune from the model in `source` to `place`/<stage>; its state lies under `place`."""
+    training = {"warmup": loop.warm_up, "train": loop.train, "finetune": loop.finetune}[stage]
+    out = place / stage
+    run.run_stage(
+        stage,
+        training,
+        experiment,
+        network_of(experiment, source),
+        inputs=[] if source is None else [source],
+        root=place,
+        out=out,
+        **({"fresh": False, "tell": lambda lines: None} | options),
+    )
+    return out
+
+
+def network_of(experiment: Experiment, model: Path | None) -> Callable[[], nn.Module]:
+    """A function that makes the experiment's network: new, or with a model's weights."""
+    if model is None:
+        return lambda: loop.initial_network(experiment)
+
+    def make() -> nn.Module:
+        network = experiment.method.build_network(pretrained=False)
+        load_weights(network, model)
+        return network
+
+    return make
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder by its relative path, the times taken out of history.csv."""
+    return {
+        str(path.relative_to(folder)): _timeless(path) if path.name == "history.csv" else path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _timeless(path: Path) -> bytes:
+    import pandas as pd
+
+    frame = pd.read_csv(path)
+    return frame.drop(columns=[name for name in TIMES if name in frame]).to_csv(index=False).encode()

@@ -1,0 +1,152 @@
+"""One step as published: the one-cycle's numbers, the EMA against a slow version, and no update from what is not finite."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from dicap.runtime import Runtime
+from dicap.training.optimisation import Optimisation
+
+CPU = Runtime(torch.device("cpu"))
+pytestmark = pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")  # some tests look at the schedule alone
+
+
+def optimisation(network, **changes):
+    options = {"lr": 1e-4, "weight_decay": 1e-4, "pct_start": 0.2, "ema_decay": 0.9, "cycle_steps": 100} | changes
+    return Optimisation(network, CPU, **options)
+
+
+def small_network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+
+
+def take_step(o):
+    o.step(o.network(torch.randn(5, 3)).square().mean())
+
+
+def values(network):
+    return {name: tensor.clone() for name, tensor in network.state_dict().items()}
+
+
+def test_one_cycle_has_the_published_learning_rates_and_momenta():
+    o = optimisation(nn.Linear(1, 1), cycle_steps=40_000)
+    wanted = {0: (4e-6, 0.95), 4_000: (5.2e-5, 0.9), 8_000: (1e-4, 0.85), 20_000: (6.9e-5, None), 27_999: (3.09e-5, 0.919)}
+    for step in range(28_000):
+        if step in wanted:
+            lr, beta1 = wanted[step]
+            assert o.lr == pytest.approx(lr, rel=2e-3)
+            if beta1 is not None:
+                assert o.optimiser.param_groups[0]["betas"][0] == pytest.approx(beta1, abs=6e-4)
+        o.schedule.step()
+    assert o.optimiser.param_groups[0]["betas"][1] == 0.999
+
+
+def test_every_step_advances_the_schedule_once():
+    o, fresh = optimisation(small_network()), optimisation(small_network())
+    for _ in range(7):
+        take_step(o)
+        fresh.schedule.step()
+    assert o.lr == fresh.lr and o.steps == 7
+
+
+def test_adamw_decays_every_trainable_tensor_and_no_other():
+    network = small_network()
+    network[0].requires_grad_(False)
+    o = optimisation(network, weight_decay=0.5)
+    (group,) = o.optimiser.param_groups
+    assert [id(p) for p in group["params"]] == [id(p) for p in network.parameters() if p.requires_grad]
+    assert group["weight_decay"] == 0.5 and group["eps"] == 1e-8
+
+
+def test_a_step_equals_adamw_written_out():
+    network = small_network()
+    o = optimisation(network, lr=0.01, weight_decay=0.1)
+    moments = {}
+    for t in range(1, 5):
+        lr, (beta1, beta2) = o.lr, o.optimiser.param_groups[0]["betas"]
+        before = {name: p.detach().clone() for name, p in network.named_parameters()}
+        take_step(o)
+        for name, p in network.named_parameters():
+            m, v = moments.get(name, (torch.zeros_like(p), torch.zeros_like(p)))
+            m, v = moments[name] = beta1 * m + (1 - beta1) * p.grad, beta2 * v + (1 - beta2) * p.grad**2
+            step = (m / (1 - beta1**t)) / ((v / (1 - beta2**t)).sqrt() + 1e-8)
+            torch.testing.assert_close(p.detach(), before[name] * (1 - lr * 0.1) - lr * step, rtol=1e-4, atol=1e-6)
+
+
+def test_ema_of_parameters_and_batchnorm_buffers_equals_a_slow_version():
+    network = small_network()
+    o = optimisation(network, lr=0.05)
+    slow = values(network)
+    for _ in range(6):
+        take_step(o)
+        for name, tensor in network.state_dict().items():
+            slow[name] = 0.9 * slow[name] + 0.1 * tensor if tensor.is_floating_point() else tensor.clone()
+    assert {"1.running_mean", "1.running_var", "1.num_batches_tracked"} <= slow.keys()
+    for name, tensor in o.ema.module.state_dict().items():
+        torch.testing.assert_close(tensor, slow[name])
+    assert not o.ema.module.training
+
+
+def test_share_of_the_start_weights_in_the_published_ema():
+    network = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(network.weight)
+    o = optimisation(network, ema_decay=0.9997)
+    nn.init.zeros_(network.weight)
+    left = {}
+    for n in range(1, 5097):
+        o.ema.update(network)
+        left[n] = o.ema.module.weight.item()
+    for n, share in ((216, 0.937), (3084, 0.396), (5096, 0.217)):
+        assert left[n] == pytest.approx(share, abs=1e-3)
+
+
+def not_a_number(network):
+    return network(torch.randn(5, 3)).mean() * float("nan")
+
+
+def infinite(network):
+    return network(torch.randn(5, 3)).mean() + float("inf")
+
+
+def infinite_gradient(network):
+    return network[0].weight.sub(network[0].weight.detach()).abs().sum().sqrt()  # 0, with a slope that is not finite
+
+
+@pytest.mark.parametrize("bad", [not_a_number, infinite, infinite_gradient])
+def test_what_is_not_finite_updates_nothing(bad):
+    o = optimisation(small_network(), lr=0.05)
+    take_step(o)
+    parameters = {name: p.detach().clone() for name, p in o.network.named_parameters()}
+    moments = copy.deepcopy(o.optimiser.state_dict()["state"])
+    assert int(o.first_bad_step) == -1
+    o.step(bad(o.network))
+    assert int(o.first_bad_step) == 1
+    for name, p in o.network.named_parameters():
+        assert torch.equal(p, parameters[name]), name
+    for i, state in o.optimiser.state_dict()["state"].items():
+        for key, tensor in state.items():
+            assert torch.equal(tensor, moments[i][key]), key
+    take_step(o)
+    o.step(bad(o.network))
+    assert int(o.first_bad_step) == 1  # the first one is remembered
+    assert all(torch.isfinite(p).all() for p in o.network.parameters())
+
+
+def test_a_saved_optimisation_continues_bit_for_bit():
+    o = optimisation(small_network(), lr=0.05, cycle_steps=10)
+    for step in range(3):
+        torch.manual_seed(step)
+        take_step(o)
+    saved = copy.deepcopy(o.state_dict())
+    again = optimisation(small_network(), lr=0.05, cycle_steps=10)
+    again.load_state_dict(saved)
+    for step in range(3, 9):
+        for each in (o, again):
+            torch.manual_seed(step)
+            take_step(each)
+    for one, other in ((o.network, again.network), (o.ema.module, again.ema.module)):
+        assert all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
+    assert o.lr == again.lr and o.steps == again.steps

@@ -1,0 +1,231 @@
+"""The state folder: two checked generations, one owner, atomic replacement, and a name that knows every cause."""
+
+import hashlib
+import io
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dicap.errors import DataError
+from dicap.training import state as module
+from dicap.training.run import STAGE_SETTINGS, relevant
+from dicap.training.state import RunState, StopSignal, fingerprint
+
+
+@pytest.fixture
+def state(tmp_path):
+    with RunState(tmp_path, "train", "0123") as state:
+        yield state
+
+
+def test_nothing_saved_is_nothing_loaded(state):
+    assert state.load() == (None, [])
+
+
+def test_the_newest_generation_is_loaded(state):
+    for epoch in range(3):
+        state.save({"epoch": epoch, "x": torch.full((3,), float(epoch))})
+    saved, lines = state.load()
+    assert saved["epoch"] == 2 and saved["x"].tolist() == [2, 2, 2] and lines == []
+    assert sorted(path.name for path in state.folder.iterdir()) == ["lock", "previous.pt", "state.pt"]
+
+
+def damage_cases():
+    def flipped(content):
+        content = bytearray(content)
+        content[len(content) // 2] ^= 1
+        return bytes(content)
+
+    return {
+        "truncated": lambda content: content[: len(content) // 2],
+        "bit-flipped": flipped,
+        "empty": lambda content: b"",
+        "text": lambda content: b"<html>",
+        "a whole file that is no state": lambda content: hashlib.sha256(b"hello").digest() + b"hello",
+        "a pickle": lambda content: _signed({"schema": module.SCHEMA, "epoch": Path("x")}),
+        "of another schema": lambda content: _signed({"schema": module.SCHEMA + 1, "epoch": 7}),
+        "of no schema": lambda content: _signed({"epoch": 7}),
+    }
+
+
+def _signed(payload):
+    buffer = io.BytesIO()
+    torch.save(payload, buffer)
+    return hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue()
+
+
+@pytest.mark.parametrize("damage", damage_cases().values(), ids=damage_cases().keys())
+def test_a_damaged_generation_is_passed_over_with_a_line(state, damage):
+    state.save({"epoch": 1})
+    state.save({"epoch": 2})
+    newest = state.folder / "state.pt"
+    newest.write_bytes(damage(newest.read_bytes()))
+    saved, (line,) = state.load()
+    assert saved["epoch"] == 1
+    assert "state.pt" in line and "passed over" in line and "the generation before" in line and "\n" not in line
+    previous = state.folder / "previous.pt"
+    previous.write_bytes(damage(previous.read_bytes()))
+    saved, (line,) = state.load()
+    assert saved is None
+    assert "previous.pt" in line and "from the start" in line
+
+
+def test_a_damaged_generation_never_becomes_the_one_to_fall_back_on(state):
+    for epoch in (1, 2):
+        state.save({"epoch": epoch})
+    (state.folder / "state.pt").write_bytes(b"")
+    state.load()
+    state.save({"epoch": 3})
+    (state.folder / "state.pt").write_bytes(b"")
+    assert state.load()[0]["epoch"] == 1
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
+def test_any_flipped_bit_is_noticed(state, place, bit):
+    state.save({"epoch": 1, "x": torch.arange(50)})
+    path = state.folder / "state.pt"
+    content = bytearray(path.read_bytes())
+    content[place % len(content)] ^= 1 << bit
+    path.write_bytes(content)
+    (state.folder / "previous.pt").unlink(missing_ok=True)
+    saved, lines = state.load()
+    assert saved is None and len(lines) == 1
+
+
+def test_a_kill_between_the_two_renames_loses_nothing(state, monkeypatch):
+    state.save({"epoch": 1})
+    replace, calls = os.replace, []
+
+    def killed(source, target):
+        calls.append(target)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(module.os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        state.save({"epoch": 2})
+    assert not (state.folder / "state.pt").exists()
+    assert state.load() == ({"schema": module.SCHEMA, "epoch": 1}, [])
+
+
+class Full(io.BytesIO):
+    """A file on a full disk: some bytes go in, then none."""
+
+    def write(self, content):
+        raise OSError(28, "No space left on device")
+
+    def fileno(self):
+        raise AssertionError("never reached")
+
+
+def test_a_full_disk_leaves_the_generation_before(state, monkeypatch):
+    state.save({"epoch": 1})
+
+    def opened(path, mode="r", *rest, **options):
+        if "w" not in mode:
+            return open(path, mode, *rest, **options)
+        Path(path).write_bytes(b"half of")
+        return Full()
+
+    monkeypatch.setattr(module, "open", opened, raising=False)
+    with pytest.raises(DataError, match="No space left on device") as caught:
+        state.save({"epoch": 2})
+    assert "\n" not in str(caught.value) and "free some space" in str(caught.value)
+    assert state.load()[0]["epoch"] == 1
+    assert not (state.folder / "state.tmp").exists()
+
+
+def test_a_second_process_is_refused_and_told_who_is_first(tmp_path):
+    script = (
+        "import sys, pathlib\n"
+        "from dicap.training.state import RunState\n"
+        "with RunState(pathlib.Path(sys.argv[1]), 'train', '0123'):\n"
+        "    print('holding', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tiny.ROOT
+    )
+    try:
+        assert holder.stdout.readline() == b"holding\n"
+        with pytest.raises(DataError) as caught, RunState(tmp_path, "train", "0123"):
+            raise AssertionError("two owners")
+        assert f"process {holder.pid} is already running this train" in str(caught.value)
+        assert (tmp_path / ".dicap" / "state" / "train-0123" / "lock").read_text() == str(holder.pid)
+        with RunState(tmp_path, "train", "4567"):
+            pass  # another experiment is free to run
+    finally:
+        holder.kill()
+        holder.wait()
+    with RunState(tmp_path, "train", "0123") as state:  # a killed owner leaves no lock behind
+        assert (state.folder / "lock").read_text() == str(os.getpid())
+
+
+def test_a_state_folder_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / ".dicap").write_text("a file")
+    with pytest.raises(DataError, match="cannot be made"), RunState(tmp_path, "train", "0123"):
+        pass
+
+
+def test_clear_keeps_the_lock_and_finish_removes_all(state):
+    state.save({"epoch": 1})
+    state.products.mkdir()
+    (state.products / "model").touch()
+    state.clear()
+    assert [path.name for path in state.folder.iterdir()] == ["lock"]
+    state.finish()
+    assert not state.folder.exists()
+
+
+def test_every_relevant_setting_changes_the_fingerprint_and_no_other():
+    base = tiny.settings()
+    changed = {
+        "seed": 2, "ratio": 0.25, "method": "mld", "head": "linear", "backbone": "test_vit", "image_size": 48,
+        "network.dropout": 0.5, "augment.cutout": 0.1, "loss.clip": 0.1, "optimiser.lr": 0.5, "warmup.epochs": 9,
+        "contrastive.temperature": 0.1, "calibration.bins": 7, "thresholds.rule": "fixed", "train.epochs": 9,
+        "finetune.lr": 0.5, "evaluate.bootstrap": 3, "convert.max_rejected": 0.5,
+    }  # fmt: skip
+    for stage, names in STAGE_SETTINGS.items():
+        before = fingerprint(relevant(base, stage), [])
+        for key, value in changed.items():
+            after = fingerprint(relevant(tiny.settings({key: value}), stage), [])
+            assert (after != before) == (key.split(".")[0] in names), (stage, key)
+
+
+def test_the_fingerprint_knows_the_bytes_of_the_inputs_and_the_schema(tmp_path, monkeypatch):
+    model = tmp_path / "model"
+    model.write_bytes(b"one")
+    before = fingerprint(["train"], [model])
+    assert fingerprint(["train"], [model]) == before
+    os.utime(model, (1, 1))  # a clock set back
+    assert fingerprint(["train"], [model]) == before
+    model.write_bytes(b"two")
+    assert fingerprint(["train"], [model]) != before
+    model.write_bytes(b"one")
+    monkeypatch.setattr(module, "SCHEMA", module.SCHEMA + 1)
+    assert fingerprint(["train"], [model]) != before
+    with pytest.raises(DataError, match=r"other: no such file"):
+        fingerprint([], [tmp_path / "other"])
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_a_signal_is_a_flag_and_a_second_one_means_now(number):
+    chosen = getattr(signal, number)
+    before = signal.getsignal(chosen)
+    with StopSignal() as stop:
+        assert not stop
+        signal.raise_signal(chosen)
+        assert stop
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(chosen)
+    assert signal.getsignal(chosen) is before

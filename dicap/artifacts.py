@@ -70,7 +70,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         DataError: if it is missing, damaged or lacks a column.
     """
     try:
-        return pq.read_table(path, columns=columns, page_checksum_verification=True, partitioning=None)
+        return pq.read_table(path, columns=columns, page_checksum_verification=True, partitioning=None)  # type: ignore[arg-type]
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -147,7 +147,11 @@ def read_pseudo_labels(path: Path) -> tuple[list[str], np.ndarray, np.ndarray, n
 
 def write_predictions(ids: np.ndarray, scores: np.ndarray, labels: np.ndarray, path: Path) -> None:
     """Write the (n, C) scores and true labels of scored images."""
-    columns = [pa.array(list(ids), pa.string()), lists(scores.astype(np.float32), pa.float32()), lists(labels.astype(np.int8), pa.int8())]
+    columns = [
+        pa.array(list(ids), pa.string()),
+        lists(scores.astype(np.float32), pa.float32()),
+        lists(labels.astype(np.int8), pa.int8()),
+    ]
     write_parquet(pa.Table.from_arrays(columns, schema=PREDICTIONS), path)
 
 

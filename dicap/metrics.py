@@ -58,7 +58,9 @@ def bootstrap_interval(scores: np.ndarray, labels: np.ndarray, resamples: int, r
     return float(low), float(high)
 
 
-def weighted_average_precision(score: np.ndarray, positive: np.ndarray, weights: np.ndarray, block: int = 64) -> tuple[np.ndarray, np.ndarray]:
+def weighted_average_precision(
+    score: np.ndarray, positive: np.ndarray, weights: np.ndarray, block: int = 64
+) -> tuple[np.ndarray, np.ndarray]:
     """AP of one class for each row of image weights (R, N): (R,) AP and (R,) whether there is a positive."""
     order = np.argsort(-score, kind="stable")
     ends = np.flatnonzero(np.r_[np.diff(score[order]) != 0, True])  # last image of each group of ties

@@ -65,9 +65,14 @@ def test_a_failed_folder_leaves_the_old_folder(tmp_path):
     out = tmp_path / "train"
     with artifacts.replacing_folder(out) as folder:
         (folder / "a").write_text("old")
-    with pytest.raises(RuntimeError), artifacts.replacing_folder(out) as folder:
-        (folder / "a").write_text("new")
-        raise RuntimeError
+
+    def fail():
+        with artifacts.replacing_folder(out) as folder:
+            (folder / "a").write_text("new")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert (out / "a").read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["train"]
 

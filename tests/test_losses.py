@@ -39,7 +39,9 @@ def test_asymmetric_loss_equals_a_loop(gamma_neg, gamma_pos, clip):
     rng = np.random.default_rng(0)
     x, y = rng.normal(0, 3, (8, 5)), rng.random((8, 5)).round()
     loss = asymmetric_loss(torch.from_numpy(x), torch.from_numpy(y), gamma_neg=gamma_neg, gamma_pos=gamma_pos, clip=clip)
-    slow = [[slow_asymmetric(a, b, gamma_neg, gamma_pos, clip) for a, b in zip(*rows, strict=True)] for rows in zip(x, y, strict=True)]
+    slow = [
+        [slow_asymmetric(a, b, gamma_neg, gamma_pos, clip) for a, b in zip(*rows, strict=True)] for rows in zip(x, y, strict=True)
+    ]
     np.testing.assert_allclose(loss.numpy(), slow, rtol=2e-4, atol=1e-7)
 
 
@@ -105,9 +107,7 @@ def test_nt_xent_equals_a_loop(chunk, normalize, use_classes):
     z_w, z_s = rng.normal(size=(2, 7, 4))
     classes = np.array([0, 1, 0, 2, 1, 1, 0]) if use_classes else None
     given = torch.from_numpy(classes) if classes is not None else None
-    loss = nt_xent(
-        torch.from_numpy(z_w), torch.from_numpy(z_s), temperature=0.7, normalize=normalize, classes=given, chunk=chunk
-    )
+    loss = nt_xent(torch.from_numpy(z_w), torch.from_numpy(z_s), temperature=0.7, normalize=normalize, classes=given, chunk=chunk)
     assert loss.item() == pytest.approx(slow_nt_xent(z_w, z_s, 0.7, normalize, classes), rel=1e-5)
 
 

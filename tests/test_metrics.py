@@ -7,11 +7,11 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 from dicap.metrics import (
-    weighted_average_precision,
     average_precision,
     bootstrap_interval,
     expected_calibration_error,
     mean_average_precision,
+    weighted_average_precision,
 )
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 from pathlib import Path
+from typing import Any
 
 import timm
 import torch
@@ -33,7 +34,7 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tu
         near = difflib.get_close_matches(name, timm.list_models(), 3)
         hint = f"; did you mean {', '.join(near)}?" if near else "; `timm.list_models()` lists them"
         raise SettingsError(f"backbone: found {name!r}, which timm does not know{hint}")
-    arguments = {"num_classes": 0, "global_pool": ""} | ({"output_stride": stride} if stride != 32 else {})
+    arguments: dict[str, Any] = {"num_classes": 0, "global_pool": ""} | ({"output_stride": stride} if stride != 32 else {})
     if "vit" in name or "swin" in name or "deit" in name:
         arguments["img_size"] = image_size
     try:

@@ -85,7 +85,7 @@ def _from_histories(artifacts: Path) -> dict[str, Any]:
         frames[stage] = pd.read_csv(path) if path.exists() else pd.DataFrame()
     out: dict[str, Any] = {}
     for stage, column in (("warmup", "map_raw"), ("train", "map_ema")):
-        values = frames[stage][column].dropna() if column in frames[stage] else []
+        values = frames[stage].get(column, pd.Series(dtype=float)).dropna()
         out[f"map_{stage}"] = float(values.iloc[-1]) if len(values) else None
     errors = frames["train"].get("curve_error", pd.Series(dtype=float)).dropna()
     out["curve_error"] = float(errors.iloc[-1]) if len(errors) else None

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from timm.utils import ModelEmaV3
+from timm.utils.model_ema import ModelEmaV3
 from torch import Tensor, nn
 
 from dicap.runtime import Runtime
@@ -42,7 +42,7 @@ class Optimisation:
     @property
     def lr(self) -> float:
         """The learning rate of the next step."""
-        return self.schedule.get_last_lr()[0]
+        return float(self.schedule.get_last_lr()[0])
 
     def step(self, loss: Tensor) -> None:
         """Backward, finite check, AdamW, schedule, EMA."""

@@ -26,8 +26,8 @@ def record(
             name: getattr(t, name).cpu().numpy() for name in ("tau_pos", "tau_neg", "n_pos", "n_neg", "crossed")
         }
         write_thresholds(columns, epoch_file(folder, "thresholds", epoch))
-    arrays = (getattr(pseudo, name).cpu().numpy() for name in ("confidence", "label", "weight"))
-    write_pseudo_labels(ids, *arrays, epoch_file(folder, "pseudo_labels", epoch))
+    confidence, label, weight = (tensor.cpu().numpy() for tensor in (pseudo.confidence, pseudo.label, pseudo.weight))
+    write_pseudo_labels(ids, confidence, label, weight, epoch_file(folder, "pseudo_labels", epoch))
 
 
 def _weights(rates: Rates, classes: list[str], optimal: Any) -> dict[str, Any]:
@@ -39,7 +39,8 @@ def _weights(rates: Rates, classes: list[str], optimal: Any) -> dict[str, Any]:
         columns[name] = getattr(rates, name).cpu().numpy().ravel().astype(np.int64)
     for name in ("r_pos", "r_neg"):
         columns[name] = getattr(rates, name).cpu().numpy().ravel()
-    known = optimal is not None and tables == 1
-    columns["optimal_r_pos"] = optimal[0].cpu().numpy() if known else [None] * len(k)
-    columns["optimal_n"] = optimal[1].cpu().numpy().astype(np.int64) if known else [None] * len(k)
+    columns["optimal_r_pos"], columns["optimal_n"] = [None] * len(k), [None] * len(k)
+    if optimal is not None and tables == 1:
+        columns["optimal_r_pos"] = optimal[0].cpu().numpy()
+        columns["optimal_n"] = optimal[1].cpu().numpy().astype(np.int64)
     return ({"class": np.repeat(classes, bins)} if tables > 1 else {}) | columns

@@ -1,10 +1,15 @@
 """`dicap-stage convert`: the raw data set becomes `data/<dataset>`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from stages.common import data_folder, load, params_option, project_root
+
+if TYPE_CHECKING:
+    from dicap.data.sources.base import RawSet
+    from dicap.settings import Settings
 
 
 @click.command("convert")
@@ -12,13 +17,18 @@ from stages.common import data_folder, load, params_option, project_root
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Processes; default: one a core. [DICAP_WORKERS]")
 def command(params: Path, workers: int | None) -> None:
     """Index the raw data set and cache its images, resized, as one array."""
-    from dicap.data.convert import convert
     from dicap.data.sources import read_raw
 
     settings = load(params)
     # Relative to the original project: a queued run's own folder does not hold the raw images.
     root = project_root() / settings.data_root if settings.data_root else None
-    raw = read_raw(settings.dataset, root, settings.image_size)
+    convert_raw(read_raw(settings.dataset, root, settings.image_size), settings, workers)
+
+
+def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> None:
+    """Convert a listed data set and say what came of it."""
+    from dicap.data.convert import convert
+
     folder = data_folder(settings)
     meta = convert(
         raw,

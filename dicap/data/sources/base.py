@@ -147,3 +147,9 @@ def inside(root: Path, relative: str) -> bool:
     """Whether a relative path stays below `root`, by its words (links inside a data set are the user's business)."""
     full = os.path.normpath(os.path.join(root, relative))
     return full.startswith(os.path.normpath(root) + os.sep)
+
+
+def listing_error(path: Path, line: int, found: str, expected: str) -> DataError:
+    """The error of a list's line that is not what it should be."""
+    shown = found if len(found) <= 60 else found[:57] + "..."
+    return DataError(f"{path}: line {line}: found {shown!r}, expected {expected}; unpack the archive again")

@@ -1,0 +1,181 @@
+"""Is a converted set what it says it is, and is there something in it that would spoil an experiment?"""
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from PIL import Image, ImageDraw
+
+from dicap.data import format as files
+from dicap.data.labels import labelled_mask, read_labels
+from dicap.data.store import Store
+from dicap.errors import DataError
+from dicap.progress import progress
+
+NEAR = 6.0  # mean difference in levels below which two images with equal fingerprints count as the same
+CHUNK = 256
+
+
+@dataclass
+class Findings:
+    """What an examination found.
+
+    Attributes:
+        counts: images per split.
+        rejected: images that convert left out.
+        damage: lines on what is broken; training on the set would be wrong.
+        warnings: lines on what a user should know.
+        duplicates: (id of a test image, id of a training image), the same picture.
+        classes: a row a class: name, positives and share in train and in test.
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    rejected: int = 0
+    damage: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    duplicates: list[tuple[str, str]] = field(default_factory=list)
+    classes: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+
+def examine(folder: Path) -> Findings:
+    """Check the files of a set against meta.json, and its content for duplicates and empty classes.
+
+    Raises:
+        DataError: the folder is not a converted set at all.
+    """
+    findings = Findings()
+    meta = files.read_meta(folder)
+    findings.counts, findings.rejected = meta["counts"], len(meta["rejected"])
+    findings.warnings += meta["notes"]
+    for name, checksum in progress(meta["checksums"].items(), desc="checksums", unit="file"):
+        path = folder / name
+        if not path.exists():
+            findings.damage.append(f"{path}: missing")
+        elif files.sha256(path) != checksum:
+            findings.damage.append(f"{path}: its bytes differ from those that convert wrote")
+    try:
+        store = Store.open(folder)
+        labelled = labelled_mask(folder)
+        split = store.index["split"].to_numpy()
+        _check_index(store, meta, split, findings)
+        findings.classes = _class_table(folder, store.classes, split, labelled)
+    except DataError as error:
+        findings.damage.append(str(error))
+        return findings
+    _warn_of_classes(findings)
+    findings.duplicates = find_duplicates(store, split)
+    if findings.duplicates:
+        test, train = findings.duplicates[0]
+        shown = f"{len(findings.duplicates)} test images are training images too, for instance {test} = {train}"
+        findings.warnings.append(shown + ": the score is too good by them")
+    return findings
+
+
+def _check_index(store: Store, meta: dict, split: np.ndarray, findings: Findings) -> None:
+    path = store.folder / files.INDEX
+    for name, count in meta["counts"].items():
+        found = int((split == name).sum())
+        if found != count:
+            findings.damage.append(f"{path}: {found} rows of split {name}, meta.json counts {count}")
+    repeated = store.index["id"][store.index["id"].duplicated()]
+    if len(repeated):
+        findings.damage.append(f"{path}: id {repeated.iloc[0]!r} occurs more than once")
+
+
+def _class_table(folder: Path, classes: list[str], split: np.ndarray, labelled: np.ndarray) -> pd.DataFrame:
+    table = pd.DataFrame({"class": classes})
+    for name in ("train", "test"):
+        labels = read_labels(folder, np.flatnonzero((split == name) & labelled))
+        table[f"{name}_n"] = labels.sum(0).astype(int)
+        table[f"{name}_share"] = labels.mean(0) if len(labels) else 0.0
+    return table
+
+
+def _warn_of_classes(findings: Findings) -> None:
+    table = findings.classes
+    for name, effect in (("train", "they cannot be learned"), ("test", "their AP counts 0")):
+        empty = table["class"][table[f"{name}_n"] == 0].tolist()
+        full = table["class"][table[f"{name}_share"] == 1].tolist()
+        if empty and not any("no positive" in line or "occur only" in line for line in findings.warnings):
+            findings.warnings.append(f"{len(empty)} classes have no positive {name} image, so {effect}: {', '.join(empty[:10])}")
+        if full:
+            findings.warnings.append(f"{len(full)} classes are positive in every {name} image: {', '.join(full[:10])}")
+
+
+def find_duplicates(store: Store, split: np.ndarray) -> list[tuple[str, str]]:
+    """Test images whose picture is also among the training or unlabelled ones.
+
+    Equal pixels are found by a hash of them. Re-encoded copies are found by a fingerprint that survives it (which of
+    two neighbouring patches is brighter, 64 bits) and confirmed by their mean difference.
+    """
+    exact: dict[bytes, list[int]] = {}
+    rough: dict[int, list[int]] = {}
+    test = split == "test"
+    order = np.concatenate([np.flatnonzero(~test), np.flatnonzero(test)])  # what is trained on comes first
+    found = []
+    starts = range(0, len(order), CHUNK)
+    for start in progress(starts, desc="duplicates", total=len(starts), unit="batch"):
+        rows = order[start : start + CHUNK]
+        pixels = store.pixels(rows)
+        for row, image, mark in zip(rows.tolist(), pixels, fingerprints(pixels).tolist(), strict=True):
+            digest = hashlib.blake2b(image.tobytes(), digest_size=16).digest()
+            if not test[row]:
+                exact.setdefault(digest, []).append(row)
+                rough.setdefault(mark, []).append(row)
+            elif digest in exact:
+                found.append((row, exact[digest][0]))
+            else:
+                twin = next((other for other in rough.get(mark, [])[:20] if _near(image, store.image(other))), None)
+                if twin is not None:
+                    found.append((row, twin))
+    return [(str(store.ids[a]), str(store.ids[b])) for a, b in found]
+
+
+def fingerprints(pixels: np.ndarray) -> np.ndarray:
+    """A 64-bit mark of each of (B, H, W, 3) images: the signs of the differences along rows of a 8 x 9 thumbnail."""
+    thumbs = np.stack([np.asarray(Image.fromarray(image).convert("L").resize((9, 8), Image.Resampling.BOX)) for image in pixels])
+    bits = (thumbs[:, :, 1:] > thumbs[:, :, :-1]).reshape(len(pixels), 64)
+    return np.packbits(bits, axis=1).view(">u8")[:, 0]
+
+
+def _near(a: np.ndarray, b: np.ndarray) -> bool:
+    return float(np.abs(a.astype(np.int16) - b).mean()) < NEAR
+
+
+def contact_sheet(folder: Path, path: Path, *, seed: int = 1, columns: int = 8, rows: int = 6, side: int = 128) -> None:
+    """Draw labelled images, train and test, with the names of their classes, as a PNG."""
+    store = Store.open(folder)
+    known = np.flatnonzero(labelled_mask(folder))
+    chosen = np.sort(np.random.default_rng(seed).permutation(known)[: columns * rows])
+    labels = read_labels(folder, chosen)
+    splits = store.index["split"].to_numpy()
+    caption = 34
+    sheet = Image.new("RGB", (columns * (side + 4), -(-len(chosen) // columns) * (side + caption)), "white")
+    draw = ImageDraw.Draw(sheet)
+    for i, (row, ones) in enumerate(zip(chosen, labels, strict=True)):
+        x, y = i % columns * (side + 4) + 2, i // columns * (side + caption) + 2
+        sheet.paste(Image.fromarray(store.image(int(row))).resize((side, side), Image.Resampling.BILINEAR), (x, y))
+        names = ", ".join(store.classes[c] for c in np.flatnonzero(ones)) or "(none)"
+        for line, text in enumerate(_wrap(draw, f"{splits[row]}: {names}", side)):
+            draw.text((x, y + side + 2 + 14 * line), text, fill="black")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sheet.save(path)
+
+
+def _wrap(draw: ImageDraw.ImageDraw, text: str, width: int) -> list[str]:
+    """At most two lines that fit, the second cut short with dots."""
+    lines, words = [""], text.split(" ")
+    for i, word in enumerate(words):
+        longer = f"{lines[-1]} {word}".strip()
+        if draw.textlength(longer) <= width or not lines[-1]:
+            lines[-1] = longer
+        elif len(lines) == 1:
+            lines.append(word)
+        else:
+            lines[-1] += f" +{len(words) - i}"
+            break
+    while draw.textlength(lines[-1]) > width and len(lines[-1]) > 1:
+        lines[-1] = lines[-1][:-1]
+    return lines

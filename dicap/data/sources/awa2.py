@@ -1,0 +1,84 @@
+"""Animals with Attributes 2: 85 attributes, 40 training and 10 test species (methods.md 2.1.4)."""
+
+from pathlib import Path
+
+from dicap.data.sources.base import FileImages, Item, RawSet, listing_error, require
+from dicap.errors import DataError
+
+PUBLISHED = "Animals_with_Attributes2 archive of cvml.ista.ac.at/AwA2"
+
+
+def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
+    """Read the species lists, the attribute matrix and the folders of images.
+
+    Every image has its species' attributes. Species are in the order of trainclasses.txt and testclasses.txt, images
+    sorted by name (the published listing is unsorted, so its split cannot be reproduced).
+
+    Args:
+        dataset: awa2.
+        root: folder that holds Animals_with_Attributes2, or that folder itself.
+
+    Raises:
+        DataError: a file or a species' folder is missing, or the lists do not fit together.
+    """
+    assert root is not None
+    base = root / "Animals_with_Attributes2"
+    base = base if base.is_dir() else root
+    species = numbered(require(base / "classes.txt", "species", PUBLISHED))
+    attributes = numbered(require(base / "predicates.txt", "attributes", PUBLISHED))
+    matrix = _matrix(require(base / "predicate-matrix-binary.txt", "attributes of the species", PUBLISHED), len(attributes))
+    if len(matrix) != len(species):
+        raise DataError(f"{base / 'predicate-matrix-binary.txt'}: {len(matrix)} rows, classes.txt names {len(species)} species")
+    items = []
+    for split in ("train", "test"):
+        path = require(base / f"{split}classes.txt", f"species of the {split} split", PUBLISHED)
+        for name in path.read_text(encoding="utf-8").split():
+            if name not in species:
+                raise DataError(f"{path}: species {name!r} is not in classes.txt; use the lists of one archive")
+            folder = require(base / "JPEGImages" / name, "images of a species", PUBLISHED)
+            labels = matrix[species.index(name)]
+            prefix = folder.relative_to(root).as_posix()
+            files = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+            items += [Item(Path(file).stem, f"{prefix}/{file}", split, labels) for file in files]
+    return RawSet(
+        dataset,
+        attributes,
+        items,
+        FileImages(root, [item.path for item in items]),
+        source={"matrix": "predicate-matrix-binary.txt", "split": "trainclasses.txt / testclasses.txt"},
+        notes=_empty_attributes(items, attributes),
+    )
+
+
+def numbered(path: Path) -> list[str]:
+    """Second words of lines `number name`, checked to be numbered 1, 2, 3 ..."""
+    names = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        words = line.split()
+        if not words:
+            continue
+        if len(words) != 2 or words[0] != str(len(names) + 1):
+            raise listing_error(path, number, line, f"{len(names) + 1} and a name")
+        names.append(words[1])
+    return names
+
+
+def _matrix(path: Path, width: int) -> list[tuple[int, ...]]:
+    """Positions of the ones in each row."""
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        words = line.split()
+        if not words:
+            continue
+        if len(words) != width or not set(words) <= {"0", "1"}:
+            raise listing_error(path, number, line, f"{width} zeros and ones")
+        rows.append(tuple(i for i, word in enumerate(words) if word == "1"))
+    return rows
+
+
+def _empty_attributes(items: list[Item], attributes: list[str]) -> list[str]:
+    seen = {label for item in items if item.split == "test" for label in item.labels or ()}
+    empty = [name for i, name in enumerate(attributes) if i not in seen]
+    if not empty:
+        return []
+    return [f"{len(empty)} attributes have no positive test image, so their AP counts 0: {', '.join(empty)}"]

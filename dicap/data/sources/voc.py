@@ -1,0 +1,69 @@
+"""PASCAL VOC 2007 (trainval / test) and 2012 (train / val, the VOC of the published tables), by methods.md 2.1.1."""
+
+from pathlib import Path
+
+from dicap.data.sources.base import FileImages, Item, RawSet, listing_error, require
+from dicap.errors import DataError
+
+CLASSES = (
+    "aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person pottedplant "
+    "sheep sofa train tvmonitor"
+).split()
+PHASES = {"voc2007": ("trainval", "test"), "voc2012": ("train", "val")}  # of our train and test split
+PUBLISHED = "VOCdevkit archives of host.robots.ox.ac.uk/pascal/VOC"
+
+
+def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
+    """Read the lists `ImageSets/Main/<class>_<phase>.txt`.
+
+    Flag 1 is a positive; 0 (difficult) and -1 are negatives alike. An image enters only by a flag of 1 in some class.
+    Images are sorted by name; classes are in alphabetical order.
+
+    Args:
+        dataset: voc2007 or voc2012.
+        root: folder that holds VOCdevkit, or VOC2007 / VOC2012, or that folder itself.
+
+    Raises:
+        DataError: a list is missing or has a line that is not `name flag`.
+    """
+    assert root is not None
+    base = _find(dataset, root)
+    items = []
+    for split, phase in zip(("train", "test"), PHASES[dataset], strict=True):
+        positives: dict[str, list[int]] = {}
+        for number, name in enumerate(CLASSES):
+            for image in _positives(require(base / "ImageSets/Main" / f"{name}_{phase}.txt", "list of a class", PUBLISHED)):
+                positives.setdefault(image, []).append(number)
+        folder = (base / "JPEGImages").relative_to(root).as_posix()
+        items += [Item(image, f"{folder}/{image}.jpg", split, tuple(positives[image])) for image in sorted(positives)]
+    return RawSet(
+        dataset,
+        list(CLASSES),
+        items,
+        FileImages(root, [item.path for item in items]),
+        source={"lists": "ImageSets/Main", "phases": list(PHASES[dataset])},
+    )
+
+
+def _find(dataset: str, root: Path) -> Path:
+    year = dataset.upper()
+    for base in (root / "VOCdevkit" / year, root / year, root):
+        if (base / "ImageSets/Main").is_dir():
+            return base
+    raise DataError(
+        f"{root / 'VOCdevkit' / year / 'ImageSets/Main'}: no such folder; data_root must hold VOCdevkit/{year} of the {PUBLISHED}"
+    )
+
+
+def _positives(path: Path) -> list[str]:
+    """Names of the images with flag 1."""
+    names = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        words = line.split()
+        if not words:
+            continue
+        if len(words) != 2 or words[1] not in ("1", "0", "-1"):
+            raise listing_error(path, number, line, "an image's name and 1, 0 or -1")
+        if words[1] == "1":
+            names.append(words[0])
+    return names

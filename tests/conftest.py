@@ -1,10 +1,15 @@
 """Fixtures of the training side: a tiny data set, experiments on it, and the models its stages make."""
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
-import tiny
+
+# Before anything imports torch: waiting threads that spin make a step many times slower on shared cores.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import tiny  # noqa: E402
 
 
 @pytest.fixture(scope="session")

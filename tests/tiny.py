@@ -43,7 +43,7 @@ CHANGES: dict[str, Any] = {
     "optimiser.lr": 0.002,
     "optimiser.ema_decay": 0.8,
     "warmup.epochs": 2,
-    "warmup.batch_size": 4,
+    "warmup.batch_size": 3,
     "warmup.eval_every": 2,
     "train.epochs": 2,
     "train.cycle_epochs": 0,

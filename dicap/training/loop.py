@@ -61,10 +61,9 @@ def warm_up(experiment: Experiment, network: nn.Module, state: RunState, stop: S
             y = experiment.labels.of(labelled[steps[i].labelled])
             return method.warmup_loss(network, _batch(experiment, views, y, pairs=pairs, images=images))
 
-        lr = optimisation.lr
         means = progress.run_epoch(experiment, "warmup", requests, loss, epochs=s.warmup.epochs)
         scores = _evaluate(experiment, optimisation, epoch, s.warmup.epochs, s.warmup.eval_every)
-        progress.end_epoch(_row(epoch, means, {"lr": lr}, scores))
+        progress.end_epoch(_row(epoch, means, scores))
 
     first, second = ("ema", "raw") if s.warmup.passes_on == "ema" else ("raw", "ema")
     _publish(experiment, optimisation, progress, "warmup", first, second)
@@ -127,10 +126,9 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
             images = len(step.labelled) + len(step.unlabelled)
             return method.main_loss(network, _batch(experiment, views, y, pseudo=pseudo, pairs=pairs, images=images))
 
-        lr = optimisation.lr
         means = progress.run_epoch(experiment, "train", requests, loss, epochs=s.train.epochs)
         scores = _evaluate(experiment, optimisation, epoch, s.train.epochs, s.train.eval_every)
-        progress.end_epoch(_row(epoch, means, {"lr": lr}, diagnostics.summary(refresh, bins), scores))
+        progress.end_epoch(_row(epoch, means, diagnostics.summary(refresh, bins), scores))
 
     _publish(experiment, optimisation, progress, "train", "ema", "raw")
 
@@ -178,10 +176,9 @@ def finetune(experiment: Experiment, network: nn.Module, state: RunState, stop: 
             )  # (B, C)
             return {"loss_sup": elements.sum(1).mean()}
 
-        lr = optimisation.lr
         means = progress.run_epoch(experiment, "finetune", requests, loss, epochs=s.finetune.epochs)
         scores = _evaluate(experiment, optimisation, epoch, s.finetune.epochs, s.finetune.epochs)
-        progress.end_epoch(_row(epoch, means, {"lr": lr}, scores))
+        progress.end_epoch(_row(epoch, means, scores))
 
     _publish(experiment, optimisation, progress, "finetune", "raw", "ema")
 

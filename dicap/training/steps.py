@@ -73,7 +73,7 @@ class Progress:
             steps: the requests of every step; loss: (step, views) -> terms of the loss by name.
 
         Returns:
-            Means of the loss terms over the epoch's steps, and throughput.
+            Means of the loss terms over the epoch's steps, the learning rate of its first one, and throughput.
 
         Raises:
             Stopped: after SIGINT or SIGTERM, with the state saved.
@@ -81,6 +81,8 @@ class Progress:
         """
         s, runtime, optimisation = experiment.settings, experiment.runtime, self.optimisation
         first = self.step
+        if first == 0:
+            self.memory["lr"] = optimisation.lr  # kept with the state: a resumed epoch reports the same
         views = load(
             experiment.store, steps, seed=s.seed, stage=stage, epoch=self.epoch, workers=runtime.workers,
             device=runtime.device, start=first, data_on=runtime.data_on,  # type: ignore[arg-type]
@@ -102,6 +104,7 @@ class Progress:
             if runtime.device.type == "cpu" or self.step % CHECK_EVERY == 0:
                 self._check_finite(experiment, stage, steps)
             if self.stop and self.step < len(steps):
+                self._check_finite(experiment, stage, steps)
                 self.save()
                 raise Stopped(f"{stage}: state saved at epoch {self.epoch}, step {self.step}; run again to continue")
             if time.monotonic() - self._saved > SAVE_SECONDS:
@@ -111,6 +114,7 @@ class Progress:
         images = sum(len(request.rows) for step in steps[first:] for request in step)
         means = {name: float(value) / len(steps) for name, value in self.sums.items()}
         self.step, self.sums = 0, {}
+        means["lr"] = self.memory["lr"]
         return means | {"seconds": clock.total, "images_per_s": images / max(clock.total, 1e-9), "wait_share": clock.wait_share}
 
     def end_epoch(self, row: dict[str, Any]) -> None:

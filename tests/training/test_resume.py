@@ -1,0 +1,251 @@
+"""A run that was stopped or killed anywhere ends in the same bytes as an undisturbed one; workers change nothing."""
+
+import numpy as np
+import pytest
+import tiny
+import torch
+
+from dicap.errors import DataError, Stopped
+from dicap.training import run, steps
+from dicap.training.optimisation import Optimisation
+
+SOURCES = {"warmup": None, "train": "warmup", "finetune": "train"}
+VARIANTS = {
+    "default": {},
+    "each batch scored anew": {"calibration.refresh": "batch"},
+    "online teacher": {"calibration.teacher": "online", "calibration.refresh": "batch"},
+    "mean and projector": {"loss.reduction": "mean", "contrastive.projector": 8},
+}
+
+
+class Killed(BaseException):
+    """What SIGKILL leaves: no handler runs, nothing more is written."""
+
+
+class StopAfter:
+    """A stop signal that arrives at its n-th look."""
+
+    def __init__(self, looks):
+        self.looks = looks
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def __bool__(self):
+        self.looks -= 1
+        return self.looks <= 0
+
+
+@pytest.fixture
+def disturb(monkeypatch):
+    """A function that runs a stage again and again, each time ended early by `interrupt`, until it is through."""
+
+    def disturb(experiment, stage, source, place, *, interrupt):
+        lines = []
+        for attempt in range(200):
+            with monkeypatch.context() as patch:
+                interrupt(patch, attempt)
+                try:
+                    return tiny.run_stage(experiment, stage, source, place, tell=lines.extend), attempt, lines
+                except (Stopped, Killed):
+                    pass
+        raise AssertionError("the stage never ended")
+
+    return disturb
+
+
+def stop_after(looks):
+    def interrupt(patch, attempt):
+        if looks(attempt) is not None:
+            patch.setattr(run, "StopSignal", lambda: StopAfter(looks(attempt)))
+
+    return interrupt
+
+
+def kill_after(count):
+    """Die in the middle of the `count(attempt)`-th step that is taken."""
+
+    def interrupt(patch, attempt):
+        left = [count(attempt)]
+        original = Optimisation.step
+
+        def step(self, loss):
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+            original(self, loss)
+
+        patch.setattr(Optimisation, "step", step)
+
+    return interrupt
+
+
+@pytest.fixture
+def source_of(trained):
+    def source_of(stage):
+        return None if SOURCES[stage] is None else trained / SOURCES[stage] / "model.safetensors"
+
+    return source_of
+
+
+@pytest.mark.parametrize("stage", SOURCES)
+def test_stopped_at_every_step_and_epoch(tiny_experiment, trained, source_of, disturb, tmp_path, stage):
+    out, attempts, lines = disturb(tiny_experiment(), stage, source_of(stage), tmp_path, interrupt=stop_after(lambda attempt: 1))
+    assert attempts >= 5 and lines[-1].startswith(f"resuming {stage} at epoch ")
+    assert tiny.content(out) == tiny.content(trained / stage)
+    assert not list((tmp_path / ".dicap" / "state").iterdir())
+
+
+@pytest.mark.parametrize("stage", SOURCES)
+def test_killed_at_random_steps(tiny_experiment, trained, source_of, disturb, monkeypatch, tmp_path, stage):
+    rng = np.random.default_rng(3)
+    for round, save_seconds in enumerate((0.0, 300.0)):  # saved after every step, or between epochs alone
+        monkeypatch.setattr(steps, "SAVE_SECONDS", save_seconds)
+        kills = [1, *rng.integers(1, 6, 3), 10**6]
+        out, attempts, _ = disturb(
+            tiny_experiment(),
+            stage,
+            source_of(stage),
+            tmp_path / str(round),
+            interrupt=kill_after(lambda attempt, kills=kills: kills[attempt]),
+        )
+        assert attempts >= 1
+        assert tiny.content(out) == tiny.content(trained / stage)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants_of_the_main_stage_resume_too(tiny_experiment, disturb, tmp_path, name):
+    experiment = tiny_experiment({"warmup.epochs": 1} | VARIANTS[name])
+    source = tiny.run_stage(experiment, "warmup", None, tmp_path) / "model.safetensors"
+    whole = tiny.run_stage(experiment, "train", source, tmp_path)
+    out, attempts, _ = disturb(experiment, "train", source, tmp_path / "again", interrupt=stop_after([3, 1, 4, None].__getitem__))
+    assert attempts == 3
+    assert tiny.content(out) == tiny.content(whole)
+
+
+def test_killed_between_the_last_epoch_and_publishing(tiny_experiment, trained, disturb, tmp_path):
+    def interrupt(patch, attempt):
+        if attempt == 0:
+            patch.setattr(run, "replacing_folder", lambda path: _dying())
+
+    out, attempts, _ = disturb(tiny_experiment(), "warmup", None, tmp_path, interrupt=interrupt)
+    assert attempts == 1
+    assert tiny.content(out) == tiny.content(trained / "warmup")
+
+
+def _dying():
+    raise Killed
+
+
+def test_a_damaged_newest_state_costs_an_epoch_and_changes_nothing(tiny_experiment, trained, disturb, tmp_path):
+    def interrupt(patch, attempt):
+        if attempt == 0:
+            kill_after(lambda attempt: 6)(patch, attempt)
+            patch.setattr(steps, "SAVE_SECONDS", 0.0)
+        else:
+            (path,) = (tmp_path / ".dicap" / "state").glob("*/state.pt")
+            path.write_bytes(path.read_bytes()[:-1])
+
+    out, _, lines = disturb(tiny_experiment(), "warmup", None, tmp_path, interrupt=interrupt)
+    assert "damaged" in lines[0] and lines[1].startswith("resuming warmup at epoch 1")
+    assert tiny.content(out) == tiny.content(trained / "warmup")
+
+
+def test_another_setting_never_picks_up_old_epochs(tiny_experiment, disturb, tmp_path):
+    with pytest.raises(Stopped):
+        disturb_once(tiny_experiment(), tmp_path, 3)
+    lines = []
+    other = tiny_experiment({"optimiser.weight_decay": 0.5})
+    tiny.run_stage(other, "warmup", None, tmp_path, tell=lines.extend)
+    assert lines == []
+    tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path, tell=lines.extend)
+    assert lines == ["resuming warmup at epoch 1, step 0"]
+
+
+def test_fresh_discards_the_state(tiny_experiment, trained, tmp_path):
+    with pytest.raises(Stopped):
+        disturb_once(tiny_experiment(), tmp_path, 3)
+    lines = []
+    out = tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path, tell=lines.extend, fresh=True)
+    assert lines == []
+    assert tiny.content(out) == tiny.content(trained / "warmup")
+
+
+def disturb_once(experiment, place, looks):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "StopSignal", lambda: StopAfter(looks))
+        tiny.run_stage(experiment, "warmup", None, place)
+
+
+def test_a_stop_says_what_to_do(tiny_experiment, tmp_path):
+    with pytest.raises(Stopped, match=r"warmup: state saved at epoch 0, step 1; run again to continue"):
+        disturb_once(tiny_experiment(), tmp_path, 1)
+    assert not (tmp_path / "warmup").exists()
+
+
+def test_two_workers_and_none_give_the_same_bytes(tiny_experiment, trained, tmp_path):
+    experiment, source = tiny_experiment(workers=2), None
+    for stage in SOURCES:
+        source = tiny.run_stage(experiment, stage, source, tmp_path) / "model.safetensors"
+        assert tiny.content(tmp_path / stage) == tiny.content(trained / stage), stage
+
+
+def test_the_state_of_torch_and_numpy_before_a_run_does_not_matter(tiny_experiment, trained, tmp_path):
+    torch.manual_seed(123)
+    np.random.seed(123)
+    out = tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)
+    assert tiny.content(out) == tiny.content(trained / "warmup")
+
+
+def bad_at(experiment, monkeypatch, call, spoil):
+    """Spoil the warm-up loss of the `call`-th step."""
+    method, calls = experiment.method, []
+    original = method.warmup_loss
+
+    def warmup_loss(network, batch):
+        calls.append(1)
+        terms = original(network, batch)
+        return terms | {"loss_sup": spoil(terms["loss_sup"])} if len(calls) == call else terms
+
+    monkeypatch.setattr(method, "warmup_loss", warmup_loss)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_loss_that_is_not_finite_stops_with_its_ids_and_leaves_the_earlier_state(
+    tiny_experiment, trained, monkeypatch, tmp_path, value
+):
+    experiment = tiny_experiment()
+    seen = []
+    run_epoch = steps.load
+    monkeypatch.setattr(steps, "load", lambda store, requests, **k: seen.append(requests) or run_epoch(store, requests, **k))
+    with monkeypatch.context() as patch:
+        bad_at(experiment, patch, 5, lambda loss: loss * float(value))  # epoch 1, step 1 of three
+        with pytest.raises(DataError) as caught:
+            tiny.run_stage(experiment, "warmup", None, tmp_path)
+    message = str(caught.value)
+    assert "\n" not in message and "not finite at epoch 1, step 1" in message and "optimiser.lr" in message
+    (listing,) = (tmp_path / ".dicap" / "state").glob("*/not_finite.txt")
+    assert str(listing) in message
+    rows = np.unique(np.concatenate([request.rows for request in seen[-1][1]]))
+    assert listing.read_text().splitlines() == experiment.store.ids[rows].tolist()
+    lines = []
+    out = tiny.run_stage(experiment, "warmup", None, tmp_path, tell=lines.extend)
+    assert lines == ["resuming warmup at epoch 1, step 0"]
+    assert tiny.content(out) == tiny.content(trained / "warmup")
+
+
+def test_a_learning_rate_of_1e20_stops_with_one_line(tiny_experiment, tmp_path):
+    with pytest.raises(DataError, match="the loss is not finite") as caught:
+        tiny.run_stage(tiny_experiment({"optimiser.lr": 1e20}), "warmup", None, tmp_path)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "warmup").exists()
+
+
+def test_a_failed_run_leaves_the_products_of_the_one_before(tiny_experiment, trained, tmp_path):
+    out = tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)
+    with pytest.raises(DataError):
+        tiny.run_stage(tiny_experiment({"optimiser.lr": 1e20}), "warmup", None, tmp_path)
+    assert tiny.content(out) == tiny.content(trained / "warmup")

@@ -1,0 +1,148 @@
+"""Views by Pillow against the published pipeline written out, and against torchvision."""
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageEnhance, ImageOps
+
+from dicap.data.augment import CUTOUT_COLOUR, View, cut_tiles, operate, render, render_batch
+from dicap.data.policy import COLUMNS, KINDS, POLICIES, PUBLISHED, TORCHVISION, draw
+from dicap.errors import SettingsError
+
+from data.raw import photo
+
+PICTURE = photo(3, 64, 64)
+
+
+def pixels(picture):
+    return np.asarray(picture).astype(int)
+
+
+def published(picture, kind, value, centre):
+    """The published operations, straight from their description (methods.md 2.4)."""
+    grey = (128, 128, 128)
+    affine = Image.Transform.AFFINE
+    width, height = picture.size
+    if kind == "rotate":
+        turned = picture.convert("RGBA").rotate(value)
+        return Image.composite(turned, Image.new("RGBA", turned.size, (128,) * 4), turned).convert("RGB")
+    if kind == "cutout":
+        picture, half = picture.copy(), int(value) // 2
+        for x in range(max(0, centre[0] - half), min(width, centre[0] + half)):
+            for y in range(max(0, centre[1] - half), min(height, centre[1] + half)):
+                picture.putpixel((x, y), CUTOUT_COLOUR)
+        return picture
+    return {
+        "shear_x": lambda: picture.transform(picture.size, affine, (1, value, 0, 0, 1, 0), Image.Resampling.BICUBIC, fillcolor=grey),
+        "shear_y": lambda: picture.transform(picture.size, affine, (1, 0, 0, value, 1, 0), Image.Resampling.BICUBIC, fillcolor=grey),
+        "translate_x": lambda: picture.transform(picture.size, affine, (1, 0, value * width, 0, 1, 0), fillcolor=grey),
+        "translate_y": lambda: picture.transform(picture.size, affine, (1, 0, 0, 0, 1, value * height), fillcolor=grey),
+        "color": lambda: ImageEnhance.Color(picture).enhance(1 + value),
+        "contrast": lambda: ImageEnhance.Contrast(picture).enhance(1 + value),
+        "brightness": lambda: ImageEnhance.Brightness(picture).enhance(1 + value),
+        "sharpness": lambda: ImageEnhance.Sharpness(picture).enhance(1 + value),
+        "posterize": lambda: ImageOps.posterize(picture, int(value)),
+        "solarize": lambda: ImageOps.solarize(picture, value),
+        "autocontrast": lambda: ImageOps.autocontrast(picture),
+        "equalize": lambda: ImageOps.equalize(picture),
+        "invert": lambda: ImageOps.invert(picture),
+    }[kind]()
+
+
+@pytest.mark.parametrize("operation", PUBLISHED.operations, ids=lambda operation: operation.kind)
+def test_each_operation_is_the_published_one_at_every_level(operation):
+    for value in operation.values:
+        for sign in (1, -1) if operation.signed else (1,):
+            ours = operate(PICTURE, operation.kind, sign * value, (60, 5), PUBLISHED)
+            theirs = published(PICTURE, operation.kind, sign * value, (60, 5))
+            assert (pixels(ours) == pixels(theirs)).all(), (operation.kind, value)
+
+
+def test_a_strong_view_is_flip_then_hole_then_the_two_operations():
+    rng = np.random.default_rng(11)
+    uniforms = rng.random((60, 1, COLUMNS))
+    plan = draw(uniforms[:, 0], PUBLISHED, (64, 64), 0.5)
+    views = render_batch(np.stack([np.asarray(PICTURE)] * 60), View("strong", cutout=0.5), uniforms)
+    for i, view in enumerate(views):
+        expected = PICTURE.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if plan.flip[i] else PICTURE.copy()
+        ImageDraw.Draw(expected).rectangle(plan.hole[i].tolist(), fill=tuple(plan.colour[i].tolist()))
+        for slot in range(2):
+            if plan.kind[i, slot]:
+                kind = KINDS[plan.kind[i, slot]]
+                expected = published(expected, kind, plan.value[i, slot], plan.centre[i, slot].tolist())
+        assert (view == np.asarray(expected)).all()
+
+
+def test_each_image_of_a_batch_draws_for_itself():
+    # kornia's and torchvision's batched versions draw once for the whole batch
+    views = render_batch(np.stack([np.asarray(PICTURE)] * 40), View("strong"), np.random.default_rng(0).random((40, 1, COLUMNS)))
+    assert len({view.tobytes() for view in views}) > 20
+
+
+def test_weak_view_mirrors_half_and_nothing_else():
+    image = np.asarray(PICTURE)
+    seen = {render(image, View("weak"), np.random.default_rng(seed)).tobytes() for seed in range(30)}
+    assert seen == {image.tobytes(), np.ascontiguousarray(image[:, ::-1]).tobytes()}
+
+
+def test_test_view_is_the_image_and_render_leaves_its_argument_alone():
+    image = np.asarray(PICTURE).copy()
+    before = image.copy()
+    assert (render(image, View("test"), np.random.default_rng(0)) == before).all()
+    for seed in range(10):
+        render(image, View("strong", cutout=0.5), np.random.default_rng(seed))
+    assert (image == before).all()
+
+
+def test_flip_commutes_with_the_resize():
+    # why the converted array, resized once, is the published pipeline (flip first, then resize)
+    for seed in range(5):
+        big = photo(seed, 50 + 13 * seed, 91)
+        mirror = Image.Transpose.FLIP_LEFT_RIGHT
+        a = big.transpose(mirror).resize((32, 32), Image.Resampling.BILINEAR)
+        b = big.resize((32, 32), Image.Resampling.BILINEAR).transpose(mirror)
+        assert (pixels(a) == pixels(b)).all()
+
+
+def test_tiles_are_quarters_resized_each_with_its_own_draw():
+    image = np.asarray(PICTURE)
+    tiles = cut_tiles(image[None], 2)[0]
+    expected = PICTURE.crop((32, 0, 64, 32)).resize((64, 64), Image.Resampling.BILINEAR)
+    assert tiles.shape == (4, 64, 64, 3) and (tiles[1] == np.asarray(expected)).all()
+    views = [render(image, View("weak", tiles=2), np.random.default_rng(seed)) for seed in range(20)]
+    flips = {tuple(bool((view[i] != tiles[i]).any()) for i in range(4)) for view in views}
+    assert len(flips) > 4
+
+
+@pytest.mark.parametrize("operation", TORCHVISION.operations, ids=lambda operation: operation.kind)
+def test_torchvision_policy_is_torchvisions(operation):
+    from torchvision.transforms import InterpolationMode, RandAugment
+    from torchvision.transforms.autoaugment import _apply_op
+
+    names = {
+        "identity": "Identity", "shear_x": "ShearX", "shear_y": "ShearY", "translate_x": "TranslateX", "translate_y": "TranslateY",
+        "rotate": "Rotate", "brightness": "Brightness", "color": "Color", "contrast": "Contrast", "sharpness": "Sharpness",
+        "posterize": "Posterize", "solarize": "Solarize", "autocontrast": "AutoContrast", "equalize": "Equalize",
+    }  # fmt: skip
+    magnitudes, signed = RandAugment()._augmentation_space(31, (64, 64))[names[operation.kind]]
+    magnitude = float(magnitudes[9]) if magnitudes.ndim else 0.0
+    assert signed == operation.signed
+    for sign in (1, -1) if signed else (1,):
+        theirs = _apply_op(PICTURE, names[operation.kind], sign * magnitude, InterpolationMode.NEAREST, None)
+        ours = PICTURE if operation.kind == "identity" else operate(PICTURE, operation.kind, sign * operation.values[0], (0, 0), TORCHVISION)
+        # torchvision shears and turns by the opposite sign, which is drawn evenly anyway
+        mirrored = _apply_op(PICTURE, names[operation.kind], -sign * magnitude, InterpolationMode.NEAREST, None) if signed else theirs
+        assert (pixels(ours) == pixels(theirs)).all() or (pixels(ours) == pixels(mirrored)).all()
+
+
+def test_policies_cover_torchvisions_operations():
+    from torchvision.transforms import RandAugment
+
+    assert len(RandAugment()._augmentation_space(31, (64, 64))) == len(TORCHVISION.operations)
+
+
+def test_unknown_names_are_one_line():
+    with pytest.raises(SettingsError, match="view 'hard' is not one of test, weak, strong"):
+        View("hard")
+    with pytest.raises(SettingsError, match="allowed are published, torchvision"):
+        View("strong", policy="autoaugment")
+    assert set(POLICIES) == {"published", "torchvision"}

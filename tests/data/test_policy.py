@@ -1,0 +1,111 @@
+"""The tables of operations and the draws from them."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dicap.data.policy import COLUMNS, KINDS, POLICIES, PUBLISHED, SLOTS, affine, draw, policy_named
+from dicap.errors import SettingsError
+
+
+def plans(n, name="published", cutout=0.0, seed=0, size=(224, 224)):
+    return draw(np.random.default_rng(seed).random((n, COLUMNS)), POLICIES[name], size, cutout)
+
+
+def test_published_table_has_15_operations_of_9_levels():
+    assert len(PUBLISHED.operations) == 15
+    assert {len(operation.values) for operation in PUBLISHED.operations} == {9}
+    last = {operation.kind: operation.values[-1] for operation in PUBLISHED.operations}
+    first = {operation.kind: operation.values[0] for operation in PUBLISHED.operations}
+    assert last["shear_x"] == pytest.approx(0.3) and last["translate_y"] == pytest.approx(150 / 331)
+    assert last["rotate"] == 30 and last["color"] == pytest.approx(0.9) and last["cutout"] == 20
+    assert (first["posterize"], last["posterize"]) == (8, 4)
+    assert last["solarize"] == 0 and first["solarize"] == pytest.approx(256 * 8 / 9)
+
+
+def test_half_of_the_published_operations_happen_and_a_quarter_of_images_gets_none():
+    plan = plans(20_000)
+    happens = plan.kind > 0
+    assert happens.mean(0) == pytest.approx([0.5, 0.5], abs=0.015)
+    assert (~happens.any(1)).mean() == pytest.approx(0.25, abs=0.015)
+
+
+def test_operations_and_levels_of_10000_draws_are_uniform():
+    plan = plans(10_000)
+    for slot in range(SLOTS):
+        kinds = Counter(plan.kind[plan.kind[:, slot] > 0, slot].tolist())
+        assert set(kinds) == {KINDS.index(operation.kind) for operation in PUBLISHED.operations}
+        expected = 5_000 / 15
+        chi2 = sum((count - expected) ** 2 / expected for count in kinds.values())
+        assert chi2 < 36.1  # 14 degrees of freedom, p = 0.001
+    solarize = next(operation for operation in PUBLISHED.operations if operation.kind == "solarize")
+    values = Counter(plan.value[plan.kind == KINDS.index("solarize")].tolist())
+    assert set(values) == set(solarize.values)
+    total = sum(values.values())
+    assert sum((count - total / 9) ** 2 / (total / 9) for count in values.values()) < 26.1  # 8 degrees of freedom
+
+
+def test_signs_are_even_where_they_are_drawn_and_rotation_has_one_direction():
+    plan = plans(40_000)
+    for operation in PUBLISHED.operations:
+        values = plan.value[plan.kind == KINDS.index(operation.kind)]
+        if operation.signed:
+            assert (values < 0).mean() == pytest.approx(0.5, abs=0.05)
+            assert set(np.abs(values)) == set(operation.values)
+        else:
+            assert (values >= 0).all()
+
+
+def test_both_slots_flip_and_hole_are_independent():
+    plan = plans(20_000, cutout=0.5)
+    columns = [plan.flip, plan.kind[:, 0] > 0, plan.kind[:, 1] > 0, plan.hole[:, 0] > 60, plan.colour[:, 1] > 127]
+    table = np.corrcoef(np.stack(columns).astype(float))
+    assert np.abs(table - np.eye(5)).max() < 0.03
+
+
+def test_torchvision_policy_always_applies_two_of_14():
+    plan = plans(14_000, "torchvision")
+    counts = np.bincount(plan.kind[:, 0], minlength=len(KINDS))
+    named = [KINDS.index(operation.kind) for operation in POLICIES["torchvision"].operations]
+    assert counts[named].sum() == 14_000
+    assert counts[named] == pytest.approx(1_000, abs=130)
+
+
+@given(st.integers(16, 300), st.integers(16, 300), st.floats(0.01, 1.0), st.integers(0, 1000))
+def test_holes_are_the_published_boxes(height, width, share, seed):
+    u = np.random.default_rng(seed).random((20, COLUMNS))
+    plan = draw(u, PUBLISHED, (height, width), share)
+    for row, (left, top, right, bottom) in enumerate(plan.hole.tolist()):
+        y, x = int(u[row, 3] * height), int(u[row, 2] * width)
+        half_y, half_x = int(share * height + 0.5) // 2, int(share * width + 0.5) // 2
+        assert (left, right) == (max(x - half_x, 0), min(x + half_x, width))
+        assert (top, bottom) == (max(y - half_y, 0), min(y + half_y, height))
+
+
+def test_cutout_of_half_a_side_hides_a_quarter_to_all_of_its_square():
+    plan = plans(2_000, cutout=0.5)
+    hidden = (np.minimum(plan.hole[:, 2], 223) - plan.hole[:, 0] + 1) * (np.minimum(plan.hole[:, 3], 223) - plan.hole[:, 1] + 1)
+    assert hidden.min() >= 56**2 and hidden.max() == 113**2
+
+
+def test_colours_of_holes_cover_the_cube():
+    colour = plans(20_000, cutout=0.5).colour
+    assert colour.mean(0) == pytest.approx([127.5] * 3, abs=2)
+    assert (colour.min(0) <= 1).all() and (colour.max(0) >= 254).all()
+
+
+def test_no_cutout_means_no_hole():
+    assert (plans(10).hole == -1).all()
+
+
+def test_unknown_policy_is_one_line():
+    with pytest.raises(SettingsError, match=r"augment\.policy: found 'other', allowed are published, torchvision"):
+        policy_named("other")
+
+
+def test_rotation_map_turns_about_the_centre():
+    a, b, c, d, e, f = affine("rotate", 90.0, (10, 20), PUBLISHED)
+    assert (a * 10 + b * 5 + c, d * 10 + e * 5 + f) == pytest.approx((10, 5))

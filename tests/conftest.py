@@ -9,7 +9,7 @@ import pytest
 # Before anything imports torch: waiting threads that spin make a step many times slower on shared cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import tiny  # noqa: E402
+import tiny
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,152 @@
+"""Labels that may not be read reach no gradient, no weight and no threshold: changing them changes no byte."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import tiny
+
+from dicap.data import format as files
+from dicap.training import loop
+from dicap.training.state import StopSignal
+
+DIAGNOSTIC = ["optimal_r_pos", "optimal_n"]
+
+
+def invert_labels(folder, rows):
+    """Give every row of `rows` exactly the classes it does not show."""
+    table = files.read_index(folder)
+    labels = table["labels"].to_pylist()
+    for row in rows:
+        labels[row] = [c for c in range(len(tiny.COLOURS)) if c not in labels[row]]
+    column = pa.array(labels, files.INDEX_SCHEMA.field("labels").type)
+    place = table.schema.get_field_index("labels")
+    files.write_index(folder / files.INDEX, table.set_column(place, "labels", column).to_pydict())
+
+
+def run_all(experiment, place, stages=("warmup", "train", "finetune")):
+    source = None
+    for stage in stages:
+        source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
+    return place
+
+
+def models(folder):
+    return {name: content for name, content in tiny.content(folder).items() if name.endswith(".safetensors")}
+
+
+def tables(folder):
+    """Weights, thresholds and pseudo-labels of every epoch, without the columns that only diagnostics fill."""
+    out = {}
+    for kind in ("weights", "thresholds", "pseudo_labels"):
+        frame = pd.read_parquet(folder / kind)
+        out[kind] = frame.drop(columns=[name for name in DIAGNOSTIC if name in frame]).to_json()
+    return out
+
+
+def hidden_rows(experiment):
+    """Simulated-unlabelled rows, then test rows."""
+    store, roles = experiment.store, experiment.roles
+    known = store.index["split"].to_numpy() == "train"
+    return [row for row in roles.unlabeled if known[row]], list(roles.test)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"calibration.policy": "labeled", "calibration.refresh": "batch", "calibration.per_class": True},
+        {"calibration.policy": "uniform"},
+        {"calibration.policy": "confidence", "calibration.target": "soft", "thresholds.rule": "none"},
+    ],
+)
+def test_hidden_labels_change_no_model_weight_or_threshold(tiny_experiment, own_set, tmp_path, changes):
+    before = run_all(tiny_experiment(changes), tmp_path / "before")
+    for rows in hidden_rows(tiny_experiment()):
+        invert_labels(own_set, rows)
+    after = run_all(tiny_experiment(changes, folder=own_set), tmp_path / "after")
+    assert models(after) == models(before) and len(models(before)) == 6
+    assert tables(after / "train") == tables(before / "train")
+    history = [pd.read_csv(place / "train" / "history.csv") for place in (before, after)]
+    assert (history[0]["precision_neg"] != history[1]["precision_neg"]).any()  # the change was one
+
+
+def test_the_policy_that_may_look_does(tiny_experiment, own_set, tmp_path):
+    changes = {"calibration.policy": "optimal"}
+    before = run_all(tiny_experiment(changes), tmp_path / "before", ("warmup", "train"))
+    invert_labels(own_set, hidden_rows(tiny_experiment())[0])
+    after = run_all(tiny_experiment(changes, folder=own_set), tmp_path / "after", ("warmup", "train"))
+    assert models(after / "warmup") == models(before / "warmup")
+    assert models(after / "train") != models(before / "train")
+
+
+@pytest.mark.parametrize(("policy", "same"), [("uniform", True), ("estimated", False)])
+def test_labels_of_d_est_reach_training_through_the_weights_alone(tiny_experiment, own_set, tmp_path, policy, same):
+    changes = {"calibration.policy": policy, "thresholds.rule": "fixed"}  # fixed: there are entries to weigh
+    before = run_all(tiny_experiment(changes), tmp_path / "before")
+    invert_labels(own_set, list(tiny_experiment().roles.est))
+    after = run_all(tiny_experiment(changes, folder=own_set), tmp_path / "after")
+    assert models(after / "warmup") == models(before / "warmup")
+    assert (models(after / "train") == models(before / "train")) == same
+    counted = [pd.read_parquet(place / "train" / "weights") for place in (before, after)]
+    assert not counted[0]["n_pos"].equals(counted[1]["n_pos"])
+    assert models(after / "finetune") != models(before / "finetune")  # which is where they are read
+
+
+def test_training_holds_no_labels_but_those_of_d_l(tiny_experiment):
+    experiment = tiny_experiment()
+    assert len(experiment.labels.of(experiment.roles.labelled)) == 14
+    for rows in (experiment.roles.unlabeled, experiment.roles.test, np.array([10**6])):
+        with pytest.raises(AssertionError, match="may not read"):
+            experiment.labels.of(rows[:1])
+
+
+def test_labels_are_those_of_the_rows_asked_for_in_any_order(tiny_experiment):
+    experiment = tiny_experiment()
+    rows = experiment.roles.labelled[::-1]
+    whole, known = experiment.hidden(np.arange(experiment.store.n))
+    assert (experiment.labels.of(rows).numpy() == whole[rows]).all()
+    assert known.sum() == 40 and not whole[~known].any()
+
+
+def test_pseudo_label_shows_what_the_first_epoch_trains_on(tiny_experiment, trained, tmp_path):
+    experiment = tiny_experiment()
+    loop.first_refresh(experiment, tiny.network_of(experiment, trained / "warmup" / "model.safetensors")(), tmp_path / "first")
+    first, train = tiny.content(tmp_path / "first"), tiny.content(trained / "train")
+    assert len(first) == 3
+    assert all(name.split("/")[1] == "epoch=000" and train[name] == content for name, content in first.items())
+
+
+def test_the_main_stage_starts_anew_from_the_loaded_weights(tiny_experiment, trained, monkeypatch, tmp_path):
+    """A new EMA and a new cycle (methods.md 2.6, 2.7): nothing but the raw weights of warm-up is passed on."""
+    experiment, seen = tiny_experiment(), {}
+    original = loop.EpochTeacher
+
+    def teacher(experiment, network, epoch):
+        seen.setdefault("state", {name: tensor.clone() for name, tensor in network.state_dict().items()})
+        return original(experiment, network, epoch)
+
+    monkeypatch.setattr(loop, "EpochTeacher", teacher)
+    make = tiny.network_of(experiment, trained / "warmup" / "model.safetensors")
+    tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path)
+    for name, tensor in make().state_dict().items():
+        assert (seen["state"][name] == tensor).all(), name
+
+
+def test_fine_tuning_moves_the_head_alone(tiny_experiment, trained):
+    experiment = tiny_experiment()
+    before, after = (
+        tiny.network_of(experiment, trained / stage / "model.safetensors")().state_dict() for stage in ("train", "finetune")
+    )
+    for name in before:
+        moved = bool((before[name] != after[name]).any())
+        assert moved == (name.startswith("head.") and name != "head.queries"), name
+
+
+def test_signals_are_as_before_after_a_stage(tiny_experiment, tmp_path):
+    import signal
+
+    before = signal.getsignal(signal.SIGTERM)
+    tiny.run_stage(tiny_experiment({"warmup.epochs": 1}), "warmup", None, tmp_path)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert not StopSignal()

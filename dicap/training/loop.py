@@ -4,7 +4,8 @@ Each function trains one network for one stage and returns when its last epoch i
 particular to a method is asked from `experiment.method`; how a step is taken lies in `dicap.training.steps`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,9 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
             y = experiment.labels.of(labelled[step.labelled])
             rng = generator(s.seed, "train", epoch, i, "pairs")
             if method.relabels:
-                pseudo = method.relabel(_teacher_network(experiment, optimisation), views, refresh)
+                teacher = _teacher_network(experiment, optimisation)
+                with looking(teacher):
+                    pseudo = method.relabel(teacher, views, refresh)
                 pairs = method.main_pairs(pseudo.label.cpu().numpy(), rng)
             else:
                 place = torch.from_numpy(step.unlabelled).to(refresh.pseudo.label.device)
@@ -204,6 +207,18 @@ class EpochTeacher:
     def hidden_labels(self, rows: np.ndarray) -> Tensor:
         """(n, C) uint8; all zero where a row has no labels at all."""
         return torch.from_numpy(self.experiment.hidden(rows)[0]).to(self.experiment.runtime.device)
+
+
+@contextmanager
+def looking(network: nn.Module) -> Iterator[None]:
+    """The network in eval mode and without gradient, as for a whole epoch's scores: pseudo-labels are constants."""
+    was_training = network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        network.train(was_training)
 
 
 def _teacher_network(experiment: Experiment, optimisation: Optimisation) -> nn.Module:

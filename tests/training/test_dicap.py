@@ -1,0 +1,339 @@
+"""DiCaP's losses and pairs against loops written from the paper, with a network whose answers are tables."""
+
+import math
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from torch import nn
+
+from dicap.calibration import PseudoLabels, Rates, Thresholds
+from dicap.methods import build_method
+from dicap.methods.base import Batch, Refresh, Roles, frozen_statistics
+from dicap.training import loop
+
+IMAGES, CLASSES, WIDTH = 6, 3, 5
+STRONG, WEAK = 0, 1
+
+
+class Tables(nn.Module):
+    """Looks up what image i gives in view v: an image is (view, i) painted into its pixels."""
+
+    def __init__(self, classes=CLASSES):
+        super().__init__()
+        torch.manual_seed(1)
+        self.logits = nn.Parameter(2 * torch.randn(2, IMAGES, classes))
+        self.z = nn.Parameter(torch.randn(2, IMAGES, classes, WIDTH))
+        self.norm = nn.BatchNorm1d(classes, affine=False)
+
+    def forward(self, images):
+        view, i = images[:, 0, 0, 0].long(), images[:, 1, 0, 0].long()
+        self.norm(self.logits[view, i].detach())
+        return self.logits[view, i], self.z[view, i]
+
+
+def pictures(view, rows):
+    images = torch.zeros(len(rows), 3, 2, 2, dtype=torch.uint8)
+    images[:, 0], images[:, 1] = view, torch.as_tensor(rows, dtype=torch.uint8).view(-1, 1, 1)
+    return images
+
+
+def method_of(**changes):
+    s = tiny.settings({key.replace("__", "."): value for key, value in changes.items()})
+    return build_method(s, CLASSES)
+
+
+def slow_asl(x, y):
+    p = 1 / (1 + math.exp(-x))
+    if y:
+        return -math.log(p)
+    shifted = max(p - 0.05, 0)
+    return -(shifted**4) * math.log(1 - shifted)
+
+
+def slow_nt_xent(pairs, tau=0.5):
+    """`pairs`: list of (z_w, z_s)."""
+    z = [v / v.norm() for v in [w for w, _ in pairs] + [s for _, s in pairs]]
+    n, total = len(pairs), 0.0
+    for i in range(2 * n):
+        others = [math.exp(float(z[i] @ z[j]) / tau) for j in range(2 * n) if j != i]
+        total -= math.log(math.exp(float(z[i] @ z[(i + n) % (2 * n)]) / tau) / sum(others))
+    return total / (2 * n)
+
+
+Y = torch.tensor([[1, 0, 0], [0, 1, 1]], dtype=torch.uint8)
+LABEL = np.array([[1, 0, -1], [0, 0, 1], [-1, 1, -1], [0, 1, 0]], dtype=np.int8)
+WEIGHT = torch.tensor([[0.9, 0.8, 0.0], [0.7, 0.6, 0.5], [0.0, 0.4, 0.0], [0.3, 0.2, 0.1]])
+
+
+def main_batch(method, label=LABEL, weight=WEIGHT, soft=False):
+    """Two labelled images (rows 0, 1) and four others (rows 2 to 5)."""
+    uncertain = (label == -1).any(1)
+    requests = method.main_requests(np.array([0, 1]), np.array([2, 3, 4, 5]), uncertain)
+    views = {r.key: pictures({"strong": STRONG, "weak": WEAK}[r.view.name], r.rows) for r in requests}
+    pairs = method.main_pairs(label, np.random.default_rng(0))
+    return Batch(views, Y, torch.from_numpy(label), weight, soft, torch.from_numpy(pairs), images=6)
+
+
+def test_the_main_loss_equals_loops_over_entries():
+    network, method = Tables(), method_of()
+    terms = method.main_loss(network, main_batch(method))
+    x, z = network.logits.detach(), network.z.detach()
+    sup = sum(slow_asl(x[STRONG, i, c], Y[i, c]) for i in range(2) for c in range(CLASSES))
+    pseudo, pairs = 0.0, []
+    for i in range(4):
+        for c in range(CLASSES):
+            if LABEL[i, c] == -1:
+                pairs.append((z[WEAK, 2 + i, c], z[STRONG, 2 + i, c]))
+            else:
+                pseudo += float(WEIGHT[i, c]) * slow_asl(x[STRONG, 2 + i, c], LABEL[i, c])
+    assert float(terms["loss_sup"].detach()) == pytest.approx(sup / 6, rel=1e-5)
+    assert float(terms["loss_pseudo"].detach()) == pytest.approx(pseudo / 6, rel=1e-5)
+    assert float(terms["loss_con"].detach()) == pytest.approx(slow_nt_xent(pairs) / 6, rel=1e-5)
+
+
+def test_weak_views_are_made_only_of_images_with_uncertain_entries():
+    batch = main_batch(method_of())
+    assert batch.views["strong"][:, 1, 0, 0].tolist() == [0, 1, 2, 3, 4, 5]
+    assert batch.views["weak"][:, 1, 0, 0].tolist() == [2, 4]
+
+
+def test_no_gradient_flows_through_the_weak_view():
+    network, method = Tables(), method_of()
+    sum(method.main_loss(network, main_batch(method)).values()).backward()
+    assert not network.z.grad[WEAK].any() and not network.logits.grad[WEAK].any()
+    assert network.z.grad[STRONG, 2, 2].any() and not network.z.grad[STRONG, 2, 0].any()
+
+
+def test_the_weak_look_leaves_the_running_statistics_alone():
+    network, method = Tables(), method_of()
+    method.main_loss(network, main_batch(method))
+    once = Tables()
+    once(pictures(STRONG, range(6)))
+    assert torch.equal(network.norm.running_mean, once.norm.running_mean)
+    assert network.norm.momentum == once.norm.momentum
+
+
+def test_mean_reduction_averages_over_confident_entries():
+    network, method = Tables(), method_of(loss__reduction="mean", contrastive__coefficient=0.25)
+    terms = method.main_loss(network, main_batch(method))
+    x, z = network.logits.detach(), network.z.detach()
+    entries = [(i, c) for i in range(4) for c in range(CLASSES)]
+    confident = [(i, c) for i, c in entries if LABEL[i, c] != -1]
+    pseudo = sum(float(WEIGHT[i, c]) * slow_asl(x[STRONG, 2 + i, c], LABEL[i, c]) for i, c in confident)
+    pairs = [(z[WEAK, 2 + i, c], z[STRONG, 2 + i, c]) for i, c in entries if LABEL[i, c] == -1]
+    assert float(terms["loss_pseudo"].detach()) == pytest.approx(pseudo / len(confident), rel=1e-5)
+    assert float(terms["loss_con"].detach()) == pytest.approx(slow_nt_xent(pairs) / 4, rel=1e-5)
+
+
+def test_a_soft_target_counts_both_labels():
+    network, method = Tables(), method_of(calibration__target="soft", thresholds__rule="none")
+    label = np.where(LABEL == -1, 1, LABEL).astype(np.int8)
+    weight = torch.where(torch.from_numpy(LABEL) == -1, 0.35, WEIGHT)
+    terms = method.main_loss(network, main_batch(method, label, weight, soft=True))
+    x, total = network.logits.detach(), 0.0
+    for i in range(4):
+        for c in range(CLASSES):
+            w, y = float(weight[i, c]), label[i, c]
+            total += w * slow_asl(x[STRONG, 2 + i, c], y) + (1 - w) * slow_asl(x[STRONG, 2 + i, c], 1 - y)
+    assert float(terms["loss_pseudo"].detach()) == pytest.approx(total / 6, rel=1e-5)
+    assert "loss_con" not in terms
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+@pytest.mark.parametrize("value", [-1, 0, 1])
+def test_a_step_without_uncertain_or_without_confident_entries_is_finite(reduction, value):
+    network, method = Tables(), method_of(loss__reduction=reduction)
+    label = np.full((4, CLASSES), value, np.int8)
+    terms = method.main_loss(network, main_batch(method, label, torch.full((4, CLASSES), float(value >= 0))))
+    assert ("loss_con" in terms) == (value == -1)
+    if value == -1:
+        assert float(terms["loss_pseudo"].detach()) == 0
+    sum(terms.values()).backward()
+    assert torch.isfinite(network.logits.grad).all()
+
+
+def test_a_single_uncertain_entry_has_nothing_to_be_contrasted_with():
+    label = np.ones((4, CLASSES), np.int8)
+    label[2, 1] = -1
+    network, method = Tables(), method_of()
+    assert "loss_con" not in method.main_loss(network, main_batch(method, label))
+
+
+def test_uniform_weights_fixed_thresholds_and_no_contrast_are_the_plain_sum_of_cap():
+    method = method_of(calibration__policy="uniform", thresholds__rule="fixed", contrastive__enabled=False, warmup__wcl=False)
+    network = Tables()
+    scores = torch.sigmoid(network.logits.detach()[WEAK, 2:])  # the teacher's, of the weak views
+    thresholds = Thresholds(*(torch.full((CLASSES,), 0.5),) * 2, None, None, None, torch.ones(CLASSES, dtype=torch.bool))
+    rates = Rates(torch.zeros(20), torch.zeros(20), torch.zeros(20))
+    pseudo = method.pseudo_labels(scores, rates, thresholds)
+    batch = main_batch(method, pseudo.label.numpy(), pseudo.weight, pseudo.soft)
+    total = float(sum(method.main_loss(network, batch).values()).detach())
+    x, slow = network.logits.detach()[STRONG], 0.0
+    for i in range(6):
+        for c in range(CLASSES):
+            slow += slow_asl(x[i, c], Y[i, c] if i < 2 else scores[i - 2, c] > 0.5)
+    assert total == pytest.approx(slow / 6, rel=1e-5)
+    assert set(batch.views) == {"strong"} and (pseudo.weight == 1).all()
+
+
+def test_the_warm_up_loss_contrasts_every_entry_of_the_step():
+    network, method = Tables(), method_of()
+    (strong, weak) = method.warmup_requests(np.array([0, 1]), np.array([2, 3]))
+    assert strong.rows.tolist() == weak.rows.tolist() == [0, 1, 2, 3] and strong.view.cutout == 0
+    pairs = method.warmup_pairs(4, np.random.default_rng(0))
+    assert sorted(map(tuple, pairs.tolist())) == [(i, c, i) for i in range(4) for c in range(CLASSES)]
+    views = {"strong": pictures(STRONG, strong.rows), "weak": pictures(WEAK, weak.rows)}
+    none = torch.empty(0, CLASSES)
+    terms = method.warmup_loss(network, Batch(views, Y, none, none, False, torch.from_numpy(pairs), images=4))
+    x, z = network.logits.detach(), network.z.detach()
+    sup = sum(slow_asl(x[STRONG, i, c], Y[i, c]) for i in range(2) for c in range(CLASSES))
+    con = slow_nt_xent([(z[WEAK, i, c], z[STRONG, i, c]) for i in range(4) for c in range(CLASSES)])
+    assert float(terms["loss_sup"].detach()) == pytest.approx(sup / 4, rel=1e-5)
+    assert float(terms["loss_con"].detach()) == pytest.approx(con / 4, rel=1e-5)
+
+
+def test_warm_up_without_wcl_sees_labelled_images_alone():
+    method = method_of(warmup__wcl=False)
+    (request,) = method.warmup_requests(np.array([0, 1]), np.array([], np.int64))
+    assert not method.warmup_unlabelled and request.key == "strong"
+    assert len(method.warmup_pairs(4, np.random.default_rng(0))) == 0
+
+
+@pytest.mark.parametrize("refresh", ["epoch", "batch"])
+def test_pairs_point_at_the_uncertain_entries_and_are_capped(refresh):
+    method = method_of(calibration__refresh=refresh, contrastive__max_pairs=5)
+    rng = np.random.default_rng(0)
+    label = rng.integers(-1, 2, (20, CLASSES)).astype(np.int8)
+    uncertain = (label == -1).any(1)
+    seen = np.flatnonzero(uncertain) if refresh == "epoch" else np.arange(20)  # rows that have a weak view
+    pairs = method.main_pairs(label, np.random.default_rng(1))
+    assert len(pairs) == 5 and len({(i, c) for i, c, _ in pairs.tolist()}) == 5
+    assert (np.lexsort((pairs[:, 1], pairs[:, 0])) == np.arange(5)).all()
+    for image, c, weak in pairs:
+        assert label[image, c] == -1 and seen[weak] == image
+    assert (method.main_pairs(label, np.random.default_rng(1)) == pairs).all()
+    assert not (method.main_pairs(label, np.random.default_rng(2)) == pairs).all()
+    drawn = {(i, c) for seed in range(200) for i, c, _ in method.main_pairs(label, np.random.default_rng(seed)).tolist()}
+    assert len(drawn) == (label == -1).sum()
+
+
+def test_a_batch_scored_anew_has_constant_labels_of_the_weak_views():
+    method, network = method_of(calibration__refresh="batch"), Tables().train()
+    rates = Rates(None, None, torch.linspace(0, 1, 20).double())
+    thresholds = Thresholds(
+        torch.full((CLASSES,), 0.6), torch.full((CLASSES,), 0.4), None, None, None, torch.ones(CLASSES, dtype=torch.bool)
+    )
+    views = {"weak": pictures(WEAK, [2, 3, 4, 5])}
+    before = network.norm.running_mean.clone()
+    with loop.looking(network):
+        assert not network.training
+        pseudo = method.relabel(network, views, Refresh(None, rates, thresholds))
+    p = torch.sigmoid(network.logits.detach()[WEAK, 2:])
+    for i in range(4):
+        for c in range(CLASSES):
+            wanted = 1 if p[i, c] > 0.6 else 0 if p[i, c] < 0.4 else -1
+            assert pseudo.label[i, c] == wanted
+    assert not pseudo.confidence.requires_grad and not pseudo.weight.requires_grad  # weights are constants
+    assert torch.equal(network.norm.running_mean, before) and network.training
+
+
+@pytest.mark.parametrize("teacher", ["ema", "online"])
+def test_the_main_stage_looks_at_batches_in_eval_mode_without_gradient(tiny_experiment, trained, monkeypatch, tmp_path, teacher):
+    experiment = tiny_experiment({"calibration.refresh": "batch", "calibration.teacher": teacher, "train.epochs": 1})
+    original, seen = experiment.method.relabel, []
+
+    def relabel(network, views, refresh):
+        seen.append((network.training, torch.is_grad_enabled()))
+        return original(network, views, refresh)
+
+    monkeypatch.setattr(experiment.method, "relabel", relabel)
+    tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path)
+    assert set(seen) == {(False, False)} and len(seen) == 5
+
+
+class Table:
+    """A teacher whose scores and labels are given by row."""
+
+    epoch = 0
+
+    def __init__(self, scores, y):
+        self._scores, self._y, self.asked = scores, y, []
+
+    def scores(self, rows):
+        return self._scores[rows]
+
+    def labels(self, rows):
+        self.asked.extend(rows)
+        return self._y[rows]
+
+    def hidden_labels(self, rows):
+        self.asked.extend(rows)
+        return self._y[rows]
+
+
+@pytest.mark.parametrize("policy", ["estimated", "labeled", "optimal", "uniform"])
+def test_refresh_counts_where_the_policy_says(policy):
+    torch.manual_seed(0)
+    scores, y = torch.rand(30, CLASSES), torch.randint(0, 2, (30, CLASSES), dtype=torch.uint8)
+    roles = Roles(np.arange(8), np.array([8, 20, 9]), np.array([10, 11, 12, 13, 25]), np.arange(26, 30))
+    teacher, method = Table(scores, y), method_of(calibration__policy=policy, calibration__bins=4)
+    refresh = method.refresh(teacher, roles)
+    unsup = [8, 9, 10, 11, 12, 13, 20, 25]
+    counted = {"labeled": range(8), "optimal": [10, 11, 12, 13, 25]}.get(policy, [8, 9, 20])
+    slow = np.zeros((2, 4))
+    for i in counted:
+        for c in range(CLASSES):
+            slow[1 - int(y[i, c]), min(int(float(scores[i, c]) * 4), 3)] += 1
+    assert refresh.rates.n_pos.tolist() == slow[0].tolist() and refresh.rates.n_neg.tolist() == slow[1].tolist()
+    assert set(teacher.asked) == set(counted) | set(range(8))
+    assert torch.equal(refresh.pseudo.confidence, scores[unsup])
+    for c in range(CLASSES):
+        chosen = {value: [float(scores[i, c]) for i in range(8) if y[i, c] == value] for value in (0, 1)}
+        tau = [(max(values) + min(values)) / 2 for values in chosen.values() if values]
+        if len(tau) == 2:
+            low, high = sorted(tau)
+            assert refresh.thresholds.tau_neg[c] == pytest.approx(low) and refresh.thresholds.tau_pos[c] == pytest.approx(high)
+            for i, row in enumerate(unsup):
+                p = float(scores[row, c])
+                assert refresh.pseudo.label[i, c] == (1 if p > high else 0 if p < low else -1)
+    assert refresh.crossed == int(refresh.thresholds.crossed.sum())
+
+
+def test_refresh_counts_guarded_classes():
+    scores, y = torch.rand(10, CLASSES), torch.ones(10, CLASSES, dtype=torch.uint8)
+    y[:3, 1], y[:, 2] = 0, 0
+    roles = Roles(np.arange(6), np.array([6, 7]), np.array([8]), np.array([9]))
+    refresh = method_of().refresh(Table(scores, y), roles)
+    assert refresh.guarded == 2  # class 0 has no negative, class 2 no positive
+    assert not (refresh.pseudo.label[:, 0] == 0).any() and not (refresh.pseudo.label[:, 2] == 1).any()
+    assert method_of(thresholds__rule="none").refresh(Table(scores, y), roles).guarded == 0
+
+
+def test_frozen_statistics_normalise_by_the_batch_and_remember_nothing():
+    norm = nn.BatchNorm1d(3, momentum=0.3)
+    x = torch.randn(8, 3) * 5 + 2
+    before = {name: tensor.clone() for name, tensor in norm.state_dict().items() if name != "num_batches_tracked"}
+    with frozen_statistics(norm):
+        out = norm(x)
+    torch.testing.assert_close(out, (x - x.mean(0)) / (x.var(0, unbiased=False) + norm.eps).sqrt())
+    assert all(torch.equal(norm.state_dict()[name], tensor) for name, tensor in before.items())
+    assert norm.momentum == 0.3
+    with pytest.raises(RuntimeError), frozen_statistics(norm):
+        raise RuntimeError
+    assert norm.momentum == 0.3
+
+
+def test_pack_and_unpack_of_a_refresh_survive_a_weights_only_load(tmp_path):
+    scores, y = torch.rand(10, CLASSES), torch.randint(0, 2, (10, CLASSES))
+    roles = Roles(np.arange(6), np.array([6, 7]), np.array([8]), np.array([9]))
+    for refresh in (method_of().refresh(Table(scores, y), roles), Refresh(PseudoLabels(scores, y.to(torch.int8), scores, True))):
+        torch.save(loop._pack(refresh), tmp_path / "x")
+        again = loop._unpack(torch.load(tmp_path / "x", weights_only=True), torch.device("cpu"))
+        assert again.pseudo.soft == refresh.pseudo.soft and again.crossed == refresh.crossed and again.guarded == refresh.guarded
+        for name in ("pseudo", "rates", "thresholds"):
+            one, other = getattr(refresh, name), getattr(again, name)
+            assert (one is None) == (other is None)
+            for a, b in zip(one or (), other or (), strict=True):
+                assert a == b if isinstance(a, bool) else torch.equal(a, b)

@@ -1,0 +1,151 @@
+"""What is written about an epoch, and what hidden labels say about it, against slow versions."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from dicap import artifacts
+from dicap.calibration import PseudoLabels, Rates, Thresholds
+from dicap.methods.base import Refresh, Roles
+from dicap.training.diagnostics import Diagnostics
+from dicap.training.records import record
+
+N, C, K = 9, 3, 4
+ROWS = np.array([2, 3, 5, 7, 8, 11, 12, 13, 14])
+EST = np.array([3, 12])
+UNKNOWN = np.array([5, 14])  # truly unlabelled
+
+
+@pytest.fixture
+def labels():
+    labels = np.random.default_rng(0).integers(0, 2, (N, C)).astype(np.uint8)
+    labels[np.isin(ROWS, UNKNOWN)] = 0
+    return labels
+
+
+def diagnostics_of(labels, known=None):
+    known = ~np.isin(ROWS, UNKNOWN) if known is None else known
+    experiment = SimpleNamespace(hidden=lambda rows: (labels, known))
+    none = np.array([], np.int64)
+    return Diagnostics(experiment, ROWS, Roles(none, EST, none, none))
+
+
+@pytest.fixture
+def refresh():
+    rng = np.random.default_rng(1)
+    n_pos = torch.tensor([1.0, 0, 3, 4]).double()
+    n_neg = torch.tensor([5.0, 0, 1, 0]).double()
+    thresholds = Thresholds(
+        torch.tensor([0.6, 0.7, 1.0]).double(),
+        torch.tensor([0.2, 0.7, 0.0]).double(),
+        torch.tensor([3, 2, 0]),
+        torch.tensor([4, 5, 7]),
+        torch.tensor([False, True, False]),
+        torch.ones(C, dtype=torch.bool),
+    )
+    p = torch.from_numpy(rng.random((N, C)).astype(np.float32))
+    label = torch.from_numpy(rng.integers(-1, 2, (N, C)).astype(np.int8))
+    weight = torch.from_numpy(rng.random((N, C)).astype(np.float32))
+    return Refresh(
+        PseudoLabels(p, label, weight), Rates(n_pos, n_neg, torch.tensor([0.2, 0.5, 0.7, 0.9]).double()), thresholds, 1, 1
+    )
+
+
+def counted():
+    """Places in ROWS whose hidden labels may be compared: labelled, and not in D_est."""
+    return [i for i, row in enumerate(ROWS) if row not in EST and row not in UNKNOWN]
+
+
+def slow_optimal(refresh, labels):
+    pos, total = np.zeros(K), np.zeros(K)
+    for i in counted():
+        for c in range(C):
+            k = min(int(float(refresh.pseudo.confidence[i, c]) * K), K - 1)
+            pos[k] += labels[i, c]
+            total[k] += 1
+    return pos, total
+
+
+def test_weights_hold_rates_and_the_optimal_curve(refresh, labels, tmp_path):
+    record(
+        refresh, tmp_path, 3, ids=np.array(list("abcdefghi")), classes=["x", "y", "z"], bins=K, diagnostics=diagnostics_of(labels)
+    )
+    frame = pd.read_parquet(tmp_path / "weights")
+    assert frame["epoch"].astype(int).tolist() == [3] * K
+    assert frame["bin"].tolist() == [0, 1, 2, 3]
+    assert frame["left"].tolist() == [0, 0.25, 0.5, 0.75] and frame["right"].tolist() == [0.25, 0.5, 0.75, 1]
+    assert frame["n_pos"].tolist() == [1, 0, 3, 4] and frame["n_neg"].tolist() == [5, 0, 1, 0]
+    np.testing.assert_allclose(frame["r_pos"] + frame["r_neg"], 1)
+    pos, total = slow_optimal(refresh, labels)
+    assert frame["optimal_n"].tolist() == total.tolist()
+    seen = total > 0
+    np.testing.assert_allclose(frame["optimal_r_pos"][seen], (pos[seen] / total[seen]), atol=1e-6)
+
+
+def test_thresholds_and_pseudo_labels_are_those_of_the_epoch(refresh, labels, tmp_path):
+    ids = np.array(list("abcdefghi"), dtype=object)
+    record(refresh, tmp_path, 0, ids=ids, classes=["x", "y", "z"], bins=K, diagnostics=diagnostics_of(labels))
+    frame = pd.read_parquet(tmp_path / "thresholds")
+    assert frame["class"].tolist() == ["x", "y", "z"]
+    assert frame["tau_pos"].tolist() == [0.6, 0.7, 1.0] and frame["tau_neg"].tolist() == [0.2, 0.7, 0.0]
+    assert frame["n_pos"].tolist() == [3, 2, 0] and frame["crossed"].tolist() == [False, True, False]
+    found, p, label, weight = artifacts.read_pseudo_labels(artifacts.epoch_file(tmp_path, "pseudo_labels", 0))
+    assert found == ids.tolist()
+    assert (label == refresh.pseudo.label.numpy()).all()
+    np.testing.assert_array_equal(p, refresh.pseudo.confidence.numpy().astype(np.float16))
+    np.testing.assert_array_equal(weight, refresh.pseudo.weight.numpy().astype(np.float16))
+
+
+def test_without_hidden_labels_the_optimal_columns_are_null(refresh, labels, tmp_path):
+    nothing = diagnostics_of(np.zeros_like(labels), np.zeros(N, bool))
+    record(refresh, tmp_path, 0, ids=np.array(list("abcdefghi")), classes=["x", "y", "z"], bins=K, diagnostics=nothing)
+    frame = pd.read_parquet(tmp_path / "weights")
+    assert frame[["optimal_r_pos", "optimal_n"]].isna().all(axis=None)
+    summary = nothing.summary(refresh, K)
+    assert math.isnan(summary["curve_error"]) and "precision_pos" not in summary
+
+
+def test_a_table_per_class_names_the_class(refresh, labels, tmp_path):
+    per_class = Rates(torch.ones(C, K).double(), torch.zeros(C, K).double(), torch.rand(C, K).double())
+    record(
+        refresh._replace(rates=per_class), tmp_path, 0, ids=np.array(list("abcdefghi")), classes=["x", "y", "z"], bins=K,
+        diagnostics=diagnostics_of(labels),
+    )  # fmt: skip
+    frame = pd.read_parquet(tmp_path / "weights")
+    assert frame["class"].tolist() == [name for name in "xyz" for _ in range(K)]
+    assert frame["bin"].tolist() == list(range(K)) * C
+    np.testing.assert_array_equal(frame["r_pos"].to_numpy().reshape(C, K), per_class.r_pos.numpy())
+    assert frame["optimal_r_pos"].isna().all()
+
+
+def test_a_method_without_rates_and_thresholds_records_its_labels(refresh, labels, tmp_path):
+    record(
+        Refresh(refresh.pseudo), tmp_path, 0, ids=np.array(list("abcdefghi")), classes=["x"], bins=K,
+        diagnostics=diagnostics_of(labels),
+    )  # fmt: skip
+    assert [path.name for path in tmp_path.iterdir()] == ["pseudo_labels"]
+
+
+def test_the_summary_equals_loops(refresh, labels):
+    row = diagnostics_of(labels).summary(refresh, K)
+    label = refresh.pseudo.label.numpy()
+    for name, value in (("pos", 1), ("neg", 0), ("uncertain", -1)):
+        share = sum(label[i, c] == value for i in range(N) for c in range(C)) / (N * C)
+        assert row[f"share_{name}"] == pytest.approx(share)
+    assert row["n_crossed"] == 1 and row["n_guarded"] == 1
+    for name, value in (("pos", 1), ("neg", 0)):
+        chosen = [labels[i, c] == value for i in counted() for c in range(C) if label[i, c] == value]
+        assert row[f"precision_{name}"] == pytest.approx(sum(chosen) / len(chosen))
+    pos, total = slow_optimal(refresh, labels)
+    gaps = [abs(float(refresh.rates.r_pos[k]) - pos[k] / total[k]) * total[k] for k in range(K) if total[k]]
+    assert row["curve_error"] == pytest.approx(sum(gaps) / total.sum(), abs=1e-6)
+
+
+def test_precision_of_labels_nobody_got_is_not_a_number(refresh, labels):
+    nobody = refresh._replace(pseudo=refresh.pseudo._replace(label=torch.zeros(N, C, dtype=torch.int8)))
+    row = diagnostics_of(labels).summary(nobody, K)
+    assert math.isnan(row["precision_pos"]) and not math.isnan(row["precision_neg"])

@@ -31,9 +31,12 @@ class Optimisation:
         self.ema = ModelEmaV3(network, decay=ema_decay)
         self.parameters = [p for p in network.parameters() if p.requires_grad]
         self.optimiser = torch.optim.AdamW(self.parameters, lr=lr, weight_decay=weight_decay, fused=True)
+        cycle_steps = max(cycle_steps, 2)
+        if pct_start * cycle_steps == 1:
+            pct_start *= 1 + 1e-9  # torch would divide by the 0 steps between the start and a peak at the first step
         # cycle_momentum stays at torch's default, so beta1 runs 0.95 -> 0.85 -> 0.95 as in the published code.
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimiser, max_lr=lr, total_steps=max(cycle_steps, 2), pct_start=pct_start
+            self.optimiser, max_lr=lr, total_steps=cycle_steps, pct_start=pct_start
         )
         self.scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.amp is torch.float16)
         self.first_bad_step = torch.full((), -1, dtype=torch.int64, device=runtime.device)

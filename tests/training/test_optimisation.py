@@ -44,6 +44,17 @@ def test_one_cycle_has_the_published_learning_rates_and_momenta():
     assert o.optimiser.param_groups[0]["betas"][1] == 0.999
 
 
+@pytest.mark.parametrize("pct_start", [0.1, 0.2, 0.25, 0.5, 0.9])
+def test_a_cycle_may_be_of_any_length(pct_start):
+    for steps in range(1, 31):
+        o = optimisation(nn.Linear(1, 1), cycle_steps=steps, pct_start=pct_start, lr=1.0)
+        seen = []
+        for _ in range(steps):
+            seen.append(o.lr)
+            o.schedule.step()
+        assert all(0 <= lr <= 1.0 for lr in seen), steps
+
+
 def test_every_step_advances_the_schedule_once():
     o, fresh = optimisation(small_network()), optimisation(small_network())
     for _ in range(7):

@@ -40,8 +40,8 @@ def refresh():
     n_pos = torch.tensor([1.0, 0, 3, 4]).double()
     n_neg = torch.tensor([5.0, 0, 1, 0]).double()
     thresholds = Thresholds(
-        torch.tensor([0.6, 0.7, 1.0]).double(),
-        torch.tensor([0.2, 0.7, 0.0]).double(),
+        torch.tensor([0.6, 0.7, 1.0], dtype=torch.float64),
+        torch.tensor([0.2, 0.7, 0.0], dtype=torch.float64),
         torch.tensor([3, 2, 0]),
         torch.tensor([4, 5, 7]),
         torch.tensor([False, True, False]),

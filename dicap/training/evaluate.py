@@ -1,12 +1,14 @@
 """Scores of the test images and what follows from them (methods.md 2.9)."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dicap.artifacts import replacing, replacing_folder, write_json, write_predictions
+from dicap.errors import DataError
 from dicap.metrics import average_precision, bootstrap_interval
 from dicap.randomness import generator
 from dicap.training.experiment import Experiment
@@ -14,9 +16,14 @@ from dicap.training.models import SavedModel, load_model
 
 
 def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.ndarray]:
-    """Scores (n, C) float32 and true labels (n, C) uint8 of the test images."""
+    """Scores (n, C) float32 by the model's own method, and true labels (n, C) uint8, of the test images."""
     rows = experiment.roles.test
-    scores = experiment.predict(model.network, rows, desc=f"evaluate {model.stage} ({model.which})").cpu().numpy()
+    scores = (
+        replace(experiment, method=model.method)
+        .predict(model.network, rows, desc=f"evaluate {model.stage} ({model.which})")
+        .cpu()
+        .numpy()
+    )
     return scores, experiment.hidden(rows)[0]
 
 
@@ -42,16 +49,20 @@ def evaluate(experiment: Experiment, model_path: Path, artifacts: Path, out: Pat
 
     Returns:
         The content of metrics.json.
+
+    Raises:
+        DataError: the model is missing or damaged, or was trained on other classes or another image size.
     """
     s = experiment.settings
     model = load_model(model_path, experiment.runtime.device)
+    _check_fits(model, model_path, experiment)
     scores, labels = score(experiment, model)
     result = metrics(scores, labels, resamples=s.evaluate.bootstrap, seed=s.seed)
     result |= {
         "dataset": s.dataset,
-        "method": s.method,
-        "ratio": s.ratio,
-        "seed": s.seed,
+        "method": model.settings.method,  # the model's own: it may be another than the pipeline's
+        "ratio": model.settings.ratio,
+        "seed": model.settings.seed,
         "model": model.which,
         "stage": model.stage,
     }
@@ -75,6 +86,20 @@ def evaluate(experiment: Experiment, model_path: Path, artifacts: Path, out: Pat
     return result
 
 
+def _check_fits(model: SavedModel, path: Path, experiment: Experiment) -> None:
+    store = experiment.store
+    if model.classes != store.classes:
+        raise DataError(
+            f"{path}: trained on {len(model.classes)} classes ({', '.join(model.classes[:3])} ...), "
+            f"not the {len(store.classes)} of {store.folder} ({', '.join(store.classes[:3])} ...); choose another model"
+        )
+    if model.settings.image_size != store.image_size:
+        raise DataError(
+            f"{path}: trained on images of {model.settings.image_size} px, but {store.folder} was converted at "
+            f"{store.image_size} px; set image_size and convert again"
+        )
+
+
 def _from_histories(artifacts: Path) -> dict[str, Any]:
     """What the stages before recorded: their last mAP, the paper's best-on-test number, the error of the curve."""
     import pandas as pd
@@ -82,7 +107,10 @@ def _from_histories(artifacts: Path) -> dict[str, Any]:
     frames = {}
     for stage in ("warmup", "train", "finetune"):
         path = artifacts / stage / "history.csv"
-        frames[stage] = pd.read_csv(path) if path.exists() else pd.DataFrame()
+        try:
+            frames[stage] = pd.read_csv(path) if path.exists() else pd.DataFrame()
+        except ValueError as error:
+            raise DataError(f"{path}: damaged ({str(error).splitlines()[0]}); run `dvc repro {stage}`") from None
     out: dict[str, Any] = {}
     for stage, column in (("warmup", "map_raw"), ("train", "map_ema")):
         values = frames[stage].get(column, pd.Series(dtype=float)).dropna()

@@ -1,5 +1,6 @@
 """Published models: safetensors with classes, image size and settings in the metadata. Nothing here loads a pickle."""
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +9,8 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import nn
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
 
 from dicap.artifacts import replacing
 from dicap.errors import DataError, SettingsError
@@ -17,7 +18,7 @@ from dicap.methods import build_method
 from dicap.methods.base import Method
 from dicap.settings import Settings
 
-SCHEMA = 1
+SCHEMA = 2  # 2: with a checksum of the tensors
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,21 @@ def save_model(
         "settings": settings.model_dump() | {"data_root": None},  # a path of the machine that trained is nobody's business
         "extra": extra or {},
     }
+    metadata["checksum"] = checksum(metadata, tensors)
     # One entry: safetensors keeps metadata in a hash map, whose order would change the bytes from run to run.
     with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata={"dicap": json.dumps(metadata, sort_keys=True)})
+        # save_file would make a file that only its owner can read, which a shared DVC cache would keep.
+        temporary.write_bytes(save(tensors, metadata={"dicap": json.dumps(metadata, sort_keys=True)}))
+
+
+def checksum(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """sha256 over the metadata and over names, types, shapes and bytes: safetensors does not notice a flipped bit."""
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -65,14 +78,16 @@ def read_metadata(path: Path) -> dict[str, Any]:
             metadata = json.loads((file.metadata() or {})["dicap"])
     except (FileNotFoundError, IsADirectoryError):
         raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
-    except KeyError:
+    except (KeyError, json.JSONDecodeError):
         raise DataError(
             f"{path}: not a model of this project (no `dicap` metadata); give a model.safetensors that a stage wrote"
         ) from None
-    except (SafetensorError, json.JSONDecodeError, OSError) as error:
-        raise DataError(f"{path}: damaged ({error}); remove it and run `dvc repro`") from None
-    if metadata.get("schema") != SCHEMA:
-        raise DataError(f"{path}: schema {metadata.get('schema')}, this version reads {SCHEMA}; train it again")
+    except (SafetensorError, OSError, UnicodeDecodeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{path}: damaged ({reason}); remove it and run `dvc repro`") from None
+    schema = metadata.get("schema") if isinstance(metadata, dict) else None
+    if schema != SCHEMA:
+        raise DataError(f"{path}: schema {schema}, this version reads {SCHEMA}; train it again")
     return metadata
 
 
@@ -82,14 +97,14 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> SavedModel:
     Raises:
         DataError: if the file is missing, damaged or of another schema.
     """
-    metadata = read_metadata(path)
+    metadata, state = _read_whole(path)
     try:
         settings = Settings.model_validate(metadata["settings"])
     except ValidationError as error:
         raise DataError(f"{path}: its settings are of another version ({error.errors()[0]['msg']}); train it again") from None
     method = build_method(settings, len(metadata["classes"]))
     network = method.build_network(pretrained=False)
-    load_weights(network, path)
+    _fill(network, state, path)
     return SavedModel(
         network.to(device).eval(), method, settings, metadata["classes"], metadata["which"], metadata["stage"], metadata["extra"]
     )
@@ -97,10 +112,22 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> SavedModel:
 
 def load_weights(network: nn.Module, path: Path) -> None:
     """Load a published model's tensors into a network of the same shape. Raises DataError."""
-    from safetensors.torch import load_file
+    _fill(network, _read_whole(path)[1], path)
 
-    read_metadata(path)
-    state = load_file(path)
+
+def _read_whole(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Metadata and tensors, verified by their checksum."""
+    metadata = read_metadata(path)
+    try:
+        state = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"{path}: damaged ({error}); remove it and run `dvc repro`") from None
+    if checksum({key: value for key, value in metadata.items() if key != "checksum"}, state) != metadata.get("checksum"):
+        raise DataError(f"{path}: damaged (its content does not match its checksum); remove it and run `dvc repro`")
+    return metadata, state
+
+
+def _fill(network: nn.Module, state: dict[str, Tensor], path: Path) -> None:
     own = network.state_dict()
     unfit = [
         name for name in own.keys() | state.keys() if name not in own or name not in state or own[name].shape != state[name].shape

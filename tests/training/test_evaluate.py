@@ -1,0 +1,157 @@
+"""What evaluate writes, and that its numbers are those of the models and histories it read."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny
+import torch
+from sklearn.metrics import average_precision_score
+
+from dicap.artifacts import matrix, read_parquet
+from dicap.errors import DataError
+from dicap.training.evaluate import evaluate
+from dicap.training.models import load_model, save_model
+
+
+@pytest.fixture
+def finetuned(trained):
+    return trained / "finetune" / "model.safetensors"
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "evaluate"
+
+
+def slow_scores(path, experiment):
+    """One image at a time."""
+    network = load_model(path).network
+    with torch.no_grad():
+        rows = experiment.roles.test
+        return np.concatenate([torch.sigmoid(network(experiment.store.read(rows[i : i + 1]))[0]) for i in range(len(rows))])
+
+
+def slow_map(scores, labels):
+    return 100 * np.mean([average_precision_score(y, p) if y.any() else 0 for y, p in zip(labels.T, scores.T, strict=True)])
+
+
+def test_metrics_predictions_and_classes_agree(tiny_experiment, trained, finetuned, out):
+    experiment = tiny_experiment()
+    result = evaluate(experiment, finetuned, trained, out)
+    assert json.loads((out / "metrics.json").read_text()) == result
+    scores = slow_scores(finetuned, experiment)
+    labels, _ = experiment.hidden(experiment.roles.test)
+
+    table = read_parquet(out / "predictions.parquet")
+    assert table["id"].to_pylist() == experiment.store.ids[experiment.roles.test].tolist()
+    np.testing.assert_allclose(matrix(table["score"]), scores, rtol=1e-4, atol=1e-6)
+    assert (matrix(table["label"]) == labels).all()
+
+    assert result["map"] == result["map_raw"] == pytest.approx(slow_map(matrix(table["score"]), labels))
+    other = trained / "finetune" / "model_ema.safetensors"
+    assert result["map_ema"] == pytest.approx(slow_map(slow_scores(other, experiment), labels))
+    assert result["map_low"] <= result["map_high"]
+    assert (result["n_test"], result["n_classes"], result["classes_without_positives"]) == (12, 3, 0)
+    assert (result["method"], result["ratio"], result["seed"], result["dataset"]) == ("dicap", 0.5, 1, "table")
+    assert (result["model"], result["stage"]) == ("raw", "finetune")
+
+    frame = pd.read_csv(out / "per_class.csv")
+    assert frame["class"].tolist() == ["blue", "green", "red"]
+    assert frame["n_pos"].tolist() == labels.sum(0).tolist()
+    assert frame["n_train_labelled"].tolist() == experiment.labels.of(experiment.roles.labelled).sum(0).tolist()
+    np.testing.assert_allclose(frame["chance"], labels.mean(0), atol=1e-6)
+    assert 100 * frame["ap"].mean() == pytest.approx(result["map"], abs=1e-3)
+
+
+def test_the_earlier_stages_are_quoted_from_their_histories(tiny_experiment, trained, finetuned, out):
+    result = evaluate(tiny_experiment(), finetuned, trained, out)
+    frames = {stage: pd.read_csv(trained / stage / "history.csv") for stage in ("warmup", "train", "finetune")}
+    assert result["map_warmup"] == frames["warmup"]["map_raw"].iloc[-1]
+    assert result["map_train"] == frames["train"]["map_ema"].iloc[-1]
+    assert result["curve_error"] == frames["train"]["curve_error"].iloc[-1]
+    best = max(
+        (value, stage, int(epoch), which)
+        for stage, frame in frames.items()
+        for which in ("raw", "ema")
+        for epoch, value in zip(frame["epoch"], frame[f"map_{which}"], strict=True)
+        if value == value
+    )
+    assert best == tuple(result[f"best_on_test{part}"] for part in ("", "_stage", "_epoch", "_model"))
+
+
+def test_the_history_of_the_last_epoch_is_what_evaluate_finds(tiny_experiment, trained, out):
+    result = evaluate(tiny_experiment(), trained / "train" / "model.safetensors", trained, out)
+    assert result["map_ema"] == result["map"] == pytest.approx(result["map_train"], abs=1e-3)
+
+
+def test_a_class_without_positives_counts_0_and_is_told(tiny_experiment, trained, finetuned, own_set, out):
+    from training.test_leaks import set_labels
+
+    experiment = tiny_experiment(folder=own_set)
+    set_labels(own_set, experiment.roles.test, lambda labels: [c for c in labels if c != 1])
+    result = evaluate(experiment, finetuned, trained, out)
+    frame = pd.read_csv(out / "per_class.csv")
+    assert result["classes_without_positives"] == 1
+    assert frame["ap"][1] == 0 and frame["n_pos"][1] == 0
+    assert result["map"] == pytest.approx(100 * (frame["ap"][0] + frame["ap"][2]) / 3, abs=1e-3)
+
+
+def test_no_bootstrap_leaves_the_interval_empty(tiny_experiment, trained, finetuned, out):
+    result = evaluate(tiny_experiment({"evaluate.bootstrap": 0}), finetuned, trained, out)
+    assert result["map_low"] is None and result["map_high"] is None
+
+
+def test_it_works_without_any_history(tiny_experiment, finetuned, tmp_path, out):
+    result = evaluate(tiny_experiment(), finetuned, tmp_path / "nothing", out)
+    assert result["map_warmup"] is None and result["curve_error"] is None and "best_on_test" not in result
+
+
+def test_its_bytes_are_the_same_again(tiny_experiment, trained, finetuned, tmp_path):
+    contents = []
+    for name in "ab":
+        evaluate(tiny_experiment(), finetuned, trained, tmp_path / name)
+        contents.append(tiny.content(tmp_path / name))
+    assert contents[0] == contents[1] and len(contents[0]) == 3
+
+
+def test_a_model_of_other_classes_or_size_is_refused_and_nothing_is_lost(tiny_experiment, trained, finetuned, tmp_path, out):
+    experiment = tiny_experiment()
+    evaluate(experiment, finetuned, trained, out)
+    before = tiny.content(out)
+    saved = load_model(finetuned)
+    path = tmp_path / "model.safetensors"
+    for classes, settings, words in (
+        (["blue", "green", "yellow"], saved.settings, "not the 3 of"),
+        (saved.classes, tiny.settings({"image_size": 48}), "images of 48 px"),
+    ):
+        save_model(saved.network, path, settings=settings, classes=classes, stage="train", which="raw")
+        with pytest.raises(DataError, match=words) as caught:
+            evaluate(experiment, path, trained, out)
+        assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+    assert tiny.content(out) == before
+
+
+def test_a_model_of_another_method_says_so(tiny_experiment, trained, finetuned, tmp_path, out):
+    saved = load_model(finetuned)
+    path = tmp_path / "model.safetensors"
+    save_model(
+        saved.network,
+        path,
+        settings=tiny.settings({"method": "mld", "seed": 7}),
+        classes=saved.classes,
+        stage="warmup",
+        which="raw",
+    )
+    result = evaluate(tiny_experiment(), path, trained, out)
+    assert (result["method"], result["seed"], result["stage"]) == ("mld", 7, "warmup")
+
+
+@pytest.mark.parametrize("text", ["", 'a,b\n"1,2\n3'])
+def test_a_damaged_history_is_one_line(tiny_experiment, finetuned, tmp_path, out, text):
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "history.csv").write_text(text)
+    with pytest.raises(DataError, match=r"history\.csv: damaged") as caught:
+        evaluate(tiny_experiment(), finetuned, tmp_path, out)
+    assert "\n" not in str(caught.value)

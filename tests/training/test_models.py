@@ -1,0 +1,165 @@
+"""Published models: what is read is what was written, equal models are equal bytes, and nothing foreign gets in."""
+
+import json
+import pickle
+import subprocess
+import sys
+
+import pytest
+import tiny
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from dicap.errors import DataError, SettingsError
+from dicap.training import loop
+from dicap.training.models import SCHEMA, check_same_problem, checksum, load_model, read_metadata, save_model
+
+CLASSES = ["blue", "green", "red"]
+
+
+@pytest.fixture
+def model(trained, tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes((trained / "train" / "model.safetensors").read_bytes())
+    return path
+
+
+def test_a_model_brings_all_that_is_needed_to_use_it(trained, tiny_experiment):
+    experiment = tiny_experiment({"data_root": "/somewhere/private"})
+    saved = load_model(trained / "train" / "model.safetensors")
+    assert (saved.classes, saved.which, saved.stage) == (CLASSES, "ema", "train")
+    assert saved.settings.data_root is None
+    assert saved.settings.train == experiment.settings.train and saved.settings.image_size == tiny.SIZE
+    assert not saved.network.training
+    images = experiment.store.read(experiment.roles.test)
+    other = tiny.network_of(experiment, trained / "train" / "model.safetensors")().eval()
+    with torch.no_grad():
+        assert torch.equal(saved.network(images)[0], other(images)[0])
+
+
+@pytest.mark.parametrize("changes", [{}, {"head": "linear"}, {"contrastive.projector": 4}])
+def test_every_tensor_returns_with_its_bits(tiny_experiment, tmp_path, changes):
+    experiment = tiny_experiment(changes)
+    network = loop.initial_network(experiment)
+    save_model(network, tmp_path / "x", settings=experiment.settings, classes=CLASSES, stage="t", which="raw", extra={"a": 1})
+    saved = load_model(tmp_path / "x")
+    assert saved.extra == {"a": 1}
+    state = saved.network.state_dict()
+    assert state.keys() == network.state_dict().keys()
+    assert all(torch.equal(state[name], tensor) for name, tensor in network.state_dict().items())
+
+
+def test_equal_models_are_equal_bytes_in_every_process(tiny_set, trained, tmp_path):
+    script = (
+        "import sys, pathlib, torch; sys.path.insert(0, 'tests'); import tiny; from dicap.training import loop, models\n"
+        "folder, split, out = map(pathlib.Path, sys.argv[1:])\n"
+        "e = tiny.open_experiment(folder, split)\n"
+        "models.save_model(loop.initial_network(e), out, settings=e.settings, classes=e.store.classes, stage='s', which='raw')\n"
+    )
+    for seed in ("1", "2"):
+        subprocess.run(
+            [sys.executable, "-c", script, tiny_set, trained / "split.parquet", tmp_path / f"other name {seed}"],
+            check=True, cwd=tiny.ROOT, env={"PYTHONHASHSEED": seed, "OMP_WAIT_POLICY": "PASSIVE"},
+        )  # fmt: skip
+    assert (tmp_path / "other name 1").read_bytes() == (tmp_path / "other name 2").read_bytes()
+
+
+def test_others_may_read_a_model(model, tiny_experiment, tmp_path):
+    experiment = tiny_experiment()
+    save_model(
+        loop.initial_network(experiment), tmp_path / "x", settings=experiment.settings, classes=CLASSES, stage="t", which="raw"
+    )
+    (tmp_path / "y").touch()
+    assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode
+
+
+def rewritten(**changes):
+    """The model again with entries of its metadata changed."""
+
+    def rewrite(path):
+        tensors = {"x": torch.zeros(2)}
+        metadata = {key: value for key, value in (read_metadata(path) | changes).items() if key != "checksum"}
+        metadata["checksum"] = checksum(metadata, tensors)
+        save_file(tensors, path, metadata={"dicap": json.dumps(metadata)})
+
+    return rewrite
+
+
+FAULTS = {
+    "missing": (lambda path: path.unlink(), "no such file"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "model.safetensors"),
+    "empty": (lambda path: path.write_bytes(b""), "damaged"),
+    "text": (lambda path: path.write_bytes(b"<html>not found</html>"), "damaged"),
+    "truncated": (lambda path: path.write_bytes(path.read_bytes()[:-100]), "damaged"),
+    "cut in its header": (lambda path: path.write_bytes(path.read_bytes()[:50]), "damaged"),
+    "a pickle": (lambda path: path.write_bytes(pickle.dumps({"x": 1})), "damaged"),
+    "a torch file": (lambda path: torch.save({"x": torch.zeros(2)}, path), "damaged"),
+    "of another project": (lambda path: save_file({"x": torch.zeros(2)}, path), "not a model of this project"),
+    "with foreign metadata": (lambda path: save_file({}, path, metadata={"dicap": "{"}), "not a model of this project"),
+    "with metadata that is no mapping": (lambda path: save_file({}, path, metadata={"dicap": "[1]"}), "schema None"),
+    "of another schema": (rewritten(schema=SCHEMA + 1), f"this version reads {SCHEMA}"),
+    "of other settings": (rewritten(settings={"ratio": 1}), "another version"),
+    "of another network": (rewritten(), "do not fit"),
+}
+
+
+@pytest.mark.parametrize(("fault", "words"), FAULTS.values(), ids=FAULTS.keys())
+def test_a_file_that_is_no_whole_model_is_one_clear_line(model, fault, words):
+    fault(model)
+    with pytest.raises(DataError) as caught:
+        load_model(model)
+    message = str(caught.value)
+    assert words in message and str(model) in message and "\n" not in message
+
+
+@settings(max_examples=25, deadline=None)
+@given(place=st.integers(0, 10**9), bit=st.integers(0, 7))
+@pytest.mark.parametrize("part", ["header", "tensors"])
+def test_any_flipped_bit_is_noticed(trained, tmp_path_factory, part, place, bit):
+    content = bytearray((trained / "train" / "model.safetensors").read_bytes())
+    header = 8 + int.from_bytes(content[:8], "little")
+    start, stop = (0, header) if part == "header" else (header, len(content))
+    content[start + place % (stop - start)] ^= 1 << bit
+    path = tmp_path_factory.mktemp("flipped") / "model.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        load_model(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_code_of_a_model_file_is_ever_run(model, tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (tmp_path / "sprung").touch, ()
+
+    for write in (lambda: model.write_bytes(pickle.dumps(Trap())), lambda: torch.save(Trap(), model)):
+        write()
+        with pytest.raises(DataError):
+            load_model(model)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_stage_continues_only_from_its_own_problem(model):
+    s = tiny.settings()
+    check_same_problem(model, s, CLASSES)
+    check_same_problem(model, tiny.settings({"optimiser.lr": 0.5}), CLASSES)
+    with pytest.raises(DataError, match="other classes"):
+        check_same_problem(model, s, CLASSES[::-1])
+    for key, value in {"method": "mld", "backbone": "test_vit", "head": "linear", "image_size": 48, "dataset": "digits"}.items():
+        with pytest.raises(SettingsError, match=f"{key}: found '?{value}'?, but .* was trained with"):
+            check_same_problem(model, tiny.settings({key: value}), CLASSES)
+
+
+def test_a_failed_write_leaves_the_model_before(model, tiny_experiment, monkeypatch):
+    before = model.read_bytes()
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    experiment = tiny_experiment()
+    with pytest.raises(OSError, match="No space"):
+        save_model(loop.initial_network(experiment), model, settings=experiment.settings, classes=CLASSES, stage="t", which="raw")
+    assert model.read_bytes() == before and [path.name for path in model.parent.glob(".*")] == []

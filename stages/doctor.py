@@ -7,7 +7,11 @@ import click
 
 @click.command("doctor")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--sheet", type=click.Path(path_type=Path, dir_okay=False), help="Contact sheet (PNG); default: artifacts/doctor/<name>.png.")
+@click.option(
+    "--sheet",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Contact sheet (PNG); default: artifacts/doctor/<name>.png.",
+)
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings too.")
 def command(folder: Path, sheet: Path | None, strict: bool) -> None:
     """Check counts, checksums, labels and duplicates of data/<dataset>, and draw a contact sheet."""

@@ -14,7 +14,11 @@ def command() -> None:
 
 @command.command("export")
 @params_option
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder to write to; default: artifacts/formatted/<dataset>.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder to write to; default: artifacts/formatted/<dataset>.",
+)
 @click.option("--full-paths", is_flag=True, help="Paths below data_root instead of the published code's own.")
 def export(params: Path, out: Path | None, full_paths: bool) -> None:
     """Write the lists of the converted data set."""

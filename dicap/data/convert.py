@@ -74,7 +74,8 @@ def convert(
     """
     repeated = [name for name, count in Counter(item.id for item in raw.items).items() if count > 1]
     if repeated:
-        raise DataError(f"{raw.dataset}: image {repeated[0]!r} is listed {len(raw.items) - len(set(repeated))} times; keep one")
+        count = sum(item.id == repeated[0] for item in raw.items)
+        raise DataError(f"{raw.dataset}: image {repeated[0]!r} is listed {count} times; keep one")
     destination.parent.mkdir(parents=True, exist_ok=True)
     with _exclusive(destination) as scratch:
         try:
@@ -82,7 +83,9 @@ def convert(
         except OSError as error:
             raise DataError(f"{destination}: {error.strerror or error}; make room or choose another disk") from None
         except BrokenProcessPool:
-            raise DataError(f"{destination}: a worker process was killed (often the memory is full); convert with --workers 0") from None
+            raise DataError(
+                f"{destination}: a worker process was killed (often the memory is full); convert with --workers 0"
+            ) from None
         swap_in(scratch, destination)
     return meta
 
@@ -159,8 +162,9 @@ def _judge(raw: RawSet, rejected: list[dict[str, str]], kept: list[int], max_rej
     listing = destination.with_name(f"{destination.name}.rejected.csv")
     listing.unlink(missing_ok=True)
     share = len(rejected) / max(len(raw.items), 1)
-    lost = [s for s in ("train", "test") if any(item.split == s for item in raw.items) and not any(raw.items[i].split == s for i in kept)]
-    if share <= max_rejected and not lost and kept:
+    listed, left = {item.split for item in raw.items}, {raw.items[i].split for i in kept}
+    lost = [split for split in ("train", "test") if split in listed and split not in left]
+    if raw.items and share <= max_rejected and not lost:
         return
     if not rejected:
         raise DataError(f"{raw.dataset}: the raw data set lists no images; check data_root")
@@ -169,6 +173,8 @@ def _judge(raw: RawSet, rejected: list[dict[str, str]], kept: list[int], max_rej
         writer.writeheader()
         writer.writerows(rejected)
     first = f"the first is {rejected[0]['path']}: {rejected[0]['reason']}; all are listed in {listing}"
+    if share <= max_rejected:
+        raise DataError(f"{raw.dataset}: no image of split {lost[0]} is left of those listed; {first}")
     raise DataError(
         f"{raw.dataset}: {len(rejected)} of {len(raw.items)} images rejected ({share:.1%}), "
         f"more than convert.max_rejected ({max_rejected:.1%}); {first}; mend or remove them, or allow more"

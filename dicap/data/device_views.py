@@ -1,8 +1,8 @@
 """Weak and strong views made in batches where the images lie, for machines with an accelerator and few cores.
 
 The plans are those of the Pillow path (`dicap.data.policy.draw`), so with the same random numbers the two paths give the
-same views: exactly, but for rounding in shears, colour blends and tiles, where a few pixels differ by one level. Images are grouped
-by operation: all geometric ones share one resampling, all that map a channel's levels to levels share one table look-up.
+same views: exactly, but for the rounding of colour blends, where a pixel in a hundred thousand differs by one level. Images
+are grouped by operation: all geometric ones share one resampling, all that map levels to levels share one table look-up.
 """
 
 import numpy as np
@@ -143,7 +143,8 @@ def _resample(images: Tensor, plan: Plan, slot: int, policy: Policy) -> None:
         return
     height, width = images.shape[2:]
     names = [KINDS[kind] for kind in plan.kind[chosen, slot]]
-    maps = np.array([affine(name, value, (height, width), policy) for name, value in zip(names, plan.value[chosen, slot], strict=True)])
+    values = plan.value[chosen, slot].tolist()
+    maps = np.array([affine(name, value, (height, width), policy) for name, value in zip(names, values, strict=True)])
     smooth_x = np.array([policy.smooth_shear and name == "shear_x" for name in names])
     smooth_y = np.array([policy.smooth_shear and name == "shear_y" for name in names])
 

@@ -33,7 +33,8 @@ def read_formatted(dataset: str, folder: Path, root: Path) -> RawSet:
     for split, phase in PHASES.items():
         images, labels = _load_phase(folder, phase)
         if width and labels.shape[1] != width:
-            raise DataError(f"{folder / f'formatted_{phase}_labels.npy'}: {labels.shape[1]} classes, the train labels have {width}")
+            path = folder / f"formatted_{phase}_labels.npy"
+            raise DataError(f"{path}: {labels.shape[1]} classes, the train labels have {width}; use files of one origin")
         width = labels.shape[1]
         where = _locate(dataset, root, str(images[0]) if len(images) else "")
         for name, row in zip(images.tolist(), labels, strict=True):

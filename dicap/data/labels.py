@@ -24,7 +24,7 @@ def read_labels(folder: str | os.PathLike, rows: np.ndarray) -> np.ndarray:
     column = files.read_index(folder, ["labels"])["labels"].combine_chunks().take(rows)
     if column.null_count:
         row = int(rows[np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]])
-        raise DataError(f"{folder / files.INDEX}: row {row} has no labels (split unlabeled), so it cannot be trained or scored on")
+        raise DataError(f"{folder / files.INDEX}: row {row} has no labels (split unlabeled), so it cannot be used here")
     lengths = column.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
     matrix = np.zeros((len(rows), len(files.read_meta(folder)["classes"])), dtype=np.uint8)
     matrix[np.repeat(np.arange(len(rows)), lengths), column.flatten().to_numpy(zero_copy_only=False)] = 1

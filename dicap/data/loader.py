@@ -62,11 +62,11 @@ def load(
     Yields:
         {key: (B, 3, H, W) uint8}, or (B, 4, 3, H, W) with tiles, on `device`, contiguous.
     """
-    device = torch.device(device)
+    place = torch.device(device)
     if data_on == "device":
         from dicap.data.device_views import render_on_device
 
-        whole = store.resident(device)
+        whole = store.resident(place)
         for requests in steps[start:]:
             yield {
                 request.key: render_on_device(
@@ -84,14 +84,14 @@ def load(
         sampler=order,
         num_workers=count,
         worker_init_fn=_one_thread,
-        pin_memory=device.type == "cuda",
+        pin_memory=place.type == "cuda",
         prefetch_factor=4 if count else None,
         # A generator of its own: DataLoader draws a number per epoch, from torch's global generator otherwise.
         generator=torch.Generator(),
     )
     try:
         for batch in loader:
-            yield {key: views.to(device, non_blocking=True) for key, views in batch.items()}
+            yield {key: views.to(place, non_blocking=True) for key, views in batch.items()}
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise
@@ -125,22 +125,22 @@ def scoring_batches(
     Yields:
         (rows of the batch, (B, 3, H, W) uint8 on `device`).
     """
-    device = torch.device(device)
+    place = torch.device(device)
     rows = np.asarray(rows, dtype=np.int64)
     flipped = uniform(*flip, rows, "score/weak") < 0.5 if flip else np.zeros(len(rows), dtype=bool)
     for first in range(0, len(rows), batch_size):
         batch = rows[first : first + batch_size]
         if data_on == "device":
-            images = torch.index_select(store.resident(device), 0, torch.from_numpy(batch).to(device)).permute(0, 3, 1, 2)
+            images = torch.index_select(store.resident(place), 0, torch.from_numpy(batch).to(place)).permute(0, 3, 1, 2)
         else:
             images = store.read_channels_last(batch)
         mirrored = torch.from_numpy(flipped[first : first + batch_size]).to(images.device)
         if mirrored.any():
             images[mirrored] = images[mirrored].flip(3)
         images = images.contiguous(memory_format=memory_format)
-        if device.type == "cuda" and images.device.type == "cpu":
-            images = images.pin_memory().to(device, non_blocking=True)
-        yield batch, images.to(device)
+        if place.type == "cuda" and images.device.type == "cpu":
+            images = images.pin_memory().to(place, non_blocking=True)
+        yield batch, images.to(place)
 
 
 def draws(seed: int, stage: str, epoch: int, request: Request) -> np.ndarray:

@@ -8,11 +8,10 @@ import pytest
 import torch
 from PIL import Image
 
+from data.raw import photo
 from dicap.data import augment, device_views
 from dicap.data.augment import View
 from dicap.data.policy import COLUMNS, KINDS, POLICIES, Plan, draw
-
-from data.raw import photo
 
 RNG = np.random.default_rng(5)
 IMAGES = np.stack(
@@ -30,7 +29,7 @@ def tensor(images):
     return torch.from_numpy(images.copy()).permute(0, 3, 1, 2).contiguous()
 
 
-def single(kind, value, centre, n=len(IMAGES)):
+def single(kind, value, centre, n=5):
     """A plan of one operation for every image."""
     return Plan(
         flip=np.zeros(n, bool),
@@ -105,7 +104,8 @@ def test_the_resident_set_is_not_changed():
 
 def test_a_batch_of_none_is_fine():
     uniforms = np.zeros((0, 1, COLUMNS))
-    views = device_views.render_on_device(torch.from_numpy(IMAGES), torch.zeros(0, dtype=torch.int64), View("strong", 0.5), uniforms)
+    none = torch.zeros(0, dtype=torch.int64)
+    views = device_views.render_on_device(torch.from_numpy(IMAGES), none, View("strong", 0.5), uniforms)
     assert views.shape == (0, 3, 48, 48)
 
 
@@ -117,7 +117,8 @@ def test_frequencies_of_10000_drawn_views_match_the_published_policy_on_both_pat
     plan = draw(uniforms[:, 0], POLICIES["published"], (12, 12), 0.0)
     batch = np.broadcast_to(image, (n, 12, 12, 3)).copy()
     pillow = augment.render_batch(batch.copy(), View("strong"), uniforms)
-    ours = device_views.render_on_device(torch.from_numpy(batch), torch.arange(n), View("strong"), uniforms).permute(0, 2, 3, 1).numpy()
+    ours = device_views.render_on_device(torch.from_numpy(batch), torch.arange(n), View("strong"), uniforms)
+    ours = ours.permute(0, 2, 3, 1).numpy()
     assert (np.abs(pillow.astype(int) - ours) <= 2).all()
     for views in (pillow, ours):
         untouched = ((views == image).all((1, 2, 3)) | (views == image[:, ::-1]).all((1, 2, 3))).mean()

@@ -139,7 +139,8 @@ def require(path: Path, what: str, published: str) -> Path:
         DataError: it does not; names it and says where the data set is published.
     """
     if not path.exists():
-        raise DataError(f"{path}: no such {'folder' if not path.suffix else 'file'} ({what}); data_root must hold the {published}")
+        kind = "file" if path.suffix else "folder"
+        raise DataError(f"{path}: no such {kind} ({what}); data_root must hold the {published}")
     return path
 
 

@@ -5,6 +5,7 @@ digits that occur. No file is read from outside scikit-learn, and the same scene
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -12,7 +13,7 @@ from PIL import Image
 from dicap.data.sources.base import Item, RawSet
 
 SEED = 2026  # of the data set; the experiment's seed only chooses which labels may be used
-TRAIN, TEST = 3000, 1000
+TRAIN, TEST = 4000, 1000
 COUNTS = (0.25, 0.25, 0.25, 0.25)  # how often a scene has 1, 2, 3, 4 digits
 # How often each class is drawn: the commonest three times as often as the rarest.
 FREQUENCIES = np.array([0.16, 0.14, 0.13, 0.115, 0.10, 0.09, 0.08, 0.07, 0.065, 0.05])
@@ -38,7 +39,7 @@ class Scenes:
     def __init__(self) -> None:
         from sklearn.datasets import load_digits
 
-        data = load_digits()
+        data: Any = load_digits()
         self._glyphs = (data.images / 16).astype(np.float32)  # (1797, 8, 8), ink in [0, 1]
         order = np.random.default_rng(SEED).permutation(len(self._glyphs))
         cut = len(order) * 4 // 5

@@ -6,13 +6,89 @@ from dicap.data.formatted import read_formatted
 from dicap.data.sources.base import FileImages, Item, RawSet, listing_error, require
 from dicap.errors import DataError
 
-CONCEPTS = (
-    "airport animal beach bear birds boats book bridge buildings cars castle cat cityscape clouds computer coral cow "
-    "dancing dog earthquake elk fire fish flags flowers food fox frost garden glacier grass harbor horses house lake "
-    "leaf map military moon mountain nighttime ocean person plane plants police protest railroad rainbow reflection "
-    "road rocks running sand sign sky snow soccer sports statue street sun sunset surf swimmers tattoo temple tiger "
-    "tower town toy train tree valley vehicle water waterfall wedding whales window zebra"
-).split()
+CONCEPTS = [
+    "airport",
+    "animal",
+    "beach",
+    "bear",
+    "birds",
+    "boats",
+    "book",
+    "bridge",
+    "buildings",
+    "cars",
+    "castle",
+    "cat",
+    "cityscape",
+    "clouds",
+    "computer",
+    "coral",
+    "cow",
+    "dancing",
+    "dog",
+    "earthquake",
+    "elk",
+    "fire",
+    "fish",
+    "flags",
+    "flowers",
+    "food",
+    "fox",
+    "frost",
+    "garden",
+    "glacier",
+    "grass",
+    "harbor",
+    "horses",
+    "house",
+    "lake",
+    "leaf",
+    "map",
+    "military",
+    "moon",
+    "mountain",
+    "nighttime",
+    "ocean",
+    "person",
+    "plane",
+    "plants",
+    "police",
+    "protest",
+    "railroad",
+    "rainbow",
+    "reflection",
+    "road",
+    "rocks",
+    "running",
+    "sand",
+    "sign",
+    "sky",
+    "snow",
+    "soccer",
+    "sports",
+    "statue",
+    "street",
+    "sun",
+    "sunset",
+    "surf",
+    "swimmers",
+    "tattoo",
+    "temple",
+    "tiger",
+    "tower",
+    "town",
+    "toy",
+    "train",
+    "tree",
+    "valley",
+    "vehicle",
+    "water",
+    "waterfall",
+    "wedding",
+    "whales",
+    "window",
+    "zebra",
+]
 PUBLISHED = (
     "formatted_{train,val}_{images,labels}.npy of Cole et al. (single-positive-multi-label) and Flickr/ of the NUS-WIDE lab, "
     "or the lab's ImageList/ and Groundtruth/TrainTestLabels/"
@@ -48,14 +124,15 @@ def _read_official(dataset: str, root: Path) -> RawSet:
             column = require(root / "Groundtruth/TrainTestLabels" / f"Labels_{concept}_{phase}.txt", "a concept", PUBLISHED)
             for row in _ones(column, len(names), path.name):
                 labels[row].append(number)
-        items += [Item(name.rsplit(".", 1)[0], f"Flickr/{name}", split, tuple(ones)) for name, ones in zip(names, labels, strict=True)]
+        for name, ones in zip(names, labels, strict=True):
+            items.append(Item(name.rsplit(".", 1)[0], f"Flickr/{name}", split, tuple(ones)))
     return RawSet(
         dataset,
         list(CONCEPTS),
         items,
         FileImages(root, [item.path for item in items]),
         source={"lists": "official train/test"},
-        notes=["official NUS-WIDE split: results are not comparable with the published tables, which use the lists of Cole et al."],
+        notes=["official split: not comparable with the published tables, which use the lists of Cole et al."],
     )
 
 

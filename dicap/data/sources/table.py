@@ -146,7 +146,7 @@ def _check(frame: pd.DataFrame, path: Path) -> None:
         ~np.array([inside(path.parent, image) for image in frame["image"]]),
         lambda row: f"image: {row['image']!r} leaves the folder of the table; move the images below it",
     )
-    first = {image: line for image, line in zip(frame["image"][::-1], frame["line"][::-1], strict=True)}
+    first = dict(zip(frame["image"][::-1], frame["line"][::-1], strict=True))
     complain(
         frame["image"].duplicated().to_numpy(),
         lambda row: f"image: {row['image']!r} stands on {where} {first[row['image']]} already; keep one of them",
@@ -164,7 +164,7 @@ def _notes(items: list[Item], classes: list[str], ignored: int) -> list[str]:
         seen = Counter(label for item in items if item.split == split for label in item.labels or ())
         absent = [name for i, name in enumerate(classes) if not seen[i]]
         if absent:
-            what = "it cannot be learned" if split == "train" else "its AP counts 0"
-            notes.append(f"{len(absent)} classes occur only in {other}, so {what.replace('it ', 'they ').replace('its', 'their')}: "
-                         + ", ".join(absent[:10]) + (" ..." if len(absent) > 10 else ""))
+            effect = "they cannot be learned" if split == "train" else "their AP counts 0"
+            names = ", ".join(absent[:10]) + (" ..." if len(absent) > 10 else "")
+            notes.append(f"{len(absent)} classes occur only in {other}, so {effect}: {names}")
     return notes

@@ -5,10 +5,28 @@ from pathlib import Path
 from dicap.data.sources.base import FileImages, Item, RawSet, listing_error, require
 from dicap.errors import DataError
 
-CLASSES = (
-    "aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person pottedplant "
-    "sheep sofa train tvmonitor"
-).split()
+CLASSES = [
+    "aeroplane",
+    "bicycle",
+    "bird",
+    "boat",
+    "bottle",
+    "bus",
+    "car",
+    "cat",
+    "chair",
+    "cow",
+    "diningtable",
+    "dog",
+    "horse",
+    "motorbike",
+    "person",
+    "pottedplant",
+    "sheep",
+    "sofa",
+    "train",
+    "tvmonitor",
+]
 PHASES = {"voc2007": ("trainval", "test"), "voc2012": ("train", "val")}  # of our train and test split
 PUBLISHED = "VOCdevkit archives of host.robots.ox.ac.uk/pascal/VOC"
 

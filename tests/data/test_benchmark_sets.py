@@ -1,0 +1,281 @@
+"""VOC, COCO, AWA2 and NUS-WIDE against slow independent readings of their lists."""
+
+import json
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data.raw import save, shared
+from dicap.data.convert import convert
+from dicap.data.labels import read_labels
+from dicap.data.sources import read_raw
+from dicap.data.sources.nuswide import CONCEPTS
+from dicap.data.sources.voc import CLASSES
+from dicap.data.store import Store
+from dicap.errors import DataError
+
+
+def matrix(raw, split):
+    items = [item for item in raw.items if item.split == split]
+    labels = np.zeros((len(items), len(raw.classes)), int)
+    for row, item in enumerate(items):
+        labels[row, list(item.labels)] = 1
+    return [item.id for item in items], labels
+
+
+# ---- VOC
+
+
+def voc_folder(root, year="VOC2012", phases=("train", "val"), ends="\n"):
+    """Five images a phase; a flag 0, an image without any 1, and a difficult-only one."""
+    main = root / "VOCdevkit" / year / "ImageSets/Main"
+    main.mkdir(parents=True)
+    for number, phase in enumerate(phases):
+        images = [f"2008_{number}0000{i}" for i in (3, 1, 2, 5, 4)]
+        for c, name in enumerate(CLASSES):
+            flags = {
+                images[0]: 1 if c in (0, 19) else -1,
+                images[1]: 1 if c == 3 else -1,
+                images[2]: 0 if c == 3 else (1 if c == 4 else -1),
+            }
+            flags |= {images[3]: -1, images[4]: 0 if c == 7 else -1}
+            (main / f"{name}_{phase}.txt").write_bytes("".join(f"{i} {flag:2d}{ends}" for i, flag in flags.items()).encode())
+        for i, image in enumerate(images):
+            save(root / "VOCdevkit" / year / "JPEGImages" / f"{image}.jpg", 10 * number + i)
+    return root
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_voc2012_flags_and_order(tmp_path, ends):
+    raw = read_raw("voc2012", voc_folder(tmp_path, ends=ends), 16)
+    ids, labels = matrix(raw, "train")
+    assert ids == ["2008_000001", "2008_000002", "2008_000003"]  # sorted; only a flag of 1 lets an image in
+    assert [np.flatnonzero(row).tolist() for row in labels] == [[3], [4], [0, 19]]  # difficult (0) is negative
+    assert raw.items[0].path == "VOCdevkit/VOC2012/JPEGImages/2008_000001.jpg"
+    meta = convert(raw, tmp_path / "set", image_size=16, workers=0)
+    assert meta["counts"] == {"train": 3, "test": 3, "unlabeled": 0} and not meta["rejected"]
+
+
+@pytest.mark.parametrize("inner", ["VOCdevkit", "VOCdevkit/VOC2012"])
+def test_voc_folders_may_be_given_at_any_level(tmp_path, inner):
+    voc_folder(tmp_path)
+    raw = read_raw("voc2012", tmp_path / inner, 16)
+    assert len(raw.items) == 6 and (tmp_path / inner / raw.items[0].path).exists()
+
+
+def test_voc_names_what_is_missing(tmp_path):
+    with pytest.raises(DataError, match=r"VOCdevkit/VOC2012/ImageSets/Main: no such folder; data_root must hold"):
+        read_raw("voc2012", tmp_path, 16)
+    main = voc_folder(tmp_path) / "VOCdevkit/VOC2012/ImageSets/Main"
+    (main / "cow_val.txt").unlink()
+    with pytest.raises(DataError, match=r"cow_val.txt: no such file .*host.robots.ox.ac.uk"):
+        read_raw("voc2012", tmp_path, 16)
+    (main / "cow_val.txt").write_text("2008_100001  1\n2008_100002 yes\n")
+    with pytest.raises(DataError, match=r"cow_val.txt: line 2: found '2008_100002 yes', expected"):
+        read_raw("voc2012", tmp_path, 16)
+
+
+def test_voc2007_lists_give_5011_and_4952_rows_equal_to_a_slow_reading(tmp_path):
+    lists = shared("voc2007_imagesets") / "Main"
+    base = tmp_path / "VOCdevkit/VOC2007"
+    (base / "ImageSets").mkdir(parents=True)
+    (base / "ImageSets/Main").symlink_to(lists)
+    (base / "JPEGImages").mkdir()
+    names = sorted(
+        {line.split()[0] for phase in ("trainval", "test") for line in (lists / f"{phase}.txt").read_text().splitlines()}
+    )
+    for i, name in enumerate(names):
+        Image.new("RGB", (8, 6), (i % 256, i // 256 % 256, 7)).save(base / "JPEGImages" / f"{name}.jpg")
+    meta = convert(read_raw("voc2007", tmp_path, 16), tmp_path / "set", image_size=8, workers=2)
+    assert meta["counts"] == {"train": 5011, "test": 4952, "unlabeled": 0}
+    index = Store.open(tmp_path / "set").index
+    for split, phase in (("train", "trainval"), ("test", "test")):
+        slow = defaultdict(dict)
+        for path in lists.glob(f"*_{phase}.txt"):
+            for line in path.read_bytes().decode().replace("\r\n", "\n").strip("\n").split("\n"):
+                image, flag = line[:6], line[6:].strip()
+                slow[image][path.name[: -len(f"_{phase}.txt")]] = flag == "1"
+        rows = np.flatnonzero(index["split"] == split)
+        assert index["id"][rows].tolist() == sorted(image for image in slow if any(slow[image].values()))
+        expected = [[slow[image][name] for name in sorted(slow[image])] for image in index["id"][rows]]
+        assert (read_labels(tmp_path / "set", rows) == np.array(expected)).all()
+
+
+# ---- COCO
+
+
+def coco_folder(root, year="2014", images=True):
+    """Ids whose order as strings differs, images without annotations, crowds, categories with gaps in their ids."""
+    categories = [{"id": 3, "name": "car"}, {"id": 1, "name": "person"}, {"id": 90, "name": "toothbrush"}]
+    for phase, ids in (("train", [9, 10, 100, 2, 33]), ("val", [7, 71, 8])):
+        name = lambda i, phase=phase: f"COCO_{phase}{year}_{i:012d}.jpg" if year == "2014" else f"{i:012d}.jpg"  # noqa: E731
+        annotations = [{"image_id": i, "category_id": 1, "iscrowd": 0} for i in ids if i != 33]
+        annotations += [
+            {"image_id": ids[0], "category_id": 90, "iscrowd": 1},
+            {"image_id": ids[0], "category_id": 1, "iscrowd": 0},
+        ]
+        annotations += [{"image_id": 10, "category_id": 3, "iscrowd": 0}] if phase == "train" else []
+        content = {"images": [{"id": i, "file_name": name(i)} for i in ids], "annotations": annotations, "categories": categories}
+        (root / "annotations").mkdir(parents=True, exist_ok=True)
+        (root / "annotations" / f"instances_{phase}{year}.json").write_text(json.dumps(content))
+        for i in ids if images else []:
+            save(root / f"{phase}{year}" / name(i), i)
+    return root
+
+
+def test_coco_rules(tmp_path):
+    raw = read_raw("coco2014", coco_folder(tmp_path), 16)
+    assert raw.classes == ["car", "person", "toothbrush"]  # the order of the file
+    train = [item for item in raw.items if item.split == "train"]
+    assert [int(item.id[-12:]) for item in train] == [10, 100, 2, 9]  # sorted as strings; 33 has no annotation
+    assert [item.labels for item in train] == [(0, 1), (1,), (1,), (1, 2)]  # crowds count
+    assert [int(item.id[-12:]) for item in raw.items if item.split == "test"] == [7, 71, 8]
+    assert train[0].path == "train2014/COCO_train2014_000000000010.jpg"
+    assert convert(raw, tmp_path / "set", image_size=16, workers=0)["counts"] == {"train": 4, "test": 3, "unlabeled": 0}
+
+
+def test_coco_images_may_lie_below_images(tmp_path):
+    coco_folder(tmp_path)
+    (tmp_path / "images").mkdir()
+    (tmp_path / "train2014").rename(tmp_path / "images/train2014")
+    assert read_raw("coco2014", tmp_path, 16).items[0].path.startswith("images/train2014/")
+
+
+def test_coco_names_what_is_missing_or_contradicts_itself(tmp_path):
+    with pytest.raises(DataError, match=r"annotations/instances_train2017.json: no such file .*cocodataset.org"):
+        read_raw("coco2017", tmp_path, 16)
+    coco_folder(tmp_path, images=False)
+    with pytest.raises(DataError, match=r"train2014: no such folder"):
+        read_raw("coco2014", tmp_path, 16)
+    path = tmp_path / "annotations/instances_train2014.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"images": content["images"][1:]}))
+    with pytest.raises(DataError, match="an entry refers to 9, which the file does not have"):
+        read_raw("coco2014", tmp_path, 16)
+    path.write_text("{")
+    with pytest.raises(DataError, match="not readable as JSON"):
+        read_raw("coco2014", tmp_path, 16)
+
+
+def test_coco_tiny_converts_as_coco2017(tmp_path):
+    root = shared("coco_tiny")
+    meta = convert(read_raw("coco2017", root, 32), tmp_path / "set", image_size=32, workers=0)
+    assert meta["counts"] == {"train": 80, "test": 80, "unlabeled": 0} and len(meta["classes"]) == 80
+    store = Store.open(tmp_path / "set")
+    for split, phase in (("train", "train"), ("test", "val")):
+        content = json.loads((root / f"annotations/instances_{phase}2017.json").read_text())
+        rows = np.flatnonzero(store.index["split"] == split)
+        labels = read_labels(tmp_path / "set", rows)
+        order = sorted({str(entry["image_id"]) for entry in content["annotations"]})
+        assert [str(int(name)) for name in store.ids[rows]] == order
+        for row, image in zip(labels, order, strict=True):
+            names = {
+                c["name"]
+                for c in content["categories"]
+                for a in content["annotations"]
+                if a["category_id"] == c["id"] and str(a["image_id"]) == image
+            }
+            assert {store.classes[c] for c in np.flatnonzero(row)} == names
+        with Image.open(root / store.index["path"][rows[5]]) as image:
+            assert (store.image(rows[5]) == np.asarray(image.convert("RGB").resize((32, 32), Image.Resampling.BILINEAR))).all()
+
+
+# ---- AWA2
+
+TEST_SPECIES = [
+    "chimpanzee",
+    "giant+panda",
+    "leopard",
+    "persian+cat",
+    "pig",
+    "hippopotamus",
+    "humpback+whale",
+    "raccoon",
+    "rat",
+    "seal",
+]
+
+
+def test_awa2_with_the_real_matrix(tmp_path):
+    texts = shared("awa2_text")
+    base = tmp_path / "Animals_with_Attributes2"
+    base.mkdir()
+    for path in texts.iterdir():
+        (base / path.name).symlink_to(path)
+    species = [line.split()[1] for line in (texts / "classes.txt").read_text().splitlines()]
+    train = [name for name in species if name not in TEST_SPECIES]
+    (base / "trainclasses.txt").write_text("\n".join(train) + "\n")
+    (base / "testclasses.txt").write_text("\n".join(TEST_SPECIES) + "\n")
+    for name in species:
+        for i in (10002, 10001):
+            save(base / "JPEGImages" / name / f"{name}_{i}.jpg", len(name) + i)
+        (base / "JPEGImages" / name / ".DS_Store").write_bytes(b"x")
+    raw = read_raw("awa2", tmp_path, 16)
+    ids, labels = matrix(raw, "test")
+    assert len(raw.classes) == 85 and len(ids) == 20 and len(matrix(raw, "train")[0]) == 80
+    assert ids[:3] == ["chimpanzee_10001", "chimpanzee_10002", "giant+panda_10001"]
+    empty = [raw.classes[c] for c in np.flatnonzero(labels.sum(0) == 0)]
+    assert empty == ["orange", "red", "longneck", "horns", "tusks", "flys", "hops", "desert", "cave"]
+    assert labels[:, raw.classes.index("oldworld")].all() and labels.mean() == pytest.approx(0.38, abs=0.01)
+    assert raw.notes == ["9 attributes have no positive test image, so their AP counts 0: " + ", ".join(empty)]
+    slow = {
+        name: row.split()
+        for name, row in zip(species, (texts / "predicate-matrix-binary.txt").read_text().splitlines(), strict=True)
+    }
+    for name, row in zip(*matrix(raw, "train"), strict=True):
+        assert [str(value) for value in row] == slow[name.split("_")[0]]
+    convert(raw, tmp_path / "set", image_size=8, workers=0)
+    (base / "testclasses.txt").write_text("unicorn\n")
+    with pytest.raises(DataError, match=r"testclasses.txt: species 'unicorn' is not in classes.txt"):
+        read_raw("awa2", tmp_path, 16)
+    (base / "trainclasses.txt").unlink()
+    with pytest.raises(DataError, match=r"trainclasses.txt: no such file .*species of the train split.*AwA2"):
+        read_raw("awa2", tmp_path, 16)
+
+
+# ---- NUS-WIDE
+
+
+def nus_official(root):
+    (root / "ImageList").mkdir(parents=True)
+    (root / "Groundtruth/TrainTestLabels").mkdir(parents=True)
+    rng = np.random.default_rng(3)
+    truth = {}
+    for phase, n in (("Train", 4), ("Test", 3)):
+        names = [f"actor\\000{i}_{phase}.jpg" for i in range(n)]
+        (root / "ImageList" / f"{phase}Imagelist.txt").write_bytes("\r\n".join(names).encode())
+        truth[phase] = (rng.random((n, 81)) < 0.1).astype(int)
+        for c, concept in enumerate(CONCEPTS):
+            (root / "Groundtruth/TrainTestLabels" / f"Labels_{concept}_{phase}.txt").write_text(
+                "".join(f"{v}\n" for v in truth[phase][:, c])
+            )
+        for i, name in enumerate(names):
+            save(root / "Flickr" / name.replace("\\", "/"), i)
+    return truth
+
+
+def test_nuswide_has_81_concepts_in_alphabetical_order():
+    assert len(CONCEPTS) == 81 and sorted(CONCEPTS) == CONCEPTS
+
+
+def test_nuswide_official_lists_are_read_and_marked(tmp_path):
+    truth = nus_official(tmp_path)
+    raw = read_raw("nuswide", tmp_path, 16)
+    for split, phase in (("train", "Train"), ("test", "Test")):
+        assert (matrix(raw, split)[1] == truth[phase]).all()
+    assert "not comparable" in raw.notes[0] and raw.items[0].path == "Flickr/actor/0000_Train.jpg"
+    assert convert(raw, tmp_path / "set", image_size=8, workers=0)["rejected"] == []
+    path = tmp_path / "Groundtruth/TrainTestLabels/Labels_sky_Test.txt"
+    path.write_text("0\n1\n")
+    with pytest.raises(DataError, match=r"Labels_sky_Test.txt: 2 lines, TestImagelist.txt lists 3 images"):
+        read_raw("nuswide", tmp_path, 16)
+    path.unlink()
+    with pytest.raises(DataError, match=r"Labels_sky_Test.txt: no such file"):
+        read_raw("nuswide", tmp_path, 16)
+
+
+def test_nuswide_names_what_is_missing(tmp_path):
+    with pytest.raises(DataError, match=r"formatted_train_images.npy: no such file; data_root must hold .*Cole et al"):
+        read_raw("nuswide", tmp_path, 16)

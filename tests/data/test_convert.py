@@ -1,0 +1,304 @@
+"""Conversion: the pixels, broken files, and what failures leave behind."""
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data.raw import photo, raw_set, save, small_set
+from dicap.data import convert as module
+from dicap.data.convert import convert, convert_one
+from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, read_rgb
+from dicap.data.store import Store
+from dicap.errors import DataError
+
+
+def listed(root: Path, names, split="train"):
+    """A raw set of files that exist or not, with one good test image."""
+    save(root / "good-test.png", 99)
+    items = [Item(name, name, split, (0,)) for name in names] + [Item("good-test", "good-test.png", "test", ())]
+    return RawSet("table", ["c"], items, FileImages(root, [item.path for item in items]))
+
+
+def test_pixels_are_pillows_bilinear_resize_without_the_aspect_ratio(tmp_path):
+    raw = raw_set(tmp_path / "raw")
+    meta = convert(raw, tmp_path / "set", image_size=20, workers=0)
+    store = Store.open(tmp_path / "set")
+    for i, item in enumerate(raw.items):
+        with Image.open(tmp_path / "raw" / item.path) as image:
+            assert (store.image(i) == np.asarray(image.convert("RGB").resize((20, 20), Image.Resampling.BILINEAR))).all()
+    assert meta["counts"] == {"train": 8, "test": 4, "unlabeled": 0}
+    assert meta["hidden_labels"] and meta["rejected"] == [] and meta["schema"] == 1
+
+
+@pytest.mark.parametrize("store", ["array", "jpeg"])
+def test_a_pool_writes_the_same_bytes_as_one_process(tmp_path, store):
+    raw = raw_set(tmp_path / "raw", n_train=130, n_test=9)
+    for workers in (0, 2):
+        convert(raw, tmp_path / str(workers), image_size=8, store=store, workers=workers)
+    a, b = ({p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in "02")
+    assert a == b and len(a) >= 3
+
+
+def test_modes_become_rgb_as_the_published_code_makes_them(tmp_path):
+    rgb = photo(1)
+    red = Image.new("RGB", (8, 8), (200, 10, 30))
+    cases = {
+        "cmyk.jpg": red.convert("CMYK"),
+        "palette.png": red.convert("P", palette=Image.Palette.ADAPTIVE),
+        "grey.png": rgb.convert("L"),
+        "alpha.png": rgb.convert("RGBA"),
+        "one-bit.png": rgb.convert("1"),
+        "two-channels.png": rgb.convert("LA"),
+    }
+    for name, image in cases.items():
+        image.save(tmp_path / name)
+        with Image.open(tmp_path / name) as again:
+            expected = np.asarray(again.convert("RGB"))
+        found = read_rgb(tmp_path / name)
+        assert found.mode == "RGB" and (np.asarray(found) == expected).all(), name
+    assert np.abs(np.asarray(read_rgb(tmp_path / "cmyk.jpg")).astype(int) - (200, 10, 30)).max() < 12
+    assert np.abs(np.asarray(read_rgb(tmp_path / "palette.png")).astype(int) - (200, 10, 30)).max() < 3
+
+
+def test_sixteen_bit_grey_keeps_its_shades(tmp_path):
+    ramp = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
+    Image.fromarray(ramp).save(tmp_path / "deep.png")
+    grey = np.asarray(read_rgb(tmp_path / "deep.png"))[..., 0]
+    assert (grey == ramp >> 8).all()  # Pillow alone would make all but the darkest white
+
+
+def test_a_palette_with_transparency_is_read_without_a_word(tmp_path, recwarn):
+    image = photo(1).convert("P")
+    image.info["transparency"] = bytes(range(0, 256))
+    image.save(tmp_path / "p.png", transparency=bytes(range(0, 256)))
+    assert read_rgb(tmp_path / "p.png").mode == "RGB" and not recwarn.list
+
+
+def test_the_orientation_tag_is_not_applied_as_in_the_published_code(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees
+    photo(1, 40, 30).save(tmp_path / "turned.jpg", exif=exif)
+    assert read_rgb(tmp_path / "turned.jpg").size == (40, 30)
+
+
+def twelve_broken(root: Path) -> dict[str, str]:
+    """Twelve kinds of broken files and a part of the reason each should get."""
+    save(root / "whole.jpg", 1, quality=95)
+    save(root / "whole.png", 2)
+    jpeg, png = (root / "whole.jpg").read_bytes(), (root / "whole.png").read_bytes()
+    (root / "01-empty.jpg").write_bytes(b"")
+    (root / "02-truncated.jpg").write_bytes(jpeg[: len(jpeg) // 2])
+    (root / "03-truncated.png").write_bytes(png[: len(png) // 2])
+    (root / "04-web-page.jpg").write_bytes(b"<!DOCTYPE html><html><body>404 Not Found</body></html>")
+    (root / "05-text.jpg").write_bytes(b"this photo is no longer available\n")
+    (root / "06-noise.jpg").write_bytes(np.random.default_rng(0).bytes(3000))
+    (root / "07-header-only.jpg").write_bytes(jpeg[:30])
+    broken = bytearray(png)
+    broken[png.index(b"IDAT") + 12] ^= 0xFF
+    (root / "08-checksum.png").write_bytes(bytes(broken))
+    (root / "09-folder.jpg").mkdir()
+    (root / "10-link.jpg").symlink_to(root / "nowhere.jpg")
+    os.mkfifo(root / "11-pipe.jpg")
+    chunks = [b"IHDR" + struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0), b"IDAT" + zlib.compress(bytes(100)), b"IEND"]
+    body = b"".join(struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
+    (root / "12-bomb.png").write_bytes(b"\x89PNG\r\n\x1a\n" + body)  # a few bytes that claim 3.6 thousand million pixels
+    return {
+        "01-empty.jpg": "0 bytes", "02-truncated.jpg": "truncated", "03-truncated.png": "truncated", "04-web-page.jpg": "HTML",
+        "05-text.jpg": "text", "06-noise.jpg": "unknown bytes", "07-header-only.jpg": "", "08-checksum.png": "",
+        "09-folder.jpg": "a folder", "10-link.jpg": "broken link", "11-pipe.jpg": "not a regular file", "12-bomb.png": "limit",
+        "13-missing.jpg": "missing",
+    }  # fmt: skip
+
+
+def test_twelve_kinds_of_broken_files_and_a_missing_one_are_listed_with_reasons(tmp_path):
+    reasons = twelve_broken(tmp_path)
+    raw = listed(tmp_path, [*reasons, "whole.jpg", "whole.png"])
+    meta = convert(raw, tmp_path / "set", image_size=8, max_rejected=1.0, workers=0)
+    assert {entry["path"] for entry in meta["rejected"]} == set(reasons)
+    for entry in meta["rejected"]:
+        assert reasons[entry["path"]].lower() in entry["reason"].lower() and entry["reason"] and "\n" not in entry["reason"], (
+            entry
+        )
+    store = Store.open(tmp_path / "set")
+    assert store.ids.tolist() == ["whole.jpg", "whole.png", "good-test"]
+    with Image.open(tmp_path / "whole.png") as image:
+        assert (store.image(1) == np.asarray(image.resize((8, 8), 2))).all()
+    assert any("13 images were rejected" in note for note in meta["notes"])
+
+
+def test_an_archive_named_as_an_image_is_rejected(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.jpg", "w") as archive:
+        archive.writestr("a.txt", "text")
+    with pytest.raises(Rejected, match="not an image"):
+        read_rgb(tmp_path / "a.jpg")
+
+
+def test_truncated_images_are_never_filled_with_grey():
+    from PIL import ImageFile
+
+    assert not ImageFile.LOAD_TRUNCATED_IMAGES
+
+
+def test_above_the_limit_it_fails_with_one_line_and_keeps_the_earlier_set(tmp_path):
+    folder = small_set(tmp_path)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    reasons = twelve_broken(broken)
+    raw = listed(broken, [*reasons, "whole.jpg", "whole.png"])
+    with pytest.raises(
+        DataError, match=r"13 of 16 images rejected \(81.2%\), more than convert.max_rejected \(50.0%\); the first is 01-empty"
+    ) as error:
+        convert(raw, folder, image_size=8, max_rejected=0.5, workers=0)
+    assert "\n" not in str(error.value)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    listing = folder.with_name("set.rejected.csv").read_text().splitlines()
+    assert len(listing) == 14 and listing[0] == "path,reason"
+    assert not list(tmp_path.glob(".set.conv*"))
+
+
+def test_a_split_that_lost_all_its_images_fails_whatever_the_limit(tmp_path):
+    raw = listed(tmp_path, ["missing-1.png", "missing-2.png"])
+    with pytest.raises(DataError, match="no image of split train is left"):
+        convert(raw, tmp_path / "set", image_size=8, max_rejected=1.0, workers=0)
+
+
+def test_a_full_disk_is_one_line_and_keeps_the_earlier_set(tmp_path, monkeypatch):
+    folder = small_set(tmp_path)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.files, "write_index", full)
+    with pytest.raises(DataError, match="No space left on device; make room"):
+        convert(raw_set(tmp_path / "raw"), folder, image_size=8, workers=0)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_second_conversion_at_the_same_time_is_refused(tmp_path):
+    with module._exclusive(tmp_path / "set"), pytest.raises(DataError, match="another `dicap-stage convert` is writing it"):
+        convert(raw_set(tmp_path / "raw"), tmp_path / "set", image_size=8, workers=0)
+    convert(raw_set(tmp_path / "raw"), tmp_path / "set", image_size=8, workers=0)
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+sys.path[:0] = {paths!r}
+from data.raw import raw_set
+from dicap.data.convert import convert
+from dicap.data.sources.base import FileImages
+import time
+class Slow(FileImages):
+    def read(self, i):
+        time.sleep(0.02)
+        return super().read(i)
+raw = raw_set(Path({root!r}), n_train=300)
+slow = Slow(Path({root!r}), [item.path for item in raw.items])
+print("ready", flush=True)
+convert(type(raw)(raw.dataset, raw.classes, raw.items, slow), Path({folder!r}), image_size=8, workers={workers})
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_killed_conversion_leaves_the_earlier_set_and_no_processes(tmp_path, workers):
+    folder = small_set(tmp_path)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    tests = Path(__file__).parents[1]
+    script = SCRIPT.format(
+        paths=[str(tests), str(tests.parent)], root=str(tmp_path / "raw2"), folder=str(folder), workers=workers
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+    time.sleep(1.0)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert not (tmp_path / ".set.converting" / "meta.json").exists()  # what is half written is no set
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and _group_lives(child.pid):
+        time.sleep(0.2)
+    assert not _group_lives(child.pid)
+    convert(raw_set(tmp_path / "raw"), folder, image_size=16, workers=0)  # starts over
+    assert Store.open(folder).image_size == 16 and not (tmp_path / ".set.converting").exists()
+
+
+def _group_lives(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_kill_between_the_two_renames_is_undone(tmp_path):
+    folder = small_set(tmp_path)
+    folder.rename(tmp_path / ".set.old")
+    raw = listed(tmp_path, ["missing.png"] * 1)
+    with pytest.raises(DataError):
+        convert(raw, folder, image_size=8, max_rejected=0.0, workers=0)
+    assert Store.open(folder).n == 12
+
+
+def test_a_worker_that_dies_is_one_line(tmp_path):
+    raw = raw_set(tmp_path / "raw", n_train=200)
+    dying = RawSet(raw.dataset, raw.classes, raw.items, Dying(tmp_path / "raw", [item.path for item in raw.items]))
+    with pytest.raises(DataError, match="a worker process was killed"):
+        convert(dying, tmp_path / "set", image_size=8, workers=2)
+    assert not (tmp_path / "set").exists()
+
+
+class Dying(FileImages):
+    """Images whose 50th kills the process that reads it."""
+
+    def read(self, i):
+        if i == 50:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().read(i)
+
+
+def test_an_id_listed_twice_is_refused(tmp_path):
+    raw = listed(tmp_path, ["good-test.png", "good-test.png"])
+    with pytest.raises(DataError, match=r"image 'good-test.png' is listed 2 times"):
+        convert(raw, tmp_path / "set", image_size=8, workers=0)
+
+
+def test_an_empty_raw_set_is_refused(tmp_path):
+    with pytest.raises(DataError, match="lists no images"):
+        convert(RawSet("table", ["c"], [], FileImages(tmp_path, [])), tmp_path / "set", image_size=8, workers=0)
+
+
+def test_jpeg_results_carry_their_measured_loss(tmp_path):
+    images = FileImages(tmp_path, ["a.png"])
+    save(tmp_path / "a.png", 1)
+    result = convert_one(images, 0, 16, jpeg=True)
+    exact = np.asarray(photo(1).resize((16, 16), 2)).astype(int)
+    import io
+
+    again = np.asarray(Image.open(io.BytesIO(result.data))).astype(int)
+    assert result.error == ((exact - again) ** 2).sum() and result.error > 0
+
+
+def test_meta_holds_checksums_of_the_files(tmp_path):
+    import hashlib
+
+    folder = small_set(tmp_path)
+    meta = json.loads((folder / "meta.json").read_text())
+    assert meta["checksums"] == {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("images.npy", "index.parquet")
+    }
+    assert np.load(folder / "images.npy").shape == (12, 24, 24, 3)  # plain NumPy reads it

@@ -1,0 +1,144 @@
+"""Batches do not depend on workers, order, resumption or other images."""
+
+import numpy as np
+import pytest
+import torch
+
+from data.raw import small_set
+from dicap.data.augment import View
+from dicap.data.loader import Request, load, scoring_batches, worker_count
+from dicap.data.store import Store
+
+STRONG, WEAK = View("strong", cutout=0.5), View("weak")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return Store.open(small_set(tmp_path_factory.mktemp("loader"), n_train=20))
+
+
+def steps(n=4):
+    rng = np.random.default_rng(0)
+    return [[Request("u_strong", rows := rng.permutation(20)[:6], STRONG), Request("u_weak", rows, WEAK)] for _ in range(n)]
+
+
+def batches(store, plan, **options):
+    options = {"seed": 1, "stage": "train", "epoch": 0, "workers": 0} | options
+    return list(load(store, plan, **options))
+
+
+def same(a, b):
+    pairs = list(zip(a, b, strict=True))
+    return all(x.keys() == y.keys() and all(torch.equal(x[key], y[key]) for key in x) for x, y in pairs)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_change_nothing(store, workers):
+    assert same(batches(store, steps()), batches(store, steps(), workers=workers))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_resumed_epoch_continues_with_the_same_batches(store, workers):
+    assert same(batches(store, steps())[2:], batches(store, steps(), start=2, workers=workers))
+
+
+def test_the_device_path_gives_the_same_batches(store):
+    for host, device in zip(batches(store, steps()), batches(store, steps(), data_on="device"), strict=True):
+        assert torch.equal(host["u_weak"], device["u_weak"])
+        difference = (host["u_strong"].int() - device["u_strong"].int()).abs()
+        assert difference.max() <= 2 and (difference > 0).float().mean() < 0.002
+
+
+def test_a_view_belongs_to_its_row_whatever_stands_beside_it(store):
+    alone = batches(store, [[Request("x", np.array([7]), STRONG)]])[0]["x"][0]
+    among = batches(store, [[Request("x", np.array([3]), STRONG)], [Request("x", np.array([1, 7, 2]), STRONG)]])[1]["x"][1]
+    assert torch.equal(alone, among)
+
+
+def test_seed_stage_epoch_and_key_draw_anew(store):
+    request = [[Request("x", np.arange(20), STRONG)]]
+    first = batches(store, request)[0]["x"]
+    for options in ({"seed": 2}, {"stage": "warmup"}, {"epoch": 1}):
+        assert (batches(store, request, **options)[0]["x"] != first).flatten(1).any(1).float().mean() > 0.8
+    other = batches(store, [[Request("y", np.arange(20), STRONG)]])[0]["y"]
+    assert (other != first).flatten(1).any(1).float().mean() > 0.8
+    assert torch.equal(batches(store, request)[0]["x"], first)
+
+
+def test_weak_and_strong_of_one_key_flip_independently(store):
+    rows = np.arange(20)
+    plain = store.read(rows)
+    strong = View("strong", policy="torchvision")
+    agree = []
+    for epoch in range(10):
+        batch = batches(store, [[Request("w", rows, WEAK), Request("v", rows, WEAK)]], epoch=epoch)[0]
+        agree.append(((batch["w"] != plain).flatten(1).any(1) == (batch["v"] != plain).flatten(1).any(1)).float().mean())
+    assert 0.3 < float(torch.stack(agree).mean()) < 0.7
+    assert batches(store, [[Request("w", rows, strong)]])[0]["w"].shape == plain.shape
+
+
+def test_tiles_come_as_four_images(store):
+    batch = batches(store, [[Request("x", np.arange(3), View("weak", tiles=2))]])[0]["x"]
+    assert batch.shape == (3, 4, 3, 24, 24) and batch.is_contiguous()
+
+
+def test_batches_are_contiguous_and_may_be_empty(store):
+    batch = batches(store, [[Request("x", np.arange(5), STRONG), Request("none", np.array([], dtype=np.int64), WEAK)]])[0]
+    assert batch["x"].is_contiguous() and batch["none"].shape == (0, 3, 24, 24)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_torchs_generator_is_not_touched(store, workers):
+    # iterating a DataLoader draws from the global generator unless it has its own, so that a resumed run drifts
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    batches(store, steps(2), workers=workers)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_scoring_gives_every_row_once_in_order(store):
+    rows = np.random.default_rng(1).permutation(store.n)[:17]
+    parts = list(scoring_batches(store, rows, 5))
+    assert [len(part) for part, _ in parts] == [5, 5, 5, 2]
+    assert (np.concatenate([part for part, _ in parts]) == rows).all()
+    assert torch.equal(torch.cat([images for _, images in parts]), store.read(rows))
+    assert all(images.is_contiguous() for _, images in parts)
+
+
+@pytest.mark.parametrize("data_on", ["host", "device"])
+def test_weak_scoring_mirrors_half_of_the_rows_whatever_the_batches(store, data_on):
+    rows = np.arange(store.n)
+    whole = next(iter(scoring_batches(store, rows, 100, flip=(1, "train", 3), data_on=data_on)))[1]
+    pieces = torch.cat([images for _, images in scoring_batches(store, rows, 7, flip=(1, "train", 3))])
+    plain = store.read(rows)
+    assert torch.equal(whole, pieces)
+    mirrored = (whole != plain).flatten(1).any(1)
+    assert torch.equal(whole[mirrored], plain[mirrored].flip(3)) and 0.2 < mirrored.float().mean() < 0.8
+    again = next(iter(scoring_batches(store, rows, 100, flip=(1, "train", 4))))[1]
+    assert not torch.equal(again, whole)
+
+
+def test_channels_last_scoring_has_the_same_content(store):
+    rows = np.arange(store.n)
+    images = next(iter(scoring_batches(store, rows, 100, memory_format=torch.channels_last)))[1]
+    assert images.is_contiguous(memory_format=torch.channels_last) and torch.equal(images, store.read(rows))
+
+
+def test_jpeg_store_loads_through_the_same_interface(tmp_path):
+    jpeg = Store.open(small_set(tmp_path, store="jpeg", n_train=20))
+    assert same(batches(jpeg, steps(2)), batches(jpeg, steps(2), workers=1))
+
+
+def test_few_cores_get_no_workers():
+    assert [worker_count(cores) for cores in (1, 2, 3, 8, 64)] == [0, 0, 2, 7, 12]
+
+
+def test_workers_use_one_thread_each(store):
+    from dicap.data.loader import _one_thread
+
+    threads = torch.get_num_threads()
+    try:
+        _one_thread(0)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)

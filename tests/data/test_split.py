@@ -1,0 +1,94 @@
+"""The labelled/unlabelled split against the published rule and the sizes of methods.md 2.3."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dicap.data.split import labelled_order, split_roles
+from dicap.errors import DataError, SettingsError
+
+
+def index(n_train, n_test=3, n_unlabeled=0):
+    split = ["train"] * n_train + ["test"] * n_test + ["unlabeled"] * n_unlabeled
+    frame = pd.DataFrame({"id": [f"i{i}" for i in range(len(split))], "split": split})
+    return frame.assign(labelled=frame["split"] != "unlabeled")
+
+
+def counts(frame):
+    return frame["role"].value_counts().to_dict()
+
+
+@pytest.mark.parametrize(
+    ("n", "labelled", "est"),
+    [(5717, (285, 571, 857, 1143), (57, 115, 172, 229)), (82081, (4104, 8208, 12312, 16416), (821, 1642, 2463, 3284)),
+     (30337, (1516, 3033, 4550, 6067), (304, 607, 910, 1214)), (5011, (250, 501, 751, 1002), (50, 101, 151, 201))],
+)  # fmt: skip
+def test_published_sizes(n, labelled, est):
+    for ratio, n_labelled, n_est in zip((0.05, 0.1, 0.15, 0.2), labelled, est, strict=True):
+        found = counts(split_roles(index(n), ratio, 1, 0.2))
+        assert (found["sup"] + found["est"], found["est"], found["unlabeled"]) == (n_labelled, n_est, n - n_labelled)
+
+
+def test_the_permutation_is_the_published_one():
+    assert labelled_order(5717, 1)[:10].tolist() == [3343, 3639, 1412, 1528, 3906, 3513, 4704, 5287, 763, 4909]
+
+
+def test_labelled_images_are_the_head_of_the_permutation_wherever_training_rows_stand():
+    frame = index(40, 10, 5).sample(frac=1, random_state=0).reset_index(drop=True)
+    roles = split_roles(frame, 0.5, 3, 0.2)
+    train = frame["id"][frame["split"] == "train"].tolist()
+    order = np.random.RandomState(3).permutation(40)
+    role = dict(zip(roles["id"], roles["role"], strict=True))
+    assert [role[train[i]] for i in order] == ["sup"] * 16 + ["est"] * 4 + ["unlabeled"] * 20
+    assert (roles["id"] == frame["id"]).all()
+    assert {role[name] for name in frame["id"][frame["split"] == "test"]} == {"test"}
+    assert {role[name] for name in frame["id"][frame["split"] == "unlabeled"]} == {"unlabeled"}
+
+
+@given(st.integers(10, 300), st.floats(0.05, 1.0), st.integers(0, 99), st.floats(0.05, 0.95))
+def test_roles_partition_the_images_or_the_ratio_is_refused(n, ratio, seed, est):
+    try:
+        found = counts(split_roles(index(n), ratio, seed, est))
+    except SettingsError:
+        n_labelled = int(ratio * n)
+        assert int((1 - est) * n_labelled) in (0, n_labelled)
+        return
+    assert sum(found.values()) == n + 3 and found["test"] == 3 and found["sup"] > 0 and found["est"] > 0
+
+
+def test_a_larger_ratio_keeps_the_labelled_images_of_a_smaller_one():
+    small, large = (split_roles(index(100), ratio, 1, 0.2) for ratio in (0.1, 0.3))
+    labelled = [set(frame["id"][frame["role"].isin(["sup", "est"])]) for frame in (small, large)]
+    assert labelled[0] < labelled[1]
+
+
+def test_the_global_generator_is_neither_read_nor_moved():
+    np.random.seed(5)
+    state = np.random.get_state()[1].copy()
+    a = labelled_order(50, 1)
+    assert (np.random.get_state()[1] == state).all()
+    np.random.seed(99)
+    assert (labelled_order(50, 1) == a).all()
+
+
+def test_a_ratio_that_leaves_a_part_empty_is_refused_with_numbers():
+    with pytest.raises(
+        SettingsError, match=r"ratio: 0.01 of 100 training images gives 0 for D_sup and 1 for D_est .*ratio of 0.02 or more"
+    ):
+        split_roles(index(100), 0.01, 1, 0.2)
+    split_roles(index(100), 0.02, 1, 0.2)  # what the line advises works
+    with pytest.raises(SettingsError, match="impossible: more images are needed"):
+        split_roles(index(1), 1.0, 1, 0.2)
+
+
+def test_missing_splits_and_unlabelled_training_images_are_data_errors():
+    with pytest.raises(DataError, match="no images of split test"):
+        split_roles(index(10, 0), 0.5, 1, 0.2)
+    with pytest.raises(DataError, match="no images of split train"):
+        split_roles(index(0, 3), 0.5, 1, 0.2)
+    frame = index(10)
+    frame.loc[4, "labelled"] = False
+    with pytest.raises(DataError, match="training image 'i4' has no labels"):
+        split_roles(frame, 0.5, 1, 0.2)

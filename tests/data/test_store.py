@@ -1,0 +1,153 @@
+"""Reading converted sets, whole and damaged."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from data.raw import photo, small_set
+from dicap.data import format as files
+from dicap.data.labels import labelled_mask, read_labels
+from dicap.data.store import Store
+from dicap.errors import DataError
+
+
+def test_images_come_by_row_in_any_order_and_repeated(tmp_path):
+    store = Store.open(small_set(tmp_path))
+    rows = np.array([5, 0, 5, 11])
+    images = store.read(rows)
+    assert images.shape == (4, 3, 24, 24) and images.dtype == torch.uint8 and images.is_contiguous()
+    for image, row in zip(images, rows, strict=True):
+        expected = np.asarray(photo(row).resize((24, 24), 2))
+        assert (image.permute(1, 2, 0).numpy() == expected).all() and (store.image(row) == expected).all()
+    assert (store.read_channels_last(rows) == images).all()
+
+
+def test_a_store_knows_its_set_and_no_labels(tmp_path):
+    store = Store.open(small_set(tmp_path, n_unlabeled=2))
+    assert (store.n, store.image_size, store.classes) == (14, 24, ["c0", "c1", "c2"])
+    assert list(store.index.columns) == ["id", "path", "width", "height", "split"]
+    assert store.ids[0] == "train-000" and store.index["width"].tolist() == [40] * 14
+    assert not [name for name in vars(store) if "label" in name]
+
+
+def test_what_is_written_to_a_batch_does_not_reach_the_file(tmp_path):
+    folder = small_set(tmp_path)
+    before = (folder / "images.npy").read_bytes()
+    store = Store.open(folder)
+    store.read(np.array([0]))[:] = 0
+    store.pixels(np.array([1]))[:] = 0
+    store.resident(torch.device("cpu"))[:] = 0
+    assert (folder / "images.npy").read_bytes() == before and store.image(0).any()
+
+
+def test_a_row_outside_the_set_is_refused(tmp_path):
+    for store in (Store.open(small_set(tmp_path / "a")), Store.open(small_set(tmp_path / "b", store="jpeg"))):
+        for row in (12, -1):
+            with pytest.raises(IndexError):
+                store.read(np.array([row]))
+
+
+def test_a_store_travels_to_another_process_by_its_folder(tmp_path):
+    store = Store.open(small_set(tmp_path))
+    content = pickle.dumps(store)
+    assert len(content) < 1000 and (pickle.loads(content).image(3) == store.image(3)).all()
+
+
+def test_jpeg_and_array_give_the_same_batches_within_the_stated_loss(tmp_path):
+    array = Store.open(small_set(tmp_path / "a"))
+    jpeg = Store.open(small_set(tmp_path / "b", store="jpeg"))
+    rows = np.arange(array.n)
+    difference = array.read(rows).double() - jpeg.read(rows).double()
+    assert float((difference**2).mean()) ** 0.5 == pytest.approx(jpeg.meta["fidelity"]["rms_difference"], abs=1e-4)
+    assert jpeg.meta["fidelity"]["psnr_db"] > 35
+    assert (array.ids == jpeg.ids).all() and array.checksum != jpeg.checksum
+    assert jpeg.resident(torch.device("cpu")).shape == (12, 24, 24, 3)
+
+
+def test_equal_sets_have_equal_checksums_and_bytes(tmp_path):
+    a, b = small_set(tmp_path / "a"), small_set(tmp_path / "b")
+    assert Store.open(a).checksum == Store.open(b).checksum
+    assert {path.name: path.read_bytes() for path in a.iterdir()} == {path.name: path.read_bytes() for path in b.iterdir()}
+
+
+def _shorten(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _edit_meta(folder, **changes):
+    meta = json.loads((folder / "meta.json").read_text())
+    (folder / "meta.json").write_text(json.dumps(meta | changes))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "meta.json").unlink(), "is not a converted set"),
+        (lambda f: (f / "meta.json").write_text("{"), "meta.json: not readable"),
+        (lambda f: _edit_meta(f, schema=7), "schema is 7, expected 1"),
+        (lambda f: _edit_meta(f, image_size=32), "images.npy: holds 12x24x24x3 uint8, meta.json says 12x32x32x3"),
+        (lambda f: _edit_meta(f, counts={"train": 9, "test": 4, "unlabeled": 0}), "12 rows, meta.json counts 13"),
+        (lambda f: (f / "images.npy").unlink(), "images.npy: no such file"),
+        (lambda f: _shorten(f / "images.npy"), "images.npy: not readable"),
+        (lambda f: (f / "images.npy").write_bytes(b""), "images.npy: not readable"),
+        (lambda f: _shorten(f / "index.parquet"), "index.parquet: damaged"),
+        (lambda f: (f / "index.parquet").write_bytes(b"PAR1"), "index.parquet: damaged"),
+        (lambda f: (f / "index.parquet").unlink(), "index.parquet: no such file"),
+    ],
+)
+def test_damage_is_one_line_that_names_the_file(tmp_path, damage, message):
+    folder = small_set(tmp_path)
+    damage(folder)
+    with pytest.raises(DataError, match=message) as error:
+        Store.open(folder)
+    assert "\n" not in str(error.value) and "dicap-stage convert" in str(error.value)
+
+
+def test_offsets_of_another_jpeg_store_are_noticed(tmp_path):
+    folder = small_set(tmp_path, store="jpeg")
+    offsets = np.load(folder / "offsets.npy")
+    offsets[-1] += 1
+    np.save(folder / "offsets.npy", offsets)
+    with pytest.raises(DataError, match="does not belong to"):
+        Store.open(folder)
+
+
+def test_a_flipped_bit_in_a_page_of_the_index_is_noticed(tmp_path):
+    folder = small_set(tmp_path)
+    path = folder / "index.parquet"
+    content = bytearray(path.read_bytes())
+    found = 0
+    for place in range(10, len(content) // 2, 7):
+        content[place] ^= 1
+        path.write_bytes(content)
+        try:
+            files.read_index(folder)
+        except DataError:
+            found += 1
+        content[place] ^= 1
+    assert found > 10
+
+
+def test_labels_are_the_matrix_and_truly_unlabelled_rows_are_refused(tmp_path):
+    folder = small_set(tmp_path, n_unlabeled=3)
+    column = files.read_index(folder, ["labels"])["labels"].to_pylist()
+    rows = np.array([11, 0, 3])
+    expected = np.zeros((3, 3), int)
+    for i, row in enumerate(rows):
+        expected[i, column[row]] = 1
+    matrix = read_labels(folder, rows)
+    assert matrix.dtype == np.uint8 and (matrix == expected).all()
+    assert labelled_mask(folder).tolist() == [True] * 12 + [False] * 3
+    with pytest.raises(DataError, match="row 13 has no labels"):
+        read_labels(folder, np.array([0, 13]))
+    assert read_labels(folder, np.array([], dtype=np.int64)).shape == (0, 3)
+
+
+def test_none_of_the_classes_is_a_row_of_zeros_and_not_unlabelled(tmp_path):
+    folder = small_set(tmp_path, n_train=30)
+    column = files.read_index(folder, ["labels"])["labels"].to_pylist()
+    empty = column.index([])
+    assert labelled_mask(folder)[empty] and not read_labels(folder, np.array([empty])).any()

@@ -60,7 +60,8 @@ def load(
             there in batches (`dicap.data.device_views`), with the same random numbers.
 
     Yields:
-        {key: (B, 3, H, W) uint8}, or (B, 4, 3, H, W) with tiles, on `device`, contiguous.
+        {key: (B, 3, H, W) uint8}, or (B, 4, 3, H, W) with tiles, on `device`. The order in memory is the one they were
+        made in (channels last on the host): reordering a byte a pixel would cost more than reading it.
     """
     place = torch.device(device)
     if data_on == "device":
@@ -109,7 +110,6 @@ def scoring_batches(
     flip: tuple[int, str, int] | None = None,
     device: str | torch.device = "cpu",
     data_on: DataOn = "host",
-    memory_format: torch.memory_format = torch.contiguous_format,
 ) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
     """Yield images in order, straight from the store, for passes that need no strong view.
 
@@ -120,10 +120,9 @@ def scoring_batches(
         flip: (seed, stage, epoch) for the weak view, None for the test view.
         device: where the batches are wanted.
         data_on: as in `load`.
-        memory_format: torch.channels_last spares the reordering of the file's own order.
 
     Yields:
-        (rows of the batch, (B, 3, H, W) uint8 on `device`).
+        (rows of the batch, (B, 3, H, W) uint8 on `device`, channels last in memory as in the file).
     """
     place = torch.device(device)
     rows = np.asarray(rows, dtype=np.int64)
@@ -137,7 +136,6 @@ def scoring_batches(
         mirrored = torch.from_numpy(flipped[first : first + batch_size]).to(images.device)
         if mirrored.any():
             images[mirrored] = images[mirrored].flip(3)
-        images = images.contiguous(memory_format=memory_format)
         if place.type == "cuda" and images.device.type == "cpu":
             images = images.pin_memory().to(place, non_blocking=True)
         yield batch, images.to(place)
@@ -177,7 +175,7 @@ class _Steps(Dataset):
 
     def _views(self, request: Request) -> torch.Tensor:
         views = render_batch(self._store.pixels(request.rows), request.view, draws(*self._counters, request))
-        return torch.from_numpy(np.ascontiguousarray(np.moveaxis(views, -1, -3)))
+        return torch.from_numpy(views).movedim(-1, -3)
 
 
 def _one_thread(_worker: int) -> None:

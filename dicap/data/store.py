@@ -81,7 +81,7 @@ class Store:
         return self.read_channels_last(rows).contiguous()
 
     def read_channels_last(self, rows: np.ndarray) -> torch.Tensor:
-        """As `read`, (B, 3, H, W), but in the file's own order in memory: four times quicker, and what a GPU wants."""
+        """As `read`, (B, 3, H, W), but in the file's own order in memory: four times quicker, and what a network wants."""
         return self._pixels.gather(torch.as_tensor(np.asarray(rows, dtype=np.int64))).permute(0, 3, 1, 2)
 
     def image(self, row: int) -> np.ndarray:

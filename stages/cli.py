@@ -1,5 +1,6 @@
 """`dicap-stage`: the commands, imported only when one is asked for, so that --help answers at once."""
 
+import errno
 import importlib
 import os
 import sys
@@ -11,6 +12,7 @@ from dicap import __version__
 from dicap.errors import DataError, SettingsError, Stopped
 
 EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
+DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 
 PIPELINE = {
     "convert": "Index the raw data set and cache its images as one array.",
@@ -64,6 +66,11 @@ class LazyGroup(click.Group):
             code, message = EXIT_DATA, str(error)
         except Stopped as stop:
             code, message = EXIT_STOPPED, str(stop)
+        except OSError as error:
+            if error.errno not in DISK_TROUBLE:
+                raise
+            place = error.filename2 or error.filename or "the disk"
+            code, message = EXIT_DATA, f"{place}: {error.strerror}; make room or choose another disk, and run again"
         for line in message.splitlines():
             click.echo(f"{'Stopped' if code == EXIT_STOPPED else 'Error'}: {line}", err=True)
         ctx.exit(code)

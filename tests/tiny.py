@@ -4,11 +4,13 @@ import csv
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
+from ruamel.yaml import YAML
 from torch import nn
 
 from dicap.artifacts import write_split
@@ -57,13 +59,19 @@ CHANGES: dict[str, Any] = {
 
 
 def settings(changes: dict[str, Any] | None = None) -> Settings:
-    """The project's settings with those above, and then `changes`, put in their places."""
+    """The settings of data set `table` with those above, and then `changes`, put in their places."""
     return Settings.model_validate(nested(_defaults(), CHANGES | (changes or {})))
 
 
 @cache
 def _defaults() -> dict[str, Any]:
-    return resolve(ROOT / "params.yaml").settings.model_dump()
+    yaml = YAML(typ="safe", pure=True)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "params.yaml"
+        named = {name: CHANGES[name] for name in ("dataset", "data_root")}
+        with open(path, "w") as handle:
+            yaml.dump(yaml.load((ROOT / "params.yaml").read_text()) | named, handle)
+        return resolve(path, ROOT / "configs").settings.model_dump()
 
 
 def nested(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from dicap.artifacts import replacing_folder
+from dicap.errors import DataError
 from dicap.settings import Settings
 from dicap.training.experiment import Experiment
 from dicap.training.state import RunState, StopSignal, fingerprint
@@ -75,8 +76,16 @@ def run_stage(
         with StopSignal() as stop:
             training(experiment, network(), state, stop, tell)
         with replacing_folder(out) as temporary:
-            shutil.copytree(state.products, temporary, dirs_exist_ok=True)
+            _copy(state.products, temporary)
         state.finish()
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    except shutil.Error as error:  # a list of failures, each (from, to, why)
+        _, place, why = error.args[0][0]
+        raise DataError(f"{place}: {why}; make room or choose another disk, and run again: nothing is trained twice") from None
 
 
 def pass_on(source: Path, out: Path, history_columns: list[str]) -> None:

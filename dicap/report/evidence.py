@@ -57,6 +57,7 @@ class Evidence:
 
     @property
     def has_pseudo_labels(self) -> bool:
+        """Whether the method made pseudo-labels, so that there is something to draw about them."""
         return not self.shares.empty
 
     @property

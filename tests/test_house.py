@@ -1,0 +1,226 @@
+"""The rules of the house: who may import whom, who may print, what must be documented, what no file may hold."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULES = sorted([*(ROOT / "dicap").rglob("*.py"), *(ROOT / "stages").rglob("*.py")])
+CORE = [path for path in MODULES if path.is_relative_to(ROOT / "dicap")]
+STAGES = [path for path in MODULES if path.is_relative_to(ROOT / "stages")]
+
+# From the ground up: a module imports from lower floors and its own, never from a higher one.
+FLOORS = [
+    ("dicap", "dicap.errors"),
+    ("dicap.catalogue", "dicap.progress", "dicap.randomness", "dicap.calibration", "dicap.losses", "dicap.metrics"),
+    ("dicap.settings", "dicap.artifacts", "dicap.runtime"),
+    ("dicap.network", "dicap.data"),
+    ("dicap.methods",),
+    ("dicap.training", "dicap.report"),
+    ("stages",),
+]
+# Pure mathematics: nothing of the project but its errors.
+PURE = ("dicap.calibration", "dicap.losses", "dicap.metrics")
+
+
+def name_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(path):
+    """Modules of the project that a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            base = node.module or ""
+            found |= {f"{base}.{alias.name}" if is_module(f"{base}.{alias.name}") else base for alias in node.names}
+    return {name for name in found if name.split(".")[0] in ("dicap", "stages")}
+
+
+def is_module(name):
+    path = ROOT.joinpath(*name.split("."))
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
+def floor_of(name):
+    fitting = [
+        (len(start), level)
+        for level, starts in enumerate(FLOORS)
+        for start in starts
+        if name == start or (start != "dicap" and name.startswith(start + "."))
+    ]
+    assert fitting, f"{name} stands on no floor of the house: give it one in FLOORS"
+    return max(fitting)[1]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_run_downwards_only(path):
+    own = floor_of(name_of(path))
+    above = {name for name in imported(path) if floor_of(name) > own}
+    assert not above, f"{name_of(path)} imports {sorted(above)}"
+
+
+def test_training_and_report_do_not_know_each_other():
+    for path in CORE:
+        name, known = name_of(path), imported(path)
+        if name.startswith("dicap.training"):
+            assert not any(other.startswith("dicap.report") for other in known), name
+        if name.startswith("dicap.report"):
+            assert not any(other.startswith("dicap.training") for other in known), name
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_the_mathematics_knows_nothing_of_the_project(name):
+    assert imported(ROOT / f"{name.replace('.', '/')}.py") <= {"dicap.errors"}
+
+
+def calls(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def outside(tree):
+    """Names of foreign packages a file imports, anywhere in it."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("path", CORE, ids=name_of)
+def test_the_core_neither_prints_nor_knows_dvc_nor_the_command_line(path):
+    tree = tree_of(path)
+    assert not [c for c in calls(tree) if isinstance(c.func, ast.Name) and c.func.id in ("print", "input", "breakpoint", "exit")]
+    assert not outside(tree) & {"dvc", "dvclive", "click", "argparse", "yaml"}
+    opened = [
+        constant.value
+        for call in calls(tree)
+        if (isinstance(call.func, ast.Name) and call.func.id in ("open", "Path"))
+        or (isinstance(call.func, ast.Attribute) and call.func.attr in ("open", "read_text", "joinpath"))
+        for argument in call.args
+        for constant in ast.walk(argument)
+        if isinstance(constant, ast.Constant) and isinstance(constant.value, str)
+    ]
+    assert not [text for text in opened if text.endswith(("params.yaml", "dvc.yaml", "dvc.lock"))]
+
+
+@pytest.mark.parametrize("path", CORE, ids=name_of)
+def test_the_core_loads_no_pickle(path):
+    tree = tree_of(path)
+    assert not outside(tree) & {"pickle", "shelve", "dill", "joblib"}
+    for call in calls(tree):
+        text = ast.unparse(call.func)
+        if text == "torch.load":
+            assert any(k.arg == "weights_only" and getattr(k.value, "value", None) is True for k in call.keywords), text
+        if text in ("np.load", "numpy.load"):
+            assert not any(k.arg == "allow_pickle" and getattr(k.value, "value", True) for k in call.keywords), text
+        assert text not in ("eval", "exec", "os.system", "yaml.load"), f"{path}: {text}"
+        assert not any(k.arg == "shell" and getattr(k.value, "value", True) for k in call.keywords), f"{path}: a shell"
+
+
+@pytest.mark.parametrize("path", STAGES, ids=name_of)
+def test_commands_load_nothing_heavy_before_they_are_asked_for(path):
+    if name_of(path) == "stages.training":
+        return  # imported inside the training commands only, which the test of --help proves
+    heavy = {
+        "torch",
+        "torchvision",
+        "timm",
+        "pandas",
+        "numpy",
+        "pyarrow",
+        "PIL",
+        "matplotlib",
+        "sklearn",
+        "jinja2",
+        "safetensors",
+    }
+    light = {"dicap", "dicap.errors", "dicap.settings", "dicap.catalogue"}
+    for node in tree_of(path).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            top = ast.Module([node], [])
+            assert not outside(top) & heavy, f"{path}: {ast.unparse(node)}"
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dicap"):
+                assert node.module in light, f"{path}: {ast.unparse(node)} belongs inside the function"
+
+
+def public(tree):
+    """Public functions, classes and their public methods."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from (
+                    member for member in node.body if isinstance(member, ast.FunctionDef) and not member.name.startswith("_")
+                )
+
+
+# Methods whose meaning another class gives: forward of a torch module, and what click, io and sequences ask for.
+INHERITED = {"forward", "write", "flush", "list_commands", "get_command", "format_commands", "read", "gather"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_every_module_class_and_public_function_says_what_it_is(path):
+    tree = tree_of(path)
+    if tree.body:
+        assert ast.get_docstring(tree), f"{path.relative_to(ROOT)} has no docstring"
+    silent = [node.name for node in public(tree) if not ast.get_docstring(node) and node.name not in INHERITED]
+    assert not silent, f"{path.relative_to(ROOT)}: no docstring: {', '.join(silent)}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_nothing_happens_at_import(path):
+    """Module level holds definitions and constants: no file is opened, no seed set, no thread count changed."""
+    for node in tree_of(path).body:
+        assert not isinstance(node, ast.With | ast.For | ast.While | ast.Try), f"{path}:{node.lineno}"
+        if isinstance(node, ast.Expr):
+            assert isinstance(node.value, ast.Constant), f"{path}:{node.lineno}: {ast.unparse(node)[:80]}"
+
+
+def tracked():
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    return [ROOT / line for line in done.stdout.splitlines() if (ROOT / line).is_file()]
+
+
+def test_no_file_names_a_package_index_or_a_place_on_somebodys_machine():
+    addresses = re.compile(
+        r"https?://[^\s\"']*(?:/simple\b|pypi|anaconda|conda\.|nexus|artifactory|jfrog)|--(?:extra-)?index-url|--trusted-host"
+        r"|/(?:home|Users|root)/\w+",
+        re.IGNORECASE,
+    )
+    found = []
+    for path in tracked():
+        if path == Path(__file__) or path.suffix in (".png", ".jpg", ".npy", ".parquet", ".safetensors"):
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        found += [f"{path.relative_to(ROOT)}: {hit.group()}" for hit in addresses.finditer(text)]
+    assert not found
+
+
+def test_what_the_pipeline_makes_is_ignored_and_untracked():
+    names = [path.relative_to(ROOT).parts[0] for path in tracked()]
+    assert not {"data", "artifacts", ".dicap"} & set(names)
+    lines = (ROOT / ".gitignore").read_text().split()
+    assert {"/data/", "/artifacts/", "/.dicap/", "__pycache__/"} <= set(lines)
+    assert "__pycache__/" in (ROOT / ".dvcignore").read_text().split()
+
+
+def test_no_tracked_file_is_a_leftover():
+    assert not [
+        path for path in tracked() if path.suffix in (".orig", ".rej", ".tmp", ".pyc", ".swp") or path.name == ".DS_Store"
+    ]

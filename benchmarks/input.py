@@ -96,7 +96,7 @@ def measure(photos: Path, workers: int, size: int, rounds: int, seconds: float) 
     paths = sorted(path for path in photos.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
     if not paths:
         sys.exit(f"{photos}: no photographs there; give a folder with --photos")
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.set_num_threads(1)  # as in a worker: with more, a busy machine slows the classic path out of all proportion
     with tempfile.TemporaryDirectory() as place:
         store = converted(paths, Path(place) / "set", size)
         classic_loader = {"batch_size": BATCH, "num_workers": workers, "prefetch_factor": 4 if workers else None}
@@ -175,7 +175,9 @@ def main() -> int:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1) + "\n")
     width, height = result["mean_size"]
-    print(f"{result['photographs']} photographs of {width} x {height}, {workers} workers, {result['cores']} cores, {options.size} px")
+    print(
+        f"{result['photographs']} photographs of {width} x {height}, {workers} workers, {result['cores']} cores, {options.size} px"
+    )
     print(f"{'':24}{'classic':>10}{'this':>10}{'ratio':>8}{'target':>8}")
     for name, key, ratio, target in (
         ("weak + strong pairs/s", "pairs_per_s", "ratio", TARGET_PAIRS),

@@ -70,7 +70,7 @@ class Store:
 
     def pixels(self, rows: np.ndarray) -> np.ndarray:
         """A fresh (B, H, W, 3) uint8 array of the images at `rows`, as they lie in the file."""
-        return self._pixels.gather(torch.as_tensor(np.asarray(rows, dtype=np.int64))).numpy()
+        return self._pixels.gather(np.asarray(rows, dtype=np.int64))
 
     def read(self, rows: np.ndarray) -> torch.Tensor:
         """The images at `rows`, (B, 3, H, W) uint8, contiguous, no augmentation.
@@ -82,7 +82,7 @@ class Store:
 
     def read_channels_last(self, rows: np.ndarray) -> torch.Tensor:
         """As `read`, (B, 3, H, W), but in the file's own order in memory: four times quicker, and what a network wants."""
-        return self._pixels.gather(torch.as_tensor(np.asarray(rows, dtype=np.int64))).permute(0, 3, 1, 2)
+        return torch.from_numpy(self.pixels(rows)).permute(0, 3, 1, 2)
 
     def image(self, row: int) -> np.ndarray:
         """One image, (H, W, 3) uint8."""
@@ -112,11 +112,13 @@ class _Array:
     """One uint8 array of all images."""
 
     def __init__(self, array: np.ndarray) -> None:
-        self._tensor = torch.from_numpy(array)
+        self._array = array
 
-    def gather(self, rows: torch.Tensor) -> torch.Tensor:
-        # index_select copies whole rows on several threads; NumPy's fancy indexing is three times slower.
-        return torch.index_select(self._tensor, 0, rows)
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        # One thread, on purpose: torch.index_select is half as quick again on idle cores, and hundreds of times slower
+        # where another process keeps one of its threads waiting.
+        _check_rows(rows, len(self._array))
+        return np.take(self._array, rows, axis=0)
 
 
 class _Jpegs:
@@ -125,12 +127,17 @@ class _Jpegs:
     def __init__(self, data: np.ndarray, offsets: np.ndarray, size: int) -> None:
         self._data, self._offsets, self._size = data, offsets, size
 
-    def gather(self, rows: torch.Tensor) -> torch.Tensor:
-        out = torch.empty((len(rows), self._size, self._size, 3), dtype=torch.uint8)
-        pixels = out.numpy()
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        _check_rows(rows, len(self._offsets) - 1)
+        pixels = np.empty((len(rows), self._size, self._size, 3), dtype=np.uint8)
         for i, row in enumerate(rows.tolist()):
-            if not 0 <= row < len(self._offsets) - 1:
-                raise IndexError(f"row {row} is outside the set's {len(self._offsets) - 1} images")
             with Image.open(io.BytesIO(self._data[self._offsets[row] : self._offsets[row + 1]].tobytes())) as image:
                 pixels[i] = np.asarray(image)
-        return out
+        return pixels
+
+
+def _check_rows(rows: np.ndarray, n: int) -> None:
+    # NumPy would take negative rows from the end.
+    if len(rows) and not (0 <= rows.min() and rows.max() < n):
+        row = int(rows.min()) if rows.min() < 0 else int(rows.max())
+        raise IndexError(f"row {row} is outside the set's {n} images")

@@ -14,7 +14,7 @@ from dicap.data.sources.base import Item, RawSet
 
 SEED = 2026  # of the data set; the experiment's seed only chooses which labels may be used
 TRAIN, TEST = 4000, 1000
-COUNTS = (0.25, 0.25, 0.25, 0.25)  # how often a scene has 1, 2, 3, 4 digits
+COUNTS = (0.5, 0.3, 0.15, 0.05)  # how often a scene has 1, 2, 3, 4 digits
 # How often each class is drawn: the commonest three times as often as the rarest.
 FREQUENCIES = np.array([0.16, 0.14, 0.13, 0.115, 0.10, 0.09, 0.08, 0.07, 0.065, 0.05])
 FREQUENCIES = FREQUENCIES / FREQUENCIES.sum()

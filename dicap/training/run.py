@@ -22,18 +22,18 @@ _COMMON = (
     "backbone_weights",
     "head",
     "image_size",
-    "split",
     "network",
     "augment",
     "loss",
 )
 
-# The settings a stage's result depends on, beside its input files. dvc.yaml lists the same; a test compares them.
+# The settings a stage's result depends on, beside its input files (the split is one). dvc.yaml lists the same; a test
+# compares them.
 STAGE_SETTINGS = {
     "warmup": (*_COMMON, "optimiser", "warmup", "contrastive"),
-    "pseudo_label": (*_COMMON, "calibration", "thresholds"),
+    "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive"),
     "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train"),
-    "finetune": (*_COMMON, "optimiser", "finetune"),
+    "finetune": (*_COMMON, "optimiser", "contrastive", "finetune"),  # contrastive: it may have a projection head
 }
 
 Tell = Callable[[list[str]], None]

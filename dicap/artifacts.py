@@ -155,9 +155,9 @@ def write_predictions(ids: np.ndarray, scores: np.ndarray, labels: np.ndarray, p
     write_parquet(pa.Table.from_arrays(columns, schema=PREDICTIONS), path)
 
 
-def write_history(rows: list[dict[str, Any]], path: Path) -> None:
-    """Write history.csv, a row an epoch; the columns are the union of the rows' keys, in order of appearance."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
+def write_history(rows: list[dict[str, Any]], path: Path, columns: Sequence[str] = ()) -> None:
+    """Write history.csv, a row an epoch; its columns: `columns` and the rows' other keys, in order of appearance."""
+    columns = list(dict.fromkeys([*columns, *(key for row in rows for key in row)]))
     with replacing(path) as temporary:
         pd.DataFrame(rows, columns=columns).to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
 

@@ -2,12 +2,13 @@
 
 A method says which images are labelled for it, what a step looks at, the warm-up loss, how teacher scores become
 pseudo-labels, and the main loss. It holds no state of training: everything it returns is a function of its arguments.
+What a method must remember from epoch to epoch is the `carry` of its `Refresh`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -46,9 +47,17 @@ class Teacher(Protocol):
     """What a method may look at when it makes pseudo-labels."""
 
     epoch: int
+    carry: dict[str, Tensor]  # of the epoch before, on the device; empty in the first
 
     def scores(self, rows: np.ndarray) -> Tensor:
         """(n, C) float32 scores of the teacher for these images, in [0, 1]."""
+        ...
+
+    def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
+        """(n, ...) float32: function(network, images) in eval mode, of the teacher or of the network in training.
+
+        For methods on features the function gets those instead of images.
+        """
         ...
 
     def labels(self, rows: np.ndarray) -> Tensor:
@@ -67,7 +76,9 @@ class Refresh(NamedTuple):
     rates: Rates | None = None
     thresholds: Thresholds | None = None
     crossed: int = 0
-    guarded: int = 0
+    guarded: int = 0  # classes (or angle maps) where a guard against a published defect acted
+    labelled_weight: Tensor | None = None  # (n_l, C) weights of the labelled entries, in the order of `labelled`
+    carry: Mapping[str, Tensor] = {}  # what the next refresh, and `install`, may read
 
 
 class Batch(NamedTuple):
@@ -80,6 +91,25 @@ class Batch(NamedTuple):
     soft: bool
     pairs: Tensor  # (m, 3) int64, entries to contrast: place among the strong views, class, place among the weak views
     images: int  # of the whole step, over which sums are averaged
+    y_weight: Tensor | None = None  # (b_l, C)
+
+
+class Update(NamedTuple):
+    """One update of a step: the terms of its loss by name (their sum is minimised) and whose tensors it moves."""
+
+    terms: dict[str, Tensor]
+    players: tuple[str, ...] = ()  # all of them
+
+
+@dataclass(frozen=True)
+class Player:
+    """Tensors with an optimiser of their own; with weight_decay 0, AdamW is Adam."""
+
+    name: str
+    parameters: Sequence[nn.Parameter]
+    lr: float
+    weight_decay: float = 0.0
+    one_cycle: bool = True  # else a constant rate
 
 
 class Method:
@@ -104,6 +134,28 @@ class Method:
         """Test scores (B, C) in [0, 1] of images (B, 3, H, W) uint8."""
         return torch.sigmoid(network(images)[0].float())
 
+    def companions(self) -> nn.ModuleDict:
+        """Networks that are trained beside the model in warm-up and are no part of it; made under the network's seed."""
+        return nn.ModuleDict()
+
+    def players(self, network: nn.Module, companions: nn.ModuleDict, stage: str) -> list[Player]:
+        """Who moves in warm-up or train; empty: every trainable tensor of the network, by the common optimiser."""
+        return []
+
+    @property
+    def on_features(self) -> bool:
+        """Whether the main stage works on the fixed `features` of the images, computed once, instead of views."""
+        return False
+
+    def features(self, network: nn.Module, images: Tensor) -> Tensor:
+        """(B, D) of images (B, 3, H, W) as stored, where `on_features`."""
+        raise NotImplementedError
+
+    @property
+    def publishes(self) -> Literal["ema", "raw"]:
+        """Which weights are the result of the main stage."""
+        return "ema"
+
     # -- which images -------------------------------------------------------------------------------------
 
     def labelled(self, roles: Roles) -> np.ndarray:
@@ -114,7 +166,35 @@ class Method:
         """Images that get pseudo-labels."""
         return roles.unlabeled
 
+    def warmup_labelled(self, roles: Roles) -> np.ndarray:
+        """Images whose labels the warm-up reads: the same as later."""
+        return self.labelled(roles)
+
+    def readable(self, roles: Roles) -> np.ndarray:
+        """Images whose labels training may read at all."""
+        return roles.labelled
+
+    @property
+    def warmup_batch(self) -> int:
+        """Labelled images of a warm-up step."""
+        return self.settings.warmup_batch
+
+    @property
+    def labelled_batch(self) -> int:
+        """Labelled images of a main step; the others of train.batch_size are unlabelled."""
+        return self.settings.labelled_batch
+
     # -- warm-up ------------------------------------------------------------------------------------------
+
+    @property
+    def warmup_epochs(self) -> int:
+        """Epochs of the warm-up."""
+        return self.settings.warmup.epochs
+
+    @property
+    def warmup_over_unlabelled(self) -> tuple[int, int] | None:
+        """(labelled, unlabelled) images a step where a warm-up epoch is a pass over the unlabelled images."""
+        return None
 
     @property
     def warmup_unlabelled(self) -> bool:
@@ -129,6 +209,10 @@ class Method:
         """Terms of the warm-up loss by name; their sum is minimised."""
         logits, _ = network(batch.views["strong"])
         return {"loss_sup": self.reduce(self.supervised(logits, batch.y), batch.images)}
+
+    def warmup_updates(self, network: nn.Module, batch: Batch, companions: nn.ModuleDict) -> Iterator[Update]:
+        """The updates of a warm-up step, one after the other; each may be computed when the one before is done."""
+        yield Update(self.warmup_loss(network, batch))
 
     def supervised(self, logits: Tensor, y: Tensor) -> Tensor:
         """Element loss against labels, (B, C): ASL unless the method says otherwise."""
@@ -147,6 +231,26 @@ class Method:
 
     # -- main stage ---------------------------------------------------------------------------------------
 
+    @property
+    def main_epochs(self) -> int:
+        """Epochs of the main stage."""
+        return self.settings.train.epochs
+
+    @property
+    def iterations(self) -> int | None:
+        """Steps of a main epoch that draws from the pool of labelled and adopted images; None: a pass over D_u."""
+        return None
+
+    def recorded(self, epoch: int) -> bool:
+        """Whether this epoch's pseudo-labels are written down."""
+        return True
+
+    def begin_main(self, network: nn.Module) -> None:
+        """Change the network in place at the start of the main stage."""
+
+    def install(self, network: nn.Module, refresh: Refresh) -> None:
+        """Put an epoch's tables into the network (and into its EMA) where its scores depend on them."""
+
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Pseudo-labels for an epoch of the main stage."""
         raise NotImplementedError(f"{self.facts.title} has no main stage")
@@ -160,6 +264,11 @@ class Method:
         """Pseudo-labels (b_u, C) of one batch, where `relabels`."""
         raise NotImplementedError
 
+    @property
+    def contrasts(self) -> bool:
+        """Whether main steps contrast entries that depend on their pseudo-labels."""
+        return False
+
     def main_pairs(self, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Entries of a main step to contrast, given its pseudo-labels (b_u, C); (m, 3) as in `Batch.pairs`."""
         return np.empty((0, 3), np.int64)
@@ -167,6 +276,10 @@ class Method:
     def main_requests(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
         """The views of a main step; rows, and (b_u,) bool: which unlabelled images have an uncertain entry."""
         return [Request("strong", np.concatenate([labelled, unlabelled]), self.strong)]
+
+    def main_updates(self, network: nn.Module, batch: Batch) -> Iterator[Update]:
+        """The updates of a main step, as `warmup_updates`."""
+        yield Update(self.main_loss(network, batch))
 
     def main_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """L = L_sup + L_pseudo: the labels' loss and the pseudo-labels' weighted loss, on strong views."""

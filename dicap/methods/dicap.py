@@ -131,6 +131,11 @@ class DiCaP(Method):
             terms["loss_con"] = self.contrast(network, z_w, z_s[n:], batch.pairs, batch.images)
         return terms
 
+    @property
+    def contrasts(self) -> bool:
+        """With URRL."""
+        return self.settings.contrastive.enabled
+
     def main_pairs(self, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The uncertain entries (at most contrastive.max_pairs, drawn at random)."""
         if not self.settings.contrastive.enabled:

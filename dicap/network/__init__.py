@@ -1,5 +1,7 @@
 """Networks: a timm backbone and a head, from uint8 images to logits and class-wise embeddings."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -52,22 +54,31 @@ def build_head(settings: Settings, channels: int, classes: int) -> nn.Module:
     return MLDecoder(channels, classes, dim=n.decoder_dim, ffn=n.decoder_ffn, heads=n.decoder_heads, dropout=n.dropout)
 
 
-def build_network(settings: Settings, classes: int, *, pretrained: bool = True) -> Network:
+def build_network(
+    settings: Settings,
+    classes: int,
+    *,
+    pretrained: bool = True,
+    make_head: Callable[[int], nn.Module] | None = None,
+    kind: type[Network] = Network,
+) -> Network:
     """Backbone, head and (with contrastive.projector > 0) projection head.
 
     Args:
         classes: C.
         pretrained: false when the weights are about to be replaced by a saved model's.
+        make_head: from the channels of the feature map to a method's own head; default: the head that the settings name.
+        kind: a method's own network class.
 
     Raises:
         SettingsError: see `create_backbone`.
     """
     weights = settings.backbone_weights if pretrained else "random"
     backbone, channels = create_backbone(settings.backbone, weights, settings.network.stride, settings.image_size)
-    head = build_head(settings, channels, classes)
+    head = build_head(settings, channels, classes) if make_head is None else make_head(channels)
     projector = None
-    if settings.contrastive.projector:
+    if settings.contrastive.projector and make_head is None:
         width = settings.network.decoder_dim if settings.head == "ml_decoder" else channels
         projector = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, settings.contrastive.projector))
     # Channels last trains EfficientNet-Lite0 1.4 times and the small ResNet 1.3 times as fast on a CPU core, too.
-    return Network(backbone, head, settings.network.normalize, projector).to(memory_format=torch.channels_last)
+    return kind(backbone, head, settings.network.normalize, projector).to(memory_format=torch.channels_last)

@@ -1,5 +1,6 @@
 """What a stage works on: settings, images, roles, the labels it may read, and the method."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +51,7 @@ class Experiment:
     roles: Roles
     labels: VisibleLabels
     method: Method
+    features: Tensor | None = None  # (N, D) on the device, for methods that work on fixed features
 
     @staticmethod
     def open(settings: Settings, runtime: Runtime, folder: Path, split: Path) -> "Experiment":
@@ -71,7 +73,7 @@ class Experiment:
         rows = {role: np.flatnonzero(frame["role"].to_numpy() == role) for role in ROLES}
         roles = Roles(**rows)
         method = build_method(settings, len(store.classes))
-        return Experiment(settings, runtime, folder, store, roles, VisibleLabels(folder, roles.labelled), method)
+        return Experiment(settings, runtime, folder, store, roles, VisibleLabels(folder, method.readable(roles)), method)
 
     def hidden(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For diagnostics only: labels (n, C) of rows that training may not read, and which rows have any (n,) bool."""
@@ -81,33 +83,61 @@ class Experiment:
             labels[known] = read_labels(self.folder, rows[known])
         return labels, known
 
+    def fix_features(self, network: nn.Module) -> None:
+        """Compute the features of all images once, for a method that works on them."""
+        if self.method.on_features:
+            self.features = None
+            rows = np.arange(self.store.n)
+            self.features = self.predict(network, rows, function=self.method.features, desc="features")
+
+    def features_of(self, rows: np.ndarray) -> Tensor:
+        """(n, D) fixed features of these rows."""
+        assert self.features is not None
+        return self.features[torch.from_numpy(rows).to(self.features.device)]
+
     def predict(
-        self, network: nn.Module, rows: np.ndarray, *, flip: tuple[int, str, int] | None = None, desc: str | None = None
+        self,
+        network: nn.Module,
+        rows: np.ndarray,
+        *,
+        function: Callable[[nn.Module, Tensor], Tensor] | None = None,
+        flip: tuple[int, str, int] | None = None,
+        desc: str | None = None,
     ) -> Tensor:
         """Scores (n, C) float32 of images by a network in eval mode, on its device.
 
         Args:
+            function: what to compute, (network, images) -> (b, ...), instead of the method's scores. Once features are fixed,
+                it gets those instead of images.
             flip: (seed, stage, epoch) for the weak view; None for the test view.
             desc: name of the progress bar; None: no bar.
         """
         size = SCORING_BATCH
-        batches = scoring_batches(
-            self.store,
-            rows,
-            size,
-            flip=flip,
-            device=self.runtime.device,
-            data_on=self.runtime.data_on,  # type: ignore[arg-type]
-        )
+        function = self.method.scores if function is None else function
+        if self.features is not None:
+            batches = ((rows[i : i + size], self.features_of(rows[i : i + size])) for i in range(0, len(rows), size))
+        else:
+            batches = scoring_batches(
+                self.store,
+                rows,
+                size,
+                flip=flip,
+                device=self.runtime.device,
+                data_on=self.runtime.data_on,  # type: ignore[arg-type]
+            )
         if desc is not None:
             batches = progress(batches, desc=desc, total=-(-len(rows) // size), unit="batch")
         was_training = network.training
         network.eval()
-        out = torch.empty(len(rows), len(self.store.classes), device=self.runtime.device)
+        out: Tensor | None = None
         start = 0
         with torch.inference_mode(), self.runtime.autocast():
             for batch, images in batches:
-                out[start : start + len(batch)] = self.method.scores(network, images)
+                part = function(network, images)
+                if out is None:
+                    with torch.inference_mode(False):  # a result that training may use
+                        out = torch.empty(len(rows), *part.shape[1:], device=self.runtime.device)
+                out[start : start + len(batch)] = part
                 start += len(batch)
         network.train(was_training)
-        return out
+        return torch.empty(0, self.method.classes, device=self.runtime.device) if out is None else out

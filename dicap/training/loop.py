@@ -4,7 +4,7 @@ Each function trains one network for one stage and returns when its last epoch i
 particular to a method is asked from `experiment.method`; how a step is taken lies in `dicap.training.steps`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,14 @@ from dicap.artifacts import write_history
 from dicap.calibration import PseudoLabels, Rates, Thresholds
 from dicap.data.loader import Request
 from dicap.losses import asymmetric_loss
-from dicap.methods.base import Batch, Refresh
+from dicap.methods.base import Batch, Method, Refresh, Update
 from dicap.metrics import mean_average_precision
 from dicap.randomness import generator, torch_seed
 from dicap.training.diagnostics import Diagnostics
 from dicap.training.experiment import Experiment
 from dicap.training.models import save_model
 from dicap.training.optimisation import Optimisation
-from dicap.training.plan import Step, finetune_plan, main_plan, warmup_plan
+from dicap.training.plan import Step, finetune_plan, main_plan, pool_plan, warmup_plan
 from dicap.training.records import record
 from dicap.training.state import RunState, StopSignal
 from dicap.training.steps import Progress
@@ -42,28 +42,35 @@ def initial_network(experiment: Experiment) -> nn.Module:
 def warm_up(experiment: Experiment, network: nn.Module, state: RunState, stop: StopSignal, tell: Tell) -> None:
     """Stage 1: L = L_sup + lambda L_con on the labelled images (and as many unlabelled ones for WCL) (methods.md 3.3)."""
     s, method, roles = experiment.settings, experiment.method, experiment.roles
-    labelled, unlabelled = method.labelled(roles), method.unlabelled(roles)
+    labelled, unlabelled = method.warmup_labelled(roles), method.unlabelled(roles)
     count = len(unlabelled) if method.warmup_unlabelled else 0
+    epochs = method.warmup_epochs
 
     def plan(epoch: int) -> list[Step]:
-        return warmup_plan(len(labelled), count, s.warmup_batch, seed=s.seed, epoch=epoch)
+        if method.warmup_over_unlabelled is not None:
+            return main_plan(
+                len(labelled), len(unlabelled), *method.warmup_over_unlabelled, seed=s.seed, epoch=epoch, stage="warmup"
+            )
+        return warmup_plan(len(labelled), count, method.warmup_batch, seed=s.seed, epoch=epoch)
 
-    optimisation = _optimisation(experiment, network, cycle_steps=s.warmup.epochs * len(plan(0)))
+    torch.manual_seed(torch_seed(s.seed, "companions", 0))
+    companions = method.companions()
+    optimisation = _optimisation(experiment, network, cycle_steps=epochs * len(plan(0)), stage="warmup", companions=companions)
     progress = Progress(state, stop, optimisation)
     tell(progress.resume())
 
-    while progress.epoch < s.warmup.epochs:
+    while progress.epoch < epochs:
         epoch, steps = progress.epoch, plan(progress.epoch)
         requests = [method.warmup_requests(labelled[step.labelled], unlabelled[step.unlabelled]) for step in steps]
 
-        def loss(i: int, views: dict[str, Tensor], steps=steps, epoch=epoch) -> dict[str, Tensor]:
+        def updates(i: int, views: dict[str, Tensor], steps=steps, epoch=epoch) -> Iterable[Update]:
             images = len(steps[i].labelled) + len(steps[i].unlabelled)
             pairs = method.warmup_pairs(images, generator(s.seed, "warmup", epoch, i, "pairs"))
             y = experiment.labels.of(labelled[steps[i].labelled])
-            return method.warmup_loss(network, _batch(experiment, views, y, pairs=pairs, images=images))
+            return method.warmup_updates(network, _batch(experiment, views, y, pairs=pairs, images=images), companions)
 
-        means = progress.run_epoch(experiment, "warmup", requests, loss, epochs=s.warmup.epochs)
-        scores = _evaluate(experiment, optimisation, epoch, s.warmup.epochs, s.warmup.eval_every)
+        means = progress.run_epoch(experiment, "warmup", requests, updates, epochs=epochs)
+        scores = _evaluate(experiment, optimisation, epoch, epochs, s.warmup.eval_every)
         progress.end_epoch(_row(epoch, means, scores))
 
     first, second = ("ema", "raw") if s.warmup.passes_on == "ema" else ("raw", "ema")
@@ -76,64 +83,88 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
     labelled, unlabelled = method.labelled(roles), method.unlabelled(roles)
     ids, classes, bins = experiment.store.ids[unlabelled], experiment.store.classes, s.calibration.bins
     diagnostics = Diagnostics(experiment, unlabelled, roles)
+    epochs = method.main_epochs
 
-    def plan(epoch: int) -> list[Step]:
+    def plan(epoch: int, label: np.ndarray) -> list[Step]:
+        if method.iterations is not None:
+            adopted = np.any(label >= 0, axis=1)
+            return pool_plan(len(labelled), adopted, method.labelled_batch, method.iterations, seed=s.seed, epoch=epoch)
         return main_plan(
             len(labelled),
             len(unlabelled),
-            s.labelled_batch,
-            s.unlabelled_batch,
+            method.labelled_batch,
+            s.train.batch_size - method.labelled_batch,
             seed=s.seed,
             epoch=epoch,
             shuffle=s.train.shuffle,
         )
 
     # A new optimiser, a new cycle, and an EMA that starts from the loaded weights (methods.md 2.6, 2.7).
-    optimisation = _optimisation(experiment, network, cycle_steps=(s.train.cycle_epochs or s.train.epochs) * len(plan(0)))
+    network.to(experiment.runtime.device)
+    method.begin_main(network)
+    experiment.fix_features(network)
+    in_epoch = len(plan(0, np.full((len(unlabelled), 1), -1)))
+    optimisation = _optimisation(experiment, network, cycle_steps=(s.train.cycle_epochs or epochs) * in_epoch, stage="train")
     progress = Progress(state, stop, optimisation)
     tell(progress.resume())
 
-    while progress.epoch < s.train.epochs:
+    while progress.epoch < epochs:
         epoch = progress.epoch
         # (1) - (3) rates on D_est, thresholds on D_sup, pseudo-labels and weights on D_unsup
         if "refresh" not in progress.memory:
-            refresh = method.refresh(EpochTeacher(experiment, _teacher_network(experiment, optimisation), epoch), roles)
-            record(refresh, state.products, epoch, ids=ids, classes=classes, bins=bins, diagnostics=diagnostics)
+            teacher = EpochTeacher(experiment, _teacher_network(experiment, optimisation), network, epoch, progress.carry)
+            refresh = method.refresh(teacher, roles)
+            if method.recorded(epoch):
+                record(refresh, state.products, epoch, ids=ids, classes=classes, bins=bins, diagnostics=diagnostics)
             progress.memory = {"refresh": _pack(refresh)}
+            progress.carry = dict(refresh.carry)
+            for module in (network, optimisation.ema.module):
+                method.install(module, refresh)
         refresh = _unpack(progress.memory["refresh"], experiment.runtime.device)
         pseudo_label = refresh.pseudo.label.cpu().numpy()  # (N_u, C), on the host to plan the steps
 
         # (4) one pass over D_unsup minimising L = L_sup + L_pseudo + lambda L_uncer
-        steps = plan(epoch)
+        steps = plan(epoch, pseudo_label)
         uncertain = (pseudo_label == -1).any(1)
         requests = [
             method.main_requests(labelled[step.labelled], unlabelled[step.unlabelled], uncertain[step.unlabelled])
             for step in steps
         ]
 
-        def loss(
+        def updates(
             i: int, views: dict[str, Tensor], steps=steps, refresh=refresh, label=pseudo_label, epoch=epoch
-        ) -> dict[str, Tensor]:
+        ) -> Iterable[Update]:
             step = steps[i]
+            if experiment.features is not None:
+                rows = np.concatenate([labelled[step.labelled], unlabelled[step.unlabelled]])
+                views = {"features": experiment.features_of(rows)}
             y = experiment.labels.of(labelled[step.labelled])
             rng = generator(s.seed, "train", epoch, i, "pairs")
             if method.relabels:
                 teacher = _teacher_network(experiment, optimisation)
                 with looking(teacher):
                     pseudo = method.relabel(teacher, views, refresh)
-                pairs = method.main_pairs(pseudo.label.cpu().numpy(), rng)
+                seen = (
+                    pseudo.label.cpu().numpy() if method.contrasts else label[step.unlabelled]
+                )  # the first waits for the device
+                pairs = method.main_pairs(seen, rng)
             else:
                 place = torch.from_numpy(step.unlabelled).to(refresh.pseudo.label.device)
                 pseudo = PseudoLabels(*(tensor[place] for tensor in refresh.pseudo[:3]), soft=refresh.pseudo.soft)
                 pairs = method.main_pairs(label[step.unlabelled], rng)
             images = len(step.labelled) + len(step.unlabelled)
-            return method.main_loss(network, _batch(experiment, views, y, pseudo=pseudo, pairs=pairs, images=images))
+            batch = _batch(experiment, views, y, pseudo=pseudo, pairs=pairs, images=images)
+            if refresh.labelled_weight is not None:
+                place = torch.from_numpy(step.labelled).to(refresh.labelled_weight.device)
+                batch = batch._replace(y_weight=refresh.labelled_weight[place])
+            return method.main_updates(network, batch)
 
-        means = progress.run_epoch(experiment, "train", requests, loss, epochs=s.train.epochs)
-        scores = _evaluate(experiment, optimisation, epoch, s.train.epochs, s.train.eval_every)
+        means = progress.run_epoch(experiment, "train", requests, updates, epochs=epochs)
+        scores = _evaluate(experiment, optimisation, epoch, epochs, s.train.eval_every)
         progress.end_epoch(_row(epoch, means, diagnostics.summary(refresh, bins), scores))
 
-    _publish(experiment, optimisation, progress, "train", "ema", "raw")
+    first, second = _order(method)
+    _publish(experiment, optimisation, progress, "train", first, second)
 
 
 def first_refresh(experiment: Experiment, network: nn.Module, folder: Path) -> dict[str, float]:
@@ -144,7 +175,10 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path) -> d
     method, roles = experiment.method, experiment.roles
     rows, bins = method.unlabelled(roles), experiment.settings.calibration.bins
     diagnostics = Diagnostics(experiment, rows, roles)
-    refresh = method.refresh(EpochTeacher(experiment, network.to(experiment.runtime.device), 0), roles)
+    network.to(experiment.runtime.device)
+    method.begin_main(network)
+    experiment.fix_features(network)
+    refresh = method.refresh(EpochTeacher(experiment, network, network, 0, {}), roles)
     record(
         refresh, folder, 0, ids=experiment.store.ids[rows], classes=experiment.store.classes, bins=bins, diagnostics=diagnostics
     )
@@ -170,16 +204,16 @@ def finetune(experiment: Experiment, network: nn.Module, state: RunState, stop: 
         epoch, steps = progress.epoch, plan(progress.epoch)
         requests = [[Request("strong", rows[step.labelled], experiment.method.strong)] for step in steps]
 
-        def loss(i: int, views: dict[str, Tensor], steps=steps) -> dict[str, Tensor]:
+        def updates(i: int, views: dict[str, Tensor], steps=steps) -> Iterable[Update]:
             network.backbone.eval()  # type: ignore[union-attr]  # BatchNorm of the frozen part stays as it is
             y = experiment.labels.of(rows[steps[i].labelled]).to(experiment.runtime.device)
             logits, _ = network(views["strong"])
             elements = asymmetric_loss(
                 logits, y, gamma_neg=s.loss.gamma_neg, gamma_pos=s.loss.gamma_pos, clip=s.loss.clip
             )  # (B, C)
-            return {"loss_sup": elements.sum(1).mean()}
+            yield Update({"loss_sup": elements.sum(1).mean()})
 
-        means = progress.run_epoch(experiment, "finetune", requests, loss, epochs=s.finetune.epochs)
+        means = progress.run_epoch(experiment, "finetune", requests, updates, epochs=s.finetune.epochs)
         scores = _evaluate(experiment, optimisation, epoch, s.finetune.epochs, s.finetune.epochs)
         progress.end_epoch(_row(epoch, means, scores))
 
@@ -192,13 +226,22 @@ class EpochTeacher:
 
     experiment: Experiment
     network: nn.Module
+    online: nn.Module
     epoch: int
+    carry: dict[str, Tensor]
+
+    def __post_init__(self) -> None:
+        self.carry = {name: tensor.to(self.experiment.runtime.device) for name, tensor in self.carry.items()}
 
     def scores(self, rows: np.ndarray) -> Tensor:
         """(n, C) float32 scores."""
+        return self.outputs(rows, self.experiment.method.scores)
+
+    def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
+        """(n, ...) float32 of the teacher, or of the network in training."""
         s = self.experiment.settings
         flip = (s.seed, "refresh", self.epoch) if s.calibration.view == "weak" else None
-        return self.experiment.predict(self.network, rows, flip=flip)
+        return self.experiment.predict(self.online if online else self.network, rows, function=function, flip=flip)
 
     def labels(self, rows: np.ndarray) -> Tensor:
         """(n, C) uint8 labels of D_l."""
@@ -226,18 +269,33 @@ def _teacher_network(experiment: Experiment, optimisation: Optimisation) -> nn.M
 
 
 def _optimisation(
-    experiment: Experiment, network: nn.Module, *, cycle_steps: int, lr: float | None = None, ema_decay: float | None = None
+    experiment: Experiment,
+    network: nn.Module,
+    *,
+    cycle_steps: int,
+    lr: float | None = None,
+    ema_decay: float | None = None,
+    stage: str | None = None,
+    companions: nn.ModuleDict | None = None,
 ) -> Optimisation:
     o = experiment.settings.optimiser
+    network.to(experiment.runtime.device)
+    companions = nn.ModuleDict() if companions is None else companions.to(experiment.runtime.device)
     return Optimisation(
-        network.to(experiment.runtime.device),
+        network,
         experiment.runtime,
         lr=o.lr if lr is None else lr,
         weight_decay=o.weight_decay,
         pct_start=o.pct_start,
         ema_decay=o.ema_decay if ema_decay is None else ema_decay,
         cycle_steps=cycle_steps,
+        companions=companions,
+        players=experiment.method.players(network, companions, stage) if stage else (),
     )
+
+
+def _order(method: Method) -> tuple[str, str]:
+    return ("raw", "ema") if method.publishes == "raw" else ("ema", "raw")
 
 
 def _batch(
@@ -288,7 +346,7 @@ def _publish(experiment: Experiment, optimisation: Optimisation, progress: Progr
     common = {"settings": experiment.settings, "classes": experiment.store.classes, "stage": stage}
     save_model(networks[first], folder / "model.safetensors", which=first, **common)
     save_model(networks[second], folder / f"model_{second}.safetensors", which=second, **common)
-    write_history(progress.history, folder / "history.csv")
+    write_history(progress.history, folder / "history.csv", list(_row(0)))
 
 
 def _pack(refresh: Refresh) -> dict[str, Any]:
@@ -299,6 +357,8 @@ def _pack(refresh: Refresh) -> dict[str, Any]:
         "thresholds": dict(refresh.thresholds._asdict()) if refresh.thresholds is not None else None,
         "crossed": refresh.crossed,
         "guarded": refresh.guarded,
+        "labelled_weight": refresh.labelled_weight,
+        "carry": dict(refresh.carry),
     }
 
 
@@ -312,4 +372,6 @@ def _unpack(packed: dict[str, Any], device: torch.device) -> Refresh:
         Thresholds(**on_device(packed["thresholds"])) if packed["thresholds"] is not None else None,
         packed["crossed"],
         packed["guarded"],
+        packed["labelled_weight"].to(device) if packed["labelled_weight"] is not None else None,
+        on_device(packed["carry"]),
     )

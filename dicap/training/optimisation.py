@@ -1,18 +1,23 @@
 """One optimiser step as published: AdamW, one-cycle, EMA, mixed precision (methods.md 2.6, 2.7)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from timm.utils.model_ema import ModelEmaV3
 from torch import Tensor, nn
 
+from dicap.methods.base import Player
 from dicap.runtime import Runtime
 
 
 class Optimisation:
     """AdamW on every trainable tensor, a one-cycle schedule and an EMA copy of a network.
 
-    The step is skipped on the device when the loss or a gradient is not finite, without asking the host; `first_bad_step`
+    A method may have other players: several sets of tensors, each with an optimiser and a schedule of its own, and
+    companions, networks that are trained beside the model and are no part of it.
+
+    An update is skipped on the device when the loss or a gradient is not finite, without asking the host; `first_bad_step`
     remembers where that happened for the first time (-1: never).
     """
 
@@ -26,47 +31,77 @@ class Optimisation:
         pct_start: float,
         ema_decay: float,
         cycle_steps: int,
+        companions: nn.ModuleDict | None = None,
+        players: Sequence[Player] = (),
     ) -> None:
         self.network = network
+        self.companions = nn.ModuleDict() if companions is None else companions
         self.ema = ModelEmaV3(network, decay=ema_decay)
-        self.parameters = [p for p in network.parameters() if p.requires_grad]
-        self.optimiser = torch.optim.AdamW(self.parameters, lr=lr, weight_decay=weight_decay, fused=True)
+        if not players:
+            players = [Player("network", [p for p in network.parameters() if p.requires_grad], lr, weight_decay)]
+        self.players = {player.name: player for player in players}
+        self.optimisers = {
+            p.name: torch.optim.AdamW(p.parameters, lr=p.lr, weight_decay=p.weight_decay, fused=True) for p in players
+        }
         cycle_steps = max(cycle_steps, 2)
         if pct_start * cycle_steps == 1:
             pct_start *= 1 + 1e-9  # torch would divide by the 0 steps between the start and a peak at the first step
         # cycle_momentum stays at torch's default, so beta1 runs 0.95 -> 0.85 -> 0.95 as in the published code.
-        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimiser, max_lr=lr, total_steps=cycle_steps, pct_start=pct_start
-        )
+        self.schedules = {
+            p.name: torch.optim.lr_scheduler.OneCycleLR(
+                self.optimisers[p.name], max_lr=p.lr, total_steps=cycle_steps, pct_start=pct_start
+            )
+            for p in players
+            if p.one_cycle
+        }
         self.scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.amp is torch.float16)
         self.first_bad_step = torch.full((), -1, dtype=torch.int64, device=runtime.device)
         self.steps = 0
 
     @property
+    def optimiser(self) -> torch.optim.Optimizer:
+        """The first player's, which is the only one unless the method has others."""
+        return next(iter(self.optimisers.values()))
+
+    @property
+    def schedule(self) -> torch.optim.lr_scheduler.OneCycleLR:
+        """The first schedule."""
+        return next(iter(self.schedules.values()))
+
+    @property
     def lr(self) -> float:
         """The learning rate of the next step."""
-        return float(self.schedule.get_last_lr()[0])
+        return float(self.optimiser.param_groups[0]["lr"])
 
-    def step(self, loss: Tensor) -> None:
-        """Backward, finite check, AdamW, schedule, EMA."""
-        self.optimiser.zero_grad(set_to_none=True)
-        self.scaler.scale(loss).backward()
+    def update(self, loss: Tensor, players: Sequence[str] = ()) -> None:
+        """Backward, finite check and AdamW, for the named players (all of them by default) and nobody else."""
+        names = players or tuple(self.players)
+        parameters = [p for name in names for p in self.players[name].parameters]
+        for p in parameters:
+            p.grad = None
+        self.scaler.scale(loss).backward(inputs=parameters)
         if self.scaler.is_enabled():
             # Overflow is an ordinary event in fp16: the scaler skips the step and lowers its scale. Only the loss must be finite.
             finite = torch.isfinite(loss.detach())
-            self.scaler.step(self.optimiser)
+            for name in names:
+                self.scaler.step(self.optimisers[name])
             self.scaler.update()
         else:
-            gradients = [p.grad for p in self.parameters if p.grad is not None]
+            gradients = [p.grad for p in parameters if p.grad is not None]
             finite = torch.isfinite(loss.detach()) & torch.isfinite(torch.nn.utils.get_total_norm(gradients))
-            # The protocol by which GradScaler tells a fused optimiser to skip: decided on the device.
-            self.optimiser.found_inf = (~finite).float()  # type: ignore[attr-defined]
-            self.optimiser.grad_scale = None  # type: ignore[attr-defined]
-            self.optimiser.step()
+            for name in names:
+                # The protocol by which GradScaler tells a fused optimiser to skip: decided on the device.
+                self.optimisers[name].found_inf = (~finite).float()  # type: ignore[attr-defined]
+                self.optimisers[name].grad_scale = None  # type: ignore[attr-defined]
+                self.optimisers[name].step()
         self.first_bad_step = torch.where(
             (self.first_bad_step < 0) & ~finite, torch.full_like(self.first_bad_step, self.steps), self.first_bad_step
         )
-        self.schedule.step()
+
+    def advance(self) -> None:
+        """After the updates of a step: schedules and EMA."""
+        for schedule in self.schedules.values():
+            schedule.step()
         self.ema.update(self.network)
         self.steps += 1
 
@@ -75,8 +110,9 @@ class Optimisation:
         return {
             "network": self.network.state_dict(),
             "ema": self.ema.module.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "schedule": self.schedule.state_dict(),
+            "companions": self.companions.state_dict(),
+            "optimisers": {name: optimiser.state_dict() for name, optimiser in self.optimisers.items()},
+            "schedules": {name: schedule.state_dict() for name, schedule in self.schedules.items()},
             "scaler": self.scaler.state_dict(),
             "steps": self.steps,
         }
@@ -85,7 +121,10 @@ class Optimisation:
         """Continue exactly where `state_dict` was taken."""
         self.network.load_state_dict(state["network"])
         self.ema.module.load_state_dict(state["ema"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.schedule.load_state_dict(state["schedule"])
+        self.companions.load_state_dict(state["companions"])
+        for name, optimiser in self.optimisers.items():
+            optimiser.load_state_dict(state["optimisers"][name])
+        for name, schedule in self.schedules.items():
+            schedule.load_state_dict(state["schedules"][name])
         self.scaler.load_state_dict(state["scaler"])
         self.steps = state["steps"]

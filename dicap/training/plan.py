@@ -51,13 +51,21 @@ def warmup_plan(n_labelled: int, n_unlabelled: int, batch: int, *, seed: int, ep
 
 
 def main_plan(
-    n_labelled: int, n_unlabelled: int, batch_labelled: int, batch_unlabelled: int, *, seed: int, epoch: int, shuffle: bool = True
+    n_labelled: int,
+    n_unlabelled: int,
+    batch_labelled: int,
+    batch_unlabelled: int,
+    *,
+    seed: int,
+    epoch: int,
+    shuffle: bool = True,
+    stage: str = "train",
 ) -> list[Step]:
     """One pass over D_unsup, the labelled images cycled beside it (methods.md 2.8, 3.8).
 
     `shuffle=False` gives the published code's fixed batches.
     """
-    order = permutation(seed, "train", epoch, n_unlabelled, "unlabelled") if shuffle else np.arange(n_unlabelled)
+    order = permutation(seed, stage, epoch, n_unlabelled, "unlabelled") if shuffle else np.arange(n_unlabelled)
     pieces = chunks(order, batch_unlabelled)
     start = epoch * len(pieces) * batch_labelled
     return [
@@ -67,7 +75,7 @@ def main_plan(
                 start + i * batch_labelled,
                 batch_labelled,
                 seed=seed,
-                stage="train",
+                stage=stage,
                 stream="labelled",
                 shuffle=shuffle,
             ),
@@ -75,6 +83,24 @@ def main_plan(
         )
         for i, piece in enumerate(pieces)
     ]
+
+
+def pool_plan(n_labelled: int, adopted: np.ndarray, batch: int, steps: int, *, seed: int, epoch: int) -> list[Step]:
+    """Steps of `batch` images of the pool (labelled or adopted) and as many others (DRML, methods.md 4.5).
+
+    Args:
+        adopted: (n_unlabelled,) bool. Adopted images of a step stand first among its unlabelled ones.
+    """
+    inside, outside = np.flatnonzero(adopted), np.flatnonzero(~adopted)
+    pool = n_labelled + len(inside)
+    shared = {"seed": seed, "stage": f"train/{epoch}"}  # the pool changes from epoch to epoch, and so do its passes
+    plan = []
+    for i in range(steps):
+        drawn = cycled(pool, i * batch, batch, stream="pool", **shared)
+        others = cycled(len(outside), i * batch, batch, stream="others", **shared) if len(outside) else np.empty(0, np.int64)
+        labelled = drawn[drawn < n_labelled]
+        plan.append(Step(labelled, np.concatenate([inside[drawn[drawn >= n_labelled] - n_labelled], outside[others]])))
+    return plan
 
 
 def finetune_plan(n: int, batch: int, *, seed: int, epoch: int) -> list[Step]:

@@ -1,7 +1,7 @@
 """The step loop all training stages share: views, losses, optimiser, finite check, stop and resume."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch import Tensor
 from dicap.artifacts import replacing
 from dicap.data.loader import Request, load
 from dicap.errors import DataError, Stopped
+from dicap.methods.base import Update
 from dicap.progress import progress
 from dicap.randomness import torch_seed
 from dicap.training.experiment import Experiment
@@ -20,7 +21,8 @@ from dicap.training.state import RunState, StopSignal
 CHECK_EVERY = 50  # steps between looks at the finite flag on a GPU, where each look waits for the device
 SAVE_SECONDS = 300.0  # at most so much of an epoch is lost to a kill
 
-StepLoss = Callable[[int, dict[str, Tensor]], dict[str, Tensor]]
+# The updates of a step, made one after the other: an update may be computed after the one before was applied.
+StepLoss = Callable[[int, dict[str, Tensor]], Iterable[Update]]
 
 
 class Progress:
@@ -30,6 +32,7 @@ class Progress:
         epoch, step: the next step to take.
         history: a row per finished epoch.
         memory: tensors the stage keeps over an epoch (pseudo-labels and their tables).
+        carry: tensors the method keeps from epoch to epoch.
     """
 
     def __init__(self, state: RunState, stop: StopSignal, optimisation: Optimisation) -> None:
@@ -37,6 +40,7 @@ class Progress:
         self.epoch, self.step = 0, 0
         self.history: list[dict[str, Any]] = []
         self.memory: dict[str, Any] = {}
+        self.carry: dict[str, Tensor] = {}
         self.sums: dict[str, Tensor] = {}
         self._saved = time.monotonic()
 
@@ -46,6 +50,7 @@ class Progress:
         if saved is not None:
             self.optimisation.load_state_dict(saved["optimisation"])
             self.epoch, self.step, self.history, self.memory = (saved[k] for k in ("epoch", "step", "history", "memory"))
+            self.carry = saved["carry"]
             self.sums = {name: value.to(self.optimisation.first_bad_step.device) for name, value in saved["sums"].items()}
             lines.append(f"resuming {self.state.stage} at epoch {self.epoch}, step {self.step}")
         return lines
@@ -59,6 +64,7 @@ class Progress:
                 "step": self.step,
                 "history": self.history,
                 "memory": self.memory,
+                "carry": self.carry,
                 "sums": self.sums,
             }
         )
@@ -70,7 +76,7 @@ class Progress:
         """Take the steps of this epoch from `self.step` on.
 
         Args:
-            steps: the requests of every step; loss: (step, views) -> terms of the loss by name.
+            steps: the requests of every step; loss: (step, views) -> updates with the terms of their loss by name.
 
         Returns:
             Means of the loss terms over the epoch's steps, the learning rate of its first one, and throughput.
@@ -94,12 +100,18 @@ class Progress:
             step = self.step
             torch.manual_seed(torch_seed(s.seed, stage, self.epoch, step))  # dropout
             with runtime.autocast():
-                terms = loss(step, batch)
-            total = torch.stack(list(terms.values())).sum()
-            optimisation.step(total)
-            for name, value in {"loss": total, **terms}.items():
-                value = value.detach().double()
-                self.sums[name] = self.sums[name] + value if name in self.sums else value
+                updates = iter(loss(step, batch))
+            while True:
+                with runtime.autocast():
+                    update = next(updates, None)
+                if update is None:
+                    break
+                total = torch.stack(list(update.terms.values())).sum()
+                optimisation.update(total, update.players)
+                for name, value in {"loss": total, **update.terms}.items():
+                    value = value.detach().double()
+                    self.sums[name] = self.sums[name] + value if name in self.sums else value
+            optimisation.advance()
             self.step += 1
             if runtime.device.type == "cpu" or self.step % CHECK_EVERY == 0:
                 self._check_finite(experiment, stage, steps)
@@ -131,7 +143,7 @@ class Progress:
         if bad < 0:
             return
         step = self.step - (self.optimisation.steps - bad)
-        rows = np.unique(np.concatenate([request.rows for request in steps[max(step, 0)]]))
+        rows = np.unique(np.concatenate([np.empty(0, np.int64), *(request.rows for request in steps[max(step, 0)])]))
         place = self.state.folder / "not_finite.txt"
         with replacing(place) as temporary:
             temporary.write_text("\n".join(experiment.store.ids[rows]) + "\n", encoding="utf-8")

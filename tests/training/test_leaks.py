@@ -127,9 +127,9 @@ def test_the_main_stage_starts_anew_from_the_loaded_weights(tiny_experiment, tra
     experiment, seen = tiny_experiment(), {}
     original = loop.EpochTeacher
 
-    def teacher(experiment, network, epoch):
+    def teacher(experiment, network, *others):
         seen.setdefault("state", {name: tensor.clone() for name, tensor in network.state_dict().items()})
-        return original(experiment, network, epoch)
+        return original(experiment, network, *others)
 
     monkeypatch.setattr(loop, "EpochTeacher", teacher)
     make = tiny.network_of(experiment, trained / "warmup" / "model.safetensors")

@@ -70,15 +70,15 @@ def kill_after(count):
 
     def interrupt(patch, attempt):
         left = [count(attempt)]
-        original = Optimisation.step
+        original = Optimisation.update
 
-        def step(self, loss):
+        def update(self, *arguments):
             left[0] -= 1
             if left[0] == 0:
                 raise Killed
-            original(self, loss)
+            original(self, *arguments)
 
-        patch.setattr(Optimisation, "step", step)
+        patch.setattr(Optimisation, "update", update)
 
     return interrupt
 

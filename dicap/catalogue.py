@@ -17,6 +17,7 @@ DATASETS = {
 }
 
 HEADS = ("ml_decoder", "linear")
+OWN_HEAD = "own"  # of a method that brings its own network, to which `head` does not apply
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class MethodFacts:
 
     Attributes:
         title: name in the tables, and (without hyphens) of the class in `dicap/methods/<name>.py`.
-        head: the published head; None where the method brings its own network and `head` does not apply.
+        head: the published head, or OWN_HEAD.
         unlabelled: whether D_u is used at all.
         finetunes: whether D_est is held out and used for fine-tuning (DiCaP only).
         rule: how teacher scores become pseudo-labels.
@@ -34,7 +35,7 @@ class MethodFacts:
     """
 
     title: str
-    head: str | None
+    head: str
     loss: str
     rule: str
     source: str
@@ -53,6 +54,24 @@ METHODS = {
         confidence="high for the idea, medium for details",
         finetunes=True,
     ),
+    "bce": MethodFacts(
+        title="BCE",
+        head="linear",
+        loss="BCE",
+        rule="-",
+        source="labelled-only baseline, CAP's warm-up recipe",
+        confidence="high (recipe: medium)",
+        unlabelled=False,
+    ),
+    "asl": MethodFacts(
+        title="ASL",
+        head="linear",
+        loss="ASL",
+        rule="-",
+        source="asymmetric loss, ICCV 2021",
+        confidence="high",
+        unlabelled=False,
+    ),
     "mld": MethodFacts(
         title="MLD",
         head="ml_decoder",
@@ -61,5 +80,69 @@ METHODS = {
         source="ML-Decoder, WACV 2023",
         confidence="high (recipe: low)",
         unlabelled=False,
+    ),
+    "top1": MethodFacts(
+        title="Top-1",
+        head="linear",
+        loss="ASL",
+        rule="the highest class of each image",
+        source="baseline of CAP, NeurIPS 2023",
+        confidence="high (recipe: medium)",
+    ),
+    "topk": MethodFacts(
+        title="Top-k",
+        head="linear",
+        loss="ASL",
+        rule="the k highest classes of each image",
+        source="baseline of CAP, NeurIPS 2023",
+        confidence="high (recipe: medium)",
+    ),
+    "iat": MethodFacts(
+        title="IAT",
+        head="linear",
+        loss="ASL",
+        rule="one threshold for all classes of an image",
+        source="baseline of CAP, NeurIPS 2023",
+        confidence="low: the definition is not public",
+    ),
+    "drml": MethodFacts(
+        title="DRML",
+        head=OWN_HEAD,
+        loss="MSE, four updates a step",
+        rule="images on which two classifiers agree, soft, adopted for good",
+        source="AAAI 2020",
+        confidence="high (recipe: low)",
+    ),
+    "cap": MethodFacts(
+        title="CAP",
+        head="linear",
+        loss="masked ASL",
+        rule="per class the labelled share of positives",
+        source="NeurIPS 2023",
+        confidence="high",
+    ),
+    "pclp": MethodFacts(
+        title="PCLP",
+        head=OWN_HEAD,
+        loss="ASL + BCE, adversarial warm-up",
+        rule="the network's own soft scores",
+        source="ICML 2024",
+        confidence="high (recipe: medium)",
+    ),
+    "bbam": MethodFacts(
+        title="BBAM",
+        head=OWN_HEAD,
+        loss="balanced angular margin, negative sampling",
+        rule="CAP's quota on balanced scores",
+        source="NeurIPS 2024",
+        confidence="high (recipe: medium, NUS-WIDE low)",
+    ),
+    "d2l": MethodFacts(
+        title="D2L",
+        head="linear",
+        loss="ASL on image and tiles, four heads",
+        rule="per class the threshold of the best F-beta",
+        source="ECCV 2024",
+        confidence="high (recipe on AWA2: medium)",
     ),
 }

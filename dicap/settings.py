@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from dicap.catalogue import DATASETS, HEADS, METHODS
+from dicap.catalogue import DATASETS, HEADS, METHODS, OWN_HEAD
 from dicap.errors import SettingsError
 
 Positive = Annotated[float, Field(gt=0)]
@@ -155,6 +155,86 @@ class Evaluate(Section):
     bootstrap: Annotated[int, Field(ge=0)]  # resamples of the test images for the 95 % interval
 
 
+class Topk(Section):
+    """Top-k (methods.md 4.4)."""
+
+    k: Count | Literal["auto"]  # auto: 2 on VOC and NUS-WIDE, 3 on COCO, elsewhere the rounded mean label count of D_l
+
+
+class Iat(Section):
+    """Instance-aware thresholding (methods.md 4.4; its definition is uncertain, so each reading has a name)."""
+
+    rule: Literal["fixed", "dual", "matched"]  # 1[p >= threshold]; two thresholds; one that fits the label count of D_l
+    threshold: Share
+    high: Share  # dual: positive from here
+    low: Share  # dual: negative up to here, what lies between is masked
+
+
+class Drml(Section):
+    """DRML (methods.md 4.5): four MLPs on fixed features."""
+
+    features: Literal["pretrained", "warmup"]  # of the backbone as it comes, or after a warm-up on D_l
+    rounds: Count  # epochs of the main stage
+    iterations: Count  # steps a round
+    batch_size: Count  # labelled images a step, and unlabelled ones
+    start: Annotated[int, Field(ge=0)]  # rounds before the first images are adopted
+    select: Literal["adaptive", "distance"]  # the per_round closest images, or all closer than `distance`
+    per_round: Count
+    distance: Positive
+    relation: NonNegative  # weight of L_R (the paper says 0.5, its code 0.2)
+    discrepancy: NonNegative  # weight of L_DA
+    lr_joint: Positive  # update A: projector and classifiers
+    lr_disagree: Positive  # update B: classifiers
+    lr_agree: Positive  # update C: projector
+    lr_relation: Positive  # update D: relation network
+
+
+class Cap(Section):
+    """CAP's quota (methods.md 4.6); BBAM uses it too."""
+
+    eta_pos: Share  # share of the expected positives that train
+    eta_neg: Share  # share of the expected negatives that train
+    unseen: Literal["mask", "negative", "published"]  # a class with a quota of 0; published: every image positive
+
+
+class Pclp(Section):
+    """PCLP (methods.md 4.7)."""
+
+    prior: Literal["scm", "none"]  # scm: adversarial stage 1 with the causal prior
+    warmup_epochs: Count  # passes of stage 1 over D_u
+    warmup_labelled: Count  # images a step of stage 1
+    warmup_unlabelled: Count
+    latent: Count | Literal["auto"]  # auto: 32, 64, 128 ...: the first above the number of classes
+    consistency: NonNegative  # weight of the soft consistency on D_u
+    adversarial: NonNegative  # weight of the discriminator's answer in the encoder's loss
+    adversary_size: Annotated[int, Field(ge=8)] | Literal["auto"]  # pixels; auto: the largest power of two within image_size
+    adversary_width: Count  # channels of the generator's and the discriminator's outermost layer
+    adversary_lr: Positive
+
+
+class Bbam(Section):
+    """BBAM (methods.md 4.8). The options after `clamp` exist to reproduce what its public code does."""
+
+    scale: Positive
+    margin: NonNegative
+    balance: bool  # angle transform
+    momentum: Share  # weight of the old statistics
+    negatives: Positive  # hard negatives kept for each positive
+    clamp: Annotated[float, Field(ge=0, lt=1)]  # cosines stay within +-(1 - clamp); 0: unclamped, as published
+    transform: Literal["average", "hidden_labels"]  # in pseudo-labelling; hidden_labels: the published leak
+    labelled_mask: Literal["refreshed", "first_epoch"]  # first_epoch: the labelled images' mask is never renewed, as published
+    warmup_split: Literal["same", "seed_1000"]  # seed_1000: warm-up trains on another labelled subset: the published leak
+
+
+class D2l(Section):
+    """D2L with metric-adaptive thresholds (methods.md 4.9)."""
+
+    beta: Positive
+    formula: Literal["published", "standard"]  # F-beta with b P + R, or b^2 P + R, in the denominator
+    relabel: Literal["batch", "epoch"]  # pseudo-labels from each batch's weak views, or once an epoch
+    unseen: Literal["mask", "negative", "published"]  # a class without labelled positives; published: every image positive
+
+
 class Settings(Section):
     """One experiment, resolved."""
 
@@ -180,6 +260,13 @@ class Settings(Section):
     train: Train
     finetune: Finetune
     evaluate: Evaluate
+    topk: Topk
+    iat: Iat
+    drml: Drml
+    cap: Cap
+    pclp: Pclp
+    bbam: Bbam
+    d2l: D2l
 
     @property
     def warmup_batch(self) -> int:
@@ -237,9 +324,14 @@ def resolve(params: Path, configs: Path | None = None) -> Resolved:
         problems.append(_unknown_name(origins.get("method", params), "method", merged.get("method"), METHODS))
         merged["head"] = merged.get("head") or HEADS[0]  # no complaint about what only follows from this one
     elif merged.get("head") is None:
-        merged["head"] = METHODS[merged["method"]].head or HEADS[0]
+        merged["head"] = METHODS[merged["method"]].head
         origins["head"] = f"published head of {merged['method']}"
-    if merged["head"] not in HEADS:
+    own = merged.get("method") in METHODS and METHODS[merged["method"]].head == OWN_HEAD
+    if own and merged["head"] != OWN_HEAD:
+        problems.append(
+            f"{origins['head']}: head: found {merged['head']!r}, but {merged['method']} brings its own network; set head to null"
+        )
+    elif not own and merged["head"] not in HEADS:
         problems.append(_unknown_name(origins["head"], "head", merged["head"], HEADS))
     settings = None
     try:
@@ -387,6 +479,8 @@ def _contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
             f"{origins['network.decoder_dim']}: network.decoder_dim: found {s.network.decoder_dim}, "
             f"expected a multiple of network.decoder_heads ({s.network.decoder_heads})"
         )
+    if s.iat.low > s.iat.high:
+        problems.append(f"{origins['iat.low']}: iat.low: found {s.iat.low}, expected at most iat.high ({s.iat.high})")
     if s.dataset != "digits" and not s.data_root:
         problems.append(
             f"params.yaml: data_root: found null, expected the folder of the raw data set; "

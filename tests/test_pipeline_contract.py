@@ -34,8 +34,11 @@ NEUTRAL = {
     "dicap/training/__init__.py": "a docstring",
 }
 
-# Listed, and imported for some data sets only.
-SOMETIMES = {("convert", "dicap/data/formatted.py"): "nuswide comes as the published npy files"}
+# Listed, and imported for some data sets or methods only.
+SOMETIMES = {("convert", "dicap/data/formatted.py"): "nuswide comes as the published npy files"} | {
+    (stage, "dicap/methods/rules.py"): "DiCaP has its own rules in calibration.py"
+    for stage in ("warmup", "pseudo_label", "train", "finetune")
+}
 
 # Settings a stage looks at without its result depending on them.
 IDLE = {

@@ -26,13 +26,14 @@ _COMMON = (
     "augment",
     "loss",
 )
+_METHODS = ("topk", "iat", "drml", "cap", "pclp", "bbam", "d2l")  # the sections of single methods
 
 # The settings a stage's result depends on, beside its input files (the split is one). dvc.yaml lists the same; a test
 # compares them.
 STAGE_SETTINGS = {
-    "warmup": (*_COMMON, "optimiser", "warmup", "contrastive"),
-    "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive"),
-    "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train"),
+    "warmup": (*_COMMON, "optimiser", "warmup", "contrastive", "drml", "pclp", "bbam"),
+    "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive", *_METHODS),
+    "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train", *_METHODS),
     "finetune": (*_COMMON, "optimiser", "contrastive", "finetune"),  # contrastive: it may have a projection head
 }
 

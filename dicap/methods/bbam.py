@@ -1,0 +1,185 @@
+"""BBAM: balanced binary angular margin with negative sampling (S2ML2-BBAM, NeurIPS 2024; methods.md 4.8).
+
+The statistics of the angles between features and class prototypes live in the network's head, because its scores depend
+on them: an epoch's refresh computes them from the online network and `install` puts them into it and into its EMA.
+"""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dicap.methods import rules
+from dicap.methods.base import Batch, Method, Refresh, Roles, Teacher, hard_mask
+from dicap.network import build_network
+from dicap.network.cosine import CosineHead, balance
+
+PUBLISHED_WARMUP_SEED = 1000
+
+
+class BBAM(Method):
+    """A cosine head, a margin, CAP's quota on balanced scores, and the hardest negatives."""
+
+    # -- network
+
+    def build_network(self, *, pretrained: bool = True) -> nn.Module:
+        """Backbone and cosine head."""
+        clamp = self.settings.bbam.clamp
+        return build_network(
+            self.settings, self.classes, pretrained=pretrained, make_head=lambda d: CosineHead(d, self.classes, clamp=clamp)
+        )
+
+    # -- which images
+
+    def warmup_labelled(self, roles: Roles) -> np.ndarray:
+        """D_l; with bbam.warmup_split `seed_1000` the published code's other draw of as many images."""
+        if self.settings.bbam.warmup_split == "same":
+            return self.labelled(roles)
+        rows = np.sort(np.concatenate([roles.labelled, roles.unlabeled]))
+        return rows[np.random.RandomState(PUBLISHED_WARMUP_SEED).permutation(len(rows))[: len(roles.labelled)]]
+
+    def readable(self, roles: Roles) -> np.ndarray:
+        """D_l, and what the published warm-up reads with the option that names it."""
+        return np.union1d(roles.labelled, self.warmup_labelled(roles))
+
+    @property
+    def warmup_batch(self) -> int:
+        """16 at every ratio, as published, unless set."""
+        return 16 if self.settings.warmup.batch_size == "auto" else self.settings.warmup_batch
+
+    @property
+    def labelled_batch(self) -> int:
+        """4/8/16/32 of 64 at 5/10/15/20 %, as published, unless set."""
+        s = self.settings
+        if s.train.batch_labelled != "auto" or s.ratio < 0.15:
+            return s.labelled_batch
+        return max(1, s.train.batch_size // (4 if s.ratio < 0.2 else 2))
+
+    # -- loss
+
+    def warmup_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """BAM on the labelled images, without balancing."""
+        cosine = network.head.cosines(network.features(batch.views["strong"]))  # type: ignore[union-attr, operator]
+        return {"loss_sup": self.reduce(self.margin_loss(cosine, batch.y), batch.images)}
+
+    def main_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """BAM of balanced cosines, times the masks of pseudo-labelling and of negative sampling."""
+        head: CosineHead = network.head  # type: ignore[assignment]
+        cosine = head.cosines(network.features(batch.views["strong"]))  # type: ignore[operator]  # (B, C)
+        value = torch.cat([batch.y, batch.label.clamp_min(0)])
+        if self.settings.bbam.balance:
+            cosine = head.balanced(cosine, value)
+        weight = torch.cat([batch.weight.new_ones(batch.y.shape) if batch.y_weight is None else batch.y_weight, batch.weight])
+        elements, n = weight * self.margin_loss(cosine, value), len(batch.y)
+        return {
+            "loss_sup": self.reduce(elements[:n], batch.images),
+            "loss_pseudo": self.reduce(elements[n:], batch.images),
+        }
+
+    def margin_loss(self, cosine: Tensor, y: Tensor) -> Tensor:
+        """Element loss, (B, C)."""
+        return angular_margin_loss(cosine, y, scale=self.settings.bbam.scale, margin=self.settings.bbam.margin)
+
+    # -- each epoch: quota on the teacher's balanced scores, statistics and prototypes of the online network
+
+    def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
+        """Pseudo-labels, negative sampling and the statistics of the next epoch."""
+        s, cap = self.settings.bbam, self.settings.cap
+        labelled, unlabelled = self.labelled(roles), self.unlabelled(roles)
+        y = teacher.labels(labelled)  # (N_l, C)
+        if s.transform == "hidden_labels" and s.balance:
+            p = self._leaking_scores(teacher, unlabelled)
+        else:
+            p = teacher.scores(unlabelled)  # the network balances with the last epoch's statistics, (N_u, C)
+        label, thresholds, guarded = rules.quota(p, y, eta_pos=cap.eta_pos, eta_neg=cap.eta_neg, unseen=cap.unseen)
+
+        h = teacher.outputs(np.concatenate([labelled, unlabelled]), _embed, online=True)  # (N, D), unit vectors
+        both = torch.cat([y.to(torch.int8), label])  # (N, C)
+        cosine = h @ F.normalize(prototypes(h, both), dim=1).T  # (N, C)
+        old = (teacher.carry["mean"], teacher.carry["variance"]) if teacher.carry else None
+        mean, variance, unknown = angle_statistics(cosine, both, old, momentum=s.momentum, clamp=s.clamp)
+        if not s.balance:
+            mean, variance, unknown = torch.zeros_like(mean), torch.zeros_like(variance), 0
+
+        kept = rules.hard_negatives(cosine, both, s.negatives).float()
+        labelled_weight = kept[: len(y)]
+        if s.labelled_mask == "first_epoch" and teacher.carry:
+            labelled_weight = teacher.carry["labelled_weight"]
+        pseudo = hard_mask(p, label)
+        carry = {"mean": mean, "variance": variance}
+        if s.labelled_mask == "first_epoch":
+            carry["labelled_weight"] = labelled_weight
+        return Refresh(
+            pseudo._replace(weight=pseudo.weight * kept[len(y) :]),
+            thresholds=thresholds,
+            guarded=max(guarded, unknown),
+            labelled_weight=labelled_weight,
+            carry=carry,
+        )
+
+    def install(self, network: nn.Module, refresh: Refresh) -> None:
+        """The statistics, for this epoch's losses and scores."""
+        head: CosineHead = network.head  # type: ignore[assignment]
+        head.mean.copy_(refresh.carry["mean"])
+        head.variance.copy_(refresh.carry["variance"])
+
+    def _leaking_scores(self, teacher: Teacher, rows: np.ndarray) -> Tensor:
+        """Scores with each entry's map chosen by its true label, as the published code does."""
+        cosine = teacher.outputs(rows, lambda network, images: network.head.cosines(network.features(images)))  # type: ignore[operator, union-attr]
+        if not teacher.carry:
+            return torch.sigmoid(cosine)
+        truth = teacher.hidden_labels(rows)
+        statistics = teacher.carry["mean"], teacher.carry["variance"]
+        return torch.sigmoid(balance(cosine, *statistics, truth, clamp=self.settings.bbam.clamp))
+
+
+def _embed(network: nn.Module, images: Tensor) -> Tensor:
+    return network.head.embed(network.features(images))  # type: ignore[operator, union-attr]
+
+
+def angular_margin_loss(cosine: Tensor, y: Tensor, *, scale: float = 20.0, margin: float = 0.4) -> Tensor:
+    """-[y log s(l) + (1 - y) log(1 - s(l))] with l = scale (cosine - margin y), (B, C) float32, without reduction."""
+    y = y.float()
+    return F.binary_cross_entropy_with_logits(scale * (cosine.float() - margin * y), y, reduction="none")
+
+
+def prototypes(h: Tensor, label: Tensor) -> Tensor:
+    """Mean feature of each class's positives, (C, D), of features (N, D) and labels (N, C); 0 without positives."""
+    positive = (label == 1).to(h.dtype)
+    return positive.T @ h / positive.sum(0).clamp_min(1).unsqueeze(1)
+
+
+def angle_statistics(
+    cosine: Tensor, label: Tensor, old: tuple[Tensor, Tensor] | None, *, momentum: float = 0.01, clamp: float = 1e-6
+) -> tuple[Tensor, Tensor, int]:
+    """Mean and variance of the angles to the prototypes, over negatives and positives of every class.
+
+    Args:
+        cosine: (N, C) to the prototypes; label: (N, C), entries of -1 are ignored.
+        old: statistics of the epoch before; new = (1 - momentum) * current + momentum * old.
+
+    Returns:
+        mean, variance, (2, C) float32 each, row 0 of the negatives; the number of classes without statistics of their own
+        (fewer than two positives or negatives, or no spread), which keep the old ones, or 0 for "unknown".
+    """
+    theta = torch.arccos(cosine.double().clamp(-1 + clamp, 1 - clamp) if clamp else cosine.double().clamp(-1, 1))
+    means, variances, counts = [], [], []
+    for v in (0, 1):
+        chosen = label == v
+        n = chosen.sum(0)
+        mean = torch.where(chosen, theta, 0.0).sum(0) / n.clamp_min(1)
+        spread = torch.where(chosen, (theta - mean) ** 2, 0.0).sum(0) / (n - 1).clamp_min(1)
+        means.append(mean)
+        variances.append(spread)
+        counts.append(n)
+    mean, variance = torch.stack(means), torch.stack(variances)  # (2, C)
+    known = ((torch.stack(counts) >= 2) & (variance > 0)).all(0)  # (C,)
+    if old is not None:
+        before = (old[1] > 0).all(0)
+        mixed = [(1 - momentum) * new + momentum * was for new, was in ((mean, old[0]), (variance, old[1]))]
+        mean, variance = (torch.where(before, m, new) for m, new in zip(mixed, (mean, variance), strict=True))
+        mean, variance = torch.where(known, mean, old[0]), torch.where(known, variance, old[1])
+    else:
+        variance = torch.where(known, variance, 0.0)
+        mean = torch.where(known, mean, 0.0)
+    return mean.float(), variance.float(), int((~known).sum())

@@ -1,0 +1,17 @@
+"""CAP: class-distribution-aware pseudo-labelling (NeurIPS 2023; methods.md 4.6)."""
+
+from dicap.methods import rules
+from dicap.methods.base import Method, Refresh, Roles, Teacher, hard_mask
+
+
+class CAP(Method):
+    """Per class as large a share of pseudo-positives as of labelled positives."""
+
+    def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
+        """The quota of every class on the teacher's scores of D_u, and the mask beside the threshold."""
+        s = self.settings.cap
+        p = teacher.scores(self.unlabelled(roles))  # (N_u, C)
+        label, thresholds, guarded = rules.quota(
+            p, teacher.labels(self.labelled(roles)), eta_pos=s.eta_pos, eta_neg=s.eta_neg, unseen=s.unseen
+        )
+        return Refresh(hard_mask(p, label), thresholds=thresholds, guarded=guarded)

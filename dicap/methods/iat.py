@@ -1,0 +1,26 @@
+"""IAT: one threshold for all classes of an image (methods.md 4.4). Its definition is not public; each reading has a name."""
+
+from dicap.methods import rules
+from dicap.methods.base import Method, Refresh, Roles, Teacher, hard_mask
+
+
+class IAT(Method):
+    """CAP's two stages with a threshold that knows no class."""
+
+    def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
+        """Pseudo-labels from the teacher's scores of D_u; classes without a labelled positive are left out.
+
+        iat.rule `fixed`: 1[p >= iat.threshold]; `dual`: two thresholds, masked between; `matched`: the threshold at which
+        the labelled images get as many positives as they have labels.
+        """
+        s, labelled = self.settings.iat, self.labelled(roles)
+        y = teacher.labels(labelled)  # (N_l, C)
+        active = rules.seen(y)
+        p = teacher.scores(self.unlabelled(roles))  # (N_u, C)
+        if s.rule == "dual":
+            label = rules.dual_threshold(p, s.high, s.low, active)
+        elif s.rule == "matched":
+            label = rules.fixed_threshold(p, rules.matched_threshold(teacher.scores(labelled), y), active)
+        else:
+            label = rules.fixed_threshold(p, s.threshold, active)
+        return Refresh(hard_mask(p, label), guarded=int((~active).sum()))

@@ -1,0 +1,194 @@
+"""PCLP: correlation-induced label prior (ICML 2024; methods.md 4.7).
+
+Stage 1 (the warm-up) is a bidirectional GAN whose prior over the label coordinates is a structural causal model; stage 2
+trains the encoder alone, by the labels and by soft consistency between weak and strong views.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dicap.calibration import PseudoLabels
+from dicap.data.loader import Request
+from dicap.errors import SettingsError
+from dicap.losses import binary_cross_entropy
+from dicap.methods import rules
+from dicap.methods.base import Batch, Method, Player, Refresh, Roles, Teacher, Update, frozen_statistics
+from dicap.network import build_network
+from dicap.network.adversary import Discriminator, Generator
+from dicap.network.causal_prior import CausalPrior
+from dicap.network.latent import LatentHead, LatentNetwork, sample
+
+
+class PCLP(Method):
+    """An encoder whose latent begins with the labels; generator, discriminator and prior are companions of stage 1."""
+
+    # -- networks
+
+    @property
+    def latent(self) -> int:
+        """Length of z: 32 on VOC, 128 on COCO and NUS-WIDE, i.e. the first of 32, 64, 128 ... above C."""
+        wanted = self.settings.pclp.latent
+        if wanted == "auto":
+            return max(32, 1 << self.classes.bit_length())
+        if wanted < self.classes:
+            raise SettingsError(f"pclp.latent: found {wanted}, expected auto or at least the number of classes ({self.classes})")
+        return wanted
+
+    @property
+    def adversary_size(self) -> int:
+        """Pixels of the images the adversary sees: the largest power of two within image_size, unless set."""
+        wanted = self.settings.pclp.adversary_size
+        size = self.settings.image_size if wanted == "auto" else wanted
+        return 1 << (size.bit_length() - 1)
+
+    def build_network(self, *, pretrained: bool = True) -> nn.Module:
+        """Backbone and latent head: the encoder."""
+        return build_network(
+            self.settings,
+            self.classes,
+            pretrained=pretrained,
+            make_head=lambda d: LatentHead(d, self.classes, self.latent),
+            kind=LatentNetwork,
+        )
+
+    def companions(self) -> nn.ModuleDict:
+        """Generator, discriminator and causal prior; none with pclp.prior `none`."""
+        if self.settings.pclp.prior == "none":
+            return nn.ModuleDict()
+        shape = (self.latent, self.adversary_size, self.settings.pclp.adversary_width)
+        return nn.ModuleDict(
+            {"generator": Generator(*shape), "discriminator": Discriminator(*shape), "prior": CausalPrior(self.classes)}
+        )
+
+    def players(self, network: nn.Module, companions: nn.ModuleDict, stage: str) -> list[Player]:
+        """Five with an Adam each in stage 1; the encoder alone later."""
+        o, adversary_lr = self.settings.optimiser, self.settings.pclp.adversary_lr
+        encoder = Player("encoder", [p for p in network.parameters() if p.requires_grad], o.lr)
+        if not companions:
+            return [encoder]
+        prior = companions["prior"]
+        assert isinstance(prior, CausalPrior)
+        return [
+            encoder,
+            Player("discriminator", list(companions["discriminator"].parameters()), adversary_lr),
+            Player("generator", list(companions["generator"].parameters()), adversary_lr),
+            Player("adjacency", [prior.adjacency], adversary_lr),
+            Player("affine", list(prior.affine.parameters()), adversary_lr),
+        ]
+
+    # -- stage 1
+
+    @property
+    def warmup_epochs(self) -> int:
+        """Passes over D_u."""
+        return self.settings.pclp.warmup_epochs
+
+    @property
+    def warmup_over_unlabelled(self) -> tuple[int, int]:
+        """2 + 6 images a step as published."""
+        return self.settings.pclp.warmup_labelled, self.settings.pclp.warmup_unlabelled
+
+    def warmup_requests(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
+        """Weak views of all, strong views of the unlabelled."""
+        rows = np.concatenate([labelled, unlabelled])
+        return [Request("weak", rows, self.weak), Request("strong", unlabelled, self.strong_warmup)]
+
+    def warmup_updates(self, network: nn.Module, batch: Batch, companions: nn.ModuleDict) -> Iterator[Update]:
+        """Discriminator, encoder, then generator with A and f."""
+        assert isinstance(network, LatentNetwork)
+        weak, strong = batch.views["weak"], batch.views["strong"]
+        mean, logvar = network.gaussian(torch.cat([weak, strong]))  # (B + b_u, L)
+        b, n, c = len(weak), len(batch.y), self.classes
+        terms = self.encoder_terms(mean[:n, :c], batch.y, mean[n:b, :c], mean[b:, :c])
+        if not companions:
+            yield Update(terms, ("encoder",))
+            return
+        generator, discriminator, prior = (companions[name] for name in ("generator", "discriminator", "prior"))
+        x = adversary_images(weak, self.adversary_size)
+        z_real = sample(mean[:b], logvar[:b])
+        z_fake = prior(torch.randn_like(mean[:b]))
+        with torch.no_grad():
+            fake = generator(z_fake)
+        d_fake, d_real = discriminator(fake, z_fake.detach()), discriminator(x, z_real.detach())
+        yield Update({"loss_discriminator": discriminator_loss(d_fake, d_real)}, ("discriminator",))
+
+        terms["loss_adversarial"] = self.settings.pclp.adversarial * discriminator(x, z_real).mean()
+        yield Update(terms, ("encoder",))
+
+        z_fake = prior(torch.randn_like(mean[:b]))
+        terms = {"loss_generator": generator_loss(discriminator(generator(z_fake), z_fake))}
+        yield Update(terms, ("generator", "adjacency", "affine"))
+
+    # -- stage 2
+
+    @property
+    def labelled_batch(self) -> int:
+        """16 of 64 at every ratio, as published, unless set."""
+        s = self.settings
+        return s.labelled_batch if s.train.batch_labelled != "auto" else max(1, s.train.batch_size // 4)
+
+    def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
+        """The teacher's soft scores of D_u, for the record; each step uses the network's own.
+
+        An entry's target p is written as its likelier label with the weight of that label. Classes without a labelled
+        positive are left out.
+        """
+        p = teacher.scores(self.unlabelled(roles))  # (N_u, C)
+        active = rules.seen(teacher.labels(self.labelled(roles)))
+        label = rules.fixed_threshold(p, 0.5, active)
+        weight = torch.where(label == 1, p, 1 - p) * (label >= 0)
+        return Refresh(PseudoLabels(p, label, weight, soft=True), guarded=int((~active).sum()))
+
+    def main_requests(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
+        """Weak views of the labelled, weak and strong views of the unlabelled."""
+        return [
+            Request("labelled", labelled, self.weak),
+            Request("weak", unlabelled, self.weak),
+            Request("strong", unlabelled, self.strong),
+        ]
+
+    def main_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """ASL_mean(weak labelled) + consistency * BCE_mean(strong, sigmoid(weak)); the weak look is a constant."""
+        logits, _ = network(torch.cat([batch.views["labelled"], batch.views["strong"]]))
+        with torch.no_grad(), frozen_statistics(network):
+            target = network(batch.views["weak"])[0]
+        n = len(batch.y)
+        return self.encoder_terms(logits[:n], batch.y, target, logits[n:], batch.label >= 0)
+
+    def encoder_terms(
+        self, labelled: Tensor, y: Tensor, weak: Tensor, strong: Tensor, active: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """The losses of both stages, means over entries: logits (b_l, C), y (b_l, C), logits (b_u, C) of both views."""
+        elements = binary_cross_entropy(strong, torch.sigmoid(weak.float()).detach())
+        if active is not None:
+            elements = elements * active
+        count = elements.numel() if active is None else active.sum()
+        return {
+            "loss_sup": self.supervised(labelled, y).mean(),
+            "loss_pseudo": self.settings.pclp.consistency * elements.sum() / max_one(count),
+        }
+
+
+def max_one(count: Tensor | int) -> Tensor | int:
+    """At least 1."""
+    return count.clamp_min(1) if isinstance(count, Tensor) else max(count, 1)
+
+
+def adversary_images(images: Tensor, size: int) -> Tensor:
+    """Images (B, 3, H, W) uint8 -> (B, 3, size, size) float32 in [-1, 1]."""
+    x = images.float() / 127.5 - 1
+    return x if x.shape[2] == size else F.interpolate(x, (size, size), mode="bilinear", antialias=True)
+
+
+def discriminator_loss(d_fake: Tensor, d_real: Tensor) -> Tensor:
+    """softplus(D(G(z), z)) + softplus(-D(x, E(x))), means over (B,)."""
+    return F.softplus(d_fake).mean() + F.softplus(-d_real).mean()
+
+
+def generator_loss(d_fake: Tensor) -> Tensor:
+    """-mean(clamp(exp(D), 0.5, 2) D): the clamped ratio weighs each pair and is a constant for the gradient."""
+    return -(d_fake.exp().clamp(0.5, 2).detach() * d_fake).mean()

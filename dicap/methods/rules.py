@@ -1,0 +1,187 @@
+"""How teacher scores become pseudo-labels: the rules of the compared methods as pure functions (methods.md 4).
+
+Scores p are (N, C) of the unlabelled images, p_l and y those of the labelled ones; labels are int8: 1, 0, or -1 for an
+entry that does not train. No rule ever gives a positive to a class that has no labelled positive: such a class is
+guarded, because nothing but noise ranks its scores.
+"""
+
+import torch
+from torch import Tensor
+
+from dicap.calibration import Thresholds
+
+PUBLISHED_K = {"voc2007": 2, "voc2012": 2, "coco2014": 3, "coco2017": 3, "nuswide": 2}  # a table in CAP's code
+
+
+def seen(y: Tensor) -> Tensor:
+    """Classes with a labelled positive, (C,) bool, of labels (N_l, C)."""
+    return (y > 0).any(0)
+
+
+def masked(label: Tensor, active: Tensor) -> Tensor:
+    """Labels (N, C) with -1 in the columns of classes that are not `active` (C,)."""
+    return torch.where(active, label, torch.full_like(label, -1))
+
+
+def default_k(y: Tensor, dataset: str) -> int:
+    """k of Top-k: the published table, elsewhere max(1, mean number of labels of a labelled image, rounded) (methods.md 4.4)."""
+    return PUBLISHED_K.get(dataset) or max(1, round(float(y.sum(1).double().mean())))
+
+
+def top_k(p: Tensor, k: int, active: Tensor) -> Tensor:
+    """1 for the k highest scores of each image, 0 for the others (Top-1, Top-k; methods.md 4.4).
+
+    Equal scores are taken in the order of the classes. Classes that are not `active` (C,) neither take part nor train.
+    """
+    ranked = torch.where(active, p.double(), -torch.inf).argsort(dim=1, descending=True, stable=True)  # (N, C)
+    label = torch.zeros(p.shape, dtype=torch.int8, device=p.device)
+    label.scatter_(1, ranked[:, : min(k, p.shape[1])], 1)
+    return masked(label, active)
+
+
+def fixed_threshold(p: Tensor, threshold: Tensor | float, active: Tensor) -> Tensor:
+    """1[p >= threshold], a number or one a class (C,) (IAT, D2L)."""
+    return masked((p.double() >= threshold).to(torch.int8), active)
+
+
+def dual_threshold(p: Tensor, high: float, low: float, active: Tensor) -> Tensor:
+    """1 from `high`, 0 up to `low`, -1 between (IAT with two thresholds; methods.md 4.4)."""
+    p = p.double()
+    label = torch.full(p.shape, -1, dtype=torch.int8, device=p.device)
+    label[p <= low] = 0
+    label[p >= high] = 1
+    return masked(label, active)
+
+
+def matched_threshold(p_l: Tensor, y: Tensor) -> float:
+    """The threshold at which the labelled scores (N_l, C) give as many positives as there are labels (IAT; methods.md 4.4).
+
+    It is the m-th largest score for m positives; above every score if there is none.
+    """
+    m = int((y > 0).sum())
+    return float(p_l.reshape(-1).double().sort(descending=True).values[m - 1]) if m else float("inf")
+
+
+def quota(
+    p: Tensor, y: Tensor, *, eta_pos: float = 1.0, eta_neg: float = 0.998, unseen: str = "mask"
+) -> tuple[Tensor, Thresholds, int]:
+    """CAP's rank rule: the share of pseudo-positives of a class is that of its labelled positives (methods.md 4.6).
+
+    With f the labelled share and N images, the int(f N)-th largest score is the threshold. An entry trains if it is among
+    the int(eta_pos f N) largest or the int(eta_neg (1 - f) N) smallest; ties may select more.
+
+    Args:
+        p: (N, C) scores; y: (N_l, C) labels.
+        unseen: a class with a quota of 0 is left out (`mask`), all negative (`negative`), or, by an index of -1, positive in
+            every image (`published`).
+
+    Returns:
+        labels (N, C) int8; the thresholds between which entries do not train; the number of guarded classes.
+    """
+    n = len(p)
+    p, n_pos = p.double(), (y > 0).sum(0)
+    n_neg = len(y) - n_pos
+    f = n_pos.double() / max(len(y), 1)
+    positives = (f * n).long()  # int() as in the published code: 0 for a class without labelled positives
+    high, low = (eta_pos * f * n).long(), (eta_neg * (1 - f) * n).long()
+    ascending = p.sort(0).values  # (N, C)
+    threshold = _ranked(ascending, n - positives, positives > 0, torch.inf)
+    tau_pos = _ranked(ascending, n - high, high > 0, torch.inf)
+    tau_neg = _ranked(ascending, low - 1, low > 0, -torch.inf)
+    label = (p >= threshold).to(torch.int8)
+    label = torch.where((p >= tau_pos) | (p <= tau_neg), label, torch.full_like(label, -1))
+    guarded = positives == 0
+    active = torch.ones_like(guarded) if unseen != "mask" else ~guarded
+    if unseen == "negative":
+        label[:, guarded] = 0
+    elif unseen == "published":
+        label[:, guarded] = 1
+        tau_pos = torch.where(guarded, ascending[0] if n else tau_pos, tau_pos)
+    label = masked(label, active)
+    # What is written down stays within [0, 1]: no score is above 1, none below 0.
+    thresholds = Thresholds(tau_pos.clamp(0, 1), tau_neg.clamp(0, 1), n_pos, n_neg, torch.zeros_like(guarded), active)
+    return label, thresholds, int(guarded.sum())
+
+
+def _ranked(ascending: Tensor, index: Tensor, there: Tensor, otherwise: float) -> Tensor:
+    """Each column's value at its own index (C,), or `otherwise` where it is not `there`."""
+    if not len(ascending):
+        return torch.full_like(index, otherwise, dtype=ascending.dtype)
+    values = ascending.gather(0, index.clamp(0, len(ascending) - 1).unsqueeze(0)).squeeze(0)
+    return torch.where(there, values, torch.full_like(values, otherwise))
+
+
+def f_beta(precision: Tensor, recall: Tensor, beta: float, *, formula: str = "published") -> Tensor:
+    """F-beta of precision and recall; 0 where both are (methods.md 4.9).
+
+    `published` is D2L's (1 + b^2) P R / (b P + R), with b instead of b^2 in the denominator; `standard` has b^2 there.
+    """
+    b = {"published": beta, "standard": beta**2}[formula]
+    below = b * precision + recall
+    return torch.where(below > 0, (1 + beta**2) * precision * recall / below.clamp_min(1e-300), torch.zeros_like(below))
+
+
+def metric_thresholds(
+    p_l: Tensor, y: Tensor, *, beta: float = 0.5, formula: str = "published", unseen: str = "mask", steps: int = 100
+) -> tuple[Thresholds, int]:
+    """D2L's metric-adaptive thresholds: per class that of 0.00, 0.01 ... 0.99 with the best F-beta, the first of equals.
+
+    Args:
+        p_l: (N_l, C) scores of the labelled images; y: (N_l, C) labels.
+        unseen: a class without labelled positives is left out (`mask`), never positive (`negative`), or keeps threshold 0,
+            which makes every image positive (`published`).
+
+    Returns:
+        thresholds with tau_pos = tau_neg = (C,); the number of guarded classes.
+    """
+    p_l, positive = p_l.double(), y > 0
+    n_pos, n_neg = positive.sum(0), (~positive).sum(0)
+    grid = torch.arange(steps, dtype=torch.float64, device=p_l.device) / steps
+    scores = []
+    for threshold in grid.unbind():  # a loop over 100 thresholds: N_l x C x 100 at once is too much on COCO
+        chosen = p_l >= threshold
+        hits = (chosen & positive).sum(0).double()
+        precision, recall = hits / chosen.sum(0).clamp_min(1), hits / n_pos.clamp_min(1)
+        scores.append(f_beta(precision, recall, beta, formula=formula))
+    score = torch.stack(scores)  # (100, C)
+    tau = grid[score.argmax(0)]  # the first of equals
+    guarded = n_pos == 0
+    active = ~guarded if unseen == "mask" else torch.ones_like(guarded)
+    never = torch.nextafter(tau.new_tensor(1.0), tau.new_tensor(2.0))  # above every score
+    tau = torch.where(guarded, torch.zeros_like(tau) if unseen == "published" else never, tau)
+    return Thresholds(tau, tau, n_pos, n_neg, torch.zeros_like(guarded), active), int(guarded.sum())
+
+
+def hard_negatives(cosine: Tensor, label: Tensor, ratio: float) -> Tensor:
+    """BBAM's negative sampling: per class all positives, and `ratio` times as many negatives, the hardest (methods.md 4.8).
+
+    Args:
+        cosine: (N, C) similarity of each image to each class's prototype; label: (N, C) 1, 0 or -1.
+
+    Returns:
+        (N, C) bool, false for -1. A class without positives has no prototype and keeps all its negatives.
+    """
+    positive, negative = label == 1, label == 0
+    count = (ratio * positive.sum(0).double()).long()  # (C,)
+    order = torch.where(negative, cosine.double(), -torch.inf).argsort(dim=0, descending=True, stable=True)
+    rank = torch.empty_like(order)
+    rank.scatter_(0, order, torch.arange(len(order), device=order.device).unsqueeze(1).expand_as(order))
+    return positive | (negative & ((rank < count) | ~positive.any(0)))
+
+
+def closest(distance: Tensor, free: Tensor, *, count: int | None = None, within: float | None = None) -> Tensor:
+    """DRML's selection: the `count` free images of the smallest distance, or all closer than `within` (methods.md 4.5).
+
+    Args:
+        distance: (N,); free: (N,) bool, images that may be chosen.
+
+    Returns:
+        (N,) bool.
+    """
+    if count is None:
+        assert within is not None
+        return free & (distance < within)
+    order = torch.where(free, distance.double(), torch.inf).argsort(dim=0, stable=True)
+    chosen = torch.zeros_like(free)
+    chosen[order[:count]] = True
+    return chosen & free

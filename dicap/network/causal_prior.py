@@ -1,0 +1,36 @@
+"""PCLP's prior: a linear structural causal model over the label coordinates of z (methods.md 4.7).
+
+epsilon ~ N(0, I); the first C coordinates become z = f(epsilon (I - A)^-1) with A strictly upper triangular, so that the
+order of the classes is the causal order, and f an affine map of each coordinate; the others stay Gaussian.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+class CausalPrior(nn.Module):
+    """Maps noise to z.
+
+    Args:
+        classes: C.
+    """
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.adjacency = nn.Parameter(torch.zeros(classes, classes))
+        self.affine = nn.ParameterDict({"scale": torch.ones(classes), "shift": torch.zeros(classes)})
+
+    @property
+    def a(self) -> Tensor:
+        """A, (C, C), strictly upper triangular: what lies below takes no part and gets no gradient."""
+        return self.adjacency.triu(1)
+
+    def forward(self, epsilon: Tensor) -> Tensor:
+        """Noise (B, L) -> z (B, L), float32."""
+        epsilon = epsilon.float()
+        classes = len(self.adjacency)
+        system = torch.eye(classes, device=epsilon.device) - self.a
+        with torch.autocast(epsilon.device.type, enabled=False):
+            # epsilon (I - A)^-1 by back substitution: I - A is upper triangular with a unit diagonal
+            label = torch.linalg.solve_triangular(system, epsilon[:, :classes], upper=True, left=False, unitriangular=True)
+        return torch.cat([label * self.affine["scale"] + self.affine["shift"], epsilon[:, classes:]], 1)

@@ -1,0 +1,72 @@
+"""BBAM's head: cosines between a feature and the classes' weights, balanced by angle statistics (methods.md 4.8)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class CosineHead(nn.Module):
+    """Head from a feature map to balanced cosines.
+
+    The statistics of the angles are buffers: they belong to the model, whose scores depend on them. Variances of 0 stand
+    for statistics that do not exist (yet); the transform is the identity there.
+
+    Args:
+        channels: D_in of the feature map; classes: C.
+        clamp: cosines stay within +-(1 - clamp) before the arccos.
+    """
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, channels: int, classes: int, *, hidden: int = 512, dim: int = 256, clamp: float = 1e-6) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(channels, hidden), nn.GELU(), nn.Linear(hidden, dim))
+        self.weight = nn.Parameter(torch.empty(classes, dim).uniform_(-1 / 16, 1 / 16))
+        self.register_buffer("mean", torch.zeros(2, classes))  # of the negatives' and of the positives' angles
+        self.register_buffer("variance", torch.zeros(2, classes))
+        self.clamp = clamp
+
+    def embed(self, features: Tensor) -> Tensor:
+        """Feature map (B, D_in, H, W) -> unit vectors h / |h| (B, D), float32."""
+        return F.normalize(self.mlp(features.mean((2, 3))).float(), dim=1)
+
+    def cosines(self, features: Tensor) -> Tensor:
+        """Feature map (B, D_in, H, W) -> cosines with the classes' weights (B, C), float32."""
+        h = self.embed(features)
+        with torch.autocast(h.device.type, enabled=False):  # angles near 0 do not survive 8 bits of mantissa
+            return h @ F.normalize(self.weight.float(), dim=1).T
+
+    def balanced(self, cosine: Tensor, value: Tensor | None = None) -> Tensor:
+        """The cosine after the transform for label value `value` (B, C) in {0, 1}, or its average over both, (B, C)."""
+        return balance(cosine, self.mean, self.variance, value, clamp=self.clamp)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Feature map (B, D_in, H, W) -> balanced cosines (B, C), the test-time logits; embeddings h * W_c (B, C, D)."""
+        z = self.embed(features).unsqueeze(1) * F.normalize(self.weight.float(), dim=1)  # (B, C, D)
+        return self.balanced(z.sum(2)), z
+
+
+def transform(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """The angle maps theta' = a theta + b of both label values: a_v = sqrt(var_mean / var_v), b_v = (1 - a_v) mu_v.
+
+    Args:
+        mean, variance: (2, C) statistics of the angles of negatives (row 0) and positives (row 1).
+
+    Returns:
+        a, b (2, C); the identity where one of the two variances is 0, i.e. unknown.
+    """
+    known = (variance > 0).all(0)
+    a = (variance.mean(0) / variance.clamp_min(torch.finfo(variance.dtype).tiny)).sqrt()
+    a = torch.where(known, a, torch.ones_like(a))
+    return a, (1 - a) * mean
+
+
+def balance(cosine: Tensor, mean: Tensor, variance: Tensor, value: Tensor | None = None, *, clamp: float = 1e-6) -> Tensor:
+    """cos(a theta + b) with theta = arccos(cosine), (B, C), for label values (B, C); without them the mean of both maps."""
+    theta = torch.arccos(cosine.float().clamp(-1 + clamp, 1 - clamp) if clamp else cosine.float())
+    a, b = transform(mean, variance)
+    if value is None:
+        return torch.cos(a.mean(0) * theta + b.mean(0))
+    positive = value > 0
+    return torch.cos(torch.where(positive, a[1], a[0]) * theta + torch.where(positive, b[1], b[0]))

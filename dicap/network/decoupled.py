@@ -1,0 +1,72 @@
+"""D2L's network: four heads over one backbone, for whole images and for their tiles (methods.md 4.9)."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dicap.network import Network
+
+GRID = 2  # tiles a side
+
+
+class DecoupledHeads(nn.Module):
+    """f1 whole / labels, f2 tiles / labels, f3 whole / pseudo-labels, f4 tiles / pseudo-labels; f3 and f4 only train.
+
+    Args:
+        make: a new head from a feature map to (logits, embeddings), called four times.
+    """
+
+    def __init__(self, make: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        self.f1, self.f2, self.f3, self.f4 = make(), make(), make(), make()
+
+    def utilise(self) -> None:
+        """Start the heads of the pseudo-labels from those of the labels: f1 -> f3, f2 -> f4."""
+        self.f3.load_state_dict(self.f1.state_dict())
+        self.f4.load_state_dict(self.f2.state_dict())
+
+
+class DecoupledNetwork(Network):
+    """Backbone and `DecoupledHeads`."""
+
+    head: DecoupledHeads
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Images (B, 3, H, W) uint8 -> logits (f1 + joint f2) / 2 (B, C), embeddings of f1 (B, C, D)."""
+        return self.look(images, cut_tiles(images))
+
+    def look(self, images: Tensor, tiles: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of images and their tiles (B, 4, 3, H, W), seen each in its own way."""
+        whole, z = self.head.f1(self.features(images))
+        return (whole.float() + self.joint(self.tile_features(tiles), self.head.f2)) / 2, z
+
+    def tile_features(self, tiles: Tensor) -> Tensor:
+        """Tiles (B, 4, 3, H, W) -> feature maps (4B, D, h, w)."""
+        return self.features(tiles.flatten(0, 1))
+
+    @staticmethod
+    def joint(features: Tensor, head: nn.Module) -> Tensor:
+        """Feature maps (4B, D, h, w) of tiles -> joint logits (B, C)."""
+        return joint_logits(head(features)[0].unflatten(0, (-1, GRID**2)))
+
+
+def joint_logits(logits: Tensor) -> Tensor:
+    """One logit a class from those of the tiles: sum over tiles of softmax(x over tiles) * x; (B, T, C) -> (B, C) float32."""
+    x = logits.float()
+    return (x.softmax(1) * x).sum(1)
+
+
+def cut_tiles(images: Tensor, grid: int = GRID) -> Tensor:
+    """Cut images (B, 3, H, W) into a grid and resize each tile to H x W (bilinear): (B, grid**2, 3, H, W) uint8."""
+    height, width = images.shape[2:]
+    edges_y = [height * i // grid for i in range(grid + 1)]
+    edges_x = [width * i // grid for i in range(grid + 1)]
+    tiles = [
+        images[:, :, edges_y[row] : edges_y[row + 1], edges_x[column] : edges_x[column + 1]]
+        for row in range(grid)
+        for column in range(grid)
+    ]
+    resized = [F.interpolate(tile.float(), (height, width), mode="bilinear").round().to(torch.uint8) for tile in tiles]
+    return torch.stack(resized, 1)

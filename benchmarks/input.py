@@ -175,9 +175,8 @@ def main() -> int:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1) + "\n")
     width, height = result["mean_size"]
-    print(
-        f"{result['photographs']} photographs of {width} x {height}, {workers} workers, {result['cores']} cores, {options.size} px"
-    )
+    photographs = f"{result['photographs']} photographs of {width} x {height}"
+    print(f"{photographs}, {workers} workers, {result['cores']} cores, {options.size} px")
     print(f"{'':24}{'classic':>10}{'this':>10}{'ratio':>8}{'target':>8}")
     for name, key, ratio, target in (
         ("weak + strong pairs/s", "pairs_per_s", "ratio", TARGET_PAIRS),

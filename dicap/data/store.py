@@ -138,6 +138,6 @@ class _Jpegs:
 
 def _check_rows(rows: np.ndarray, n: int) -> None:
     # NumPy would take negative rows from the end.
-    if len(rows) and not (0 <= rows.min() and rows.max() < n):
+    if len(rows) and (rows.min() < 0 or rows.max() >= n):
         row = int(rows.min()) if rows.min() < 0 else int(rows.max())
         raise IndexError(f"row {row} is outside the set's {n} images")

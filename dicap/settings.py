@@ -56,6 +56,7 @@ class Network(Section):
 class Augment(Section):
     """Views (methods.md 2.4)."""
 
+    flip: Share  # probability of mirroring, in weak and strong views
     policy: Literal["published", "torchvision"]  # RandAugment of the published code, or torchvision's
     cutout_warmup: Share  # side of the hole over the side of the image
     cutout: Share  # the same in the main stage and in fine-tuning

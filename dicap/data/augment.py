@@ -25,6 +25,7 @@ class View:
         name: test (as stored), weak (mirrored or not) or strong.
         cutout: side of the hole over the side of the image, in the strong view; 0 for none.
         policy: published or torchvision, the strong view's RandAugment.
+        flip: probability of mirroring, in the weak and the strong view.
         tiles: 2 for D2L's 2 x 2 grid (methods.md 4.9): each tile is seen on its own and resized to the image's size.
     """
 
@@ -32,6 +33,7 @@ class View:
     cutout: float = 0.0
     policy: str = "published"
     tiles: int = 1
+    flip: float = 0.5
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -100,11 +102,11 @@ def _render(images: np.ndarray, view: View, uniforms: np.ndarray) -> np.ndarray:
     if view.name == "test":
         return images
     if view.name == "weak":
-        for i in np.flatnonzero(uniforms[:, 0] < 0.5):
+        for i in np.flatnonzero(uniforms[:, 0] < view.flip):
             mirror(images[i])
         return images
     policy = policy_named(view.policy)
-    plan = draw(uniforms, policy, images.shape[1:3], view.cutout)
+    plan = draw(uniforms, policy, images.shape[1:3], view.cutout, view.flip)
     for i in range(len(images)):
         apply_plan(images[i], plan, i, policy)
     return images

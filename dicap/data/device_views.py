@@ -79,13 +79,13 @@ def _render(images: Tensor, view: View, uniforms: np.ndarray) -> Tensor:
     if view.name == "test":
         return images
     if view.name == "weak":
-        flipped = _where(uniforms[:, 0] < 0.5, images)
+        flipped = _where(uniforms[:, 0] < view.flip, images)
         if len(flipped):
             images[flipped] = images[flipped].flip(3)
         return images
     policy = policy_named(view.policy)
     height, width = images.shape[2:]
-    return apply_plan(images, draw(uniforms, policy, (height, width), view.cutout), policy)
+    return apply_plan(images, draw(uniforms, policy, (height, width), view.cutout, view.flip), policy)
 
 
 def _where(chosen: np.ndarray, images: Tensor) -> Tensor:

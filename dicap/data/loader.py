@@ -108,6 +108,7 @@ def scoring_batches(
     batch_size: int,
     *,
     flip: tuple[int, str, int] | None = None,
+    flip_share: float = 0.5,
     device: str | torch.device = "cpu",
     data_on: DataOn = "host",
 ) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
@@ -118,6 +119,7 @@ def scoring_batches(
         rows: (n,) int64, the images wanted.
         batch_size: images a batch; the last one may be shorter.
         flip: (seed, stage, epoch) for the weak view, None for the test view.
+        flip_share: probability of mirroring in the weak view.
         device: where the batches are wanted.
         data_on: as in `load`.
 
@@ -126,7 +128,7 @@ def scoring_batches(
     """
     place = torch.device(device)
     rows = np.asarray(rows, dtype=np.int64)
-    flipped = uniform(*flip, rows, "score/weak") < 0.5 if flip else np.zeros(len(rows), dtype=bool)
+    flipped = uniform(*flip, rows, "score/weak") < flip_share if flip else np.zeros(len(rows), dtype=bool)
     for first in range(0, len(rows), batch_size):
         batch = rows[first : first + batch_size]
         if data_on == "device":

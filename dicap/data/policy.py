@@ -163,7 +163,7 @@ class Plan:
         return len(self.flip)
 
 
-def draw(uniforms: np.ndarray, policy: Policy, size: tuple[int, int], cutout: float) -> Plan:
+def draw(uniforms: np.ndarray, policy: Policy, size: tuple[int, int], cutout: float, flip: float = 0.5) -> Plan:
     """Turn random numbers into plans for strong views.
 
     Args:
@@ -171,6 +171,7 @@ def draw(uniforms: np.ndarray, policy: Policy, size: tuple[int, int], cutout: fl
         policy: table of operations.
         size: height and width of the images in pixels.
         cutout: side of the hole over the side of the image; 0 for none (methods.md 2.4).
+        flip: probability of mirroring.
     """
     n = len(uniforms)
     height, width = size
@@ -187,7 +188,7 @@ def draw(uniforms: np.ndarray, policy: Policy, size: tuple[int, int], cutout: fl
         kind[:, slot], value[:, slot] = _choose(choice, policy)
         centre[:, slot, 0] = x * width
         centre[:, slot, 1] = y * height
-    return Plan(uniforms[:, 0] < 0.5, hole, colour, kind, value, centre)
+    return Plan(uniforms[:, 0] < flip, hole, colour, kind, value, centre)
 
 
 def _choose(u: np.ndarray, policy: Policy) -> tuple[np.ndarray, np.ndarray]:

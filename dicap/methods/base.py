@@ -119,10 +119,10 @@ class Method:
         self.settings = settings
         self.facts = facts
         self.classes = classes
-        s = settings
-        self.weak = View("weak")
-        self.strong_warmup = View("strong", cutout=s.augment.cutout_warmup, policy=s.augment.policy)
-        self.strong = View("strong", cutout=s.augment.cutout, policy=s.augment.policy)
+        a = settings.augment
+        self.weak = View("weak", flip=a.flip)
+        self.strong_warmup = View("strong", cutout=a.cutout_warmup, policy=a.policy, flip=a.flip)
+        self.strong = View("strong", cutout=a.cutout, policy=a.policy, flip=a.flip)
 
     # -- network ------------------------------------------------------------------------------------------
 

@@ -122,6 +122,7 @@ class Experiment:
                 rows,
                 size,
                 flip=flip,
+                flip_share=self.settings.augment.flip,
                 device=self.runtime.device,
                 data_on=self.runtime.data_on,  # type: ignore[arg-type]
             )

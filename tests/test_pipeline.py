@@ -1,0 +1,203 @@
+"""The real pipeline through DVC, in a clone of its own: nothing runs twice, settings arrive, kills and stops lose nothing."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import tiny
+from ruamel.yaml import YAML
+
+pytestmark = pytest.mark.pipeline
+
+STAGES = ["convert", "split", "warmup", "pseudo_label", "train", "finetune", "evaluate", "report"]
+PARAMS = tiny.CHANGES | {
+    "warmup.epochs": 3, "warmup.eval_every": 3, "train.epochs": 30, "train.eval_every": 30, "train.cycle_epochs": 0,
+}  # fmt: skip
+
+
+class Clone:
+    """A git clone of the working tree in which DVC works."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_", "GIT_"))}
+        self.env |= {
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), self.env["PATH"]]),
+            "PYTHONPATH": str(folder),  # the clone's code, not the installed one
+            "OMP_NUM_THREADS": "1",
+            "DICAP_DEVICE": "cpu",
+            "DVC_NO_ANALYTICS": "1",
+        }
+
+    def start(self, *command: str) -> subprocess.Popen:
+        return subprocess.Popen(
+            command, cwd=self.folder, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def run(self, *command: str) -> str:
+        """The output of a command that must succeed."""
+        done = subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def ran(self, output: str) -> list[str]:
+        """The stages that DVC says it ran."""
+        return [stage for stage in STAGES if f"Running stage '{stage}'" in output]
+
+    def model(self, stage: str = "finetune") -> bytes:
+        return (self.folder / "artifacts" / stage / "model.safetensors").read_bytes()
+
+    def params(self):
+        return YAML(typ="safe", pure=True).load((self.folder / "params.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Clone:
+    """A clone in which `dvc repro` ran from nothing, committed; tests work in copies of it."""
+    raw = tiny.photographs(tmp_path_factory.mktemp("raw"), {"train": 36, "test": 14, "unlabeled": 10}, "jpg", 40)
+    clone = Clone(tmp_path_factory.mktemp("pipeline") / "clone")
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=tiny.ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    for name in listed.stdout.splitlines():
+        if (tiny.ROOT / name).is_file():
+            (clone.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(tiny.ROOT / name, clone.folder / name)
+    (clone.folder / "dvc.lock").unlink(missing_ok=True)
+    values = tiny.nested(clone.params(), PARAMS | {"data_root": str(raw)})
+    with open(clone.folder / "params.yaml", "w") as handle:
+        YAML().dump(values, handle)
+    clone.run("git", "init", "-q")
+    for key, value in (("user.name", "Test"), ("user.email", "test@example.org"), ("commit.gpgsign", "false")):
+        clone.run("git", "config", key, value)
+    clone.run("git", "add", "-A")
+    clone.run("git", "commit", "-q", "-m", "start")
+    output = clone.run("dvc", "repro")
+    assert clone.ran(output) == STAGES, output
+    clone.run("git", "add", "-A")
+    clone.run("git", "commit", "-q", "-m", "run")
+    return clone
+
+
+@pytest.fixture
+def clone(finished, tmp_path) -> Clone:
+    folder = tmp_path / "clone"
+    shutil.copytree(finished.folder, folder, symlinks=True)
+    return Clone(folder)
+
+
+def test_a_run_leaves_everything_the_contract_lists_and_nothing_unignored(finished):
+    artifacts = finished.folder / "artifacts"
+    assert (artifacts / "report" / "index.html").exists()
+    assert pd.read_parquet(artifacts / "train" / "weights")["epoch"].nunique() == 30
+    assert finished.run("git", "status", "--porcelain") == ""
+    assert {path.split("/")[0] for path in finished.run("git", "ls-files").split()}.isdisjoint({"data", "artifacts", ".dicap"})
+    assert not list((finished.folder / ".dicap" / "state").iterdir())
+
+
+def test_a_second_repro_runs_nothing(clone):
+    begin = time.monotonic()
+    output = clone.run("dvc", "repro")
+    assert clone.ran(output) == [] and "up to date" in output
+    assert time.monotonic() - begin < 30  # under 3 s on an idle machine
+    assert clone.run("git", "status", "--porcelain") == ""
+
+
+def test_metrics_and_plots_are_shown(clone):
+    (metrics,) = json.loads(clone.run("dvc", "metrics", "show", "--json"))[""]["data"].values()
+    assert metrics["data"] == json.loads((clone.folder / "artifacts/evaluate/metrics.json").read_text())
+    page = Path(clone.run("dvc", "plots", "show").strip().splitlines()[-1].removeprefix("file://"))
+    text = page.read_text(encoding="utf-8")
+    for title in ("main losses", "warm-up losses", "mAP", "average precision per class"):
+        assert title in text
+    assert ".svg" in text
+
+
+def test_an_experiment_runs_from_the_split_on_with_its_numbers_as_numbers(clone):
+    before = clone.model()
+    output = clone.run("dvc", "exp", "run", "-n", "other", "-S", "ratio=0.4", "-S", "optimiser.lr=0.00003")
+    assert clone.ran(output) == STAGES[1:]
+    assert "e-05" in (clone.folder / "params.yaml").read_text()  # the dialect that YAML 1.1 readers take for a string
+    assert clone.params()["optimiser"]["lr"] == 0.00003
+    resolved = json.loads(clone.run("dicap-stage", "config", "--json"))
+    assert resolved["optimiser.lr"] == {"value": 0.00003, "from": "params.yaml"}
+    assert clone.model() != before
+
+    rows = json.loads(clone.run("dvc", "exp", "show", "--json", "--num", "3"))
+    shown = {}
+    for commit in rows:
+        revisions = [(commit.get("name"), commit)]
+        revisions += [(e.get("name"), revision) for e in commit.get("experiments") or [] for revision in e["revs"]]
+        for name, revision in revisions:
+            metrics = ((revision.get("data") or {}).get("metrics") or {}).get("artifacts/evaluate/metrics.json")
+            if metrics and metrics.get("data"):  # the first commit has none
+                shown[name] = metrics["data"]["ratio"], metrics["data"]["map"]
+    assert shown["other"][0] == 0.4 and {0.4, 0.5} <= {ratio for ratio, _ in shown.values()}
+
+    # Back to the old settings: a checkout from the run cache, not a run.
+    clone.run("git", "checkout", "-q", "--", "params.yaml", "dvc.lock")
+    output = clone.run("dvc", "repro")
+    assert "Running stage 'train'" not in output
+    assert clone.model() == before
+
+
+def owner(clone):
+    """The process that holds the state of the main stage, or held it last."""
+    locks = list(clone.folder.glob(".dicap/state/train-*/lock"))
+    return locks[0].read_text() if locks else ""
+
+
+# DVC would otherwise take the finished stage out of its cache.
+AGAIN = ("dvc", "repro", "--no-run-cache", "--force", "--single-item", "train")
+
+
+def interrupted(clone, signal_number, seed):
+    """Run the main stage again, send the signal to the trainer at a random moment; the output of DVC."""
+    before = owner(clone)
+    process = clone.start(*AGAIN)
+    try:
+        until = time.monotonic() + 120
+        while owner(clone) in ("", before):
+            assert process.poll() is None and time.monotonic() < until, process.stdout.read()
+            time.sleep(0.02)
+        time.sleep(random.Random(seed).uniform(0, 2.0))
+        os.kill(int(owner(clone)), signal_number)
+        output, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode != 0, "the stage was through before the signal came"
+    return output
+
+
+def test_a_stopped_and_a_killed_trainer_end_in_the_same_bytes(clone):
+    train, final = clone.model("train"), clone.model()
+    output = interrupted(clone, signal.SIGTERM, 1)
+    assert "Stopped: train: state saved" in output and "exited with 75" in output and "Traceback" not in output
+    assert not (clone.folder / "artifacts" / "train" / "model.safetensors").exists()
+    assert list(clone.folder.glob(".dicap/state/train-*/state.pt"))
+    interrupted(clone, signal.SIGKILL, time.time_ns())
+    process = clone.start(*AGAIN)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0 and "resuming train at epoch" in output, output
+    clone.run("dvc", "repro")
+    assert clone.model("train") == train and clone.model() == final
+    assert not list((clone.folder / ".dicap" / "state").iterdir())
+
+
+def test_a_wrong_setting_fails_before_anything_runs_and_loses_nothing(clone):
+    before = clone.model()
+    process = clone.start("dvc", "exp", "run", "-S", "ratio=1.5")
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "ratio: found 1.5" in output and "Traceback" not in output
+    assert clone.model() == before

@@ -1,0 +1,155 @@
+"""DRML: its losses, who moves in each of the four updates, and images that are adopted for good."""
+
+import numpy as np
+import pytest
+import tiny
+import torch
+
+from dicap.methods import build_method
+from dicap.methods.base import Batch, Roles
+from dicap.methods.drml import discrepancy, masked_mse
+from dicap.runtime import Runtime
+from dicap.training.optimisation import Optimisation
+from dicap.training.plan import pool_plan
+
+CHANGES = {"method": "drml", "drml.start": 0, "drml.per_round": 2, "drml.discrepancy": 0.01}
+
+
+@pytest.fixture
+def method():
+    return build_method(tiny.settings(CHANGES), 3)
+
+
+@pytest.fixture
+def network(method):
+    torch.manual_seed(0)
+    network = method.build_network()
+    method.begin_main(network)
+    return network
+
+
+def test_losses_by_hand():
+    f1, f2 = torch.tensor([[0.5, 1.0], [0.0, 0.25]]), torch.tensor([[0.0, 1.0], [0.5, 0.5]])
+    target, known = torch.tensor([[1.0, 1.0], [0.5, 0.0]]), torch.tensor([[True, True], [False, True]])
+    assert float(masked_mse(f1, target, known)) == pytest.approx((0.25 + 0 + 0.0625) / 3)
+    assert float(discrepancy(f1, f2, torch.tensor([True, True]))) == pytest.approx(1.25)
+    assert float(discrepancy(f1, f2, torch.tensor([False, True]))) == pytest.approx(0.75)
+
+
+def test_the_relation_network_sees_the_outer_product(network):
+    head, f1, f2 = network.head, torch.rand(4, 3), torch.rand(4, 3)
+    products = torch.stack([torch.outer(a, b).flatten() for a, b in zip(f1, f2, strict=True)])
+    torch.testing.assert_close(head.relate(f1, f2), head.relation(products))
+
+
+def batch_of(network):
+    torch.manual_seed(3)
+    label = torch.tensor([[1, 0, 0], [-1, -1, -1], [-1, -1, -1]], dtype=torch.int8)
+    weight = torch.tensor([[0.75, 0.9, 0.6], [0.0] * 3, [0.0] * 3])
+    x = torch.rand(5, network.head.linear.in_features)
+    return Batch({"features": x}, torch.tensor([[1, 0, 1], [0, 1, 0]]), label, weight, True, torch.empty(0, 3), 5)
+
+
+def test_four_updates_each_minimise_their_loss_by_their_players_alone(method, network):
+    batch, s = batch_of(network), method.settings.drml
+    optimisation = Optimisation(
+        network, Runtime(torch.device("cpu")), lr=1e-4, weight_decay=0, pct_start=0.2, ema_decay=0.9, cycle_steps=10,
+        players=method.players(network, torch.nn.ModuleDict(), "train"),
+    )  # fmt: skip
+    target = torch.cat([batch.y.float(), torch.tensor([[0.75, 0.1, 0.4]])])  # the adopted image's soft label
+
+    def wanted():
+        f1, f2 = network.head.classify(batch.views["features"])
+        r = torch.sigmoid(network.head.relate(f1, f2))
+        c_loss = sum(((f[:3] - target) ** 2).mean() for f in (f1, f2)) + 0.2 * ((r[:3] - target) ** 2).mean()
+        l_da = s.discrepancy * (f1[3:] - f2[3:]).abs().sum()
+        return {"joint": c_loss, "disagree": c_loss - l_da, "agree": l_da, "relation": c_loss}
+
+    moved = {
+        "joint": {"projector", "c1", "c2"}, "disagree": {"c1", "c2"}, "agree": {"projector"}, "relation": {"relation"},
+    }  # fmt: skip
+    seen = []
+    for update in method.main_updates(network, batch):
+        (player,), before = update.players, {n: p.detach().clone() for n, p in network.named_parameters()}
+        total = sum(update.terms.values())
+        torch.testing.assert_close(total, wanted()[player])  # computed with what the updates before left
+        optimisation.update(total, update.players)
+        changed = {n.split(".")[1] for n, p in network.named_parameters() if not torch.equal(p, before[n])}
+        assert changed == moved[player]
+        seen.append(player)
+    assert seen == ["joint", "disagree", "agree", "relation"]
+    assert {name: o.param_groups[0]["lr"] for name, o in optimisation.optimisers.items()} == {
+        "joint": s.lr_joint, "disagree": s.lr_disagree, "agree": s.lr_agree, "relation": s.lr_relation,
+    }  # fmt: skip
+    assert not optimisation.schedules
+
+
+class FakeTeacher:
+    """Answers from a table; `online` must be asked, for the method has no EMA."""
+
+    def __init__(self, answers, epoch, carry):
+        self.answers, self.epoch, self.carry = answers, epoch, carry
+
+    def outputs(self, rows, function, *, online=False):
+        assert online
+        return self.answers
+
+    def labels(self, rows):
+        return torch.tensor([[1, 0, 0], [0, 1, 0]])
+
+
+def test_adopted_images_keep_their_first_soft_label_for_good(method):
+    roles = Roles(np.arange(1), np.arange(1, 2), np.arange(2, 8), np.arange(0))
+    torch.manual_seed(0)
+    carry, adopted_before, targets = {}, torch.zeros(6, dtype=torch.bool), torch.zeros(6, 3)
+    for epoch in range(4):
+        answers = torch.rand(6, 3, 3)
+        refresh = method.refresh(FakeTeacher(answers, epoch, carry), roles)
+        carry = dict(refresh.carry)
+        adopted = carry["adopted"]
+        assert int(adopted.sum()) == min(2 * epoch, 6)  # none before the rounds of drml.start are over
+        distance = ((answers[:, 0] - answers[:, 1]) ** 2).sum(1)
+        new = adopted & ~adopted_before
+        if epoch:
+            assert set(torch.nonzero(new).flatten().tolist()) == set(
+                sorted(torch.nonzero(~adopted_before).flatten().tolist(), key=lambda i: float(distance[i]))[:2]
+            )
+        targets[new] = answers[new, 2]
+        torch.testing.assert_close(carry["target"][adopted], targets[adopted])
+        label, weight = refresh.pseudo.label, refresh.pseudo.weight
+        assert (label[~adopted] == -1).all() and not weight[~adopted].any()
+        assert (label[:, 2] == -1).all() and refresh.guarded == 1  # no labelled positive
+        soft = torch.where(label == 1, weight, 1 - weight)
+        torch.testing.assert_close(soft[adopted][:, :2], targets[adopted][:, :2])
+        adopted_before = adopted
+
+
+def test_a_pool_plan_draws_the_pool_evenly_and_leaves_the_adopted_out_of_the_others():
+    adopted = np.array([True, False, False, True, False, False, False])
+    steps = pool_plan(3, adopted, 5, 4, seed=1, epoch=2)
+    counts = np.zeros(10, int)
+    for step in steps:
+        n = 5 - len(step.labelled)
+        inside, outside = step.unlabelled[:n], step.unlabelled[n:]
+        assert adopted[inside].all() and not adopted[outside].any() and len(outside) == 5
+        counts[:3] += np.bincount(step.labelled, minlength=3)
+        counts[3:] += np.bincount(step.unlabelled, minlength=7)
+    assert (counts[[0, 1, 2, 3, 6]] == 4).all() and (counts[[4, 5, 7, 8, 9]] == 4).all()
+    again, other = pool_plan(3, adopted, 5, 4, seed=1, epoch=2), pool_plan(3, adopted, 5, 4, seed=1, epoch=3)
+    assert all((a.unlabelled == b.unlabelled).all() for a, b in zip(steps, again, strict=True))
+    assert any(len(a.labelled) != len(b.labelled) or (a.labelled != b.labelled).any() for a, b in zip(steps, other, strict=True))
+    assert all(len(step.unlabelled) + len(step.labelled) == 4 for step in pool_plan(3, np.ones(2, bool), 4, 3, seed=1, epoch=0))
+
+
+def test_warm_up_trains_the_linear_classifier_or_nothing(method, network):
+    assert build_method(tiny.settings(CHANGES | {"drml.features": "pretrained"}), 3).warmup_epochs == 0
+    warm = build_method(tiny.settings(CHANGES | {"drml.features": "warmup"}), 3)
+    assert warm.warmup_epochs == 2 and warm.players(network, torch.nn.ModuleDict(), "warmup") == []
+    images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+    network.eval()
+    with torch.no_grad():
+        x = network.pooled(images)
+        torch.testing.assert_close(network(images)[0], network.head.relate(*network.head.classify(x)))
+        network.head.relational.fill_(False)
+        torch.testing.assert_close(network(images)[0], network.head.linear(x))
+        assert torch.equal(method.scores(network, images), method.scores(network, x))

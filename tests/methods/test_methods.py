@@ -1,0 +1,245 @@
+"""Every method through the loop on the tiny set: scores, records, hidden labels, unseen classes, resume."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import tiny
+import torch
+
+from dicap.artifacts import read_pseudo_labels
+from dicap.catalogue import METHODS, OWN_HEAD
+from dicap.data import format as files
+from dicap.methods import build_method
+from dicap.training import loop, steps
+from dicap.training.models import load_model
+from dicap.training.optimisation import Optimisation
+
+SMALL = {
+    "train.epochs": 2, "warmup.epochs": 1, "drml.features": "warmup", "drml.rounds": 3, "drml.iterations": 3,
+    "drml.batch_size": 4, "drml.start": 0, "drml.per_round": 2, "pclp.warmup_epochs": 1, "pclp.adversary_width": 2,
+    "split.est_fraction": 0.2,
+}  # fmt: skip
+UNLABELLED = [name for name, facts in METHODS.items() if facts.unlabelled]
+COMPARED = [name for name in METHODS if name != "dicap"]
+
+
+def changes_of(method, more=None):
+    head = {} if METHODS[method].head == OWN_HEAD else {"head": METHODS[method].head}
+    return SMALL | {"method": method} | head | (more or {})
+
+
+def run(experiment, place):
+    """Warm-up and, where there is one, the main stage; the last stage's folder."""
+    out = tiny.run_stage(experiment, "warmup", None, place)
+    if METHODS[experiment.settings.method].unlabelled:
+        out = tiny.run_stage(experiment, "train", out / "model.safetensors", place)
+    return out
+
+
+def relabel(folder, rows, change):
+    """Rewrite the labels of some rows of a converted set."""
+    table = files.read_index(folder)
+    labels = table["labels"].to_pylist()
+    for row in rows:
+        labels[row] = change(labels[row])
+    column = pa.array(labels, files.INDEX_SCHEMA.field("labels").type)
+    place = table.schema.get_field_index("labels")
+    files.write_index(folder / files.INDEX, table.set_column(place, "labels", column).to_pydict())
+
+
+def learnt(folder):
+    """What training made: models and records, without the columns that only diagnostics fill."""
+    out = {name: data for name, data in tiny.content(folder).items() if name.endswith(".safetensors")}
+    for kind in ("thresholds", "pseudo_labels"):
+        if (folder / kind).exists():
+            out[kind] = pd.read_parquet(folder / kind).to_json()
+    return out
+
+
+@pytest.mark.parametrize("method", COMPARED)
+def test_hidden_labels_change_nothing_and_scores_are_scores(tiny_experiment, own_set, tmp_path, method):
+    changes = changes_of(method)
+    before = run(tiny_experiment(changes), tmp_path / "before")
+    experiment = tiny_experiment(changes, folder=own_set)
+    hidden = [row for row in experiment.roles.unlabeled if experiment.store.index["split"][row] == "train"]
+    relabel(own_set, [*hidden, *experiment.roles.test], lambda labels: [c for c in range(3) if c not in labels])
+    after = run(tiny_experiment(changes, folder=own_set), tmp_path / "after")
+    assert learnt(before) == learnt(after)
+
+    model = load_model(before / "model.safetensors")
+    scores = tiny_experiment(changes).predict(model.network, experiment.roles.test)
+    assert scores.shape == (12, 3) and ((scores >= 0) & (scores <= 1)).all()
+    again = model.method.scores(model.network, experiment.store.read(experiment.roles.test))
+    torch.testing.assert_close(again.detach(), scores, rtol=1e-4, atol=1e-5)
+
+
+def test_the_named_leak_of_bbam_reads_hidden_labels(tiny_experiment, own_set, tmp_path):
+    changes = changes_of("bbam", {"bbam.transform": "hidden_labels"})
+    before = run(tiny_experiment(changes), tmp_path / "before")
+    experiment = tiny_experiment(changes, folder=own_set)
+    hidden = [row for row in experiment.roles.unlabeled if experiment.store.index["split"][row] == "train"]
+    relabel(own_set, hidden, lambda labels: [c for c in range(3) if c not in labels])
+    after = run(tiny_experiment(changes, folder=own_set), tmp_path / "after")
+    assert learnt(before)["pseudo_labels"] != learnt(after)["pseudo_labels"]
+
+
+def test_the_other_named_leak_of_bbam_warms_up_on_other_labels(tmp_path):
+    folder = tiny.converted(tiny.photographs(tmp_path / "raw", {"train": 28, "test": 12}), tmp_path / "table")
+    models = []
+    for i, changes in enumerate(({}, {"bbam.warmup_split": "seed_1000"})):
+        experiment = tiny.open_experiment(folder, tmp_path / "split.parquet", changes_of("bbam", changes))
+        models.append(tiny.content(tiny.run_stage(experiment, "warmup", None, tmp_path / str(i)))["model_ema.safetensors"])
+        assert len(experiment.method.warmup_labelled(experiment.roles)) == len(experiment.roles.labelled)
+    assert models[0] != models[1]
+
+
+def test_the_published_labelled_mask_of_bbam_is_never_renewed(tiny_experiment):
+    method = build_method(tiny.settings(changes_of("bbam", {"bbam.labelled_mask": "first_epoch"})), 3)
+    roles, rng = tiny_experiment().roles, np.random.default_rng(0)
+
+    class Fake:
+        epoch, carry = 0, {}
+
+        def scores(self, rows):
+            return torch.from_numpy(rng.random((len(rows), 3), np.float32))
+
+        def outputs(self, rows, function, *, online=False):
+            assert online
+            return torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(len(rows), 8)).astype(np.float32)), dim=1)
+
+        def labels(self, rows):
+            return torch.from_numpy((np.arange(len(rows) * 3).reshape(-1, 3) % 7 == 0).astype(np.uint8))
+
+    teacher, masks = Fake(), []
+    for _ in range(3):
+        refresh = method.refresh(teacher, roles)
+        teacher.carry = dict(refresh.carry)
+        masks.append(refresh.labelled_weight)
+    assert all(torch.equal(mask, masks[0]) for mask in masks)
+    assert refresh.pseudo.weight.unique().tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+def test_the_statistics_of_bbam_are_the_network_s_and_its_average_s(tiny_experiment, tmp_path, balanced):
+    out = run(tiny_experiment(changes_of("bbam", {"bbam.balance": balanced})), tmp_path)
+    heads = [load_model(out / name).network.head for name in ("model.safetensors", "model_raw.safetensors")]
+    assert torch.equal(heads[0].mean, heads[1].mean) and torch.equal(heads[0].variance, heads[1].variance)
+    assert bool((heads[0].variance > 0).any()) == balanced
+
+
+@pytest.mark.parametrize("method", [name for name in UNLABELLED if name != "dicap"])
+def test_a_class_without_labelled_positives_gets_no_pseudo_positive(tiny_experiment, own_set, tmp_path, method):
+    changes = changes_of(method)
+    experiment = tiny_experiment(changes, folder=own_set)
+    relabel(own_set, experiment.roles.labelled, lambda labels: [c for c in labels if c != 1])
+    out = run(tiny_experiment(changes, folder=own_set), tmp_path)
+    found = sorted((out / "pseudo_labels").rglob("*.parquet"))
+    assert found
+    for path in found:
+        ids, confidence, label, weight = read_pseudo_labels(path)
+        assert len(ids) == len(experiment.roles.unlabeled) and confidence.shape == label.shape == weight.shape
+        assert not (label[:, 1] == 1).any() and not weight[:, 1].any()
+        assert ((weight >= 0) & (weight <= 1)).all() and not weight[label == -1].any()
+    assert (pd.read_csv(out / "history.csv")["n_guarded"] >= 1).all()
+
+
+class Killed(BaseException):
+    """What SIGKILL leaves: nothing more is written."""
+
+
+@pytest.mark.parametrize(
+    ("method", "stage"), [("pclp", "warmup"), ("pclp", "train"), ("drml", "train"), ("bbam", "train"), ("d2l", "train")]
+)
+def test_killed_between_updates_it_ends_in_the_same_bytes(tiny_experiment, tmp_path, monkeypatch, method, stage):
+    changes = changes_of(method)
+    source = tiny.run_stage(tiny_experiment(changes), "warmup", None, tmp_path / "whole") / "model.safetensors"
+    source = None if stage == "warmup" else source
+    whole = (
+        tmp_path / "whole" / "warmup"
+        if source is None
+        else tiny.run_stage(tiny_experiment(changes), stage, source, tmp_path / "whole")
+    )
+    monkeypatch.setattr(steps, "SAVE_SECONDS", 0.0)  # a save after every step
+    original = Optimisation.update
+    for attempt in range(50):
+        left = [3 + 4 * attempt % 7]
+
+        def update(self, *arguments, left=left):
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+            original(self, *arguments)
+
+        monkeypatch.setattr(Optimisation, "update", update)
+        try:
+            out = tiny.run_stage(tiny_experiment(changes), stage, source, tmp_path / "killed")
+        except Killed:
+            continue
+        break
+    assert attempt >= 1
+    assert tiny.content(out) == tiny.content(whole)
+
+
+@pytest.mark.parametrize("method", [name for name, facts in METHODS.items() if facts.head != OWN_HEAD])
+@pytest.mark.parametrize("head", ["linear", "ml_decoder"])
+def test_head_and_method_are_independent(method, head):
+    network = build_method(tiny.settings({"method": method, "head": head}), 3).build_network().eval()
+    with torch.no_grad():
+        logits, z = network(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))
+    assert logits.shape == (2, 3) and z.shape[:2] == (2, 3)
+    assert any(type(m).__name__ == {"linear": "LinearHead", "ml_decoder": "MLDecoder"}[head] for m in network.modules())
+
+
+def test_the_network_s_own_logits_are_the_scores(tiny_experiment):
+    """Exports and other users rely on it: scores = sigmoid of the first output."""
+    for method in METHODS:
+        built = build_method(tiny.settings(changes_of(method)), 3)
+        network = built.build_network().eval()
+        images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+        with torch.no_grad():
+            torch.testing.assert_close(torch.sigmoid(network(images)[0]), built.scores(network, images))
+
+
+def test_the_first_epoch_is_what_pseudo_label_shows(tiny_experiment, tmp_path):
+    for method in ("d2l", "drml", "pclp", "bbam"):
+        experiment = tiny_experiment(changes_of(method))
+        place = tmp_path / method
+        source = tiny.run_stage(experiment, "warmup", None, place) / "model.safetensors"
+        loop.first_refresh(experiment, tiny.network_of(experiment, source)(), place / "first")
+        train = tiny.content(tiny.run_stage(tiny_experiment(changes_of(method)), "train", source, place))
+        first = tiny.content(place / "first")
+        assert first and all(train[name] == data for name, data in first.items())
+
+
+def test_companions_are_no_part_of_the_model(tiny_experiment, tmp_path):
+    out = tiny.run_stage(tiny_experiment(changes_of("pclp")), "warmup", None, tmp_path)
+    names = load_model(out / "model.safetensors").network.state_dict()
+    assert {name.split(".")[0] for name in names} == {"backbone", "head"}
+    assert {"loss_discriminator", "loss_generator"} <= set(pd.read_csv(out / "history.csv").columns)
+
+
+def test_drml_on_pretrained_features_has_no_warm_up(tiny_experiment, tmp_path):
+    experiment = tiny_experiment(changes_of("drml", {"drml.features": "pretrained"}))
+    out = tiny.run_stage(experiment, "warmup", None, tmp_path)
+    assert len(pd.read_csv(out / "history.csv")) == 0
+    out = tiny.run_stage(experiment, "train", out / "model.safetensors", tmp_path)
+    assert len(pd.read_csv(out / "history.csv")) == 3
+    backbone = lambda path: {k: v for k, v in load_model(path).network.state_dict().items() if k.startswith("backbone")}  # noqa: E731
+    start, end = backbone(tmp_path / "warmup" / "model.safetensors"), backbone(out / "model.safetensors")
+    assert all(torch.equal(start[name], end[name]) for name in start)
+
+
+def test_every_method_has_the_class_its_title_names():
+    for name, facts in METHODS.items():
+        method = build_method(tiny.settings({"method": name}), 4)
+        assert type(method).__name__ == facts.title.replace("-", "")
+        assert facts.source and facts.confidence and facts.loss
+
+
+def test_labelled_only_methods_read_all_labels():
+    from dicap.methods.base import Roles
+
+    roles = Roles(np.array([3, 1]), np.array([2]), np.array([0, 4]), np.array([5]))
+    for name in ("bce", "asl", "mld", "cap", "d2l", "drml"):
+        assert build_method(tiny.settings({"method": name}), 3).labelled(roles).tolist() == [3, 1, 2]

@@ -38,7 +38,13 @@ def binary_cross_entropy(x: Tensor, y: Tensor) -> Tensor:
 
 
 def nt_xent(
-    z_w: Tensor, z_s: Tensor, *, temperature: float = 0.5, normalize: bool = True, classes: Tensor | None = None, chunk: int = 1024
+    z_w: Tensor,
+    z_s: Tensor,
+    *,
+    temperature: float = 0.5,
+    normalize: bool = True,
+    classes: Tensor | None = None,
+    chunk: int = 1024,
 ) -> Tensor:
     """Class-wise contrastive loss of the uncertain entries (paper eq. L_uncer; methods.md 3.7, 3.13-E).
 

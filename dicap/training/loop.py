@@ -117,11 +117,8 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
             if method.recorded(epoch):
                 record(refresh, state.products, epoch, ids=ids, classes=classes, bins=bins, diagnostics=diagnostics)
             if refresh.guarded != (progress.history[-1]["n_guarded"] if progress.history else 0):
-                tell(
-                    [
-                        f"train: from epoch {epoch} on {refresh.guarded} of {len(classes)} classes are guarded (n_guarded in history.csv)"
-                    ]
-                )
+                count = f"{refresh.guarded} of {len(classes)} classes"
+                tell([f"train: from epoch {epoch} on {count} are guarded (n_guarded in history.csv)"])
             progress.memory = {"refresh": _pack(refresh)}
             progress.carry = dict(refresh.carry)
             for module in (network, optimisation.ema.module):

@@ -1,0 +1,110 @@
+"""The README's commands run, in their order, in a copy of the project with one epoch a stage."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = [
+    line.removeprefix("$ ")
+    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+    if line.startswith("$ ")
+]
+ELSEWHERE = {
+    "make repro": "its pieces are the other commands; its environment is made once",
+    "make test": "this very run",
+    "source .venv/bin/activate": "the tests run in the environment already",
+}
+OWN_DATA = "/path/to/photographs"  # the README's example of a place outside the project
+
+
+def test_the_readme_has_commands():
+    assert len(COMMANDS) > 10
+    assert set(ELSEWHERE) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("target", ["repro", "test"])
+def test_make_knows_what_the_readme_names(target):
+    done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.pipeline
+@pytest.mark.timeout(1500)
+def test_commands_run_in_order(tmp_path):
+    project = tmp_path / "project"
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in listed.stdout.splitlines():
+        if (ROOT / name).exists():
+            (project / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, project / name)
+    shorten(project)
+    photographs(tmp_path / "photographs")
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(project),
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "GIT_AUTHOR_NAME": "t",
+        "GIT_AUTHOR_EMAIL": "t@example.org",
+        "GIT_COMMITTER_NAME": "t",
+        "GIT_COMMITTER_EMAIL": "t@example.org",
+    }
+    environment.pop("DVC_ROOT", None)
+
+    def run(command):
+        return subprocess.run(command, shell=True, cwd=project, env=environment, capture_output=True, text=True)
+
+    for command in ("git init -q -b main", "git add -A", "git commit -qm start"):
+        assert run(command).returncode == 0
+    for command in [c for c in COMMANDS if c not in ELSEWHERE]:
+        done = run(command.replace(OWN_DATA, str(tmp_path / "photographs")))
+        assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        assert "Traceback" not in done.stdout + done.stderr, command
+
+
+def shorten(project):
+    """One epoch a stage, a narrow choice of images: the commands are on trial, not the numbers."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    for name in ("digits", "table"):
+        path = project / "configs" / f"{name}.yaml"
+        values = yaml.load(path.read_text())
+        values.update(backbone="test_resnet", backbone_weights="random", image_size=32)
+        values["network"].update(stride=8, decoder_dim=16, decoder_ffn=16, decoder_heads=2)
+        for section in ("warmup", "train", "finetune"):
+            values[section]["epochs"] = 1
+        values["train"]["cycle_epochs"] = 0
+        with open(path, "w") as handle:
+            yaml.dump(values, handle)
+    source = project / "dicap" / "data" / "sources" / "digits.py"
+    text, changed = re.subn(r"TRAIN, TEST = \d+, \d+", "TRAIN, TEST = 400, 100", source.read_text())
+    assert changed == 1
+    source.write_text(text)
+
+
+def photographs(folder):
+    """Thirty generated pictures and their table, for the section on own photographs."""
+    import numpy as np
+    from PIL import Image
+
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    lines = ["image,split,labels"]
+    for i in range(60):
+        labels = rng.random(3) < 0.5
+        colour = np.where(labels, 200, 40)
+        Image.fromarray((colour + rng.integers(-30, 30, (40, 50, 3))).astype(np.uint8)).save(folder / f"{i}.jpg")
+        names = ";".join(name for name, has in zip(("red", "green", "blue"), labels, strict=True) if has)
+        split = "train" if i < 40 else "test" if i < 50 else "unlabeled"
+        lines.append(f"{i}.jpg,{split},{'' if split == 'unlabeled' else names}")
+    (folder / "labels.csv").write_text("\n".join(lines) + "\n")

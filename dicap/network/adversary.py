@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-ATTENTION_AT = 32  # pixels of the map that attends to itself (the widest there is, where images are smaller)
+ATTENTION_AT = 32  # pixels of the map that attends to itself; half the image where that is smaller
 
 
 def widths(size: int, width: int) -> list[int]:
@@ -80,7 +80,7 @@ class Generator(nn.Module):
         blocks: list[nn.Module] = []
         for i in range(len(channels) - 1):
             blocks.append(GeneratorBlock(channels[i], channels[i + 1]))
-            if 8 << i == min(ATTENTION_AT, size):
+            if 8 << i == min(ATTENTION_AT, max(size // 2, 8)):
                 blocks.append(SelfAttention(channels[i + 1]))
         self.blocks = nn.Sequential(*blocks)
         self.last = nn.Sequential(

@@ -54,6 +54,14 @@ CHANGES: dict[str, Any] = {
     "finetune.epochs": 3,
     "finetune.batch_size": 2,
     "finetune.ema_decay": 0.5,
+    "pclp.warmup_epochs": 2,
+    "pclp.latent": 8,
+    "pclp.adversary_width": 4,
+    "drml.rounds": 4,
+    "drml.iterations": 3,
+    "drml.batch_size": 4,
+    "drml.start": 1,
+    "drml.per_round": 2,
     "evaluate.bootstrap": 20,
 }
 

@@ -1,0 +1,69 @@
+"""What is promised of every method: no hidden label reaches it, and a stopped run ends in the same bytes."""
+
+import pytest
+import tiny
+
+from dicap.catalogue import METHODS
+from dicap.errors import Stopped
+from dicap.training import run
+from training.test_leaks import hidden_rows, invert_labels, models
+from training.test_resume import StopAfter
+
+
+def changes_of(method):
+    """The tiny settings with the method's published head."""
+    return {"method": method, "head": METHODS[method].head or "ml_decoder"}
+
+
+def stages_of(method):
+    facts = METHODS[method]
+    return ["warmup"] + ["train"] * facts.unlabelled + ["finetune"] * facts.finetunes
+
+
+def run_all(experiment, place, stop_every=None):
+    source = None
+    for stage in stages_of(experiment.settings.method):
+        for _ in range(100):
+            with pytest.MonkeyPatch.context() as patch:
+                if stop_every:
+                    patch.setattr(run, "StopSignal", lambda: StopAfter(stop_every))
+                try:
+                    source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
+                    break
+                except Stopped:
+                    pass
+        else:
+            raise AssertionError("the stage never ended")
+    return place
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_set, tmp_path_factory):
+    """A function from a method's name to the folder of its undisturbed run."""
+    places = {}
+
+    def undisturbed(method):
+        if method not in places:
+            place = tmp_path_factory.mktemp(method)
+            experiment = tiny.open_experiment(tiny_set, place / "split.parquet", changes_of(method))
+            places[method] = run_all(experiment, place)
+        return places[method]
+
+    return undisturbed
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_stopped_at_every_second_step_it_ends_in_the_same_bytes(tiny_experiment, undisturbed, tmp_path, method):
+    place = run_all(tiny_experiment(changes_of(method)), tmp_path / "again", stop_every=2)
+    for stage in stages_of(method):
+        assert tiny.content(place / stage) == tiny.content(undisturbed(method) / stage), stage
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_hidden_labels_change_no_byte_of_its_models(tiny_experiment, undisturbed, own_set, tmp_path, method):
+    for rows in hidden_rows(tiny_experiment()):
+        invert_labels(own_set, rows)
+    place = run_all(tiny_experiment(changes_of(method), folder=own_set), tmp_path / "hidden")
+    for stage in stages_of(method):
+        assert models(place / stage) == models(undisturbed(method) / stage), stage
+    assert len(models(place)) >= 2

@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 test: env lint
-	PATH="$(abspath $(BIN)):$$PATH" OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest
+	PATH="$(abspath $(BIN)):$$PATH" OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: env
 	$(BIN)/ruff check .

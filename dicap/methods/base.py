@@ -25,7 +25,7 @@ from dicap.settings import Settings
 
 @dataclass(frozen=True)
 class Roles:
-    """Rows of the converted set by role, each (n,) int64, ascending within D_u and test, in drawn order within D_l."""
+    """Rows of the converted set by role, each (n,) int64, ascending."""
 
     sup: np.ndarray
     est: np.ndarray

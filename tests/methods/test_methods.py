@@ -1,16 +1,21 @@
 """Every method through the loop on the tiny set: scores, records, hidden labels, unseen classes, resume."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import tiny
 import torch
+from ruamel.yaml import YAML
 
 from dicap.artifacts import read_pseudo_labels
 from dicap.catalogue import METHODS, OWN_HEAD
 from dicap.data import format as files
+from dicap.errors import SettingsError
 from dicap.methods import build_method
+from dicap.settings import resolve
 from dicap.training import loop, steps
 from dicap.training.models import load_model
 from dicap.training.optimisation import Optimisation
@@ -230,6 +235,26 @@ def test_drml_on_pretrained_features_has_no_warm_up(tiny_experiment, tmp_path):
     assert all(torch.equal(start[name], end[name]) for name in start)
 
 
+@pytest.mark.parametrize("method", [name for name, facts in METHODS.items() if facts.unlabelled])
+def test_mixed_precision_leaves_losses_and_tables_in_fp32(tiny_experiment, tmp_path, method):
+    experiment = tiny_experiment(changes_of(method))
+    experiment.runtime = dataclasses.replace(experiment.runtime, amp=torch.bfloat16)
+    seen = []
+    for name in ("warmup_updates", "main_updates"):
+        original = getattr(experiment.method, name)
+
+        def updates(*arguments, original=original):
+            for update in original(*arguments):
+                seen.extend(update.terms.values())
+                yield update
+
+        setattr(experiment.method, name, updates)
+    out = run(experiment, tmp_path)
+    assert seen and all(term.dtype == torch.float32 and torch.isfinite(term) for term in seen)
+    tensors = load_model(out / "model.safetensors").network.state_dict().values()
+    assert not any(tensor.dtype == torch.bfloat16 for tensor in tensors)
+
+
 def test_every_method_has_the_class_its_title_names():
     for name, facts in METHODS.items():
         method = build_method(tiny.settings({"method": name}), 4)
@@ -243,3 +268,28 @@ def test_labelled_only_methods_read_all_labels():
     roles = Roles(np.array([3, 1]), np.array([2]), np.array([0, 4]), np.array([5]))
     for name in ("bce", "asl", "mld", "cap", "d2l", "drml"):
         assert build_method(tiny.settings({"method": name}), 3).labelled(roles).tolist() == [3, 1, 2]
+
+
+def resolved(tmp_path, changes):
+    values = YAML(typ="safe", pure=True).load((tiny.ROOT / "params.yaml").read_text())
+    with open(tmp_path / "params.yaml", "w") as handle:
+        YAML().dump(tiny.nested(values, changes), handle)
+    return resolve(tmp_path / "params.yaml", tiny.ROOT / "configs").settings
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_s_name_alone_brings_its_published_head(tmp_path, method):
+    assert resolved(tmp_path, {"method": method}).head == METHODS[method].head
+
+
+def test_a_head_for_a_method_with_a_network_of_its_own_is_refused(tmp_path):
+    with pytest.raises(SettingsError) as error:
+        resolved(tmp_path, {"method": "bbam", "head": "linear"})
+    assert str(error.value) == "params.yaml: head: found 'linear', but bbam brings its own network; set head to null"
+    with pytest.raises(SettingsError, match="head: found 'own', allowed are"):
+        resolved(tmp_path, {"method": "cap", "head": "own"})
+
+
+def test_thresholds_of_iat_in_the_wrong_order_are_refused(tmp_path):
+    with pytest.raises(SettingsError, match=r"iat\.low: found 0\.9, expected at most iat\.high \(0\.5\)"):
+        resolved(tmp_path, {"iat.low": 0.9, "iat.high": 0.5})

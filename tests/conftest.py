@@ -10,6 +10,11 @@ import pytest
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import tiny
+from hypothesis import settings
+
+# On a busy machine an example may take any time; what is slow is seen by --durations, not by chance.
+settings.register_profile("busy", deadline=None)
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from dicap.runtime import Runtime
 from dicap.training.optimisation import Optimisation
 
 pytestmark = pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")
-CHANGES = {"method": "pclp", "pclp.adversary_width": 2}
+CHANGES = {"method": "pclp", "pclp.adversary_width": 2, "pclp.latent": "auto"}
 
 
 def test_prior_solves_the_structural_model_and_only_its_upper_triangle_learns():

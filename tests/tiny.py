@@ -8,14 +8,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from PIL import Image
 from ruamel.yaml import YAML
 from torch import nn
 
 from dicap.artifacts import write_split
+from dicap.data import format as files
 from dicap.data.convert import convert
-from dicap.data.format import read_index
 from dicap.data.sources import read_raw
 from dicap.data.split import split_roles
 from dicap.runtime import Runtime
@@ -122,7 +123,7 @@ def converted(raw: Path, folder: Path) -> Path:
 
 def draw_split(folder: Path, path: Path, s: Settings) -> Path:
     """The split file of a converted set."""
-    table = read_index(folder, ["id", "split", "labels"])
+    table = files.read_index(folder, ["id", "split", "labels"])
     index = table.select(["id", "split"]).to_pandas()
     index["labelled"] = table["labels"].is_valid().to_numpy()
     roles = split_roles(index, s.ratio, s.seed, s.split.est_fraction)
@@ -182,3 +183,14 @@ def _timeless(path: Path) -> bytes:
 
     frame = pd.read_csv(path)
     return frame.drop(columns=[name for name in TIMES if name in frame]).to_csv(index=False).encode()
+
+
+def set_labels(folder, rows, change):
+    """Rewrite the index with `change` applied to the list of labels of each of `rows`."""
+    table = files.read_index(folder)
+    labels = table["labels"].to_pylist()
+    for row in rows:
+        labels[row] = change(labels[row])
+    column = pa.array(labels, files.INDEX_SCHEMA.field("labels").type)
+    place = table.schema.get_field_index("labels")
+    files.write_index(folder / files.INDEX, table.set_column(place, "labels", column).to_pydict())

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from dicap.artifacts import write_history
 from dicap.calibration import PseudoLabels, Rates, Thresholds
 from dicap.data.loader import Request
-from dicap.losses import asymmetric_loss
 from dicap.methods.base import Batch, Method, Refresh, Update
 from dicap.metrics import mean_average_precision
 from dicap.randomness import generator, torch_seed
@@ -211,9 +210,7 @@ def finetune(experiment: Experiment, network: nn.Module, state: RunState, stop: 
             network.backbone.eval()  # type: ignore[union-attr]  # BatchNorm of the frozen part stays as it is
             y = experiment.labels.of(rows[steps[i].labelled]).to(experiment.runtime.device)
             logits, _ = network(views["strong"])
-            elements = asymmetric_loss(
-                logits, y, gamma_neg=s.loss.gamma_neg, gamma_pos=s.loss.gamma_pos, clip=s.loss.clip
-            )  # (B, C)
+            elements = experiment.method.supervised(logits, y)  # (B, C)
             yield Update({"loss_sup": elements.sum(1).mean()})
 
         means = progress.run_epoch(experiment, "finetune", requests, updates, epochs=s.finetune.epochs)

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import tiny
 import torch
@@ -12,7 +11,6 @@ from ruamel.yaml import YAML
 
 from dicap.artifacts import read_pseudo_labels
 from dicap.catalogue import METHODS, OWN_HEAD
-from dicap.data import format as files
 from dicap.errors import SettingsError
 from dicap.methods import build_method
 from dicap.settings import resolve
@@ -42,17 +40,6 @@ def run(experiment, place):
     return out
 
 
-def relabel(folder, rows, change):
-    """Rewrite the labels of some rows of a converted set."""
-    table = files.read_index(folder)
-    labels = table["labels"].to_pylist()
-    for row in rows:
-        labels[row] = change(labels[row])
-    column = pa.array(labels, files.INDEX_SCHEMA.field("labels").type)
-    place = table.schema.get_field_index("labels")
-    files.write_index(folder / files.INDEX, table.set_column(place, "labels", column).to_pydict())
-
-
 def learnt(folder):
     """What training made: models and records, without the columns that only diagnostics fill."""
     out = {name: data for name, data in tiny.content(folder).items() if name.endswith(".safetensors")}
@@ -68,7 +55,7 @@ def test_hidden_labels_change_nothing_and_scores_are_scores(tiny_experiment, own
     before = run(tiny_experiment(changes), tmp_path / "before")
     experiment = tiny_experiment(changes, folder=own_set)
     hidden = [row for row in experiment.roles.unlabeled if experiment.store.index["split"][row] == "train"]
-    relabel(own_set, [*hidden, *experiment.roles.test], lambda labels: [c for c in range(3) if c not in labels])
+    tiny.set_labels(own_set, [*hidden, *experiment.roles.test], lambda labels: [c for c in range(3) if c not in labels])
     after = run(tiny_experiment(changes, folder=own_set), tmp_path / "after")
     assert learnt(before) == learnt(after)
 
@@ -84,7 +71,7 @@ def test_the_named_leak_of_bbam_reads_hidden_labels(tiny_experiment, own_set, tm
     before = run(tiny_experiment(changes), tmp_path / "before")
     experiment = tiny_experiment(changes, folder=own_set)
     hidden = [row for row in experiment.roles.unlabeled if experiment.store.index["split"][row] == "train"]
-    relabel(own_set, hidden, lambda labels: [c for c in range(3) if c not in labels])
+    tiny.set_labels(own_set, hidden, lambda labels: [c for c in range(3) if c not in labels])
     after = run(tiny_experiment(changes, folder=own_set), tmp_path / "after")
     assert learnt(before)["pseudo_labels"] != learnt(after)["pseudo_labels"]
 
@@ -137,7 +124,7 @@ def test_the_statistics_of_bbam_are_the_network_s_and_its_average_s(tiny_experim
 def test_a_class_without_labelled_positives_gets_no_pseudo_positive(tiny_experiment, own_set, tmp_path, method):
     changes = changes_of(method)
     experiment = tiny_experiment(changes, folder=own_set)
-    relabel(own_set, experiment.roles.labelled, lambda labels: [c for c in labels if c != 1])
+    tiny.set_labels(own_set, experiment.roles.labelled, lambda labels: [c for c in labels if c != 1])
     out = run(tiny_experiment(changes, folder=own_set), tmp_path)
     found = sorted((out / "pseudo_labels").rglob("*.parquet"))
     assert found

@@ -2,31 +2,18 @@
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import tiny
 
-from dicap.data import format as files
 from dicap.training import loop
 from dicap.training.state import StopSignal
 
 DIAGNOSTIC = ["optimal_r_pos", "optimal_n"]
 
 
-def set_labels(folder, rows, change):
-    """Rewrite the index with `change` applied to the list of labels of each of `rows`."""
-    table = files.read_index(folder)
-    labels = table["labels"].to_pylist()
-    for row in rows:
-        labels[row] = change(labels[row])
-    column = pa.array(labels, files.INDEX_SCHEMA.field("labels").type)
-    place = table.schema.get_field_index("labels")
-    files.write_index(folder / files.INDEX, table.set_column(place, "labels", column).to_pydict())
-
-
 def invert_labels(folder, rows):
     """Give every row of `rows` exactly the classes it does not show."""
-    set_labels(folder, rows, lambda labels: [c for c in range(len(tiny.COLOURS)) if c not in labels])
+    tiny.set_labels(folder, rows, lambda labels: [c for c in range(len(tiny.COLOURS)) if c not in labels])
 
 
 def run_all(experiment, place, stages=("warmup", "train", "finetune")):

@@ -5,7 +5,7 @@ All errors are found before any is reported; each names the file, the key, the v
 """
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -312,12 +312,20 @@ def resolve(params: Path, configs: Path | None = None) -> Resolved:
     Raises:
         SettingsError: with one line for every mistake found.
     """
+    return resolve_values(read_yaml(params), params, configs)
+
+
+def resolve_values(
+    values: dict[str, Any], params: Path, configs: Path | None = None, read: Callable[[Path], dict[str, Any]] | None = None
+) -> Resolved:
+    """`resolve` for the content `values` of a file `params` that need not exist. `read` reads the data sets' settings."""
+    read = read or read_yaml
     configs = configs if configs is not None else params.parent / "configs"
-    layers = [(params, _read(params))]
+    layers = [(params, values)]
     dataset = layers[0][1].get("dataset")
     if dataset not in DATASETS:
         raise SettingsError(_unknown_name(params, "dataset", dataset, DATASETS))
-    layers += [(path, _read(path)) for path in (configs / f"{dataset}.yaml", configs / "protocol.yaml")]
+    layers += [(path, read(path)) for path in (configs / f"{dataset}.yaml", configs / "protocol.yaml")]
 
     problems = [line for path, values in layers for line in _unknown_keys(path, values)]
     merged, origins = _merge(layers)
@@ -364,7 +372,7 @@ def known_keys(section: type[BaseModel] = Settings, prefix: str = "") -> Iterato
             yield prefix + name
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
     # YAML 1.2, the dialect DVC writes: PyYAML would return the string "3e-05" for a learning rate of 0.00003.
     try:
         values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))

@@ -29,6 +29,7 @@ TOOLS = {
     "methods": "List the methods that can be compared.",
     "histogram": "Draw the histogram of a Parquet artifact.",
     "doctor": "Check a converted data set.",
+    "sweep": "Run a grid of experiments through DVC's queue.",
     "formatted": "Import or export the published npy files.",
     "figures": "Draw the paper's figures from finished runs.",
     "table": "Set finished runs beside the published tables.",

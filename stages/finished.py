@@ -1,9 +1,9 @@
-"""The finished experiments, as DVC knows them. The only place that asks DVC, through its command line."""
+"""The finished experiments, as DVC knows them, through its command line."""
 
+import functools
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,15 @@ def finished(params: Path, *, everywhere: bool) -> tuple[list[dict[str, Any]], l
 
     An experiment is {name, rev, when, settings (resolved, nested), metrics}. Raises DataError where DVC cannot answer.
     """
-    answer = _dvc("exp", "show", "--json", "--hide-queued", "--hide-failed", "--hide-workspace", *(["-A"] if everywhere else []))
+    from dicap.settings import read_yaml, resolve_values
+
+    answer = ask("exp", "show", "--json", "--hide-queued", "--hide-failed", "--hide-workspace", *(["-A"] if everywhere else []))
     try:
         revisions = json.loads(answer or "[]")
     except json.JSONDecodeError:
         raise DataError("dvc exp show --json: the answer is not JSON; run the command by hand to see why") from None
     found, notes = [], []
+    read = functools.cache(read_yaml)
     for name, revision in _revisions(revisions):
         data = revision.get("data") or {}
         values = ((data.get("params") or {}).get(params.name) or {}).get("data")
@@ -36,7 +39,7 @@ def finished(params: Path, *, everywhere: bool) -> tuple[list[dict[str, Any]], l
         if not values or not metrics:
             continue  # a commit before the first run, or a run that did not come this far
         try:
-            settings = _resolved(values, params)
+            settings = resolve_values(values, params, read=read).settings.model_dump()
         except SettingsError as error:
             notes.append(f"{name}: left out, its settings are no longer valid ({str(error).splitlines()[0]}).")
             continue
@@ -54,7 +57,7 @@ def fetch(rev: str, path: str, folder: Path) -> Path | None:
     out = folder / rev[:12] / path
     out.parent.mkdir(parents=True, exist_ok=True)
     try:
-        _dvc("get", ".", path, "--rev", rev, "-o", str(out), "-q", "-f")
+        ask("get", ".", path, "--rev", rev, "-o", str(out), "-q", "-f")
     except DataError:
         return None
     return out
@@ -71,17 +74,8 @@ def _revisions(answer: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, An
                 yield experiment.get("name") or str(revision["rev"])[:7], revision
 
 
-def _resolved(values: dict[str, Any], params: Path) -> dict[str, Any]:
-    from dicap.settings import load_settings
-
-    with tempfile.TemporaryDirectory() as folder:
-        # JSON is YAML: the numbers arrive as DVC read them.
-        path = Path(folder) / params.name
-        path.write_text(json.dumps(values), encoding="utf-8")
-        return load_settings(path, params.parent / "configs").model_dump()
-
-
-def _dvc(*arguments: str) -> str:
+def ask(*arguments: str) -> str:
+    """What `dvc ARGUMENTS` prints. Raises DataError with DVC's own reason where it fails."""
     done = subprocess.run([sys.executable, "-m", "dvc", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]

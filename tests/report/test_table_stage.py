@@ -65,7 +65,7 @@ def dvc(monkeypatch):
             out.symlink_to(source)
             return ""
 
-        monkeypatch.setattr(finished, "_dvc", call)
+        monkeypatch.setattr(finished, "ask", call)
 
     return replace
 

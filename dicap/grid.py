@@ -1,0 +1,146 @@
+"""Grids of experiments (`experiments/*.yaml`): named cases times axes, expanded into cells and checked before any is run.
+
+```yaml
+title: Ablation ladder
+table: ablation            # the kind of `dicap-stage table` that shows the runs; null: none
+settings: {train.epochs: 6}
+cases:                     # optional; each is a set of settings
+  dth: {calibration.target: hard, thresholds.rule: midrange}
+axes:                      # every combination of these
+  seed: [1, 2, 3]
+```
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from dicap.errors import SettingsError
+from dicap.settings import known_keys, read_yaml, resolve_values
+
+KEYS = ("title", "table", "settings", "cases", "axes")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A grid as written: `cases` (name -> settings) times `axes` (setting -> values), over common `settings`."""
+
+    title: str
+    table: str | None
+    settings: dict[str, Any]
+    cases: dict[str, dict[str, Any]]
+    axes: dict[str, list[Any]]
+
+    def override(self, changes: Mapping[str, Sequence[Any]]) -> Grid:
+        """The grid with other values: an axis is replaced, any other setting becomes one (or a common one if single)."""
+        axes, settings = dict(self.axes), dict(self.settings)
+        for key, values in changes.items():
+            settings.pop(key, None)
+            if key in axes or len(values) > 1:
+                axes[key] = list(values)
+            else:
+                settings[key] = values[0]
+        return Grid(self.title, self.table, settings, self.cases, axes)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One experiment: a readable name that is unique to its settings, what differs from params.yaml, all settings."""
+
+    name: str
+    changes: dict[str, Any]
+    settings: dict[str, Any]
+
+
+def read_grid(path: Path) -> Grid:
+    """Read a grid file. Raises SettingsError with a line for every mistake."""
+    try:
+        content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read ({error.strerror}); experiments/ holds the ready-made grids") from None
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not a YAML file ({str(error).splitlines()[0]})") from None
+    if not isinstance(content, dict):
+        raise SettingsError(f"{path}: expected the keys {', '.join(KEYS)}")
+    problems = [f"{path}: {key}: unknown key, allowed are {', '.join(KEYS)}" for key in content if key not in KEYS]
+    settings, cases, axes = (content.get(key) or {} for key in ("settings", "cases", "axes"))
+    for key, part in (("settings", settings), ("cases", cases), ("axes", axes)):
+        if not isinstance(part, dict):
+            problems.append(f"{path}: {key}: found {part!r}, expected a mapping")
+    if problems:
+        raise SettingsError("\n".join(problems))
+    for name, case in cases.items():
+        if not isinstance(case, dict):
+            problems.append(f"{path}: cases.{name}: found {case!r}, expected settings such as {{method: mld}}")
+    for key, values in axes.items():
+        if not isinstance(values, list) or not values:
+            problems.append(f"{path}: axes.{key}: found {values!r}, expected a list of values")
+    known = list(known_keys())
+    for key in [*settings, *axes, *(key for case in cases.values() if isinstance(case, dict) for key in case)]:
+        if key not in known:
+            near = get_close_matches(str(key), known, 1)
+            problems.append(f"{path}: {key}: not a setting" + (f"; did you mean {near[0]}?" if near else ""))
+    if problems:
+        raise SettingsError("\n".join(dict.fromkeys(problems)))
+    named = {str(name): dict(case) for name, case in cases.items()} or {"": {}}
+    return Grid(str(content.get("title") or path.stem), content.get("table"), dict(settings), named, dict(axes))
+
+
+def cells(grid: Grid, params: Path) -> list[Cell]:
+    """Every cell, first case first, checked by the same rules as params.yaml. Cells of equal settings are merged.
+
+    Raises:
+        SettingsError: with a line for every cell that is not valid.
+    """
+    read = functools.cache(read_yaml)  # a file for every cell would take minutes
+    base = read(params)
+    found: dict[str, Cell] = {}
+    problems = []
+    for case, changes in _combinations(grid):
+        try:
+            settings = resolve_values(_changed(base, changes), params, read=read).settings.model_dump()
+        except SettingsError as error:
+            label = " ".join(f"{key}={value}" for key, value in changes.items())
+            problems += [f"{label}: {line}" for line in str(error).splitlines()]
+            continue
+        mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:6]
+        found.setdefault(mark, Cell(_name(case, settings, mark), changes, settings))
+    if problems:
+        raise SettingsError("\n".join(problems))
+    return list(found.values())
+
+
+def _combinations(grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
+    for case, own in grid.cases.items():
+        for values in itertools.product(*grid.axes.values()):
+            yield case, grid.settings | dict(zip(grid.axes, values, strict=True)) | own
+
+
+def _changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    changed = copy.deepcopy(dict(base))
+    for key, value in changes.items():
+        *sections, last = key.split(".")
+        part = changed
+        for section in sections:
+            part = part.setdefault(section, {})
+        part[last] = value
+    return changed
+
+
+def _name(case: str, settings: Mapping[str, Any], mark: str) -> str:
+    """A name that DVC and git accept."""
+    parts = [settings["dataset"], case or settings["method"], f"r{settings['ratio']:g}", f"s{settings['seed']}", mark]
+    return re.sub(r"[^\w-]+", "_", "-".join(parts))

@@ -1,0 +1,97 @@
+"""DVC's experiment queue, through its command line."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from stages.finished import ask
+
+UNDER_WAY = ("Queued", "Running")
+# Task, name, time, state: the name may be missing, the time has blanks.
+_ROW = re.compile(r"^(?P<task>[0-9a-f]{7})\s+(?P<name>\S+)\s.*\s(?P<state>Queued|Running|Failed|Success)\s*$")
+_INTERVAL = 5.0  # seconds between two questions; each costs DVC's start, half a second of a core
+_PATIENCE = 60.0  # seconds that a queue with waiting tasks may be without a worker
+
+
+def add(name: str, changes: Mapping[str, Any]) -> None:
+    """Queue one experiment. Raises DataError where DVC refuses."""
+    settings = [part for key, value in changes.items() for part in ("-S", f"{key}={_literal(value)}")]
+    ask("exp", "run", "--queue", "-n", name, *settings)
+
+
+def start(jobs: int) -> None:
+    """Start up to `jobs` workers, which end when the queue is empty."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # Two trainings with all cores each would wait for one another.
+    environment = {"OMP_NUM_THREADS": str(max(1, cores // jobs))} | dict(os.environ)
+    # The workers outlive this call and would keep a pipe open.
+    subprocess.run(
+        [sys.executable, "-m", "dvc", "queue", "start", "-j", str(jobs)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        check=False,
+        start_new_session=True,
+    )
+
+
+def states(answer: str | None = None) -> dict[str, str]:
+    """Name -> Queued, Running, Success or Failed. A name that was tried again counts by what became of it last."""
+    text = ask("queue", "status") if answer is None else answer
+    order = ("Failed", "Success", *UNDER_WAY)
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        row = _ROW.match(line)
+        if row and order.index(row["state"]) >= order.index(found.get(row["name"], "Failed")):
+            found[row["name"]] = row["state"]
+    return found
+
+
+def watch(names: Sequence[str], interval: float = _INTERVAL, patience: float = _PATIENCE) -> Iterator[tuple[str, str]]:
+    """Yield (name, Success or Failed) as experiments end; those that no worker takes up end as Queued."""
+    open_names = list(names)
+    idle_since: float | None = None
+    while open_names:
+        answer = ask("queue", "status")
+        now = states(answer)
+        for name in list(open_names):
+            if now.get(name, "Failed") not in UNDER_WAY:
+                open_names.remove(name)
+                yield name, now.get(name, "Failed")
+        workers = re.search(r"Worker status: (\d+) active", answer)
+        if workers and int(workers[1]) == 0 and open_names:
+            idle_since = idle_since or time.monotonic()
+            if time.monotonic() - idle_since > patience:
+                yield from ((name, now.get(name, "Failed")) for name in open_names)
+                return
+        else:
+            idle_since = None
+        if open_names:
+            time.sleep(interval)
+
+
+def reason(name: str) -> str:
+    """The line of a failed experiment's log that says why."""
+    from dicap.errors import DataError
+
+    try:
+        log = ask("queue", "logs", name)
+    except DataError:
+        return "no worker took it up; dvc queue start -j 1 tries again"
+    lines = [line.strip() for line in log.splitlines() if re.match(r"\s*(Error|ERROR|Stopped)\b", line)]
+    return lines[0] if lines else "the log does not say why"
+
+
+def _literal(value: Any) -> str:
+    """A value as Hydra's grammar reads it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = str(value)
+    if isinstance(value, int | float) or re.fullmatch(r"[\w./~-]+", text):
+        return text
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,99 @@
+"""`dicap-stage sweep`: a grid of experiments through DVC's queue."""
+
+from pathlib import Path
+
+import click
+
+from stages.common import params_option
+
+
+@click.command("sweep")
+@click.argument("grid", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--dataset", help="The data set of every cell; default: that of params.yaml.")
+@click.option(
+    "-S",
+    "--set-param",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE[,VALUE]",
+    help="Another value for every cell; for an axis of the grid (ratio, seed) its values. May be repeated.",
+)
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Experiments at a time.")
+@click.option("--dry-run", is_flag=True, help="List the cells and which of them are finished; run nothing.")
+@click.option("--no-wait", is_flag=True, help="Return once the queue has begun; ask `dvc queue status` for more.")
+@params_option
+def command(
+    grid: Path, dataset: str | None, changes: tuple[str, ...], jobs: int, dry_run: bool, no_wait: bool, params: Path
+) -> None:
+    """Run every cell of GRID (a file of experiments/) that has no result yet.
+
+    Cells are queued as DVC experiments, JOBS at a time. A cell that fails is reported and does not stop the rest; ask again
+    and only what is missing runs. `dicap-stage table` then shows the results.
+    """
+    from dicap.grid import cells, read_grid
+    from dicap.progress import progress
+    from stages import queue
+    from stages.finished import finished
+
+    plan = read_grid(grid).override(_values(changes, dataset))
+    wanted = cells(plan, params)
+    done, _ = finished(params, everywhere=False)
+    missing = [cell for cell in wanted if not any(run["settings"] == cell.settings for run in done)]
+    click.echo(f"{plan.title}: {len(wanted)} cells, {len(wanted) - len(missing)} finished, {len(missing)} to run")
+    if dry_run:
+        for cell in wanted:
+            click.echo(f"{'to run  ' if cell in missing else 'finished'}  {cell.name}")
+        return
+    if not missing:
+        _show(plan.table)
+        return
+
+    waiting = queue.states()
+    for cell in missing:
+        if waiting.get(cell.name) not in queue.UNDER_WAY:
+            queue.add(cell.name, cell.changes)
+    queue.start(jobs)
+    names = [cell.name for cell in missing]
+    if no_wait:
+        click.echo(f"{len(names)} cells queued; dvc queue status tells how far they are")
+        return
+    failed: list[str] = []
+    try:
+        for name, state in progress(queue.watch(names), desc=plan.title, total=len(names), unit="cell"):
+            if state != "Success":
+                failed.append(name)
+                click.echo(f"failed: {name}: {queue.reason(name)}", err=True)
+    except KeyboardInterrupt:
+        raise click.ClickException(
+            "no longer watching; the queue goes on. dvc queue status shows it, dvc queue stop --kill ends it"
+        ) from None
+    click.echo(f"{len(names) - len(failed)} of {len(names)} cells finished")
+    _show(plan.table)
+    if failed:
+        raise click.ClickException(f"{len(failed)} cells failed; dvc queue logs NAME shows why, the same sweep runs them again")
+
+
+def _show(table: str | None) -> None:
+    if table:
+        click.echo(f"To see the results: dicap-stage table {table}")
+
+
+def _values(changes: tuple[str, ...], dataset: str | None) -> dict[str, list]:
+    """{setting: values} of the options. Raises SettingsError."""
+    from difflib import get_close_matches
+
+    from ruamel.yaml import YAML
+
+    from dicap.errors import SettingsError
+    from dicap.settings import known_keys
+
+    known = list(known_keys())
+    found: dict[str, list] = {"dataset": [dataset]} if dataset else {}
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals or not text or key not in known:
+            near = get_close_matches(key, known, 1)
+            hint = f"; did you mean {near[0]}?" if near and key not in known else ""
+            raise SettingsError(f"-S {change}: expected SETTING=VALUE or SETTING=VALUE,VALUE with a setting of params.yaml{hint}")
+        found[key] = [YAML(typ="safe", pure=True).load(value) for value in text.split(",")]
+    return found

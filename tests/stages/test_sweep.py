@@ -1,0 +1,151 @@
+"""`dicap-stage sweep` and what it makes of DVC's queue; DVC itself only in tests/test_pipeline.py."""
+
+from pathlib import Path
+
+import pytest
+import tiny
+from click.testing import CliRunner
+
+from dicap.errors import DataError
+from dicap.grid import cells, read_grid
+from stages import finished, queue, sweep
+from stages.cli import main
+
+GRID = "title: Two\ntable: main\naxes: {method: [mld, dicap], seed: [1, 2]}\n"
+STATUS = """\
+Task     Name        Created       Status
+d661e20  again       02:46 PM      Queued
+1112223  going       Jan 02, 2026  Running
+9df6853  again       02:45 PM      Failed
+95827f6  broken      02:45 PM      Failed
+aaaaaaa  good        02:45 PM      Success
+bbbbbbb  good        02:40 PM      Failed
+
+Worker status: 1 active, 0 idle
+"""
+
+
+def test_states_are_read_from_the_queues_table():
+    assert queue.states(STATUS) == {"again": "Queued", "going": "Running", "broken": "Failed", "good": "Success"}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (0.05, "0.05"),
+        ("mld", "mld"),
+        ("/a b/c", "'/a b/c'"),
+        ("it's", r"'it\'s'"),
+        ("a,b", "'a,b'"),
+    ],
+)
+def test_values_are_written_as_hydra_reads_them(value, text):
+    assert queue._literal(value) == text
+
+
+def test_watching_ends_with_every_experiment_and_gives_up_without_workers(monkeypatch):
+    answers = iter(
+        [
+            _answer(1, a="Running", b="Queued", c="Queued"),
+            _answer(0, a="Success", b="Failed", c="Queued"),
+            _answer(0, a="Success", b="Failed", c="Queued"),
+        ]
+    )
+    monkeypatch.setattr(queue, "ask", lambda *_: next(answers))
+    assert list(queue.watch(["a", "b", "c"], interval=0, patience=0)) == [("a", "Success"), ("b", "Failed"), ("c", "Queued")]
+
+
+def _answer(workers: int, **of_names: str) -> str:
+    rows = [f"{k:07x}  {name}  02:46 PM  {state}" for k, (name, state) in enumerate(of_names.items())]
+    return "\n".join([*rows, f"Worker status: {workers} active, 0 idle"])
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "configs").symlink_to(tiny.ROOT / "configs")
+    (tmp_path / "params.yaml").symlink_to(tiny.ROOT / "params.yaml")
+    (tmp_path / "grid.yaml").write_text(GRID)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+class Queue:
+    """A queue that runs at once; experiments whose name holds `bad` fail."""
+
+    def __init__(self, monkeypatch, done: list[dict], bad: str = "never") -> None:
+        self.added: dict[str, dict] = {}
+        self.jobs: list[int] = []
+        monkeypatch.setattr(finished, "finished", lambda params, *, everywhere: (done, []))
+        monkeypatch.setattr(queue, "states", lambda: {})
+        monkeypatch.setattr(queue, "add", self.added.__setitem__)
+        monkeypatch.setattr(queue, "start", self.jobs.append)
+        monkeypatch.setattr(queue, "watch", lambda names: ((n, "Failed" if bad in n else "Success") for n in names))
+        monkeypatch.setattr(queue, "reason", lambda name: "Error: no disk")
+
+
+def run(*arguments: str):
+    result = CliRunner().invoke(main, ["sweep", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def test_only_what_is_missing_is_queued(project, monkeypatch):
+    every = cells(read_grid(project / "grid.yaml"), project / "params.yaml")
+    fake = Queue(monkeypatch, [{"settings": cell.settings} for cell in every[1:3]])
+    result = run("grid.yaml", "--jobs", "2")
+    assert result.exit_code == 0 and fake.jobs == [2]
+    assert fake.added == {cell.name: cell.changes for cell in (every[0], every[3])}
+    assert "4 cells, 2 finished, 2 to run" in result.stdout and "dicap-stage table main" in result.stdout
+
+
+def test_a_finished_sweep_runs_nothing(project, monkeypatch):
+    every = cells(read_grid(project / "grid.yaml"), project / "params.yaml")
+    fake = Queue(monkeypatch, [{"settings": cell.settings} for cell in every])
+    assert run("grid.yaml").exit_code == 0 and not fake.added and not fake.jobs
+
+
+def test_a_failed_cell_is_reported_and_the_rest_runs(project, monkeypatch):
+    fake = Queue(monkeypatch, [], bad="mld-r0_05-s2")
+    result = run("grid.yaml")
+    assert result.exit_code == 1 and len(fake.added) == 4
+    assert "3 of 4 cells finished" in result.stdout
+    assert "failed: digits-mld-r0_05-s2" in result.stderr and "no disk" in result.stderr and "1 cells failed" in result.stderr
+
+
+def test_a_dry_run_queues_nothing(project, monkeypatch):
+    fake = Queue(monkeypatch, [])
+    result = run("grid.yaml", "--dry-run", "-S", "seed=5", "-S", "train.epochs=2")
+    assert result.exit_code == 0 and not fake.added
+    assert [line.split()[-1][:17] for line in result.stdout.splitlines()[1:]] == ["digits-mld-r0_05-", "digits-dicap-r0_0"]
+
+
+def test_options_reach_the_cells(project, monkeypatch):
+    fake = Queue(monkeypatch, [])
+    run("grid.yaml", "-S", "seed=5,6", "-S", "ratio=0.1", "--dataset", "voc2012", "-S", "data_root=/somewhere")
+    assert [(change["seed"], change["ratio"], change["dataset"]) for change in fake.added.values()] == [
+        (5, 0.1, "voc2012"), (6, 0.1, "voc2012"), (5, 0.1, "voc2012"), (6, 0.1, "voc2012"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("option", "line"), [("sed=1", "did you mean seed?"), ("seed", "expected SETTING=VALUE"), ("ratio=7", "ratio")]
+)
+def test_a_bad_option_is_refused_before_anything_is_queued(project, monkeypatch, option, line):
+    fake = Queue(monkeypatch, [])
+    result = run("grid.yaml", "-S", option)
+    assert result.exit_code == 2 and line in result.stderr and not fake.added
+
+
+def test_without_a_queue_the_reason_is_dvcs_own(project, monkeypatch):
+    def refuse(*arguments: str) -> str:
+        raise DataError("dvc exp show: you are not inside of a DVC repository")
+
+    monkeypatch.setattr(finished, "ask", refuse)
+    result = run("grid.yaml")
+    assert result.exit_code == 1 and "not inside of a DVC repository" in result.stderr
+
+
+def test_the_help_names_the_folder_of_grids():
+    assert "experiments/" in (sweep.command.help or "")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
@@ -86,7 +86,7 @@ def build_report(
                     label = f"{drawing.title}. {drawing.caption}"
                     drawn.append((drawing, Markup(style.inline(svg, drawing.name, label))))
                 sections.append((section, drawn))
-        html = _template().render(
+        html = template("page.html").render(
             summary=summary(found, settings),
             sections=sections,
             galleries=galleries(found, pictures),
@@ -337,7 +337,8 @@ def _mean(values: pd.Series) -> float | None:
     return None if pd.isna(mean) else float(mean)
 
 
-def _template():
+def template(name: str) -> Template:
+    """A page of `templates/`: everything put into it is escaped unless it is Markup."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,  # class names come from users
@@ -349,4 +350,4 @@ def _template():
     environment.filters["thousands"] = lambda n: f"{n:,}"
     environment.filters["number"] = lambda x, digits=2: "–" if x is None else f"{x:.{digits}f}"
     environment.filters["percent"] = lambda x, digits=0: "–" if x is None else f"{100 * x:.{digits}f}"
-    return environment.get_template("page.html")
+    return environment.get_template(name)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dicap.errors import DataError
 from stages import finished
 from stages.cli import main
 
@@ -49,23 +48,24 @@ def project(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def dvc(monkeypatch):
-    """Replace DVC's command line by canned answers to `exp show`, and by made-up runs to `get`."""
+    """Let DVC answer `exp show` with a canned text, and let its files be those of made-up runs."""
 
     def replace(shown: str, runs: dict[str, Path] | None = None):
-        def call(*arguments: str) -> str:
-            if arguments[:2] == ("exp", "show"):
-                return shown
-            assert arguments[0] == "get"
-            path, rev, out = arguments[2], arguments[4], Path(arguments[6])
+        def ask(*arguments: str) -> str:
+            assert arguments[:2] == ("exp", "show")
+            return shown
+
+        def copied(rev: str, path: str, out: Path) -> bool:
             source = next(
                 (run / path.removeprefix("artifacts/") for name, run in (runs or {}).items() if rev.startswith(name)), None
             )
             if source is None or not source.exists():
-                raise DataError("dvc get: no such output")
+                return False
             out.symlink_to(source)
-            return ""
+            return True
 
-        monkeypatch.setattr(finished, "ask", call)
+        monkeypatch.setattr(finished, "ask", ask)
+        monkeypatch.setattr(finished, "_copied", copied)
 
     return replace
 
@@ -151,9 +151,24 @@ def test_figures(project, dvc, tmp_path_factory):
     assert not (project / "one" / "figure1b_optimal_by_ratio.svg").exists()
 
 
+def test_compare(project, dvc, tmp_path_factory):
+    runs = {"main": synthetic.write_run(tmp_path_factory.mktemp("main"), epochs=2)}
+    (runs["main"] / "report").mkdir()
+    (runs["main"] / "report" / "index.html").write_text("<p>its own page</p>")
+    dvc(answer(revision("other", PARAMS | {"method": "mld"}, 40.0)), runs)
+    result = CliRunner().invoke(main, ["compare"])
+    assert result.exit_code == 0, result.output
+    page = (project / "reports" / "index.html").read_text()
+    copies = [path for path in (project / "reports").iterdir() if path.name != "index.html"]
+    assert [path.read_text() for path in copies] == ["<p>its own page</p>"]
+    assert page.count("<a href") == page.count('<a href="#') + 1 and f'href="{copies[0].name}"' in page
+    assert "2 runs: reports/index.html" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["compare", "--dataset", "voc2012"], "no finished run"),
         (["table", "weighting"], "no finished run"),
         (["figures", "--seed", "9"], "seed 9"),
         (["figures", "--run", "nowhere"], "no epoch"),
@@ -206,3 +221,6 @@ def test_with_dvc_itself(project):
     assert result.exit_code == 0, result.output
     assert "| DiCaP | <u>43.00 ± 1.41</u> |" in result.output.splitlines()
     assert "| MLD | **44.00 [1]** |" in result.output.splitlines(), "an experiment starts from the workspace: seed 2"
+    for rev, path, there in (("HEAD", "metrics.json", True), ("HEAD", "nothing.csv", False), ("nowhere", "metrics.json", False)):
+        copy = finished.fetch(rev, f"artifacts/evaluate/{path}", project / "copies")
+        assert (copy is not None and json.loads(copy.read_text())["map"] == 42.0) if there else copy is None

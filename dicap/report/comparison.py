@@ -1,0 +1,119 @@
+"""Experiments side by side on one self-contained page, each with a link to its own report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup
+
+from dicap.artifacts import replacing
+from dicap.report import style
+from dicap.report.experiments import method_titles
+from dicap.report.figures import comparison
+from dicap.report.page import template
+from dicap.settings import flatten
+
+# Shown in columns of their own.
+IDENTITY = ("dataset", "method", "ratio", "seed", "data_root", "head")
+
+
+def build_comparison(
+    experiments: Sequence[dict[str, Any]],
+    out: Path,
+    histories: Mapping[str, pd.DataFrame] | None = None,
+    reports: Mapping[str, str] | None = None,
+) -> Path:
+    """Write the page that compares finished experiments to the file `out`; return `out`.
+
+    Args:
+        experiments: as `report.experiments` describes them; `rev` identifies one.
+        histories: rev -> history of the main stage (columns epoch, map_ema, map_raw), for the curves.
+        reports: rev -> address of the experiment's own page, relative to `out`.
+    """
+    histories, reports = histories or {}, reports or {}
+    groups = []
+    with style.house_style():
+        for number, ((dataset, ratio), members) in enumerate(_groups(experiments).items()):
+            rows = rows_of(members)
+            drawn = []
+            for name, title, caption, figure in _drawings(rows, members, histories):
+                svg = style.to_svg(figure)
+                drawn.append((title, caption, Markup(style.inline(svg, f"{name}-{number}", f"{title}. {caption}"))))
+            for row in rows:
+                row["report"] = reports.get(row["rev"])
+            groups.append({"dataset": dataset, "ratio": ratio, "rows": rows, "drawn": drawn, "id": f"group-{number}"})
+    html = template("comparison.html").render(groups=groups, total=len(experiments))
+    with replacing(out) as temporary:
+        temporary.write_text(html, encoding="utf-8")
+    return out
+
+
+def rows_of(experiments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row an experiment of one data set and ratio, best first: names, scores, and what sets it apart.
+
+    `different` lists the settings that differ from the commonest value among `experiments`, as `key: value`.
+    """
+    flat = {item["rev"]: dict(flatten(item["settings"])) for item in experiments}
+    keys = [key for key in next(iter(flat.values())) if key not in IDENTITY]
+    usual = {key: Counter(repr(values.get(key)) for values in flat.values()).most_common(1)[0][0] for key in keys}
+    titles, rows = method_titles(), []
+    for item in experiments:
+        settings, metrics, values = item["settings"], item["metrics"], flat[item["rev"]]
+        different = [f"{key}: {_plain(values.get(key))}" for key in keys if repr(values.get(key)) != usual[key]]
+        rows.append(
+            {
+                "rev": item["rev"],
+                "name": item["name"],
+                "method": settings["method"],
+                "title": titles.get(settings["method"], settings["method"]),
+                "seed": settings["seed"],
+                "map": metrics.get("map"),
+                "low": metrics.get("map_low"),
+                "high": metrics.get("map_high"),
+                "warmup": metrics.get("map_warmup"),
+                "train": metrics.get("map_train"),
+                "curve_error": metrics.get("curve_error"),
+                "minutes": metrics.get("minutes_per_epoch"),
+                "different": different,
+            }
+        )
+    return sorted(rows, key=lambda row: (-(row["map"] if row["map"] is not None else -1), row["name"]))
+
+
+def _groups(experiments: Sequence[dict[str, Any]]) -> dict[tuple[str, float], list[dict[str, Any]]]:
+    groups: dict[tuple[str, float], list[dict[str, Any]]] = {}
+    for item in sorted(experiments, key=lambda item: (item["settings"]["dataset"], item["settings"]["ratio"])):
+        groups.setdefault((item["settings"]["dataset"], float(item["settings"]["ratio"])), []).append(item)
+    return groups
+
+
+def _drawings(rows: list[dict[str, Any]], members: Sequence[dict[str, Any]], histories: Mapping[str, pd.DataFrame]):
+    """(name, title, caption, figure) of a group."""
+    scored = [row for row in rows if row["map"] is not None]
+    labels = {row["rev"]: _label(row) for row in rows}
+    if scored:
+        frame = pd.DataFrame({"label": [labels[r["rev"]] for r in scored], "seed": [r["seed"] for r in scored]})
+        frame["map"] = [r["map"] for r in scored]
+        caption = "Final mAP on the test images; a dot for each seed, a bar at their mean."
+        yield "finals", "Scores", caption, comparison.finals(frame)
+    curves = [
+        history.assign(label=labels[item["rev"]])
+        for item in members
+        if (history := histories.get(item["rev"])) is not None and history["map_ema"].notna().any()
+    ]
+    if curves:
+        caption = "mAP of the EMA network on the test images over the main epochs, mean over seeds; the best eight."
+        yield "curves", "Main stage", caption, comparison.curves(pd.concat(curves, ignore_index=True))
+
+
+def _label(row: dict[str, Any]) -> str:
+    """Method and what sets the experiment apart, as a line of a figure names it."""
+    return ", ".join([row["title"], *(part.split(".")[-1] for part in row["different"][:2])])
+
+
+def _plain(value: Any) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

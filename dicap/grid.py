@@ -111,7 +111,7 @@ def cells(grid: Grid, params: Path) -> list[Cell]:
     problems = []
     for case, changes in _combinations(grid):
         try:
-            settings = resolve_values(_changed(base, changes), params, read=read).settings.model_dump()
+            settings = resolve_values(changed(base, changes), params, read=read).settings.model_dump()
         except SettingsError as error:
             label = " ".join(f"{key}={value}" for key, value in changes.items())
             problems += [f"{label}: {line}" for line in str(error).splitlines()]
@@ -129,15 +129,16 @@ def _combinations(grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
             yield case, grid.settings | dict(zip(grid.axes, values, strict=True)) | own
 
 
-def _changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    changed = copy.deepcopy(dict(base))
+def changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a settings file with other values for dotted keys."""
+    values = copy.deepcopy(dict(base))
     for key, value in changes.items():
         *sections, last = key.split(".")
-        part = changed
+        part = values
         for section in sections:
             part = part.setdefault(section, {})
         part[last] = value
-    return changed
+    return values
 
 
 def _name(case: str, settings: Mapping[str, Any], mark: str) -> str:

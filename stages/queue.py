@@ -13,7 +13,7 @@ from stages.finished import ask
 UNDER_WAY = ("Queued", "Running")
 # Task, name, time, state: the name may be missing, the time has blanks.
 _ROW = re.compile(r"^(?P<task>[0-9a-f]{7})\s+(?P<name>\S+)\s.*\s(?P<state>Queued|Running|Failed|Success)\s*$")
-_INTERVAL = 5.0  # seconds between two questions; each costs DVC's start, half a second of a core
+_INTERVAL = 15.0  # seconds between two questions; each costs half a second of a core, for DVC to start
 _PATIENCE = 60.0  # seconds that a queue with waiting tasks may be without a worker
 
 

@@ -1,10 +1,14 @@
 """`dicap-stage sweep`: a grid of experiments through DVC's queue."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from stages.common import params_option
+from stages.common import params_option, parse_changes
+
+if TYPE_CHECKING:
+    from dicap.grid import Grid
 
 
 @click.command("sweep")
@@ -35,7 +39,7 @@ def command(
     from stages import queue
     from stages.finished import finished
 
-    plan = read_grid(grid).override(_values(changes, dataset))
+    plan = read_grid(grid).override(({"dataset": [dataset]} if dataset else {}) | parse_changes(changes))
     wanted = cells(plan, params)
     done, _ = finished(params, everywhere=False)
     missing = [cell for cell in wanted if not any(run["settings"] == cell.settings for run in done)]
@@ -45,7 +49,7 @@ def command(
             click.echo(f"{'to run  ' if cell in missing else 'finished'}  {cell.name}")
         return
     if not missing:
-        _show(plan.table)
+        _show(plan)
         return
 
     waiting = queue.states()
@@ -68,32 +72,15 @@ def command(
             "no longer watching; the queue goes on. dvc queue status shows it, dvc queue stop --kill ends it"
         ) from None
     click.echo(f"{len(names) - len(failed)} of {len(names)} cells finished")
-    _show(plan.table)
+    _show(plan)
     if failed:
         raise click.ClickException(f"{len(failed)} cells failed; dvc queue logs NAME shows why, the same sweep runs them again")
 
 
-def _show(table: str | None) -> None:
-    if table:
-        click.echo(f"To see the results: dicap-stage table {table}")
+def _show(plan: "Grid") -> None:
+    """Say how to see the results: the table shows runs that agree with params.yaml unless told of other values."""
+    from dicap.report.experiments import FREE
 
-
-def _values(changes: tuple[str, ...], dataset: str | None) -> dict[str, list]:
-    """{setting: values} of the options. Raises SettingsError."""
-    from difflib import get_close_matches
-
-    from ruamel.yaml import YAML
-
-    from dicap.errors import SettingsError
-    from dicap.settings import known_keys
-
-    known = list(known_keys())
-    found: dict[str, list] = {"dataset": [dataset]} if dataset else {}
-    for change in changes:
-        key, equals, text = change.partition("=")
-        if not equals or not text or key not in known:
-            near = get_close_matches(key, known, 1)
-            hint = f"; did you mean {near[0]}?" if near and key not in known else ""
-            raise SettingsError(f"-S {change}: expected SETTING=VALUE or SETTING=VALUE,VALUE with a setting of params.yaml{hint}")
-        found[key] = [YAML(typ="safe", pure=True).load(value) for value in text.split(",")]
-    return found
+    if plan.table:
+        other = [f" -S {key}={value}" for key, value in plan.settings.items() if key not in FREE[plan.table]]
+        click.echo(f"To see the results: dicap-stage table {plan.table}{''.join(other)}")

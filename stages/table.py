@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from stages.common import ARTIFACTS, load, params_option
+from stages.common import ARTIFACTS, params_option, parse_changes
 
 KINDS = ("main", "ablation", "weighting", "cost")
 
@@ -17,8 +17,18 @@ KINDS = ("main", "ablation", "weighting", "cost")
 )
 @click.option("--here/--everywhere", default=False, help="Experiments of the current commit, or of all (the default).")
 @click.option("--bootstrap", type=click.IntRange(0), default=1000, show_default=True, help="Resamples for the interval of Delta.")
+@click.option(
+    "-S",
+    "--set-param",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Show runs with this setting in place of that of the settings file. May be repeated.",
+)
 @params_option
-def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, bootstrap: int, params: Path) -> None:
+def command(
+    kind: str, dataset: tuple[str, ...], out: Path, here: bool, bootstrap: int, changes: tuple[str, ...], params: Path
+) -> None:
     """Set finished runs beside the published tables.
 
     Collects the experiments that DVC knows into Markdown (printed), CSV and LaTeX: mean and deviation over seeds, the
@@ -29,11 +39,14 @@ def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, bootstra
 
     from dicap.artifacts import replacing
     from dicap.errors import DataError
+    from dicap.grid import changed
     from dicap.report import tables
     from dicap.report.experiments import frame_of
+    from dicap.settings import read_yaml, resolve_values
     from stages.finished import finished
 
-    reference = load(params).model_dump()
+    wanted = {key: values[0] for key, values in parse_changes(changes).items()}
+    reference = resolve_values(changed(read_yaml(params), wanted), params).settings.model_dump()
     experiments, notes = finished(params, everywhere=not here)
     if dataset:
         experiments = [experiment for experiment in experiments if experiment["settings"]["dataset"] in dataset]

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -201,3 +202,24 @@ def test_a_wrong_setting_fails_before_anything_runs_and_loses_nothing(clone):
     assert process.returncode != 0
     assert "ratio: found 1.5" in output and "Traceback" not in output
     assert clone.model() == before
+
+
+def test_a_sweep_runs_what_is_missing_and_a_failure_does_not_stop_it(clone):
+    (clone.folder / "grid.yaml").write_text(
+        "table: main\nsettings: {warmup.epochs: 1, train.epochs: 1, finetune.epochs: 1}\n"
+        "cases: {broken: {backbone_weights: nowhere.safetensors}, labelled: {method: mld}}\n"
+    )
+    clone.run("git", "add", "-A")
+    clone.run("git", "commit", "-q", "-m", "a grid")
+    sweep = ("dicap-stage", "sweep", "grid.yaml", "--jobs", "2")
+    first = clone.start(*sweep)
+    output, _ = first.communicate(timeout=600)
+    assert first.returncode == 1, output
+    assert "2 cells, 0 finished, 2 to run" in output and "1 of 2 cells finished" in output
+    assert "failed: " in output and "nowhere.safetensors" in output
+    told = re.search(r"To see the results: (.*)", output)
+    assert told and "MLD" in clone.run(*told[1].split(), "--bootstrap", "0")
+    assert "2 cells, 1 finished, 1 to run" in clone.run(*sweep, "--dry-run")
+    page = clone.run("dicap-stage", "compare").split()[-1]
+    assert "MLD" in (clone.folder / page).read_text(encoding="utf-8")
+    clone.run("dvc", "queue", "stop", "--kill")

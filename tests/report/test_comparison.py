@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pandas as pd
 
 from dicap.report.comparison import build_comparison, rows_of
@@ -66,7 +67,7 @@ def test_scores_are_drawn_for_every_run_best_on_top():
     with house_style():
         (ax,) = comparison.finals(frame).axes
     assert [text.get_text() for text in ax.get_yticklabels()] == ["low", "high"]
-    assert ax.collections[0].get_offsets().tolist() == [[10.0, 0.0], [80.0, 1.0], [90.0, 1.0]]
+    assert np.asarray(ax.collections[0].get_offsets()).tolist() == [[10.0, 0.0], [80.0, 1.0], [90.0, 1.0]]
 
 
 def test_only_the_best_lines_are_drawn():
@@ -76,4 +77,4 @@ def test_only_the_best_lines_are_drawn():
     with house_style():
         (ax,) = comparison.curves(frame).axes
     assert [line.get_label() for line in ax.lines] == [f"run {k}" for k in range(11, 3, -1)]
-    assert ax.lines[0].get_ydata().tolist() == [1.0, 11.0]  # type: ignore[union-attr]
+    assert np.asarray(ax.lines[0].get_ydata()).tolist() == [1.0, 11.0]

@@ -14,7 +14,7 @@ UNDER_WAY = ("Queued", "Running")
 # Task, name, time, state: the name may be missing, the time has blanks.
 _ROW = re.compile(r"^(?P<task>[0-9a-f]{7})\s+(?P<name>\S+)\s.*\s(?P<state>Queued|Running|Failed|Success)\s*$")
 _INTERVAL = 15.0  # seconds between two questions; each costs half a second of a core, for DVC to start
-_PATIENCE = 60.0  # seconds that a queue with waiting tasks may be without a worker
+_ATTEMPTS = 4  # to bring up a worker for a queue that has none
 
 
 def add(name: str, changes: Mapping[str, Any]) -> None:
@@ -52,10 +52,12 @@ def states(answer: str | None = None) -> dict[str, str]:
     return found
 
 
-def watch(names: Sequence[str], interval: float = _INTERVAL, patience: float = _PATIENCE) -> Iterator[tuple[str, str]]:
-    """Yield (name, Success or Failed) as experiments end; those that no worker takes up end as Queued."""
-    open_names = list(names)
-    idle_since: float | None = None
+def watch(names: Sequence[str], jobs: int, interval: float = _INTERVAL, attempts: int = _ATTEMPTS) -> Iterator[tuple[str, str]]:
+    """Yield (name, Success or Failed) as experiments end; those that no worker takes up end as Queued.
+
+    A worker that died is replaced: two that ask DVC's message folder at the same instant can bring each other down.
+    """
+    open_names, idle = list(names), 0
     while open_names:
         answer = ask("queue", "status")
         now = states(answer)
@@ -63,14 +65,14 @@ def watch(names: Sequence[str], interval: float = _INTERVAL, patience: float = _
             if now.get(name, "Failed") not in UNDER_WAY:
                 open_names.remove(name)
                 yield name, now.get(name, "Failed")
-        workers = re.search(r"Worker status: (\d+) active", answer)
-        if workers and int(workers[1]) == 0 and open_names:
-            idle_since = idle_since or time.monotonic()
-            if time.monotonic() - idle_since > patience:
+        active = re.search(r"Worker status: (\d+) active", answer)
+        working = int(active[1]) if active else 0
+        if open_names and working < min(jobs, len(open_names)):
+            idle = idle + 1 if working == 0 else 0
+            if idle > attempts:
                 yield from ((name, now.get(name, "Failed")) for name in open_names)
                 return
-        else:
-            idle_since = None
+            start(jobs)
         if open_names:
             time.sleep(interval)
 

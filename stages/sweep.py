@@ -63,7 +63,7 @@ def command(
         return
     failed: list[str] = []
     try:
-        for name, state in progress(queue.watch(names), desc=plan.title, total=len(names), unit="cell"):
+        for name, state in progress(queue.watch(names, jobs), desc=plan.title, total=len(names), unit="cell"):
             if state != "Success":
                 failed.append(name)
                 click.echo(f"failed: {name}: {queue.reason(name)}", err=True)

@@ -46,15 +46,24 @@ def test_values_are_written_as_hydra_reads_them(value, text):
 
 
 def test_watching_ends_with_every_experiment_and_gives_up_without_workers(monkeypatch):
-    answers = iter(
-        [
-            _answer(1, a="Running", b="Queued", c="Queued"),
-            _answer(0, a="Success", b="Failed", c="Queued"),
-            _answer(0, a="Success", b="Failed", c="Queued"),
-        ]
-    )
+    answers = iter([_answer(1, a="Running", b="Queued", c="Queued"), *[_answer(0, a="Success", b="Failed", c="Queued")] * 3])
+    started: list[int] = []
     monkeypatch.setattr(queue, "ask", lambda *_: next(answers))
-    assert list(queue.watch(["a", "b", "c"], interval=0, patience=0)) == [("a", "Success"), ("b", "Failed"), ("c", "Queued")]
+    monkeypatch.setattr(queue, "start", started.append)
+    watched = list(queue.watch(["a", "b", "c"], 1, interval=0, attempts=2))
+    assert watched == [("a", "Success"), ("b", "Failed"), ("c", "Queued")]
+    assert started == [1, 1], "two attempts to bring up a worker"
+
+
+def test_a_worker_that_died_is_replaced(monkeypatch):
+    answers = iter(
+        [_answer(1, a="Running", b="Queued"), _answer(2, a="Running", b="Running"), _answer(0, a="Success", b="Success")]
+    )
+    started: list[int] = []
+    monkeypatch.setattr(queue, "ask", lambda *_: next(answers))
+    monkeypatch.setattr(queue, "start", started.append)
+    assert dict(queue.watch(["a", "b"], 2, interval=0)) == {"a": "Success", "b": "Success"}
+    assert started == [2]
 
 
 def _answer(workers: int, **of_names: str) -> str:
@@ -81,7 +90,7 @@ class Queue:
         monkeypatch.setattr(queue, "states", lambda: {})
         monkeypatch.setattr(queue, "add", self.added.__setitem__)
         monkeypatch.setattr(queue, "start", self.jobs.append)
-        monkeypatch.setattr(queue, "watch", lambda names: ((n, "Failed" if bad in n else "Success") for n in names))
+        monkeypatch.setattr(queue, "watch", lambda names, jobs: ((n, "Failed" if bad in n else "Success") for n in names))
         monkeypatch.setattr(queue, "reason", lambda name: "Error: no disk")
 
 

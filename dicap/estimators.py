@@ -1,0 +1,148 @@
+"""Estimators of the correctness rate beyond the paper's bins: P(y = 1 | p), learnt on D_est.
+
+The paper counts 20 bins (dicap/calibration.py). On the few images of D_est most bins hold next to nothing, while the curve
+is smooth: three parameters describe it. Every estimator here returns a `Curve`, a table that is read by linear
+interpolation, so that artifacts, resuming and prediction need not know how it was learnt.
+
+Letters as in calibration.py: N images, C classes, K bins, G knots.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dicap.calibration import count_bins
+
+ESTIMATORS = ("bins", "beta", "shrunk_bins", "class_rank")
+SHRINKAGE = 30.0  # entries that the beta fit counts for in a bin of `shrunk_bins`
+PRIOR_ENTRIES = 2.0  # entries that the network's own confidence counts for; keeps a fit on one outcome finite
+FINEST = 1e-6  # confidences are kept this far from 0 and 1, where the logarithms end
+KNOTS = 401
+
+
+class Curve(NamedTuple):
+    """P(y = 1 | p) as a table: `p` (G,) increasing knots, `r` (G,) for all classes or (C, G) for each."""
+
+    p: Tensor
+    r: Tensor
+
+    def at(self, p: Tensor) -> Tensor:
+        """The rate at confidences (N, C), by linear interpolation between knots, flat beyond them; float64 (N, C)."""
+        p = p.double()
+        k = torch.searchsorted(self.p, p.contiguous(), right=True).clamp(1, len(self.p) - 1)  # knot above
+        low, high = self.p[k - 1], self.p[k]
+        share = ((p - low) / (high - low)).clamp(0, 1)
+        if self.r.ndim == 1:
+            return (1 - share) * self.r[k - 1] + share * self.r[k]
+        c = torch.arange(len(self.r), device=p.device)
+        return (1 - share) * self.r[c, k - 1] + share * self.r[c, k]
+
+
+def fit_curve(estimator: str, p: Tensor, y: Tensor, p_unlabelled: Tensor, share: Tensor, *, bins: int = 20) -> Curve:
+    """Learn P(y = 1 | p) on D_est.
+
+    Args:
+        estimator: `beta`: logistic regression on log p and -log(1 - p), the three parameters of beta calibration;
+            `shrunk_bins`: bins that fall back on the beta fit where they hold few entries;
+            `class_rank`: the beta features, the class's share of positives, and the score's rank in its class.
+        p, y: (N, C) confidences and labels of D_est.
+        p_unlabelled: (N_u, C) confidences of the unlabelled images, among which ranks are taken.
+        share: (C,) share of positives of each class among the labelled images, strictly between 0 and 1.
+        bins: K of `shrunk_bins`.
+
+    Returns:
+        The curve, non-decreasing in p, on the device of `p`, the same for the same input.
+    """
+    assert p.shape == y.shape and p.shape[1] == p_unlabelled.shape[1] == len(share), (p.shape, y.shape, share.shape)
+    knots = _knots()
+    p_, y_ = p.double().cpu().numpy(), (y > 0).cpu().numpy()
+    if estimator == "class_rank":
+        r = _class_rank(p_, y_, p_unlabelled.double().cpu().numpy(), share.double().cpu().numpy(), knots)
+    else:
+        beta = _fit(_beta_features(p_.ravel()), y_.ravel(), *_own_confidence(_beta_features))
+        if estimator == "shrunk_bins":
+            knots = (np.arange(bins) + 0.5) / bins
+            n_pos, n_neg = (n.cpu().numpy() for n in count_bins(p, y, bins))
+            r = (n_pos + SHRINKAGE * beta(_beta_features(knots))) / (n_pos + n_neg + SHRINKAGE)
+            r = np.maximum.accumulate(r)
+        else:
+            assert estimator == "beta", estimator
+            r = beta(_beta_features(knots))
+    return Curve(*(torch.from_numpy(np.ascontiguousarray(part)).to(p.device) for part in (knots, r)))
+
+
+def class_shares(y: Tensor) -> Tensor:
+    """(C,) share of positives of each class among labels (N, C), half a positive and half a negative added to each."""
+    return ((y > 0).double().sum(0) + 0.5) / (len(y) + 1)
+
+
+def log_loss(r: Tensor, y: Tensor, floor: float = 1e-4) -> float:
+    """Mean of -log P(y) over entries for rates r (N, C) of y = 1; rates are kept `floor` away from 0 and 1."""
+    r = r.double().clamp(floor, 1 - floor)
+    return float(-torch.where(y > 0, r.log(), (1 - r).log()).mean())
+
+
+def _knots() -> np.ndarray:
+    """Confidences evenly spaced in log-odds, where beta curves are smooth, (G,)."""
+    end = np.log((1 - FINEST) / FINEST)
+    return 1 / (1 + np.exp(-np.linspace(-end, end, KNOTS)))
+
+
+def _beta_features(p: np.ndarray) -> np.ndarray:
+    """log p and -log(1 - p), (n, 2)."""
+    p = np.clip(p, FINEST, 1 - FINEST)
+    return np.stack([np.log(p), -np.log1p(-p)], axis=1)
+
+
+def _own_confidence(features) -> tuple[np.ndarray, np.ndarray]:
+    """Pseudo-entries on which the network's own confidence is right, and their weights: PRIOR_ENTRIES in all."""
+    p = (np.arange(20) + 0.5) / 20
+    return features(p), np.stack([1 - p, p], axis=1) * (PRIOR_ENTRIES / len(p))
+
+
+def _class_rank(p: np.ndarray, y: np.ndarray, p_unlabelled: np.ndarray, share: np.ndarray, knots: np.ndarray) -> np.ndarray:
+    """Rates (C, G) of an estimator that knows the class."""
+    ordered = np.sort(p_unlabelled, axis=0)  # (N_u, C)
+
+    def features(values: np.ndarray, c: int) -> np.ndarray:
+        """(n, 4): beta features, log-odds of the class's share, and how far inside the class's quota the score ranks."""
+        above = (len(ordered) - np.searchsorted(ordered[:, c], values, side="left") + 0.5) / (len(ordered) + 1)
+        odds = np.full(len(values), np.log(share[c] / (1 - share[c])))
+        return np.column_stack([_beta_features(values), odds, -np.log(above / share[c])])
+
+    classes = range(p.shape[1])
+    x = np.concatenate([features(p[:, c], c) for c in classes])
+    middle = int(np.argsort(share)[len(share) // 2])
+    rates = _fit(x, y.T.ravel(), *_own_confidence(lambda values: features(values, middle)))
+    return np.stack([np.maximum.accumulate(rates(features(knots, c))) for c in classes])
+
+
+def _fit(x: np.ndarray, y: np.ndarray, x_prior: np.ndarray, weight_prior: np.ndarray):
+    """Logistic regression of y (n,) on x (n, F), all of whose features should raise the odds.
+
+    One that lowers them fits noise and is left out, as beta calibration does. The prior entries count once as negatives
+    and once as positives, by the columns of weight_prior (m, 2). Returns the rates as a function of features.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    everything = np.concatenate([x, x_prior, x_prior])
+    target = np.concatenate([y, np.zeros(len(x_prior)), np.ones(len(x_prior))]).astype(int)
+    weight = np.concatenate([np.ones(len(x)), weight_prior[:, 0], weight_prior[:, 1]])
+    centre, scale = everything.mean(0), everything.std(0)
+    kept = [f for f in range(x.shape[1]) if scale[f] > 0]
+
+    def scaled(values: np.ndarray) -> np.ndarray:
+        return (values[:, kept] - centre[kept]) / scale[kept]
+
+    while kept:
+        # C: features correlate, so a little ridge keeps their coefficients small at no cost in fit.
+        model = LogisticRegression(C=100.0, max_iter=1000).fit(scaled(everything), target, sample_weight=weight)
+        worst = int(np.argmin(model.coef_[0]))
+        if model.coef_[0][worst] >= 0:
+            slopes, constant = model.coef_[0].copy(), float(model.intercept_[0])
+            return lambda values: 1 / (1 + np.exp(-(scaled(values) @ slopes + constant)))
+        kept.pop(worst)
+    rate = float((weight * target).sum() / weight.sum())
+    return lambda values: np.full(len(values), rate)

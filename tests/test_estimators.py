@@ -1,0 +1,112 @@
+"""Estimators of the correctness rate against curves that are known, and on the smallest D_est there can be."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dicap.calibration import count_bins, estimate_rates, positive_rate
+from dicap.estimators import ESTIMATORS, Curve, class_shares, fit_curve, log_loss
+
+LEARNT = [name for name in ESTIMATORS if name != "bins"]
+
+
+def world(images: int, seed: int, classes: int = 8):
+    """(p, y, true rate): over-confident scores whose true rate is known."""
+    rng = np.random.default_rng(seed)
+    p = rng.beta(0.5, 2.5, (images, classes))
+    odds = 0.7 * np.log(p) - 1.6 * np.log1p(-p) - 0.4
+    rate = 1 / (1 + np.exp(-odds))
+    return torch.from_numpy(p), torch.from_numpy((rng.random(p.shape) < rate).astype(np.int8)), torch.from_numpy(rate)
+
+
+def fitted(name: str, images: int, seed: int = 0) -> Curve:
+    p, y, _ = world(images, seed)
+    return fit_curve(name, p, y, p, class_shares(y))
+
+
+def test_interpolation_is_that_of_numpy():
+    knots = torch.tensor([0.1, 0.2, 0.7, 0.9], dtype=torch.float64)
+    rows = torch.tensor([[0.0, 0.3, 0.4, 1.0], [0.1, 0.1, 0.6, 0.7]], dtype=torch.float64)
+    p = torch.rand(50, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    p[:4] = torch.tensor([[0.0, 1.0], [0.1, 0.9], [0.2, 0.7], [0.05, 0.95]])
+    slow = np.stack([np.interp(p[:, c].numpy(), knots.numpy(), rows[c].numpy()) for c in range(2)], axis=1)
+    assert np.allclose(Curve(knots, rows).at(p).numpy(), slow, atol=1e-12)
+    one = np.interp(p.numpy(), knots.numpy(), rows[0].numpy())
+    assert np.allclose(Curve(knots, rows[0]).at(p).numpy(), one, atol=1e-12)
+
+
+def test_beta_finds_the_curve_it_can_express():
+    p, _, rate = world(2000, 9)
+    assert (fitted("beta", 20000).at(p) - rate).abs().mean() < 0.004
+
+
+@pytest.mark.parametrize("name", LEARNT)
+def test_on_few_images_every_estimator_beats_the_papers_bins(name):
+    p, y, rate = world(4000, 9)
+    errors, losses = {name: [], "bins": []}, {name: [], "bins": []}
+    for seed in range(8):
+        p_est, y_est, _ = world(20, seed)
+        bins = estimate_rates(*count_bins(p_est, y_est, 20), empty_bin="zero")
+        for key, r in (
+            (name, fit_curve(name, p_est, y_est, p, class_shares(y_est)).at(p)),
+            ("bins", positive_rate(p, bins.r_pos, anchor="left")),
+        ):
+            errors[key].append(float((r - rate).abs().mean()))
+            losses[key].append(log_loss(r, y))
+    assert np.mean(errors[name]) < 0.8 * np.mean(errors["bins"])
+    assert np.mean(losses[name]) < np.mean(losses["bins"])
+
+
+def test_class_rank_knows_what_one_curve_cannot():
+    """Two classes whose scores mean different things: one cries wolf."""
+    rng = np.random.default_rng(0)
+    y = rng.random((3000, 2)) < np.array([0.05, 0.4])
+    p = torch.from_numpy(1 / (1 + np.exp(-(2.5 * y - 1.5 + rng.normal(0, 1, y.shape)))))
+    y = torch.from_numpy(y.astype(np.int8))
+    share = class_shares(y)
+    losses = {name: log_loss(fit_curve(name, p[:200], y[:200], p, share).at(p), y) for name in ("beta", "class_rank")}
+    optimal = positive_rate(p, estimate_rates(*count_bins(p, y, 20)).r_pos, anchor="centre")
+    assert losses["class_rank"] < losses["beta"] and losses["class_rank"] < log_loss(optimal, y)
+
+
+@pytest.mark.parametrize("name", LEARNT)
+@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (4, 1)])
+def test_one_image_one_class_one_outcome(name, label, shape):
+    p = torch.full(shape, 0.3)
+    y = torch.full(shape, label)
+    curve = fit_curve(name, p, y, p, class_shares(y))
+    r = curve.at(torch.linspace(0, 1, 50).repeat(shape[1], 1).T)
+    assert r.isfinite().all() and (r >= 0).all() and (r <= 1).all()
+    other = fit_curve(name, p, 1 - y, p, class_shares(y))
+    seen, unseen = float(curve.at(p)[0, 0]), float(other.at(p)[0, 0])
+    assert (seen > unseen) == bool(label), "what was seen moves the rate its way"
+
+
+@pytest.mark.parametrize("name", LEARNT)
+@given(seed=st.integers(0, 50), images=st.integers(1, 30), extreme=st.booleans())
+@settings(max_examples=12, deadline=None)
+def test_rates_are_probabilities_that_do_not_fall_with_confidence(name, seed, images, extreme):
+    p, y, _ = world(images, seed, classes=3)
+    if extreme:
+        p = p.round()
+    curve = fit_curve(name, p, y, p, class_shares(y))
+    grid = torch.linspace(0, 1, 101, dtype=torch.float64).repeat(3, 1).T
+    r = curve.at(grid)
+    assert (r >= 0).all() and (r <= 1).all() and (r.diff(dim=0) >= -1e-12).all()
+
+
+@pytest.mark.parametrize("name", LEARNT)
+def test_the_order_of_images_and_another_try_change_nothing(name):
+    p, y, _ = world(40, 3)
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(1))
+    one, again, shuffled = (fit_curve(name, a, b, p, class_shares(y)).r for a, b in ((p, y), (p, y), (p[order], y[order])))
+    assert torch.equal(one, again) and torch.allclose(one, shuffled, atol=1e-5)
+
+
+def test_shares_and_log_loss_by_hand():
+    assert class_shares(torch.tensor([[1, 0], [1, 0], [0, 0]])).tolist() == [2.5 / 4, 0.5 / 4]
+    r, y = torch.tensor([[0.8, 0.0]]), torch.tensor([[1, 1]])
+    assert log_loss(r, y) == pytest.approx(-(np.log(0.8) + np.log(1e-4)) / 2, abs=1e-6)

@@ -54,6 +54,11 @@ PSEUDO_LABELS = pa.schema(
         ("weight", pa.list_(pa.float16())),
     ]
 )
+# Columns of cost.csv, a row an epoch: minutes of all of it and of its parts; memory of the device, and of the process, in GiB.
+COST = (
+    *("epoch", "minutes", "minutes_data", "minutes_step", "minutes_refresh", "minutes_evaluation"),
+    *("images_per_s", "peak_memory_gb", "peak_resident_gb"),
+)
 PREDICTIONS = pa.schema([("id", pa.string()), ("score", pa.list_(pa.float32())), ("label", pa.list_(pa.int8()))])
 
 
@@ -156,10 +161,15 @@ def write_predictions(ids: np.ndarray, scores: np.ndarray, labels: np.ndarray, p
 
 
 def write_history(rows: list[dict[str, Any]], path: Path, columns: Sequence[str] = ()) -> None:
-    """Write history.csv, a row an epoch; its columns: `columns` and the rows' other keys, in order of appearance."""
+    """Write history.csv or cost.csv, a row an epoch; its columns: `columns` and the rows' other keys, in order."""
     columns = list(dict.fromkeys([*columns, *(key for row in rows for key in row)]))
     with replacing(path) as temporary:
         pd.DataFrame(rows, columns=columns).to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+
+
+def cost_file(artifacts: Path, stage: str) -> Path:
+    """`<artifacts>/cost/<stage>.csv`: beside the stages' folders, so that no stage that trains depends on a time."""
+    return artifacts / "cost" / f"{stage}.csv"
 
 
 def write_json(values: dict[str, Any], path: Path) -> None:

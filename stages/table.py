@@ -54,8 +54,6 @@ def command(
     if runs.empty:
         raise DataError(f"table {kind}: no finished run belongs to it; run some with dvc exp run, then ask again")
     with tempfile.TemporaryDirectory() as folder:
-        if kind == "cost":
-            _times(runs, Path(folder))
         made = []
         for spec in tables.spec_of(kind):
             table = tables.collect(runs, spec, tables.published_numbers(spec))
@@ -90,17 +88,3 @@ def _intervals(table, runs, resamples: int, folder: Path):
             one, two = ([pair[side] for pair in pairs] for side in (0, 1))
             found[column] = paired_bootstrap(one, two, resamples, generator(0, "table", 0, 0, "bootstrap"))
     return found
-
-
-def _times(runs, folder: Path) -> None:
-    """Fill in minutes per epoch from the main stage's history where a run's metrics.json does not hold them."""
-    import pandas as pd
-
-    from stages.finished import fetch
-
-    for row in runs.index[runs["minutes_per_epoch"].isna()]:
-        path = fetch(runs.loc[row, "rev"], f"{ARTIFACTS}/train/history.csv", folder)
-        if path is not None and path.stat().st_size:
-            history = pd.read_csv(path)
-            if "seconds" in history and len(history):
-                runs.loc[row, "minutes_per_epoch"] = history["seconds"].mean() / 60

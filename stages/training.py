@@ -48,7 +48,7 @@ def run(
 def hand_on(stage: str, experiment: Experiment, source: Path, out: Path) -> None:
     """Say that the method has no such stage and publish the model of the one before."""
     title = METHODS[experiment.settings.method].title
-    pass_on(source, out, HISTORY)
+    pass_on(stage, source, out, HISTORY)
     click.echo(f"{stage}: {title} has no such stage; the model of {source} is passed on to {out}")
 
 

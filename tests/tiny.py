@@ -29,7 +29,6 @@ ROOT = Path(__file__).parents[1]
 SIZE = 32
 COLOURS = {"blue": (40, 60, 230), "green": (40, 200, 60), "red": (220, 40, 40)}
 COUNTS = {"train": 28, "test": 12, "unlabeled": 8}
-TIMES = ("seconds", "images_per_s", "wait_share")  # columns of a history that say how long it took
 
 CHANGES: dict[str, Any] = {
     "dataset": "table",
@@ -170,19 +169,8 @@ def network_of(experiment: Experiment, model: Path | None) -> Callable[[], nn.Mo
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder by its relative path, the times taken out of history.csv."""
-    return {
-        str(path.relative_to(folder)): _timeless(path) if path.name == "history.csv" else path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
-def _timeless(path: Path) -> bytes:
-    import pandas as pd
-
-    frame = pd.read_csv(path)
-    return frame.drop(columns=[name for name in TIMES if name in frame]).to_csv(index=False).encode()
+    """Every file below a folder by its relative path."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def set_labels(folder, rows, change):

@@ -22,7 +22,7 @@ WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the
 # What the figures ask of history.csv; a method that has no such thing leaves the column out.
 HISTORY = [
     *("epoch", "loss", "loss_sup", "loss_pseudo", "loss_con", "map_raw", "map_ema"),
-    *("seconds", "images_per_s", "wait_share", "curve_error", "precision_pos", "precision_neg"),
+    *("curve_error", "precision_pos", "precision_neg"),
 ]
 
 
@@ -32,6 +32,7 @@ class Evidence:
 
     history: a row an epoch of warmup, train, finetune in this order; columns `stage`, `position` (1, 2, ... over all
     stages) and HISTORY, absent ones NaN.
+    costs: a row an epoch of the same stages; columns `stage` and those of cost.csv.
     weights: bin, left, right, n_pos, n_neg, r_pos, r_neg, optimal_r_pos, optimal_n, epoch.
     thresholds: class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
     weight_histogram: epoch, label (1 or 0), bin, left, right, n: how the weights of confident entries are spread.
@@ -44,6 +45,7 @@ class Evidence:
     """
 
     history: pd.DataFrame
+    costs: pd.DataFrame
     weights: pd.DataFrame
     thresholds: pd.DataFrame
     weight_histogram: pd.DataFrame
@@ -87,6 +89,7 @@ def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
         labels = _pseudo_labels(source, truth, list(per_class["class"]))
     return Evidence(
         history=_history(artifacts),
+        costs=_costs(artifacts),
         weights=weights,
         thresholds=thresholds,
         weight_histogram=labels.get("weights", pd.DataFrame()),
@@ -260,6 +263,17 @@ def _history(artifacts: Path) -> pd.DataFrame:
     history = history.reindex(columns=[*history.columns, *(name for name in HISTORY if name not in history)])
     history["position"] = np.arange(1, len(history) + 1)
     return history
+
+
+def _costs(artifacts: Path) -> pd.DataFrame:
+    parts = [
+        _csv(path, ["epoch", "minutes"]).assign(stage=stage)
+        for stage in STAGES
+        if (path := files.cost_file(artifacts, stage)).exists()
+    ]
+    parts = [part.dropna(axis="columns", how="all") for part in parts if len(part)]
+    costs = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return costs.reindex(columns=["stage", *files.COST])
 
 
 def _frames(stage: Path, kind: str) -> pd.DataFrame:

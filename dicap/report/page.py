@@ -166,20 +166,14 @@ def class_rows(found: Evidence) -> list[dict[str, Any]]:
 
 
 def time_rows(found: Evidence) -> list[dict[str, Any]]:
-    """Epochs, minutes, speed and waiting share of each stage."""
-    rows = []
-    for stage, part in found.history.groupby("stage", sort=False):
-        seconds = part["seconds"].sum(min_count=1)
-        rows.append(
-            {
-                "stage": STAGE_NAMES.get(str(stage), str(stage)),
-                "epochs": len(part),
-                "minutes": None if pd.isna(seconds) else seconds / 60,
-                "images_per_s": _mean(part["images_per_s"]),
-                "wait_share": _mean(part["wait_share"]),
-            }
-        )
-    return [row for row in rows if row["minutes"] is not None]
+    """Epochs, minutes, their parts, speed and memory of each stage."""
+    parts = ("minutes", "minutes_data", "minutes_step", "minutes_refresh", "minutes_evaluation")
+    return [
+        {"stage": STAGE_NAMES.get(str(stage), str(stage)), "epochs": len(part), "images_per_s": _mean(part["images_per_s"])}
+        | {name: float(part[name].sum()) for name in parts}
+        | {name: None if part[name].isna().all() else float(part[name].max()) for name in ("peak_memory_gb", "peak_resident_gb")}
+        for stage, part in found.costs.groupby("stage", sort=False)
+    ]
 
 
 def setting_groups(settings: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -84,7 +84,7 @@ def spec_of(kind: str) -> list[Spec]:
         "weighting": [Spec("weighting", "Weighting policies, mAP (%)", "policy", policies)],
         "cost": [
             Spec("cost", "Minutes per epoch", "method", methods, value="minutes_per_epoch", higher=False),
-            Spec("cost", "Peak device memory (GB)", "method", methods, value="peak_memory_gb", higher=False),
+            Spec("cost", "Peak device memory (GiB)", "method", methods, value="peak_memory_gb", higher=False),
         ],
     }[kind]
 

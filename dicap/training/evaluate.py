@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from dicap.artifacts import replacing, replacing_folder, write_json, write_predictions
+from dicap.artifacts import COST, cost_file, replacing, replacing_folder, write_json, write_predictions
 from dicap.errors import DataError
 from dicap.metrics import average_precision, bootstrap_interval
 from dicap.randomness import generator
@@ -45,7 +46,7 @@ def evaluate(experiment: Experiment, model_path: Path, artifacts: Path, out: Pat
 
     Args:
         model_path: model.safetensors, beside which model_raw or model_ema.safetensors may lie.
-        artifacts: folder of the earlier stages' histories.
+        artifacts: folder of the earlier stages' histories and costs.
 
     Returns:
         The content of metrics.json.
@@ -70,7 +71,7 @@ def evaluate(experiment: Experiment, model_path: Path, artifacts: Path, out: Pat
     for other in model_path.parent.glob("model_*.safetensors"):
         counterpart = load_model(other, experiment.runtime.device)
         result[f"map_{counterpart.which}"] = 100 * float(average_precision(score(experiment, counterpart)[0], labels).mean())
-    result |= _from_histories(artifacts)
+    result |= _from_histories(artifacts) | _from_costs(artifacts)
 
     aps = average_precision(scores, labels)
     n_labelled = experiment.labels.of(experiment.roles.labelled).sum(0).numpy()
@@ -102,15 +103,7 @@ def _check_fits(model: SavedModel, path: Path, experiment: Experiment) -> None:
 
 def _from_histories(artifacts: Path) -> dict[str, Any]:
     """What the stages before recorded: their last mAP, the paper's best-on-test number, the error of the curve."""
-    import pandas as pd
-
-    frames = {}
-    for stage in ("warmup", "train", "finetune"):
-        path = artifacts / stage / "history.csv"
-        try:
-            frames[stage] = pd.read_csv(path) if path.exists() else pd.DataFrame()
-        except ValueError as error:
-            raise DataError(f"{path}: damaged ({str(error).splitlines()[0]}); run `dvc repro {stage}`") from None
+    frames = {stage: _csv(artifacts / stage / "history.csv", stage) for stage in ("warmup", "train", "finetune")}
     out: dict[str, Any] = {}
     for stage, column in (("warmup", "map_raw"), ("train", "map_ema")):
         values = frames[stage].get(column, pd.Series(dtype=float)).dropna()
@@ -120,16 +113,34 @@ def _from_histories(artifacts: Path) -> dict[str, Any]:
     # The published protocol's number: the best epoch on the test set, over both models (methods.md 2.9). Not an honest
     # estimate, so it is named for what it is and never used to choose anything.
     best = [
-        (float(frame.loc[i, name]), stage, int(frame.loc[i, "epoch"]), name.removeprefix("map_"))
+        (float(value), stage, int(epoch), name.removeprefix("map_"))
         for stage, frame in frames.items()
         for name in ("map_raw", "map_ema")
         if name in frame
-        for i in frame.index[frame[name].notna()]
+        for epoch, value in frame[["epoch", name]].dropna().to_numpy()
     ]
     if best:
         value, stage, epoch, which = max(best)
         out |= {"best_on_test": value, "best_on_test_stage": stage, "best_on_test_epoch": epoch, "best_on_test_model": which}
     return out
+
+
+def _from_costs(artifacts: Path) -> dict[str, Any]:
+    """Minutes of a main epoch, threshold and weight updates included and scoring of test images not, and peak memory.
+
+    `peak_memory_gb` (GiB) is the device's, `peak_resident_gb` the process's main memory; None for what was not measured.
+    """
+    frame = _csv(cost_file(artifacts, "train"), "train").reindex(columns=list(COST))
+    minutes = frame["minutes"] - frame["minutes_evaluation"]
+    values = {"minutes_per_epoch": minutes.mean()} | {name: frame[name].max() for name in ("peak_memory_gb", "peak_resident_gb")}
+    return {name: _number(float(value)) for name, value in values.items()}
+
+
+def _csv(path: Path, stage: str) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path) if path.exists() else pd.DataFrame()
+    except ValueError as error:
+        raise DataError(f"{path}: damaged ({str(error).splitlines()[0]}); run `dvc repro {stage}`") from None
 
 
 def _number(value: float) -> float | None:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.artifacts import write_history
+from dicap.artifacts import COST, write_history
 from dicap.calibration import PseudoLabels, Rates, Thresholds
 from dicap.data.loader import Request
 from dicap.methods.base import Batch, Method, Refresh, Update
@@ -69,7 +69,7 @@ def warm_up(experiment: Experiment, network: nn.Module, state: RunState, stop: S
             return method.warmup_updates(network, _batch(experiment, views, y, pairs=pairs, images=images), companions)
 
         means = progress.run_epoch(experiment, "warmup", requests, updates, epochs=epochs)
-        scores = _evaluate(experiment, optimisation, epoch, epochs, s.warmup.eval_every)
+        scores = _evaluate(experiment, progress, epochs, s.warmup.eval_every)
         progress.end_epoch(_row(epoch, means, scores))
 
     first, second = ("ema", "raw") if s.warmup.passes_on == "ema" else ("raw", "ema")
@@ -112,9 +112,10 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
         # (1) - (3) rates on D_est, thresholds on D_sup, pseudo-labels and weights on D_unsup
         if "refresh" not in progress.memory:
             teacher = EpochTeacher(experiment, _teacher_network(experiment, optimisation), network, epoch, progress.carry)
-            refresh = method.refresh(teacher, roles)
-            if method.recorded(epoch):
-                record(refresh, state.products, epoch, ids=ids, classes=classes, bins=bins, diagnostics=diagnostics)
+            with progress.meter.timing("refresh"):
+                refresh = method.refresh(teacher, roles)
+                if method.recorded(epoch):
+                    record(refresh, state.products, epoch, ids=ids, classes=classes, bins=bins, diagnostics=diagnostics)
             if refresh.guarded != (progress.history[-1]["n_guarded"] if progress.history else 0):
                 count = f"{refresh.guarded} of {len(classes)} classes"
                 tell([f"train: from epoch {epoch} on {count} are guarded (n_guarded in history.csv)"])
@@ -162,7 +163,7 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
             return method.main_updates(network, batch)
 
         means = progress.run_epoch(experiment, "train", requests, updates, epochs=epochs)
-        scores = _evaluate(experiment, optimisation, epoch, epochs, s.train.eval_every)
+        scores = _evaluate(experiment, progress, epochs, s.train.eval_every)
         progress.end_epoch(_row(epoch, means, diagnostics.summary(refresh, bins), scores))
 
     first, second = _order(method)
@@ -214,7 +215,7 @@ def finetune(experiment: Experiment, network: nn.Module, state: RunState, stop: 
             yield Update({"loss_sup": elements.sum(1).mean()})
 
         means = progress.run_epoch(experiment, "finetune", requests, updates, epochs=s.finetune.epochs)
-        scores = _evaluate(experiment, optimisation, epoch, s.finetune.epochs, s.finetune.epochs)
+        scores = _evaluate(experiment, progress, s.finetune.epochs, s.finetune.epochs)
         progress.end_epoch(_row(epoch, means, scores))
 
     _publish(experiment, optimisation, progress, "finetune", "raw", "ema")
@@ -320,14 +321,15 @@ def _batch(
     )
 
 
-def _evaluate(experiment: Experiment, optimisation: Optimisation, epoch: int, epochs: int, every: int) -> dict[str, float]:
+def _evaluate(experiment: Experiment, progress: Progress, epochs: int, every: int) -> dict[str, float]:
     """mAP on the test images of the raw and the EMA network, every so many epochs and after the last."""
-    if (epoch + 1) % every and epoch + 1 != epochs:
+    if (progress.epoch + 1) % every and progress.epoch + 1 != epochs:
         return {}
     rows = experiment.roles.test
-    y, _ = experiment.hidden(rows)
-    networks = {"map_raw": optimisation.network, "map_ema": optimisation.ema.module}
-    return {name: mean_average_precision(experiment.predict(n, rows).cpu().numpy(), y) for name, n in networks.items()}
+    networks = {"map_raw": progress.optimisation.network, "map_ema": progress.optimisation.ema.module}
+    with progress.meter.timing("evaluation"):
+        y, _ = experiment.hidden(rows)
+        return {name: mean_average_precision(experiment.predict(n, rows).cpu().numpy(), y) for name, n in networks.items()}
 
 
 def _row(epoch: int, *parts: dict[str, Any]) -> dict[str, Any]:
@@ -347,6 +349,7 @@ def _publish(experiment: Experiment, optimisation: Optimisation, progress: Progr
     save_model(networks[first], folder / "model.safetensors", which=first, **common)
     save_model(networks[second], folder / f"model_{second}.safetensors", which=second, **common)
     write_history(progress.history, folder / "history.csv", list(_row(0)))
+    write_history(progress.costs, progress.state.cost, COST)
 
 
 def _pack(refresh: Refresh) -> dict[str, Any]:

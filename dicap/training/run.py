@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from dicap.artifacts import replacing_folder
+from dicap.artifacts import COST, cost_file, replacing, replacing_folder, write_history
 from dicap.errors import DataError
 from dicap.settings import Settings
 from dicap.training.experiment import Experiment
@@ -59,7 +59,7 @@ def run_stage(
     fresh: bool,
     tell: Tell,
 ) -> None:
-    """Train one stage, resuming what an earlier run left, and publish its products at `out`.
+    """Train one stage, resuming what an earlier run left; publish its products at `out` and its costs beside them.
 
     Args:
         network: makes the network to start from.
@@ -76,8 +76,10 @@ def run_stage(
             state.clear()
         with StopSignal() as stop:
             training(experiment, network(), state, stop, tell)
-        with replacing_folder(out) as temporary:
-            _copy(state.products, temporary)
+        with replacing(cost_file(out.parent, stage)) as temporary:
+            shutil.copyfile(state.cost, temporary)
+            with replacing_folder(out) as folder:
+                _copy(state.products, folder)
         state.finish()
 
 
@@ -89,8 +91,9 @@ def _copy(source: Path, target: Path) -> None:
         raise DataError(f"{place}: {why}; make room or choose another disk, and run again: nothing is trained twice") from None
 
 
-def pass_on(source: Path, out: Path, history_columns: list[str]) -> None:
-    """Publish the models of the stage before, unchanged, with an empty history: for methods without this stage."""
+def pass_on(stage: str, source: Path, out: Path, history_columns: list[str]) -> None:
+    """Publish the models of the stage before, unchanged, with empty history and costs: for methods without this stage."""
+    write_history([], cost_file(out.parent, stage), COST)
     with replacing_folder(out) as temporary:
         for model in sorted(source.glob("model*.safetensors")):
             shutil.copy2(model, temporary / model.name)

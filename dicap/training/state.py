@@ -19,7 +19,7 @@ import torch
 
 from dicap.errors import DataError
 
-SCHEMA = 1  # of the saved state; part of the fingerprint, so another version starts afresh
+SCHEMA = 2  # of the saved state; part of the fingerprint, so another version starts afresh
 
 
 def fingerprint(values: Any, files: list[Path]) -> str:
@@ -79,6 +79,11 @@ class RunState:
         """Finished artifacts that wait for the stage's end."""
         return self.folder / "products"
 
+    @property
+    def cost(self) -> Path:
+        """What they cost, apart from them: times differ from run to run where results do not."""
+        return self.folder / "cost.csv"
+
     def save(self, payload: dict[str, Any]) -> None:
         """Write a generation; the one before stays until the next is whole."""
         buffer = io.BytesIO()
@@ -118,7 +123,7 @@ class RunState:
 
     def clear(self) -> None:
         """Forget everything but the lock."""
-        for name in ("state.pt", "previous.pt", "state.tmp"):
+        for name in ("state.pt", "previous.pt", "state.tmp", "cost.csv"):
             (self.folder / name).unlink(missing_ok=True)
         shutil.rmtree(self.products, ignore_errors=True)
 

@@ -1,7 +1,7 @@
 """The step loop all training stages share: views, losses, optimiser, finite check, stop and resume."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from dicap.errors import DataError, Stopped
 from dicap.methods.base import Update
 from dicap.progress import progress
 from dicap.randomness import torch_seed
+from dicap.training.cost import Meter
 from dicap.training.experiment import Experiment
 from dicap.training.optimisation import Optimisation
 from dicap.training.state import RunState, StopSignal
@@ -30,7 +31,7 @@ class Progress:
 
     Attributes:
         epoch, step: the next step to take.
-        history: a row per finished epoch.
+        history: a row per finished epoch; costs: as many, of what each took.
         memory: tensors the stage keeps over an epoch (pseudo-labels and their tables).
         carry: tensors the method keeps from epoch to epoch.
     """
@@ -39,6 +40,8 @@ class Progress:
         self.state, self.stop, self.optimisation = state, stop, optimisation
         self.epoch, self.step = 0, 0
         self.history: list[dict[str, Any]] = []
+        self.costs: list[dict[str, Any]] = []
+        self.meter = Meter(optimisation.first_bad_step.device)
         self.memory: dict[str, Any] = {}
         self.carry: dict[str, Tensor] = {}
         self.sums: dict[str, Tensor] = {}
@@ -50,7 +53,8 @@ class Progress:
         if saved is not None:
             self.optimisation.load_state_dict(saved["optimisation"])
             self.epoch, self.step, self.history, self.memory = (saved[k] for k in ("epoch", "step", "history", "memory"))
-            self.carry = saved["carry"]
+            self.carry, self.costs = saved["carry"], saved["costs"]
+            self.meter.start(saved["spent"])
             self.sums = {name: value.to(self.optimisation.first_bad_step.device) for name, value in saved["sums"].items()}
             lines.append(f"resuming {self.state.stage} at epoch {self.epoch}, step {self.step}")
         return lines
@@ -63,6 +67,8 @@ class Progress:
                 "epoch": self.epoch,
                 "step": self.step,
                 "history": self.history,
+                "costs": self.costs,
+                "spent": self.meter.spent(),
                 "memory": self.memory,
                 "carry": self.carry,
                 "sums": self.sums,
@@ -79,7 +85,7 @@ class Progress:
             steps: the requests of every step; loss: (step, views) -> updates with the terms of their loss by name.
 
         Returns:
-            Means of the loss terms over the epoch's steps, the learning rate of its first one, and throughput.
+            Means of the loss terms over the epoch's steps, and the learning rate of its first one.
 
         Raises:
             Stopped: after SIGINT or SIGTERM, with the state saved.
@@ -93,8 +99,9 @@ class Progress:
             experiment.store, steps, seed=s.seed, stage=stage, epoch=self.epoch, workers=runtime.workers,
             device=runtime.device, start=first, data_on=runtime.data_on,  # type: ignore[arg-type]
         )  # fmt: skip
-        clock = Clock(views)
-        bar = progress(clock, desc=f"{stage} {self.epoch + 1}/{epochs}", total=len(steps), unit="step", initial=first)
+        bar = progress(
+            self.meter.steps(views), desc=f"{stage} {self.epoch + 1}/{epochs}", total=len(steps), unit="step", initial=first
+        )
         optimisation.network.train()
         for batch in bar:
             step = self.step
@@ -123,15 +130,16 @@ class Progress:
                 self._check_finite(experiment, stage, steps)
                 self.save()
         self._check_finite(experiment, stage, steps)
-        images = sum(len(request.rows) for step in steps[first:] for request in step)
         means = {name: float(value) / len(steps) for name, value in self.sums.items()}
         self.step, self.sums = 0, {}
         means["lr"] = self.memory["lr"]
-        return means | {"seconds": clock.total, "images_per_s": images / max(clock.total, 1e-9), "wait_share": clock.wait_share}
+        return means
 
     def end_epoch(self, row: dict[str, Any]) -> None:
         """Record the epoch, save, and stop here if asked to."""
         self.history.append(row)
+        self.costs.append(self.meter.row(self.epoch))
+        self.meter.start({})
         self.epoch += 1
         self.memory = {}
         self.save()
@@ -151,28 +159,3 @@ class Progress:
             f"{stage}: the loss is not finite at epoch {self.epoch}, step {step}; the ids of its images are in {place}. "
             "No weights were updated with it. Lower optimiser.lr, or look at these images"
         )
-
-
-class Clock:
-    """Iterates over batches and measures how long the loop waited for them."""
-
-    def __init__(self, batches: Iterator[dict[str, Tensor]]) -> None:
-        self._batches = batches
-        self.total, self.waited = 0.0, 0.0
-
-    def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        begin = time.perf_counter()
-        while True:
-            asked = time.perf_counter()
-            batch = next(self._batches, None)
-            now = time.perf_counter()
-            self.waited += now - asked
-            self.total = now - begin
-            if batch is None:
-                return
-            yield batch
-
-    @property
-    def wait_share(self) -> float:
-        """Share of the time spent waiting for views, in [0, 1]."""
-        return self.waited / self.total if self.total else 0.0

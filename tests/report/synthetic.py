@@ -23,6 +23,15 @@ SETTINGS: dict[str, Any] = {
     "finetune": {"enabled": True},
 }
 ENVIRONMENT = {"python": "3.11", "torch": "2.14.1", "device": "cpu"}
+COST = {
+    "minutes": 0.25,
+    "minutes_data": 0.02,
+    "minutes_step": 0.15,
+    "minutes_refresh": 0.03,
+    "minutes_evaluation": 0.05,
+    "images_per_s": 480.0,
+    "peak_resident_gb": 1.25,
+}
 EVIL = "<script>alert(1)</script>"
 
 
@@ -54,6 +63,7 @@ def write_run(
     )
     for stage, n in (("warmup", 3), ("train", epochs), ("finetune", 2)):
         files.write_history(_history(stage, n, rng, hidden), folder / stage / "history.csv")
+        files.write_history([COST | {"epoch": epoch} for epoch in range(n)], files.cost_file(folder, stage), files.COST)
     if pseudo:
         write_pseudo_labels(folder / "pseudo_label", 0, names, ids, truth, rng, hidden)
         for epoch in range(epochs):
@@ -185,9 +195,6 @@ def _history(stage: str, epochs: int, rng: np.random.Generator, hidden: bool) ->
             "lr": 1e-4,
             "map_raw": start + gain + rng.normal() * 0.7,
             "map_ema": start + gain,
-            "seconds": 12.0,
-            "images_per_s": 480.0,
-            "wait_share": 0.03,
         }
         if stage != "finetune":
             row["loss_con"] = 0.4 * np.exp(-0.1 * epoch)

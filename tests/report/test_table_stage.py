@@ -113,13 +113,14 @@ def test_running_failed_and_stale_runs_do_not_count(project, dvc):
     assert "old: left out, its settings are no longer valid" in CliRunner().invoke(main, ["table", "main"]).output
 
 
-def test_cost_reads_the_history_where_the_metrics_have_none(project, dvc, tmp_path_factory):
-    runs = {"main": synthetic.write_run(tmp_path_factory.mktemp("main"), epochs=1)}
-    dvc(answer(revision("quick", PARAMS | {"method": "mld"}, 40.0, minutes_per_epoch=0.1, peak_memory_gb=1.5)), runs)
+def test_cost_is_what_evaluate_wrote(project, dvc):
+    quick = revision("quick", PARAMS | {"method": "mld"}, 40.0, minutes_per_epoch=0.1, peak_memory_gb=1.5)
+    dvc(answer(quick, revision("third", PARAMS | {"method": "cap"}, 44.0, minutes_per_epoch=0.2, peak_memory_gb=None)))
     lines = CliRunner().invoke(main, ["table", "cost"]).output.splitlines()
-    assert "| DiCaP | <u>0.20</u> |" in lines, "12 seconds an epoch"
+    assert "| CAP | <u>0.20</u> |" in lines
     assert "| MLD | **0.10** |" in lines
     assert "| MLD | 1.50 |" in lines
+    assert not any("DiCaP" in line for line in lines), "a run from before costs were written"
 
 
 @pytest.mark.parametrize("kind", ["ablation", "weighting"])

@@ -81,6 +81,13 @@ def test_the_earlier_stages_are_quoted_from_their_histories(tiny_experiment, tra
     assert best == tuple(result[f"best_on_test{part}"] for part in ("", "_stage", "_epoch", "_model"))
 
 
+def test_the_cost_of_a_main_epoch_is_quoted_without_the_scoring_of_test_images(tiny_experiment, trained, finetuned, out):
+    result = evaluate(tiny_experiment(), finetuned, trained, out)
+    cost = pd.read_csv(trained / "cost" / "train.csv")
+    assert result["minutes_per_epoch"] == pytest.approx((cost["minutes"] - cost["minutes_evaluation"]).mean())
+    assert result["peak_memory_gb"] is None and result["peak_resident_gb"] == cost["peak_resident_gb"].max() > 0.05
+
+
 def test_the_history_of_the_last_epoch_is_what_evaluate_finds(tiny_experiment, trained, out):
     result = evaluate(tiny_experiment(), trained / "train" / "model.safetensors", trained, out)
     assert result["map_ema"] == result["map"] == pytest.approx(result["map_train"], abs=1e-3)
@@ -104,6 +111,7 @@ def test_no_bootstrap_leaves_the_interval_empty(tiny_experiment, trained, finetu
 def test_it_works_without_any_history(tiny_experiment, finetuned, tmp_path, out):
     result = evaluate(tiny_experiment(), finetuned, tmp_path / "nothing", out)
     assert result["map_warmup"] is None and result["curve_error"] is None and "best_on_test" not in result
+    assert result["minutes_per_epoch"] is None and result["peak_memory_gb"] is None
 
 
 def test_its_bytes_are_the_same_again(tiny_experiment, trained, finetuned, tmp_path):

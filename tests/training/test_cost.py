@@ -1,0 +1,100 @@
+"""Where an epoch's minutes go: every second in one part, kept over a stop, and no part of any model's bytes."""
+
+import time
+
+import pandas as pd
+import pytest
+import tiny
+import torch
+
+from dicap.artifacts import COST
+from dicap.errors import Stopped
+from dicap.training import cost, run
+from dicap.training.cost import Meter
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that moves only when told to."""
+
+    class Clock:
+        now = 0.0
+
+        def tick(self, seconds):
+            self.now += seconds
+
+    clock = Clock()
+    monkeypatch.setattr(cost.time, "perf_counter", lambda: clock.now)
+    return clock
+
+
+def batches(clock, waits):
+    for wait in waits:
+        clock.tick(wait)
+        yield {"strong": torch.zeros(4, 1), "weak": torch.zeros(2, 1)}
+
+
+def test_every_second_of_an_epoch_is_charged_to_one_part(clock):
+    meter = Meter(CPU)
+    with meter.timing("refresh"):
+        clock.tick(3)
+    for _ in meter.steps(batches(clock, [1, 2])):
+        clock.tick(10)
+    with meter.timing("evaluation"):
+        clock.tick(5)
+    clock.tick(7)  # saving the state
+    row = meter.row(4)
+    assert tuple(row) == COST
+    assert row["epoch"] == 4 and row["peak_memory_gb"] is None
+    minutes = {name.removeprefix("minutes_"): 60 * value for name, value in row.items() if name.startswith("minutes")}
+    assert minutes == pytest.approx({"minutes": 38, "data": 3, "step": 20, "refresh": 3, "evaluation": 5})
+    assert row["images_per_s"] == pytest.approx(12 / 23)
+
+
+def test_an_epoch_continues_with_what_it_had_spent(clock):
+    meter = Meter(CPU)
+    for _ in meter.steps(batches(clock, [1])):
+        clock.tick(2)
+    spent = meter.spent()
+    again = Meter(CPU)
+    again.start(spent)
+    for _ in again.steps(batches(clock, [4])):
+        clock.tick(8)
+    row = again.row(0)
+    assert [60 * row[name] for name in ("minutes", "minutes_data", "minutes_step")] == pytest.approx([15, 5, 10])
+
+
+def test_a_stage_writes_a_line_an_epoch_and_its_own_folder_knows_no_times(trained):
+    for stage, epochs in (("warmup", 2), ("train", 2), ("finetune", 3)):
+        frame = pd.read_csv(trained / "cost" / f"{stage}.csv")
+        assert tuple(frame) == COST and frame["epoch"].tolist() == list(range(epochs))
+        parts = frame[[name for name in COST if name.startswith("minutes_")]].sum(axis=1)
+        assert (parts > 0).all() and (parts <= frame["minutes"] * (1 + 1e-4) + 1e-9).all()
+        assert (frame["minutes_refresh"] > 0).all() == (stage == "train")
+        assert not (trained / stage / "cost.csv").exists()
+
+
+def test_a_stopped_run_writes_its_costs_once(tiny_experiment, monkeypatch, tmp_path):
+    looks = iter([False, True])
+
+    class Stop:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def __bool__(self):
+            return next(looks, False)
+
+    monkeypatch.setattr(run, "StopSignal", Stop)
+    begin = time.perf_counter()
+    with pytest.raises(Stopped):
+        tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)
+    assert not (tmp_path / "cost").exists()
+    tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)
+    frame = pd.read_csv(tmp_path / "cost" / "warmup.csv")
+    assert frame["epoch"].tolist() == [0, 1]
+    assert frame["minutes"].sum() * 60 <= time.perf_counter() - begin

@@ -64,8 +64,8 @@ class Teacher(Protocol):
         """(n, C) labels; only of images whose labels the method may read."""
         ...
 
-    def hidden_labels(self, rows: np.ndarray) -> Tensor:
-        """(n, C) labels of any image: for the policy `optimal` alone."""
+    def hidden_labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """(n, C) labels of any image and (n,) bool, whether it has any: for the policy `optimal` alone."""
         ...
 
 

@@ -247,9 +247,11 @@ class EpochTeacher:
         """(n, C) uint8 labels of D_l."""
         return self.experiment.labels.of(rows).to(self.experiment.runtime.device)
 
-    def hidden_labels(self, rows: np.ndarray) -> Tensor:
-        """(n, C) uint8; all zero where a row has no labels at all."""
-        return torch.from_numpy(self.experiment.hidden(rows)[0]).to(self.experiment.runtime.device)
+    def hidden_labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """(n, C) uint8 and (n,) bool: the labels, and whether a row has any; zero where it has none."""
+        device = self.experiment.runtime.device
+        labels, known = (torch.from_numpy(array).to(device) for array in self.experiment.hidden(rows))
+        return labels, known
 
 
 @contextmanager

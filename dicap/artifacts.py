@@ -115,6 +115,10 @@ def read_split(path: Path) -> pd.DataFrame:
     frame = read_parquet(path).to_pandas()
     if list(frame.columns) != SPLIT.names:
         raise DataError(f"{path}: columns {list(frame.columns)}, expected {SPLIT.names}; run `dvc repro split`")
+    strange = ~frame["role"].isin(ROLES)
+    if strange.any():
+        row = frame[strange].iloc[0]
+        raise DataError(f"{path}: {row['id']}: role {row['role']!r}, allowed are {', '.join(ROLES)}; run `dvc repro split`")
     return frame
 
 
@@ -181,13 +185,24 @@ def read_json(path: Path) -> dict[str, Any]:
     return values
 
 
+def make_room(path: Path, *, folder: bool) -> None:
+    """Make the folder that `path` will stand in. Raises DataError where a file stands for a folder or the reverse."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise DataError(f"{path.parent}: a file stands where a folder is needed; move it away") from None
+    if path.exists() and path.is_dir() != folder:
+        found, needed = ("a file", "a folder") if folder else ("a folder", "a file")
+        raise DataError(f"{path}: {found} stands where {needed} is to be written; move it away")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it takes the place of `path`, on failure it is removed.
 
     The temporary name is constant: some formats keep the name they were written under.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_room(path, folder=False)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         yield temporary
@@ -201,7 +216,7 @@ def replacing(path: Path) -> Iterator[Path]:
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder beside `path`; on success it takes the place of `path`, on failure it is removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_room(path, folder=True)
     temporary, old = path.with_name(f".{path.name}.tmp"), path.with_name(f".{path.name}.old")
     for leftover in (temporary, old):
         shutil.rmtree(leftover, ignore_errors=True)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
 from dicap.catalogue import DATASETS, HEADS, METHODS, OWN_HEAD
@@ -347,9 +348,9 @@ def resolve(params: Path, configs: Path | None = None) -> Resolved:
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted key, value) in order; sections are entered, not yielded."""
+    """Yield (dotted key, value) in order; sections are entered, not yielded. No setting lies deeper than in a section."""
     for key, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and not prefix:  # deeper, a YAML alias may refer to itself
             yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
@@ -373,6 +374,8 @@ def _read(path: Path) -> dict[str, Any]:
     except (YAMLError, UnicodeDecodeError) as error:
         where = getattr(error, "problem_mark", None)
         line = f" (line {where.line + 1})" if where is not None else ""
+        if isinstance(error, DuplicateKeyError):
+            raise SettingsError(f"{path}: a key stands there twice{line}; keep one") from None
         raise SettingsError(f"{path}: not readable as YAML{line}; compare it with the file in the repository") from None
     if not isinstance(values, dict):
         raise SettingsError(f"{path}: found {values!r}, expected `key: value` lines")

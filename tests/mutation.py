@@ -149,7 +149,7 @@ def main() -> int:
     import torch  # noqa: F401
     from hypothesis import settings
 
-    settings.register_profile("mutation", deadline=None, derandomize=True, database=None)
+    settings.register_profile("mutation", deadline=None, derandomize=True, database=None, max_examples=25)
     settings.load_profile("mutation")
     os.chdir(ROOT)
     known = {} if "--fresh" in sys.argv or not RESULTS.exists() else json.loads(RESULTS.read_text(encoding="utf-8"))

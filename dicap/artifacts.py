@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from dicap.errors import DataError
 
-ROLES = ("sup", "est", "unlabeled", "test")
+ROLES = ("sup", "est", "unlabeled", "test", "validation")
 
 SPLIT = pa.schema([("id", pa.string()), ("role", pa.string())])
 WEIGHTS = pa.schema(
@@ -105,7 +105,7 @@ def epochs(folder: Path, kind: str) -> list[int]:
 
 
 def write_split(ids: Sequence[str], roles: Sequence[str], path: Path) -> None:
-    """Write the role (sup, est, unlabeled, test) of every image."""
+    """Write the role (one of ROLES) of every image."""
     assert set(roles) <= set(ROLES), set(roles) - set(ROLES)
     write_parquet(pa.table({"id": list(ids), "role": list(roles)}, schema=SPLIT), path)
 

@@ -41,6 +41,7 @@ class Split(Section):
     """Labelled / unlabelled split and D_sup / D_est (methods.md 2.3, 3.2)."""
 
     est_fraction: Annotated[float, Field(gt=0, lt=1)]  # share of the labelled images that goes to D_est
+    validation: Annotated[float, Field(ge=0, lt=1)]  # share of the labelled images that only early stopping looks at; 0: none
 
 
 class Network(Section):
@@ -89,6 +90,7 @@ class Warmup(Section):
     wcl: bool  # class-wise contrastive loss on labelled and unlabelled images during warm-up
     passes_on: Literal["raw", "ema"]  # which weights the main stage starts from
     eval_every: Count
+    patience: Count  # with split.validation: epochs without a better one after which the stage stops
 
 
 class Calibration(Section):
@@ -139,6 +141,7 @@ class Train(Section):
     batch_labelled: Count | Literal["auto"]  # auto: 1.25 x ratio of the batch, i.e. 4/8/12/16 of 64 as published
     shuffle: bool  # false: the published code's fixed batches
     eval_every: Count
+    patience: Count  # as warmup.patience
 
 
 class Finetune(Section):

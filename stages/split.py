@@ -20,8 +20,10 @@ def command(params: Path) -> None:
     table = read_index(data_folder(settings), ["id", "split", "labels"])
     index = table.select(["id", "split"]).to_pandas()
     index["labelled"] = table["labels"].is_valid().to_numpy()
-    roles = split_roles(index, settings.ratio, settings.seed, settings.split.est_fraction)
+    roles = split_roles(index, settings.ratio, settings.seed, settings.split.est_fraction, settings.split.validation)
     path = ARTIFACTS / "split" / "split.parquet"
     artifacts.write_split(roles["id"].tolist(), roles["role"].tolist(), path)
     counts = roles["role"].value_counts()
-    click.echo(f"{path}: " + ", ".join(f"{counts.get(role, 0)} {role}" for role in ROLES))
+    click.echo(
+        f"{path}: " + ", ".join(f"{counts.get(role, 0)} {role}" for role in ROLES if role != "validation" or role in counts)
+    )

@@ -7,7 +7,7 @@ What a method must remember from epoch to epoch is the `carry` of its `Refresh`.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -31,6 +31,7 @@ class Roles:
     est: np.ndarray
     unlabeled: np.ndarray
     test: np.ndarray
+    validation: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # labelled, for early stopping alone
 
     @property
     def labelled(self) -> np.ndarray:

@@ -19,7 +19,7 @@ import torch
 
 from dicap.errors import DataError
 
-SCHEMA = 1  # of the saved state; part of the fingerprint, so another version starts afresh
+SCHEMA = 2  # of the saved state; part of the fingerprint, so another version starts afresh
 
 
 def fingerprint(values: Any, files: list[Path]) -> str:

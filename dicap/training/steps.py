@@ -33,6 +33,7 @@ class Progress:
         history: a row per finished epoch.
         memory: tensors the stage keeps over an epoch (pseudo-labels and their tables).
         carry: tensors the method keeps from epoch to epoch.
+        best: the best epoch by validation mAP (`dicap.training.selection`).
     """
 
     def __init__(self, state: RunState, stop: StopSignal, optimisation: Optimisation) -> None:
@@ -41,6 +42,7 @@ class Progress:
         self.history: list[dict[str, Any]] = []
         self.memory: dict[str, Any] = {}
         self.carry: dict[str, Tensor] = {}
+        self.best: dict[str, Any] = {}
         self.sums: dict[str, Tensor] = {}
         self._saved = time.monotonic()
 
@@ -50,7 +52,7 @@ class Progress:
         if saved is not None:
             self.optimisation.load_state_dict(saved["optimisation"])
             self.epoch, self.step, self.history, self.memory = (saved[k] for k in ("epoch", "step", "history", "memory"))
-            self.carry = saved["carry"]
+            self.carry, self.best = saved["carry"], saved["best"]
             self.sums = {name: value.to(self.optimisation.first_bad_step.device) for name, value in saved["sums"].items()}
             lines.append(f"resuming {self.state.stage} at epoch {self.epoch}, step {self.step}")
         return lines
@@ -65,6 +67,7 @@ class Progress:
                 "history": self.history,
                 "memory": self.memory,
                 "carry": self.carry,
+                "best": self.best,
                 "sums": self.sums,
             }
         )

@@ -1,4 +1,6 @@
 # `make repro`: environment, default run, report. `make test`: everything CI checks.
+# `make faults`: kills, signals, full disks, damaged files and bad inputs, and what was lost (minutes).
+# `make mutation`: which changes of the mathematics no test notices. `make coverage`: lines that no test runs.
 # Another Python or another place for the environment: make repro PYTHON=python3.12 VENV=/some/place
 
 PYTHON ?= python3
@@ -6,7 +8,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 
-.PHONY: repro env test lint
+.PHONY: repro env test faults mutation coverage lint
 
 repro: env
 	PATH="$(abspath $(BIN)):$$PATH" dvc repro
@@ -25,6 +27,16 @@ $(READY): pyproject.toml constraints.txt
 
 test: env lint
 	PATH="$(abspath $(BIN)):$$PATH" OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+faults: env
+	PATH="$(abspath $(BIN)):$$PATH" OMP_NUM_THREADS=1 FAULTS=long $(BIN)/python -m pytest -q tests/faults tests/stages/test_bad_inputs.py
+
+mutation: env
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutation.py
+
+coverage: env
+	PATH="$(abspath $(BIN)):$$PATH" OMP_NUM_THREADS=1 $(BIN)/python -m coverage run --source dicap -m pytest -q
+	$(BIN)/python -m coverage report --skip-covered --fail-under 90
 
 lint: env
 	$(BIN)/ruff check .

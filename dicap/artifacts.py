@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from dicap.errors import DataError
 
-ROLES = ("sup", "est", "unlabeled", "test")
+ROLES = ("sup", "est", "unlabeled", "test", "validation")
 
 SPLIT = pa.schema([("id", pa.string()), ("role", pa.string())])
 WEIGHTS = pa.schema(
@@ -110,7 +110,7 @@ def epochs(folder: Path, kind: str) -> list[int]:
 
 
 def write_split(ids: Sequence[str], roles: Sequence[str], path: Path) -> None:
-    """Write the role (sup, est, unlabeled, test) of every image."""
+    """Write the role (one of ROLES) of every image."""
     assert set(roles) <= set(ROLES), set(roles) - set(ROLES)
     write_parquet(pa.table({"id": list(ids), "role": list(roles)}, schema=SPLIT), path)
 
@@ -120,6 +120,10 @@ def read_split(path: Path) -> pd.DataFrame:
     frame = read_parquet(path).to_pandas()
     if list(frame.columns) != SPLIT.names:
         raise DataError(f"{path}: columns {list(frame.columns)}, expected {SPLIT.names}; run `dvc repro split`")
+    strange = ~frame["role"].isin(ROLES)
+    if strange.any():
+        row = frame[strange].iloc[0]
+        raise DataError(f"{path}: {row['id']}: role {row['role']!r}, allowed are {', '.join(ROLES)}; run `dvc repro split`")
     return frame
 
 
@@ -191,13 +195,24 @@ def read_json(path: Path) -> dict[str, Any]:
     return values
 
 
+def make_room(path: Path, *, folder: bool) -> None:
+    """Make the folder that `path` will stand in. Raises DataError where a file stands for a folder or the reverse."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise DataError(f"{path.parent}: a file stands where a folder is needed; move it away") from None
+    if path.exists() and path.is_dir() != folder:
+        found, needed = ("a file", "a folder") if folder else ("a folder", "a file")
+        raise DataError(f"{path}: {found} stands where {needed} is to be written; move it away")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it takes the place of `path`, on failure it is removed.
 
     The temporary name is constant: some formats keep the name they were written under.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_room(path, folder=False)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         yield temporary
@@ -211,7 +226,7 @@ def replacing(path: Path) -> Iterator[Path]:
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder beside `path`; on success it takes the place of `path`, on failure it is removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_room(path, folder=True)
     temporary, old = path.with_name(f".{path.name}.tmp"), path.with_name(f".{path.name}.old")
     for leftover in (temporary, old):
         shutil.rmtree(leftover, ignore_errors=True)

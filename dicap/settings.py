@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
 from dicap.catalogue import DATASETS, HEADS, METHODS, OWN_HEAD
@@ -40,6 +41,7 @@ class Split(Section):
     """Labelled / unlabelled split and D_sup / D_est (methods.md 2.3, 3.2)."""
 
     est_fraction: Annotated[float, Field(gt=0, lt=1)]  # share of the labelled images that goes to D_est
+    validation: Annotated[float, Field(ge=0, lt=1)]  # share of the labelled images that only early stopping looks at; 0: none
 
 
 class Network(Section):
@@ -88,6 +90,7 @@ class Warmup(Section):
     wcl: bool  # class-wise contrastive loss on labelled and unlabelled images during warm-up
     passes_on: Literal["raw", "ema"]  # which weights the main stage starts from
     eval_every: Count
+    patience: Count  # with split.validation: epochs without a better one after which the stage stops
 
 
 class Calibration(Section):
@@ -138,6 +141,7 @@ class Train(Section):
     batch_labelled: Count | Literal["auto"]  # auto: 1.25 x ratio of the batch, i.e. 4/8/12/16 of 64 as published
     shuffle: bool  # false: the published code's fixed batches
     eval_every: Count
+    patience: Count  # as warmup.patience
 
 
 class Finetune(Section):
@@ -355,9 +359,9 @@ def resolve_values(
 
 
 def flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted key, value) in order; sections are entered, not yielded."""
+    """Yield (dotted key, value) in order; sections are entered, not yielded. No setting lies deeper than in a section."""
     for key, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and not prefix:  # deeper, a YAML alias may refer to itself
             yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
@@ -381,6 +385,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (YAMLError, UnicodeDecodeError) as error:
         where = getattr(error, "problem_mark", None)
         line = f" (line {where.line + 1})" if where is not None else ""
+        if isinstance(error, DuplicateKeyError):
+            raise SettingsError(f"{path}: a key stands there twice{line}; keep one") from None
         raise SettingsError(f"{path}: not readable as YAML{line}; compare it with the file in the repository") from None
     if not isinstance(values, dict):
         raise SettingsError(f"{path}: found {values!r}, expected `key: value` lines")

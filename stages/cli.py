@@ -12,7 +12,7 @@ from dicap import __version__
 from dicap.errors import DataError, SettingsError, Stopped
 
 EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
-DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
 
 PIPELINE = {
     "convert": "Index the raw data set and cache its images as one array.",

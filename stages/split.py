@@ -12,15 +12,18 @@ from stages.common import ARTIFACTS, data_folder, load, params_option
 def command(params: Path) -> None:
     """Draw the labelled images and divide them into D_sup and D_est."""
     from dicap import artifacts
-    from dicap.data.format import read_index
+    from dicap.data.format import read_index, read_meta
     from dicap.data.split import ROLES, split_roles
 
     settings = load(params)
+    read_meta(data_folder(settings))  # a set of another schema is refused here, not three stages later
     table = read_index(data_folder(settings), ["id", "split", "labels"])
     index = table.select(["id", "split"]).to_pandas()
     index["labelled"] = table["labels"].is_valid().to_numpy()
-    roles = split_roles(index, settings.ratio, settings.seed, settings.split.est_fraction)
+    roles = split_roles(index, settings.ratio, settings.seed, settings.split.est_fraction, settings.split.validation)
     path = ARTIFACTS / "split" / "split.parquet"
     artifacts.write_split(roles["id"].tolist(), roles["role"].tolist(), path)
     counts = roles["role"].value_counts()
-    click.echo(f"{path}: " + ", ".join(f"{counts.get(role, 0)} {role}" for role in ROLES))
+    click.echo(
+        f"{path}: " + ", ".join(f"{counts.get(role, 0)} {role}" for role in ROLES if role != "validation" or role in counts)
+    )

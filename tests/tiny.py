@@ -125,7 +125,7 @@ def draw_split(folder: Path, path: Path, s: Settings) -> Path:
     table = files.read_index(folder, ["id", "split", "labels"])
     index = table.select(["id", "split"]).to_pandas()
     index["labelled"] = table["labels"].is_valid().to_numpy()
-    roles = split_roles(index, s.ratio, s.seed, s.split.est_fraction)
+    roles = split_roles(index, s.ratio, s.seed, s.split.est_fraction, s.split.validation)
     write_split(roles["id"].tolist(), roles["role"].tolist(), path)
     return path
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from dicap.artifacts import make_room
 from dicap.data import format as files
 from dicap.data.sources.base import Images, RawSet, Rejected
 from dicap.errors import DataError
@@ -76,7 +77,7 @@ def convert(
     if repeated:
         count = sum(item.id == repeated[0] for item in raw.items)
         raise DataError(f"{raw.dataset}: image {repeated[0]!r} is listed {count} times; keep one")
-    destination.parent.mkdir(parents=True, exist_ok=True)
+    make_room(destination, folder=True)
     with _exclusive(destination) as scratch:
         try:
             meta = _write(raw, scratch, image_size, store, max_rejected, workers, destination)

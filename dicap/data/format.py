@@ -26,6 +26,7 @@ ARRAY = "images.npy"
 JPEGS = "images.jpg.npy"
 OFFSETS = "offsets.npy"
 SPLITS = ("train", "test", "unlabeled")
+META_KEYS = ("dataset", "image_size", "store", "classes", "counts", "rejected", "checksums", "notes")
 
 INDEX_SCHEMA = pa.schema(
     [
@@ -81,6 +82,9 @@ def read_meta(folder: Path) -> dict[str, Any]:
     if not isinstance(meta, dict) or meta.get("schema") != SCHEMA:
         found = meta.get("schema") if isinstance(meta, dict) else None
         raise DataError(f"{path}: schema is {found!r}, expected {SCHEMA}; run `dicap-stage convert` again")
+    missing = [key for key in META_KEYS if key not in meta]
+    if missing:
+        raise DataError(f"{path}: {missing[0]} is missing; run `dicap-stage convert` again")
     return meta
 
 
@@ -104,6 +108,12 @@ def npy_header(shape: tuple[int, ...]) -> bytes:
     return head
 
 
+def npy_trouble(error: Exception) -> str:
+    """NumPy's reason in one line. Its advice to load a pickle is left out: one would run whatever it holds."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return "no NumPy file, or one with Python objects, which are not loaded" if "pickle" in reason else reason
+
+
 def open_npy(path: Path, dtype: type, shape: tuple[int | None, ...]) -> np.ndarray:
     """Map an .npy file; None in `shape` stands for any size.
 
@@ -114,11 +124,13 @@ def open_npy(path: Path, dtype: type, shape: tuple[int | None, ...]) -> np.ndarr
         DataError: the file is missing, truncated, or of another shape or type.
     """
     try:
-        array = np.load(path, mmap_mode="c")
+        array = np.load(path, mmap_mode="c", allow_pickle=False)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; run `dicap-stage convert` again") from None
     except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{path}: not readable ({error}); run `dicap-stage convert` again") from None
+        raise DataError(f"{path}: not readable ({npy_trouble(error)}); run `dicap-stage convert` again") from None
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{path}: holds an archive of arrays (npz), expected one array; run `dicap-stage convert` again")
     fits = array.dtype == dtype and array.ndim == len(shape)
     if not fits or any(want is not None and want != have for want, have in zip(shape, array.shape, strict=True)):
         wanted = "x".join("?" if size is None else str(size) for size in shape)

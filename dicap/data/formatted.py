@@ -120,11 +120,14 @@ def _load_phase(folder: Path, phase: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _load(path: Path) -> np.ndarray:
     try:
-        return np.load(path, allow_pickle=False)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)  # mapped: a head that claims terabytes takes no memory
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; all four formatted_*.npy are needed") from None
     except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{path}: not readable as npy ({str(error).splitlines()[0]}); get it again") from None
+        raise DataError(f"{path}: not readable as npy ({files.npy_trouble(error)}); get it again") from None
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{path}: holds an archive of arrays (npz), expected one array; get it again")
+    return np.array(array)
 
 
 def _locate(dataset: str, root: Path, first: str) -> Callable[[str], str]:

@@ -27,7 +27,14 @@ def read_labels(folder: str | os.PathLike, rows: np.ndarray) -> np.ndarray:
         raise DataError(f"{folder / files.INDEX}: row {row} has no labels (split unlabeled), so it cannot be used here")
     lengths = column.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
     matrix = np.zeros((len(rows), len(files.read_meta(folder)["classes"])), dtype=np.uint8)
-    matrix[np.repeat(np.arange(len(rows)), lengths), column.flatten().to_numpy(zero_copy_only=False)] = 1
+    classes = column.flatten().to_numpy(zero_copy_only=False)
+    strange = (classes < 0) | (classes >= matrix.shape[1])  # NumPy would count a negative one from the end
+    if strange.any():
+        raise DataError(
+            f"{folder / files.INDEX}: label {classes[strange][0]} of {matrix.shape[1]} classes (0 to {matrix.shape[1] - 1}); "
+            "run `dicap-stage convert` again"
+        )
+    matrix[np.repeat(np.arange(len(rows)), lengths), classes] = 1
     return matrix
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 
 from dicap.errors import DataError, SettingsError
 
-ROLES = ("sup", "est", "unlabeled", "test")
+ROLES = ("sup", "est", "unlabeled", "test", "validation")
 
 
 def labelled_order(n_train: int, seed: int) -> np.ndarray:
@@ -16,7 +16,7 @@ def labelled_order(n_train: int, seed: int) -> np.ndarray:
     return np.random.RandomState(seed).permutation(n_train)
 
 
-def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: float) -> pd.DataFrame:
+def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: float, validation: float = 0.0) -> pd.DataFrame:
     """Give every image its role.
 
     The first int(ratio * n_train) of the permuted training images are labelled; of these the first
@@ -28,9 +28,11 @@ def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: floa
         ratio: share of the training images whose labels may be used, in (0, 1].
         seed: of the experiment.
         est_fraction: share of the labelled images that goes to D_est, in (0, 1).
+        validation: share of the labelled images, the last of them, that is set apart for early stopping before D_sup and
+            D_est are cut, in [0, 1).
 
     Returns:
-        DataFrame of id and role (sup, est, unlabeled, test), in the order of `index`.
+        DataFrame of id and role (one of ROLES), in the order of `index`.
 
     Raises:
         SettingsError: D_sup or D_est would be empty.
@@ -46,7 +48,14 @@ def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: floa
         name = index["id"].iloc[unlabelled_train[0]]
         raise DataError(f"index.parquet: training image {name!r} has no labels; give it split unlabeled and convert again")
 
-    n_labelled = int(ratio * len(train))
+    n_all = int(ratio * len(train))
+    n_validation = int(validation * n_all)
+    if validation and not n_validation:
+        raise SettingsError(
+            f"params.yaml: split.validation: {validation} of {n_all} labelled images gives none; set it to "
+            f"{np.ceil(1e4 / max(n_all, 1)) / 1e4:.4g} or more, or to 0"
+        )
+    n_labelled = n_all - n_validation
     n_sup = int((1 - est_fraction) * n_labelled)
     if n_sup == 0 or n_sup == n_labelled:
         raise SettingsError(
@@ -57,9 +66,10 @@ def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: floa
         )
     role = np.full(len(index), "unlabeled", dtype=object)
     role[split == "test"] = "test"
-    labelled = train[labelled_order(len(train), seed)[:n_labelled]]
+    labelled = train[labelled_order(len(train), seed)[:n_all]]
+    role[labelled[n_labelled:]] = "validation"
     role[labelled[:n_sup]] = "sup"
-    role[labelled[n_sup:]] = "est"
+    role[labelled[n_sup:n_labelled]] = "est"
     return pd.DataFrame({"id": index["id"].to_numpy(), "role": role})
 
 

@@ -7,7 +7,7 @@ What a method must remember from epoch to epoch is the `carry` of its `Refresh`.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -31,6 +31,7 @@ class Roles:
     est: np.ndarray
     unlabeled: np.ndarray
     test: np.ndarray
+    validation: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # labelled, for early stopping alone
 
     @property
     def labelled(self) -> np.ndarray:
@@ -64,8 +65,8 @@ class Teacher(Protocol):
         """(n, C) labels; only of images whose labels the method may read."""
         ...
 
-    def hidden_labels(self, rows: np.ndarray) -> Tensor:
-        """(n, C) labels of any image: for the policy `optimal` alone."""
+    def hidden_labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """(n, C) labels of any image and (n,) bool, whether it has any: for the policy `optimal` alone."""
         ...
 
 

@@ -128,9 +128,10 @@ class BBAM(Method):
         cosine = teacher.outputs(rows, lambda network, images: network.head.cosines(network.features(images)))  # type: ignore[operator, union-attr]
         if not teacher.carry:
             return torch.sigmoid(cosine)
-        truth = teacher.hidden_labels(rows)
-        statistics = teacher.carry["mean"], teacher.carry["variance"]
-        return torch.sigmoid(balance(cosine, *statistics, truth, clamp=self.settings.bbam.clamp))
+        truth, known = teacher.hidden_labels(rows)
+        statistics, clamp = (teacher.carry["mean"], teacher.carry["variance"]), self.settings.bbam.clamp
+        leaking, honest = balance(cosine, *statistics, truth, clamp=clamp), balance(cosine, *statistics, clamp=clamp)
+        return torch.sigmoid(torch.where(known.unsqueeze(1), leaking, honest))  # a truly unlabelled image has nothing to leak
 
 
 def _embed(network: nn.Module, images: Tensor) -> Tensor:

@@ -75,7 +75,8 @@ class DiCaP(Method):
             p_count, y_count = p_sup, y_sup
         elif c.policy == "optimal":
             truly = ~is_est
-            p_count, y_count = p[truly], teacher.hidden_labels(unsup[truly.cpu().numpy()])
+            y_hidden, known = teacher.hidden_labels(unsup[truly.cpu().numpy()])
+            p_count, y_count = p[truly][known], y_hidden[known]  # a truly unlabelled image is no negative
         else:
             p_count, y_count = p[is_est], teacher.labels(unsup[is_est.cpu().numpy()])
         n_pos, n_neg = count_bins(p_count, y_count, c.bins, per_class=c.per_class)

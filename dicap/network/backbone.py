@@ -143,4 +143,6 @@ _DEPTHWISE = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "con
 
 
 def _reason(error: Exception) -> str:
+    if type(error).__name__ == "UnpicklingError":  # torch's own text advises to run what the file holds
+        return "it holds more than tensors, and nothing else is loaded"
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

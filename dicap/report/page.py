@@ -25,6 +25,7 @@ ROLES = {  # symbol, its index, what the images are for
     "est": ("D", "est", "labelled, for estimation"),
     "unlabeled": ("D", "u", "unlabelled"),
     "test": ("test", "", "for the score above"),
+    "validation": ("validation", "", "labelled, for early stopping alone"),
 }
 
 

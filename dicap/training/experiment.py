@@ -76,7 +76,7 @@ class Experiment:
         return Experiment(settings, runtime, folder, store, roles, VisibleLabels(folder, method.readable(roles)), method)
 
     def hidden(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For diagnostics only: labels (n, C) of rows that training may not read, and which rows have any (n,) bool."""
+        """For scores and diagnostics: labels (n, C) of rows that training may not read, and which rows have any (n,) bool."""
         known = labelled_mask(self.folder)[rows]
         labels = np.zeros((len(rows), len(self.store.classes)), np.uint8)
         if known.any():

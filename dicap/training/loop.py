@@ -26,6 +26,7 @@ from dicap.training.models import save_model
 from dicap.training.optimisation import Optimisation
 from dicap.training.plan import Step, finetune_plan, main_plan, pool_plan, warmup_plan
 from dicap.training.records import record
+from dicap.training.selection import Selection
 from dicap.training.state import RunState, StopSignal
 from dicap.training.steps import Progress
 
@@ -56,9 +57,11 @@ def warm_up(experiment: Experiment, network: nn.Module, state: RunState, stop: S
     companions = method.companions()
     optimisation = _optimisation(experiment, network, cycle_steps=epochs * len(plan(0)), stage="warmup", companions=companions)
     progress = Progress(state, stop, optimisation)
+    first, second = ("ema", "raw") if s.warmup.passes_on == "ema" else ("raw", "ema")
+    selection = Selection(experiment, optimisation, progress, first, s.warmup.patience)
     tell(progress.resume())
 
-    while progress.epoch < epochs:
+    while progress.epoch < epochs and not selection.over():
         epoch, steps = progress.epoch, plan(progress.epoch)
         requests = [method.warmup_requests(labelled[step.labelled], unlabelled[step.unlabelled]) for step in steps]
 
@@ -70,9 +73,9 @@ def warm_up(experiment: Experiment, network: nn.Module, state: RunState, stop: S
 
         means = progress.run_epoch(experiment, "warmup", requests, updates, epochs=epochs)
         scores = _evaluate(experiment, progress, epochs, s.warmup.eval_every)
-        progress.end_epoch(_row(epoch, means, scores))
+        progress.end_epoch(_row(epoch, means, scores, selection.look(epoch)))
 
-    first, second = ("ema", "raw") if s.warmup.passes_on == "ema" else ("raw", "ema")
+    tell(selection.restore())
     _publish(experiment, optimisation, progress, "warmup", first, second)
 
 
@@ -105,9 +108,11 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
     in_epoch = len(plan(0, np.full((len(unlabelled), 1), -1)))
     optimisation = _optimisation(experiment, network, cycle_steps=(s.train.cycle_epochs or epochs) * in_epoch, stage="train")
     progress = Progress(state, stop, optimisation)
+    first, second = _order(method)
+    selection = Selection(experiment, optimisation, progress, first, s.train.patience)
     tell(progress.resume())
 
-    while progress.epoch < epochs:
+    while progress.epoch < epochs and not selection.over():
         epoch = progress.epoch
         # (1) - (3) rates on D_est, thresholds on D_sup, pseudo-labels and weights on D_unsup
         if "refresh" not in progress.memory:
@@ -164,9 +169,9 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
 
         means = progress.run_epoch(experiment, "train", requests, updates, epochs=epochs)
         scores = _evaluate(experiment, progress, epochs, s.train.eval_every)
-        progress.end_epoch(_row(epoch, means, diagnostics.summary(refresh, bins), scores))
+        progress.end_epoch(_row(epoch, means, diagnostics.summary(refresh, bins), scores, selection.look(epoch)))
 
-    first, second = _order(method)
+    tell(selection.restore())
     _publish(experiment, optimisation, progress, "train", first, second)
 
 
@@ -248,9 +253,11 @@ class EpochTeacher:
         """(n, C) uint8 labels of D_l."""
         return self.experiment.labels.of(rows).to(self.experiment.runtime.device)
 
-    def hidden_labels(self, rows: np.ndarray) -> Tensor:
-        """(n, C) uint8; all zero where a row has no labels at all."""
-        return torch.from_numpy(self.experiment.hidden(rows)[0]).to(self.experiment.runtime.device)
+    def hidden_labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """(n, C) uint8 and (n,) bool: the labels, and whether a row has any; zero where it has none."""
+        device = self.experiment.runtime.device
+        labels, known = (torch.from_numpy(array).to(device) for array in self.experiment.hidden(rows))
+        return labels, known
 
 
 @contextmanager

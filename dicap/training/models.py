@@ -19,6 +19,7 @@ from dicap.methods.base import Method
 from dicap.settings import Settings
 
 SCHEMA = 2  # 2: with a checksum of the tensors
+KEYS = ("stage", "which", "classes", "settings", "extra", "checksum")
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,12 @@ def checksum(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> str:
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """The metadata of a published model. Raises DataError."""
+    if path.is_dir():
+        raise DataError(f"{path}: a folder; name the model.safetensors in it")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = json.loads((file.metadata() or {})["dicap"])
-    except (FileNotFoundError, IsADirectoryError):
+    except FileNotFoundError:
         raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
     except (KeyError, json.JSONDecodeError):
         raise DataError(
@@ -88,6 +91,9 @@ def read_metadata(path: Path) -> dict[str, Any]:
     schema = metadata.get("schema") if isinstance(metadata, dict) else None
     if schema != SCHEMA:
         raise DataError(f"{path}: schema {schema}, this version reads {SCHEMA}; train it again")
+    missing = [key for key in KEYS if key not in metadata]
+    if missing:
+        raise DataError(f"{path}: its metadata lack {missing[0]}; train it again")
     return metadata
 
 

@@ -34,6 +34,7 @@ class Progress:
         history: a row per finished epoch; costs: as many, of what each took.
         memory: tensors the stage keeps over an epoch (pseudo-labels and their tables).
         carry: tensors the method keeps from epoch to epoch.
+        best: the best epoch by validation mAP (`dicap.training.selection`).
     """
 
     def __init__(self, state: RunState, stop: StopSignal, optimisation: Optimisation) -> None:
@@ -44,6 +45,7 @@ class Progress:
         self.meter = Meter(optimisation.first_bad_step.device)
         self.memory: dict[str, Any] = {}
         self.carry: dict[str, Tensor] = {}
+        self.best: dict[str, Any] = {}
         self.sums: dict[str, Tensor] = {}
         self._saved = time.monotonic()
 
@@ -53,7 +55,7 @@ class Progress:
         if saved is not None:
             self.optimisation.load_state_dict(saved["optimisation"])
             self.epoch, self.step, self.history, self.memory = (saved[k] for k in ("epoch", "step", "history", "memory"))
-            self.carry, self.costs = saved["carry"], saved["costs"]
+            self.carry, self.best, self.costs = saved["carry"], saved["best"], saved["costs"]
             self.meter.start(saved["spent"])
             self.sums = {name: value.to(self.optimisation.first_bad_step.device) for name, value in saved["sums"].items()}
             lines.append(f"resuming {self.state.stage} at epoch {self.epoch}, step {self.step}")
@@ -71,6 +73,7 @@ class Progress:
                 "spent": self.meter.spent(),
                 "memory": self.memory,
                 "carry": self.carry,
+                "best": self.best,
                 "sums": self.sums,
             }
         )

@@ -97,7 +97,7 @@ BAD = {
     "no test": (GOOD.replace("test", "train"), "no row of split test"),
     "no label at all": (GOOD.replace("dog;cat", "").replace(",cat", ","), "no row of split train or test names a label"),
     "not utf-8": (GOOD.encode() + "é.png,train,cat\n".encode("latin-1"), "is not UTF-8"),
-    "open quote": (GOOD + '"e.png,train,cat\n', "not readable: unexpected end of data"),
+    "open quote": (GOOD + '"e.png,train,cat\n', "not readable .unexpected end of data"),
 }
 
 

@@ -258,8 +258,9 @@ class Table:
 
     epoch = 0
 
-    def __init__(self, scores, y):
+    def __init__(self, scores, y, nameless=()):
         self._scores, self._y, self.asked = scores, y, []
+        self._nameless = list(nameless)  # truly unlabelled rows
 
     def scores(self, rows):
         return self._scores[rows]
@@ -270,7 +271,7 @@ class Table:
 
     def hidden_labels(self, rows):
         self.asked.extend(rows)
-        return self._y[rows]
+        return self._y[rows], torch.from_numpy(~np.isin(rows, self._nameless))
 
 
 @pytest.mark.parametrize("policy", ["estimated", "labeled", "optimal", "uniform"])
@@ -299,6 +300,18 @@ def test_refresh_counts_where_the_policy_says(policy):
                 p = float(scores[row, c])
                 assert refresh.pseudo.label[i, c] == (1 if p > high else 0 if p < low else -1)
     assert refresh.crossed == int(refresh.thresholds.crossed.sum())
+
+
+def test_the_optimal_policy_leaves_truly_unlabelled_images_out_of_its_bins():
+    scores, y = torch.rand(12, CLASSES), torch.zeros(12, CLASSES, dtype=torch.uint8)
+    y[:, 0] = 1
+    y[[8, 10]] = 0  # what a row without labels looks like
+    roles = Roles(np.arange(4), np.array([4]), np.arange(5, 11), np.array([11]))
+    method = method_of(calibration__policy="optimal", calibration__bins=4)
+    rates = method.refresh(Table(scores, y, nameless=[8, 10]), roles).rates
+    assert (rates.n_pos.sum(), rates.n_neg.sum()) == (4, 4 * (CLASSES - 1))  # of rows 5, 6, 7 and 9
+    empty = method.refresh(Table(scores, y, nameless=range(12)), roles).rates
+    assert empty.n_pos.sum() == empty.n_neg.sum() == 0
 
 
 def test_refresh_counts_guarded_classes():

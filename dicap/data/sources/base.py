@@ -67,13 +67,18 @@ class RawSet:
 
 
 class FileImages:
-    """Images in files below a folder."""
+    """Images in files below a folder; what leads out of it, by `..` or by a link, is not read."""
 
     def __init__(self, root: Path, paths: list[str]) -> None:
         self._root, self._paths = root, paths
 
     def read(self, i: int) -> Image.Image:
-        return read_rgb(self._root / self._paths[i])
+        path = self._root / self._paths[i]
+        if not inside(self._root, self._paths[i]):
+            raise Rejected("leads out of the data set's folder")
+        if not _stays_below(path, self._root):
+            raise Rejected("a link out of the data set's folder; copy the file there")
+        return read_rgb(path)
 
 
 def read_rgb(path: Path) -> Image.Image:
@@ -88,8 +93,8 @@ def read_rgb(path: Path) -> Image.Image:
         info = os.stat(path)
     except FileNotFoundError:
         raise Rejected("broken link" if path.is_symlink() else "missing") from None
-    except OSError as error:
-        raise Rejected(f"not readable: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        raise Rejected(f"not readable: {getattr(error, 'strerror', None) or error}") from None
     if not stat.S_ISREG(info.st_mode):  # opening a pipe would wait for ever
         raise Rejected("a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file")
     if info.st_size == 0:
@@ -145,9 +150,17 @@ def require(path: Path, what: str, published: str) -> Path:
 
 
 def inside(root: Path, relative: str) -> bool:
-    """Whether a relative path stays below `root`, by its words (links inside a data set are the user's business)."""
+    """Whether a relative path stays below `root`, by its words alone; no file is looked at."""
     full = os.path.normpath(os.path.join(root, relative))
-    return full.startswith(os.path.normpath(root) + os.sep)
+    return full.startswith(os.path.join(os.path.normpath(root), ""))
+
+
+def _stays_below(path: Path, root: Path) -> bool:
+    """Whether a path is below `root` when all links are followed; a name that is no name is left to the reader."""
+    try:
+        return os.path.realpath(path).startswith(os.path.join(os.path.realpath(root), ""))
+    except ValueError:
+        return True
 
 
 def listing_error(path: Path, line: int, found: str, expected: str) -> DataError:

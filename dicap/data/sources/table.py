@@ -1,6 +1,8 @@
 """`table`: anybody's own images, listed in a CSV or Parquet file with columns image, split, labels."""
 
 import csv
+import posixpath
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
@@ -72,8 +74,8 @@ def _read(path: Path) -> pd.DataFrame:
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start} is not UTF-8; save the table as UTF-8") from None
     except (pa.ArrowException, csv.Error, OSError) as error:
-        raise DataError(f"{path}: not readable: {str(error).splitlines()[0]}; write it again") from None
-    frame["labels"] = [_names(labels) for labels in frame["labels"]]
+        raise DataError(f"{path}: not readable ({str(error).splitlines()[0]}); write it again") from None
+    frame["labels"] = [_names(labels, path, line) for labels, line in zip(frame["labels"], frame["line"], strict=True)]
     return frame
 
 
@@ -118,11 +120,15 @@ def _require_columns(header: list[str], path: Path) -> None:
             raise DataError(f"{path}: column {name} occurs twice; keep one")
 
 
-def _names(labels: object) -> list[str]:
+def _names(labels: object, path: Path, line: int) -> list[str]:
+    """The names of a cell, sorted. Composed and decomposed accents are one name (Unicode's NFC)."""
     if labels is None or (isinstance(labels, float) and np.isnan(labels)):
         return []
-    parts = labels.split(";") if isinstance(labels, str) else [str(part) for part in labels]  # type: ignore[union-attr]
-    return sorted({part.strip() for part in parts} - {""})
+    parts = labels.split(";") if isinstance(labels, str) else labels
+    if not isinstance(parts, list | tuple | np.ndarray) or not all(isinstance(part, str) for part in parts):
+        shown = str(labels) if len(str(labels)) <= 60 else f"{str(labels)[:57]}..."
+        raise DataError(f"{path}: row {line}: labels: found {shown}, expected names, as one text with `;` between or as a list")
+    return sorted({unicodedata.normalize("NFC", part.strip()) for part in parts} - {""})
 
 
 def _check(frame: pd.DataFrame, path: Path) -> None:
@@ -143,17 +149,29 @@ def _check(frame: pd.DataFrame, path: Path) -> None:
         lambda row: f"split: found {row['split']!r}, allowed are {', '.join(SPLITS)}",
     )
     complain(
+        np.array(
+            [any(map(_unprintable, (image, *labels))) for image, labels in zip(frame["image"], frame["labels"], strict=True)]
+        ),
+        lambda row: f"found a control character in {row['image']!r} or in its labels; write the line again",
+    )
+    complain(
         ~np.array([inside(path.parent, image) for image in frame["image"]]),
         lambda row: f"image: {row['image']!r} leaves the folder of the table; move the images below it",
     )
-    first = dict(zip(frame["image"][::-1], frame["line"][::-1], strict=True))
+    # One file under two spellings could be in train and in test.
+    frame["file"] = [posixpath.normpath(image) for image in frame["image"]]
+    first = dict(zip(frame["file"][::-1], frame["line"][::-1], strict=True))
     complain(
-        frame["image"].duplicated().to_numpy(),
-        lambda row: f"image: {row['image']!r} stands on {where} {first[row['image']]} already; keep one of them",
+        frame["file"].duplicated().to_numpy(),
+        lambda row: f"image: {row['image']!r} stands on {where} {first[row['file']]} already; keep one of them",
     )
     for split in ("train", "test"):
         if not (frame["split"] == split).any():
             raise DataError(f"{path}: no row of split {split}; mark some images {split}")
+
+
+def _unprintable(text: str) -> bool:
+    return any(unicodedata.category(letter) == "Cc" for letter in text)
 
 
 def _notes(items: list[Item], classes: list[str], ignored: int) -> list[str]:

@@ -1,0 +1,84 @@
+"""A project folder to which faults are done: the commands in this process or in one of their own."""
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import chdir, redirect_stderr
+from pathlib import Path
+
+import tiny
+from click.testing import CliRunner
+from ruamel.yaml import YAML
+
+LONG = os.environ.get("FAULTS") == "long"
+OUT = {"convert": "data", "pseudo-label": "artifacts/pseudo_label"}
+
+
+class Place:
+    """params.yaml, configs, and what the stages make of them."""
+
+    def __init__(self, folder: Path, changes=None) -> None:
+        self.folder = folder
+        if changes is not None:
+            shutil.copytree(tiny.ROOT / "configs", folder / "configs")
+            values = YAML(typ="safe", pure=True).load((tiny.ROOT / "params.yaml").read_text())
+            with open(folder / "params.yaml", "w") as handle:
+                YAML().dump(tiny.nested(values, changes), handle)
+
+    def copy(self, folder: Path) -> "Place":
+        shutil.copytree(self.folder, folder)
+        return Place(folder)
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        """(exit code, stderr) of a command in this process."""
+        from stages.cli import main
+
+        bars = io.StringIO()
+        with chdir(self.folder), redirect_stderr(bars):
+            result = CliRunner().invoke(main, list(arguments), env={"DVC_ROOT": None})
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stderr
+
+    def done(self, *arguments: str) -> str:
+        """stderr of a command that must succeed."""
+        code, errors = self.run(*arguments)
+        assert code == 0, errors
+        return errors
+
+    def refused(self, *arguments: str, code: int = 1) -> str:
+        """The lines of a command that must fail as for a user's mistake."""
+        found, errors = self.run(*arguments)
+        lines = [line.split("Error: ", 1)[1] for line in errors.splitlines() if "Error: " in line]
+        assert found == code and lines, (found, errors)
+        return "\n".join(lines)
+
+    def start(self, stage: str) -> subprocess.Popen:
+        """The command in a process of its own, from the moment at which it holds its lock or writes its array."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))}
+        begin = time.time()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "stages.cli", stage], cwd=self.folder, text=True, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, env=environment | {"PYTHONPATH": str(tiny.ROOT), "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        while not self._begun(stage, process, begin) and process.poll() is None:
+            time.sleep(0.01)
+        return process
+
+    def _begun(self, stage: str, process: subprocess.Popen, begin: float) -> bool:
+        if stage == "convert":
+            arrays = self.folder.glob("data/.*.converting/images.npy")
+            return any(array.stat().st_mtime >= begin for array in arrays if array.exists())
+        return any(lock.read_text() == str(process.pid) for lock in self.folder.glob(f".dicap/state/{stage}-*/lock"))
+
+    def out(self, stage: str) -> dict[str, bytes]:
+        """What the stage published, times left out."""
+        content = tiny.content(self.folder / OUT.get(stage, f"artifacts/{stage}"))
+        return {name: data for name, data in content.items() if not name.startswith(".")}
+
+    def forget(self, stage: str) -> None:
+        """As DVC does before it runs a stage: remove what it published."""
+        shutil.rmtree(self.folder / OUT.get(stage, f"artifacts/{stage}"), ignore_errors=True)

@@ -1,0 +1,173 @@
+"""A full disk while writing, and damaged files while reading: a clear line, the earlier generation, the same final bytes."""
+
+import json
+import os
+import time
+
+import pytest
+import tiny
+from training.test_resume import StopAfter
+from training.test_state import damage_cases
+
+from dicap.errors import Stopped
+from dicap.training import run, state
+from dicap.training.state import RunState
+
+# -- a full disk ------------------------------------------------------------------------------------------------------
+
+# What is being written when the disk is full, the stage that writes it, and the bytes that are left.
+FULL = {
+    "a checkpoint": ("train", 200_000, "cannot save the state"),
+    "a Parquet file": ("pseudo-label", 512, "make room"),
+    "the array": ("convert", 64_000, "make room"),
+}
+
+
+@pytest.mark.parametrize("what", FULL)
+def test_a_full_disk_is_one_line_and_loses_nothing(scarce, undisturbed, record_property, what):
+    record_property("fault", "disk full")
+    stage, left, words = FULL[what]
+    place, full = scarce(undisturbed)
+    before = place.out(stage)
+    with full(left):
+        line = place.refused(stage)
+    assert "\n" not in line and words in line, line
+    assert "No space left on device" in line or "File too large" in line or "Disk quota" in line
+    assert place.out(stage) == before  # what was there is there
+    place.forget(stage)
+    place.done(stage)
+    assert place.out(stage) == before
+    assert not [path for path in (place.folder / "artifacts").rglob(".*") if path.name != ".gitignore"]
+
+
+def test_a_full_disk_between_two_checkpoints_continues_from_the_first(scarce, undisturbed, record_property):
+    record_property("fault", "disk full")
+    place, full = scarce(undisturbed)
+    before, left = place.out("train"), []
+    save = RunState.save
+
+    def second_save_fails(self, payload):
+        if not left:
+            left.append(1)
+            return save(self, payload)
+        with full(100_000):
+            return save(self, payload)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunState, "save", second_save_fails)
+        assert "the one before is intact" in place.refused("train")
+    assert "resuming train at epoch 1, step 0" in place.done("train")
+    assert place.out("train") == before
+
+
+# -- damaged checkpoints ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", damage_cases().values(), ids=damage_cases().keys())
+@pytest.mark.parametrize("generations", [1, 2], ids=["the newest", "both"])
+def test_a_damaged_checkpoint_is_passed_over(undisturbed, place, record_property, damage, generations):
+    record_property("fault", "damaged checkpoint")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "StopSignal", lambda: StopAfter(9))  # in the second epoch: two generations are there
+        assert place.run("train")[0] == 75
+    (folder,) = (place.folder / ".dicap" / "state").glob("train-*")
+    for name in ("state.pt", "previous.pt")[:generations]:
+        (folder / name).write_bytes(damage((folder / name).read_bytes()))
+    told = place.done("train").splitlines()
+    assert sum("passed over" in line for line in told) == generations
+    assert any(line.startswith("resuming train at epoch 1") for line in told) == (generations == 1)
+    assert place.out("train") == undisturbed.out("train")
+
+
+def test_a_state_of_another_schema_is_never_picked_up(undisturbed, place, record_property):
+    record_property("fault", "another schema")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state, "SCHEMA", state.SCHEMA + 1)
+        patch.setattr(run, "StopSignal", lambda: StopAfter(4))
+        assert place.run("train")[0] == 75
+    assert "resuming" not in place.done("train")
+    assert place.out("train") == undisturbed.out("train")
+
+
+# -- damaged files of the stages before ----------------------------------------------------------------------------------
+
+
+def truncated(content):
+    return content[: len(content) // 2]
+
+
+def flipped(content):
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+# The file, the command that notices, and the stage that makes it anew.
+FILES = {
+    "index": ("data/table/index.parquet", "split", "convert"),
+    "array": ("data/table/images.npy", "doctor data/table", "convert"),
+    "split": ("artifacts/split/split.parquet", "warmup", "split"),
+    "model of the warm-up": ("artifacts/warmup/model.safetensors", "train", "warmup"),
+    "model of the main stage": ("artifacts/train/model.safetensors", "finetune", "train"),
+}
+
+
+@pytest.mark.parametrize("damage", [truncated, flipped])
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_file_is_refused_and_made_anew(place, record_property, name, damage):
+    record_property("fault", "damaged file")
+    path, reader, maker = FILES[name]
+    file = place.folder / path
+    before = file.read_bytes()
+    file.write_bytes(damage(before))
+    assert path in place.refused(*reader.split())
+    assert file.read_bytes() == damage(before)  # nothing is mended behind the user's back
+    place.done(maker)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("key", ["meta.json", "model.safetensors"])
+def test_files_of_another_schema_are_refused(place, record_property, monkeypatch, key):
+    record_property("fault", "another schema")
+    if key == "meta.json":
+        path = place.folder / "data/table/meta.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 99}))
+        assert "schema is 99, expected 1" in place.refused("split")
+    else:
+        monkeypatch.setattr("dicap.training.models.SCHEMA", 99)
+        assert "schema 2, this version reads 99" in place.refused("train")
+
+
+# -- clocks -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_clock_set_back_changes_nothing(undisturbed, place, record_property, monkeypatch):
+    record_property("fault", "clock set back")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "StopSignal", lambda: StopAfter(4))
+        assert place.run("train")[0] == 75
+    now, tomorrow = time.time(), time.time() + 86400
+    for path in place.folder.rglob("*"):
+        os.utime(path, (tomorrow, tomorrow))
+    monkeypatch.setattr(time, "time", lambda: now - 10 * 365 * 86400)
+    assert "resuming train at epoch" in place.done("train")
+    assert place.out("train") == undisturbed.out("train")
+
+
+# -- workers and resume ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_stop_and_resume_give_the_same_bytes(tiny_set, trained, tmp_path, record_property, workers):
+    record_property("fault", "stopped with workers")
+    experiment, source = tiny.open_experiment(tiny_set, tmp_path / "split.parquet", workers=workers), None
+    for stage in ("warmup", "train", "finetune"):
+        for looks in (4, 10**6):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(run, "StopSignal", lambda looks=looks: StopAfter(looks))
+                if looks == 4:
+                    with pytest.raises(Stopped):
+                        tiny.run_stage(experiment, stage, source, tmp_path)
+                else:
+                    tiny.run_stage(experiment, stage, source, tmp_path)
+        assert tiny.content(tmp_path / stage) == tiny.content(trained / stage), stage
+        source = tmp_path / stage / "model.safetensors"

@@ -1,0 +1,444 @@
+"""Bad inputs: what is wrong, what is typed, the exit code. What is said stands in docs/errors.md, which the tests compare.
+
+WRITE_ERRORS=1 python -m pytest tests/stages/test_bad_inputs.py     writes docs/errors.md anew
+"""
+
+import json
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+TABLE = "image,split,labels\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A mistake: `spoil` makes it in a project folder with raw images in `photos`; `command` then ends with `code`."""
+
+    what: str
+    command: str
+    spoil: Callable[[Any], object] | dict[str, Any]  # a function of the project, or settings to change
+    code: int = 1
+    vague: bool = False  # what stands in brackets is the words of a library, which change with its version
+
+
+# -- how inputs are spoiled -------------------------------------------------------------------------------------------
+
+
+def wrong(**settings):
+    """Settings with dots written as two underscores."""
+    return {key.replace("__", "."): value for key, value in settings.items()}
+
+
+def params(text):
+    """params.yaml as this text, these bytes, or what a function makes of it."""
+
+    def spoil(project):
+        path = Path("params.yaml")
+        path.write_bytes(
+            text if isinstance(text, bytes) else text(path.read_text()).encode() if callable(text) else text.encode()
+        )
+
+    return spoil
+
+
+def table(*rows, header="image,split,labels", raw=None):
+    """labels.csv with these rows in the place of its first ones, or these bytes."""
+
+    def spoil(project):
+        path = Path("photos/labels.csv")
+        lines = path.read_text().splitlines()
+        text = "\n".join([header, *rows, *lines[1 + len(rows) :]]) + "\n"
+        path.write_bytes(raw(text) if callable(raw) else text.encode() if raw is None else raw)
+
+    return spoil
+
+
+def parquet(**columns):
+    """labels.parquet with these columns instead of labels.csv."""
+
+    def spoil(project):
+        Path("photos/labels.csv").unlink()
+        pd.DataFrame(columns).to_parquet("photos/labels.parquet")
+
+    return spoil
+
+
+def image(make):
+    """Half of the training photographs made bad by `make(path)`, so that too many are rejected."""
+
+    def spoil(project):
+        for i in range(14):
+            path = Path(f"photos/train-{i:03d}.png")
+            path.unlink()
+            make(path)
+
+    return spoil
+
+
+def cut(path, n=20):
+    return lambda project: Path(path).write_bytes(Path(path).read_bytes()[:-n])
+
+
+def flip(path, place):
+    def spoil(project):
+        content = bytearray(Path(path).read_bytes())
+        content[place] ^= 1
+        Path(path).write_bytes(content)
+
+    return spoil
+
+
+def written(path, content):
+    def spoil(project):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return spoil
+
+
+def meta(**changes):
+    def spoil(project):
+        path = Path("data/table/meta.json")
+        values = json.loads(path.read_text()) | changes
+        path.write_text(json.dumps({key: value for key, value in values.items() if value is not ...}))
+
+    return spoil
+
+
+def frame(path, change):
+    def spoil(project):
+        import pyarrow as pa
+
+        old = pq.read_table(path)
+        pq.write_table(pa.Table.from_pandas(change(old.to_pandas()), preserve_index=False), path)
+
+    return spoil
+
+
+def column(name, row, value):
+    def change(frame):
+        values = frame[name].tolist()
+        values[row] = value
+        return frame.assign(**{name: values})
+
+    return change
+
+
+def bomb(path):
+    """A PNG of 200 megapixels in 200 bytes: only its head is there."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", 20000, 10000, 8, 2, 0, 0, 0)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b""))
+
+
+def linked_outside(path):
+    outside = Path("outside.png")
+    Image.new("RGB", (8, 8)).save(outside)
+    path.symlink_to(outside.resolve())
+
+
+def coco(**changes):
+    """A COCO folder with one annotated image a split, and these changes of its annotations."""
+
+    def spoil(project):
+        for phase in ("train", "val"):
+            content = {
+                "categories": [{"id": 1, "name": "cat"}],
+                "images": [{"id": 7, "file_name": f"{phase}.jpg"}],
+                "annotations": [{"image_id": 7, "category_id": 1}],
+            } | (changes if phase == "train" else {})
+            written(f"coco/annotations/instances_{phase}2014.json", json.dumps(content))(project)
+            Path(f"coco/{phase}2014").mkdir()
+            Image.new("RGB", (8, 8)).save(f"coco/{phase}2014/{phase}.jpg")
+        Image.new("RGB", (8, 8)).save("secret.jpg")
+        project.set({"dataset": "coco2014", "data_root": "coco"})
+
+    return spoil
+
+
+def formatted(images):
+    """The published lists of an image a split, with the array of names (or the bytes of its file) given."""
+
+    def spoil(project):
+        Path("lists").mkdir()
+        for phase in ("train", "val"):
+            if isinstance(images, bytes):
+                Path(f"lists/formatted_{phase}_images.npy").write_bytes(images)
+            else:
+                np.save(f"lists/formatted_{phase}_images.npy", images)
+            np.save(f"lists/formatted_{phase}_labels.npy", np.ones((1, 2)))
+        project.set({"data_root": "photos"})
+
+    return spoil
+
+
+def archive():
+    import io
+
+    buffer = io.BytesIO()
+    np.savez(buffer, a=np.zeros(3))
+    return buffer.getvalue()
+
+
+class Planted:
+    """Unpickled, it would leave a file behind."""
+
+    def __reduce__(self):
+        return Path.touch, (Path("planted"),)
+
+
+def pickled(path):
+    def spoil(project):
+        torch.save({"weight": Planted()}, path)
+
+    return spoil
+
+
+def half_a_model(project):
+    save_file({"a": torch.zeros(2)}, "m.safetensors", {"dicap": json.dumps({"schema": 2, "classes": ["a"]})})
+
+
+def both(*spoils):
+    def spoil(project):
+        for one in spoils:
+            project.set(one) if isinstance(one, dict) else one(project)
+
+    return spoil
+
+
+def remove(path):
+    def spoil(project):
+        import shutil
+
+        shutil.rmtree(path) if Path(path).is_dir() else Path(path).unlink()
+
+    return spoil
+
+
+def replaced_by_file(path):
+    return both(remove(path), written(path, "a file"))
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+SETTINGS = [
+    Case("a data set that is none", "split", wrong(dataset="tabel"), code=2),
+    Case("no data set at all", "split", wrong(dataset=None), code=2),
+    Case("a method that is none", "warmup", wrong(method="dicapp"), code=2),
+    Case("a head that is none", "warmup", wrong(head="mldecoder"), code=2),
+    Case("a head for a method with its own network", "warmup", wrong(method="bbam", head="linear"), code=2),
+    Case("a network that timm does not know", "warmup", wrong(backbone="resnet_50"), code=2),
+    Case("a stride the network has not", "warmup", wrong(backbone="test_vit", network__stride=8), code=2, vague=True),
+    Case("weights that are not there", "warmup", wrong(backbone_weights="no/such.pth"), code=2),
+    Case("weights that are a folder", "warmup", wrong(backbone_weights="photos"), code=2),
+    Case(
+        "weights that are a text",
+        "warmup",
+        both(wrong(backbone_weights="w.safetensors"), written("w.safetensors", "hello")),
+        code=2,
+        vague=True,
+    ),
+    Case("weights that are a pickle", "warmup", both(wrong(backbone_weights="w.pth"), pickled("w.pth")), code=2),
+    Case("ratio 0", "split", wrong(ratio=0), code=2),
+    Case("ratio above 1", "split", wrong(ratio=1.5), code=2),
+    Case("ratio that is not a number", "split", wrong(ratio=float("nan")), code=2),
+    Case("ratio as a text", "split", wrong(ratio="5 %"), code=2),
+    Case("ratio as a list", "split", wrong(ratio=[0.05, 0.1]), code=2),
+    Case("a ratio that leaves nothing", "split", wrong(ratio=0.01), code=2),
+    Case("a share that leaves D_sup empty", "split", wrong(split__est_fraction=0.99), code=2),
+    Case("a negative seed", "split", wrong(seed=-1), code=2),
+    Case("a misspelt setting", "train", wrong(train__epoch=3), code=2),
+    Case("a value in the place of a section", "train", wrong(train=3), code=2),
+    Case("a text for a number", "train", wrong(train__epochs="ten"), code=2),
+    Case("a fraction for a count", "train", wrong(train__epochs=2.5), code=2),
+    Case("a truth value for a count", "train", wrong(train__epochs=True), code=2),
+    Case("an infinite learning rate", "warmup", wrong(optimiser__lr=float("inf")), code=2),
+    Case("no bins", "train", wrong(calibration__bins=0), code=2),
+    Case("thresholds the wrong way round", "train", wrong(thresholds__fixed_neg=0.9), code=2),
+    Case("soft targets with thresholds", "train", wrong(calibration__target="soft"), code=2),
+    Case("a cycle shorter than the training", "train", wrong(train__cycle_epochs=1), code=2),
+    Case("another image size than the converted one", "warmup", wrong(image_size=48), code=2),
+    Case("another network than the model's", "train", wrong(backbone="test_vit"), code=2),
+    Case("no data_root", "convert", wrong(data_root=None), code=2),
+    Case("params.yaml that is not there", "train --params nowhere/params.yaml", {}, code=2),
+    Case("params.yaml that is a folder", "train --params photos", {}, code=2),
+    Case("params.yaml that is not YAML", "train", params("ratio: [0.1\nseed: 1\n"), code=2),
+    Case("a key twice in params.yaml", "train", params(lambda text: "ratio: 0.1\n" + text), code=2),
+    Case("params.yaml in another encoding", "train", params("dataset: table # é\n".encode("latin-1")), code=2),
+    Case("an object in params.yaml", "train", params("ratio: !!python/object/apply:os.system ['touch planted']\n"), code=2),
+    Case("an empty params.yaml", "train", params("\n"), code=2),
+    Case("a section that holds itself", "train", params(lambda text: text + "\nloop: &a {b: *a}\n"), code=2),
+    Case("settings of three levels", "train", params(lambda text: text + "\ndeep: {a: {b: {c: 1}}}\n"), code=2),
+    Case("a device the machine has not", "train --device cuda:99", {}, code=2),
+    Case("a device that is none", "train --device abacus", {}, code=2),
+    Case("fp16 on a processor", "train --amp fp16 --device cpu", {}, code=2),
+    Case("a negative number of workers", "train --workers -1", {}, code=2),
+    Case("a command that is none", "trian", {}, code=2),
+    Case("a learning rate that explodes", "warmup", wrong(optimiser__lr=1e20)),
+]
+
+TABLES = [
+    Case("a folder without a table", "convert", remove("photos/labels.csv")),
+    Case("a folder that is not there", "convert", wrong(data_root="no/such/folder")),
+    Case("two tables", "convert", lambda p: pd.DataFrame({"image": ["a"]}).to_parquet("photos/labels.parquet")),
+    Case("an empty table", "convert", table(raw=b"")),
+    Case("a table of a header alone", "convert", table(raw=TABLE.encode())),
+    Case("a column missing", "convert", table(header="image,labels")),
+    Case("semicolons between the columns", "convert", table(raw=lambda t: t.replace(",", ";").encode())),
+    Case("a column twice", "convert", table(header="image,split,labels,split")),
+    Case("a table in another encoding", "convert", table("é.png,train,red", raw=lambda t: t.encode("latin-1"))),
+    Case("a table in UTF-16", "convert", table(raw=lambda t: t.encode("utf-16"))),
+    Case("a quote that is never closed", "convert", table('"train-000.png,train,red'), vague=True),
+    Case("a comma between labels", "convert", table("train-000.png,train,red,blue")),
+    Case("a split that is none", "convert", table("train-000.png,val,red")),
+    Case("a row without an image", "convert", table(",train,red")),
+    Case("an image twice", "convert", table("train-000.png,train,red", "train-000.png,train,red")),
+    Case("an image twice under two spellings", "convert", table("train-000.png,train,red", "./train-000.png,train,red")),
+    Case("an image of the test in the training", "convert", table("photos/../test-000.png,train,red")),
+    Case("a path to the parent", "convert", table("../params.yaml,train,red")),
+    Case("an absolute path", "convert", table("/etc/hostname,train,red")),
+    Case("a path of another system", "convert", table(r"C:\photos\a.png,train,red")),
+    Case("a zero byte in a path", "convert", table("train\0.png,train,red")),
+    Case("a line break in a label", "convert", table('train-000.png,train,"re\nd"')),
+    Case(
+        "no labels at all",
+        "convert",
+        table(
+            raw=lambda t: "\n".join(
+                line.rsplit(",", 1)[0] + ("," if i else ",labels") for i, line in enumerate(t.splitlines())
+            ).encode()
+        ),
+    ),
+    Case("no test images", "convert", table(raw=lambda t: t.replace(",test,", ",train,").encode())),
+    Case(
+        "a Parquet table that is none",
+        "convert",
+        both(remove("photos/labels.csv"), written("photos/labels.parquet", "PAR1 no")),
+        vague=True,
+    ),
+    Case(
+        "numbers as labels in Parquet", "convert", parquet(image=["a.png", "b.png"], split=["train", "test"], labels=[3.0, 4.0])
+    ),
+    Case(
+        "lists with gaps as labels in Parquet",
+        "convert",
+        parquet(image=["a.png", "b.png"], split=["train", "test"], labels=[["a", None], ["b"]]),
+    ),
+    Case("mixed types in Parquet", "convert", parquet(image=[1, 2], split=["train", "test"], labels=[{"a": 1}, {"a": 2}])),
+]
+
+IMAGES = [
+    Case("web pages saved as images", "convert", image(lambda path: path.write_text("<!doctype html><title>404</title>"))),
+    Case("images that are missing", "convert", image(lambda path: None)),
+    Case("empty images", "convert", image(lambda path: path.touch())),
+    Case("folders named as images", "convert", image(lambda path: path.mkdir())),
+    Case("truncated images", "convert", image(lambda path: path.write_bytes(Path("photos/test-000.png").read_bytes()[:200]))),
+    Case("images of 200 megapixels", "convert", image(bomb)),
+    Case("links out of the folder", "convert", image(linked_outside)),
+    Case("links to nowhere", "convert", image(lambda path: path.symlink_to("nowhere.png"))),
+]
+
+ARCHIVES = [
+    Case("COCO annotations cut short", "convert", both(coco(), cut("coco/annotations/instances_val2014.json")), vague=True),
+    Case("a COCO annotation of no category", "convert", coco(annotations=[{"image_id": 7, "category_id": 2}])),
+    Case("a COCO image outside the archive", "convert", coco(images=[{"id": 7, "file_name": "../../secret.jpg"}])),
+    Case("a VOC archive that is none", "convert", wrong(dataset="voc2012", data_root="photos")),
+    Case("published lists that are not there", "formatted import lists", wrong(data_root="photos")),
+    Case("a published list that is a pickle", "formatted import lists", formatted(np.array([{"a": 1}], dtype=object))),
+    Case("a published list that is an archive", "formatted import lists", formatted(archive())),
+    Case("a published list of numbers", "formatted import lists", formatted(np.zeros(3))),
+    Case(
+        "a published list that claims a terabyte",
+        "formatted import lists",
+        formatted(
+            b"\x93NUMPY\x01\x00v\x00"
+            + b"{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000000,), }".ljust(117)
+            + b"\n"
+        ),
+        vague=True,
+    ),
+    Case("a path out of data_root in a published list", "formatted import lists", formatted(np.array(["../params.yaml"]))),
+]
+
+MADE = [
+    Case("no converted set", "split", remove("data/table")),
+    Case("a description cut short", "warmup", cut("data/table/meta.json"), vague=True),
+    Case("a description of another version", "warmup", meta(schema=99)),
+    Case("a description without its classes", "warmup", meta(classes=...)),
+    Case("a description with other counts", "warmup", meta(counts={"train": 1, "test": 1, "unlabeled": 0})),
+    Case("a truncated array", "warmup", cut("data/table/images.npy"), vague=True),
+    Case("an array that is a text", "warmup", written("data/table/images.npy", "hello")),
+    Case("a flipped bit in the array", "doctor data/table", flip("data/table/images.npy", 5000)),
+    Case("a truncated index", "split", cut("data/table/index.parquet"), vague=True),
+    Case("a flipped bit in the index", "warmup", flip("data/table/index.parquet", 40), vague=True),
+    Case("a label that is no class", "warmup", frame("data/table/index.parquet", lambda f: f.assign(labels=[[77]] * len(f)))),
+    Case("a negative label", "warmup", frame("data/table/index.parquet", lambda f: f.assign(labels=[[-1]] * len(f)))),
+    Case("an index without labels", "warmup", frame("data/table/index.parquet", lambda f: f.drop(columns="labels")), vague=True),
+    Case("no split", "warmup", remove("artifacts/split")),
+    Case("a truncated split", "train", cut("artifacts/split/split.parquet"), vague=True),
+    Case("a flipped bit in the split", "train", flip("artifacts/split/split.parquet", 40), vague=True),
+    Case("a split of another data set", "finetune", frame("artifacts/split/split.parquet", lambda f: f[::-1])),
+    Case(
+        "a split with other columns",
+        "evaluate",
+        frame("artifacts/split/split.parquet", lambda f: f.rename(columns={"id": "name"})),
+    ),
+    Case("a role that is none", "warmup", frame("artifacts/split/split.parquet", column("role", 0, "trian"))),
+    Case("no model to start from", "train", remove("artifacts/warmup")),
+    Case("a truncated model", "finetune", cut("artifacts/train/model.safetensors"), vague=True),
+    Case("a flipped bit in a model", "finetune", flip("artifacts/train/model.safetensors", -100)),
+    Case("a model that is a pickle", "evaluate --model m.safetensors", pickled("m.safetensors"), vague=True),
+    Case("a model that is a folder", "evaluate --model photos", {}),
+    Case(
+        "a model of another project",
+        "evaluate --model m.safetensors",
+        lambda project: save_file({"a": torch.zeros(2)}, "m.safetensors"),
+    ),
+    Case("a model of other classes", "train", meta(classes=["azure", "green", "red"])),
+    Case("a damaged history", "evaluate", written("artifacts/train/history.csv", "epoch\n1,2,3\n4\n5,6,7,8,9\n"), vague=True),
+    Case("a model with half its metadata", "evaluate --model m.safetensors", half_a_model),
+    Case("no result to report", "report", remove("artifacts/evaluate")),
+    Case("a damaged result", "report", cut("artifacts/evaluate/metrics.json")),
+    Case("a flipped bit in the predictions", "report", flip("artifacts/evaluate/predictions.parquet", 400), vague=True),
+    Case(
+        "a file in the place of the artifacts", "warmup", both(remove("artifacts/warmup"), written("artifacts/warmup", "a file"))
+    ),
+    Case("a file in the place of all artifacts", "split", replaced_by_file("artifacts")),
+    Case("a file in the place of the state", "warmup", both(remove(".dicap"), written(".dicap", "a file"))),
+    Case("a histogram of nothing", "histogram nowhere", {}),
+    Case("a histogram of a text", "histogram params.yaml", {}, vague=True),
+    Case("a histogram of other columns", "histogram artifacts/split/split.parquet", {}),
+    Case(
+        "a folder in the place of a figure",
+        "histogram artifacts/train/weights --out photos.svg",
+        lambda project: Path("photos.svg").mkdir(),
+        code=2,
+    ),
+    Case("a file in the place of the converted set", "convert", replaced_by_file("data/table")),
+    Case("a figure of an unknown kind", "histogram artifacts/train/weights --out x.bmp", {}),
+    Case("a check of no set", "doctor nowhere", {}),
+    Case("a table of experiments outside DVC", "table main", {}),
+]
+
+GROUPS = {
+    "Settings and options": SETTINGS,
+    "A table of your own images": TABLES,
+    "Image files": IMAGES,
+    "Archives and published lists": ARCHIVES,
+    "Files that the stages made": MADE,
+}
+CASES = [case for group in GROUPS.values() for case in group]

@@ -1,0 +1,84 @@
+"""Every bad input is one clear line and an exit code, and changes nothing; docs/errors.md lists what is said."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import tiny
+from bad_inputs import CASES, GROUPS
+
+DOCUMENT = tiny.ROOT / "docs" / "errors.md"
+INTRODUCTION = """# What is said when an input is wrong
+
+Every mistake is told in one line that names the file or the setting, what was found, and what to do. Exit code 2 is for
+settings and options, 1 for files and data; nothing that was made before is touched. This list is written by the tests
+(`tests/stages/bad_inputs.py`), which make each mistake and compare. `<project>` is the project's folder; `(…)` stands
+for the words of a library.
+"""
+ROW = re.compile(r"\| (.+?) \| `(.+?)` \| `` (.+?) `` \| (\d) \|")
+
+
+@pytest.fixture(scope="module")
+def told():
+    """What each mistake led to, by its name; written down at the end where that was asked for."""
+    told = {}
+    yield told
+    if os.environ.get("WRITE_ERRORS") and len(told) == len(CASES):
+        text = INTRODUCTION
+        for title, cases in GROUPS.items():
+            text += f"\n## {title}\n\n| what is wrong | what is typed | what is said | exit code |\n| --- | --- | --- | --- |\n"
+            text += "".join(row(case, told[case.what]) for case in cases)
+        DOCUMENT.write_text(text, encoding="utf-8")
+
+
+def row(case, line):
+    return f"| {case.what} | `dicap-stage {case.command}` | `` {line} `` | {case.code} |\n"
+
+
+def documented():
+    return {match[1]: match.groups()[1:] for match in ROW.finditer(DOCUMENT.read_text(encoding="utf-8"))}
+
+
+def files():
+    """Everything in the working directory but the state, locks, and the list of rejected images that convert leaves."""
+    return {
+        str(path): path.read_bytes()
+        for path in Path().rglob("*")
+        if path.is_file() and not str(path).startswith(".dicap") and path.suffix != ".lock" and "rejected" not in path.name
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
+def test_a_bad_input_is_one_clear_line_and_loses_nothing(project, raw_photos, told, record_property, case):
+    record_property("fault", "bad inputs")
+    shutil.copytree(raw_photos, "photos")
+    project.set({"data_root": "photos"})
+    project.set(case.spoil) if isinstance(case.spoil, dict) else case.spoil(project)
+    before = files()
+
+    code, out, errors = project.run(*case.command.split())  # a traceback would be raised here
+
+    lines = [line.split("Error: ", 1)[1] for line in errors.splitlines() if "Error: " in line]
+    assert code == case.code and lines, (code, out, errors)
+    assert all(line.isprintable() for line in lines)
+    assert files() == before
+    assert not Path("planted").exists(), "an object from a file was made"
+    told[case.what] = shown(case, "; ".join(lines), project.folder)
+    if not os.environ.get("WRITE_ERRORS"):
+        command, line, documented_code = documented()[case.what]
+        assert (command, line, int(documented_code)) == (f"dicap-stage {case.command}", told[case.what], code)
+
+
+def shown(case, line, folder):
+    """The line as it stands in the document: without what differs from run to run."""
+    line = re.sub(r"-[0-9a-f]{16}\b", "-<run>", line.replace(str(folder), "<project>"))
+    return re.sub(r"\(.*\)", "(…)", line) if case.vague else line
+
+
+@pytest.mark.skipif("WRITE_ERRORS" in os.environ, reason="it is being written")
+def test_the_document_holds_every_mistake_and_no_other():
+    names = [case.what for case in CASES]
+    assert len(set(names)) == len(names) >= 60
+    assert list(documented()) == names

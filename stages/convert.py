@@ -9,7 +9,7 @@ from stages.common import data_folder, load, params_option, project_root
 
 if TYPE_CHECKING:
     from dicap.data.sources.base import RawSet
-    from dicap.settings import Settings
+    from dicap.settings import Own, Settings
 
 
 @click.command("convert")
@@ -22,7 +22,13 @@ def command(params: Path, workers: int | None) -> None:
     settings = load(params)
     # Relative to the original project: a queued run's own folder does not hold the raw images.
     root = project_root() / settings.data_root if settings.data_root else None
-    convert_raw(read_raw(settings.dataset, root, settings.image_size), settings, workers)
+    convert_raw(read_raw(settings.dataset, root, settings.image_size, own_data(settings)), settings, workers)
+
+
+def own_data(settings: "Settings") -> "Own":
+    """The options of one's own data; a folder is relative to the original project, a list of labels belongs to the run."""
+    own = settings.own
+    return own.model_copy(update={"unlabeled_root": str(project_root() / own.unlabeled_root) if own.unlabeled_root else None})
 
 
 def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> None:

@@ -60,7 +60,7 @@ def save_model(
         "stage": stage,
         "which": which,
         "classes": classes,
-        "settings": settings.model_dump() | {"data_root": None},  # a path of the machine that trained is nobody's business
+        "settings": _without_places(settings),
         "decisions": decisions.to_dict(),
         "extra": extra or {},
     }
@@ -69,6 +69,12 @@ def save_model(
     with replacing(path) as temporary:
         # save_file would make a file that only its owner can read, which a shared DVC cache would keep.
         temporary.write_bytes(save(tensors, metadata={"dicap": json.dumps(metadata, sort_keys=True)}))
+
+
+def _without_places(settings: Settings) -> dict[str, Any]:
+    """The settings without paths of the machine that trained, which are nobody's business."""
+    values = settings.model_dump()
+    return values | {"data_root": None, "own": values["own"] | {"unlabeled_root": None, "added": None}}
 
 
 def checksum(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> str:

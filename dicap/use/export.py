@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import logging
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from dicap.artifacts import replacing, write_json
+from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
 from dicap.randomness import generator
 from dicap.training.models import SavedModel
-from dicap.use.folder import list_images, read_square
+from dicap.use.folder import read_square
 
 FORMATS = ("onnx", "pt2")
 TOLERANCE = 1e-4
@@ -112,29 +114,27 @@ def _need(kind: str) -> None:
 
 
 def _write(scorer: Scorer, images: Tensor, path: Path, kind: str, facts: dict[str, Any]) -> None:
-    dynamic = {"images": {0: torch.export.Dim("batch", min=1)}}
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # of the exporters' own ageing parts
-        if kind == "pt2":
-            program = torch.export.export(scorer, (images,), dynamic_shapes=dynamic)
-            with path.open("wb") as file:
-                torch.export.save(program, file, extra_files={"dicap.json": json.dumps(facts)})
-            return
-        import onnx
+    logger = logging.getLogger("onnxscript")
+    before = logger.level
+    logger.setLevel(logging.ERROR)  # it warns of what it leaves unoptimised
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # of the exporters' own ageing parts
+            batch = torch.export.Dim("batch")
+            program = torch.export.export(scorer, (images,), dynamic_shapes={"images": {0: batch}})
+            if kind == "pt2":
+                with path.open("wb") as file:
+                    torch.export.save(program, file, extra_files={"dicap.json": json.dumps(facts)})
+                return
+            import onnx
 
-        program = torch.onnx.export(
-            scorer,
-            (images,),
-            input_names=["images"],
-            output_names=["scores"],
-            dynamic_shapes=dynamic,
-            dynamo=True,
-            verbose=False,
-        )
-        assert program is not None
-        proto = program.model_proto
-        onnx.helper.set_model_props(proto, {"dicap": json.dumps(facts)})
-        onnx.save(proto, path)
+            written = torch.onnx.export(program, (), input_names=["images"], output_names=["scores"], verbose=False)
+            assert written is not None
+            proto = written.model_proto
+            onnx.helper.set_model_props(proto, {"dicap": json.dumps(facts)})
+            onnx.save(proto, path)
+    finally:
+        logger.setLevel(before)
 
 
 def _reader(path: Path, kind: str) -> Any:

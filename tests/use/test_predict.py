@@ -11,9 +11,9 @@ import tiny
 import torch
 
 import dicap
+from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
 from dicap.use import predict as module
-from dicap.use.folder import list_images
 from dicap.use.predict import predict, predict_to_file
 
 BAD = {"broken.jpg", "empty.png", "page.jpg"}

@@ -1,10 +1,10 @@
 """DiCaP: distribution-calibrated pseudo-labelling for semi-supervised multi-label learning.
 
-    from dicap import load_model, predict
+from dicap import load_model, predict
 
-    model = load_model("artifacts/finetune/model.safetensors")
-    table = predict(model, "photographs")
-    print(table[table["decision"] == "yes"])
+model = load_model("artifacts/finetune/model.safetensors")
+table = predict(model, "photographs")
+print(table[table["decision"] == "yes"])
 """
 
 from typing import TYPE_CHECKING, Any

@@ -110,8 +110,8 @@ def plain(prior: np.ndarray, note: str) -> Decisions:
 def fit_curve(p: np.ndarray, y: np.ndarray) -> Curve:
     """The correctness curve of scores on images whose labels were kept from training.
 
-    Entries are ranked by confidence and cut into groups of equal size (at least GROUP, at most MOST_GROUPS groups). A group's rate
-    is (n_pos + LEAN * s) / (n + LEAN) with s its mean on the logistic curve fitted to all entries; the rates are then made
+    Entries are ranked by confidence and cut into groups of equal size (at least GROUP, at most MOST_GROUPS groups). A group's
+    rate is (n_pos + LEAN * s) / (n + LEAN) with s its mean on the logistic curve fitted to all entries; the rates are then made
     non-decreasing (isotonic regression). On digits with D_est of 40 images this halves the error of bins of equal width.
 
     Args:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stages.common import data_folder, load, params_option, project_root
+from stages.terminal import finish, say
 
 if TYPE_CHECKING:
     from dicap.data.sources.base import RawSet
@@ -45,12 +46,14 @@ def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> Non
         workers=workers,
     )
     counts = ", ".join(f"{count} {split}" for split, count in meta["counts"].items() if count)
-    click.echo(f"{folder}: {counts}; {len(meta['classes'])} classes; {settings.image_size} px")
+    text = f"{folder}: {counts}; {len(meta['classes'])} classes; {settings.image_size} px"
     if "fidelity" in meta:
-        click.echo(f"{folder}: stored as JPEG, {meta['fidelity']['psnr_db']} dB from the array")
+        say(f"{folder}: stored as JPEG, {meta['fidelity']['psnr_db']} dB from the array")
     if meta["rejected"]:
-        click.echo(f"{folder}: {len(meta['rejected'])} images rejected, listed with reasons in {folder / 'meta.json'}")
+        say(f"{folder}: {len(meta['rejected'])} images rejected, listed with reasons in {folder / 'meta.json'}")
         for entry in meta["rejected"][:5]:
-            click.echo(f"  {entry['path']}: {entry['reason']}")
+            say(f"  {entry['path']}: {entry['reason']}")
     for note in meta["notes"]:
-        click.echo(f"{folder}: note: {note}")
+        say(f"{folder}: note: {note}")
+    facts = meta["counts"] | {"classes": len(meta["classes"]), "rejected": len(meta["rejected"]), "folder": str(folder)}
+    finish("convert", facts, [f"dicap-stage doctor {folder}", "dicap-stage split"], text=text)

@@ -17,7 +17,7 @@ FOLDER = Path("labels")
 def command(filled: Path, new_classes: bool, params: Path) -> None:
     """Add the labels of FILLED, a CSV of image and labels as `suggest` writes it, and set params.yaml to use them.
 
-    Rows whose labels are empty are passed over; `-` means none of the classes. All labels given so far are kept together in one file
+    Rows whose labels are empty are passed over; `-` means none of the classes. All labels given so far are kept in one file
     under labels/, named by its content: commit it with params.yaml.
     """
     import csv
@@ -40,7 +40,9 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
     strangers = [image for image in fresh if image not in known]
     if strangers:
-        raise DataError(f"{filled}: image {strangers[0]!r} is not in {folder} (and {len(strangers) - 1} more); keep its id as it was")
+        raise DataError(
+            f"{filled}: image {strangers[0]!r} is not in {folder} (and {len(strangers) - 1} more); keep its id as it was"
+        )
     names = sorted({name for labels in fresh.values() for name in labels} - set(classes))
     if names and not new_classes:
         raise DataError(

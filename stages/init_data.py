@@ -11,14 +11,16 @@ from stages.terminal import finish, say
 @click.command("init-data")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--unlabeled", type=click.Path(path_type=Path, file_okay=False), help="A second folder, of images without labels.")
-@click.option("--test-share", type=click.FloatRange(0, 1, max_open=True), help="Share of the labelled images to draw as test split.")
+@click.option(
+    "--test-share", type=click.FloatRange(0, 1, max_open=True), help="Share of the labelled images to draw as test split."
+)
 @click.option("--dry-run", is_flag=True, help="Look, and leave params.yaml as it is.")
 @params_option
 def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_run: bool, params: Path) -> None:
     """Look at FOLDER, say what was found, and write the settings to run it.
 
-    FOLDER holds images and their labels as a labels.csv, a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or a folder a label; it
-    may also be the file of labels itself.
+    FOLDER holds images and their labels as a labels.csv, a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or a
+    folder a label; it may also be the file of labels itself.
     """
     from dicap.data.survey import survey
     from dicap.settings import Own

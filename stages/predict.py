@@ -21,9 +21,7 @@ from stages.terminal import finish
 @click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Threads that read images. [DICAP_WORKERS]")
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on behind a killed run.")
-def command(
-    model: Path, folder: Path, out: Path, batch_size: int | None, device: str, workers: int | None, fresh: bool
-) -> None:
+def command(model: Path, folder: Path, out: Path, batch_size: int | None, device: str, workers: int | None, fresh: bool) -> None:
     """Predict every image below FOLDER.
 
     MODEL is a model.safetensors or the folder that holds one. For each image and class: the probability, the decision

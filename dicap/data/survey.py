@@ -1,12 +1,13 @@
 """A look at somebody's own images before anything is converted: what is there, and what may go wrong."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dicap.data.sources import own
-from dicap.data.sources.base import Rejected, read_rgb
-from dicap.data.sources.files import same_file
+from dicap.data.sources.base import Rejected
+from dicap.data.sources.files import FilesAt
 from dicap.data.sources.own import FORMATS
 from dicap.errors import DataError
 from dicap.progress import progress
@@ -49,7 +50,6 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
     """
     kind = own.detect(root) if options.format == "auto" else options.format
     assert kind in FORMATS
-    base = root if root.is_dir() else root.parent
     try:
         raw = own.read("table", root, 0, options)
     except DataError as error:
@@ -59,12 +59,11 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
         raw = own.read("table", root, 0, options)
     unlisted = 0
     if not options.unlabeled_root and root.is_dir() and kind != "folders":
-        more, _ = own.with_unlabelled(raw, [base / item.path for item in raw.items], base)
-        known = {same_file(base / item.path) for item in raw.items}
-        found = [item for item in more.items[len(raw.items) :] if same_file(base / item.path) not in known]
-        unlisted = len(found)
+        assert isinstance(raw.images, FilesAt)
+        more, _ = own.with_unlabelled(raw, raw.images.paths, root)
+        unlisted = len(more.items) - len(raw.items)
         if unlisted:
-            options = options.model_copy(update={"unlabeled_root": str(base)})
+            options = options.model_copy(update={"unlabeled_root": str(root)})
             raw = own.read("table", root, 0, options)
     unreadable = []
     for i in progress(range(len(raw.items)), desc="look", total=len(raw.items), unit="image"):
@@ -72,7 +71,9 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
             raw.images.read(i)
         except Rejected as reason:
             unreadable.append((raw.items[i].path, str(reason)))
-    seen = {split: Counter(c for item in raw.items if item.split == split for c in item.labels or ()) for split in ("train", "test")}
+    seen = {
+        split: Counter(c for item in raw.items if item.split == split for c in item.labels or ()) for split in ("train", "test")
+    }
     classes = [(name, seen["train"][c], seen["test"][c]) for c, name in enumerate(raw.classes)]
     labelled = [item for item in raw.items if item.labels is not None]
     result = Survey(
@@ -88,7 +89,7 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
     return result, options
 
 
-def _problems(found: Survey):
+def _problems(found: Survey) -> Iterator[str]:
     total = sum(found.counts.values())
     if found.unreadable:
         share = len(found.unreadable) / total
@@ -101,7 +102,7 @@ def _problems(found: Survey):
     if blind:
         yield f"{len(blind)} classes have no test image, so their AP counts 0: {', '.join(blind[:8])}"
     if not found.counts["unlabeled"]:
-        yield "no unlabelled images: with a ratio below 1 labelled ones stand in for them; own.unlabeled_root names a folder of more"
+        yield "no unlabelled images: below ratio 1 labelled ones stand in for them; own.unlabeled_root names a folder of more"
     if found.counts["train"] < 50:
         yield f"only {found.counts['train']} labelled training images; a few hundred are a good start"
     looks_alike = Counter(name.lower() for name, _, _ in found.classes)

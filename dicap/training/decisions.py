@@ -62,4 +62,3 @@ def _counted(experiment: Experiment, network: nn.Module) -> Curve:
 
 def _scores(experiment: Experiment, network: nn.Module, rows: np.ndarray) -> np.ndarray:
     return experiment.predict(network, rows).cpu().numpy()
-

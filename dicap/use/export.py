@@ -108,7 +108,9 @@ def description(model: SavedModel) -> dict[str, Any]:
 
 
 def _need(kind: str) -> None:
-    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if kind == "onnx" and importlib.util.find_spec(name) is None]
+    missing = [
+        name for name in ("onnx", "onnxscript", "onnxruntime") if kind == "onnx" and importlib.util.find_spec(name) is None
+    ]
     if missing:
         raise SettingsError(f"--format: onnx needs the package {missing[0]}; install the extra: pip install 'dicap[export]'")
 

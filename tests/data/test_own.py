@@ -16,7 +16,9 @@ from dicap.settings import Own
 
 LABELS = {
     f"{i:02d}.png": labels
-    for i, labels in enumerate([{"cat"}, {"dog"}, {"cat", "dog"}, set(), {"owl"}, {"cat"}, {"dog", "owl"}, {"cat"}, set(), {"dog"}])
+    for i, labels in enumerate(
+        [{"cat"}, {"dog"}, {"cat", "dog"}, set(), {"owl"}, {"cat"}, {"dog", "owl"}, {"cat"}, set(), {"dog"}]
+    )
 }
 OPEN = ["10.png", "11.png"]  # without labels
 
@@ -108,12 +110,20 @@ def folder_tree(root):
     return root
 
 
-FORMATS = {"coco": coco, "labelstudio": label_studio, "min": label_studio_min, "voc_xml": voc_xml, "cvat": cvat, "folders": folder_tree}
+FORMATS = {
+    "coco": coco,
+    "labelstudio": label_studio,
+    "min": label_studio_min,
+    "voc_xml": voc_xml,
+    "cvat": cvat,
+    "folders": folder_tree,
+}
 
 
 def by_image(raw):
     return {
-        item.id.split("/")[-1]: None if item.labels is None else {raw.classes[label] for label in item.labels} for item in raw.items
+        item.id.split("/")[-1]: None if item.labels is None else {raw.classes[label] for label in item.labels}
+        for item in raw.items
     }
 
 
@@ -124,7 +134,9 @@ def test_every_format_gives_the_same_labels(name, tmp_path):
     FORMATS[name](root)
     raw = read_raw("table", root, 16, options())
     assert raw.classes == ["cat", "dog", "owl"]
-    expected = {image: labels for image, labels in LABELS.items() if labels or name != "folders"}  # a tree has no place for "none"
+    expected = {
+        image: labels for image, labels in LABELS.items() if labels or name != "folders"
+    }  # a tree has no place for "none"
     if name == "labelstudio":
         expected |= dict.fromkeys(OPEN)
     assert by_image(raw) == expected

@@ -1,4 +1,4 @@
-"""Prediction of folders: agreement with evaluation's scores, streaming, resuming, unreadable files, the five lines of the README."""
+"""Prediction of folders: agreement with evaluation's scores, streaming, resuming, unreadable files."""
 
 import json
 import subprocess
@@ -78,7 +78,9 @@ def test_every_format_says_the_same(model, photos, tmp_path, kind):
         rows = json.loads(out.read_text())
         assert [row["image"] for row in rows] == list(dict.fromkeys(frame["image"]))
         flat = [
-            (row["image"], name, v["probability"], v["decision"], v["chance"]) for row in rows for name, v in row["classes"].items()
+            (row["image"], name, v["probability"], v["decision"], v["chance"])
+            for row in rows
+            for name, v in row["classes"].items()
         ]
         found = pd.DataFrame(flat, columns=list(frame))
         assert all(set(row["yes"]) == {n for n, v in row["classes"].items() if v["decision"] == "yes"} for row in rows)

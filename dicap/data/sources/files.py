@@ -42,13 +42,13 @@ def list_images(folder: Path) -> list[str]:
 
 
 class FilesAt:
-    """Images in files anywhere, one path an item."""
+    """Images in files anywhere; `paths` holds one an item."""
 
     def __init__(self, paths: list[Path]) -> None:
-        self._paths = paths
+        self.paths = paths
 
     def read(self, i: int) -> Image.Image:
-        return read_rgb(self._paths[i])
+        return read_rgb(self.paths[i])
 
 
 def same_file(path: Path) -> tuple[int, int] | str:

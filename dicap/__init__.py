@@ -1,3 +1,30 @@
-"""DiCaP: distribution-calibrated pseudo-labelling for semi-supervised multi-label learning."""
+"""DiCaP: distribution-calibrated pseudo-labelling for semi-supervised multi-label learning.
+
+from dicap import load_model, predict
+
+model = load_model("artifacts/finetune/model.safetensors")
+table = predict(model, "photographs")
+print(table[table["decision"] == "yes"])
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dicap.training.models import load_model
+    from dicap.use.predict import predict
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "load_model", "predict"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that `import dicap` loads no torch."""
+    if name == "load_model":
+        from dicap.training.models import load_model
+
+        return load_model
+    if name == "predict":
+        from dicap.use.predict import predict
+
+        return predict
+    raise AttributeError(f"module 'dicap' has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """Progress of long work on stderr: a bar on a terminal, a plain line every few seconds elsewhere."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -10,7 +11,7 @@ T = TypeVar("T")
 
 
 def progress(items: Iterable[T], *, desc: str, total: int | None = None, unit: str = "it", initial: int = 0) -> Iterator[T]:
-    """Iterate over `items` while showing how far the work is."""
+    """Iterate over `items` while showing how far the work is; silently where DICAP_QUIET is set."""
     terminal = sys.stderr.isatty()
     yield from tqdm(
         items,
@@ -18,6 +19,7 @@ def progress(items: Iterable[T], *, desc: str, total: int | None = None, unit: s
         total=total,
         unit=unit,
         initial=initial,
+        disable=bool(os.environ.get("DICAP_QUIET")),
         leave=not terminal,
         mininterval=0.2 if terminal else 10.0,
         maxinterval=1.0 if terminal else 30.0,

@@ -37,6 +37,15 @@ class Convert(Section):
     store: Literal["array", "jpeg"]  # one uint8 array, or the resized images re-encoded for small disks
 
 
+class Own(Section):
+    """Options of the data set `table`: anybody's own images (docs/tutorial.md)."""
+
+    format: Literal["auto", "table", "coco", "labelstudio", "voc_xml", "folders"]  # auto: the one that data_root looks like
+    unlabeled_root: str | None  # a second folder, of truly unlabelled images
+    test_share: Annotated[float, Field(ge=0, lt=1)]  # share of the labelled images to draw as test split where there is none
+    added: str | None  # CSV of labels given later, as `dicap-stage import-labels` writes it
+
+
 class Split(Section):
     """Labelled / unlabelled split and D_sup / D_est (methods.md 2.3, 3.2)."""
 
@@ -253,6 +262,7 @@ class Settings(Section):
     head: str
     image_size: Annotated[int, Field(ge=16, le=2048)]
     convert: Convert
+    own: Own
     split: Split
     network: Network
     augment: Augment

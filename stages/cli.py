@@ -24,9 +24,17 @@ PIPELINE = {
     "evaluate": "Score the test images: mAP, AP per class, interval.",
     "report": "Draw everything on one self-contained page.",
 }
+USE = {
+    "init-data": "Look at a folder of your own, say what is there, write the settings.",
+    "predict": "Predict a folder of images: probability, decision, chance to be right.",
+    "suggest": "Choose the unlabelled images to label next.",
+    "import-labels": "Add new labels to your own data set.",
+    "export": "Write a model as ONNX or as a torch.export program.",
+}
 TOOLS = {
     "config": "Print the settings in force and where each comes from.",
     "methods": "List the methods that can be compared.",
+    "completion": "Print the shell's completion script.",
     "histogram": "Draw the histogram of a Parquet artifact.",
     "doctor": "Check a converted data set.",
     "sweep": "Run a grid of experiments through DVC's queue.",
@@ -42,7 +50,7 @@ class LazyGroup(click.Group):
     """A group that knows its commands by name and imports `stages.<name>` on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in (*PIPELINE, *TOOLS) if _source(name).exists()]
+        return [name for name in (*PIPELINE, *USE, *TOOLS) if _source(name).exists()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
@@ -52,7 +60,7 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # click's own listing imports every command for its first line
         names = self.list_commands(ctx)
-        for title, group in (("Pipeline, in this order", PIPELINE), ("Tools", TOOLS)):
+        for title, group in (("Pipeline, in this order", PIPELINE), ("Your own data", USE), ("Tools", TOOLS)):
             with formatter.section(title):
                 formatter.write_dl([(name, group[name]) for name in names if name in group])
 
@@ -89,8 +97,15 @@ def _source(name: str) -> Path:
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__)
-def main() -> None:
+@click.option("--quiet", "-q", is_flag=True, help="Say nothing but errors; no progress bars.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout instead of text, for scripts.")
+@click.pass_context
+def main(ctx: click.Context, quiet: bool, as_json: bool) -> None:
     """Semi-supervised multi-label learning: DiCaP and the methods it is compared with."""
+    ctx.obj = {"quiet": quiet, "json": as_json}
+    if quiet and "DICAP_QUIET" not in os.environ:
+        os.environ["DICAP_QUIET"] = "1"  # read by the progress bars, in worker processes too
+        ctx.call_on_close(lambda: os.environ.pop("DICAP_QUIET", None))
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from stages.common import data_folder, load, params_option, project_root
+from stages.terminal import finish, say
 
 if TYPE_CHECKING:
     from dicap.data.sources.base import RawSet
-    from dicap.settings import Settings
+    from dicap.settings import Own, Settings
 
 
 @click.command("convert")
@@ -22,7 +23,13 @@ def command(params: Path, workers: int | None) -> None:
     settings = load(params)
     # Relative to the original project: a queued run's own folder does not hold the raw images.
     root = project_root() / settings.data_root if settings.data_root else None
-    convert_raw(read_raw(settings.dataset, root, settings.image_size), settings, workers)
+    convert_raw(read_raw(settings.dataset, root, settings.image_size, own_data(settings)), settings, workers)
+
+
+def own_data(settings: "Settings") -> "Own":
+    """The options of one's own data; a folder is relative to the original project, a list of labels belongs to the run."""
+    own = settings.own
+    return own.model_copy(update={"unlabeled_root": str(project_root() / own.unlabeled_root) if own.unlabeled_root else None})
 
 
 def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> None:
@@ -39,12 +46,14 @@ def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> Non
         workers=workers,
     )
     counts = ", ".join(f"{count} {split}" for split, count in meta["counts"].items() if count)
-    click.echo(f"{folder}: {counts}; {len(meta['classes'])} classes; {settings.image_size} px")
+    text = f"{folder}: {counts}; {len(meta['classes'])} classes; {settings.image_size} px"
     if "fidelity" in meta:
-        click.echo(f"{folder}: stored as JPEG, {meta['fidelity']['psnr_db']} dB from the array")
+        say(f"{folder}: stored as JPEG, {meta['fidelity']['psnr_db']} dB from the array")
     if meta["rejected"]:
-        click.echo(f"{folder}: {len(meta['rejected'])} images rejected, listed with reasons in {folder / 'meta.json'}")
+        say(f"{folder}: {len(meta['rejected'])} images rejected, listed with reasons in {folder / 'meta.json'}")
         for entry in meta["rejected"][:5]:
-            click.echo(f"  {entry['path']}: {entry['reason']}")
+            say(f"  {entry['path']}: {entry['reason']}")
     for note in meta["notes"]:
-        click.echo(f"{folder}: note: {note}")
+        say(f"{folder}: note: {note}")
+    facts = meta["counts"] | {"classes": len(meta["classes"]), "rejected": len(meta["rejected"]), "folder": str(folder)}
+    finish("convert", facts, [f"dicap-stage doctor {folder}", "dicap-stage split"], text=text)

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from stages.common import ARTIFACTS, params_option, runtime_options
+from stages.terminal import finish
 
 
 @click.command("evaluate")
@@ -15,7 +16,9 @@ from stages.common import ARTIFACTS, params_option, runtime_options
     help="Another model than the pipeline's last; then nothing is written unless --out is given.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for metrics.json, per_class.csv, predictions.parquet."
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for metrics.json, per_class.csv, predictions.parquet, MODEL_CARD.md.",
 )
 @runtime_options
 def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **runtime) -> None:
@@ -23,17 +26,26 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **r
     import tempfile
 
     from dicap.training.evaluate import evaluate
+    from stages.report import environment
     from stages.training import open_experiment
 
     experiment = open_experiment(params, runtime)
     own = ARTIFACTS / "finetune" / "model.safetensors"
+    written = out or (None if model else ARTIFACTS / "evaluate")
     with tempfile.TemporaryDirectory() as scratch:
         out = out or (Path(scratch) / "evaluate" if model else ARTIFACTS / "evaluate")
-        result = evaluate(experiment, model or own, ARTIFACTS, out)
+        result = evaluate(experiment, model or own, ARTIFACTS, out, environment())
     interval = f" (95 % interval {result['map_low']:.2f} to {result['map_high']:.2f})" if result["map_low"] is not None else ""
-    click.echo(f"mAP {result['map']:.2f}{interval}, {result['model']} model of {result['stage']}, {result['n_test']} test images")
+    lines = [f"mAP {result['map']:.2f}{interval}, {result['model']} model of {result['stage']}, {result['n_test']} test images"]
     for which in ("raw", "ema"):
         if which != result["model"] and f"map_{which}" in result:
-            click.echo(f"mAP {result[f'map_{which}']:.2f} with its {which} counterpart")
+            lines.append(f"mAP {result[f'map_{which}']:.2f} with its {which} counterpart")
     if result["classes_without_positives"]:
-        click.echo(f"{result['classes_without_positives']} classes have no positive test image and count 0 in the mean")
+        lines.append(f"{result['classes_without_positives']} classes have no positive test image and count 0 in the mean")
+    facts = {"mAP": f"{result['map']:.2f}{interval}", "decided": f"{result['decided']:.1%}"}
+    if result["decided_right"] is not None:
+        facts["of these right"] = f"{result['decided_right']:.1%}"
+    facts["model"] = str(model or own)
+    if written is not None:
+        facts |= {"numbers": str(written / "metrics.json"), "model card": str(written / "MODEL_CARD.md")}
+    finish("evaluate", facts, [f"dicap-stage predict {model or own} FOLDER"], text="\n".join(lines))

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from stages.common import ARTIFACTS, params_option, runtime_options
+from stages.terminal import finish
 
 
 @click.command("pseudo-label")
@@ -29,4 +30,4 @@ def command(params: Path, fresh: bool, **runtime) -> None:
         else:
             text = f"pseudo-label: {facts.title} makes none; {out} is empty"
             (folder / "none.txt").write_text(f"{facts.title} trains on labelled images only.\n", encoding="utf-8")
-    click.echo(text)
+    finish("pseudo-label", {"folder": str(out)}, ["dicap-stage histogram " + str(out / "weights")], text=text)

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from stages.common import ARTIFACTS, data_folder, load, params_option
+from stages.terminal import finish
 
 PACKAGES = ("dicap", "torch", "torchvision", "timm", "numpy", "pandas", "pyarrow", "scikit-learn", "pillow", "matplotlib")
 
@@ -22,9 +23,9 @@ def command(params: Path) -> None:
     interval = ""
     if metrics.get("map_low") is not None and metrics.get("map_high") is not None:
         interval = f"  (95 % interval {metrics['map_low']:.2f} to {metrics['map_high']:.2f})"
-    if metrics.get("map") is not None:
-        click.echo(f"mAP {metrics['map']:.2f}{interval}")
-    click.echo(f"Report: {page}")
+    score = None if metrics.get("map") is None else f"{metrics['map']:.2f}{interval}"
+    text = (f"mAP {score}\n" if score else "") + f"Report: {page}"
+    finish("report", {"mAP": score, "page": str(page)}, ["dvc exp show"], text=text)
 
 
 def environment() -> dict[str, str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from stages.common import ARTIFACTS, data_folder, load, params_option
+from stages.terminal import finish
 
 
 @click.command("split")
@@ -24,6 +25,6 @@ def command(params: Path) -> None:
     path = ARTIFACTS / "split" / "split.parquet"
     artifacts.write_split(roles["id"].tolist(), roles["role"].tolist(), path)
     counts = roles["role"].value_counts()
-    click.echo(
-        f"{path}: " + ", ".join(f"{counts.get(role, 0)} {role}" for role in ROLES if role != "validation" or role in counts)
-    )
+    facts = {role: int(counts.get(role, 0)) for role in ROLES if role != "validation" or role in counts}
+    text = f"{path}: " + ", ".join(f"{count} {role}" for role, count in facts.items())
+    finish("split", facts | {"file": str(path)}, ["dicap-stage warmup"], text=text)

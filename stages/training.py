@@ -12,8 +12,10 @@ from dicap.runtime import Runtime
 from dicap.training.experiment import Experiment
 from dicap.training.run import pass_on, run_stage
 from stages.common import ARTIFACTS, data_folder, load, project_root
+from stages.terminal import finish
 
 SPLIT = ARTIFACTS / "split" / "split.parquet"
+FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
 HISTORY = ["epoch", "loss", "loss_sup", "loss_pseudo", "loss_con", "lr", "map_raw", "map_ema"]
 
 
@@ -42,20 +44,38 @@ def run(
 ) -> None:
     """Run a stage and say where its products are."""
     run_stage(stage, training, experiment, network, inputs=[SPLIT, *inputs], root=project_root(), out=out, fresh=fresh, tell=tell)
-    click.echo(f"{stage}: {_summary(out)}{out / 'model.safetensors'}")
+    model = out / "model.safetensors"
+    finish(stage, _facts(out) | {"model": str(model)}, [f"dvc repro {FOLLOWING[stage]}"], text=f"{stage}: {_summary(out)}{model}")
 
 
 def hand_on(stage: str, experiment: Experiment, source: Path, out: Path) -> None:
     """Say that the method has no such stage and publish the model of the one before."""
     title = METHODS[experiment.settings.method].title
     pass_on(stage, source, out, HISTORY)
-    click.echo(f"{stage}: {title} has no such stage; the model of {source} is passed on to {out}")
+    text = f"{stage}: {title} has no such stage; the model of {source} is passed on to {out}"
+    finish(
+        stage, {"passed on": str(source), "model": str(out / "model.safetensors")}, [f"dvc repro {FOLLOWING[stage]}"], text=text
+    )
 
 
 def tell(lines: list[str]) -> None:
     """Lines worth knowing, on stderr."""
     for line in lines:
         click.echo(line, err=True)
+
+
+def _facts(out: Path) -> dict[str, Any]:
+    """Epochs, the last mAP of each network, and minutes, from history.csv."""
+    import pandas as pd
+
+    history = pd.read_csv(out / "history.csv")
+    facts: dict[str, Any] = {"epochs": len(history)}
+    for name in ("map_raw", "map_ema"):
+        if history[name].notna().any():
+            facts[f"mAP {name.removeprefix('map_')}"] = float(history[name].dropna().iloc[-1])
+    if "seconds" in history and history["seconds"].notna().any():
+        facts["minutes"] = float(history["seconds"].sum() / 60)
+    return facts
 
 
 def _summary(out: Path) -> str:

@@ -171,6 +171,15 @@ class Method:
         """Images whose labels the warm-up reads: the same as later."""
         return self.labelled(roles)
 
+    @property
+    def keeps_est(self) -> bool:
+        """Whether D_est is kept from training up to fine-tuning, so that correctness can be counted on it."""
+        return False
+
+    def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
+        """Thresholds of the classes from scores p (N, C) and labels y (N, C), where `keeps_est`."""
+        raise NotImplementedError
+
     def readable(self, roles: Roles) -> np.ndarray:
         """Images whose labels training may read at all."""
         return roles.labelled

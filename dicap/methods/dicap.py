@@ -30,6 +30,11 @@ class DiCaP(Method):
         """D_unsup = D_u and D_est."""
         return roles.unsup
 
+    @property
+    def keeps_est(self) -> bool:
+        """D_est is what the rates are counted on."""
+        return True
+
     # -- warm-up: ASL on D_sup + the class-wise contrastive loss on all images of the step, WCL (methods.md 3.3)
 
     @property
@@ -83,14 +88,19 @@ class DiCaP(Method):
         rates = estimate_rates(n_pos, n_neg, empty_bin=c.empty_bin, smoothing=c.smoothing, isotonic=c.isotonic)
 
         # (2) dual thresholds: mid-ranges of the scores on D_sup
-        thresholds = dual_thresholds(
-            p_sup, y_sup, rule=t.rule, fixed=(t.fixed_pos, t.fixed_neg), quantile=t.quantile, crossed=t.crossed, unseen=t.unseen
-        )
+        thresholds = self.thresholds(p_sup, y_sup)
 
         # (3) pseudo-labels and their weights
         pseudo = self.pseudo_labels(p, rates, thresholds)
         guarded = int(((thresholds.n_pos == 0) | (thresholds.n_neg == 0)).sum()) if t.rule != "none" else 0
         return Refresh(pseudo, rates, thresholds, int(thresholds.crossed.sum()), guarded)
+
+    def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
+        """Dual thresholds from scores and labels of D_sup (methods.md 3.5)."""
+        t = self.settings.thresholds
+        return dual_thresholds(
+            p, y, rule=t.rule, fixed=(t.fixed_pos, t.fixed_neg), quantile=t.quantile, crossed=t.crossed, unseen=t.unseen
+        )
 
     def pseudo_labels(self, p: Tensor, rates: Rates, thresholds: Thresholds) -> PseudoLabels:
         """Labels and weights of scores (n, C)."""

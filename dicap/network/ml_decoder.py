@@ -39,7 +39,7 @@ class MLDecoder(nn.Module):
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Features (B, D_in, H, W) -> logits (B, C), embeddings z (B, C, D)."""
         memory = F.relu(self.embed(features.flatten(2).transpose(1, 2)))  # (B, HW, D)
-        query = self.queries.to(memory.dtype).expand(len(memory), -1, -1)  # (B, C, D)
+        query = self.queries.to(memory.dtype).expand(memory.shape[0], -1, -1)  # (B, C, D); len() would fix B in an export
         # The self-attention branch of a common decoder layer is replaced by a dropout of the query itself.
         t = self.norm1(query + self.dropout(query))
         t = self.norm2(t + self.dropout(self.attention(t, memory, memory, need_weights=False)[0]))

@@ -290,7 +290,20 @@ def _result(found: Evidence) -> Section:
         error = (full["n"] * (full["confidence"] - full["frequency"]).abs()).sum() / full["n"].sum()
         caption = f"How often the final scores are right on the test images; expected calibration error {error:.3f}."
         drawings.append(Drawing("reliability", "Reliability of the scores", caption, lambda: calibration.reliability(bins)))
+    chances = _chances(found)
+    if not chances.empty:
+        caption = "How often a decision of the model is right, by the chance that it states"
+        caption += f": {found.metrics['decided']:.0%} of the test entries are decided,"
+        caption += f" {found.metrics['decided_right']:.1%} of these rightly."
+        axes = ("stated chance to be right", "share right")
+        drawings.append(Drawing("chance", "Chance to be right", caption, lambda: calibration.reliability(chances, *axes)))
     return Section("result", "Test images", drawings)
+
+
+def _chances(found: Evidence) -> pd.DataFrame:
+    """The tenths of the stated chance in the columns of `reliability`; empty for a model without a correctness curve."""
+    tenths = found.metrics.get("chance_tenths") or []
+    return pd.DataFrame(tenths).rename(columns={"chance": "confidence", "share": "frequency"})
 
 
 def _why_none(settings: dict[str, Any], what: str) -> str:

@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 
 from dicap.artifacts import COST, cost_file, replacing, replacing_folder, write_json, write_predictions
+from dicap.decision import Decisions, reliability
 from dicap.errors import DataError
 from dicap.metrics import average_precision, bootstrap_interval
 from dicap.randomness import generator
 from dicap.training.experiment import Experiment
+from dicap.training.model_card import model_card
 from dicap.training.models import SavedModel, load_model
 
 
@@ -41,12 +43,33 @@ def metrics(scores: np.ndarray, labels: np.ndarray, *, resamples: int, seed: int
     }
 
 
-def evaluate(experiment: Experiment, model_path: Path, artifacts: Path, out: Path) -> dict[str, Any]:
-    """Evaluate a stage's model and its counterpart, and write metrics.json, per_class.csv and predictions.parquet.
+def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dict[str, Any]:
+    """How the model's decisions fare: the share decided, the share of these that is right, and how true the stated chance is.
+
+    `chance_tenths` has a row for every tenth of the stated chance (see `dicap.decision.reliability`), `chance_gap` is the mean
+    over decisions of |mean chance - share right| of their tenth. Without a correctness curve the first is empty, the second None.
+    """
+    answer, chance = decisions.decide(scores)
+    right = answer == labels
+    tenths = reliability(chance, right)
+    n = sum(row["n"] for row in tenths)
+    return {
+        "decided": float((answer >= 0).mean()),
+        "decided_right": float(right[answer >= 0].mean()) if (answer >= 0).any() else None,
+        "chance_gap": sum(row["n"] * abs(row["chance"] - row["share"]) for row in tenths) / n if n else None,
+        "chance_tenths": tenths,
+    }
+
+
+def evaluate(
+    experiment: Experiment, model_path: Path, artifacts: Path, out: Path, environment: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """Evaluate a stage's model and its counterpart; write metrics.json, per_class.csv, predictions.parquet and MODEL_CARD.md.
 
     Args:
         model_path: model.safetensors, beside which model_raw or model_ema.safetensors may lie.
         artifacts: folder of the earlier stages' histories and costs.
+        environment: versions to name on the model card.
 
     Returns:
         The content of metrics.json.
@@ -67,6 +90,7 @@ def evaluate(experiment: Experiment, model_path: Path, artifacts: Path, out: Pat
         "model": model.which,
         "stage": model.stage,
     }
+    result |= decided(scores, labels, model.decisions)
     result[f"map_{model.which}"] = result["map"]
     for other in model_path.parent.glob("model_*.safetensors"):
         counterpart = load_model(other, experiment.runtime.device)
@@ -75,7 +99,14 @@ def evaluate(experiment: Experiment, model_path: Path, artifacts: Path, out: Pat
 
     aps = average_precision(scores, labels)
     n_labelled = experiment.labels.of(experiment.roles.labelled).sum(0).numpy()
+    roles = {name: len(getattr(experiment.roles, name)) for name in ("sup", "est", "unlabeled", "test")}
+    classes = [
+        (name, int(n_labelled[c]), int(labels[:, c].sum()), 100 * float(aps[c]))
+        for c, name in enumerate(experiment.store.classes)
+    ]
+    card = model_card(model, result, experiment.store.meta, roles, classes, environment or {})
     with replacing_folder(out) as folder:
+        (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
         write_json(result, folder / "metrics.json")
         with replacing(folder / "per_class.csv") as path, open(path, "w", newline="", encoding="utf-8") as handle:
             writer = csv.writer(handle, lineterminator="\n")

@@ -20,6 +20,7 @@ from dicap.data.loader import Request
 from dicap.methods.base import Batch, Method, Refresh, Update
 from dicap.metrics import mean_average_precision
 from dicap.randomness import generator, torch_seed
+from dicap.training.decisions import Before, before_finetuning, decisions_of
 from dicap.training.diagnostics import Diagnostics
 from dicap.training.experiment import Experiment
 from dicap.training.models import save_model
@@ -202,6 +203,7 @@ def finetune(experiment: Experiment, network: nn.Module, state: RunState, stop: 
     def plan(epoch: int) -> list[Step]:
         return finetune_plan(len(rows), s.finetune.batch_size, seed=s.seed, epoch=epoch)
 
+    before = before_finetuning(experiment, network.to(experiment.runtime.device))
     optimisation = _optimisation(
         experiment, network, cycle_steps=s.finetune.epochs * len(plan(0)), lr=s.finetune.lr, ema_decay=s.finetune.ema_decay
     )
@@ -223,7 +225,7 @@ def finetune(experiment: Experiment, network: nn.Module, state: RunState, stop: 
         scores = _evaluate(experiment, progress, s.finetune.epochs, s.finetune.epochs)
         progress.end_epoch(_row(epoch, means, scores))
 
-    _publish(experiment, optimisation, progress, "finetune", "raw", "ema")
+    _publish(experiment, optimisation, progress, "finetune", "raw", "ema", before)
 
 
 @dataclass
@@ -348,13 +350,22 @@ def _row(epoch: int, *parts: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _publish(experiment: Experiment, optimisation: Optimisation, progress: Progress, stage: str, first: str, second: str) -> None:
+def _publish(
+    experiment: Experiment,
+    optimisation: Optimisation,
+    progress: Progress,
+    stage: str,
+    first: str,
+    second: str,
+    before: Before | None = None,
+) -> None:
     """model.safetensors is what the next stage starts from; its counterpart stands beside it under its own name."""
     networks = {"raw": optimisation.network, "ema": optimisation.ema.module}
     folder = progress.state.products
     common = {"settings": experiment.settings, "classes": experiment.store.classes, "stage": stage}
-    save_model(networks[first], folder / "model.safetensors", which=first, **common)
-    save_model(networks[second], folder / f"model_{second}.safetensors", which=second, **common)
+    for which, name in ((first, "model"), (second, f"model_{second}")):
+        decisions = decisions_of(experiment, networks[which], before)
+        save_model(networks[which], folder / f"{name}.safetensors", which=which, decisions=decisions, **common)
     write_history(progress.history, folder / "history.csv", list(_row(0)))
     write_history(progress.costs, progress.state.cost, COST)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
@@ -13,12 +14,13 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from dicap.artifacts import replacing
+from dicap.decision import Decisions, plain
 from dicap.errors import DataError, SettingsError
 from dicap.methods import build_method
 from dicap.methods.base import Method
 from dicap.settings import Settings
 
-SCHEMA = 2  # 2: with a checksum of the tensors
+SCHEMA = 3  # 2: with a checksum of the tensors; 3: with decisions
 KEYS = ("stage", "which", "classes", "settings", "extra", "checksum")
 
 
@@ -32,7 +34,9 @@ class SavedModel:
     classes: list[str]
     which: str  # raw or ema
     stage: str
+    decisions: Decisions
     extra: dict[str, Any]
+    checksum: str = ""
 
 
 def save_model(
@@ -43,16 +47,22 @@ def save_model(
     classes: list[str],
     stage: str,
     which: str,
+    decisions: Decisions | None = None,
     extra: dict[str, Any] | None = None,
 ) -> None:
-    """Write the network's tensors and what is needed to use them, atomically; equal models give equal bytes."""
+    """Write the network's tensors and what is needed to use them, atomically; equal models give equal bytes.
+
+    Without `decisions` the model decides at 0.5.
+    """
+    decisions = decisions or plain(np.full(len(classes), np.nan), "no curve: saved without one; decisions at 0.5")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
     metadata = {
         "schema": SCHEMA,
         "stage": stage,
         "which": which,
         "classes": classes,
-        "settings": settings.model_dump() | {"data_root": None},  # a path of the machine that trained is nobody's business
+        "settings": _without_places(settings),
+        "decisions": decisions.to_dict(),
         "extra": extra or {},
     }
     metadata["checksum"] = checksum(metadata, tensors)
@@ -60,6 +70,12 @@ def save_model(
     with replacing(path) as temporary:
         # save_file would make a file that only its owner can read, which a shared DVC cache would keep.
         temporary.write_bytes(save(tensors, metadata={"dicap": json.dumps(metadata, sort_keys=True)}))
+
+
+def _without_places(settings: Settings) -> dict[str, Any]:
+    """The settings without paths of the machine that trained, which are nobody's business."""
+    values = settings.model_dump()
+    return values | {"data_root": None, "own": values["own"] | {"unlabeled_root": None, "added": None}}
 
 
 def checksum(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> str:
@@ -108,11 +124,23 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> SavedModel:
         settings = Settings.model_validate(metadata["settings"])
     except ValidationError as error:
         raise DataError(f"{path}: its settings are of another version ({error.errors()[0]['msg']}); train it again") from None
+    try:
+        decisions = Decisions.from_dict(metadata["decisions"])
+    except (KeyError, TypeError, ValueError):
+        raise DataError(f"{path}: its thresholds are not readable; train it again") from None
     method = build_method(settings, len(metadata["classes"]))
     network = method.build_network(pretrained=False)
     _fill(network, state, path)
     return SavedModel(
-        network.to(device).eval(), method, settings, metadata["classes"], metadata["which"], metadata["stage"], metadata["extra"]
+        network.to(device).eval(),
+        method,
+        settings,
+        metadata["classes"],
+        metadata["which"],
+        metadata["stage"],
+        decisions,
+        metadata["extra"],
+        metadata["checksum"],
     )
 
 

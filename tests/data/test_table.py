@@ -112,7 +112,7 @@ def test_mistakes_are_one_line_that_names_the_file(tmp_path, case):
 def test_missing_places_are_one_line(tmp_path):
     with pytest.raises(DataError, match="no such folder or file; set data_root"):
         read(tmp_path / "nowhere")
-    with pytest.raises(DataError, match="neither is there"):
+    with pytest.raises(DataError, match="holds no labels that are known here"):
         read(tmp_path)
     table(tmp_path, GOOD)
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "labels.parquet")

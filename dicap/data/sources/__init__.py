@@ -5,11 +5,12 @@ from pathlib import Path
 
 from dicap.data.sources.base import RawSet
 from dicap.errors import SettingsError
+from dicap.settings import Own
 
 # Read lazily: digits needs scikit-learn, nuswide NumPy files, and nobody needs all of them.
 _MODULES = {
     "digits": "digits",
-    "table": "table",
+    "table": "own",
     "voc2007": "voc",
     "voc2012": "voc",
     "coco2014": "coco",
@@ -19,13 +20,14 @@ _MODULES = {
 }
 
 
-def read_raw(dataset: str, root: Path | None, image_size: int) -> RawSet:
+def read_raw(dataset: str, root: Path | None, image_size: int, own: Own | None = None) -> RawSet:
     """List the images, splits and labels of a raw data set.
 
     Args:
         dataset: a name of `dicap.catalogue.DATASETS`.
         root: `data_root`, absolute; None only for digits.
         image_size: side in pixels (digits are drawn at that size).
+        own: options of `table`, anybody's own images.
 
     Raises:
         SettingsError: there is no such data set, or it needs a `data_root`.
@@ -36,4 +38,4 @@ def read_raw(dataset: str, root: Path | None, image_size: int) -> RawSet:
     if root is None and dataset != "digits":
         raise SettingsError(f"params.yaml: data_root: found null, expected the folder of the raw {dataset} data set")
     module = importlib.import_module(f"dicap.data.sources.{_MODULES[dataset]}")
-    return module.read(dataset, root, image_size)
+    return module.read(dataset, root, image_size, own) if dataset == "table" else module.read(dataset, root, image_size)

@@ -18,14 +18,14 @@ COLUMNS = ("image", "split", "labels")
 NAMES = ("labels.csv", "labels.parquet")
 
 
-def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
+def read(dataset: str, root: Path | None, image_size: int, *, needs_test: bool = True) -> RawSet:
     """Read the table.
 
     `data_root` is the folder that holds labels.csv or labels.parquet, or the file itself. `image` is a path relative to
     that folder, `split` one of train, test, unlabeled, `labels` the names separated by `;` (in Parquet also a list);
     no name in a train or test row means "none of the classes". Rows of split unlabeled have no labels.
 
-    The classes are the names found, sorted.
+    The classes are the names found, sorted. `needs_test`: whether a row of split test must be there.
 
     Raises:
         DataError: the file or one of its rows is not as described; names the line.
@@ -33,7 +33,7 @@ def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
     assert root is not None
     path = _find(root)
     frame = _read(path)
-    _check(frame, path)
+    _check(frame, path, needs_test)
     unlabelled = (frame["split"] == "unlabeled").to_numpy()
     names = [[] if hidden else labels for hidden, labels in zip(unlabelled, frame["labels"], strict=True)]
     classes = sorted({name for labels in names for name in labels})
@@ -131,7 +131,7 @@ def _names(labels: object, path: Path, line: int) -> list[str]:
     return sorted({unicodedata.normalize("NFC", part.strip()) for part in parts} - {""})
 
 
-def _check(frame: pd.DataFrame, path: Path) -> None:
+def _check(frame: pd.DataFrame, path: Path, needs_test: bool) -> None:
     """Complain about the first row that is wrong, with the number of its line and how many more there are."""
     where = "line" if path.suffix != ".parquet" else "row"
     if frame.empty:
@@ -165,9 +165,10 @@ def _check(frame: pd.DataFrame, path: Path) -> None:
         frame["file"].duplicated().to_numpy(),
         lambda row: f"image: {row['image']!r} stands on {where} {first[row['file']]} already; keep one of them",
     )
-    for split in ("train", "test"):
+    for split in ("train", "test") if needs_test else ("train",):
         if not (frame["split"] == split).any():
-            raise DataError(f"{path}: no row of split {split}; mark some images {split}")
+            way = ", or let own.test_share draw them" if split == "test" else ""
+            raise DataError(f"{path}: no row of split {split}; mark some images {split}{way}")
 
 
 def _unprintable(text: str) -> bool:

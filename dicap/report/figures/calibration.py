@@ -61,21 +61,21 @@ def error_by_epoch(errors: pd.DataFrame) -> Figure:
     return figure
 
 
-def reliability(bins: pd.DataFrame) -> Figure:
-    """Reliability of the final scores on the test images. bins: left, right, n, confidence, frequency."""
+def reliability(bins: pd.DataFrame, across: str = "score of the network", up: str = "share of positives") -> Figure:
+    """How true stated probabilities are on the test images. bins: left, right, n, confidence, frequency; the axes' names."""
     figure = style.canvas(3.9)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, 1])
     full = bins[bins["n"] > 0]
     _diagonal(top)
     top.plot(full["confidence"], full["frequency"], color=style.BLUE, marker="o", label="observed")
-    top.set_ylabel("share of positives")
+    top.set_ylabel(up)
     style.legend_above(top, columns=2)
     width = (bins["right"] - bins["left"]).to_numpy()
     bottom.bar(_centre(bins), bins["n"], width=width * 0.86, color=style.BLUE, alpha=0.35, linewidth=0)
     bottom.set_yscale("log")
     bottom.set_ylim(0.7, max(10.0, float(bins["n"].max()) * 2))
     bottom.set_ylabel("entries")
-    bottom.set_xlabel("score of the network")
+    bottom.set_xlabel(across)
     figure.align_ylabels([top, bottom])
     return figure
 

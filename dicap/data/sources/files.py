@@ -1,0 +1,60 @@
+"""The image files below a folder."""
+
+import os
+from pathlib import Path
+
+from PIL import Image
+
+from dicap.data.sources.base import read_rgb
+from dicap.errors import DataError
+
+ENDINGS = frozenset(
+    f".{name}" for name in ("jpg", "jpeg", "jpe", "jfif", "png", "bmp", "gif", "tif", "tiff", "webp", "ppm", "pgm", "pnm")
+)
+
+
+def list_images(folder: Path) -> list[str]:
+    """Paths of the image files below a folder, relative to it, with forward slashes, sorted; hidden files are passed over.
+
+    Links are followed, each folder once.
+
+    Raises:
+        DataError: there is no such folder, or no image in it.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; name a folder of images")
+    found, seen = [], set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        relative = Path(place).relative_to(folder)
+        found += [
+            (relative / name).as_posix() for name in names if Path(name).suffix.lower() in ENDINGS and not name.startswith(".")
+        ]
+    if not found:
+        raise DataError(f"{folder}: no image files below it; known endings are {', '.join(sorted(ENDINGS))}")
+    return sorted(found)
+
+
+class FilesAt:
+    """Images in files anywhere; `paths` holds one an item."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.paths = paths
+
+    def read(self, i: int) -> Image.Image:
+        return read_rgb(self.paths[i])
+
+
+def same_file(path: Path) -> tuple[int, int] | str:
+    """What links to one file have in common: device and number of the file; its name where it is missing."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return str(path)
+    return info.st_dev, info.st_ino

@@ -1,0 +1,195 @@
+"""Data set `table`: anybody's own images, in whichever format they come, with the options of the settings' section `own`."""
+
+import csv
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from dicap.data.sources import coco_file, folders, label_studio, table, xml_files
+from dicap.data.sources.base import Item, RawSet
+from dicap.data.sources.files import FilesAt, list_images, same_file
+from dicap.data.sources.listing import Listing, to_raw
+from dicap.errors import DataError
+from dicap.settings import Own
+
+FORMATS = ("table", "coco", "labelstudio", "voc_xml", "folders")
+
+
+def read(dataset: str, root: Path | None, image_size: int, own: Own | None = None) -> RawSet:
+    """Read `data_root` in the format that `own.format` names (auto: the one it looks like), then apply the options.
+
+    In this order: labels added later (`own.added`), unlabelled images of a second folder (`own.unlabeled_root`), and a test split
+    drawn from the labelled images (`own.test_share`) where there is none.
+
+    Raises:
+        DataError: nothing readable is there, or a test split is missing and none is asked for.
+    """
+    assert root is not None
+    own = own or Own(format="auto", unlabeled_root=None, test_share=0.0, added=None)
+    kind = detect(root) if own.format == "auto" else own.format
+    if kind == "table":
+        raw = table.read(dataset, root, image_size, needs_test=not own.test_share)
+        base = root if root.is_dir() else root.parent
+        files = [base / item.path for item in raw.items]
+    else:
+        listing = read_listing(root, kind)
+        raw, files = to_raw(listing, dataset), [entry.file for entry in listing.entries]
+    if own.added:
+        raw = with_added(raw, Path(own.added))
+    if own.unlabeled_root:
+        raw, files = with_unlabelled(raw, files, Path(own.unlabeled_root))
+    if own.test_share and not any(item.split == "test" for item in raw.items):
+        raw = with_test(raw, own.test_share)
+    for split in ("train", "test"):
+        if not any(item.split == split for item in raw.items):
+            way = "set own.test_share, for example to 0.2, to draw one from the labelled images" if split == "test" else ""
+            raise DataError(f"{root}: no image of split {split}; {way or 'label some images'}")
+    return replace(raw, images=FilesAt(files), source=raw.source | {"format": kind})
+
+
+def detect(root: Path) -> str:
+    """The format a folder or file looks like. Raises DataError where it looks like none."""
+    if not root.exists():
+        raise DataError(f"{root}: no such folder or file; set data_root to the folder that holds your images and labels")
+    if root.suffix.lower() in (".csv", ".parquet") or (root.is_dir() and any((root / name).is_file() for name in table.NAMES)):
+        return "table"
+    if coco_file.find(root):
+        return "coco"
+    if label_studio.find(root) is not None:
+        return "labelstudio"
+    if xml_files.find(root):
+        return "voc_xml"
+    if root.is_dir() and any(path.is_dir() and not path.name.startswith(".") for path in root.iterdir()):
+        return "folders"
+    raise DataError(
+        f"{root}: holds no labels that are known here: a labels.csv, a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or a "
+        "folder for each label"
+    )
+
+
+def read_listing(root: Path, kind: str) -> Listing:
+    """The annotations of a format other than `table`. Raises DataError."""
+    if kind == "folders":
+        return folders.read(root)
+    if kind == "coco":
+        files = coco_file.find(root)
+        if files:
+            return coco_file.read(root, files)
+    elif kind == "labelstudio":
+        path = label_studio.find(root)
+        if path is not None:
+            return label_studio.read(root, path)
+    else:
+        files = xml_files.find(root)
+        if files:
+            return xml_files.read(root, files)
+    raise DataError(f"{root}: own.format is {kind}, but no such file is there; set it to auto")
+
+
+def with_added(raw: RawSet, path: Path) -> RawSet:
+    """Labels given later: a CSV of image, labels. An unlabelled image becomes a training image.
+
+    Raises:
+        DataError: the file is missing, or names an image that the data set does not have.
+    """
+    added = read_added(path)
+    known = {item.id for item in raw.items}
+    for line, (image, _) in enumerate(added.items(), 2):
+        if image not in known:
+            raise DataError(f"{path}: line {line}: image {image!r} is not in the data set; write its id as `suggest` does")
+    names = sorted({*raw.classes, *(name for labels in added.values() for name in labels)})
+    number = {name: i for i, name in enumerate(names)}
+    items = []
+    for item in raw.items:
+        split, labels = item.split, item.labels
+        if item.id in added:
+            split, labels = "train" if split == "unlabeled" else split, tuple(sorted(number[name] for name in added[item.id]))
+        elif labels is not None:
+            labels = tuple(sorted(number[raw.classes[label]] for label in labels))
+        items.append(Item(item.id, item.path, split, labels))
+    notes = [*raw.notes, f"{len(added)} images have labels from {path.name}"]
+    return replace(raw, classes=names, items=items, notes=notes)
+
+
+def read_added(path: Path) -> dict[str, list[str]]:
+    """{image: names} of a CSV with columns image and labels; rows whose labels are empty are passed over, `-` means none.
+
+    Raises:
+        DataError: the file is missing or lacks a column.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            missing = [name for name in ("image", "labels") if name not in (reader.fieldnames or [])]
+            if missing:
+                raise DataError(f"{path}: column {missing[0]} is missing; expected image, labels")
+            rows = [(row["image"].strip(), (row["labels"] or "").strip()) for row in reader]
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: not readable as CSV ({error}); save it as UTF-8") from None
+    return {
+        image: [] if labels == "-" else sorted({name.strip() for name in labels.split(";")} - {"", "-"})
+        for image, labels in rows
+        if labels
+    }
+
+
+def with_unlabelled(raw: RawSet, files: list[Path], folder: Path) -> tuple[RawSet, list[Path]]:
+    """Images of a second folder without labels; those already in the set, under any name, are passed over."""
+    known = {same_file(file) for file in files}
+    found = [path for path in list_images(folder) if same_file(folder / path) not in known]
+    ids = {item.id for item in raw.items}
+    more = [Item(f"unlabeled/{path}" if path in ids else path, path, "unlabeled", None) for path in found]
+    note = f"{len(more)} unlabelled images from own.unlabeled_root"
+    return replace(raw, items=[*raw.items, *more], notes=[*raw.notes, note]), [*files, *(folder / path for path in found)]
+
+
+def with_test(raw: RawSet, share: float) -> RawSet:
+    """A test split of the labelled training images, stratified so that rare classes are in both parts."""
+    rows = [i for i, item in enumerate(raw.items) if item.split == "train"]
+    labels = np.zeros((len(rows), len(raw.classes)), bool)
+    for place, row in enumerate(rows):
+        labels[place, list(raw.items[row].labels or ())] = True
+    chosen = {rows[place] for place in np.flatnonzero(stratified(labels, share))}
+    items = [replace(item, split="test") if i in chosen else item for i, item in enumerate(raw.items)]
+    counts = Counter(label for i in chosen for label in raw.items[i].labels or ())
+    absent = [name for c, name in enumerate(raw.classes) if not counts[c]]
+    notes = [*raw.notes, f"{len(chosen)} of {len(rows)} labelled images were drawn as the test split (own.test_share)"]
+    if absent:
+        notes.append(f"{len(absent)} classes have too few images to be in both splits: {', '.join(absent[:10])}")
+    return replace(raw, items=items, notes=notes)
+
+
+def stratified(labels: np.ndarray, share: float) -> np.ndarray:
+    """Which rows are drawn as the test part, (N,) bool: iterative stratification (Sechidis et al., ECML PKDD 2011).
+
+    The rarest class still to be placed goes first: each of its images goes to the part that lacks most positives of the class.
+    A class with two images or more has one in each part where the others allow it. Nothing random: equal input, equal split.
+
+    Args:
+        labels: (N, C) bool; share: of the rows, in (0, 1).
+    """
+    n, _ = labels.shape
+    shares = np.array([1 - share, share])
+    wanted_rows = shares * n
+    wanted = labels.sum(0)[:, None] * shares  # (C, 2)
+    part = np.full(n, -1)
+    while (part == -1).any():
+        left = part == -1
+        counts = labels[left].sum(0)
+        rows, c = np.flatnonzero(left), None
+        if counts.any():
+            c = int(np.where(counts > 0, counts, n + 1).argmin())
+            rows = rows[labels[rows, c]]
+        for row in rows:
+            need = wanted_rows if c is None else wanted[c]
+            where = int(np.lexsort((wanted_rows, need))[-1])  # what lacks most positives, then most images
+            if c is not None and not labels[part == 1][:, c].any() and labels[part == 0][:, c].any():
+                where = 1  # the second image of a rare class
+            part[row] = where
+            wanted_rows[where] -= 1
+            wanted[labels[row], where] -= 1
+    return part == 1

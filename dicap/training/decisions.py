@@ -1,0 +1,64 @@
+"""What a published model carries to be used: thresholds per class and the measured correctness of its confidences."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from dicap.decision import Curve, Decisions, carry_over, fit_curve, plain
+from dicap.randomness import permutation
+from dicap.training.experiment import Experiment
+
+MOST_CARRIED = 4096  # images on which a curve is carried over to a fine-tuned network: more would not move it
+
+
+@dataclass(frozen=True)
+class Before:
+    """A network before fine-tuning: its curve, and its scores (n, C) of unlabelled images, `rows`."""
+
+    curve: Curve
+    rows: np.ndarray
+    scores: np.ndarray
+
+
+def decisions_of(experiment: Experiment, network: nn.Module, before: Before | None = None) -> Decisions:
+    """Thresholds from D_sup by the method's own rule, and the correctness curve counted on D_est, for this network.
+
+    Only a method that keeps D_est from training can count on it; the others decide at 0.5 and carry no curve. After fine-tuning,
+    which reads the labels of D_est, the curve of the network `before` is carried over on unlabelled images.
+    """
+    method, roles = experiment.method, experiment.roles
+    prior = experiment.labels.of(roles.labelled).numpy().mean(0)
+    if not method.keeps_est:
+        return plain(prior, f"no curve: {method.facts.title} trains on all labelled images; decisions at 0.5")
+    y = experiment.labels.of(roles.sup).to(experiment.runtime.device)
+    thresholds = method.thresholds(experiment.predict(network, roles.sup), y)
+    tau_pos = torch.where(thresholds.active, thresholds.tau_pos, 1.0).cpu().numpy()
+    tau_neg = torch.where(thresholds.active, thresholds.tau_neg, 0.0).cpu().numpy()
+    note = f"counted on {len(roles.est)} labelled images kept from training"
+    if before is None:
+        curve = _counted(experiment, network)
+    elif len(before.rows):
+        curve = carry_over(before.curve, before.scores, _scores(experiment, network, before.rows))
+        note += f", before fine-tuning, and carried over on {len(before.rows)} unlabelled images"
+    else:
+        curve, note = before.curve, note + ", before fine-tuning"
+    return Decisions(tau_pos, tau_neg, prior, curve, note)
+
+
+def before_finetuning(experiment: Experiment, network: nn.Module) -> Before:
+    """What `decisions_of` needs to know of the network that fine-tuning starts from."""
+    rows = experiment.roles.unlabeled
+    if len(rows) > MOST_CARRIED:
+        rows = np.sort(rows[permutation(experiment.settings.seed, "finetune", 0, len(rows), "carried")[:MOST_CARRIED]])
+    return Before(_counted(experiment, network), rows, _scores(experiment, network, rows))
+
+
+def _counted(experiment: Experiment, network: nn.Module) -> Curve:
+    est = experiment.roles.est
+    return fit_curve(_scores(experiment, network, est), experiment.labels.of(est).numpy())
+
+
+def _scores(experiment: Experiment, network: nn.Module, rows: np.ndarray) -> np.ndarray:
+    return experiment.predict(network, rows).cpu().numpy()

@@ -1,0 +1,177 @@
+"""A model as ONNX or as a torch.export program, checked against the original before it is given its name."""
+
+import importlib.util
+import json
+import logging
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dicap.artifacts import replacing, write_json
+from dicap.data.sources.files import list_images
+from dicap.errors import DataError, SettingsError
+from dicap.randomness import generator
+from dicap.training.models import SavedModel
+from dicap.use.folder import read_square
+
+FORMATS = ("onnx", "pt2")
+TOLERANCE = 1e-4
+CHECKED, BATCH = 100, 20  # images of each kind, and how many at a time
+
+
+@dataclass(frozen=True)
+class Check:
+    """How far the exported model is from the original: the largest difference of a score."""
+
+    random: float
+    real: float | None
+    n_random: int
+    n_real: int
+
+
+class Scorer(nn.Module):
+    """What is exported: images (B, 3, S, S) uint8, resized and nothing else -> scores (B, C) float32."""
+
+    def __init__(self, model: SavedModel) -> None:
+        super().__init__()
+        self.network = model.network
+        self._scores = model.method.scores
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self._scores(self.network, images)
+
+
+def export(model: SavedModel, out: Path, kind: str, images: Path | None = None) -> Check:
+    """Write the model to `out`, and `<out>.json` beside it with all that is needed to use it.
+
+    Scores of CHECKED random images, and of as many real ones from the folder `images` if given, must agree with the original's
+    to TOLERANCE, in batches of more than one size; otherwise nothing is left behind.
+
+    Raises:
+        SettingsError: unknown format, or a package is not installed; DataError: the network cannot be exported or does not agree.
+    """
+    if kind not in FORMATS:
+        raise SettingsError(f"--format: found {kind!r}, allowed are {', '.join(FORMATS)}")
+    _need(kind)
+    scorer = Scorer(model).cpu().eval()
+    size = model.settings.image_size
+    facts = description(model)
+    pixels = generator(0, "export", 0, 0).integers(0, 256, (CHECKED, 3, size, size)).astype(np.uint8)
+    real = _real(images, size)
+    with replacing(out) as temporary:
+        try:
+            _write(scorer, torch.from_numpy(pixels[:BATCH]), temporary, kind, facts)
+        except Exception as error:  # the exporters raise many kinds; all mean the same to the user
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+            raise DataError(f"{out}: this network cannot be exported as {kind} ({reason}); try the other format") from None
+        run = _reader(temporary, kind)
+        check = Check(
+            _difference(scorer, run, pixels),
+            None if real is None else _difference(scorer, run, real),
+            len(pixels),
+            0 if real is None else len(real),
+        )
+        worst = max(check.random, check.real or 0.0)
+        if not worst <= TOLERANCE:
+            raise DataError(f"{out}: the exported scores are up to {worst:.2g} from the original's; try the other format")
+    write_json(facts, out.with_name(f"{out.name}.json"))
+    return check
+
+
+def description(model: SavedModel) -> dict[str, Any]:
+    """Preprocessing, classes, thresholds and correctness curve of a model, as plain JSON."""
+    size = model.settings.image_size
+    return {
+        "input": {
+            "name": "images",
+            "shape": ["batch", 3, size, size],
+            "dtype": "uint8",
+            "preprocessing": f"decode to RGB, resize to {size} x {size} (bilinear, aspect ratio ignored), channels first; "
+            "normalisation is inside the model",
+        },
+        "output": {"name": "scores", "shape": ["batch", len(model.classes)], "dtype": "float32", "range": [0, 1]},
+        "classes": model.classes,
+        "decisions": model.decisions.to_dict(),
+        "model": {
+            "method": model.settings.method,
+            "backbone": model.settings.backbone,
+            "stage": model.stage,
+            "which": model.which,
+            "checksum": model.checksum,
+        },
+    }
+
+
+def _need(kind: str) -> None:
+    missing = [
+        name for name in ("onnx", "onnxscript", "onnxruntime") if kind == "onnx" and importlib.util.find_spec(name) is None
+    ]
+    if missing:
+        raise SettingsError(f"--format: onnx needs the package {missing[0]}; install the extra: pip install 'dicap[export]'")
+
+
+def _write(scorer: Scorer, images: Tensor, path: Path, kind: str, facts: dict[str, Any]) -> None:
+    logger = logging.getLogger("onnxscript")
+    before = logger.level
+    logger.setLevel(logging.ERROR)  # it warns of what it leaves unoptimised
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")  # of the exporters' own ageing parts
+            batch = torch.export.Dim("batch")
+            program = torch.export.export(scorer, (images,), dynamic_shapes={"images": {0: batch}})
+            if kind == "pt2":
+                with path.open("wb") as file:
+                    torch.export.save(program, file, extra_files={"dicap.json": json.dumps(facts)})
+                return
+            import onnx
+
+            written = torch.onnx.export(program, (), input_names=["images"], output_names=["scores"], verbose=False)
+            assert written is not None
+            proto = written.model_proto
+            onnx.helper.set_model_props(proto, {"dicap": json.dumps(facts)})
+            onnx.save(proto, path)
+    finally:
+        logger.setLevel(before)
+
+
+def _reader(path: Path, kind: str) -> Any:
+    """A function from images (n, 3, S, S) uint8 to scores, by the file alone."""
+    if kind == "pt2":
+        with path.open("rb") as file:
+            module = torch.export.load(file).module()
+        return lambda images: module(torch.from_numpy(images)).detach().numpy()
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return lambda images: session.run(["scores"], {"images": images})[0]
+
+
+def _difference(scorer: Scorer, run: Any, images: np.ndarray) -> float:
+    worst = 0.0
+    for start in range(0, len(images), BATCH):
+        batch = images[start : start + BATCH]
+        for part in (batch, batch[:1]):  # the size of a batch is not part of the model
+            with torch.inference_mode():
+                expected = scorer(torch.from_numpy(part)).numpy()
+            worst = max(worst, float(np.abs(run(part) - expected).max()))
+    return worst
+
+
+def _real(folder: Path | None, size: int) -> np.ndarray | None:
+    if folder is None:
+        return None
+    found = []
+    for path in list_images(folder):
+        image = read_square(Path(folder) / path, size)
+        if not isinstance(image, str):
+            found.append(image.transpose(2, 0, 1))
+        if len(found) == CHECKED:
+            break
+    if not found:
+        raise DataError(f"{folder}: none of its images can be read; name another folder with --images")
+    return np.stack(found)

@@ -1,0 +1,109 @@
+"""What to label next: images whose labels would teach the model most, spread over classes, no two alike."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from dicap.data.loader import scoring_batches
+from dicap.data.store import Store
+from dicap.progress import progress
+from dicap.runtime import Runtime
+from dicap.training.models import SavedModel
+
+BATCH = 256
+ALIKE = 0.98  # cosine similarity of two images' embeddings above which the second one is left out
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """An image to label.
+
+    Attributes:
+        row: of the converted set.
+        asked: the class it was chosen for.
+        uncertainty: of that class's answer, 0 (sure) to 1 (a coin toss).
+        likely: classes that are likelier present than absent.
+    """
+
+    row: int
+    asked: int
+    uncertainty: float
+    likely: list[int]
+
+
+def look(model: SavedModel, store: Store, rows: np.ndarray, runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
+    """Scores (n, C) and embeddings (n, D) of length 1 of some rows, by the model's own backbone."""
+    scores, embeddings = [], []
+    batches = scoring_batches(store, rows, BATCH, device=runtime.device)
+    features = getattr(model.network, "features", None)
+    with torch.inference_mode(), runtime.autocast():
+        for _, images in progress(batches, desc="suggest", total=-(-len(rows) // BATCH), unit="batch"):
+            scores.append(model.method.scores(model.network, images).float().cpu())
+            pixels = torch.nn.functional.adaptive_avg_pool2d(images.float(), 8) / 255
+            seen = features(images).float().mean((2, 3)) if features is not None else pixels.flatten(1)
+            embeddings.append(torch.nn.functional.normalize(seen, dim=1).cpu())
+    return torch.cat(scores).numpy(), torch.cat(embeddings).numpy()
+
+
+def uncertainty(scores: np.ndarray, model: SavedModel) -> np.ndarray:
+    """How open each entry is, (n, C) in [0, 1]: 1 - |2 q - 1| with q the measured chance that the class is present.
+
+    Without a correctness curve q is the score itself.
+    """
+    curve = model.decisions.curve
+    present = scores.astype(np.float64) if curve is None else curve.present(scores)
+    return 1 - np.abs(2 * present - 1)
+
+
+def choose(open_: np.ndarray, embeddings: np.ndarray, count: int, alike: float = ALIKE) -> list[tuple[int, int]]:
+    """(image, class) of the images to label, best first.
+
+    The classes take turns, those with most open entries first; a class takes the image whose entry of it is most uncertain, ties
+    broken by the image's whole uncertainty. An image too like one chosen before is left out.
+
+    Args:
+        open_: (n, C) uncertainty; embeddings: (n, D) of length 1; count: images wanted.
+    """
+    n, classes = open_.shape
+    order = [np.lexsort((-open_.sum(1), -open_[:, c])) for c in range(classes)]
+    turns = np.argsort(-open_.sum(0), kind="stable")
+    free, place = np.ones(n, bool), np.zeros(classes, int)
+    chosen: list[tuple[int, int]] = []
+    while len(chosen) < count and free.any():
+        for c in turns:
+            while place[c] < n and not free[order[c][place[c]]]:
+                place[c] += 1
+            if place[c] == n or len(chosen) == count:
+                continue
+            image = int(order[c][place[c]])
+            chosen.append((image, int(c)))
+            free &= embeddings @ embeddings[image] <= alike
+            free[image] = False
+    return chosen
+
+
+def suggest(model: SavedModel, store: Store, rows: np.ndarray, count: int, runtime: Runtime) -> list[Suggestion]:
+    """The `count` images of `rows` to label next; fewer where the others are near copies of them."""
+    scores, embeddings = look(model, store, rows, runtime)
+    open_ = uncertainty(scores, model)
+    curve = model.decisions.curve
+    present = scores if curve is None else curve.present(scores)
+    return [
+        Suggestion(int(rows[i]), c, float(open_[i, c]), np.flatnonzero(present[i] >= 0.5).tolist())
+        for i, c in choose(open_, embeddings, count)
+    ]
+
+
+def contact_sheet(store: Store, suggestions: list[Suggestion], classes: list[str], columns: int = 6, side: int = 160):
+    """The suggested images as one picture, numbered as in the list, each with the class it was chosen for."""
+    from PIL import Image, ImageDraw
+
+    lines = -(-len(suggestions) // columns)
+    sheet = Image.new("RGB", (columns * (side + 12) + 12, lines * (side + 34) + 12), "white")
+    draw = ImageDraw.Draw(sheet)
+    for k, found in enumerate(suggestions):
+        x, y = 12 + k % columns * (side + 12), 12 + k // columns * (side + 34)
+        sheet.paste(Image.fromarray(store.image(found.row)).resize((side, side)), (x, y))
+        draw.text((x, y + side + 4), f"{k + 1}. {classes[found.asked]}?"[:26], fill="black")
+    return sheet

@@ -1,0 +1,55 @@
+"""`dicap-stage suggest`: which unlabelled images to label next."""
+
+from pathlib import Path
+
+import click
+
+from stages.common import ARTIFACTS, data_folder, load, params_option
+from stages.terminal import finish
+
+
+@click.command("suggest")
+@click.option("--count", type=click.IntRange(1), default=50, show_default=True, help="Images to label.")
+@click.option("--model", type=click.Path(path_type=Path), help="Another model than the pipeline's last.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("suggest"), show_default=True, help="Folder."
+)
+@click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
+@params_option
+def command(count: int, model: Path | None, out: Path, device: str, params: Path) -> None:
+    """Choose the unlabelled images to label next: the most uncertain ones, spread over the classes, no near copies.
+
+    Writes labels.csv, whose column `labels` waits to be filled in (names separated by `;`, or `-` for none of the classes), and
+    sheet.png, the same images as a contact sheet.
+    """
+    import csv
+
+    import numpy as np
+
+    from dicap.artifacts import read_split, replacing
+    from dicap.data.store import Store
+    from dicap.errors import DataError
+    from dicap.use.predict import open_model
+    from dicap.use.suggest import contact_sheet, suggest
+
+    settings = load(params)
+    store = Store.open(data_folder(settings))
+    saved, runtime = open_model(model or ARTIFACTS / "finetune" / "model.safetensors", device)
+    if saved.settings.image_size != store.image_size or saved.classes != store.classes:
+        raise DataError(f"{model or ARTIFACTS / 'finetune'}: trained on another data set than {store.folder}; run `dvc repro`")
+    split = read_split(ARTIFACTS / "split" / "split.parquet")
+    rows = np.flatnonzero(split["role"].to_numpy() == "unlabeled")
+    if not len(rows):
+        raise DataError(f"{store.folder}: every image is labelled; own.unlabeled_root names a folder of more")
+    chosen = suggest(saved, store, rows, count, runtime)
+    listing, sheet = out / "labels.csv", out / "sheet.png"
+    with replacing(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["image", "labels", "chosen_for", "uncertainty", "model_says"])
+        for found in chosen:
+            likely = ";".join(saved.classes[c] for c in found.likely)
+            writer.writerow([store.ids[found.row], "", saved.classes[found.asked], f"{found.uncertainty:.3f}", likely])
+    with replacing(sheet) as temporary:
+        contact_sheet(store, chosen, saved.classes).save(temporary, "PNG")
+    facts = {"images": len(chosen), "of": len(rows), "list": str(listing), "contact sheet": str(sheet)}
+    finish("suggest", facts, [f"dicap-stage import-labels {listing}", "dvc repro"])

@@ -1,0 +1,85 @@
+"""Exported models: agreement with the original, the metadata, the example of the documentation."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import dicap
+from dicap.errors import DataError, SettingsError
+from dicap.use import export as module
+from dicap.use.export import TOLERANCE, description, export
+from dicap.use.predict import predict
+
+ROOT = Path(__file__).parents[2]
+
+
+def need_onnx():
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(name, reason="the extra `export` is not installed: pip install 'dicap[export]'")
+
+
+@pytest.fixture(scope="module")
+def model(model_file):
+    return dicap.load_model(model_file)
+
+
+@pytest.fixture(scope="module")
+def exported(model, photos, tmp_path_factory):
+    need_onnx()
+    out = tmp_path_factory.mktemp("export") / "model.onnx"
+    return out, export(model, out, "onnx", photos)
+
+
+def test_onnx_agrees_with_the_original(exported, model):
+    out, check = exported
+    assert check.n_random == 100 and check.n_real == 12
+    assert check.random <= TOLERANCE and check.real <= TOLERANCE
+    assert json.loads(out.with_name("model.onnx.json").read_text()) == description(model)
+    assert sorted(path.name for path in out.parent.iterdir()) == ["model.onnx", "model.onnx.json"]
+
+
+def test_the_example_of_the_documentation_says_what_predict_says(exported, model, photos):
+    out, _ = exported
+    paths = [str(path) for path in sorted((photos / "deep").iterdir())]
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "onnx_example.py"), str(out), *paths], capture_output=True, text=True, check=True
+    )
+    frame = predict(model, paths)
+    lines = [line.rsplit(",", 4) for line in done.stdout.splitlines()]
+    assert [line[:2] for line in lines] == frame[["image", "class"]].to_numpy().tolist()
+    assert [line[3] for line in lines] == frame["decision"].tolist()
+    assert np.allclose([float(line[2]) for line in lines], frame["probability"], atol=1e-4)
+    assert np.allclose([float(line[4] or "nan") for line in lines], frame["chance"], atol=2e-3, equal_nan=True)
+
+
+def test_pt2_agrees_and_holds_the_description(model, tmp_path):
+    out = tmp_path / "model.pt2"
+    check = export(model, out, "pt2")
+    assert check.random <= TOLERANCE and check.real is None
+    extra = {"dicap.json": ""}
+    module_ = torch.export.load(out, extra_files=extra).module()
+    assert json.loads(extra["dicap.json"]) == description(model)
+    images = torch.zeros(3, 3, 32, 32, dtype=torch.uint8)
+    with torch.inference_mode():
+        assert torch.allclose(module_(images), model.method.scores(model.network, images), atol=TOLERANCE)
+
+
+def test_a_model_that_does_not_agree_is_not_written(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_reader", lambda path, kind: lambda images: np.full((len(images), 3), 0.5, np.float32))
+    out = tmp_path / "model.pt2"
+    with pytest.raises(DataError, match="from the original's"):
+        export(model, out, "pt2")
+    assert not list(tmp_path.iterdir())
+
+
+def test_refusals_name_what_to_do(model, tmp_path, monkeypatch):
+    with pytest.raises(SettingsError, match="allowed are onnx, pt2"):
+        export(model, tmp_path / "m", "tflite")
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SettingsError, match=r"pip install 'dicap\[export\]'"):
+        export(model, tmp_path / "m.onnx", "onnx")

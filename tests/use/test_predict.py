@@ -1,0 +1,163 @@
+"""Prediction of folders: agreement with evaluation's scores, streaming, resuming, unreadable files."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny
+import torch
+
+import dicap
+from dicap.data.sources.files import list_images
+from dicap.errors import DataError, SettingsError
+from dicap.use import predict as module
+from dicap.use.predict import predict, predict_to_file
+
+BAD = {"broken.jpg", "empty.png", "page.jpg"}
+
+
+@pytest.fixture(scope="module")
+def model(model_file):
+    return dicap.load_model(model_file)
+
+
+def test_the_images_of_a_folder_are_found_at_every_depth_once(photos, tmp_path):
+    found = list_images(photos)
+    assert len(found) == 15 and found == sorted(found)
+    assert {path.split("/")[0] for path in found} == {"deep", "other", *BAD}
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "link").symlink_to(photos / "deep")
+    (tmp_path / "a" / "again").symlink_to(photos / "deep")
+    (tmp_path / "a" / "loop").symlink_to(tmp_path / "a")
+    assert len(list_images(tmp_path / "a")) == 7
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "notes.txt").write_text("nothing to see")
+    with pytest.raises(DataError, match="no image files"):
+        list_images(tmp_path / "b")
+
+
+def test_scores_are_those_of_evaluation(model, tiny_set, raw_photos):
+    """The same images through `convert` and the store, and straight from their files."""
+    from dicap.data.loader import scoring_batches
+    from dicap.data.store import Store
+
+    store = Store.open(tiny_set)
+    rows = np.arange(20)
+    with torch.inference_mode():
+        expected = [model.method.scores(model.network, images) for _, images in scoring_batches(store, rows, 7)]
+    frame = predict(model, [raw_photos / path for path in store.index["path"][:20]], batch_size=6)
+    found = frame.pivot(index="image", columns="class", values="probability")
+    found = found.loc[[str(raw_photos / path) for path in store.index["path"][:20]], model.classes].to_numpy()
+    assert np.allclose(found, torch.cat(expected).numpy(), atol=1e-6)
+
+
+def test_a_row_holds_the_decision_and_its_chance(model, photos):
+    frame = predict(model, photos)
+    assert list(frame) == ["image", "class", "probability", "decision", "chance"]
+    assert len(frame) == 12 * len(tiny.COLOURS)
+    assert dict(frame.attrs["unreadable"]).keys() == BAD
+    unsure = frame["decision"] == "unsure"
+    assert frame.loc[unsure, "chance"].isna().all()
+    assert frame.loc[~unsure, "chance"].between(0, 1).all()
+    taus = dict(zip(model.classes, zip(model.decisions.tau_neg, model.decisions.tau_pos, strict=True), strict=True))
+    for row in frame.itertuples():
+        low, high = taus[row[2]]
+        assert row.decision == ("yes" if row.probability > high else "no" if row.probability < low else "unsure")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "json"])
+def test_every_format_says_the_same(model, photos, tmp_path, kind):
+    out = tmp_path / f"p.{kind}"
+    outcome = predict_to_file(model, photos, out, part=4)
+    assert outcome.images == 12 and {path for path, _ in outcome.unreadable} == BAD
+    frame = predict(model, photos)
+    if kind == "json":
+        rows = json.loads(out.read_text())
+        assert [row["image"] for row in rows] == list(dict.fromkeys(frame["image"]))
+        flat = [
+            (row["image"], name, v["probability"], v["decision"], v["chance"])
+            for row in rows
+            for name, v in row["classes"].items()
+        ]
+        found = pd.DataFrame(flat, columns=list(frame))
+        assert all(set(row["yes"]) == {n for n, v in row["classes"].items() if v["decision"] == "yes"} for row in rows)
+    else:
+        found = pd.read_parquet(out) if kind == "parquet" else pd.read_csv(out)
+    assert found[["image", "class", "decision"]].equals(frame[["image", "class", "decision"]].astype(found["image"].dtype))
+    for name in ("probability", "chance"):
+        assert np.allclose(found[name].astype(float), frame[name].astype(float), atol=1e-5, equal_nan=True)
+    listed = pd.read_csv(tmp_path / "p.unreadable.csv")
+    assert set(listed["image"]) == BAD and listed["reason"].notna().all()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"p.{kind}", "p.unreadable.csv"]
+
+
+def test_a_killed_run_goes_on_behind_its_finished_parts(model, photos, tmp_path, monkeypatch):
+    out, whole = tmp_path / "p.csv", tmp_path / "whole.csv"
+    predict_to_file(model, photos, whole, part=4)
+    seen, plain = [], module.score
+
+    def dying(model, images, runtime):
+        seen.append(len(images))
+        if len(seen) > 2:
+            raise KeyboardInterrupt
+        return plain(model, images, runtime)
+
+    monkeypatch.setattr(module, "score", dying)
+    with pytest.raises(KeyboardInterrupt):
+        predict_to_file(model, photos, out, part=4)
+    assert not out.exists()
+    monkeypatch.setattr(module, "score", plain)
+    outcome = predict_to_file(model, photos, out, part=4)
+    assert outcome.resumed == 8 and outcome.images == 12
+    assert out.read_bytes() == whole.read_bytes()
+    assert not (tmp_path / "p.csv.parts").exists()
+
+
+def test_parts_of_another_model_are_not_taken_over(model, trained, photos, tmp_path, monkeypatch):
+    out = tmp_path / "p.csv"
+    other = dicap.load_model(trained / "warmup" / "model.safetensors")
+    plain, calls = module._write, []
+    monkeypatch.setattr(module, "_write", lambda *a: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        predict_to_file(other, photos, out)
+    monkeypatch.setattr(module, "_write", lambda *a: (calls.append(1), plain(*a)))
+    assert predict_to_file(model, photos, out).resumed == 0 and calls
+    frame = predict(model, photos)
+    assert np.allclose(pd.read_csv(out)["probability"], frame["probability"], atol=1e-5)
+
+
+def test_a_batch_that_does_not_fit_is_halved(model, photos, monkeypatch):
+    expected, sizes = predict(model, photos), []
+    plain = model.method.scores
+
+    def narrow(network, images):
+        sizes.append(len(images))
+        if len(images) > 3:
+            raise torch.OutOfMemoryError("full")
+        return plain(network, images)
+
+    monkeypatch.setattr(model.method, "scores", narrow)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    found = predict(model, photos, batch_size=12)
+    assert max(sizes) > 3 >= sizes[-1]
+    assert np.allclose(found["probability"], expected["probability"], atol=1e-6)
+
+
+def test_refusals_name_what_to_do(model, photos, tmp_path):
+    with pytest.raises(SettingsError, match=r"\.parquet, \.csv or \.json"):
+        predict_to_file(model, photos, tmp_path / "p.txt")
+    with pytest.raises(DataError, match="no such folder"):
+        predict(model, tmp_path / "nowhere")
+    (tmp_path / "only.jpg").write_text("<html>")
+    with pytest.raises(DataError, match="none of 1 images can be read"):
+        predict_to_file(model, tmp_path, tmp_path / "p.csv")
+    with pytest.raises(AttributeError, match="no attribute 'train'"):
+        _ = dicap.train
+
+
+def test_importing_the_package_loads_no_torch():
+    code = "import sys, dicap; assert dicap.__version__; assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -23,6 +23,8 @@ class Rates(NamedTuple):
     n_pos: Tensor
     n_neg: Tensor
     r_pos: Tensor
+    knots: Tensor | None = None  # (G,): an estimator beyond bins (dicap/estimators.py) is read between these
+    at_knots: Tensor | None = None  # (G,) or (C, G): its rates there
 
     @property
     def r_neg(self) -> Tensor:
@@ -170,14 +172,40 @@ def positive_rate(p: Tensor, r_pos: Tensor, *, anchor: str = "left") -> Tensor:
     return (1 - share) * r_pos[low] + share * r_pos[high]
 
 
+def interpolate(p: Tensor, knots: Tensor, at_knots: Tensor) -> Tensor:
+    """A curve given at `knots` (G,), ascending, read at confidences (N, C): linear between knots, flat beyond them.
+
+    Args:
+        at_knots: (G,) values for all classes, or (C, G) for each.
+
+    Returns:
+        (N, C) float64.
+    """
+    p = p.double()
+    k = torch.searchsorted(knots, p.contiguous(), right=True).clamp(1, len(knots) - 1)  # the knot above
+    low, high = knots[k - 1], knots[k]
+    share = ((p - low) / (high - low)).clamp(0, 1)
+    if at_knots.ndim == 1:
+        return (1 - share) * at_knots[k - 1] + share * at_knots[k]
+    c = torch.arange(len(at_knots), device=p.device)
+    return (1 - share) * at_knots[c, k - 1] + share * at_knots[c, k]
+
+
+def chance_positive(p: Tensor, rates: Rates, *, anchor: str = "left") -> Tensor:
+    """w(p, 1) of whatever estimated the rates: bins, or a curve; (N, C) float64."""
+    if rates.knots is not None and rates.at_knots is not None:
+        return interpolate(p, rates.knots, rates.at_knots)
+    return positive_rate(p, rates.r_pos, anchor=anchor)
+
+
 def correctness_weight(
-    p: Tensor, label: Tensor, r_pos: Tensor | None, *, policy: str = "estimated", anchor: str = "left"
+    p: Tensor, label: Tensor, rates: Rates | None, *, policy: str = "estimated", anchor: str = "left"
 ) -> Tensor:
     """w(p, label): how likely the pseudo-label is right (paper section 3; the policies of its weighting table, methods.md 3.10).
 
     Args:
         p: (N, C) confidences; label: (N, C) int, 1 / 0 / -1.
-        r_pos: rates counted on D_est (`estimated`), D_sup (`labeled`) or D_u with true labels (`optimal`);
+        rates: estimated on D_est (`estimated`), D_sup (`labeled`) or D_u with true labels (`optimal`);
             unused by `uniform` (w = 1) and `confidence` (p for a positive, 1 - p for a negative).
 
     Returns:
@@ -189,8 +217,8 @@ def correctness_weight(
         if policy == "confidence":
             w_pos = p.double()
         else:
-            assert r_pos is not None and policy in ("estimated", "labeled", "optimal"), policy
-            w_pos = positive_rate(p, r_pos, anchor=anchor)
+            assert rates is not None and policy in ("estimated", "labeled", "optimal"), policy
+            w_pos = chance_positive(p, rates, anchor=anchor)
         weight = torch.where(label == 1, w_pos, 1 - w_pos)
     return torch.where(label >= 0, weight, torch.zeros_like(weight)).float()
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.calibration import count_bins
+from dicap.calibration import Rates, count_bins, interpolate
 
 ESTIMATORS = ("bins", "beta", "shrunk_bins", "class_rank")
 SHRINKAGE = 30.0  # entries that the beta fit counts for in a bin of `shrunk_bins`
@@ -29,15 +29,21 @@ class Curve(NamedTuple):
     r: Tensor
 
     def at(self, p: Tensor) -> Tensor:
-        """The rate at confidences (N, C), by linear interpolation between knots, flat beyond them; float64 (N, C)."""
-        p = p.double()
-        k = torch.searchsorted(self.p, p.contiguous(), right=True).clamp(1, len(self.p) - 1)  # knot above
-        low, high = self.p[k - 1], self.p[k]
-        share = ((p - low) / (high - low)).clamp(0, 1)
-        if self.r.ndim == 1:
-            return (1 - share) * self.r[k - 1] + share * self.r[k]
-        c = torch.arange(len(self.r), device=p.device)
-        return (1 - share) * self.r[c, k - 1] + share * self.r[c, k]
+        """The rate at confidences (N, C); float64 (N, C)."""
+        return interpolate(p, self.p, self.r)
+
+
+def estimate_curve(estimator: str, p: Tensor, y: Tensor, p_unlabelled: Tensor, share: Tensor, *, bins: int = 20) -> Rates:
+    """The rates of `fit_curve` (same arguments), with the counts of the bins and the curve's value at their centres.
+
+    An estimator that knows the class gives a table per class, (C, K).
+    """
+    curve = fit_curve(estimator, p, y, p_unlabelled, share, bins=bins)
+    per_class = curve.r.ndim == 2
+    centres = ((torch.arange(bins, device=p.device, dtype=torch.float64) + 0.5) / bins).unsqueeze(1)  # (K, 1)
+    r_pos = curve.at(centres.expand(-1, p.shape[1]) if per_class else centres).T  # (C, K) or (1, K)
+    n_pos, n_neg = count_bins(p, y, bins, per_class=per_class)
+    return Rates(n_pos, n_neg, r_pos.contiguous() if per_class else r_pos[0], curve.p, curve.r)
 
 
 def fit_curve(estimator: str, p: Tensor, y: Tensor, p_unlabelled: Tensor, share: Tensor, *, bins: int = 20) -> Curve:

@@ -107,6 +107,7 @@ class Calibration(Section):
 
     policy: Literal["estimated", "uniform", "confidence", "labeled", "optimal"]
     target: Literal["hard", "soft"]  # hard label with weight w, or soft target r_pos(p) (needs thresholds.rule none)
+    estimator: Literal["bins", "beta", "shrunk_bins", "class_rank"]  # what is learnt on D_est (dicap/estimators.py)
     bins: Count  # K
     anchor: Literal["left", "centre", "right"]  # where in its bin a rate sits
     empty_bin: Literal["interpolate", "zero"]

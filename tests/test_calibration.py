@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from dicap.calibration import (
     Rates,
+    chance_positive,
     correctness_weight,
     count_bins,
     curve_error,
@@ -22,6 +23,11 @@ from dicap.calibration import (
 
 K = 20
 CALIBRATED = (torch.arange(K) + 0.5).double() / K  # r_pos[k] = centre of bin k
+
+
+def table(r_pos):
+    """Rates of which only r_pos matters."""
+    return Rates(torch.zeros_like(r_pos), torch.zeros_like(r_pos), r_pos)
 
 
 def scores(n, c, seed=0):
@@ -153,8 +159,8 @@ def test_a_table_per_class_equals_one_class_at_a_time():
 def test_weights_are_probabilities_of_complementary_labels(p, anchor, bins):
     rates = torch.rand(bins, dtype=torch.float64, generator=torch.Generator().manual_seed(bins))
     confidence = torch.from_numpy(p)
-    one = correctness_weight(confidence, torch.ones_like(confidence, dtype=torch.int8), rates, anchor=anchor)
-    zero = correctness_weight(confidence, torch.zeros_like(confidence, dtype=torch.int8), rates, anchor=anchor)
+    one = correctness_weight(confidence, torch.ones_like(confidence, dtype=torch.int8), table(rates), anchor=anchor)
+    zero = correctness_weight(confidence, torch.zeros_like(confidence, dtype=torch.int8), table(rates), anchor=anchor)
     assert ((one >= 0) & (one <= 1)).all()
     assert torch.allclose(one + zero, torch.ones_like(one), atol=1e-6)
     if bins == 1:
@@ -175,8 +181,20 @@ def test_policies():
     assert correctness_weight(p, label, None, policy="uniform").tolist() == [[1, 1, 0]]
     assert correctness_weight(p, label, None, policy="confidence")[0].tolist() == pytest.approx([0.9, 0.8, 0.0])
     for policy in ("estimated", "labeled", "optimal"):
-        w = correctness_weight(p, label, CALIBRATED, policy=policy, anchor="centre")
+        w = correctness_weight(p, label, table(CALIBRATED), policy=policy, anchor="centre")
         assert w[0].tolist() == pytest.approx([0.9, 0.8, 0.0])
+
+
+def test_a_curve_beyond_bins_is_read_between_its_knots():
+    p = torch.tensor([[0.0, 0.25], [0.5, 1.0]])
+    knots = torch.tensor([0.2, 0.4, 0.6], dtype=torch.float64)
+    rates = table(CALIBRATED)._replace(knots=knots, at_knots=torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64))
+    assert chance_positive(p, rates).flatten().tolist() == pytest.approx([0.1, 0.2, 0.7, 0.9])
+    per_class = rates._replace(at_knots=torch.tensor([[0.1, 0.5, 0.9], [0.0, 0.0, 1.0]], dtype=torch.float64))
+    assert chance_positive(p, per_class).flatten().tolist() == pytest.approx([0.1, 0.0, 0.7, 1.0])
+    label = torch.tensor([[1, 0], [-1, 1]], dtype=torch.int8)
+    assert correctness_weight(p, label, rates).flatten().tolist() == pytest.approx([0.1, 0.8, 0.0, 0.9])
+    assert torch.equal(chance_positive(p, table(CALIBRATED)), positive_rate(p, CALIBRATED))
 
 
 # -- thresholds -------------------------------------------------------------------------------------------

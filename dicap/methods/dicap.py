@@ -15,6 +15,7 @@ from dicap.calibration import (
     hard_labels,
 )
 from dicap.data.loader import Request
+from dicap.estimators import class_shares, estimate_curve
 from dicap.losses import nt_xent
 from dicap.methods.base import Batch, Method, Refresh, Roles, Teacher, frozen_statistics
 
@@ -73,7 +74,7 @@ class DiCaP(Method):
         p = teacher.scores(unsup)  # (N_u, C); D_est is scored within, exactly like D_u
         is_est = torch.from_numpy(np.isin(unsup, roles.est)).to(p.device)
 
-        # (1) correctness rates: 20 bins counted on D_est
+        # (1) correctness rates on D_est: 20 bins, or an estimator beyond them
         p_sup = teacher.scores(roles.sup)
         y_sup = teacher.labels(roles.sup)
         if c.policy == "labeled":
@@ -84,8 +85,12 @@ class DiCaP(Method):
             p_count, y_count = p[truly][known], y_hidden[known]  # a truly unlabelled image is no negative
         else:
             p_count, y_count = p[is_est], teacher.labels(unsup[is_est.cpu().numpy()])
-        n_pos, n_neg = count_bins(p_count, y_count, c.bins, per_class=c.per_class)
-        rates = estimate_rates(n_pos, n_neg, empty_bin=c.empty_bin, smoothing=c.smoothing, isotonic=c.isotonic)
+        if c.estimator == "bins":
+            n_pos, n_neg = count_bins(p_count, y_count, c.bins, per_class=c.per_class)
+            rates = estimate_rates(n_pos, n_neg, empty_bin=c.empty_bin, smoothing=c.smoothing, isotonic=c.isotonic)
+        else:
+            share = class_shares(torch.cat([y_sup, teacher.labels(roles.est)]))
+            rates = estimate_curve(c.estimator, p_count, y_count, p, share, bins=c.bins)
 
         # (2) dual thresholds: mid-ranges of the scores on D_sup
         thresholds = self.thresholds(p_sup, y_sup)
@@ -106,7 +111,7 @@ class DiCaP(Method):
         """Labels and weights of scores (n, C)."""
         c = self.settings.calibration
         label = hard_labels(p, thresholds, rule=self.settings.thresholds.rule)
-        weight = correctness_weight(p, label, rates.r_pos, policy=c.policy, anchor=c.anchor)
+        weight = correctness_weight(p, label, rates, policy=c.policy, anchor=c.anchor)
         return PseudoLabels(p, label, weight, soft=c.target == "soft")
 
     @property

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.calibration import count_bins, curve_error, estimate_rates
+from dicap.calibration import Rates, chance_positive, count_bins, curve_error, estimate_rates, positive_rate
+from dicap.estimators import log_loss
 from dicap.methods.base import Refresh, Roles
 from dicap.training.experiment import Experiment
 
@@ -18,6 +19,7 @@ class Diagnostics:
         labels, known = experiment.hidden(rows)
         self._y = torch.from_numpy(labels)  # (N_u, C)
         self._known = torch.from_numpy(known)
+        self._anchor = experiment.settings.calibration.anchor
         # The optimal curve is of the images whose labels nobody may count: D_u without D_est.
         self._truly = self._known & torch.from_numpy(~np.isin(rows, roles.est))
 
@@ -27,6 +29,16 @@ class Diagnostics:
             return None
         n_pos, n_neg = count_bins(p.cpu()[self._truly], self._y[self._truly], bins)
         return estimate_rates(n_pos, n_neg).r_pos, n_pos + n_neg
+
+    def excess(self, p: Tensor, rates: Rates, bins: int) -> float:
+        """Mean log loss of the estimated rates on the hidden labels minus that of the optimal curve; NaN without such labels."""
+        optimal = self.optimal(p, bins)
+        if optimal is None:
+            return math.nan
+        p, y = p[self._truly], self._y[self._truly]
+        on_host = Rates(*(None if part is None else part.cpu() for part in rates))  # type: ignore[arg-type]
+        estimated = chance_positive(p, on_host, anchor=self._anchor)
+        return log_loss(estimated, y) - log_loss(positive_rate(p, optimal[0], anchor="centre"), y)
 
     def summary(self, refresh: Refresh, bins: int) -> dict[str, float]:
         """Shares of confident and uncertain entries, true precision of the labels, error of the estimated curve."""
@@ -41,6 +53,8 @@ class Diagnostics:
         if refresh.rates is not None and refresh.rates.r_pos.ndim == 1:
             optimal = self.optimal(refresh.pseudo.confidence, bins)
             row["curve_error"] = curve_error(refresh.rates.r_pos.cpu(), *optimal) if optimal else math.nan
+        if refresh.rates is not None:
+            row["excess_log_loss"] = self.excess(refresh.pseudo.confidence.cpu(), refresh.rates, bins)
         if self._truly.any():
             label, y = label[self._truly], self._y[self._truly]
             for name, value in (("precision_pos", 1), ("precision_neg", 0)):

@@ -111,7 +111,7 @@ def test_its_bytes_are_the_same_again(tiny_experiment, trained, finetuned, tmp_p
     for name in "ab":
         evaluate(tiny_experiment(), finetuned, trained, tmp_path / name)
         contents.append(tiny.content(tmp_path / name))
-    assert contents[0] == contents[1] and len(contents[0]) == 3
+    assert contents[0] == contents[1] and len(contents[0]) == 4
 
 
 def test_a_model_of_other_classes_or_size_is_refused_and_nothing_is_lost(tiny_experiment, trained, finetuned, tmp_path, out):

@@ -13,8 +13,8 @@ def reference() -> str:
     """The page: settings by section with type, published default and meaning; then every command's help."""
     parts = [
         "# Reference\n\nMade by `dicap-stage reference` from the settings and the commands; a test keeps it current.",
-        "## Settings\n\nA key is looked up in `params.yaml`, then in `configs/<dataset>.yaml`, then in `configs/protocol.yaml`, whose "
-        "values are the defaults below. Change one for a run: `dvc exp run -S train.epochs=5`.",
+        "## Settings\n\nA key is looked up in `params.yaml`, then in `configs/<dataset>.yaml`, then in "
+        "`configs/protocol.yaml`, whose values are the defaults below. Change one for a run: `dvc exp run -S train.epochs=5`.",
         *_settings(),
         "## Commands\n\nAll take `-h`. Before the command: `--quiet` says nothing but errors, `--json` prints one JSON object.",
         *_commands(),
@@ -100,11 +100,12 @@ def _table(rows) -> str:
 def _commands():
     from stages.cli import PIPELINE, TOOLS, USE, main
 
-    context = click.Context(main, info_name="dicap-stage", max_content_width=100, terminal_width=100)
+    names = ["-h", "--help"]
+    context = click.Context(main, info_name="dicap-stage", terminal_width=100, help_option_names=names)
     for title, group in (("Pipeline", PIPELINE), ("Your own data", USE), ("Tools", TOOLS)):
         yield f"### {title}"
         for name in group:
             found = main.get_command(context, name)
             assert found is not None, name
-            own = click.Context(found, info_name=name, parent=context, max_content_width=100, terminal_width=100)
+            own = click.Context(found, info_name=name, parent=context, terminal_width=100, help_option_names=names)
             yield f"#### {name}\n\n```\n{found.get_help(own)}\n```"

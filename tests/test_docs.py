@@ -1,9 +1,7 @@
-"""The tutorial's commands and lines of Python run in order; the examples of the contributing guide work; the reference is current."""
+"""The tutorial's commands and lines of Python run in order; the contributing guide's examples work; the reference is current."""
 
 import csv
-import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,7 +93,7 @@ def allow_a_broken_file(project):
     path.write_text(path.read_text().replace("max_rejected: null", "max_rejected: 0.1"))
 
 
-def test_the_example_method_makes_pseudo_labels(tiny_experiment):
+def test_the_example_method_makes_pseudo_labels(tiny_experiment, tmp_path):
     from dicap.catalogue import METHODS
     from dicap.training.loop import first_refresh, initial_network
 
@@ -103,8 +101,7 @@ def test_the_example_method_makes_pseudo_labels(tiny_experiment):
     exec(python_of(CONTRIBUTING)[0], namespace)
     experiment = tiny_experiment({"method": "top1", "head": "linear"})
     experiment.method = namespace["Half"](experiment.settings, METHODS["top1"], len(tiny.COLOURS))
-    folder = Path(os.fspath(experiment.folder)).parent / "half"
-    shares = first_refresh(experiment, initial_network(experiment), folder)
+    shares = first_refresh(experiment, initial_network(experiment), tmp_path)
     assert shares["share_uncertain"] == 0 and shares["share_pos"] + shares["share_neg"] == pytest.approx(1)
 
 
@@ -124,6 +121,6 @@ def test_the_example_data_set_converts(tmp_path):
 def test_the_example_backbone_is_built_by_name():
     from dicap.network.backbone import create_backbone
 
-    exec(python_of(CONTRIBUTING)[2], {"__name__": "example"})
+    exec(python_of(CONTRIBUTING)[2], {"__name__": __name__})
     backbone, channels = create_backbone("two_layers", "random", 32, 32)
     assert channels == 16 and sum(p.numel() for p in backbone.parameters()) > 0

@@ -46,7 +46,7 @@ def test_make_knows_what_the_readme_names(target):
 @pytest.mark.pipeline
 @pytest.mark.timeout(1500)
 def test_commands_run_in_order(tmp_path):
-    project, run = clone(tmp_path)
+    _, run = clone(tmp_path)
     photographs(tmp_path / "photographs")
     for command in [c for c in COMMANDS if c not in ELSEWHERE]:
         done = run(command.replace(OWN_DATA, str(tmp_path / "photographs")))

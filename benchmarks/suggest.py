@@ -1,8 +1,8 @@
 """Does labelling by `suggest` beat random choice of the same number? On digits, the project's own pipeline, several seeds.
 
 For each seed: train on a small labelled set; choose `--count` unlabelled scenes, once by `suggest` and once at random; give
-them their hidden labels; train again from the start on the larger set; compare the test mAP of the two. Chosen scenes join D_sup and D_est in the
-proportion of the split.
+them their hidden labels; train again from the start on the larger set; compare the test mAP of the two.
+Chosen scenes join D_sup and D_est in the proportion of the split.
 
     python benchmarks/suggest.py --out benchmarks/results/suggest.json
     python benchmarks/suggest.py --tiny          a minute, to see that it runs

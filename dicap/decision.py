@@ -62,6 +62,7 @@ class Decisions:
 
         Returns:
             (N, C) int8: 1 yes, 0 no, -1 unsure; (N, C) float64: NaN where unsure, or throughout without a curve.
+            An answer that the curve finds likelier wrong than right is not given: unsure.
         """
         p = np.asarray(p, np.float64)
         answer = np.full(p.shape, -1, np.int8)
@@ -72,6 +73,8 @@ class Decisions:
         if self.curve is not None:
             present = self.curve.present(p)
             chance = np.where(answer == 1, present, np.where(answer == 0, 1 - present, np.nan))
+            doubtful = chance < 0.5
+            answer[doubtful], chance[doubtful] = -1, np.nan
         return answer, chance
 
     def to_dict(self) -> dict[str, Any]:
@@ -154,11 +157,13 @@ def carry_over(curve: Curve, before: np.ndarray, after: np.ndarray) -> Curve:
     return _distinct(knots, rate, curve.entries)
 
 
-def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10) -> list[dict[str, float]]:
+def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10, *, by_rank: bool = False) -> list[dict[str, float]]:
     """Per tenth of the stated chance: how many decisions, their mean chance, and the share of them that is right.
 
     Args:
         chance: any shape, NaN where nothing was decided; right: the same shape, 0/1.
+        by_rank: tenths of the decisions, ranked by their chance, instead of tenths of the scale: each holds as many,
+            so that sampling plays the same part in all.
 
     Returns:
         A dict {left, right, n, chance, share} for every tenth that holds a decision, ascending.
@@ -166,13 +171,18 @@ def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10) -> list[d
     known = ~np.isnan(chance)
     chance, right = chance[known].astype(np.float64), np.asarray(right)[known].astype(np.float64)
     index = np.minimum((chance * bins).astype(np.int64), bins - 1)
+    edges = np.arange(bins + 1) / bins
+    if by_rank and len(chance):
+        index = np.empty(len(chance), np.int64)
+        index[np.argsort(chance, kind="stable")] = np.arange(len(chance)) * bins // len(chance)
+        edges = np.quantile(chance, edges)
     rows = []
     for k in np.unique(index):
         inside = index == k
         rows.append(
             {
-                "left": float(k / bins),
-                "right": float((k + 1) / bins),
+                "left": float(edges[k]),
+                "right": float(edges[k + 1]),
                 "n": int(inside.sum()),
                 "chance": float(chance[inside].mean()),
                 "share": float(right[inside].mean()),

@@ -24,5 +24,6 @@ for path, row in zip(sys.argv[2:], scores, strict=True):
         if rule["curve"] and decision != "unsure":
             clipped = np.clip(float(p), 1e-6, 1 - 1e-6)
             present = np.interp(np.log(clipped / (1 - clipped)), rule["curve"]["logit"], rule["curve"]["rate"])
-            chance = f"{present if decision == 'yes' else 1 - present:.4f}"
+            right = present if decision == "yes" else 1 - present
+            decision, chance = (decision, f"{right:.4f}") if right >= 0.5 else ("unsure", "")
         print(f"{path},{name},{p:.6f},{decision},{chance}")

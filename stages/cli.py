@@ -35,6 +35,7 @@ TOOLS = {
     "config": "Print the settings in force and where each comes from.",
     "methods": "List the methods that can be compared.",
     "completion": "Print the shell's completion script.",
+    "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
     "doctor": "Check a converted data set.",
     "sweep": "Run a grid of experiments through DVC's queue.",

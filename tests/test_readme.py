@@ -11,12 +11,19 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = [
-    line.removeprefix("$ ")
-    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL)
-    for line in block.splitlines()
-    if line.startswith("$ ")
-]
+
+
+def commands_of(text):
+    """What a reader would type, in order."""
+    return [
+        line.removeprefix("$ ")
+        for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+        for line in block.splitlines()
+        if line.startswith("$ ")
+    ]
+
+
+COMMANDS = commands_of(README)
 ELSEWHERE = {
     "make repro": "its pieces are the other commands; its environment is made once",
     "make test": "this very run",
@@ -39,6 +46,16 @@ def test_make_knows_what_the_readme_names(target):
 @pytest.mark.pipeline
 @pytest.mark.timeout(1500)
 def test_commands_run_in_order(tmp_path):
+    _, run = clone(tmp_path)
+    photographs(tmp_path / "photographs")
+    for command in [c for c in COMMANDS if c not in ELSEWHERE]:
+        done = run(command.replace(OWN_DATA, str(tmp_path / "photographs")))
+        assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        assert "Traceback" not in done.stdout + done.stderr, command
+
+
+def clone(tmp_path):
+    """A copy of the project, shortened and committed, and a function that types a command in it."""
     project = tmp_path / "project"
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -48,7 +65,6 @@ def test_commands_run_in_order(tmp_path):
             (project / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, project / name)
     shorten(project)
-    photographs(tmp_path / "photographs")
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(project),
@@ -65,10 +81,7 @@ def test_commands_run_in_order(tmp_path):
 
     for command in ("git init -q -b main", "git add -A", "git commit -qm start"):
         assert run(command).returncode == 0
-    for command in [c for c in COMMANDS if c not in ELSEWHERE]:
-        done = run(command.replace(OWN_DATA, str(tmp_path / "photographs")))
-        assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-        assert "Traceback" not in done.stdout + done.stderr, command
+    return project, run
 
 
 def shorten(project):

@@ -47,17 +47,21 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
     """How the model's decisions fare: the share decided, the share of these that is right, and how true the stated chance is.
 
     `chance_tenths` has a row for every tenth of the stated chance (see `dicap.decision.reliability`), `chance_gap` is the mean
-    over decisions of |mean chance - share right| of their tenth. Without a correctness curve the first is empty, the second None.
+    over decisions of |mean chance - share right| of their tenth. `chance_deciles` has a row for every tenth of the decisions,
+    ranked by their chance, and `chance_gap_max` is the largest difference there. Without a correctness curve the lists are
+    empty and the gaps None.
     """
     answer, chance = decisions.decide(scores)
     right = answer == labels
-    tenths = reliability(chance, right)
+    tenths, deciles = reliability(chance, right), reliability(chance, right, by_rank=True)
     n = sum(row["n"] for row in tenths)
     return {
         "decided": float((answer >= 0).mean()),
         "decided_right": float(right[answer >= 0].mean()) if (answer >= 0).any() else None,
         "chance_gap": sum(row["n"] * abs(row["chance"] - row["share"]) for row in tenths) / n if n else None,
+        "chance_gap_max": max((abs(row["chance"] - row["share"]) for row in deciles), default=None),
         "chance_tenths": tenths,
+        "chance_deciles": deciles,
     }
 
 

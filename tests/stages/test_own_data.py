@@ -2,7 +2,6 @@
 
 import csv
 import json
-import sys
 
 import pandas as pd
 import pytest
@@ -93,11 +92,10 @@ def test_completion_names_the_program(project, shell):
     assert "_DICAP_STAGE_COMPLETE" in out and "dicap-stage" in out
 
 
-def test_the_box_keeps_to_the_terminal(monkeypatch):
+def test_the_box_keeps_to_the_terminal():
     facts = {"where": "x" * 100, "mAP": 12.3456, "images": 7}
     lines = box("train", facts, ["dvc repro " + "y" * 100], width=40, colour=False)
     assert all(len(line) <= 40 for line in lines[: lines.index("Next:")])
     assert "".join(line[2:-2].strip() for line in lines if "x" in line).endswith("x" * 30)
     assert any("12.35" in line for line in lines) and lines[-1].endswith("y" * 100)  # a command is whole, to be copied
     assert "\x1b" in "".join(box("train", facts, [], width=40, colour=True))
-    monkeypatch.setattr(sys.stdout, "encoding", "ascii", raising=False)

@@ -62,10 +62,14 @@ def test_a_row_holds_the_decision_and_its_chance(model, photos):
     unsure = frame["decision"] == "unsure"
     assert frame.loc[unsure, "chance"].isna().all()
     assert frame.loc[~unsure, "chance"].between(0, 1).all()
+    present = model.decisions.curve.present(frame["probability"].to_numpy())
+    assert (frame.loc[~unsure, "chance"] >= 0.5).all()
     taus = dict(zip(model.classes, zip(model.decisions.tau_neg, model.decisions.tau_pos, strict=True), strict=True))
     for row in frame.itertuples():
         low, high = taus[row[2]]
-        assert row.decision == ("yes" if row.probability > high else "no" if row.probability < low else "unsure")
+        answer = "yes" if row.probability > high else "no" if row.probability < low else "unsure"
+        right = present[row.Index] if answer == "yes" else 1 - present[row.Index]
+        assert row.decision == (answer if right >= 0.5 else "unsure")
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "json"])

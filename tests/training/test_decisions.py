@@ -1,0 +1,72 @@
+"""What the stages publish beside the network: thresholds by the method's rule, the curve of D_est, and nothing for the others."""
+
+import numpy as np
+import pytest
+import tiny
+import torch
+
+from dicap.calibration import dual_thresholds
+from dicap.decision import carry_over, fit_curve
+from dicap.training.decisions import before_finetuning, decisions_of
+from dicap.training.models import load_model
+
+
+def scores(path, experiment, rows):
+    network = load_model(path).network
+    with torch.inference_mode():
+        return experiment.predict(network, rows)
+
+
+@pytest.mark.parametrize("stage", ["warmup", "train"])
+@pytest.mark.parametrize("name", ["model", "model_raw", "model_ema"])
+def test_thresholds_are_of_d_sup_and_the_curve_of_d_est(tiny_experiment, trained, stage, name):
+    path = trained / stage / f"{name}.safetensors"
+    if not path.exists():
+        pytest.skip("the stage's first model has the other name")
+    experiment = tiny_experiment()
+    roles, found = experiment.roles, load_model(path).decisions
+    expected = dual_thresholds(scores(path, experiment, roles.sup), experiment.labels.of(roles.sup))
+    np.testing.assert_allclose(found.tau_pos, expected.tau_pos, atol=1e-5)
+    np.testing.assert_allclose(found.tau_neg, expected.tau_neg, atol=1e-5)
+    curve = fit_curve(scores(path, experiment, roles.est).numpy(), experiment.labels.of(roles.est).numpy())
+    np.testing.assert_allclose(found.curve.rate, curve.rate, atol=1e-5)
+    assert found.curve.entries == len(roles.est) * 3
+    np.testing.assert_allclose(found.prior, experiment.labels.of(roles.labelled).numpy().mean(0), atol=1e-6)
+
+
+def test_a_fine_tuned_model_is_not_measured_on_the_images_it_was_tuned_on(tiny_experiment, trained):
+    experiment = tiny_experiment()
+    before, path = trained / "train" / "model.safetensors", trained / "finetune" / "model.safetensors"
+    est, rows = experiment.roles.est, experiment.roles.unlabeled
+    measured = fit_curve(scores(before, experiment, est).numpy(), experiment.labels.of(est).numpy())
+    expected = carry_over(measured, scores(before, experiment, rows).numpy(), scores(path, experiment, rows).numpy())
+    found = load_model(path).decisions
+    np.testing.assert_allclose(found.curve.rate, expected.rate, atol=1e-4)
+    assert "before fine-tuning" in found.note and f"{len(rows)} unlabelled" in found.note
+
+
+def test_without_unlabelled_images_the_earlier_curve_stays(tiny_experiment, trained):
+    experiment = tiny_experiment()
+    experiment.roles = experiment.roles.__class__(
+        experiment.roles.sup, experiment.roles.est, np.empty(0, np.int64), experiment.roles.test
+    )
+    network = load_model(trained / "train" / "model.safetensors").network
+    before = before_finetuning(experiment, network)
+    assert decisions_of(experiment, network, before).curve is before.curve
+
+
+def test_a_class_that_is_left_out_is_never_decided(tiny_experiment, trained):
+    experiment = tiny_experiment({"thresholds.unseen": "skip"})
+    experiment.labels._matrix[:, 1] = 0
+    network = load_model(trained / "train" / "model.safetensors").network
+    found = decisions_of(experiment, network)
+    answer, _ = found.decide(np.full((1, 3), 0.9))
+    assert answer[0, 1] == -1
+
+
+def test_methods_that_keep_no_images_say_so(tiny_experiment, tmp_path):
+    experiment = tiny_experiment({"method": "mld"})
+    out = tiny.run_stage(experiment, "warmup", None, tmp_path)
+    found = load_model(out / "model.safetensors").decisions
+    assert found.curve is None and "MLD trains on all labelled images" in found.note
+    assert (found.tau_pos == 0.5).all() and (found.tau_neg == 0.5).all()

@@ -1,0 +1,67 @@
+"""Signals to DVC itself: it may die and leave the stage running; nothing is lost, and two never write the same files."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from place import LONG
+from test_pipeline import AGAIN, Clone, clone, finished, owner
+
+__all__ = ["clone", "finished"]  # fixtures
+
+pytestmark = [
+    pytest.mark.pipeline,
+    pytest.mark.skipif(not LONG, reason="make faults; the short form is in tests/test_pipeline.py"),
+]
+
+
+def begun(clone: Clone, **options) -> tuple[subprocess.Popen, int]:
+    """DVC running the main stage, and the process of the stage."""
+    before = owner(clone)
+    process = subprocess.Popen(
+        AGAIN, cwd=clone.folder, env=clone.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+    until = time.monotonic() + 300
+    while owner(clone) in ("", before):
+        assert process.poll() is None and time.monotonic() < until, process.stdout.read()
+        time.sleep(0.02)
+    return process, int(owner(clone))
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("way", ["Ctrl-C", "SIGTERM", "SIGKILL"])
+def test_a_signal_to_dvc_loses_nothing(clone, record_property, way):
+    record_property("fault", f"{way} to dvc")
+    before = clone.model("train")
+    process, trainer = begun(clone, start_new_session=True)
+    if way == "Ctrl-C":  # to the whole group: the stage decides, DVC waits for it
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=300)
+        assert "Stopped: train: state saved" in output and process.returncode != 0, output
+        assert not alive(trainer)
+    else:
+        process.send_signal(signal.SIGTERM if way == "SIGTERM" else signal.SIGKILL)
+        process.wait(timeout=60)
+        assert alive(trainer)  # DVC died, the stage did not
+        second = clone.start(*AGAIN)
+        output, _ = second.communicate(timeout=300)
+        assert second.returncode != 0 and f"process {trainer} is already running this train" in output, output
+        os.kill(trainer, signal.SIGTERM)
+        until = time.monotonic() + 120
+        while alive(trainer) and time.monotonic() < until:
+            time.sleep(0.05)
+    third = clone.start(*AGAIN)
+    output, _ = third.communicate(timeout=600)
+    assert third.returncode == 0 and "resuming train at epoch" in output, output
+    assert clone.model("train") == before
+    assert not list((clone.folder / ".dicap" / "state").iterdir())

@@ -1,0 +1,117 @@
+"""Borders of the mathematics: exact 0 and 1, nothing to count, ten thousand classes, and properties of the whole refresh."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from dicap.calibration import correctness_weight, count_bins, dual_thresholds, estimate_rates, hard_labels, positive_rate
+from dicap.losses import asymmetric_loss, binary_cross_entropy, nt_xent
+
+K = 20
+ANCHORS = ("left", "centre", "right")
+# Scores that lie on borders more often than chance would have it.
+score = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, 0.5, 1 / K, np.nextafter(1 / K, 0), np.nextafter(1.0, 0)]))
+matrices = arrays.arrays(np.float64, st.tuples(st.integers(1, 12), st.integers(1, 4)), elements=score)
+
+
+def refresh(p, y, p_new, *, bins=K, anchor="left", empty_bin="interpolate", policy="estimated"):
+    """(label, weight) of new scores, from labelled ones: sections 3 and 4 in a row."""
+    p, y, p_new = (torch.as_tensor(array) for array in (p, y, p_new))
+    rates = estimate_rates(*count_bins(p, y, bins), empty_bin=empty_bin)
+    label = hard_labels(p_new, dual_thresholds(p, y))
+    return label, correctness_weight(p_new, label, rates.r_pos, policy=policy, anchor=anchor)
+
+
+@given(matrices, st.data())
+def test_the_whole_refresh_does_not_depend_on_the_order_of_images(p, data):
+    y = data.draw(arrays.arrays(np.uint8, p.shape, elements=st.integers(0, 1)))
+    p_new = data.draw(arrays.arrays(np.float64, p.shape, elements=score))
+    order, new_order = (np.array(data.draw(st.permutations(range(len(p))))) for _ in range(2))
+    one, other = refresh(p, y, p_new), refresh(p[order], y[order], p_new[new_order])
+    assert torch.equal(one[0][new_order], other[0]) and torch.equal(one[1][new_order], other[1])
+
+
+@given(matrices, st.data(), st.sampled_from(ANCHORS), st.sampled_from(["interpolate", "zero"]), st.integers(1, 30))
+def test_weights_are_probabilities_whatever_was_counted(p, data, anchor, empty_bin, bins):
+    y = data.draw(arrays.arrays(np.uint8, p.shape, elements=st.integers(0, 1)))
+    label, weight = refresh(p, y, p, anchor=anchor, empty_bin=empty_bin, bins=bins)
+    assert ((weight >= 0) & (weight <= 1)).all() and (weight[label < 0] == 0).all()
+    r_pos = estimate_rates(*count_bins(torch.from_numpy(p), torch.from_numpy(y), bins), empty_bin=empty_bin).r_pos
+    ones = torch.ones(p.shape, dtype=torch.int8)
+    confidence = torch.from_numpy(p)
+    both = [correctness_weight(confidence, k * ones, r_pos, anchor=anchor) for k in (1, 0)]
+    torch.testing.assert_close(both[0] + both[1], torch.ones(p.shape), atol=1e-6, rtol=0)
+    if bins == 1:
+        assert len(both[0].unique()) == 1  # a single bin is a constant
+
+
+@given(arrays.arrays(np.float64, K, elements=st.floats(0, 1)), st.sampled_from(ANCHORS), matrices)
+def test_higher_confidence_never_weighs_less_where_rates_rise(rates, anchor, p):
+    flat = torch.from_numpy(np.sort(p.ravel())).unsqueeze(1)
+    weight = positive_rate(flat, torch.from_numpy(np.sort(rates)), anchor=anchor)
+    assert (weight.diff(dim=0) >= -1e-12).all()
+
+
+@given(arrays.arrays(np.float64, st.integers(2, 30), elements=st.floats(0, 1)), st.sampled_from(ANCHORS))
+def test_a_weight_lies_between_the_rates_of_its_neighbours(rates, anchor):
+    p = torch.linspace(0, 1, 101).double().unsqueeze(1)
+    bins, r = len(rates), torch.from_numpy(rates)
+    weight, k = positive_rate(p, r, anchor=anchor), (p * bins).long().clamp(0, bins - 1)
+    near = torch.stack([r[(k + step).clamp(0, bins - 1)] for step in (-1, 0, 1)])
+    assert (weight <= near.amax(0) + 1e-12).all() and (weight >= near.amin(0) - 1e-12).all()
+
+
+@pytest.mark.parametrize("anchor", ANCHORS)
+def test_confidences_of_exactly_0_and_1_take_the_rates_of_the_end_bins(anchor):
+    r = torch.linspace(0.1, 0.9, K, dtype=torch.float64)
+    ends = positive_rate(torch.tensor([[0.0, 1.0]]), r, anchor=anchor)
+    assert ends.tolist() == [[r[0].item(), r[-1].item()]]
+
+
+def test_one_image_to_estimate_from():
+    label, weight = refresh([[0.9, 0.1]], np.array([[1, 0]], np.uint8), np.array([[0.95, 0.05], [0.5, 0.5]]))
+    # One positive at 0.9 and one negative at 0.1: neither class has both, so nothing but the seen side is labelled.
+    assert label.tolist() == [[1, -1], [-1, -1]] or torch.isfinite(weight).all()
+    assert ((weight >= 0) & (weight <= 1)).all()
+
+
+def test_one_class_without_positives_and_one_without_negatives():
+    p = torch.tensor([[0.9, 0.9], [0.2, 0.2]])
+    y = torch.tensor([[0, 1], [0, 1]])
+    label, weight = refresh(p, y, torch.tensor([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]]))
+    assert not (label[:, 0] == 1).any() and not (label[:, 1] == 0).any()
+    assert torch.isfinite(weight).all()
+
+
+def test_ten_thousand_classes():
+    rng = np.random.default_rng(0)
+    p, y = rng.random((6, 10_000)), (rng.random((6, 10_000)) < 0.01).astype(np.uint8)
+    label, weight = refresh(p, y, p)
+    assert label.shape == weight.shape == (6, 10_000) and torch.isfinite(weight).all()
+    n_pos, n_neg = count_bins(torch.from_numpy(p), torch.from_numpy(y), K)
+    assert (n_pos.sum().item(), (n_pos + n_neg).sum().item()) == (y.sum(), y.size)
+    each = count_bins(torch.from_numpy(p), torch.from_numpy(y), K, per_class=True)[0]
+    assert each.shape == (10_000, K) and torch.equal(each.sum(0), n_pos)
+
+
+@pytest.mark.parametrize("x", [80.0, -80.0])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_all_losses_are_finite_at_logits_of_80(x, dtype):
+    logits = torch.full((2, 3), x, dtype=dtype, requires_grad=True)
+    for y in (torch.zeros(2, 3), torch.ones(2, 3)):
+        for loss in (asymmetric_loss, binary_cross_entropy):
+            value = loss(logits, y)
+            (gradient,) = torch.autograd.grad(value.sum(), logits)
+            assert torch.isfinite(value).all() and torch.isfinite(gradient).all()
+    assert torch.isfinite(nt_xent(logits, logits, normalize=False))
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_embeddings_of_zero_have_a_finite_loss_and_gradient(normalize):
+    z = torch.zeros(4, 5, requires_grad=True)
+    loss = nt_xent(z, z.detach(), normalize=normalize)
+    loss.backward()
+    assert torch.isfinite(loss) and z.grad is not None and torch.isfinite(z.grad).all()

@@ -11,9 +11,9 @@ from dicap.data.sources.base import Rejected, read_rgb
 
 
 def read_square(path: Path, size: int) -> np.ndarray | str:
-    """An image as `convert` would store it, (size, size, 3) uint8, or the reason why it cannot be read."""
+    """A photograph as `convert` would store one's own: upright, (size, size, 3) uint8, or the reason why it cannot be read."""
     try:
-        image = read_rgb(path)
+        image = read_rgb(path, upright=True)
     except Rejected as reason:
         return str(reason)
     return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))

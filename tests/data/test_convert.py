@@ -90,6 +90,9 @@ def test_the_orientation_tag_is_not_applied_as_in_the_published_code(tmp_path):
     exif[0x0112] = 6  # turn by 90 degrees
     photo(1, 40, 30).save(tmp_path / "turned.jpg", exif=exif)
     assert read_rgb(tmp_path / "turned.jpg").size == (40, 30)
+    turned = read_rgb(tmp_path / "turned.jpg", upright=True)
+    assert turned.size == (30, 40)
+    assert np.array_equal(np.asarray(turned), np.rot90(np.asarray(read_rgb(tmp_path / "turned.jpg")), -1))
 
 
 def twelve_broken(root: Path) -> dict[str, str]:

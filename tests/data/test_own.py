@@ -11,6 +11,7 @@ from PIL import Image
 from dicap.data.convert import convert
 from dicap.data.labels import labelled_mask, read_labels
 from dicap.data.sources import own, read_raw
+from dicap.data.sources.base import Rejected
 from dicap.errors import DataError
 from dicap.settings import Own
 
@@ -259,3 +260,39 @@ def test_converted_labels_are_those_of_the_annotations(tmp_path):
     matrix = read_labels(tmp_path / "set", np.arange(len(LABELS)))
     expected = [[name in LABELS[item.id.split("/")[-1]] for name in raw.classes] for item in raw.items]
     assert (matrix == np.array(expected)).all()
+
+
+def listed(root):
+    """A labels.csv of the twelve."""
+    lines = [f"{name},train,{';'.join(sorted(labels))}" for name, labels in LABELS.items()]
+    (root / "labels.csv").write_text("\n".join(["image,split,labels", *lines]) + "\n")
+
+
+def test_own_photographs_stand_upright(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # taken with the camera on its side
+    pictures(tmp_path)
+    Image.new("RGB", (40, 20), "red").save(tmp_path / "00.png", exif=exif)
+    listed(tmp_path)
+    raw = own.read("table", tmp_path, 16, options())
+    (place,) = [i for i, item in enumerate(raw.items) if item.path == "00.png"]
+    assert raw.images.read(place).size == (20, 40)
+
+
+def test_a_link_out_of_the_folder_is_refused_where_a_table_names_it_and_meant_where_folders_are_the_labels(tmp_path):
+    root = tmp_path / "root"
+    pictures(root)
+    listed(root)
+    picture(tmp_path / "elsewhere.png", 5)
+    (root / "00.png").unlink()
+    (root / "00.png").symlink_to(tmp_path / "elsewhere.png")
+    raw = own.read("table", root, 16, options())
+    (place,) = [i for i, item in enumerate(raw.items) if item.path == "00.png"]
+    with pytest.raises(Rejected, match="a link out of the data set's folder"):
+        raw.images.read(place)
+    tree = tmp_path / "tree"
+    for name in ("cat", "dog"):
+        pictures(tree / name, [f"{name}{i}.png" for i in range(4)])
+    (tree / "cat" / "link.png").symlink_to(tmp_path / "elsewhere.png")
+    raw = own.read("table", tree, 16, options())
+    assert all(raw.images.read(i).size == (10, 8) for i in range(len(raw.items))) and len(raw.items) == 9

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from dicap.errors import DataError
 
@@ -76,15 +76,17 @@ class FileImages:
         path = self._root / self._paths[i]
         if not inside(self._root, self._paths[i]):
             raise Rejected("leads out of the data set's folder")
-        if not _stays_below(path, self._root):
+        if not stays_below(path, self._root):
             raise Rejected("a link out of the data set's folder; copy the file there")
         return read_rgb(path)
 
 
-def read_rgb(path: Path) -> Image.Image:
-    """Decode an image file to RGB as the published code does: the orientation tag of EXIF is not applied.
+def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:
+    """Decode an image file to RGB. Truncated files are refused: Pillow would otherwise fill the missing part with grey.
 
-    Truncated files are refused: Pillow would otherwise fill the missing part with grey.
+    Args:
+        upright: turn the image as its EXIF orientation says, as cameras and telephones mean it. The published code does not,
+            so the benchmark sets are read without.
 
     Raises:
         Rejected: with the reason.
@@ -103,7 +105,7 @@ def read_rgb(path: Path) -> Image.Image:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of unusual metadata; what cannot be decoded raises
             with Image.open(path) as image:
-                return _to_rgb(image)
+                return _to_rgb(ImageOps.exif_transpose(image) if upright else image)
     except UnidentifiedImageError:
         raise Rejected(f"not an image ({_looks_like(path)})") from None
     except Image.DecompressionBombError:
@@ -155,7 +157,7 @@ def inside(root: Path, relative: str) -> bool:
     return full.startswith(os.path.join(os.path.normpath(root), ""))
 
 
-def _stays_below(path: Path, root: Path) -> bool:
+def stays_below(path: Path, root: Path) -> bool:
     """Whether a path is below `root` when all links are followed; a name that is no name is left to the reader."""
     try:
         return os.path.realpath(path).startswith(os.path.join(os.path.realpath(root), ""))

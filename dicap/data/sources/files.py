@@ -1,11 +1,12 @@
 """The image files below a folder."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
 
-from dicap.data.sources.base import read_rgb
+from dicap.data.sources.base import Rejected, read_rgb, stays_below
 from dicap.errors import DataError
 
 ENDINGS = frozenset(
@@ -42,13 +43,20 @@ def list_images(folder: Path) -> list[str]:
 
 
 class FilesAt:
-    """Images in files anywhere; `paths` holds one an item."""
+    """Photographs in files anywhere, turned upright; `paths` holds one an item.
 
-    def __init__(self, paths: list[Path]) -> None:
-        self.paths = paths
+    `below`: the folder that the first `len(below)` files must not leave by a link, or None for each that may be a link to
+    anywhere: linking a photograph into the folder of its label is how some people label.
+    """
+
+    def __init__(self, paths: list[Path], below: Sequence[Path | None] = ()) -> None:
+        self.paths, self._below = paths, below
 
     def read(self, i: int) -> Image.Image:
-        return read_rgb(self.paths[i])
+        folder = self._below[i] if i < len(self._below) else None
+        if folder is not None and not stays_below(self.paths[i], folder):
+            raise Rejected("a link out of the data set's folder; copy the file there")
+        return read_rgb(self.paths[i], upright=True)
 
 
 def same_file(path: Path) -> tuple[int, int] | str:

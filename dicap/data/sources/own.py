@@ -32,10 +32,11 @@ def read(dataset: str, root: Path | None, image_size: int, own: Own | None = Non
     if kind == "table":
         raw = table.read(dataset, root, image_size, needs_test=not own.test_share)
         base = root if root.is_dir() else root.parent
-        files = [base / item.path for item in raw.items]
+        files, below = [base / item.path for item in raw.items], [base] * len(raw.items)
     else:
         listing = read_listing(root, kind)
         raw, files = to_raw(listing, dataset), [entry.file for entry in listing.entries]
+        below = [] if kind == "folders" else [root if root.is_dir() else root.parent] * len(files)
     if own.added:
         raw = with_added(raw, Path(own.added))
     if own.unlabeled_root:
@@ -46,7 +47,7 @@ def read(dataset: str, root: Path | None, image_size: int, own: Own | None = Non
         if not any(item.split == split for item in raw.items):
             way = "set own.test_share, for example to 0.2, to draw one from the labelled images" if split == "test" else ""
             raise DataError(f"{root}: no image of split {split}; {way or 'label some images'}")
-    return replace(raw, images=FilesAt(files), source=raw.source | {"format": kind})
+    return replace(raw, images=FilesAt(files, below), source=raw.source | {"format": kind})
 
 
 def detect(root: Path) -> str:

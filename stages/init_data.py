@@ -71,6 +71,7 @@ def write_settings(params: Path, changes: dict) -> None:
 
     yaml = YAML()
     yaml.width = 4096
+    yaml.representer.add_representer(type(None), lambda r, _: r.represent_scalar("tag:yaml.org,2002:null", "null"))
     if not params.exists():
         raise SettingsError(f"{params}: no such file; run from the project's folder or pass --params")
     values = yaml.load(params.read_text(encoding="utf-8"))

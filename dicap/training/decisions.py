@@ -22,20 +22,23 @@ class Before:
     scores: np.ndarray
 
 
-def decisions_of(experiment: Experiment, network: nn.Module, before: Before | None = None) -> Decisions:
+def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before: Before | None = None) -> Decisions:
     """Thresholds from D_sup by the method's own rule, and the correctness curve counted on D_est, for this network.
 
-    Only a method that keeps D_est from training can count on it; the others decide at 0.5 and carry no curve. After fine-tuning,
+    Only a method that keeps D_est from training can count on it; the others decide at 0.5 and carry no curve. So does a warm-up
+    model decide: the thresholds belong to the main stage, and another rule must not train the warm-up again. After fine-tuning,
     which reads the labels of D_est, the curve of the network `before` is carried over on unlabelled images.
     """
     method, roles = experiment.method, experiment.roles
     prior = experiment.labels.of(roles.labelled).numpy().mean(0)
     if not method.keeps_est:
         return plain(prior, f"no curve: {method.facts.title} trains on all labelled images; decisions at 0.5")
-    y = experiment.labels.of(roles.sup).to(experiment.runtime.device)
-    thresholds = method.thresholds(experiment.predict(network, roles.sup), y)
-    tau_pos = torch.where(thresholds.active, thresholds.tau_pos, 1.0).cpu().numpy()
-    tau_neg = torch.where(thresholds.active, thresholds.tau_neg, 0.0).cpu().numpy()
+    tau_pos = tau_neg = np.full(method.classes, 0.5)
+    if stage != "warmup":
+        y = experiment.labels.of(roles.sup).to(experiment.runtime.device)
+        thresholds = method.thresholds(experiment.predict(network, roles.sup), y)
+        tau_pos = torch.where(thresholds.active, thresholds.tau_pos, 1.0).cpu().numpy()
+        tau_neg = torch.where(thresholds.active, thresholds.tau_neg, 0.0).cpu().numpy()
     note = f"counted on {len(roles.est)} labelled images kept from training"
     if before is None:
         curve = _counted(experiment, network)

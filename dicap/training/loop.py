@@ -364,7 +364,7 @@ def _publish(
     folder = progress.state.products
     common = {"settings": experiment.settings, "classes": experiment.store.classes, "stage": stage}
     for which, name in ((first, "model"), (second, f"model_{second}")):
-        decisions = decisions_of(experiment, networks[which], before)
+        decisions = decisions_of(experiment, networks[which], stage, before)
         save_model(networks[which], folder / f"{name}.safetensors", which=which, decisions=decisions, **common)
     write_history(progress.history, folder / "history.csv", list(_row(0)))
     write_history(progress.costs, progress.state.cost, COST)

@@ -34,7 +34,8 @@ STAGE_SETTINGS = {
     "warmup": (*_COMMON, "optimiser", "warmup", "contrastive", "drml", "pclp", "bbam"),
     "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive", *_METHODS),
     "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train", *_METHODS),
-    "finetune": (*_COMMON, "optimiser", "contrastive", "finetune"),  # contrastive: it may have a projection head
+    # contrastive: it may have a projection head; thresholds: the model carries them
+    "finetune": (*_COMMON, "optimiser", "thresholds", "contrastive", "finetune"),
 }
 
 Tell = Callable[[list[str]], None]

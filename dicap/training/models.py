@@ -113,12 +113,13 @@ def read_metadata(path: Path) -> dict[str, Any]:
     return metadata
 
 
-def load_model(path: Path, device: torch.device | str = "cpu") -> SavedModel:
-    """Rebuild a published model, in eval mode.
+def load_model(path: str | Path, device: torch.device | str = "cpu") -> SavedModel:
+    """Rebuild a published model, in eval mode, with its classes, settings and decisions.
 
     Raises:
         DataError: if the file is missing, damaged or of another schema.
     """
+    path = Path(path)
     metadata, state = _read_whole(path)
     try:
         settings = Settings.model_validate(metadata["settings"])

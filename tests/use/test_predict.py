@@ -21,7 +21,7 @@ BAD = {"broken.jpg", "empty.png", "page.jpg"}
 
 @pytest.fixture(scope="module")
 def model(model_file):
-    return dicap.load_model(model_file)
+    return dicap.load_model(str(model_file))  # as a person types it
 
 
 def test_the_images_of_a_folder_are_found_at_every_depth_once(photos, tmp_path):

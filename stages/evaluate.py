@@ -1,6 +1,7 @@
 """`dicap-stage evaluate`: mAP on the test images."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -42,9 +43,13 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **r
             lines.append(f"mAP {result[f'map_{which}']:.2f} with its {which} counterpart")
     if result["classes_without_positives"]:
         lines.append(f"{result['classes_without_positives']} classes have no positive test image and count 0 in the mean")
-    facts = {"mAP": f"{result['map']:.2f}{interval}", "decided": f"{result['decided']:.1%}"}
+    facts: dict[str, Any] = {"mAP": round(result["map"], 2)}
+    if interval:
+        facts["95 % interval"] = [round(float(result[key]), 2) for key in ("map_low", "map_high")]
+    facts |= {f"mAP {which}": round(result[f"map_{which}"], 2) for which in ("raw", "ema") if f"map_{which}" in result}
+    facts |= {"test images": result["n_test"], "share decided": round(result["decided"], 3)}
     if result["decided_right"] is not None:
-        facts["of these right"] = f"{result['decided_right']:.1%}"
+        facts["share of these right"] = round(float(result["decided_right"]), 3)
     facts["model"] = str(model or own)
     if written is not None:
         facts |= {"numbers": str(written / "metrics.json"), "model card": str(written / "MODEL_CARD.md")}

@@ -30,4 +30,5 @@ def command(params: Path, fresh: bool, **runtime) -> None:
         else:
             text = f"pseudo-label: {facts.title} makes none; {out} is empty"
             (folder / "none.txt").write_text(f"{facts.title} trains on labelled images only.\n", encoding="utf-8")
-    finish("pseudo-label", {"folder": str(out)}, ["dicap-stage histogram " + str(out / "weights")], text=text)
+    look = [f"dicap-stage histogram {out / 'pseudo_labels'}"] if facts.unlabelled else []
+    finish("pseudo-label", {"found": text, "folder": str(out)}, look, text=text)

@@ -16,7 +16,7 @@ def finish(title: str, facts: dict[str, Any], next_commands: Sequence[str] = (),
 
     Args:
         facts: in the order of reading; values of JSON's types.
-        text: the one line that stands in for the box where the output is no terminal; None: the box everywhere.
+        text: what stands in for the box where the output is no terminal; None: the box everywhere.
     """
     options = spoken()
     if options["json"]:
@@ -28,8 +28,6 @@ def finish(title: str, facts: dict[str, Any], next_commands: Sequence[str] = (),
     if text is not None and not terminal:
         click.echo(text)
         return
-    if text is not None:
-        click.echo(text)
     click.echo("\n".join(box(title, facts, next_commands, width=shutil.get_terminal_size((100, 24)).columns, colour=terminal)))
 
 
@@ -67,5 +65,5 @@ def box(title: str, facts: dict[str, Any], next_commands: Sequence[str], *, widt
 
 def _shown(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.2f}"
+        return f"{value:.6g}"
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -72,9 +72,9 @@ def _facts(out: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {"epochs": len(history)}
     for name in ("map_raw", "map_ema"):
         if history[name].notna().any():
-            facts[f"mAP {name.removeprefix('map_')}"] = float(history[name].dropna().iloc[-1])
+            facts[f"mAP {name.removeprefix('map_')}"] = round(float(history[name].dropna().iloc[-1]), 2)
     if "seconds" in history and history["seconds"].notna().any():
-        facts["minutes"] = float(history["seconds"].sum() / 60)
+        facts["minutes"] = round(float(history["seconds"].sum() / 60), 1)
     return facts
 
 

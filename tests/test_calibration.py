@@ -19,6 +19,7 @@ from dicap.calibration import (
     dual_thresholds,
     estimate_rates,
     hard_labels,
+    interpolate,
     positive_rate,
 )
 
@@ -251,6 +252,28 @@ def test_a_curve_beyond_bins_is_read_between_its_knots():
     label = torch.tensor([[1, 0], [-1, 1]], dtype=torch.int8)
     assert correctness_weight(p, label, rates).flatten().tolist() == pytest.approx([0.1, 0.8, 0.0, 0.9])
     assert torch.equal(chance_positive(p, table(CALIBRATED)), positive_rate(p, CALIBRATED))
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=9), st.lists(st.floats(0, 1), min_size=9, max_size=9), probabilities)
+def test_a_curve_between_knots_is_numpys(steps, values, p):
+    knots = np.cumsum(steps) / sum(steps)  # they need not reach 0 and 1: beyond the ends the end's rate holds
+    at = np.array(values[: len(knots)])
+    found = interpolate(torch.from_numpy(p), torch.from_numpy(knots), torch.from_numpy(at))
+    np.testing.assert_allclose(found.numpy(), np.interp(p, knots, at), atol=1e-9)
+    table = np.stack([np.roll(at, c) for c in range(p.shape[1])])
+    each = interpolate(torch.from_numpy(p), torch.from_numpy(knots), torch.from_numpy(table))
+    for c in range(p.shape[1]):
+        np.testing.assert_allclose(each[:, c].numpy(), np.interp(p[:, c], knots, table[c]), atol=1e-9)
+
+
+def test_weights_follow_the_curve_where_there_is_one():
+    p, knots, at = torch.tensor([[0.25, 0.9]]), torch.tensor([0.0, 0.5, 1.0]).double(), torch.tensor([0.2, 0.6, 0.8]).double()
+    binned = Rates(torch.ones(1), torch.ones(1), torch.tensor([0.5]).double())
+    curve = binned._replace(knots=knots, at_knots=at)
+    assert chance_positive(p, curve).tolist() == [pytest.approx([0.4, 0.76])]
+    assert chance_positive(p, binned).tolist() == [[0.5, 0.5]]
+    label = torch.tensor([[1, 0]], dtype=torch.int8)
+    assert correctness_weight(p, label, curve)[0].tolist() == pytest.approx([0.4, 0.24])
 
 
 # -- thresholds -------------------------------------------------------------------------------------------

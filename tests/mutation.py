@@ -1,6 +1,6 @@
 """Change one sign, bound, constant or comparison of the mathematics at a time, and see whether a test notices.
 
-    python tests/mutation.py            tries what has not been tried, and again what survived
+    python tests/mutation.py            tries what has not been tried, and what survived earlier tests
     python tests/mutation.py --fresh    tries everything
 
 Each mutant runs in a process of its own, forked from one that has imported the libraries: a second or two instead of ten.
@@ -10,8 +10,10 @@ below, does not explain. Assertions, annotations and docstrings are left alone.
 
 import ast
 import copy
+import hashlib
 import json
 import os
+import runpy
 import signal
 import sys
 import types
@@ -20,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / ".dicap" / "mutation.json"
-TARGETS = {"dicap.calibration": "tests/test_calibration.py", "dicap.losses": "tests/test_losses.py"}
+TARGETS = {"dicap.losses": ["tests/test_losses.py"], "dicap.calibration": ["tests/test_calibration.py", "tests/test_numerics.py"]}
 SECONDS = 120  # a mutant that takes longer hangs, which is noticed too
 
 # Survivors that compute the same, and why.
@@ -118,6 +120,24 @@ def _text(node: ast.AST) -> str:
     return ast.unparse(node).splitlines()[0]
 
 
+def run_tests(path: str) -> None:
+    """Call every test of a file, with all its parameters, the quick ones first; the first failure is raised.
+
+    Collecting them as pytest does would take longer than running them. These files ask for no fixtures.
+    """
+    names = runpy.run_path(path)
+    tests = [value for name, value in names.items() if name.startswith("test_")]
+    for test in sorted(tests, key=lambda test: hasattr(test, "hypothesis")):
+        choices: list[dict[str, object]] = [{}]
+        for mark in getattr(test, "pytestmark", []):
+            keys, rows = mark.args
+            keys = [key.strip() for key in keys.split(",")] if isinstance(keys, str) else list(keys)
+            new = [dict(zip(keys, row if len(keys) > 1 else [row], strict=True)) for row in rows]
+            choices = [old | chosen for old in choices for chosen in new]
+        for chosen in choices:
+            test(**chosen)
+
+
 def noticed(module: str, tree: ast.Module) -> bool:
     """Whether the module's tests fail, in a forked process, when `tree` stands in its place."""
     child = os.fork()
@@ -128,23 +148,25 @@ def noticed(module: str, tree: ast.Module) -> bool:
             silent = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silent, 1)
             os.dup2(silent, 2)
-            import pytest
-
             import dicap
 
             new = types.ModuleType(module)
             sys.modules[module] = new
             setattr(dicap, module.rsplit(".", 1)[1], new)
             exec(compile(tree, module, "exec"), new.__dict__)
-            code = pytest.main(["-x", "-q", "--noconftest", "-p", "no:cacheprovider", str(ROOT / TARGETS[module])])
+            for path in TARGETS[module]:
+                run_tests(path)
+            code = 0
         finally:
-            os._exit(int(code))
+            os._exit(code)
     return os.waitpid(child, 0)[1] != 0
 
 
 def main() -> int:
     """Try the mutants, print the survivors; the exit code."""
-    import sklearn.isotonic  # noqa: F401  # what the tests import, once for all mutants
+    import hypothesis.extra.numpy  # noqa: F401  # what the tests import, once for all mutants
+    import pytest  # noqa: F401
+    import sklearn.isotonic  # noqa: F401
     import timm.loss  # noqa: F401
     import torch  # noqa: F401
     from hypothesis import settings
@@ -154,17 +176,21 @@ def main() -> int:
     os.chdir(ROOT)
     known = {} if "--fresh" in sys.argv or not RESULTS.exists() else json.loads(RESULTS.read_text(encoding="utf-8"))
     RESULTS.parent.mkdir(exist_ok=True)
-    tried = {}
-    for module in TARGETS:
+    tried: dict[str, str] = {}  # "noticed", or the version of the tests that the mutant survived
+    for module, tests in TARGETS.items():
+        version = hashlib.sha256(b"".join((ROOT / test).read_bytes() for test in tests)).hexdigest()[:12]
         whole = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
         if noticed(module, whole):
-            sys.exit(f"{TARGETS[module]} fails without any mutation")
+            sys.exit(f"{' '.join(tests)} fails without any mutation")
         for name, tree in mutants(module):
-            tried[name] = known.get(name) is True or noticed(module, tree)
-            if not tried[name]:
-                print(f"survived: {name}", flush=True)
-            RESULTS.write_text(json.dumps(known | tried, indent=1), encoding="utf-8")
-    survivors = [name for name, killed in tried.items() if not killed]
+            if known.get(name) in ("noticed", version):
+                tried[name] = known[name]
+            else:
+                tried[name] = "noticed" if noticed(module, tree) else version
+                RESULTS.write_text(json.dumps(known | tried, indent=1), encoding="utf-8")
+                if tried[name] == version:
+                    print(f"survived: {name}", flush=True)
+    survivors = [name for name, found in tried.items() if found != "noticed"]
     unexplained = [name for name in survivors if name not in EQUIVALENT]
     print(f"{len(tried)} mutants, {len(survivors)} survived, {len(survivors) - len(unexplained)} of them equivalent")
     for name in unexplained:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from dicap.calibration import (
+    PseudoLabels,
     Rates,
     chance_positive,
     correctness_weight,
@@ -18,6 +19,7 @@ from dicap.calibration import (
     dual_thresholds,
     estimate_rates,
     hard_labels,
+    interpolate,
     positive_rate,
 )
 
@@ -118,6 +120,61 @@ def test_isotonic_rates_never_fall_and_keep_the_total():
     assert r[:2].tolist() == pytest.approx([0.5, 0.5])
 
 
+def test_eps_is_what_the_specification_says():
+    r = estimate_rates(torch.ones(1).double(), torch.zeros(1).double()).r_pos
+    assert r.item() == pytest.approx(1 - 1e-8, abs=1e-12, rel=0)
+
+
+def test_rates_may_fall_unless_asked_not_to():
+    rates = estimate_rates(torch.tensor([3.0, 1.0]), torch.tensor([1.0, 3.0]))
+    assert rates.r_pos.tolist() == pytest.approx([0.75, 0.25])
+
+
+def test_isotonic_regression_leaves_empty_bins_and_counts_single_entries():
+    n_pos, n_neg = torch.tensor([0.0, 1.0, 0.0, 0.0, 4.0]).double(), torch.tensor([0.0, 0.0, 0.0, 1.0, 0.0]).double()
+    r = estimate_rates(n_pos, n_neg, isotonic=True, empty_bin="zero").r_pos
+    assert r.tolist() == pytest.approx([0, 0.5, 0, 0.5, 1], abs=1e-7)  # bins 1 and 3, an entry each, are pooled
+
+
+@pytest.mark.parametrize("isotonic", [False, True])
+@pytest.mark.parametrize("empty_bin", ["interpolate", "zero"])
+def test_a_table_of_rates_per_class_is_that_of_each_class_alone(isotonic, empty_bin):
+    rng = np.random.default_rng(7)
+    n_pos, n_neg = (torch.from_numpy(rng.integers(0, 3, (6, 9)) * (rng.random((6, 9)) < 0.5)).double() for _ in range(2))
+    n_pos[0], n_neg[0] = 0, 0  # a class nobody has entries for
+    n_pos[1, :3], n_neg[1, :3], n_pos[1, 7:], n_neg[1, 7:] = 0, 0, 0, 0
+    options = {"isotonic": isotonic, "empty_bin": empty_bin, "smoothing": 0.5}
+    whole = estimate_rates(n_pos, n_neg, **options)
+    assert whole.r_pos.shape == (6, 9)
+    for c in range(6):
+        assert torch.equal(whole.r_pos[c], estimate_rates(n_pos[c], n_neg[c], **options).r_pos)
+
+
+def slow_fill(rates, seen):
+    places = [k for k in range(len(rates)) if seen[k]]
+    out = []
+    for k in range(len(rates)):
+        left, right = [j for j in places if j <= k], [j for j in places if j >= k]
+        if left and right and left[-1] != right[0]:
+            share = (k - left[-1]) / (right[0] - left[-1])
+            out.append(rates[left[-1]] * (1 - share) + rates[right[0]] * share)
+        else:
+            out.append(rates[left[-1] if left else right[0]] if places else (k + 0.5) / len(rates))
+    return out
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=12))
+def test_filling_empty_bins_equals_a_loop(counts):
+    n_pos, n_neg = torch.tensor(counts).double().unbind(1)
+    rates = [(p / (p + n) if p + n else 0.0) for p, n in counts]
+    expected = slow_fill(rates, [p + n > 0 for p, n in counts])
+    assert estimate_rates(n_pos, n_neg).r_pos.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_pseudo_labels_are_hard_unless_said_otherwise():
+    assert PseudoLabels(torch.ones(1), torch.ones(1), torch.ones(1)).soft is False
+
+
 # -- weights ----------------------------------------------------------------------------------------------
 
 
@@ -195,6 +252,28 @@ def test_a_curve_beyond_bins_is_read_between_its_knots():
     label = torch.tensor([[1, 0], [-1, 1]], dtype=torch.int8)
     assert correctness_weight(p, label, rates).flatten().tolist() == pytest.approx([0.1, 0.8, 0.0, 0.9])
     assert torch.equal(chance_positive(p, table(CALIBRATED)), positive_rate(p, CALIBRATED))
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=9), st.lists(st.floats(0, 1), min_size=9, max_size=9), probabilities)
+def test_a_curve_between_knots_is_numpys(steps, values, p):
+    knots = np.cumsum(steps) / sum(steps)  # they need not reach 0 and 1: beyond the ends the end's rate holds
+    at = np.array(values[: len(knots)])
+    found = interpolate(torch.from_numpy(p), torch.from_numpy(knots), torch.from_numpy(at))
+    np.testing.assert_allclose(found.numpy(), np.interp(p, knots, at), atol=1e-9)
+    table = np.stack([np.roll(at, c) for c in range(p.shape[1])])
+    each = interpolate(torch.from_numpy(p), torch.from_numpy(knots), torch.from_numpy(table))
+    for c in range(p.shape[1]):
+        np.testing.assert_allclose(each[:, c].numpy(), np.interp(p[:, c], knots, table[c]), atol=1e-9)
+
+
+def test_weights_follow_the_curve_where_there_is_one():
+    p, knots, at = torch.tensor([[0.25, 0.9]]), torch.tensor([0.0, 0.5, 1.0]).double(), torch.tensor([0.2, 0.6, 0.8]).double()
+    binned = Rates(torch.ones(1), torch.ones(1), torch.tensor([0.5]).double())
+    curve = binned._replace(knots=knots, at_knots=at)
+    assert chance_positive(p, curve).tolist() == [pytest.approx([0.4, 0.76])]
+    assert chance_positive(p, binned).tolist() == [[0.5, 0.5]]
+    label = torch.tensor([[1, 0]], dtype=torch.int8)
+    assert correctness_weight(p, label, curve)[0].tolist() == pytest.approx([0.4, 0.24])
 
 
 # -- thresholds -------------------------------------------------------------------------------------------

@@ -111,6 +111,14 @@ def test_nt_xent_equals_a_loop(chunk, normalize, use_classes):
     assert loss.item() == pytest.approx(slow_nt_xent(z_w, z_s, 0.7, normalize, classes), rel=1e-5)
 
 
+def test_defaults_are_the_published_ones():
+    """gamma- 4, gamma+ 0 and clip 0.05 (methods.md 2.10); temperature 0.5 on unit vectors (3.13-E)."""
+    x, y = torch.linspace(-3, 3, 7), torch.tensor([0.0, 1, 0, 1, 0, 1, 0])
+    torch.testing.assert_close(asymmetric_loss(x, y), asymmetric_loss(x, y, gamma_neg=4, gamma_pos=0, clip=0.05), rtol=0, atol=0)
+    z_w, z_s = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0)) * 3
+    assert nt_xent(z_w, z_s).item() == pytest.approx(slow_nt_xent(z_w.numpy(), z_s.numpy(), 0.5, True), rel=1e-5)
+
+
 @pytest.mark.parametrize("pairs", [0, 1])
 def test_nt_xent_of_too_few_pairs_is_zero_with_a_gradient(pairs):
     z = torch.randn(pairs, 3, requires_grad=True)

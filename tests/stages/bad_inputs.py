@@ -209,7 +209,9 @@ def pickled(path):
 
 
 def half_a_model(project):
-    save_file({"a": torch.zeros(2)}, "m.safetensors", {"dicap": json.dumps({"schema": 2, "classes": ["a"]})})
+    from dicap.training.models import SCHEMA
+
+    save_file({"a": torch.zeros(2)}, "m.safetensors", {"dicap": json.dumps({"schema": SCHEMA, "classes": ["a"]})})
 
 
 def both(*spoils):

@@ -27,7 +27,7 @@ SECONDS = 120  # a mutant that takes longer hangs, which is noticed too
 
 # Survivors that compute the same, and why.
 CHUNK = "anchors are handled one by one: the size of a chunk only bounds memory"
-CLAMP = "beyond the last anchor both neighbours are the last bin, and below the first the share is 0 or both are the first"
+CLAMP = "beyond an end anchor either both neighbours are the end bin or the share picks it, with this bound and without"
 ONLY = "a vector has one dimension, the first and the last"
 EQUIVALENT = {
     "dicap.losses.nt_xent: 1024 -> 1025": CHUNK,
@@ -45,6 +45,12 @@ EQUIVALENT = {
     "dicap.calibration.positive_rate: 1 -> 2 (place 2)": CLAMP,
     "dicap.calibration.positive_rate: 1 -> 0 (place 2)": CLAMP,
     "dicap.calibration.positive_rate: bins - 1 -> bins + 1": CLAMP,
+    "dicap.calibration.positive_rate: 1 -> 2 (place 3)": CLAMP,
+    "dicap.calibration.positive_rate: 1 -> 0 (place 3)": CLAMP,
+    "dicap.calibration.positive_rate: 1 -> 2 (place 4)": "k is at least the position less 1, so the share is at most 1",
+    "dicap.calibration.positive_rate: 1 -> 0 (place 5)": "k is at most K - 1 already",
+    "dicap.calibration.positive_rate: bins - 1 -> bins + 1 (place 2)": "k is at most K - 1 already",
+    "dicap.calibration.positive_rate: 0 -> -1": "k is at most the position, so the share is not negative",
 }
 
 BINARY = {

@@ -3,6 +3,8 @@
 Logits x, p = sigmoid(x), labels y in {0, 1}, all (B, C) unless said otherwise.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -44,6 +46,7 @@ def nt_xent(
     temperature: float = 0.5,
     normalize: bool = True,
     classes: Tensor | None = None,
+    pairs: slice | None = None,
     chunk: int = 1024,
 ) -> Tensor:
     """Class-wise contrastive loss of the uncertain entries (paper eq. L_uncer; methods.md 3.7, 3.13-E).
@@ -55,31 +58,63 @@ def nt_xent(
         z_w, z_s: (B, D) embeddings of the weak and of the strong view, row i of both from the same entry.
         normalize: scale every vector to unit length first (a layer-normalised z has |z|^2 = D and would overflow).
         classes: (B,) class of each entry; if given, other entries of the same class are no negatives.
-        chunk: anchors handled at once; only bounds memory.
+        pairs: sum over the anchors of these pairs only (still over 2B): parts of the sum add up to the loss.
+        chunk: anchors handled at once. The (2B, 2B) similarities never exist as a whole, not for the gradient either.
 
     Returns:
         Scalar float32; 0 (with a gradient of 0) for fewer than 2 pairs.
     """
     assert z_w.shape == z_s.shape and z_w.ndim == 2, (z_w.shape, z_s.shape)
-    pairs = len(z_w)
-    if pairs < 2:
+    count = len(z_w)
+    if count < 2:
         return 0 * (z_w.float().sum() + z_s.float().sum())
     z = torch.cat([z_w, z_s]).float()  # (2B, D)
     if normalize:
         z = F.normalize(z, dim=1)
-    n = 2 * pairs
-    anchors = torch.arange(n, device=z.device)
-    partner = (anchors + pairs) % n
+    anchors = torch.arange(2 * count, device=z.device).view(2, count)
+    if pairs is not None:
+        anchors = anchors[:, pairs]
     label = torch.cat([classes, classes]) if classes is not None else None
-    total = z.new_zeros(())
     with torch.autocast(z.device.type, enabled=False):  # losses stay in fp32 under mixed precision
-        for start in range(0, n, chunk):
-            rows = anchors[start : start + chunk]
-            similarity = z[rows] @ z.T / temperature  # (b, 2B)
-            own = anchors == rows.unsqueeze(1)
-            if label is not None:
-                same = label[rows].unsqueeze(1) == label
-                own = own | (same & (anchors != partner[rows].unsqueeze(1)))
-            similarity = similarity.masked_fill(own, -torch.inf)
-            total = total + F.cross_entropy(similarity, partner[rows], reduction="sum")
-    return total / n
+        return _NTXent.apply(z, anchors.flatten(), label, temperature, chunk)  # type: ignore[return-value]
+
+
+class _NTXent(torch.autograd.Function):
+    """The loss and, in the same pass over chunks of anchors, its gradient: one chunk's similarities live at a time.
+
+    With S = z z^T / tau and P its softmax along a row, own entry left out, row i adds -log P[i, i+] / 2B to the loss and
+    G[i] = (P[i] - 1[i+]) / (2B tau) to dL/dS; the gradient is G z + G^T z.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, anchors: Tensor, label: Tensor | None, temperature: float, chunk: int) -> Tensor:
+        n = len(z)
+        wanted = ctx.needs_input_grad[0]
+        gradient = torch.zeros_like(z) if wanted else None
+        total = z.new_zeros(())
+        for rows in anchors.split(chunk):  # (b,)
+            place = torch.arange(len(rows), device=z.device)
+            partner = (rows + n // 2) % n
+            own = z[rows]
+            similarity = (own @ z.T).div_(temperature)  # (b, 2B)
+            positive = similarity[place, partner]
+            if label is not None:  # others of the anchor's class are left out, its counterpart is not
+                similarity.masked_fill_(label[rows].unsqueeze(1) == label, -torch.inf)
+                similarity[place, partner] = positive
+            similarity[place, rows] = -torch.inf
+            log_sum = torch.logsumexp(similarity, 1)
+            total += (log_sum - positive).sum()
+            if gradient is not None:
+                slope = similarity.sub_(log_sum.unsqueeze(1)).exp_()  # (b, 2B)
+                slope[place, partner] -= 1
+                gradient.addmm_(slope.T, own)
+                gradient.index_add_(0, rows, slope @ z)
+        if gradient is not None:
+            ctx.save_for_backward(gradient.div_(n * temperature))
+        return total / n
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, None, None, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * scale, None, None, None, None

@@ -12,6 +12,9 @@ T = TypeVar("T")
 
 def progress(items: Iterable[T], *, desc: str, total: int | None = None, unit: str = "it", initial: int = 0) -> Iterator[T]:
     """Iterate over `items` while showing how far the work is; silently where DICAP_QUIET is set."""
+    if os.environ.get("RANK", "0") != "0":  # of several processes one shows it
+        yield from items
+        return
     terminal = sys.stderr.isatty()
     yield from tqdm(
         items,

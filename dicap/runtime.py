@@ -1,9 +1,12 @@
 """Choices of a machine, not of an experiment: device, mixed precision, workers. Changing them retrains nothing."""
 
+import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from dicap.errors import SettingsError
 
@@ -33,6 +36,8 @@ class Runtime:
         """Resolve `auto`. Raises SettingsError for a device that is not there."""
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
+        if device == "cuda" and "LOCAL_RANK" in os.environ:  # one of several processes on this machine: a GPU each
+            device = f"cuda:{os.environ['LOCAL_RANK']}"
         try:
             place = torch.device(device)
             torch.empty(0, device=place)
@@ -44,6 +49,13 @@ class Runtime:
         if dtype is torch.float16 and place.type == "cpu":
             raise SettingsError("--amp: found 'fp16' on a CPU, which would need gradient scaling there; use bf16 or off")
         return Runtime(place, dtype, workers, data_on, compiled)
+
+    def put(self, values: np.ndarray | Tensor) -> Tensor:
+        """An array of the host on the device, without waiting for it: a copy from pinned memory takes its turn there."""
+        tensor = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
+        if self.device.type != "cuda":
+            return tensor.to(self.device)
+        return tensor.pin_memory().to(self.device, non_blocking=True)
 
     def autocast(self) -> AbstractContextManager:
         """Mixed precision for forward passes; losses leave it by themselves."""

@@ -1,5 +1,6 @@
 """`dicap-stage`: the commands, imported only when one is asked for, so that --help answers at once."""
 
+import contextlib
 import errno
 import importlib
 import os
@@ -71,7 +72,10 @@ class LazyGroup(click.Group):
         # wants the same cores, a training step then took 2.5 s instead of 0.16 s.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         try:
-            return super().invoke(ctx)
+            with contextlib.ExitStack() as stack:
+                if not _first():  # of several processes one speaks
+                    stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
+                return super().invoke(ctx)
         except SettingsError as error:
             code, message = EXIT_SETTINGS, str(error)
         except DataError as error:
@@ -83,9 +87,15 @@ class LazyGroup(click.Group):
                 raise
             place = error.filename2 or error.filename or "the disk"
             code, message = EXIT_DATA, f"{place}: {error.strerror}; make room or choose another disk, and run again"
+        if code == EXIT_STOPPED and not _first():
+            ctx.exit(code)
         for line in message.splitlines():
             click.echo(f"{'Stopped' if code == EXIT_STOPPED else 'Error'}: {line}", err=True)
         ctx.exit(code)
+
+
+def _first() -> bool:
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _module(name: str) -> str:

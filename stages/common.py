@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dicap.settings import Settings, load_settings
+from stages.launch import nproc_option
 
 ARTIFACTS = Path("artifacts")
 
@@ -69,7 +70,7 @@ def runtime_options(function: Callable) -> Callable:
     ]
     for option in reversed(options):
         function = option(function)
-    return function
+    return nproc_option(function)
 
 
 def parse_changes(changes: tuple[str, ...]) -> dict[str, list]:

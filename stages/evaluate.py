@@ -36,6 +36,8 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **r
     with tempfile.TemporaryDirectory() as scratch:
         out = out or (Path(scratch) / "evaluate" if model else ARTIFACTS / "evaluate")
         result = evaluate(experiment, model or own, ARTIFACTS, out, environment())
+    if not result:  # one of several processes
+        return
     interval = f" (95 % interval {result['map_low']:.2f} to {result['map_high']:.2f})" if result["map_low"] is not None else ""
     lines = [f"mAP {result['map']:.2f}{interval}, {result['model']} model of {result['stage']}, {result['n_test']} test images"]
     for which in ("raw", "ema"):

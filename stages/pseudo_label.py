@@ -22,6 +22,10 @@ def command(params: Path, fresh: bool, **runtime) -> None:
     network = start_from(experiment, ARTIFACTS / "warmup" / "model.safetensors")
     out = ARTIFACTS / "pseudo_label"
     facts = METHODS[experiment.settings.method]
+    if not experiment.world.first:
+        if facts.unlabelled:
+            first_refresh(experiment, network(), out)
+        return
     with replacing_folder(out) as folder:
         if facts.unlabelled:
             summary = first_refresh(experiment, network(), folder)

@@ -1,5 +1,6 @@
 """What the training commands share: opening the experiment, running or passing on a stage, and what is said at the end."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,15 @@ HISTORY = ["epoch", "loss", "loss_sup", "loss_pseudo", "loss_con", "lr", "map_ra
 
 
 def open_experiment(params: Path, runtime: dict[str, Any]) -> Experiment:
-    """Settings, converted data set and split, on the chosen device."""
+    """Settings, converted data set and split, on the chosen device; with the other processes of the run, if there are any."""
     settings = load(params)
-    return Experiment.open(settings, Runtime.choose(**runtime), data_folder(settings), SPLIT)
+    chosen, world = Runtime.choose(**runtime), None
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        from dicap.training.distributed import join
+
+        world = join(chosen.device)
+        click.get_current_context().call_on_close(world.leave)
+    return Experiment.open(settings, chosen, data_folder(settings), SPLIT, world)
 
 
 def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:
@@ -44,6 +51,8 @@ def run(
 ) -> None:
     """Run a stage and say where its products are."""
     run_stage(stage, training, experiment, network, inputs=[SPLIT, *inputs], root=project_root(), out=out, fresh=fresh, tell=tell)
+    if not experiment.world.first:
+        return
     model = out / "model.safetensors"
     finish(stage, _facts(out) | {"model": str(model)}, [f"dvc repro {FOLLOWING[stage]}"], text=f"{stage}: {_summary(out)}{model}")
 
@@ -51,6 +60,8 @@ def run(
 def hand_on(stage: str, experiment: Experiment, source: Path, out: Path) -> None:
     """Say that the method has no such stage and publish the model of the one before."""
     title = METHODS[experiment.settings.method].title
+    if not experiment.world.first:
+        return
     pass_on(stage, source, out, HISTORY)
     text = f"{stage}: {title} has no such stage; the model of {source} is passed on to {out}"
     finish(
@@ -59,7 +70,9 @@ def hand_on(stage: str, experiment: Experiment, source: Path, out: Path) -> None
 
 
 def tell(lines: list[str]) -> None:
-    """Lines worth knowing, on stderr."""
+    """Lines worth knowing, on stderr; of several processes one tells them."""
+    if os.environ.get("RANK", "0") != "0":
+        return
     for line in lines:
         click.echo(line, err=True)
 

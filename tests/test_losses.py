@@ -119,6 +119,50 @@ def test_defaults_are_the_published_ones():
     assert nt_xent(z_w, z_s).item() == pytest.approx(slow_nt_xent(z_w.numpy(), z_s.numpy(), 0.5, True), rel=1e-5)
 
 
+def plain_nt_xent(z_w, z_s, temperature, classes=None):
+    """The whole similarity matrix at once, its gradient by autograd."""
+    z = torch.nn.functional.normalize(torch.cat([z_w, z_s]), dim=1)
+    n = len(z)
+    partner = (torch.arange(n) + n // 2) % n
+    similarity = z @ z.T / temperature
+    out = torch.eye(n, dtype=torch.bool)
+    if classes is not None:
+        both = torch.cat([classes, classes])
+        same = both[:, None] == both
+        same[torch.arange(n), partner] = False
+        out |= same
+    return torch.nn.functional.cross_entropy(similarity.masked_fill(out, -torch.inf), partner)
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 1024])
+@pytest.mark.parametrize("classes", [None, torch.tensor([0, 1, 0, 2, 1, 1, 0])])
+def test_nt_xent_in_chunks_has_the_plain_gradient(chunk, classes):
+    z_w, z_s = torch.randn(2, 7, 4, generator=torch.Generator().manual_seed(1)).unbind()
+    gradients = []
+    for loss in (lambda a, b: nt_xent(a, b, classes=classes, chunk=chunk), lambda a, b: plain_nt_xent(a, b, 0.5, classes)):
+        leaves = [z.clone().requires_grad_() for z in (z_w, z_s)]
+        (3 * loss(*leaves)).backward()
+        gradients.append(torch.stack([z.grad for z in leaves]))
+    torch.testing.assert_close(*gradients, atol=1e-6, rtol=1e-5)
+
+
+def test_parts_of_nt_xent_add_up_to_the_whole_and_to_its_gradient():
+    z_w, z_s = torch.randn(2, 7, 4, generator=torch.Generator().manual_seed(1)).unbind()
+    z_s.requires_grad_()
+    whole = nt_xent(z_w, z_s)
+    parts = [nt_xent(z_w, z_s, pairs=slice(*ends)) for ends in ((0, 3), (3, 3), (3, 7))]
+    assert parts[1].item() == 0 and sum(parts).item() == pytest.approx(whole.item(), rel=1e-6)
+    torch.testing.assert_close(*(torch.autograd.grad(loss, z_s)[0] for loss in (whole, sum(parts))), atol=1e-6, rtol=1e-5)
+
+
+def test_nt_xent_keeps_nothing_of_the_size_of_the_similarities():
+    z = torch.randn(50, 4, requires_grad=True)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.numel()) or tensor, lambda tensor: tensor):
+        nt_xent(z.detach(), z, chunk=8)
+    assert kept and max(kept) <= 100 * 4
+
+
 @pytest.mark.parametrize("pairs", [0, 1])
 def test_nt_xent_of_too_few_pairs_is_zero_with_a_gradient(pairs):
     z = torch.randn(pairs, 3, requires_grad=True)

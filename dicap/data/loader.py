@@ -135,8 +135,8 @@ def scoring_batches(
             images = torch.index_select(store.resident(place), 0, torch.from_numpy(batch).to(place)).permute(0, 3, 1, 2)
         else:
             images = store.read_channels_last(batch)
-        mirrored = torch.from_numpy(flipped[first : first + batch_size]).to(images.device)
-        if mirrored.any():
+        mirrored = torch.from_numpy(np.flatnonzero(flipped[first : first + batch_size])).to(images.device)
+        if len(mirrored):
             images[mirrored] = images[mirrored].flip(3)
         if place.type == "cuda" and images.device.type == "cpu":
             images = images.pin_memory().to(place, non_blocking=True)
@@ -159,6 +159,7 @@ def worker_count(cores: int | None = None) -> int:
     """Worker processes worth having: none on one or two cores, where they only compete with the training process."""
     if cores is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cores //= int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # training processes on this machine, set by their launcher
     return 0 if cores <= 2 else min(cores - 1, 12)
 
 

@@ -82,8 +82,20 @@ class Refresh(NamedTuple):
     carry: Mapping[str, Tensor] = {}  # what the next refresh, and `install`, may read
 
 
+class Others(NamedTuple):
+    """Entries to contrast that other processes hold, where several share a step.
+
+    total: entries of the whole step; own: this process's place among them; gather: (m, ...) of this process's entries ->
+    (total, ...) of all, with gradient.
+    """
+
+    total: int
+    own: slice
+    gather: Callable[[Tensor], Tensor]
+
+
 class Batch(NamedTuple):
-    """One step's tensors on the device."""
+    """One step's tensors on the device; of this process's part of the step, where several share it."""
 
     views: dict[str, Tensor]  # by request key, uint8
     y: Tensor  # (b_l, C) labels of the labelled images
@@ -93,6 +105,12 @@ class Batch(NamedTuple):
     pairs: Tensor  # (m, 3) int64, entries to contrast: place among the strong views, class, place among the weak views
     images: int  # of the whole step, over which sums are averaged
     y_weight: Tensor | None = None  # (b_l, C)
+    others: Others | None = None
+
+    @property
+    def contrasted(self) -> int:
+        """Entries to contrast in the whole step."""
+        return len(self.pairs) if self.others is None else self.others.total
 
 
 class Update(NamedTuple):
@@ -151,6 +169,11 @@ class Method:
     def features(self, network: nn.Module, images: Tensor) -> Tensor:
         """(B, D) of images (B, 3, H, W) as stored, where `on_features`."""
         raise NotImplementedError
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether losses are sums over images, so that several processes can each take a part of a step."""
+        return self.settings.loss.reduction == "sum"
 
     @property
     def publishes(self) -> Literal["ema", "raw"]:

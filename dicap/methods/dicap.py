@@ -55,7 +55,7 @@ class DiCaP(Method):
         terms = {"loss_sup": self.reduce(self.supervised(logits[: len(batch.y)], batch.y), batch.images)}
         if self.settings.warmup.wcl:
             z_w = self.weak_embeddings(network, batch.views["weak"])  # (B, C, D)
-            terms["loss_con"] = self.contrast(network, z_w, z_s, batch.pairs, batch.images)
+            terms["loss_con"] = self.contrast(network, z_w, z_s, batch)
         return terms
 
     def warmup_pairs(self, images: int, rng: np.random.Generator) -> np.ndarray:
@@ -142,9 +142,11 @@ class DiCaP(Method):
             "loss_sup": self.reduce(self.supervised(logits[:n], batch.y), batch.images),
             "loss_pseudo": self.pseudo_loss(logits[n:], batch),
         }
-        if len(batch.pairs) >= 2:
-            z_w = self.weak_embeddings(network, batch.views["weak"])  # of the images that have uncertain entries, (b, C, D)
-            terms["loss_con"] = self.contrast(network, z_w, z_s[n:], batch.pairs, batch.images)
+        if batch.contrasted >= 2:
+            z_w = z_s[:0]  # of the images that have uncertain entries, (b, C, D)
+            if "weak" in batch.views:
+                z_w = self.weak_embeddings(network, batch.views["weak"])
+            terms["loss_con"] = self.contrast(network, z_w, z_s[n:], batch)
         return terms
 
     @property
@@ -171,16 +173,20 @@ class DiCaP(Method):
         with torch.no_grad(), frozen_statistics(network):
             return network(weak)[1]
 
-    def contrast(self, network: nn.Module, z_w: Tensor, z_s: Tensor, pairs: Tensor, images: int) -> Tensor:
-        """lambda * NT-Xent of the entries `pairs` (m, 3) of z_s and z_w."""
+    def contrast(self, network: nn.Module, z_w: Tensor, z_s: Tensor, batch: Batch) -> Tensor:
+        """lambda * NT-Xent of the batch's pairs of z_s and z_w; of its own anchors against all, where processes share a step."""
         c = self.settings.contrastive
         project = getattr(network, "project", nn.Identity())
-        strong, which, weak = pairs.unbind(1)
+        strong, which, weak = batch.pairs.unbind(1)
+        weak_z, strong_z = project(z_w[weak, which]).detach().float(), project(z_s[strong, which]).float()  # (m, D)
+        if batch.others is not None:
+            weak_z, strong_z, which = (batch.others.gather(entries) for entries in (weak_z, strong_z, which))
         loss = nt_xent(
-            project(z_w[weak, which]).detach(),
-            project(z_s[strong, which]),
+            weak_z,
+            strong_z,
             temperature=c.temperature,
             normalize=c.normalize,
             classes=None if c.same_class_negatives else which,
+            pairs=None if batch.others is None else batch.others.own,
         )
-        return loss * (1 / images if c.coefficient == "auto" else c.coefficient)
+        return loss * (1 / batch.images if c.coefficient == "auto" else c.coefficient)

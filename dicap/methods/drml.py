@@ -26,6 +26,11 @@ RECORD_EVERY = 10  # rounds: between two of them little changes
 class DRML(Method):
     """Four updates a step, each with an optimiser of its own."""
 
+    @property
+    def in_parts(self) -> bool:
+        """Its several optimisers take turns on losses that are means over a batch."""
+        return False
+
     def build_network(self, *, pretrained: bool = True) -> nn.Module:
         """Backbone, projector, two classifiers, relation network."""
         return build_network(

@@ -26,6 +26,11 @@ from dicap.network.latent import LatentHead, LatentNetwork, sample
 class PCLP(Method):
     """An encoder whose latent begins with the labels; generator, discriminator and prior are companions of stage 1."""
 
+    @property
+    def in_parts(self) -> bool:
+        """Its several optimisers take turns on losses that are means over a batch."""
+        return False
+
     # -- networks
 
     @property

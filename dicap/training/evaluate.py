@@ -76,7 +76,7 @@ def evaluate(
         environment: versions to name on the model card.
 
     Returns:
-        The content of metrics.json.
+        The content of metrics.json; {} on all but one of several processes.
 
     Raises:
         DataError: the model is missing or damaged, or was trained on other classes or another image size.
@@ -85,6 +85,10 @@ def evaluate(
     model = load_model(model_path, experiment.runtime.device)
     _check_fits(model, model_path, experiment)
     scores, labels = score(experiment, model)
+    counterparts = [load_model(path, experiment.runtime.device) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
+    others = {other.which: score(experiment, other)[0] for other in counterparts}
+    if not experiment.world.first:
+        return {}
     result = metrics(scores, labels, resamples=s.evaluate.bootstrap, seed=s.seed)
     result |= {
         "dataset": s.dataset,
@@ -96,9 +100,8 @@ def evaluate(
     }
     result |= decided(scores, labels, model.decisions)
     result[f"map_{model.which}"] = result["map"]
-    for other in model_path.parent.glob("model_*.safetensors"):
-        counterpart = load_model(other, experiment.runtime.device)
-        result[f"map_{counterpart.which}"] = 100 * float(average_precision(score(experiment, counterpart)[0], labels).mean())
+    for which, other in others.items():
+        result[f"map_{which}"] = 100 * float(average_precision(other, labels).mean())
     result |= _from_histories(artifacts) | _from_costs(artifacts)
 
     aps = average_precision(scores, labels)

@@ -1,7 +1,7 @@
 """What a stage works on: settings, images, roles, the labels it may read, and the method."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from dicap.methods.base import Method, Roles
 from dicap.progress import progress
 from dicap.runtime import Runtime
 from dicap.settings import Settings
+from dicap.training.world import Alone
 
 SCORING_BATCH = 256  # images a scoring step; changes no result beyond rounding
 
@@ -52,15 +53,17 @@ class Experiment:
     labels: VisibleLabels
     method: Method
     features: Tensor | None = None  # (N, D) on the device, for methods that work on fixed features
+    world: Alone = field(default_factory=Alone)
 
     @staticmethod
-    def open(settings: Settings, runtime: Runtime, folder: Path, split: Path) -> "Experiment":
+    def open(settings: Settings, runtime: Runtime, folder: Path, split: Path, world: Alone | None = None) -> "Experiment":
         """Open the converted data set `folder` and the split file.
 
         Raises:
             DataError: if they are missing, damaged, or do not belong together.
-            SettingsError: if the array was converted at another image size.
+            SettingsError: if the array was converted at another image size, or the method cannot run in several processes.
         """
+        world = Alone() if world is None else world
         store = Store.open(folder)
         if store.image_size != settings.image_size:
             raise SettingsError(
@@ -73,7 +76,13 @@ class Experiment:
         rows = {role: np.flatnonzero(frame["role"].to_numpy() == role) for role in ROLES}
         roles = Roles(**rows)
         method = build_method(settings, len(store.classes))
-        return Experiment(settings, runtime, folder, store, roles, VisibleLabels(folder, method.readable(roles)), method)
+        if world.size > 1 and not method.in_parts:
+            key, value = ("method", settings.method) if settings.loss.reduction == "sum" else ("loss.reduction", "mean")
+            raise SettingsError(
+                f"params.yaml: {key}: found {value!r}, which runs in one process only; unset DICAP_NPROC (or leave out torchrun)"
+            )
+        labels = VisibleLabels(folder, method.readable(roles))
+        return Experiment(settings, runtime, folder, store, roles, labels, method, world=world)
 
     def hidden(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For scores and diagnostics: labels (n, C) of rows that training may not read, and which rows have any (n,) bool."""
@@ -104,7 +113,7 @@ class Experiment:
         flip: tuple[int, str, int] | None = None,
         desc: str | None = None,
     ) -> Tensor:
-        """Scores (n, C) float32 of images by a network in eval mode, on its device.
+        """Scores (n, C) float32 of images by a network in eval mode, on its device; each image by one process of the run.
 
         Args:
             function: what to compute, (network, images) -> (b, ...), instead of the method's scores. Once features are fixed,
@@ -112,7 +121,8 @@ class Experiment:
             flip: (seed, stage, epoch) for the weak view; None for the test view.
             desc: name of the progress bar; None: no bar.
         """
-        size = SCORING_BATCH
+        n, own, size = len(rows), self.world.own(len(rows)), SCORING_BATCH
+        rows = rows[own]
         function = self.method.scores if function is None else function
         if self.features is not None:
             batches = ((rows[i : i + size], self.features_of(rows[i : i + size])) for i in range(0, len(rows), size))
@@ -141,4 +151,6 @@ class Experiment:
                 out[start : start + len(batch)] = part
                 start += len(batch)
         network.train(was_training)
-        return torch.empty(0, self.method.classes, device=self.runtime.device) if out is None else out
+        if out is None:
+            return torch.empty(0, self.method.classes, device=self.runtime.device)
+        return self.world.whole(out, own, n)

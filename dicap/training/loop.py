@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from dicap.artifacts import COST, write_history
 from dicap.calibration import PseudoLabels, Rates, Thresholds
 from dicap.data.loader import Request
-from dicap.methods.base import Batch, Method, Refresh, Update
+from dicap.methods.base import Batch, Method, Others, Refresh, Update
 from dicap.metrics import mean_average_precision
 from dicap.randomness import generator, torch_seed
 from dicap.training.decisions import Before, before_finetuning, decisions_of
@@ -30,6 +30,7 @@ from dicap.training.records import record
 from dicap.training.selection import Selection
 from dicap.training.state import RunState, StopSignal
 from dicap.training.steps import Progress
+from dicap.training.world import Alone, own_pairs, parts, places
 
 Tell = Callable[[list[str]], None]
 
@@ -57,22 +58,25 @@ def warm_up(experiment: Experiment, network: nn.Module, state: RunState, stop: S
     torch.manual_seed(torch_seed(s.seed, "companions", 0))
     companions = method.companions()
     optimisation = _optimisation(experiment, network, cycle_steps=epochs * len(plan(0)), stage="warmup", companions=companions)
-    progress = Progress(state, stop, optimisation)
+    progress = Progress(state, stop, optimisation, experiment.world)
     first, second = ("ema", "raw") if s.warmup.passes_on == "ema" else ("raw", "ema")
     selection = Selection(experiment, optimisation, progress, first, s.warmup.patience)
     tell(progress.resume())
 
     while progress.epoch < epochs and not selection.over():
         epoch, steps = progress.epoch, plan(progress.epoch)
-        requests = [method.warmup_requests(labelled[step.labelled], unlabelled[step.unlabelled]) for step in steps]
+        mine = [experiment.world.part(step).of(step) for step in steps]
+        requests = [method.warmup_requests(labelled[step.labelled], unlabelled[step.unlabelled]) for step in mine]
 
-        def updates(i: int, views: dict[str, Tensor], steps=steps, epoch=epoch) -> Iterable[Update]:
-            images = len(steps[i].labelled) + len(steps[i].unlabelled)
-            pairs = method.warmup_pairs(images, generator(s.seed, "warmup", epoch, i, "pairs"))
-            y = experiment.labels.of(labelled[steps[i].labelled])
-            return method.warmup_updates(network, _batch(experiment, views, y, pairs=pairs, images=images), companions)
+        def updates(i: int, views: dict[str, Tensor], steps=steps, mine=mine, epoch=epoch) -> Iterable[Update]:
+            pairs = method.warmup_pairs(steps[i].images, generator(s.seed, "warmup", epoch, i, "pairs"))
+            pairs, others = _own_warmup_pairs(experiment.world, steps[i], pairs)
+            y = experiment.labels.of(labelled[mine[i].labelled])
+            batch = _batch(experiment, views, y, pairs=pairs, others=others, images=steps[i].images)
+            return _weighted(experiment.world, steps[i], method.warmup_updates(network, batch, companions))
 
-        means = progress.run_epoch(experiment, "warmup", requests, updates, epochs=epochs)
+        rows = [np.concatenate([labelled[step.labelled], unlabelled[step.unlabelled]]) for step in steps]
+        means = progress.run_epoch(experiment, "warmup", rows, requests, updates, epochs=epochs)
         scores = _evaluate(experiment, progress, epochs, s.warmup.eval_every)
         progress.end_epoch(_row(epoch, means, scores, selection.look(epoch)))
 
@@ -86,7 +90,7 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
     labelled, unlabelled = method.labelled(roles), method.unlabelled(roles)
     ids, classes, bins = experiment.store.ids[unlabelled], experiment.store.classes, s.calibration.bins
     diagnostics = Diagnostics(experiment, unlabelled, roles)
-    epochs = method.main_epochs
+    epochs, world = method.main_epochs, experiment.world
 
     def plan(epoch: int, label: np.ndarray) -> list[Step]:
         if method.iterations is not None:
@@ -108,7 +112,7 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
     experiment.fix_features(network)
     in_epoch = len(plan(0, np.full((len(unlabelled), 1), -1)))
     optimisation = _optimisation(experiment, network, cycle_steps=(s.train.cycle_epochs or epochs) * in_epoch, stage="train")
-    progress = Progress(state, stop, optimisation)
+    progress = Progress(state, stop, optimisation, experiment.world)
     first, second = _order(method)
     selection = Selection(experiment, optimisation, progress, first, s.train.patience)
     tell(progress.resume())
@@ -120,9 +124,9 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
             teacher = EpochTeacher(experiment, _teacher_network(experiment, optimisation), network, epoch, progress.carry)
             with progress.meter.timing("refresh"):
                 refresh = method.refresh(teacher, roles)
-                if method.recorded(epoch):
+                if method.recorded(epoch) and world.first:
                     record(refresh, state.products, epoch, ids=ids, classes=classes, bins=bins, diagnostics=diagnostics)
-            if refresh.guarded != (progress.history[-1]["n_guarded"] if progress.history else 0):
+            if refresh.guarded != (progress.history[-1].get("n_guarded", 0) if progress.history else 0):
                 count = f"{refresh.guarded} of {len(classes)} classes"
                 tell([f"train: from epoch {epoch} on {count} are guarded (n_guarded in history.csv)"])
             progress.memory = {"refresh": _pack(refresh)}
@@ -134,16 +138,17 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
 
         # (4) one pass over D_unsup minimising L = L_sup + L_pseudo + lambda L_uncer
         steps = plan(epoch, pseudo_label)
+        mine = [world.part(step).of(step) for step in steps]
         uncertain = (pseudo_label == -1).any(1)
         requests = [
             method.main_requests(labelled[step.labelled], unlabelled[step.unlabelled], uncertain[step.unlabelled])
-            for step in steps
+            for step in mine
         ]
 
         def updates(
-            i: int, views: dict[str, Tensor], steps=steps, refresh=refresh, label=pseudo_label, epoch=epoch
+            i: int, views: dict[str, Tensor], steps=steps, mine=mine, refresh=refresh, label=pseudo_label, epoch=epoch
         ) -> Iterable[Update]:
-            step = steps[i]
+            step = mine[i]
             if experiment.features is not None:
                 rows = np.concatenate([labelled[step.labelled], unlabelled[step.unlabelled]])
                 views = {"features": experiment.features_of(rows)}
@@ -153,24 +158,25 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
                 teacher = _teacher_network(experiment, optimisation)
                 with looking(teacher):
                     pseudo = method.relabel(teacher, views, refresh)
-                seen = (
-                    pseudo.label.cpu().numpy() if method.contrasts else label[step.unlabelled]
-                )  # the first waits for the device
-                pairs = method.main_pairs(seen, rng)
+                seen = label[steps[i].unlabelled]
+                if method.contrasts:  # this waits for the device
+                    seen = world.whole(pseudo.label, world.part(steps[i]).unlabelled, len(seen)).cpu().numpy()
             else:
-                place = torch.from_numpy(step.unlabelled).to(refresh.pseudo.label.device)
+                place = experiment.runtime.put(step.unlabelled)
                 pseudo = PseudoLabels(*(tensor[place] for tensor in refresh.pseudo[:3]), soft=refresh.pseudo.soft)
-                pairs = method.main_pairs(label[step.unlabelled], rng)
-            images = len(step.labelled) + len(step.unlabelled)
-            batch = _batch(experiment, views, y, pseudo=pseudo, pairs=pairs, images=images)
+                seen = label[steps[i].unlabelled]
+            looked_at = np.ones(len(seen), bool) if method.relabels else (seen == -1).any(1)
+            pairs, others = _own_main_pairs(world, steps[i], looked_at, method.main_pairs(seen, rng))
+            batch = _batch(experiment, views, y, pseudo=pseudo, pairs=pairs, others=others, images=steps[i].images)
             if refresh.labelled_weight is not None:
-                place = torch.from_numpy(step.labelled).to(refresh.labelled_weight.device)
-                batch = batch._replace(y_weight=refresh.labelled_weight[place])
-            return method.main_updates(network, batch)
+                batch = batch._replace(y_weight=refresh.labelled_weight[experiment.runtime.put(step.labelled)])
+            return _weighted(world, steps[i], method.main_updates(network, batch))
 
-        means = progress.run_epoch(experiment, "train", requests, updates, epochs=epochs)
+        rows = [np.concatenate([labelled[step.labelled], unlabelled[step.unlabelled]]) for step in steps]
+        means = progress.run_epoch(experiment, "train", rows, requests, updates, epochs=epochs)
         scores = _evaluate(experiment, progress, epochs, s.train.eval_every)
-        progress.end_epoch(_row(epoch, means, diagnostics.summary(refresh, bins), scores, selection.look(epoch)))
+        summary = diagnostics.summary(refresh, bins) if world.first else {}
+        progress.end_epoch(_row(epoch, means, summary, scores, selection.look(epoch)))
 
     tell(selection.restore())
     _publish(experiment, optimisation, progress, "train", first, second)
@@ -188,6 +194,8 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path) -> d
     method.begin_main(network)
     experiment.fix_features(network)
     refresh = method.refresh(EpochTeacher(experiment, network, network, 0, {}), roles)
+    if not experiment.world.first:
+        return {}
     record(
         refresh, folder, 0, ids=experiment.store.ids[rows], classes=experiment.store.classes, bins=bins, diagnostics=diagnostics
     )
@@ -207,21 +215,23 @@ def finetune(experiment: Experiment, network: nn.Module, state: RunState, stop: 
     optimisation = _optimisation(
         experiment, network, cycle_steps=s.finetune.epochs * len(plan(0)), lr=s.finetune.lr, ema_decay=s.finetune.ema_decay
     )
-    progress = Progress(state, stop, optimisation)
+    progress = Progress(state, stop, optimisation, experiment.world)
     tell(progress.resume())
 
     while progress.epoch < s.finetune.epochs:
         epoch, steps = progress.epoch, plan(progress.epoch)
-        requests = [[Request("strong", rows[step.labelled], experiment.method.strong)] for step in steps]
+        mine = [experiment.world.part(step).of(step) for step in steps]
+        requests = [[Request("strong", rows[step.labelled], experiment.method.strong)] for step in mine]
 
-        def updates(i: int, views: dict[str, Tensor], steps=steps) -> Iterable[Update]:
+        def updates(i: int, views: dict[str, Tensor], steps=steps, mine=mine) -> Iterable[Update]:
             network.backbone.eval()  # type: ignore[union-attr]  # BatchNorm of the frozen part stays as it is
-            y = experiment.labels.of(rows[steps[i].labelled]).to(experiment.runtime.device)
+            y = experiment.runtime.put(experiment.labels.of(rows[mine[i].labelled]))
             logits, _ = network(views["strong"])
             elements = experiment.method.supervised(logits, y)  # (B, C)
-            yield Update({"loss_sup": elements.sum(1).mean()})
+            yield from _weighted(experiment.world, steps[i], [Update({"loss_sup": elements.sum() / steps[i].images})])
 
-        means = progress.run_epoch(experiment, "finetune", requests, updates, epochs=s.finetune.epochs)
+        listed = [rows[step.labelled] for step in steps]
+        means = progress.run_epoch(experiment, "finetune", listed, requests, updates, epochs=s.finetune.epochs)
         scores = _evaluate(experiment, progress, s.finetune.epochs, s.finetune.epochs)
         progress.end_epoch(_row(epoch, means, scores))
 
@@ -300,6 +310,7 @@ def _optimisation(
         ema_decay=o.ema_decay if ema_decay is None else ema_decay,
         cycle_steps=cycle_steps,
         companions=companions,
+        world=experiment.world,
         players=experiment.method.players(network, companions, stage) if stage else (),
     )
 
@@ -315,30 +326,66 @@ def _batch(
     *,
     images: int,
     pairs: np.ndarray,
+    others: Others | None = None,
     pseudo: PseudoLabels | None = None,
 ) -> Batch:
     device = experiment.runtime.device
     none = torch.empty(0, experiment.method.classes, device=device)
     return Batch(
         views=views,
-        y=y.to(device, non_blocking=True),
+        y=experiment.runtime.put(y),
         label=none.to(torch.int8) if pseudo is None else pseudo.label,
         weight=none if pseudo is None else pseudo.weight,
         soft=pseudo is not None and pseudo.soft,
-        pairs=torch.from_numpy(pairs).to(device, non_blocking=True),
+        pairs=experiment.runtime.put(pairs),
         images=images,
+        others=others,
     )
+
+
+def _weighted(world: Alone, step: Step, updates: Iterable[Update]) -> Iterator[Update]:
+    """The updates, their terms weighted as this process's part of the step wants it."""
+    weight = world.part(step).weight
+    for update in updates:
+        terms = update.terms if weight == 1 else {name: weight * value for name, value in update.terms.items()}
+        yield update._replace(terms=terms)
+
+
+def _own_warmup_pairs(world: Alone, step: Step, pairs: np.ndarray) -> tuple[np.ndarray, Others | None]:
+    """Of the step's entries to contrast those of this process; the views are of labelled, then unlabelled images."""
+    if world.size == 1 or world.part(step).weight != 1:
+        return pairs, None
+    at = []
+    for part in parts(step, world.size):
+        labelled = places(len(step.labelled), part.labelled)
+        unlabelled = places(len(step.unlabelled), part.unlabelled, base=part.labelled.stop - part.labelled.start)
+        at.append(np.concatenate([labelled, unlabelled]))
+    mine, own = own_pairs(pairs, at, at, world.rank)
+    return mine, world.others(len(pairs), own)
+
+
+def _own_main_pairs(world: Alone, step: Step, seen: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, Others | None]:
+    """Of the step's entries to contrast those of this process; weak views are of the images `seen` (b_u,) bool."""
+    if world.size == 1 or world.part(step).weight != 1:
+        return pairs, None
+    shares = parts(step, world.size)
+    strong = [places(len(step.unlabelled), part.unlabelled) for part in shares]
+    order = np.concatenate([[0], seen.cumsum()])  # weak views before each image
+    weak = [places(int(order[-1]), slice(order[p.unlabelled.start], order[p.unlabelled.stop])) for p in shares]
+    mine, own = own_pairs(pairs, strong, weak, world.rank)
+    return mine, world.others(len(pairs), own)
 
 
 def _evaluate(experiment: Experiment, progress: Progress, epochs: int, every: int) -> dict[str, float]:
     """mAP on the test images of the raw and the EMA network, every so many epochs and after the last."""
     if (progress.epoch + 1) % every and progress.epoch + 1 != epochs:
         return {}
-    rows = experiment.roles.test
+    rows, first = experiment.roles.test, experiment.world.first
     networks = {"map_raw": progress.optimisation.network, "map_ema": progress.optimisation.ema.module}
     with progress.meter.timing("evaluation"):
-        y, _ = experiment.hidden(rows)
-        return {name: mean_average_precision(experiment.predict(n, rows).cpu().numpy(), y) for name, n in networks.items()}
+        scores = {name: experiment.predict(network, rows) for name, network in networks.items()}
+        y, _ = experiment.hidden(rows) if first else (None, None)
+        return {name: mean_average_precision(p.cpu().numpy(), y) for name, p in scores.items() if y is not None}
 
 
 def _row(epoch: int, *parts: dict[str, Any]) -> dict[str, Any]:
@@ -361,11 +408,14 @@ def _publish(
 ) -> None:
     """model.safetensors is what the next stage starts from; its counterpart stands beside it under its own name."""
     networks = {"raw": optimisation.network, "ema": optimisation.ema.module}
+    # All processes score the images that the decisions are counted on; one writes.
+    decisions = {which: decisions_of(experiment, networks[which], stage, before) for which in (first, second)}
+    if not experiment.world.first:
+        return
     folder = progress.state.products
     common = {"settings": experiment.settings, "classes": experiment.store.classes, "stage": stage}
     for which, name in ((first, "model"), (second, f"model_{second}")):
-        decisions = decisions_of(experiment, networks[which], stage, before)
-        save_model(networks[which], folder / f"{name}.safetensors", which=which, decisions=decisions, **common)
+        save_model(networks[which], folder / f"{name}.safetensors", which=which, decisions=decisions[which], **common)
     write_history(progress.history, folder / "history.csv", list(_row(0)))
     write_history(progress.costs, progress.state.cost, COST)
 

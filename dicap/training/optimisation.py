@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from dicap.methods.base import Player
 from dicap.runtime import Runtime
+from dicap.training.world import Alone
 
 
 class Optimisation:
@@ -33,8 +34,10 @@ class Optimisation:
         cycle_steps: int,
         companions: nn.ModuleDict | None = None,
         players: Sequence[Player] = (),
+        world: Alone | None = None,
     ) -> None:
         self.network = network
+        self.world = Alone() if world is None else world
         self.companions = nn.ModuleDict() if companions is None else companions
         self.ema = ModelEmaV3(network, decay=ema_decay)
         if not players:
@@ -80,15 +83,20 @@ class Optimisation:
         for p in parameters:
             p.grad = None
         self.scaler.scale(loss).backward(inputs=parameters)
+        loss = loss.detach()
+        if self.world.size > 1:
+            loss = loss.clone().view(1)
+            self.world.sum_([loss, *(p.grad for p in parameters if p.grad is not None)])
+            loss = loss[0]
         if self.scaler.is_enabled():
             # Overflow is an ordinary event in fp16: the scaler skips the step and lowers its scale. Only the loss must be finite.
-            finite = torch.isfinite(loss.detach())
+            finite = torch.isfinite(loss)
             for name in names:
                 self.scaler.step(self.optimisers[name])
             self.scaler.update()
         else:
             gradients = [p.grad for p in parameters if p.grad is not None]
-            finite = torch.isfinite(loss.detach()) & torch.isfinite(torch.nn.utils.get_total_norm(gradients))
+            finite = torch.isfinite(loss) & torch.isfinite(torch.nn.utils.get_total_norm(gradients))
             for name in names:
                 # The protocol by which GradScaler tells a fused optimiser to skip: decided on the device.
                 self.optimisers[name].found_inf = (~finite).float()  # type: ignore[attr-defined]
@@ -102,6 +110,7 @@ class Optimisation:
         """After the updates of a step: schedules and EMA."""
         for schedule in self.schedules.values():
             schedule.step()
+        self.world.average_statistics_(self.network)
         self.ema.update(self.network)
         self.steps += 1
 

@@ -13,6 +13,11 @@ class Step(NamedTuple):
     labelled: np.ndarray
     unlabelled: np.ndarray
 
+    @property
+    def images(self) -> int:
+        """How many, of both kinds."""
+        return len(self.labelled) + len(self.unlabelled)
+
 
 def chunks(order: np.ndarray, size: int) -> list[np.ndarray]:
     """Consecutive pieces of `size`; a last piece of a single image joins the one before (BatchNorm needs two)."""

@@ -11,7 +11,7 @@ from dicap.artifacts import COST, cost_file, replacing, replacing_folder, write_
 from dicap.errors import DataError
 from dicap.settings import Settings
 from dicap.training.experiment import Experiment
-from dicap.training.state import RunState, StopSignal, fingerprint
+from dicap.training.state import Onlooker, RunState, StopSignal, fingerprint
 
 _COMMON = (
     "dataset",
@@ -71,6 +71,10 @@ def run_stage(
     Raises:
         Stopped: after a clean stop; DataError: another run holds the state, or an input is missing.
     """
+    if not experiment.world.first:
+        with StopSignal() as stop:
+            training(experiment, network(), Onlooker(root, stage, "elsewhere"), stop, tell)
+        return
     identity = fingerprint([stage, relevant(experiment.settings, stage), experiment.store.checksum], inputs)
     with RunState(root, stage, identity) as state:
         if fresh:

@@ -132,6 +132,23 @@ class RunState:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+class Onlooker(RunState):
+    """The state as a process sees it that does not keep it: another process of the run reads, locks and writes it."""
+
+    def __enter__(self) -> "Onlooker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def save(self, payload: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def load(self) -> tuple[None, list[str]]:
+        """Nothing."""
+        return None, []
+
+
 def _read(path: Path) -> dict[str, Any] | None:
     """The content of a generation, or None if it is not whole or not of this version."""
     content = path.read_bytes()

@@ -18,6 +18,7 @@ from dicap.training.cost import Meter
 from dicap.training.experiment import Experiment
 from dicap.training.optimisation import Optimisation
 from dicap.training.state import RunState, StopSignal
+from dicap.training.world import Alone
 
 CHECK_EVERY = 50  # steps between looks at the finite flag on a GPU, where each look waits for the device
 SAVE_SECONDS = 300.0  # at most so much of an epoch is lost to a kill
@@ -37,8 +38,8 @@ class Progress:
         best: the best epoch by validation mAP (`dicap.training.selection`).
     """
 
-    def __init__(self, state: RunState, stop: StopSignal, optimisation: Optimisation) -> None:
-        self.state, self.stop, self.optimisation = state, stop, optimisation
+    def __init__(self, state: RunState, stop: StopSignal, optimisation: Optimisation, world: Alone) -> None:
+        self.state, self.stop, self.optimisation, self.world = state, stop, optimisation, world
         self.epoch, self.step = 0, 0
         self.history: list[dict[str, Any]] = []
         self.costs: list[dict[str, Any]] = []
@@ -51,18 +52,23 @@ class Progress:
 
     def resume(self) -> list[str]:
         """Continue from the newest whole generation, if there is one; returns lines worth telling."""
-        saved, lines = self.state.load()
+        saved, lines = self.world.same(self.state.load)
         if saved is not None:
             self.optimisation.load_state_dict(saved["optimisation"])
             self.epoch, self.step, self.history, self.memory = (saved[k] for k in ("epoch", "step", "history", "memory"))
             self.carry, self.best, self.costs = saved["carry"], saved["best"], saved["costs"]
             self.meter.start(saved["spent"])
             self.sums = {name: value.to(self.optimisation.first_bad_step.device) for name, value in saved["sums"].items()}
+            if not self.world.first:  # the sum so far is one process's to carry on
+                self.sums = {name: torch.zeros_like(value) for name, value in self.sums.items()}
             lines.append(f"resuming {self.state.stage} at epoch {self.epoch}, step {self.step}")
         return lines
 
     def save(self) -> None:
-        """Write a generation of the state."""
+        """Write a generation of the state; the first process does, with the sums of all."""
+        sums, self._saved = self._total(), time.monotonic()
+        if not self.world.first:
+            return
         self.state.save(
             {
                 "optimisation": self.optimisation.state_dict(),
@@ -74,18 +80,33 @@ class Progress:
                 "memory": self.memory,
                 "carry": self.carry,
                 "best": self.best,
-                "sums": self.sums,
+                "sums": sums,
             }
         )
         self._saved = time.monotonic()
 
+    def _total(self) -> dict[str, Tensor]:
+        """The sums over the processes."""
+        sums = {name: value.clone() for name, value in sorted(self.sums.items())}
+        self.world.sum_(list(sums.values()))
+        return {name: sums[name] for name in self.sums}
+
     def run_epoch(
-        self, experiment: Experiment, stage: str, steps: Sequence[Sequence[Request]], loss: StepLoss, *, epochs: int
+        self,
+        experiment: Experiment,
+        stage: str,
+        rows: Sequence[np.ndarray],
+        steps: Sequence[Sequence[Request]],
+        loss: StepLoss,
+        *,
+        epochs: int,
     ) -> dict[str, float]:
         """Take the steps of this epoch from `self.step` on.
 
         Args:
-            steps: the requests of every step; loss: (step, views) -> updates with the terms of their loss by name.
+            rows: the images of every step, of all processes.
+            steps: the requests of every step, of this process.
+            loss: (step, views) -> updates with the terms of their loss by name.
 
         Returns:
             Means of the loss terms over the epoch's steps, and the learning rate of its first one.
@@ -106,9 +127,10 @@ class Progress:
             self.meter.steps(views), desc=f"{stage} {self.epoch + 1}/{epochs}", total=len(steps), unit="step", initial=first
         )
         optimisation.network.train()
+        stream = stage if self.world.first else f"{stage}/{self.world.rank}"  # other images, other dropout
         for batch in bar:
             step = self.step
-            torch.manual_seed(torch_seed(s.seed, stage, self.epoch, step))  # dropout
+            torch.manual_seed(torch_seed(s.seed, stream, self.epoch, step))  # dropout
             with runtime.autocast():
                 updates = iter(loss(step, batch))
             while True:
@@ -124,16 +146,17 @@ class Progress:
             optimisation.advance()
             self.step += 1
             if runtime.device.type == "cpu" or self.step % CHECK_EVERY == 0:
-                self._check_finite(experiment, stage, steps)
-            if self.stop and self.step < len(steps):
-                self._check_finite(experiment, stage, steps)
+                self._check_finite(experiment, stage, rows)
+            stop, save = self.world.agree(bool(self.stop), self._due())
+            if stop and self.step < len(steps):
+                self._check_finite(experiment, stage, rows)
                 self.save()
                 raise Stopped(f"{stage}: state saved at epoch {self.epoch}, step {self.step}; run again to continue")
-            if time.monotonic() - self._saved > SAVE_SECONDS:
-                self._check_finite(experiment, stage, steps)
+            if save:
+                self._check_finite(experiment, stage, rows)
                 self.save()
-        self._check_finite(experiment, stage, steps)
-        means = {name: float(value) / len(steps) for name, value in self.sums.items()}
+        self._check_finite(experiment, stage, rows)
+        means = {name: float(value) / len(steps) for name, value in self._total().items()}
         self.step, self.sums = 0, {}
         means["lr"] = self.memory["lr"]
         return means
@@ -146,18 +169,26 @@ class Progress:
         self.epoch += 1
         self.memory = {}
         self.save()
-        if self.stop:
+        if self.world.any(bool(self.stop)):
             raise Stopped(f"{self.state.stage}: state saved after epoch {self.epoch - 1}; run again to continue")
 
-    def _check_finite(self, experiment: Experiment, stage: str, steps: Sequence[Sequence[Request]]) -> None:
+    def _due(self) -> bool:
+        """Whether it is time to save; answered once, the saving may follow a step later."""
+        now = time.monotonic()
+        if now - self._saved <= SAVE_SECONDS:
+            return False
+        self._saved = now
+        return True
+
+    def _check_finite(self, experiment: Experiment, stage: str, rows: Sequence[np.ndarray]) -> None:
         bad = int(self.optimisation.first_bad_step)  # waits for the device
         if bad < 0:
             return
         step = self.step - (self.optimisation.steps - bad)
-        rows = np.unique(np.concatenate([np.empty(0, np.int64), *(request.rows for request in steps[max(step, 0)])]))
         place = self.state.folder / "not_finite.txt"
-        with replacing(place) as temporary:
-            temporary.write_text("\n".join(experiment.store.ids[rows]) + "\n", encoding="utf-8")
+        if self.world.first:
+            with replacing(place) as temporary:
+                temporary.write_text("\n".join(experiment.store.ids[np.unique(rows[max(step, 0)])]) + "\n", encoding="utf-8")
         raise DataError(
             f"{stage}: the loss is not finite at epoch {self.epoch}, step {step}; the ids of its images are in {place}. "
             "No weights were updated with it. Lower optimiser.lr, or look at these images"

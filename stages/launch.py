@@ -1,0 +1,100 @@
+"""Several processes of one command on this machine, for `--nproc N` (DICAP_NPROC in a pipeline). Several machines: torchrun."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+EXIT_STOPPED = 75
+GRACE_SECONDS = 60.0  # for the others to save and leave, once one has left
+
+
+def nproc_option(function):
+    """`--nproc N`: start the same command N times and take a process's part in it."""
+    return click.option(
+        "--nproc",
+        envvar="DICAP_NPROC",
+        type=click.IntRange(1),
+        default=1,
+        expose_value=False,
+        is_eager=True,
+        callback=_start,
+        help="Processes that share each step, one a GPU. [DICAP_NPROC]",
+    )(function)
+
+
+def _start(context: click.Context, _: click.Parameter, count: int) -> None:
+    # RANK is set in the processes that this function, or torchrun, started.
+    if count > 1 and "RANK" not in os.environ and not context.resilient_parsing and not {"-h", "--help"} & set(sys.argv):
+        context.exit(launch(count, sys.argv[1:]))
+
+
+def launch(count: int, arguments: Sequence[str]) -> int:
+    """Run `dicap-stage` with these arguments in `count` processes that find each other; the exit code of the run.
+
+    The first process speaks for all; what another one says is shown when it fails. SIGINT and SIGTERM reach all of them. When
+    one leaves early the others are asked to stop, and ended if they do not.
+    """
+    threads = max(1, len(os.sched_getaffinity(0)) // count) if hasattr(os, "sched_getaffinity") else 1
+    common = os.environ | {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_free_port()),
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads)),
+    }
+    command = [sys.executable, "-m", "stages.cli", *arguments]
+    with contextlib.ExitStack() as stack:
+        said = [stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")) for _ in range(count)]
+        processes = []
+        for rank in range(count):
+            quiet: dict[str, Any] = {} if rank == 0 else {"stdout": subprocess.DEVNULL, "stderr": said[rank]}
+            own = common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            processes.append(subprocess.Popen(command, env=own, start_new_session=True, **quiet))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            stack.callback(signal.signal, number, signal.signal(number, lambda n, _: _tell(processes, n)))
+        first = _wait(processes)
+        codes = [process.wait() for process in processes]
+        if first > 0 and codes[first] != EXIT_STOPPED:
+            said[first].seek(0)
+            lines = [line for line in said[first].read().splitlines() if line.strip()][-20:]
+            for line in lines or [f"ended with {codes[first]}"]:
+                click.echo(f"process {first}: {line}", err=True)
+    return next((code if code > 0 else 128 - code for code in codes if code not in (0, EXIT_STOPPED)), max(codes))
+
+
+def _wait(processes: list[subprocess.Popen]) -> int:
+    """Wait until all have left; the first that left with anything but success, or -1."""
+    first, since = -1, 0.0
+    while any(process.poll() is None for process in processes):
+        left = [rank for rank, process in enumerate(processes) if process.poll() not in (None, 0)]
+        if left and first < 0:
+            first, since = left[0], time.monotonic()
+            if processes[first].returncode != EXIT_STOPPED:
+                _tell(processes, signal.SIGTERM)
+        if left and time.monotonic() - since > GRACE_SECONDS:
+            _tell(processes, signal.SIGKILL)
+        time.sleep(0.05)
+    if first < 0:
+        first = next((rank for rank, process in enumerate(processes) if process.returncode), -1)
+    return first
+
+
+def _tell(processes: list[subprocess.Popen], number: int) -> None:
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(number)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -388,6 +388,7 @@ def known_keys(section: type[BaseModel] = Settings, prefix: str = "") -> Iterato
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
+    """The content of a file of settings. Raises SettingsError."""
     # YAML 1.2, the dialect DVC writes: PyYAML would return the string "3e-05" for a learning rate of 0.00003.
     try:
         values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))

@@ -6,11 +6,13 @@ Letters: N images, C classes, K bins; p confidence in [0, 1]; y label, 1 or 0.
 Everything is vectorised tensor code that runs where its inputs are; counts are float64.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+PIECE = 2048  # rows handled at once on a processor: temporaries of many million entries would leave its cache
 EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias small bins (methods.md 3.13-A5)
 
 
@@ -74,7 +76,7 @@ def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> t
     """
     assert p.shape == y.shape and p.ndim == 2, (p.shape, y.shape)
     classes = p.shape[1]
-    index = bin_index(p, bins)  # (N, C)
+    index = _in_pieces(lambda some: bin_index(some, bins), p)  # (N, C)
     tables = 1
     if per_class:
         index = index + torch.arange(classes, device=p.device) * bins
@@ -183,16 +185,19 @@ def correctness_weight(
     Returns:
         (N, C) float32; 0 where the label is -1; w(p, 0) = 1 - w(p, 1) except for `uniform`.
     """
-    if policy == "uniform":
-        weight = torch.ones_like(p, dtype=torch.float64)
-    else:
+
+    def of(p: Tensor, label: Tensor) -> Tensor:
+        if policy == "uniform":
+            return (label >= 0).float()
         if policy == "confidence":
             w_pos = p.double()
         else:
             assert r_pos is not None and policy in ("estimated", "labeled", "optimal"), policy
             w_pos = positive_rate(p, r_pos, anchor=anchor)
         weight = torch.where(label == 1, w_pos, 1 - w_pos)
-    return torch.where(label >= 0, weight, torch.zeros_like(weight)).float()
+        return weight.masked_fill_(label < 0, 0).float()
+
+    return _in_pieces(of, p, label)
 
 
 def dual_thresholds(
@@ -259,14 +264,24 @@ def hard_labels(p: Tensor, thresholds: Thresholds, *, rule: str = "midrange") ->
     Returns:
         (N, C) int8; columns of classes that are not active are -1.
     """
-    p = p.double()
     if rule == "none":
         return (p >= 0.5).to(torch.int8)
-    label = torch.full(p.shape, -1, dtype=torch.int8, device=p.device)
-    label[p < thresholds.tau_neg] = 0
-    label[p > thresholds.tau_pos] = 1
-    label[:, ~thresholds.active] = -1
-    return label
+
+    def of(p: Tensor) -> Tensor:
+        p = p.double()
+        positive, negative = (p > thresholds.tau_pos).to(torch.int8), (p < thresholds.tau_neg).to(torch.int8)
+        label = torch.where(positive == 1, positive, negative - 1)
+        return torch.where(thresholds.active, label, torch.full_like(label, -1))
+
+    return _in_pieces(of, p)
+
+
+def _in_pieces(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """function(*tensors) of tensors with N rows, where a row's result depends on that row alone."""
+    if tensors[0].device.type != "cpu" or len(tensors[0]) <= PIECE:
+        return function(*tensors)
+    pieces = zip(*(tensor.split(PIECE) for tensor in tensors), strict=True)
+    return torch.cat([function(*some) for some in pieces])
 
 
 def curve_error(estimated: Tensor, optimal: Tensor, entries: Tensor) -> float:

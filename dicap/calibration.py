@@ -161,15 +161,17 @@ def positive_rate(p: Tensor, r_pos: Tensor, *, anchor: str = "left") -> Tensor:
     """
     bins = r_pos.shape[-1]
     offset = {"left": 0.0, "centre": 0.5, "right": 1.0}[anchor]
-    position = p.double() * bins - offset  # in units of bins, measured from the first anchor
-    k = position.floor().clamp(-1, bins - 1)
-    share = (position - k).clamp(0, 1)  # beyond the ends both neighbours are the end bin, so the share is idle
-    low, high = k.long().clamp(0, bins - 1), (k.long() + 1).clamp(0, bins - 1)
     r_pos = r_pos.double()
-    if r_pos.ndim == 2:  # (C, K): entry (i, c) looks into its class's row
+    low = torch.cat([r_pos[..., :1], r_pos], -1)  # (..., K + 1): the rate before the position, its own bin's where none is
+    rise = torch.cat([low.diff(dim=-1), torch.zeros_like(r_pos[..., :1])], -1)
+    position = p.double() * bins - offset  # in units of bins, measured from the first anchor
+    k = position.floor().clamp_(-1, bins - 1)
+    share = position - k  # beyond the ends nothing rises, so it is idle
+    index = k.add_(1).long()
+    if r_pos.ndim == 2:  # entry (i, c) looks into its class's row
         c = torch.arange(len(r_pos), device=p.device)
-        return (1 - share) * r_pos[c, low] + share * r_pos[c, high]
-    return (1 - share) * r_pos[low] + share * r_pos[high]
+        return torch.addcmul(low[c, index], share, rise[c, index])
+    return torch.addcmul(low[index], share, rise[index])
 
 
 def correctness_weight(

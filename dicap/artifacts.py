@@ -64,8 +64,23 @@ PREDICTIONS = pa.schema([("id", pa.string()), ("score", pa.list_(pa.float32())),
 
 def write_parquet(table: pa.Table, path: Path) -> None:
     """Write a table with page checksums, atomically."""
+    # A dictionary of a column of numbers is made and thrown away again; labels have three values.
+    halves = [f"{field.name}.list.element" for field in table.schema if field.type == pa.list_(pa.float16())]
+    few = [leaf for leaf in _leaves(table.schema) if leaf not in halves]
     with replacing(path) as temporary:
-        pq.write_table(table, temporary, write_page_checksum=True, compression="zstd")
+        pq.write_table(
+            table,
+            temporary,
+            write_page_checksum=True,
+            compression="zstd",
+            use_dictionary=few,  # type: ignore[arg-type]
+            write_statistics=few,  # type: ignore[arg-type]
+            write_batch_size=65536,
+        )
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    return [f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name for field in schema]
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -140,7 +155,7 @@ def write_thresholds(columns: dict[str, Any], path: Path) -> None:
 def write_pseudo_labels(ids: np.ndarray, confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, path: Path) -> None:
     """Write an epoch's pseudo-labels: per image the (C,) confidences, labels and weights, halves of what trains."""
     columns = [
-        pa.array(list(ids), pa.string()),
+        pa.array(ids, pa.string()),
         lists(confidence.astype(np.float16), pa.float16()),
         lists(label.astype(np.int8), pa.int8()),
         lists(weight.astype(np.float16), pa.float16()),

@@ -6,11 +6,13 @@ Letters: N images, C classes, K bins; p confidence in [0, 1]; y label, 1 or 0.
 Everything is vectorised tensor code that runs where its inputs are; counts are float64.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+PIECE = 2048  # rows handled at once on a processor: temporaries of many million entries would leave its cache
 EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias small bins (methods.md 3.13-A5)
 
 
@@ -76,7 +78,7 @@ def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> t
     """
     assert p.shape == y.shape and p.ndim == 2, (p.shape, y.shape)
     classes = p.shape[1]
-    index = bin_index(p, bins)  # (N, C)
+    index = _in_pieces(lambda some: bin_index(some, bins), p)  # (N, C)
     tables = 1
     if per_class:
         index = index + torch.arange(classes, device=p.device) * bins
@@ -161,15 +163,17 @@ def positive_rate(p: Tensor, r_pos: Tensor, *, anchor: str = "left") -> Tensor:
     """
     bins = r_pos.shape[-1]
     offset = {"left": 0.0, "centre": 0.5, "right": 1.0}[anchor]
-    position = p.double() * bins - offset  # in units of bins, measured from the first anchor
-    k = position.floor().clamp(-1, bins - 1)
-    share = (position - k).clamp(0, 1)  # beyond the ends both neighbours are the end bin, so the share is idle
-    low, high = k.long().clamp(0, bins - 1), (k.long() + 1).clamp(0, bins - 1)
     r_pos = r_pos.double()
-    if r_pos.ndim == 2:  # (C, K): entry (i, c) looks into its class's row
+    low = torch.cat([r_pos[..., :1], r_pos], -1)  # (..., K + 1): the rate before the position, its own bin's where none is
+    rise = torch.cat([low.diff(dim=-1), torch.zeros_like(r_pos[..., :1])], -1)
+    position = p.double() * bins - offset  # in units of bins, measured from the first anchor
+    k = position.floor().clamp_(-1, bins - 1)
+    share = position - k  # beyond the ends nothing rises, so it is idle
+    index = k.add_(1).long()
+    if r_pos.ndim == 2:  # entry (i, c) looks into its class's row
         c = torch.arange(len(r_pos), device=p.device)
-        return (1 - share) * r_pos[c, low] + share * r_pos[c, high]
-    return (1 - share) * r_pos[low] + share * r_pos[high]
+        return torch.addcmul(low[c, index], share, rise[c, index])
+    return torch.addcmul(low[index], share, rise[index])
 
 
 def interpolate(p: Tensor, knots: Tensor, at_knots: Tensor) -> Tensor:
@@ -211,16 +215,19 @@ def correctness_weight(
     Returns:
         (N, C) float32; 0 where the label is -1; w(p, 0) = 1 - w(p, 1) except for `uniform`.
     """
-    if policy == "uniform":
-        weight = torch.ones_like(p, dtype=torch.float64)
-    else:
+
+    def of(p: Tensor, label: Tensor) -> Tensor:
+        if policy == "uniform":
+            return (label >= 0).float()
         if policy == "confidence":
             w_pos = p.double()
         else:
             assert rates is not None and policy in ("estimated", "labeled", "optimal"), policy
             w_pos = chance_positive(p, rates, anchor=anchor)
         weight = torch.where(label == 1, w_pos, 1 - w_pos)
-    return torch.where(label >= 0, weight, torch.zeros_like(weight)).float()
+        return weight.masked_fill_(label < 0, 0).float()
+
+    return _in_pieces(of, p, label)
 
 
 def dual_thresholds(
@@ -287,14 +294,24 @@ def hard_labels(p: Tensor, thresholds: Thresholds, *, rule: str = "midrange") ->
     Returns:
         (N, C) int8; columns of classes that are not active are -1.
     """
-    p = p.double()
     if rule == "none":
         return (p >= 0.5).to(torch.int8)
-    label = torch.full(p.shape, -1, dtype=torch.int8, device=p.device)
-    label[p < thresholds.tau_neg] = 0
-    label[p > thresholds.tau_pos] = 1
-    label[:, ~thresholds.active] = -1
-    return label
+
+    def of(p: Tensor) -> Tensor:
+        p = p.double()
+        positive, negative = (p > thresholds.tau_pos).to(torch.int8), (p < thresholds.tau_neg).to(torch.int8)
+        label = torch.where(positive == 1, positive, negative - 1)
+        return torch.where(thresholds.active, label, torch.full_like(label, -1))
+
+    return _in_pieces(of, p)
+
+
+def _in_pieces(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """function(*tensors) of tensors with N rows, where a row's result depends on that row alone."""
+    if tensors[0].device.type != "cpu" or len(tensors[0]) <= PIECE:
+        return function(*tensors)
+    pieces = zip(*(tensor.split(PIECE) for tensor in tensors), strict=True)
+    return torch.cat([function(*some) for some in pieces])
 
 
 def curve_error(estimated: Tensor, optimal: Tensor, entries: Tensor) -> float:

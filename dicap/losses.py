@@ -47,7 +47,7 @@ def nt_xent(
     normalize: bool = True,
     classes: Tensor | None = None,
     pairs: slice | None = None,
-    chunk: int = 1024,
+    chunk: int = 512,
 ) -> Tensor:
     """Class-wise contrastive loss of the uncertain entries (paper eq. L_uncer; methods.md 3.7, 3.13-E).
 

@@ -33,6 +33,8 @@ NEUTRAL = {
     "dicap/data/__init__.py": "empty",
     "dicap/training/__init__.py": "a docstring",
     "dicap/training/cost.py": "says how long it took",
+    "dicap/training/aside.py": "when files are written",
+    "dicap/training/world.py": "who of several processes takes which part of the same step",
 }
 
 # Listed, and imported for some data sets or methods only.

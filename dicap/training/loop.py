@@ -7,6 +7,7 @@ particular to a method is asked from `experiment.method`; how a step is taken li
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from dicap.training.steps import Progress
 from dicap.training.world import Alone, own_pairs, parts, places
 
 Tell = Callable[[list[str]], None]
+CPU = torch.device("cpu")
 
 
 def initial_network(experiment: Experiment) -> nn.Module:
@@ -124,12 +126,14 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
             teacher = EpochTeacher(experiment, _teacher_network(experiment, optimisation), network, epoch, progress.carry)
             with progress.meter.timing("refresh"):
                 refresh = method.refresh(teacher, roles)
+                packed = _pack(refresh)
                 if method.recorded(epoch) and world.first:
-                    record(refresh, state.products, epoch, ids=ids, classes=classes, bins=bins, diagnostics=diagnostics)
+                    write = partial(record, _unpack(packed, CPU), state.products, epoch, ids=ids, classes=classes, bins=bins)
+                    progress.aside.start(partial(write, diagnostics=diagnostics))
             if refresh.guarded != (progress.history[-1].get("n_guarded", 0) if progress.history else 0):
                 count = f"{refresh.guarded} of {len(classes)} classes"
                 tell([f"train: from epoch {epoch} on {count} are guarded (n_guarded in history.csv)"])
-            progress.memory = {"refresh": _pack(refresh)}
+            progress.memory = {"refresh": packed}
             progress.carry = dict(refresh.carry)
             for module in (network, optimisation.ema.module):
                 method.install(module, refresh)

@@ -14,6 +14,7 @@ from dicap.errors import DataError, Stopped
 from dicap.methods.base import Update
 from dicap.progress import progress
 from dicap.randomness import torch_seed
+from dicap.training.aside import Aside
 from dicap.training.cost import Meter
 from dicap.training.experiment import Experiment
 from dicap.training.optimisation import Optimisation
@@ -43,6 +44,7 @@ class Progress:
         self.epoch, self.step = 0, 0
         self.history: list[dict[str, Any]] = []
         self.costs: list[dict[str, Any]] = []
+        self.aside = Aside()
         self.meter = Meter(optimisation.first_bad_step.device)
         self.memory: dict[str, Any] = {}
         self.carry: dict[str, Tensor] = {}
@@ -66,6 +68,7 @@ class Progress:
 
     def save(self) -> None:
         """Write a generation of the state; the first process does, with the sums of all."""
+        self.aside.wait()  # a state must not know of an epoch's files before they are whole
         sums, self._saved = self._total(), time.monotonic()
         if not self.world.first:
             return
@@ -115,6 +118,20 @@ class Progress:
             Stopped: after SIGINT or SIGTERM, with the state saved.
             DataError: when a loss or gradient was not finite; nothing is saved, the ids of the batch are written.
         """
+        try:
+            return self._take_steps(experiment, stage, rows, steps, loss, epochs)
+        finally:
+            self.aside.wait()
+
+    def _take_steps(
+        self,
+        experiment: Experiment,
+        stage: str,
+        rows: Sequence[np.ndarray],
+        steps: Sequence[Sequence[Request]],
+        loss: StepLoss,
+        epochs: int,
+    ) -> dict[str, float]:
         s, runtime, optimisation = experiment.settings, experiment.runtime, self.optimisation
         first = self.step
         if first == 0:

@@ -1,0 +1,94 @@
+"""What the benchmarks share: taking turns, medians, the machine's description, the JSON file and the last line."""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).with_name("results")
+
+
+def take_turns(passes: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of every pass in every round. They take turns, so that other work on the machine slows all of them alike."""
+    found: dict[str, list[float]] = {name: [] for name in passes}
+    for i in range(rounds):
+        names = list(passes) if i % 2 == 0 else list(passes)[::-1]
+        for name in names:
+            begin = time.perf_counter()
+            passes[name]()
+            found[name].append(time.perf_counter() - begin)
+    return found
+
+
+def median_ratio(over: list[float], under: list[float]) -> float:
+    """Median over the rounds of the ratio within a round: what slows a whole round cancels."""
+    return statistics.median(a / b for a, b in zip(over, under, strict=True))
+
+
+def machine() -> dict[str, Any]:
+    """Hardware and versions."""
+    import numpy as np
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    found = {
+        "cores": cores,
+        "threads": torch.get_num_threads(),
+        "load": round(os.getloadavg()[0], 2),
+        "processor": _processor(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+    if torch.cuda.is_available():
+        found |= {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
+    return found
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def run_apart(script: Path, *arguments: str) -> str:
+    """The last line that `script` prints in a process of its own."""
+    done = subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip().splitlines()[-1]
+
+
+def highest_above(work: Callable[[], Any]) -> int:
+    """Bytes of resident memory that `work` needed at its peak, on top of what the process held before (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to what is held now
+    before = _resident("VmRSS")
+    work()
+    return _resident("VmHWM") - before
+
+
+def _resident(name: str) -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) * 1024
+
+
+def parser(text: str | None, name: str) -> argparse.ArgumentParser:
+    """A parser with the options that all benchmarks have."""
+    made = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--rounds", type=int, default=5, help="the median round counts")
+    made.add_argument("--out", type=Path, default=RESULTS / f"{name}.json")
+    return made
+
+
+def finish(name: str, result: dict[str, Any], ratio: float, target: float, out: Path, *, also: bool = True) -> int:
+    """Write the JSON, print the last line; the exit code: 0 if the ratio reaches the target and `also` holds."""
+    result = {"name": name, "ratio": round(ratio, 3), "target": target, "reached": ratio >= target and also} | result
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(result | {"machine": machine()}, indent=1) + "\n")
+    print(f"{name} ratio={ratio:.3g} target={target:g}")
+    return 0 if ratio >= target and also else 1

@@ -54,7 +54,9 @@ class Together(Alone):
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self._device = device
         # Wishes travel between the hosts: on the device they would make every step wait for it.
-        self._hosts = dist.group.WORLD if device.type == "cpu" else dist.new_group(backend="gloo")
+        hosts = dist.group.WORLD if device.type == "cpu" else dist.new_group(backend="gloo")
+        assert isinstance(hosts, dist.ProcessGroup)
+        self._hosts = hosts
         self._wish: tuple[dist.Work, Tensor] | None = None
 
     def whole(self, piece: Tensor, own: slice, n: int) -> Tensor:
@@ -86,7 +88,8 @@ class Together(Alone):
         found = [t for m in norms for t in (m.running_mean, m.running_var) if t is not None]
         if found:
             self.sum_(found)
-            torch._foreach_div_(found, self.size)
+            for tensor in found:
+                tensor.div_(self.size)
 
     def agree(self, stop: bool, save: bool) -> tuple[bool, bool]:
         """Whether to stop and whether to save: what any process wished one step ago. The answer is never waited for long."""
@@ -109,18 +112,20 @@ class Together(Alone):
 
     def same(self, make: Callable[[], T]) -> T:
         """What the first process makes, on all of them: plain containers, numbers, texts, tensors."""
+        made: list[T] = [make()] if self.first else []
+        buffer = io.BytesIO()
         if self.first:
-            made = make()
-            buffer = io.BytesIO()
-            torch.save(made, buffer)
-            content = torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
+            torch.save(made[0], buffer)
+        content = torch.frombuffer(bytearray(buffer.getvalue() or b" "), dtype=torch.uint8)
         with _together():
-            length = torch.tensor([len(content) if self.first else 0])
+            length = torch.tensor([len(content)])
             dist.broadcast(length, 0, group=self._hosts)
             if not self.first:
                 content = torch.empty(int(length), dtype=torch.uint8)
             dist.broadcast(content, 0, group=self._hosts)
-        return made if self.first else torch.load(io.BytesIO(content.numpy().tobytes()), map_location="cpu", weights_only=True)
+        if not self.first:
+            made.append(torch.load(io.BytesIO(content.numpy().tobytes()), map_location="cpu", weights_only=True))
+        return made[0]
 
     def leave(self) -> None:
         """Say goodbye."""

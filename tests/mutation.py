@@ -50,6 +50,13 @@ EQUIVALENT = {
     "dicap.calibration.positive_rate: 1 -> 2 (place 4)": "k is at least the position less 1, so the share is at most 1",
     "dicap.calibration.positive_rate: 1 -> 0 (place 5)": "k is at most K - 1 already",
     "dicap.calibration.positive_rate: bins - 1 -> bins + 1 (place 2)": "k is at most K - 1 already",
+    "dicap.calibration.positive_rate: 0 -> -1 (place 3)": "k + 1 is not negative",
+    "dicap.calibration.interpolate: True -> False": "at a knot, the curves on both of its sides agree",
+    "dicap.calibration.interpolate: 1 -> 0": "below the first knot the share is 1 and picks the first rate all the same",
+    "dicap.calibration.chance_positive: rates.knots is not None and rates.at_knots is not None"
+    " -> rates.knots is not None or rates.at_knots is not None": "both are there or neither is",
+    "dicap.calibration._midrange: torch.zeros_like -> torch.ones_like": "the guard replaces what a class without entries gets",
+    "dicap.calibration.curve_error: 0 -> -1": "without entries the quotient is not a number either",
     "dicap.calibration.positive_rate: 0 -> -1": "k is at most the position, so the share is not negative",
 }
 

@@ -335,6 +335,22 @@ def test_fixed_quantile_and_absent_thresholds():
     assert none.tolist() == [[1, 0]]
 
 
+def test_thresholds_left_to_themselves_are_a_half():
+    p, y = scores(31, 3, seed=5)
+    for rule in ("fixed", "none"):
+        t = dual_thresholds(p, y, rule=rule)
+        assert t.tau_pos.tolist() == t.tau_neg.tolist() == [0.5] * 3
+    t = dual_thresholds(p, y, rule="quantile", crossed="priority")
+    for c in range(3):
+        assert t.tau_pos[c].item() == pytest.approx(np.median(p[y[:, c] > 0, c].numpy()))
+        assert t.tau_neg[c].item() == pytest.approx(np.median(p[y[:, c] == 0, c].numpy()))
+
+
+def test_equal_thresholds_are_not_crossed():
+    t = dual_thresholds(column(0.5, 0.25, 0.75), column(1, 0, 0))
+    assert t.tau_pos.item() == t.tau_neg.item() == 0.5 and not t.crossed.any()
+
+
 @given(probabilities)
 @settings(deadline=None)
 def test_no_positive_for_a_class_without_labelled_positives(p):
@@ -347,8 +363,9 @@ def test_no_positive_for_a_class_without_labelled_positives(p):
 
 
 def test_curve_error_weighs_bins_by_entries():
-    error = curve_error(torch.tensor([0.0, 1.0]), torch.tensor([0.5, 1.0]), torch.tensor([1.0, 3.0]))
-    assert error == pytest.approx(0.125)
+    error = curve_error(torch.tensor([0.0, 0.6]), torch.tensor([0.5, 1.0]), torch.tensor([1.0, 3.0]))
+    assert error == pytest.approx((0.5 + 3 * 0.4) / 4)
+    assert curve_error(torch.tensor([0.2]), torch.tensor([0.5]), torch.tensor([1.0])) == pytest.approx(0.3)
     assert math.isnan(curve_error(torch.zeros(2), torch.zeros(2), torch.zeros(2)))
 
 

@@ -79,13 +79,13 @@ def run_stage(
     with RunState(root, stage, identity) as state:
         if fresh:
             state.clear()
-        with StopSignal() as stop:
+        with StopSignal() as stop:  # a signal after the last step waits: what is trained is published
             training(experiment, network(), state, stop, tell)
-        with replacing(cost_file(out.parent, stage)) as temporary:
-            shutil.copyfile(state.cost, temporary)
-            with replacing_folder(out) as folder:
-                _copy(state.products, folder)
-        state.finish()
+            with replacing(cost_file(out.parent, stage)) as temporary:
+                shutil.copyfile(state.cost, temporary)
+                with replacing_folder(out) as folder:
+                    _copy(state.products, folder)
+            state.finish()
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -134,7 +134,7 @@ def test_files_of_another_schema_are_refused(place, record_property, monkeypatch
         assert "schema is 99, expected 1" in place.refused("split")
     else:
         monkeypatch.setattr("dicap.training.models.SCHEMA", 99)
-        assert "schema 2, this version reads 99" in place.refused("train")
+        assert "this version reads 99; train it again" in place.refused("train")
 
 
 # -- clocks -------------------------------------------------------------------------------------------------------------

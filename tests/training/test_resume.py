@@ -1,5 +1,7 @@
 """A run that was stopped or killed anywhere ends in the same bytes as an undisturbed one; workers change nothing."""
 
+import signal
+
 import numpy as np
 import pytest
 import tiny
@@ -134,6 +136,20 @@ def test_killed_between_the_last_epoch_and_publishing(tiny_experiment, trained, 
     out, attempts, _ = disturb(tiny_experiment(), "warmup", None, tmp_path, interrupt=interrupt)
     assert attempts == 1
     assert tiny.content(out) == tiny.content(trained / "warmup")
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_a_signal_while_publishing_waits_until_it_is_done(tiny_experiment, trained, monkeypatch, tmp_path, number):
+    copy = run._copy
+
+    def signalled(source, target):
+        signal.raise_signal(getattr(signal, number))
+        copy(source, target)
+
+    monkeypatch.setattr(run, "_copy", signalled)
+    out = tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)
+    assert tiny.content(out) == tiny.content(trained / "warmup")
+    assert not list((tmp_path / ".dicap" / "state").iterdir())
 
 
 def _dying():

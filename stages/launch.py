@@ -51,14 +51,15 @@ def launch(count: int, arguments: Sequence[str]) -> int:
         "LOCAL_WORLD_SIZE": str(count),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads)),
     }
-    command = [sys.executable, "-m", "stages.cli", *arguments]
     with contextlib.ExitStack() as stack:
         said = [stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")) for _ in range(count)]
         processes = []
         for rank in range(count):
             quiet: dict[str, Any] = {} if rank == 0 else {"stdout": subprocess.DEVNULL, "stderr": said[rank]}
             own = common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            processes.append(subprocess.Popen(command, env=own, start_new_session=True, **quiet))
+            processes.append(
+                subprocess.Popen([sys.executable, "-m", "stages.cli", *arguments], env=own, start_new_session=True, **quiet)
+            )
         for number in (signal.SIGINT, signal.SIGTERM):
             stack.callback(signal.signal, number, signal.signal(number, lambda n, _: _tell(processes, n)))
         first = _wait(processes)

@@ -12,6 +12,7 @@ from dicap.data.split import split_roles
 from dicap.runtime import Runtime
 from dicap.settings import Settings, load_settings
 from dicap.training.experiment import Experiment
+from dicap.training.world import Alone
 
 ROOT = Path(__file__).parents[1]
 
@@ -62,10 +63,12 @@ def converted(folder: Path, images: int, tests: int, classes: int, side: int, *,
     return folder
 
 
-def opened(place: Path, s: Settings, runtime: Runtime, *, images: int, tests: int, classes: int) -> Experiment:
+def opened(
+    place: Path, s: Settings, runtime: Runtime, *, images: int, tests: int, classes: int, world: Alone | None = None
+) -> Experiment:
     """An experiment on such a set, converted and split below `place`."""
     folder = converted(place / "set", images, tests, classes, s.image_size)
     index = files.read_index(folder, ["id", "split"]).to_pandas().assign(labelled=True)
     roles = split_roles(index, s.ratio, s.seed, s.split.est_fraction)
     write_split(roles["id"].tolist(), roles["role"].tolist(), place / "split.parquet")
-    return Experiment.open(s, runtime, folder, place / "split.parquet")
+    return Experiment.open(s, runtime, folder, place / "split.parquet", world)

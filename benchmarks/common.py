@@ -61,7 +61,7 @@ def _processor() -> str:
 def run_apart(script: Path, *arguments: str) -> str:
     """The last line that `script` prints in a process of its own."""
     done = subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip().splitlines()[-1]
+    return done.stdout.strip().rpartition("\n")[2]
 
 
 def highest_above(work: Callable[[], Any]) -> int:

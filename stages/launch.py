@@ -34,11 +34,11 @@ def nproc_option(function):
 def _start(context: click.Context, _: click.Parameter, count: int) -> None:
     # RANK is set in the processes that this function, or torchrun, started.
     if count > 1 and "RANK" not in os.environ and not context.resilient_parsing and not {"-h", "--help"} & set(sys.argv):
-        context.exit(launch(count, sys.argv[1:]))
+        context.exit(launch(count, [sys.executable, "-m", "stages.cli", *sys.argv[1:]]))
 
 
-def launch(count: int, arguments: Sequence[str]) -> int:
-    """Run `dicap-stage` with these arguments in `count` processes that find each other; the exit code of the run.
+def launch(count: int, command: Sequence[str]) -> int:
+    """Run a command in `count` processes that find each other; the exit code of the run.
 
     The first process speaks for all; what another one says is shown when it fails. SIGINT and SIGTERM reach all of them. When
     one leaves early the others are asked to stop, and ended if they do not.

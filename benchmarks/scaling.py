@@ -1,0 +1,95 @@
+"""Several processes that share each step against one, in one run.
+
+    python benchmarks/scaling.py [--processes 2] [--preset digits]
+
+Both train the pipeline's main stage on the same made-up set with the same batch of the whole step, each process on one core
+(one thread) or one GPU. They take turns; of two epochs the second counts, loader and communication included.
+
+Writes benchmarks/results/scaling.json and ends with `scaling ratio=R target=T`, R: images/s of N processes over those of one,
+T: 0.75 N (one machine, gloo) or 0.9 N (GPUs). Exits 1 below the target.
+"""
+
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import torch
+from common import finish, parser, run_apart
+from made_up import opened, settings
+from step import PRESETS
+
+from dicap.runtime import Runtime
+from dicap.training import loop
+from dicap.training.state import Onlooker, RunState, StopSignal
+from stages.launch import launch
+
+EFFICIENCY = {"cpu": 0.75, "cuda": 0.9}
+
+
+def work(preset: str, steps: int, answer: Path) -> None:
+    """Train two short epochs as this process of several (or the only one); the first writes images/s to `answer`."""
+    import pandas as pd
+
+    torch.set_num_threads(1)
+    runtime, world = Runtime.choose(), None
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        from dicap.training.distributed import join
+
+        world = join(runtime.device)
+    changes, classes = PRESETS[preset]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        s = settings(place, changes | {"train.epochs": 2, "train.eval_every": 2})
+        images = max(int(steps * (s.train.batch_size - s.labelled_batch) / 0.96), 400)
+        experiment = opened(place, s, runtime, images=images, tests=16, classes=classes, world=world)
+        keep = RunState if experiment.world.first else Onlooker
+        with keep(place, "train", "benchmark") as state:
+            loop.train(experiment, loop.initial_network(experiment), state, StopSignal(), lambda lines: None)
+            if experiment.world.first:
+                last = pd.read_csv(state.cost).iloc[-1]
+                minutes = last["minutes_data"] + last["minutes_step"]
+                answer.write_text(str(len(experiment.roles.unsup) / (60 * minutes)))
+        experiment.world.leave()
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--work"]:
+        work(sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
+        return 0
+    gpus = torch.cuda.device_count()
+    options = parser(__doc__, "scaling")
+    options.add_argument("--processes", type=int, default=gpus if gpus > 1 else 2)
+    options.add_argument("--preset", choices=list(PRESETS), default="coco" if gpus > 1 else "digits")
+    options.add_argument("--steps", type=int, default=200 if gpus > 1 else 20)
+    options = options.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    rates: dict[str, list[float]] = {"one": [], "several": []}
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "rate"
+        arguments = ["--work", options.preset, str(options.steps), str(answer)]
+        for _ in range(options.rounds):
+            run_apart(Path(__file__), *arguments)
+            rates["one"].append(float(answer.read_text()))
+            if launch(options.processes, [sys.executable, __file__, *arguments]):
+                sys.exit("the processes did not finish; their messages are above")
+            rates["several"].append(float(answer.read_text()))
+    ratio = statistics.median(b / a for a, b in zip(rates["one"], rates["several"], strict=True))
+    kind = "cuda" if gpus else "cpu"
+    for name, values in rates.items():
+        print(f"{name:10}{statistics.median(values):>10.1f} unlabelled images/s")
+    result = {
+        "processes": options.processes,
+        "preset": options.preset,
+        "device": kind,
+        "images_per_s": {name: [round(value, 1) for value in values] for name, values in rates.items()},
+        "efficiency": round(ratio / options.processes, 3),
+    }
+    return finish("scaling", result, ratio, EFFICIENCY[kind] * options.processes, options.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

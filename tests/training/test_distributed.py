@@ -1,0 +1,98 @@
+"""Two processes that share every step end where one does."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny
+import torch
+from safetensors.torch import load_file
+
+from dicap.artifacts import matrix, read_parquet
+from dicap.errors import SettingsError
+from dicap.runtime import Runtime
+from dicap.training.experiment import Experiment
+from dicap.training.world import Alone
+from stages.launch import launch
+
+from . import together
+
+
+@pytest.fixture(scope="module")
+def runs(tiny_set, tmp_path_factory):
+    """What one process makes of the set, and what two make."""
+    places = {n: tmp_path_factory.mktemp(f"by{n}") for n in (1, 2)}
+    split = tiny.draw_split(tiny_set, places[1] / "split.parquet", tiny.settings(together.CHANGES))
+    together.run(tiny_set, split, places[1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tiny.ROOT))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        assert launch(2, [sys.executable, together.__file__, str(tiny_set), str(split), str(places[2])]) == 0
+    return places
+
+
+def frames(runs, name):
+    return [pd.read_csv(runs[n] / name) for n in (1, 2)]
+
+
+@pytest.mark.parametrize("stage", ["warmup", "train", "finetune"])
+def test_losses_shares_and_scores_of_every_epoch_are_those_of_one_process(runs, stage):
+    one, two = frames(runs, f"{stage}/history.csv")
+    assert list(one) == list(two) and len(one) == len(two) > 0
+    assert one["loss"].notna().all() and (stage == "finetune" or (one["loss_con"] > 0).any())
+    np.testing.assert_allclose(two.to_numpy(dtype=float), one.to_numpy(dtype=float), rtol=1e-5, atol=1e-5)
+
+
+def test_rates_thresholds_and_pseudo_labels_are_those_of_one_process(runs):
+    for kind, tolerance in (("weights", 1e-5), ("thresholds", 1e-5), ("pseudo_labels", 1e-3)):  # the last in halves
+        for epoch in range(2):
+            one, two = (read_parquet(runs[n] / "train" / kind / f"epoch={epoch:03d}" / "part-0.parquet") for n in (1, 2))
+            assert one.schema == two.schema and len(one) == len(two) > 0
+            for name in one.column_names:
+                if name in ("id", "class"):
+                    assert one[name].to_pylist() == two[name].to_pylist()
+                else:
+                    values = [
+                        t[name].to_numpy().astype(float) if kind != "pseudo_labels" else matrix(t[name]) for t in (one, two)
+                    ]
+                    np.testing.assert_allclose(*values, rtol=tolerance, atol=tolerance)
+
+
+def test_every_test_image_is_scored_once_and_the_result_is_the_same(runs):
+    tables = [read_parquet(runs[n] / "evaluate" / "predictions.parquet") for n in (1, 2)]
+    for table in tables:
+        assert len(set(table["id"].to_pylist())) == len(table) == tiny.COUNTS["test"]
+    np.testing.assert_allclose(*(matrix(table["score"]) for table in tables), atol=1e-5)
+    one, two = frames(runs, "evaluate/per_class.csv")
+    np.testing.assert_allclose(one["ap"], two["ap"], atol=1e-5)
+
+
+def test_models_of_both_hold_nearly_the_same_numbers(runs):
+    one, two = (load_file(runs[n] / "train" / "model.safetensors") for n in (1, 2))
+    assert one.keys() == two.keys()
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=1e-4, atol=1e-5)
+
+
+class Two(Alone):
+    rank, size = 0, 2
+
+
+@pytest.mark.parametrize("changes", [{"method": "pclp"}, {"method": "drml"}, {"loss.reduction": "mean"}])
+def test_what_one_process_alone_can_do_is_refused_with_its_name(tiny_set, tmp_path, changes):
+    s = tiny.settings(changes)
+    split = tiny.draw_split(tiny_set, tmp_path / "split.parquet", s)
+    with pytest.raises(SettingsError, match="runs in one process only") as caught:
+        Experiment.open(s, Runtime(torch.device("cpu")), tiny_set, split, Two())
+    assert str(next(iter(changes.values()))) in str(caught.value)
+
+
+def test_one_process_imports_nothing_of_several():
+    code = "import sys; from dicap.training import loop, run; sys.exit('dicap.training.distributed' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(tiny.ROOT)}, check=False).returncode == 0
+    )

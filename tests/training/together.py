@@ -1,0 +1,47 @@
+"""All training stages and the evaluation on a converted set, as one process or as one of several: what test_distributed runs."""
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import tiny
+import torch
+
+from dicap.runtime import Runtime
+from dicap.training.evaluate import evaluate
+from dicap.training.experiment import Experiment
+
+# No BatchNorm and no dropout: two processes normalise by the statistics of their own images and drop other entries than one
+# process does, so with either the losses differ, and should.
+CHANGES = {
+    "backbone": "test_convnext",
+    "network.stride": 32,
+    "network.dropout": 0.0,
+    "warmup.epochs": 1,
+    "train.batch_size": 9,  # 2 + 7 images: neither divides
+    "finetune.epochs": 1,  # of 2 or 3 images a step, which two processes do not share
+}
+
+
+def run(folder: Path, split: Path, place: Path) -> None:
+    """Warm-up, main stage, fine-tuning and evaluation to `place`."""
+    world = None
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        from dicap.training.distributed import join
+
+        world = join(torch.device("cpu"))
+    runtime = Runtime(torch.device("cpu"), workers=0)
+    experiment = Experiment.open(tiny.settings(CHANGES), runtime, folder, split, world)
+    source = None
+    for stage in ("warmup", "train", "finetune"):
+        source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
+        experiment.world.any(False)  # the first has written it
+    evaluate(experiment, source, place, place / "evaluate")
+    experiment.world.leave()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    run(*map(Path, sys.argv[1:]))

@@ -57,9 +57,7 @@ def launch(count: int, command: Sequence[str]) -> int:
         for rank in range(count):
             quiet: dict[str, Any] = {} if rank == 0 else {"stdout": subprocess.DEVNULL, "stderr": said[rank]}
             own = common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            processes.append(
-                subprocess.Popen([sys.executable, "-m", "stages.cli", *arguments], env=own, start_new_session=True, **quiet)
-            )
+            processes.append(subprocess.Popen([*command], env=own, start_new_session=True, **quiet))
         for number in (signal.SIGINT, signal.SIGTERM):
             stack.callback(signal.signal, number, signal.signal(number, lambda n, _: _tell(processes, n)))
         first = _wait(processes)

@@ -121,10 +121,10 @@ class Optimisation:
         with torch.no_grad():
             if self._averaged:
                 averages, values = map(list, zip(*self._averaged, strict=True))
-                torch._foreach_lerp_(averages, values, weight=1.0 - self.ema.decay)
+                torch._foreach_lerp_(averages, values, weight=1.0 - self.ema.decay)  # type: ignore[attr-defined]
             if self._counted:
                 counts, values = map(list, zip(*self._counted, strict=True))
-                torch._foreach_copy_(counts, values)
+                torch._foreach_copy_(counts, values)  # type: ignore[attr-defined]
         self.steps += 1
 
     def state_dict(self) -> dict[str, Any]:

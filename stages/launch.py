@@ -67,7 +67,8 @@ def launch(count: int, command: Sequence[str]) -> int:
             lines = [line for line in said[first].read().splitlines() if line.strip()][-20:]
             for line in lines or [f"ended with {codes[first]}"]:
                 click.echo(f"process {first}: {line}", err=True)
-    return next((code if code > 0 else 128 - code for code in codes if code not in (0, EXIT_STOPPED)), max(codes))
+    # A process that a signal ended has a negative code: the run failed, whichever of them it was.
+    return next((max(code, 1) for code in codes if code not in (0, EXIT_STOPPED)), max(codes))
 
 
 def _wait(processes: list[subprocess.Popen]) -> int:

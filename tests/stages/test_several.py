@@ -34,7 +34,7 @@ def test_when_one_process_ends_both_do_and_the_state_is_whole(project, number):
         process.kill()
     assert process.returncode == (75 if number == signal.SIGTERM else 1), output
     assert "Traceback" not in output
-    assert ("another process of this run ended" in output) == (number == signal.SIGKILL), output
+    assert ("process 1: ended with -9" in output) == (number == signal.SIGKILL), output
     (state,) = project.folder.glob(".dicap/state/train-*/state.pt")
     saved = _read(state)
     assert saved is not None and saved["epoch"] >= 1

@@ -45,7 +45,7 @@ def ours(p, y, n_sup, n_est, ids, folder: Path):
     rates = estimate_rates(*count_bins(p[est], y[est], BINS))
     thresholds = dual_thresholds(p[:n_sup], y[:n_sup])
     label = hard_labels(unsup, thresholds)
-    weight = correctness_weight(unsup, label, rates.r_pos)
+    weight = correctness_weight(unsup, label, rates)
     k = np.arange(BINS)
     columns = {"bin": k, "left": k / BINS, "right": (k + 1) / BINS, "n_pos": rates.n_pos.long().numpy()}
     columns |= {"n_neg": rates.n_neg.long().numpy(), "r_pos": rates.r_pos.numpy(), "r_neg": rates.r_neg.numpy()}

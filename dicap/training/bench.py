@@ -96,7 +96,7 @@ def measure(s: Settings, classes: int, runtime: Runtime, *, images: int, seconds
     def refresh() -> None:
         rates = estimate_rates(*count_bins(p, y, s.calibration.bins))
         label = hard_labels(p, dual_thresholds(p, y))
-        correctness_weight(p, label, rates.r_pos)
+        correctness_weight(p, label, rates)
 
     workers = worker_count() if runtime.workers is None else runtime.workers
     network.train()

@@ -38,7 +38,7 @@ TOOLS = {
     "completion": "Print the shell's completion script.",
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
-    "doctor": "Check a converted data set.",
+    "doctor": "Check a converted data set; measure this machine.",
     "sweep": "Run a grid of experiments through DVC's queue.",
     "formatted": "Import or export the published npy files.",
     "study-estimators": "Compare estimators of the correctness rate on a run's scores.",

@@ -1,20 +1,30 @@
-"""`dicap-stage doctor`: is a converted data set sound?"""
+"""`dicap-stage doctor`: is a converted data set sound, and what can this machine do?"""
 
 from pathlib import Path
 
 import click
 
+from stages.common import params_option
+
 
 @click.command("doctor")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--sheet",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Contact sheet (PNG); default: artifacts/doctor/<name>.png.",
 )
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings too.")
-def command(folder: Path, sheet: Path | None, strict: bool) -> None:
+@click.option("--bench", is_flag=True, help="Measure this machine instead, and predict the time of each data set's run on it.")
+@click.option("--seconds", type=click.FloatRange(0), default=2.0, show_default=True, help="With --bench: of each part.")
+@params_option
+def command(folder: Path | None, sheet: Path | None, strict: bool, bench: bool, seconds: float, params: Path) -> None:
     """Check counts, checksums, labels and duplicates of data/<dataset>, and draw a contact sheet."""
+    if bench:
+        _bench(params, seconds)
+        return
+    if folder is None:
+        raise click.UsageError("name a converted set, such as data/digits, or ask for --bench")
     from dicap.data.doctor import contact_sheet, examine
     from dicap.errors import DataError
 
@@ -38,3 +48,43 @@ def command(folder: Path, sheet: Path | None, strict: bool) -> None:
     if strict and findings.warnings:
         raise DataError(f"{folder}: {len(findings.warnings)} warnings with --strict")
     click.echo(f"{folder}: sound")
+
+
+def _bench(params: Path, seconds: float) -> None:
+    """What limits this machine, and what a run of each data set would take, by the settings of params.yaml."""
+    import tempfile
+
+    from ruamel.yaml import YAML
+
+    from dicap.runtime import Runtime
+    from dicap.settings import load_settings
+    from dicap.training.bench import SIZES, measure, predict
+
+    load_settings(params)
+    yaml, runtime = YAML(typ="safe", pure=True), Runtime.choose()
+    values = yaml.load(params.read_text(encoding="utf-8"))
+    gpu = runtime.device.type == "cuda"
+    measured = {}
+    click.echo(f"{'network':<32}{'trained':>9}{'scored':>9}{'views':>9}{'entries':>10}  limit     (a second)")
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, size in SIZES.items():
+            path = Path(folder) / params.name
+            with open(path, "w", encoding="utf-8") as handle:
+                yaml.dump(values | {"dataset": name, "data_root": "."}, handle)
+            s = load_settings(path, params.parent / "configs")
+            network = f"{s.backbone}, {s.image_size} px"
+            if network not in measured:
+                images = 64 if gpu else max(4, min(64, 200_000 // s.image_size**2))
+                rates = measured[network] = measure(s, size.classes, runtime, images=images, seconds=seconds)
+                numbers = f"{rates.trained:>9.1f}{rates.scored:>9.1f}{rates.views:>9.0f}{rates.entries:>10.1e}"
+                click.echo(f"{network:<32}{numbers}  {rates.limit}")
+            rows.append((name, predict(s, size, measured[network])))
+    click.echo(
+        f"\n{'data set':<12}{'warm-up epoch':>15}{'main epoch':>12}{'of it refresh':>15}{'whole run':>12}  (hours:minutes)"
+    )
+    for name, minutes in rows:
+        found = (minutes.warmup, minutes.main, minutes.refresh, minutes.total)
+        cells = [f"{int(value) // 60}:{int(value) % 60:02}" if value >= 1 else f"{60 * value:.1f} s" for value in found]
+        click.echo(f"{name:<12}{cells[0]:>15}{cells[1]:>12}{cells[2]:>15}{cells[3]:>12}")
+    click.echo("Upper bounds: every unlabelled image is taken to have an uncertain entry (docs/scaling.md).")

@@ -39,7 +39,3 @@ def test_when_one_process_ends_both_do_and_the_state_is_whole(project, number):
     saved = _read(state)
     assert saved is not None and saved["epoch"] >= 1
     assert not Path(f"/proc/{second}").exists()
-
-
-def test_the_only_process_of_a_run_is_refused_more_than_its_machine_has(project):
-    assert "Invalid value" in project.run("train", "--nproc", "0")[2]

@@ -116,7 +116,9 @@ def test_a_second_repro_runs_nothing(clone):
 
 def test_metrics_and_plots_are_shown(clone):
     (metrics,) = json.loads(clone.run("dvc", "metrics", "show", "--json"))[""]["data"].values()
-    assert metrics["data"] == json.loads((clone.folder / "artifacts/evaluate/metrics.json").read_text())
+    written = json.loads((clone.folder / "artifacts/evaluate/metrics.json").read_text())
+    numbers = {key: value for key, value in written.items() if not isinstance(value, list)}  # tables are not for DVC
+    assert {key: metrics["data"].get(key) for key in numbers} == numbers and numbers["map"] > 0
     page = Path(clone.run("dvc", "plots", "show").strip().splitlines()[-1].removeprefix("file://"))
     text = page.read_text(encoding="utf-8")
     for title in ("main losses", "warm-up losses", "mAP", "average precision per class"):

@@ -27,7 +27,7 @@ SECONDS = 60  # of the processor: a mutant that takes more hangs, which is notic
 
 # Survivors that compute the same, and why.
 CHUNK = "anchors are handled one by one: the size of a chunk only bounds memory"
-CLAMP = "beyond an end anchor either both neighbours are the end bin or the share picks it, with this bound and without"
+PIECES = "a row's result depends on that row alone: pieces only keep temporaries in the cache"
 ONLY = "a vector has one dimension, the first and the last"
 EQUIVALENT = {
     "dicap.losses.nt_xent: 512 -> 513": CHUNK,
@@ -42,22 +42,27 @@ EQUIVALENT = {
     "dicap.calibration._fill_empty: 1 -> 2 (place 2)": "any negative place says that no bin was seen before",
     "dicap.calibration._fill_empty: 1 -> 2 (place 10)": "an empty bin between two seen ones lies in a gap of at least 2",
     "dicap.calibration._isotonic: True -> False": "the lengths that zip compares are always equal",
-    "dicap.calibration.positive_rate: 1 -> 2 (place 2)": CLAMP,
-    "dicap.calibration.positive_rate: 1 -> 0 (place 2)": CLAMP,
-    "dicap.calibration.positive_rate: bins - 1 -> bins + 1": CLAMP,
-    "dicap.calibration.positive_rate: 1 -> 2 (place 3)": CLAMP,
-    "dicap.calibration.positive_rate: 1 -> 0 (place 3)": CLAMP,
-    "dicap.calibration.positive_rate: 1 -> 2 (place 4)": "k is at least the position less 1, so the share is at most 1",
-    "dicap.calibration.positive_rate: 1 -> 0 (place 5)": "k is at most K - 1 already",
-    "dicap.calibration.positive_rate: bins - 1 -> bins + 1 (place 2)": "k is at most K - 1 already",
-    "dicap.calibration.positive_rate: 0 -> -1 (place 3)": "k + 1 is not negative",
+    "dicap.calibration.module: 2048 -> 2049": PIECES,
+    "dicap.calibration.module: 2048 -> 2047": PIECES,
+    "dicap.calibration.module: 2048 -> 4096": PIECES,
+    "dicap.calibration._in_pieces: if tensors[0].device.type != 'cpu' or len(tensors[0]) <= PIECE:"
+    " -> if not (tensors[0].device.type != 'cpu' or len(tensors[0]) <= PIECE):": PIECES,
+    "dicap.calibration._in_pieces: tensors[0].device.type != 'cpu' or len(tensors[0]) <= PIECE"
+    " -> tensors[0].device.type != 'cpu' and len(tensors[0]) <= PIECE": PIECES,
+    "dicap.calibration._in_pieces: tensors[0].device.type != 'cpu' -> tensors[0].device.type == 'cpu'": PIECES,
+    "dicap.calibration._in_pieces: len(tensors[0]) <= PIECE -> len(tensors[0]) < PIECE": PIECES,
+    "dicap.calibration._in_pieces: len(tensors[0]) <= PIECE -> len(tensors[0]) > PIECE": PIECES,
+    "dicap.calibration._in_pieces: 0 -> -1": "all tensors have the same rows and device",
+    "dicap.calibration._in_pieces: 0 -> -1 (place 2)": "all tensors have the same rows and device",
+    "dicap.calibration._in_pieces: True -> False": "the lengths that zip compares are always equal",
+    "dicap.calibration.positive_rate: 1 -> 2 (place 5)": "a second column of zeros, which nothing looks at",
+    "dicap.calibration.positive_rate: 1 -> 2 (place 7)": "a position is never below -1, so this bound is never met",
     "dicap.calibration.interpolate: True -> False": "at a knot, the curves on both of its sides agree",
     "dicap.calibration.interpolate: 1 -> 0": "below the first knot the share is 1 and picks the first rate all the same",
     "dicap.calibration.chance_positive: rates.knots is not None and rates.at_knots is not None"
     " -> rates.knots is not None or rates.at_knots is not None": "both are there or neither is",
     "dicap.calibration._midrange: torch.zeros_like -> torch.ones_like": "the guard replaces what a class without entries gets",
     "dicap.calibration.curve_error: 0 -> -1": "without entries the quotient is not a number either",
-    "dicap.calibration.positive_rate: 0 -> -1": "k is at most the position, so the share is not negative",
 }
 
 BINARY = {

@@ -2,21 +2,24 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Generator, Iterable
+from typing import TextIO, TypeVar
 
 from tqdm import tqdm
 
 T = TypeVar("T")
 
 
-def progress(items: Iterable[T], *, desc: str, total: int | None = None, unit: str = "it", initial: int = 0) -> Iterator[T]:
-    """Iterate over `items` while showing how far the work is; silently where DICAP_QUIET is set."""
+def progress(items: Iterable[T], *, desc: str, total: int | None = None, unit: str = "it", initial: int = 0) -> Generator[T]:
+    """Iterate over `items` while showing how far the work is; silently where DICAP_QUIET is set.
+
+    A loop that may end early closes it (`contextlib.closing`), so that the bar's last word comes before the error's.
+    """
     if os.environ.get("RANK", "0") != "0":  # of several processes one shows it
         yield from items
         return
     terminal = sys.stderr.isatty()
-    yield from tqdm(
+    with tqdm(
         items,
         desc=desc,
         total=total,
@@ -28,18 +31,21 @@ def progress(items: Iterable[T], *, desc: str, total: int | None = None, unit: s
         maxinterval=1.0 if terminal else 30.0,
         ascii=None if terminal else " #",
         dynamic_ncols=terminal,
-        file=_Lines() if not terminal else sys.stderr,
-    )
+        file=sys.stderr if terminal else _Lines(sys.stderr),
+    ) as bar:
+        yield from bar
 
 
 class _Lines:
     """A file that turns a bar's carriage returns into whole lines, so that logs stay readable."""
 
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
     def write(self, text: str) -> int:
         line = text.replace("\r", "").strip()
-        if line:
-            sys.stderr.write(line + "\n")
+        self.stream.write(line + "\n" if line else "")  # nothing too: it tells tqdm that the stream is closed
         return len(text)
 
     def flush(self) -> None:
-        sys.stderr.flush()
+        self.stream.flush()

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ def _write(
     rejected: list[dict[str, str]] = []
     error = 0
     name = files.ARRAY if store == "array" else files.JPEGS
-    with (scratch / name).open("wb") as file:
+    with (scratch / name).open("wb") as file, closing(shown):
         file.write(files.npy_header((0,)))
         for i, result in enumerate(shown):
             if result.reason is not None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from dicap.errors import DataError, Stopped
 from dicap.methods.base import Update
 from dicap.progress import progress
 from dicap.randomness import torch_seed
+from dicap.runtime import Runtime
 from dicap.training.aside import Aside
 from dicap.training.cost import Meter
 from dicap.training.experiment import Experiment
@@ -140,43 +142,48 @@ class Progress:
             experiment.store, steps, seed=s.seed, stage=stage, epoch=self.epoch, workers=runtime.workers,
             device=runtime.device, start=first, data_on=runtime.data_on,  # type: ignore[arg-type]
         )  # fmt: skip
+        optimisation.network.train()
+        stream = stage if self.world.first else f"{stage}/{self.world.rank}"  # other images, other dropout
         bar = progress(
             self.meter.steps(views), desc=f"{stage} {self.epoch + 1}/{epochs}", total=len(steps), unit="step", initial=first
         )
-        optimisation.network.train()
-        stream = stage if self.world.first else f"{stage}/{self.world.rank}"  # other images, other dropout
-        for batch in bar:
-            step = self.step
-            torch.manual_seed(torch_seed(s.seed, stream, self.epoch, step))  # dropout
-            with runtime.autocast():
-                updates = iter(loss(step, batch))
-            while True:
+        with closing(bar):
+            for batch in bar:
+                torch.manual_seed(torch_seed(s.seed, stream, self.epoch, self.step))  # dropout
                 with runtime.autocast():
-                    update = next(updates, None)
-                if update is None:
-                    break
-                total = torch.stack(list(update.terms.values())).sum()
-                optimisation.update(total, update.players)
-                for name, value in {"loss": total, **update.terms}.items():
-                    value = value.detach().double()
-                    self.sums[name] = self.sums[name] + value if name in self.sums else value
-            optimisation.advance()
-            self.step += 1
-            if runtime.device.type == "cpu" or self.step % CHECK_EVERY == 0:
-                self._check_finite(experiment, stage, rows)
-            stop, save = self.world.agree(bool(self.stop), self._due())
-            if stop and self.step < len(steps):
-                self._check_finite(experiment, stage, rows)
-                self.save()
-                raise Stopped(f"{stage}: state saved at epoch {self.epoch}, step {self.step}; run again to continue")
-            if save:
-                self._check_finite(experiment, stage, rows)
-                self.save()
+                    updates = loss(self.step, batch)
+                self._learn(runtime, optimisation, updates)
+                optimisation.advance()
+                self.step += 1
+                if runtime.device.type == "cpu" or self.step % CHECK_EVERY == 0:
+                    self._check_finite(experiment, stage, rows)
+                stop, save = self.world.agree(bool(self.stop), self._due())
+                if stop and self.step < len(steps):
+                    self._check_finite(experiment, stage, rows)
+                    self.save()
+                    raise Stopped(f"{stage}: state saved at epoch {self.epoch}, step {self.step}; run again to continue")
+                if save:
+                    self._check_finite(experiment, stage, rows)
+                    self.save()
         self._check_finite(experiment, stage, rows)
         means = {name: float(value) / len(steps) for name, value in self._total().items()}
         self.step, self.sums = 0, {}
         means["lr"] = self.memory["lr"]
         return means
+
+    def _learn(self, runtime: Runtime, optimisation: Optimisation, updates: Iterable[Update]) -> None:
+        """Take the updates of one batch, one after the other: each is computed after the one before it has moved its players."""
+        waiting = iter(updates)
+        while True:
+            with runtime.autocast():
+                update = next(waiting, None)
+            if update is None:
+                return
+            total = torch.stack(list(update.terms.values())).sum()
+            optimisation.update(total, update.players)
+            for name, value in {"loss": total, **update.terms}.items():
+                value = value.detach().double()
+                self.sums[name] = self.sums[name] + value if name in self.sums else value
 
     def end_epoch(self, row: dict[str, Any]) -> None:
         """Record the epoch, save, and stop here if asked to."""

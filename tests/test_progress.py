@@ -1,0 +1,44 @@
+"""Bars of work that ends early: they end with the work, and write nowhere else than where they began."""
+
+import gc
+import io
+import sys
+from contextlib import closing
+
+from dicap.progress import progress
+
+
+def test_a_bar_of_work_that_fails_is_closed_before_the_error_is_told(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    try:
+        with closing(progress(range(3), desc="work")) as bar:
+            for item in bar:
+                if item == 1:
+                    raise ValueError("no")
+    except ValueError:
+        written = stream.getvalue()
+        assert written.splitlines()[-1].startswith("work:") and "1/3" in written
+        gc.collect()
+        assert stream.getvalue() == written
+
+
+def test_a_bar_left_behind_writes_to_no_later_stream(monkeypatch):
+    first, later = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", first)
+    bar = progress(range(3), desc="work")
+    assert next(bar) == 0
+    monkeypatch.setattr(sys, "stderr", later)
+    del bar
+    gc.collect()
+    assert "work:" in first.getvalue() and later.getvalue() == ""
+
+
+def test_a_bar_left_behind_keeps_silent_when_its_stream_is_closed(monkeypatch, recwarn):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    bar = progress(range(3), desc="work")
+    next(bar)
+    stream.close()
+    bar.close()
+    assert not recwarn.list

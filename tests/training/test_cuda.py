@@ -1,0 +1,53 @@
+"""On a GPU no step waits for the device: its memory holds what the host says later, and the host runs ahead."""
+
+import dataclasses
+
+import pytest
+import tiny
+import torch
+
+from dicap.runtime import Runtime
+from dicap.training import loop
+from dicap.training.state import RunState
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+class Watch:
+    """A stop signal that never comes, and that lets nothing wait for the device from one step's end to the next one's."""
+
+    def __init__(self, steps):
+        self.steps, self.looks = steps, 0
+
+    def __bool__(self):
+        self.looks += 1
+        torch.cuda.set_sync_debug_mode("error" if 1 <= self.looks % (self.steps + 1) < self.steps else "default")
+        return False
+
+
+@pytest.mark.parametrize("amp", ["off", "auto", "fp16"])
+@pytest.mark.parametrize("data_on", ["host", "device"])
+def test_no_step_waits_for_the_device(tiny_experiment, trained, tmp_path, amp, data_on):
+    runtime = Runtime.choose("cuda", amp=amp, workers=0, data_on=data_on)
+    experiment = dataclasses.replace(tiny_experiment({"train.epochs": 2}), runtime=runtime)
+    network = tiny.network_of(experiment, trained / "warmup" / "model.safetensors")()
+    unlabelled = experiment.settings.train.batch_size - experiment.settings.labelled_batch
+    pieces, rest = divmod(len(experiment.roles.unsup), unlabelled)
+    watch = Watch(pieces + (rest > 1))
+    try:
+        with RunState(tmp_path, "train", "watched") as state:
+            loop.train(experiment, network, state, watch, lambda lines: None)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert watch.looks == 2 * (watch.steps + 1)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_costs_of_a_gpu_epoch_are_its_own(tiny_experiment, trained, tmp_path, compiled):
+    import pandas as pd
+
+    runtime = Runtime.choose("cuda", workers=0, compiled=compiled)
+    experiment = dataclasses.replace(tiny_experiment({"train.epochs": 1}), runtime=runtime)
+    tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path)
+    row = pd.read_csv(tmp_path / "cost" / "train.csv").iloc[0]
+    assert 0 < row["minutes_step"] <= row["minutes"] and row["peak_memory_gb"] > 0

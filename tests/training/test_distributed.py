@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import tiny
 import torch
-from safetensors.torch import load_file
 
 from dicap.artifacts import matrix, read_parquet
 from dicap.errors import SettingsError
@@ -68,14 +67,6 @@ def test_every_test_image_is_scored_once_and_the_result_is_the_same(runs):
     np.testing.assert_allclose(*(matrix(table["score"]) for table in tables), atol=1e-5)
     one, two = frames(runs, "evaluate/per_class.csv")
     np.testing.assert_allclose(one["ap"], two["ap"], atol=1e-5)
-
-
-def test_models_of_both_hold_nearly_the_same_numbers(runs):
-    one, two = (load_file(runs[n] / "train" / "model.safetensors") for n in (1, 2))
-    assert one.keys() == two.keys()
-    for name, tensor in one.items():
-        # AdamW divides by the size of a gradient: where there is next to none, rounding decides the step's direction.
-        torch.testing.assert_close(two[name], tensor, rtol=1e-4, atol=1e-3)
 
 
 class Two(Alone):

@@ -54,7 +54,7 @@ def ours(p, y, n_sup, n_est, ids, folder: Path):
     columns = {"class": [str(c) for c in range(p.shape[1])]} | {name: getattr(thresholds, name).numpy() for name in names}
     write_thresholds(columns, epoch_file(folder, "thresholds", 0))
     path = epoch_file(folder, "pseudo_labels", 0)
-    write_pseudo_labels(ids, unsup.numpy(), label.numpy(), weight.numpy(), path)
+    write_pseudo_labels(ids, unsup.half().numpy(), label.numpy(), weight.half().numpy(), path)
     return label, weight, path
 
 

@@ -64,9 +64,9 @@ PREDICTIONS = pa.schema([("id", pa.string()), ("score", pa.list_(pa.float32())),
 
 def write_parquet(table: pa.Table, path: Path) -> None:
     """Write a table with page checksums, atomically."""
-    # A dictionary of a column of numbers is made and thrown away again; labels have three values.
-    halves = [f"{field.name}.list.element" for field in table.schema if field.type == pa.list_(pa.float16())]
-    few = [leaf for leaf in _leaves(table.schema) if leaf not in halves]
+    # A dictionary of numbers, or of ids, is made and thrown away again; labels have three values.
+    many = ["id", *(f"{field.name}.list.element" for field in table.schema if field.type == pa.list_(pa.float16()))]
+    few = [leaf for leaf in _leaves(table.schema) if leaf not in many]
     with replacing(path) as temporary:
         pq.write_table(
             table,
@@ -156,9 +156,9 @@ def write_pseudo_labels(ids: np.ndarray, confidence: np.ndarray, label: np.ndarr
     """Write an epoch's pseudo-labels: per image the (C,) confidences, labels and weights, halves of what trains."""
     columns = [
         pa.array(ids, pa.string()),
-        lists(confidence.astype(np.float16), pa.float16()),
-        lists(label.astype(np.int8), pa.int8()),
-        lists(weight.astype(np.float16), pa.float16()),
+        lists(confidence.astype(np.float16, copy=False), pa.float16()),
+        lists(label.astype(np.int8, copy=False), pa.int8()),
+        lists(weight.astype(np.float16, copy=False), pa.float16()),
     ]
     write_parquet(pa.Table.from_arrays(columns, schema=PSEUDO_LABELS), path)
 

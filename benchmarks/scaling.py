@@ -1,6 +1,6 @@
 """Several processes that share each step against one, in one run.
 
-    python benchmarks/scaling.py [--processes 2] [--preset digits]
+    python benchmarks/scaling.py [--processes 2] [--preset table]
 
 Both train the pipeline's main stage on the same made-up set with the same batch of the whole step, each process on one core
 (one thread) or one GPU. They take turns; of two epochs the second counts, loader and communication included.
@@ -63,8 +63,8 @@ def main() -> int:
     gpus = torch.cuda.device_count()
     options = parser(__doc__, "scaling")
     options.add_argument("--processes", type=int, default=gpus if gpus > 1 else 2)
-    options.add_argument("--preset", choices=list(PRESETS), default="coco" if gpus > 1 else "digits")
-    options.add_argument("--steps", type=int, default=200 if gpus > 1 else 20)
+    options.add_argument("--preset", choices=list(PRESETS), default="coco" if gpus > 1 else "table")
+    options.add_argument("--steps", type=int, default=200 if gpus > 1 else 6)
     options = options.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     rates: dict[str, list[float]] = {"one": [], "several": []}

@@ -87,4 +87,4 @@ def _bench(params: Path, seconds: float) -> None:
         found = (minutes.warmup, minutes.main, minutes.refresh, minutes.total)
         cells = [f"{int(value) // 60}:{int(value) % 60:02}" if value >= 1 else f"{60 * value:.1f} s" for value in found]
         click.echo(f"{name:<12}{cells[0]:>15}{cells[1]:>12}{cells[2]:>15}{cells[3]:>12}")
-    click.echo("Upper bounds: every unlabelled image is taken to have an uncertain entry (docs/scaling.md).")
+    click.echo("Network, views and refresh, every unlabelled image with an uncertain entry. How near that is: docs/scaling.md.")

@@ -114,7 +114,8 @@ def measure(s: Settings, classes: int, runtime: Runtime, *, images: int, seconds
 def predict(s: Settings, size: Size, rates: Rates) -> Minutes:
     """DiCaP's run on a data set of this size (docs/scaling.md).
 
-    Every unlabelled image is taken to have an uncertain entry, so the truth lies below, the more so the later the epoch.
+    Every unlabelled image is taken to have an uncertain entry, which the later epochs' have less and less; losses, EMA and checks
+    count as nothing, which a network of a few layers notices.
     """
     labelled = int(s.ratio * size.train)
     sup = int((1 - s.split.est_fraction) * labelled)

@@ -118,6 +118,11 @@ class Optimisation:
         for schedule in self.schedules.values():
             schedule.step()
         self.world.average_statistics_(self.network)
+        self.average()
+        self.steps += 1
+
+    def average(self) -> None:
+        """Move the EMA towards the network (methods.md 2.7); what counts, as BatchNorm's steps, is copied."""
         with torch.no_grad():
             if self._averaged:
                 averages, values = map(list, zip(*self._averaged, strict=True))
@@ -125,7 +130,6 @@ class Optimisation:
             if self._counted:
                 counts, values = map(list, zip(*self._counted, strict=True))
                 torch._foreach_copy_(counts, values)  # type: ignore[attr-defined]
-        self.steps += 1
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the learning rate's table, which the constructor rebuilds."""

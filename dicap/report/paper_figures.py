@@ -44,7 +44,7 @@ def optimal_by_ratio(runs: Mapping[float, pd.DataFrame]) -> Figure:
 
 
 def estimated_and_optimal(curves: pd.DataFrame, epoch: int) -> Figure:
-    """Both curves at one epoch, with the weighted mean absolute error of the estimate in the corner."""
+    """Both curves at one epoch, with the weighted mean absolute error of the estimate above the legend."""
     figure = style.canvas(3.4, 3.6)
     ax = figure.add_subplot()
     now = curves[curves["epoch"] == epoch]
@@ -53,11 +53,8 @@ def estimated_and_optimal(curves: pd.DataFrame, epoch: int) -> Figure:
     ax.plot(centre, now["r_pos"], color=colour, linestyle=dash, marker=marker, label="estimated")
     colour, dash, marker = _LOOKS[1]
     ax.plot(centre, now["optimal_r_pos"], color=colour, linestyle=dash, marker=marker, label="optimal")
-    _frame(ax)
     errors = curve_errors(now)
-    if len(errors):
-        text = f"epoch {epoch}\nerror {errors['curve_error'].iloc[0]:.3f}"
-        ax.text(0.97, 0.05, text, transform=ax.transAxes, ha="right", va="bottom", color=style.MUTED)
+    _frame(ax, f"epoch {epoch}" + (f", error {errors['curve_error'].iloc[0]:.3f}" if len(errors) else ""))
     return figure
 
 
@@ -89,13 +86,13 @@ def _draw(ax: Axes, lines: Mapping[str, pd.DataFrame], column: str) -> None:
     _frame(ax)
 
 
-def _frame(ax: Axes) -> None:
+def _frame(ax: Axes, title: str | None = None) -> None:
     ax.plot([0, 1], [0, 1], color=style.GREY, linewidth=0.9, linestyle=":", zorder=1)
     ax.set_xlim(-0.02, 1.02)
     ax.set_ylim(-0.03, 1.03)
     ax.set_xlabel("confidence of the network")
     ax.set_ylabel("share of positives")
-    ax.legend(loc="upper left")
+    ax.legend(loc="upper left", title=title, alignment="left")  # above the diagonal, where curves seldom are
 
 
 def _centre(frame: pd.DataFrame) -> np.ndarray:

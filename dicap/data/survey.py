@@ -97,10 +97,10 @@ def _problems(found: Survey) -> Iterator[str]:
         yield f"{len(found.unreadable)} of {total} images cannot be read ({share:.1%}){more}; the first: {found.unreadable[0][0]}"
     few = [name for name, train, _ in found.classes if train < FEW]
     if few:
-        yield f"{len(few)} classes have fewer than {FEW} labelled training images: {', '.join(few[:8])}"
+        yield f"classes with fewer than {FEW} labelled training images ({len(few)}): {_first(few)}"
     blind = [name for name, _, test in found.classes if not test]
     if blind:
-        yield f"{len(blind)} classes have no test image, so their AP counts 0: {', '.join(blind[:8])}"
+        yield f"classes without a test image, whose AP counts 0 ({len(blind)}): {_first(blind)}"
     if not found.counts["unlabeled"]:
         yield "no unlabelled images: below ratio 1 labelled ones stand in for them; own.unlabeled_root names a folder of more"
     if found.counts["train"] < 50:
@@ -108,4 +108,10 @@ def _problems(found: Survey) -> Iterator[str]:
     looks_alike = Counter(name.lower() for name, _, _ in found.classes)
     twins = [name for name, count in looks_alike.items() if count > 1]
     if twins:
-        yield f"classes that differ in capitals only: {', '.join(twins[:8])}"
+        yield f"classes that differ in capitals only: {_first(twins)}"
+
+
+def _first(names: list[str], most: int = 8) -> str:
+    """The names, or the first of them and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

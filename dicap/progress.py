@@ -27,6 +27,7 @@ def progress(items: Iterable[T], *, desc: str, total: int | None = None, unit: s
         initial=initial,
         disable=bool(os.environ.get("DICAP_QUIET")),
         leave=not terminal,
+        delay=0 if terminal else 1e-9,  # any delay leaves out the first line, which says that nothing is done
         mininterval=0.2 if terminal else 10.0,
         maxinterval=1.0 if terminal else 30.0,
         ascii=None if terminal else " #",

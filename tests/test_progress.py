@@ -42,3 +42,11 @@ def test_a_bar_left_behind_keeps_silent_when_its_stream_is_closed(monkeypatch, r
     stream.close()
     bar.close()
     assert not recwarn.list
+
+
+def test_in_a_log_short_work_is_one_line(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert list(progress(range(3), desc="work")) == [0, 1, 2]
+    (line,) = stream.getvalue().splitlines()
+    assert line.startswith("work: 100%") and "3/3" in line

@@ -16,7 +16,7 @@ def photographs(tmp_path):
     """Three labelled training images with a class each of twelve, one of them twice in other capitals; one test image."""
     tiny.photographs(tmp_path, {"train": 3, "test": 1})
     names = sorted(path.name for path in tmp_path.rglob("*.png"))
-    labels = {name: "" for name in names}
+    labels = dict.fromkeys(names, "")
     train = [name for name in names if "train" in name]
     labels[train[0]] = ";".join(f"class {i:02d}" for i in range(10))
     labels[train[1]], labels[train[2]] = "Cat;dog", "cat"

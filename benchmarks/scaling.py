@@ -44,7 +44,7 @@ def work(preset: str, steps: int, answer: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         s = settings(place, changes | {"train.epochs": 2, "train.eval_every": 2})
-        images = max(int(steps * (s.train.batch_size - s.labelled_batch) / 0.96), 400)
+        images = max(int(steps * (s.train.batch_size - s.labelled_batch(s.ratio)) / 0.96), 400)
         experiment = opened(place, s, runtime, images=images, tests=16, classes=classes, world=world)
         keep = RunState if experiment.world.first else Onlooker
         with keep(place, "train", "benchmark") as state:

@@ -106,7 +106,7 @@ def measure(preset: str, count: int, runtime: Runtime, batch: int | None) -> dic
         place = Path(folder)
         more = {"train.batch_size": batch} if batch else {}
         s = settings(place, changes | more | {"ratio": 0.05, "train.epochs": 2, "train.eval_every": 2})
-        unlabelled = s.train.batch_size - s.labelled_batch
+        unlabelled = s.train.batch_size - s.labelled_batch(s.ratio)
         images = max(int(count * unlabelled / 0.96), 400)
         experiment = opened(place, s, runtime, images=images, tests=16, classes=classes)
         bare = Bare(loop.initial_network(experiment), runtime, s.image_size)
@@ -134,7 +134,7 @@ def measure(preset: str, count: int, runtime: Runtime, batch: int | None) -> dic
         "compiled": runtime.compiled,
         "backbone": s.backbone,
         "image_size": s.image_size,
-        "batch": [s.labelled_batch, unlabelled],
+        "batch": [s.train.batch_size - unlabelled, unlabelled],
         "steps": sum(n for n, _, _ in turns),
         "strong_views_a_step": statistics.mean(strong),
         "weak_views_a_step": statistics.mean(weak),

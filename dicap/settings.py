@@ -95,7 +95,7 @@ class Warmup(Section):
     """Stage 1 (methods.md 2.8, 3.3)."""
 
     epochs: Count
-    batch_size: Count | Literal["auto"]  # labelled images a step; auto: 320 x ratio, i.e. 16/32/48/64 as published
+    batch_size: Count | Literal["auto"]  # labelled images a step; auto: 320 x the labelled share, 16/32/48/64 as published
     wcl: bool  # class-wise contrastive loss on labelled and unlabelled images during warm-up
     passes_on: Literal["raw", "ema"]  # which weights the main stage starts from
     eval_every: Count
@@ -148,7 +148,7 @@ class Train(Section):
     epochs: Count
     cycle_epochs: Annotated[int, Field(ge=0)]  # length of the one-cycle; 0: as long as the training
     batch_size: Annotated[int, Field(ge=2)]  # labelled + unlabelled images a step
-    batch_labelled: Count | Literal["auto"]  # auto: 1.25 x ratio of the batch, i.e. 4/8/12/16 of 64 as published
+    batch_labelled: Count | Literal["auto"]  # auto: 1.25 x the labelled share of the batch, 4/8/12/16 of 64 as published
     shuffle: bool  # false: the published code's fixed batches
     eval_every: Count
     patience: Count  # as warmup.patience
@@ -284,24 +284,17 @@ class Settings(Section):
     bbam: Bbam
     d2l: D2l
 
-    @property
-    def warmup_batch(self) -> int:
-        """Labelled images of a warm-up step: 16/32/48/64 at 5/10/15/20 % (methods.md 2.8)."""
+    def warmup_batch(self, share: float) -> int:
+        """Labelled images of a warm-up step: 16/32/48/64 at 5/10/15/20 % of the training images labelled (methods.md 2.8)."""
         if self.warmup.batch_size != "auto":
             return self.warmup.batch_size
-        return min(max(round(320 * self.ratio), 4), 64)
+        return min(max(round(320 * share), 4), 64)
 
-    @property
-    def labelled_batch(self) -> int:
+    def labelled_batch(self, share: float) -> int:
         """Labelled images of a main step: 4/8/12/16 of 64 at 5/10/15/20 %, never more than half (methods.md 2.8)."""
         if self.train.batch_labelled != "auto":
             return self.train.batch_labelled
-        return min(max(round(1.25 * self.ratio * self.train.batch_size), 1), self.train.batch_size // 2)
-
-    @property
-    def unlabelled_batch(self) -> int:
-        """Unlabelled images of a main step."""
-        return self.train.batch_size - self.labelled_batch
+        return min(max(round(1.25 * share * self.train.batch_size), 1), self.train.batch_size // 2)
 
 
 @dataclass(frozen=True)
@@ -491,9 +484,9 @@ def _contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
             f"{origins['thresholds.fixed_neg']}: thresholds.fixed_neg: found {s.thresholds.fixed_neg}, "
             f"expected at most thresholds.fixed_pos ({s.thresholds.fixed_pos})"
         )
-    if s.labelled_batch >= s.train.batch_size:
+    if s.labelled_batch(s.ratio) >= s.train.batch_size:
         problems.append(
-            f"{origins['train.batch_labelled']}: train.batch_labelled: found {s.labelled_batch}, "
+            f"{origins['train.batch_labelled']}: train.batch_labelled: found {s.train.batch_labelled}, "
             f"expected less than train.batch_size ({s.train.batch_size})"
         )
     if s.train.cycle_epochs and s.train.cycle_epochs < s.train.epochs:

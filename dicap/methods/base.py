@@ -132,12 +132,17 @@ class Player:
 
 
 class Method:
-    """The common frame; subclasses override what their section of methods.md changes."""
+    """The common frame; subclasses override what their section of methods.md changes.
 
-    def __init__(self, settings: Settings, facts: MethodFacts, classes: int) -> None:
+    Attributes:
+        share: of the training images that is labelled, by which batches are composed.
+    """
+
+    def __init__(self, settings: Settings, facts: MethodFacts, classes: int, share: float) -> None:
         self.settings = settings
         self.facts = facts
         self.classes = classes
+        self.share = share
         a = settings.augment
         self.weak = View("weak", flip=a.flip)
         self.strong_warmup = View("strong", cutout=a.cutout_warmup, policy=a.policy, flip=a.flip)
@@ -210,12 +215,12 @@ class Method:
     @property
     def warmup_batch(self) -> int:
         """Labelled images of a warm-up step."""
-        return self.settings.warmup_batch
+        return self.settings.warmup_batch(self.share)
 
     @property
     def labelled_batch(self) -> int:
         """Labelled images of a main step; the others of train.batch_size are unlabelled."""
-        return self.settings.labelled_batch
+        return self.settings.labelled_batch(self.share)
 
     # -- warm-up ------------------------------------------------------------------------------------------
 

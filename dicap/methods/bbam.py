@@ -45,15 +45,15 @@ class BBAM(Method):
     @property
     def warmup_batch(self) -> int:
         """16 at every ratio, as published, unless set."""
-        return 16 if self.settings.warmup.batch_size == "auto" else self.settings.warmup_batch
+        return 16 if self.settings.warmup.batch_size == "auto" else self.settings.warmup_batch(self.share)
 
     @property
     def labelled_batch(self) -> int:
         """4/8/16/32 of 64 at 5/10/15/20 %, as published, unless set."""
         s = self.settings
-        if s.train.batch_labelled != "auto" or s.ratio < 0.15:
-            return s.labelled_batch
-        return max(1, s.train.batch_size // (4 if s.ratio < 0.2 else 2))
+        if s.train.batch_labelled != "auto" or self.share < 0.15:
+            return s.labelled_batch(self.share)
+        return max(1, s.train.batch_size // (4 if self.share < 0.2 else 2))
 
     # -- loss
 

@@ -134,7 +134,7 @@ class PCLP(Method):
     def labelled_batch(self) -> int:
         """16 of 64 at every ratio, as published, unless set."""
         s = self.settings
-        return s.labelled_batch if s.train.batch_labelled != "auto" else max(1, s.train.batch_size // 4)
+        return s.labelled_batch(self.share) if s.train.batch_labelled != "auto" else max(1, s.train.batch_size // 4)
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """The teacher's soft scores of D_u, for the record; each step uses the network's own.

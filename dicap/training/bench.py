@@ -120,7 +120,7 @@ def predict(s: Settings, size: Size, rates: Rates) -> Minutes:
     labelled = int(s.ratio * size.train)
     sup = int((1 - s.split.est_fraction) * labelled)
     unsup, est = size.train - sup, labelled - sup
-    share = s.train.batch_size / (s.train.batch_size - s.labelled_batch)  # images of a step over its unlabelled ones
+    share = s.train.batch_size / (s.train.batch_size - s.labelled_batch(s.ratio))  # images of a step over its unlabelled ones
     warmup = _step_seconds(2 * sup if s.warmup.wcl else sup, 2 * sup if s.warmup.wcl else 0, rates)
     steps = _step_seconds(unsup * share, unsup if s.contrastive.enabled else 0, rates)
     refresh = size.train / rates.scored + unsup * size.classes / rates.entries

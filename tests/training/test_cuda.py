@@ -31,7 +31,7 @@ def test_no_step_waits_for_the_device(tiny_experiment, trained, tmp_path, amp, d
     runtime = Runtime.choose("cuda", amp=amp, workers=0, data_on=data_on)
     experiment = dataclasses.replace(tiny_experiment({"train.epochs": 2}), runtime=runtime)
     network = tiny.network_of(experiment, trained / "warmup" / "model.safetensors")()
-    unlabelled = experiment.settings.train.batch_size - experiment.settings.labelled_batch
+    unlabelled = experiment.settings.train.batch_size - experiment.method.labelled_batch
     pieces, rest = divmod(len(experiment.roles.unsup), unlabelled)
     watch = Watch(pieces + (rest > 1))
     try:

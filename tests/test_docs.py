@@ -100,7 +100,7 @@ def test_the_example_method_makes_pseudo_labels(tiny_experiment, tmp_path):
     namespace = {}
     exec(python_of(CONTRIBUTING)[0], namespace)
     experiment = tiny_experiment({"method": "top1", "head": "linear"})
-    experiment.method = namespace["Half"](experiment.settings, METHODS["top1"], len(tiny.COLOURS), 0.5)
+    experiment.method = namespace["Half"](experiment.settings, METHODS["top1"], len(tiny.COLOURS))
     shares = first_refresh(experiment, initial_network(experiment), tmp_path)
     assert shares["share_uncertain"] == 0 and shares["share_pos"] + shares["share_neg"] == pytest.approx(1)
 

@@ -135,14 +135,14 @@ class Method:
     """The common frame; subclasses override what their section of methods.md changes.
 
     Attributes:
-        share: of the training images that is labelled, by which batches are composed.
+        annotated: share of the training images that have labels, of which `ratio` may be used.
     """
 
-    def __init__(self, settings: Settings, facts: MethodFacts, classes: int, share: float) -> None:
+    def __init__(self, settings: Settings, facts: MethodFacts, classes: int, annotated: float = 1.0) -> None:
         self.settings = settings
         self.facts = facts
         self.classes = classes
-        self.share = share
+        self.annotated = annotated
         a = settings.augment
         self.weak = View("weak", flip=a.flip)
         self.strong_warmup = View("strong", cutout=a.cutout_warmup, policy=a.policy, flip=a.flip)
@@ -211,6 +211,11 @@ class Method:
     def readable(self, roles: Roles) -> np.ndarray:
         """Images whose labels training may read at all."""
         return roles.labelled
+
+    @property
+    def share(self) -> float:
+        """Of the training images, those whose labels may be used: by it batches are composed."""
+        return self.settings.ratio * self.annotated
 
     @property
     def warmup_batch(self) -> int:

@@ -75,10 +75,8 @@ class Experiment:
             raise DataError(f"{split}: made for another data set than {folder}; run `dvc repro split`")
         rows = {role: np.flatnonzero(frame["role"].to_numpy() == role) for role in ROLES}
         roles = Roles(**rows)
-        # Of images without any labels `ratio` knows nothing, while a step's composition should.
-        counts = store.meta["counts"]
-        share = settings.ratio * counts["train"] / (counts["train"] + counts["unlabeled"])
-        method = build_method(settings, len(store.classes), share)
+        counts = store.meta["counts"]  # of images without any labels `ratio` knows nothing, a step's composition must
+        method = build_method(settings, len(store.classes), counts["train"] / (counts["train"] + counts["unlabeled"]))
         if world.size > 1 and not method.in_parts:
             key, value = ("method", settings.method) if settings.loss.reduction == "sum" else ("loss.reduction", "mean")
             raise SettingsError(

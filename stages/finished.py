@@ -4,7 +4,8 @@ import functools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from dicap.errors import DataError, SettingsError
 
 METRICS = "artifacts/evaluate/metrics.json"
 IDENTITY = ("dataset", "method", "ratio", "seed")
+_WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before a question is put again
 
 
 def finished(params: Path, *, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
@@ -25,7 +27,9 @@ def finished(params: Path, *, everywhere: bool) -> tuple[list[dict[str, Any]], l
     """
     from dicap.settings import read_yaml, resolve_values
 
-    answer = ask("exp", "show", "--json", "--hide-queued", "--hide-failed", "--hide-workspace", *(["-A"] if everywhere else []))
+    answer = question(
+        "exp", "show", "--json", "--hide-queued", "--hide-failed", "--hide-workspace", *(["-A"] if everywhere else [])
+    )
     try:
         revisions = json.loads(answer or "[]")
     except json.JSONDecodeError:
@@ -83,11 +87,24 @@ def _revisions(answer: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, An
                 yield experiment.get("name") or str(revision["rev"])[:7], revision
 
 
-def ask(*arguments: str) -> str:
-    """What `dvc ARGUMENTS` prints. Raises DataError with DVC's own reason where it fails."""
+def ask(*arguments: str, waits: Sequence[float] = ()) -> str:
+    """What `dvc ARGUMENTS` prints. Raises DataError with DVC's own reason where it fails.
+
+    Args:
+        waits: seconds before each further try, where DVC has met what it did not expect; for questions, which change nothing.
+            The queue's workers write their files in place, and DVC may find one half written.
+    """
     done = subprocess.run([sys.executable, "-m", "dvc", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        reason = next((line for line in lines if line.startswith("ERROR")), lines[0] if lines else "no reason given")
-        raise DataError(f"dvc {arguments[0]} {arguments[1]}: {reason.removeprefix('ERROR: ')}")
-    return done.stdout
+    if done.returncode == 0:
+        return done.stdout
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    reason = next((line for line in lines if line.startswith("ERROR")), lines[0] if lines else "no reason given")
+    if waits and "unexpected error" in reason:
+        time.sleep(waits[0])
+        return ask(*arguments, waits=waits[1:])
+    raise DataError(f"dvc {arguments[0]} {arguments[1]}: {reason.removeprefix('ERROR: ')}")
+
+
+def question(*arguments: str) -> str:
+    """`ask` what changes nothing, again and again where the queue is just being written."""
+    return ask(*arguments, waits=_WAITS)

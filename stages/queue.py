@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stages.finished import ask
+from stages.finished import ask, question
 
 UNDER_WAY = ("Queued", "Running")
 # Task, name, time, state: the name may be missing, the time has blanks.
@@ -42,7 +42,7 @@ def start(jobs: int) -> None:
 
 def states(answer: str | None = None) -> dict[str, str]:
     """Name -> Queued, Running, Success or Failed. A name that was tried again counts by what became of it last."""
-    text = ask("queue", "status") if answer is None else answer
+    text = question("queue", "status") if answer is None else answer
     order = ("Failed", "Success", *UNDER_WAY)
     found: dict[str, str] = {}
     for line in text.splitlines():
@@ -59,7 +59,7 @@ def watch(names: Sequence[str], jobs: int, interval: float = _INTERVAL, attempts
     """
     open_names, idle = list(names), 0
     while open_names:
-        answer = ask("queue", "status")
+        answer = question("queue", "status")
         now = states(answer)
         for name in list(open_names):
             if now.get(name, "Failed") not in UNDER_WAY:
@@ -82,7 +82,7 @@ def reason(name: str) -> str:
     from dicap.errors import DataError
 
     try:
-        log = ask("queue", "logs", name)
+        log = question("queue", "logs", name)
     except DataError:
         return "no worker took it up; dvc queue start -j 1 tries again"
     lines = [line.strip() for line in log.splitlines() if re.match(r"\s*(Error|ERROR|Stopped)\b", line)]

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Self
 
 
 class Aside:
-    """One piece of work at a time in a thread of its own. What it writes counts as written once `wait` has returned."""
+    """One piece of work at a time in a thread of its own. What it writes counts as written once `wait` has returned.
+
+    As a context it waits at the end, however that comes.
+    """
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="aside")
@@ -21,3 +25,9 @@ class Aside:
         work, self._work = self._work, None
         if work is not None:
             work.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wait()

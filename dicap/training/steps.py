@@ -120,20 +120,6 @@ class Progress:
             Stopped: after SIGINT or SIGTERM, with the state saved.
             DataError: when a loss or gradient was not finite; nothing is saved, the ids of the batch are written.
         """
-        try:
-            return self._take_steps(experiment, stage, rows, steps, loss, epochs)
-        finally:
-            self.aside.wait()
-
-    def _take_steps(
-        self,
-        experiment: Experiment,
-        stage: str,
-        rows: Sequence[np.ndarray],
-        steps: Sequence[Sequence[Request]],
-        loss: StepLoss,
-        epochs: int,
-    ) -> dict[str, float]:
         s, runtime, optimisation = experiment.settings, experiment.runtime, self.optimisation
         first = self.step
         if first == 0:
@@ -147,7 +133,7 @@ class Progress:
         bar = progress(
             self.meter.steps(views), desc=f"{stage} {self.epoch + 1}/{epochs}", total=len(steps), unit="step", initial=first
         )
-        with closing(bar):
+        with self.aside, closing(bar):
             for batch in bar:
                 torch.manual_seed(torch_seed(s.seed, stream, self.epoch, self.step))  # dropout
                 with runtime.autocast():

@@ -1,5 +1,6 @@
 """`dicap-stage sweep` and what it makes of DVC's queue; DVC itself only in tests/test_pipeline.py."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ bbbbbbb  good        02:40 PM      Failed
 
 Worker status: 1 active, 0 idle
 """
+UNEXPECTED = "ERROR: unexpected error - Expecting value: line 1 column 1"  # DVC met a file of which nothing was written yet
 
 
 def test_states_are_read_from_the_queues_table():
@@ -48,7 +50,7 @@ def test_values_are_written_as_hydra_reads_them(value, text):
 def test_watching_ends_with_every_experiment_and_gives_up_without_workers(monkeypatch):
     answers = iter([_answer(1, a="Running", b="Queued", c="Queued"), *[_answer(0, a="Success", b="Failed", c="Queued")] * 3])
     started: list[int] = []
-    monkeypatch.setattr(queue, "ask", lambda *_: next(answers))
+    monkeypatch.setattr(queue, "question", lambda *_: next(answers))
     monkeypatch.setattr(queue, "start", started.append)
     watched = list(queue.watch(["a", "b", "c"], 1, interval=0, attempts=2))
     assert watched == [("a", "Success"), ("b", "Failed"), ("c", "Queued")]
@@ -60,7 +62,7 @@ def test_a_worker_that_died_is_replaced(monkeypatch):
         [_answer(1, a="Running", b="Queued"), _answer(2, a="Running", b="Running"), _answer(0, a="Success", b="Success")]
     )
     started: list[int] = []
-    monkeypatch.setattr(queue, "ask", lambda *_: next(answers))
+    monkeypatch.setattr(queue, "question", lambda *_: next(answers))
     monkeypatch.setattr(queue, "start", started.append)
     assert dict(queue.watch(["a", "b"], 2, interval=0)) == {"a": "Success", "b": "Success"}
     assert started == [2]
@@ -151,9 +153,41 @@ def test_without_a_queue_the_reason_is_dvcs_own(project, monkeypatch):
     def refuse(*arguments: str) -> str:
         raise DataError("dvc exp show: you are not inside of a DVC repository")
 
-    monkeypatch.setattr(finished, "ask", refuse)
+    monkeypatch.setattr(finished, "question", refuse)
     result = run("grid.yaml")
     assert result.exit_code == 1 and "not inside of a DVC repository" in result.stderr
+
+
+@pytest.mark.parametrize(("failures", "line", "tries"), [(2, UNEXPECTED, 3), (9, UNEXPECTED, 6), (9, "ERROR: no such file", 1)])
+def test_a_question_is_put_again_where_a_worker_is_just_writing(monkeypatch, failures, line, tries):
+    asked: list[list[str]] = []
+
+    def dvc(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        failed = len(asked) <= failures
+        return subprocess.CompletedProcess(command, int(failed), stdout="the answer", stderr=line if failed else "")
+
+    monkeypatch.setattr(finished.subprocess, "run", dvc)
+    monkeypatch.setattr(finished.time, "sleep", lambda _: None)
+    if failures < tries:
+        assert finished.question("queue", "status") == "the answer"
+    else:
+        with pytest.raises(DataError, match=f"dvc queue status: {line.removeprefix('ERROR: ')}"):
+            finished.question("queue", "status")
+    assert len(asked) == tries
+
+
+def test_what_changes_something_is_asked_once(monkeypatch):
+    asked: list[list[str]] = []
+
+    def dvc(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 1, stdout="", stderr=UNEXPECTED)
+
+    monkeypatch.setattr(finished.subprocess, "run", dvc)
+    with pytest.raises(DataError, match="unexpected error"):
+        queue.add("a", {"seed": 1})
+    assert len(asked) == 1
 
 
 def test_the_help_names_the_folder_of_grids():

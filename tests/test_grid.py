@@ -94,6 +94,8 @@ def test_the_ready_made_grids_are_valid_and_fill_their_table(path: Path):
         assert set(rows) == {"baseline", *LADDER}
     if path.stem == "weighting":
         assert set(rows) == {"uniform", "confidence", "labeled", "estimated", "optimal"}
+    if path.stem == "estimators":
+        assert set(rows) == {"bins 0.2", "beta 0.2", "class_rank 0.2", "class_rank 0.1", "optimal"}
     assert json.dumps([cell.changes for cell in found])
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from dicap.catalogue import METHODS
+from dicap.estimators import ESTIMATORS
 from dicap.settings import flatten
 
 # The ladder of methods.md 3.10: (calibration.target, thresholds.rule, contrastive, warmup.wcl, finetune) of each step.
@@ -23,6 +24,8 @@ LADDER = {
     "wcl": ("hard", "midrange", True, True, False),
     "fte": ("hard", "midrange", True, True, True),
 }
+EST_FRACTIONS = (0.2, 0.1, 0.05)  # shares of the labelled images in D_est that the table of estimators shows
+PAPERS_BINS = "bins 0.2"  # its row that the others are compared with
 # What may differ between the cells of one table; all else has to be the same.
 _IDENTITY = {"dataset", "data_root", "ratio", "seed", "method", "head"}
 _STEPS = {"calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled"}
@@ -31,6 +34,7 @@ FREE = {
     "cost": _IDENTITY,
     "ablation": _IDENTITY | _STEPS,
     "weighting": _IDENTITY | _STEPS | {"calibration.policy"},
+    "estimators": _IDENTITY | {"calibration.policy", "calibration.estimator", "split.est_fraction"},
 }
 
 
@@ -50,12 +54,33 @@ def weighting_policy(settings: dict[str, Any]) -> str | None:
     return values["calibration.policy"] if values["method"] == "dicap" and _step_of(values) == "dth" else None
 
 
+def estimator_rows() -> dict[str, str]:
+    """Titles of the rows of the table of estimators: each with each size of D_est, then the curve of the hidden labels."""
+    learnt = {
+        f"{name} {fraction:g}": f"{name}, D_est {fraction:.0%} of the labels" for name in ESTIMATORS for fraction in EST_FRACTIONS
+    }
+    return learnt | {"optimal": "Optimal (true labels)"}
+
+
+def estimator_row(settings: dict[str, Any]) -> str | None:
+    """Which estimator weighted a run of the whole method, and on how many labels it was learnt; None for any other run."""
+    values = dict(flatten(settings))
+    if values["method"] != "dicap" or _step_of(values) != "fte":
+        return None
+    if values["calibration.policy"] == "optimal" and values["split.est_fraction"] == EST_FRACTIONS[0]:
+        return "optimal"
+    row = f"{values['calibration.estimator']} {values['split.est_fraction']:g}"
+    return row if values["calibration.policy"] == "estimated" and row in estimator_rows() else None
+
+
 def row_of(kind: str, settings: dict[str, Any]) -> str | None:
-    """Row of table `kind` (main, ablation, weighting, cost) that a run belongs to, or None."""
+    """Row of table `kind` (a key of FREE) that a run belongs to, or None."""
     if kind == "ablation":
         return ladder_step(settings)
     if kind == "weighting":
         return weighting_policy(settings)
+    if kind == "estimators":
+        return estimator_row(settings)
     assert kind in ("main", "cost"), kind
     method = settings["method"]
     # Steps of the ladder and other weights are runs of DiCaP too, but not what the main table means by its name.

@@ -12,7 +12,8 @@ import pandas as pd
 from ruamel.yaml import YAML
 
 from dicap.report.bootstrap import Interval
-from dicap.report.experiments import method_titles
+from dicap.report.experiments import PAPERS_BINS, estimator_rows, method_titles
+from dicap.report.gains import Gain, gain
 
 Column = tuple[str, float]  # data set, ratio
 PUBLISHED = Path(__file__).with_name("published.yaml")
@@ -24,6 +25,7 @@ class Spec:
 
     rows: key -> title, in order. ours: the row that Delta compares with the best other one; None: no Delta.
     value: the frame's column. higher: whether more is better.
+    against: row -> the row that it is compared with, seed by seed; gain: the title of these differences.
     """
 
     kind: str
@@ -33,6 +35,8 @@ class Spec:
     ours: str | None = None
     value: str = "map"
     higher: bool = True
+    against: Mapping[str, str] = field(default_factory=dict)
+    gain: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells by row and column. delta: ours minus the best other row, by column, and the same of the published numbers."""
+    """Cells by row and column.
+
+    delta: ours minus the best other row, by column, and the same of the published numbers. gains: by row and column.
+    """
 
     spec: Spec
     columns: list[Column]
@@ -56,11 +63,12 @@ class Table:
     delta: dict[Column, Cell] = field(default_factory=dict)
     best_other: dict[Column, str] = field(default_factory=dict)
     intervals: dict[Column, Interval] = field(default_factory=dict)
+    gains: dict[str, dict[Column, Gain]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
 def spec_of(kind: str) -> list[Spec]:
-    """The tables that `kind` (main, ablation, weighting, cost) consists of."""
+    """The tables that `kind` (main, ablation, weighting, estimators, cost) consists of."""
     methods = method_titles()
     steps = {
         "baseline": "Baseline (labelled only)",
@@ -71,6 +79,7 @@ def spec_of(kind: str) -> list[Spec]:
         "wcl": "+ WCL",
         "fte": "+ FTE",
     }
+    before = {"dcw": "baseline", "dcw_hard": "baseline", "dth": "dcw_hard", "urrl": "dth", "wcl": "urrl", "fte": "wcl"}
     policies = {
         "uniform": "Uniform",
         "confidence": "Confidence",
@@ -78,10 +87,30 @@ def spec_of(kind: str) -> list[Spec]:
         "estimated": "Estimated (ours)",
         "optimal": "Optimal (true labels)",
     }
+    estimators = estimator_rows()
     return {
         "main": [Spec("main", "mAP (%)", "method", methods, ours="dicap")],
-        "ablation": [Spec("ablation", "Ablation, mAP (%)", "step", steps)],
-        "weighting": [Spec("weighting", "Weighting policies, mAP (%)", "policy", policies)],
+        "ablation": [Spec("ablation", "Ablation, mAP (%)", "step", steps, against=before, gain="over the step before")],
+        "weighting": [
+            Spec(
+                "weighting",
+                "Weighting policies, mAP (%)",
+                "policy",
+                policies,
+                against=_others(policies, "estimated"),
+                gain="minus Estimated",
+            )
+        ],
+        "estimators": [
+            Spec(
+                "estimators",
+                "Estimators, mAP (%)",
+                "estimator",
+                estimators,
+                against=_others(estimators, PAPERS_BINS),
+                gain="minus the paper's bins",
+            )
+        ],
         "cost": [
             Spec("cost", "Minutes per epoch", "method", methods, value="minutes_per_epoch", higher=False),
             Spec("cost", "Peak device memory (GiB)", "method", methods, value="peak_memory_gb", higher=False),
@@ -91,7 +120,9 @@ def spec_of(kind: str) -> list[Spec]:
 
 def published_numbers(spec: Spec, path: Path = PUBLISHED) -> dict[tuple[str, str, float], float]:
     """The paper's numbers for a table: (row, data set, ratio) -> value."""
-    content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))[spec.kind]
+    content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")).get(spec.kind)
+    if content is None:
+        return {}  # a table that the paper does not have
     if spec.kind == "cost":
         rows = content[spec.value].items()
         return {(row, name, 0.05): v for row, values in rows for name, v in zip(content["datasets"], values, strict=True)}
@@ -135,16 +166,20 @@ def collect(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, str, f
                 best_other[column] = best
                 mean = ours.mean - float(means[best])  # type: ignore[arg-type]
             delta[column] = Cell(mean=mean, n=ours.n, published=printed)
-    return Table(spec, columns, cells, delta, best_other)
+    gains = {
+        row: found for row, other in spec.against.items() if row in cells and (found := _gains(runs, row, other, columns, spec))
+    }
+    return Table(spec, columns, cells, delta, best_other, gains=gains)
 
 
 def to_markdown(table: Table) -> str:
     """A GitHub table: mean ± deviation, best bold, second underlined, the published value in brackets."""
-    head = [table.spec.head, *(f"{dataset} {_percent(ratio)} %" for dataset, ratio in table.columns)]
-    lines = [_line(head), _line(["---"] + ["---:"] * len(table.columns))]
+    head = [table.spec.head, *(f"{dataset} {_percent(ratio)} %" for dataset, ratio in table.columns), *_gain_heads(table)]
+    lines = [_line(head), _line(["---"] + ["---:"] * (len(head) - 1))]
     most = _most(table)
     for row, cells in table.cells.items():
-        lines.append(_line([_escape_markdown(table.spec.rows[row]), *(_markdown(cells[c], most) for c in table.columns)]))
+        values = [_markdown(cells[c], most) for c in table.columns]
+        lines.append(_line([_escape_markdown(table.spec.rows[row]), *values, *_gain_cells(table, row, "±")]))
     if any(cell.mean is not None or cell.published is not None for cell in table.delta.values()):
         lines.append(_line(["Delta", *(_signed(table.delta[c]) for c in table.columns)]))
     if table.intervals:
@@ -154,7 +189,10 @@ def to_markdown(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """One line a cell: dataset, ratio, row, title, mean, sd, n, rank, published, delta, delta_low, delta_high."""
+    """One line a cell: dataset, ratio, row, title, mean, sd, n, rank, published, delta, delta_low, delta_high.
+
+    Where rows are compared with one another also against, gain, gain_half.
+    """
     rows = []
     for row, cells in table.cells.items():
         for column, cell in cells.items():
@@ -176,13 +214,19 @@ def to_csv(table: Table) -> str:
                     "delta_high": interval.high if interval else None,
                 }
             )
+            if table.gains:
+                found = table.gains.get(row, {}).get(column)
+                against = table.spec.against.get(row) if found else None
+                rows[-1] |= {"against": against, "gain": found and found.mean, "gain_half": found and found.half}
     frame = pd.DataFrame(rows).astype({"rank": "Int64"}) if rows else pd.DataFrame()
     return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 def to_latex(table: Table) -> str:
     """A booktabs table: best bold, second underlined, the published value in grey brackets (needs xcolor)."""
-    heads = [rf"{_tex(dataset)} {_percent(ratio)}\,\%" for dataset, ratio in table.columns]
+    heads = [rf"{_tex(dataset)} {_percent(ratio)}\,\%" for dataset, ratio in table.columns] + [
+        _tex(t) for t in _gain_heads(table)
+    ]
     lines = [
         r"\begin{tabular}{l" + "r" * len(heads) + "}",
         r"\toprule",
@@ -191,7 +235,8 @@ def to_latex(table: Table) -> str:
     ]
     most = _most(table)
     for row, cells in table.cells.items():
-        lines.append(" & ".join([_tex(table.spec.rows[row]), *(_latex(cells[c], most) for c in table.columns)]) + r" \\")
+        values = [_latex(cells[c], most) for c in table.columns]
+        lines.append(" & ".join([_tex(table.spec.rows[row]), *values, *_gain_cells(table, row, r"$\pm$")]) + r" \\")
     if any(cell.mean is not None or cell.published is not None for cell in table.delta.values()):
         cells = [_signed(table.delta[c], r"\textcolor{gray}{(%s)}") for c in table.columns]
         lines += [r"\midrule", " & ".join([r"$\Delta$", *cells]) + r" \\"]
@@ -209,6 +254,35 @@ def _cell(runs: pd.DataFrame, row: str, column: Column, spec: Spec, published: M
         return Cell(published=printed)
     sd = float(values.std(ddof=1)) if len(values) > 1 else None
     return Cell(float(values.mean()), sd, len(values), printed)
+
+
+def _others(rows: Mapping[str, str], one: str) -> dict[str, str]:
+    """Every row but `one`, compared with it."""
+    return {row: one for row in rows if row != one}
+
+
+def _gains(runs: pd.DataFrame, row: str, other: str, columns: list[Column], spec: Spec) -> dict[Column, Gain]:
+    found = {}
+    for dataset, ratio in columns:
+        here = runs[(runs["dataset"] == dataset) & np.isclose(runs["ratio"].astype(float), ratio)]
+        ours, theirs = (here[here["row"] == name].set_index("seed")[spec.value] for name in (row, other))
+        if (difference := gain(ours, theirs)) is not None:
+            found[dataset, ratio] = difference
+    return found
+
+
+def _gain_heads(table: Table) -> list[str]:
+    if not table.gains:
+        return []
+    several = len(table.columns) > 1
+    return [table.spec.gain + (f" ({dataset} {_percent(ratio)} %)" if several else "") for dataset, ratio in table.columns]
+
+
+def _gain_cells(table: Table, row: str, plus_minus: str) -> list[str]:
+    if not table.gains:
+        return []
+    found = [table.gains.get(row, {}).get(column) for column in table.columns]
+    return ["" if g is None else f"{g.mean:+.2f}" + (f" {plus_minus} {g.half:.2f}" if g.half is not None else "") for g in found]
 
 
 def _ranks(means: Mapping[str, float | None], higher: bool) -> dict[str, int]:
@@ -274,6 +348,8 @@ def _caption(table: Table) -> str:
         text += f". Delta: {table.spec.rows[table.spec.ours or '']} minus the best other row"
     if table.intervals:
         text += ", its interval by a paired bootstrap over the test images"
+    if table.gains:
+        text += ". Last columns: mean of the seeds' differences, with half of its 95 % interval (Student's t) from two seeds on"
     return text + "."
 
 

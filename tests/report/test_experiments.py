@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dicap.report.experiments import FREE, LADDER, frame_of, ladder_step, row_of, weighting_policy
+from dicap.report.experiments import FREE, LADDER, PAPERS_BINS, estimator_rows, frame_of, ladder_step, row_of, weighting_policy
 from dicap.settings import known_keys, load_settings
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +52,28 @@ def test_the_defaults_are_the_whole_method(defaults):
     assert ladder_step(defaults) == "fte"
     assert row_of("main", defaults) == "dicap"
     assert weighting_policy(defaults) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "row"),
+    [
+        ({}, "bins 0.2"),
+        ({"calibration__estimator": "class_rank", "split__est_fraction": 0.1}, "class_rank 0.1"),
+        ({"calibration__policy": "optimal"}, "optimal"),
+        ({"calibration__policy": "optimal", "split__est_fraction": 0.1}, None),
+        ({"calibration__policy": "uniform"}, None),
+        ({"finetune__enabled": False}, None),
+        ({"split__est_fraction": 0.15}, None),
+        ({"method": "mld"}, None),
+    ],
+)
+def test_runs_of_the_whole_method_are_told_apart_by_estimator(defaults, values, row):
+    assert row_of("estimators", changed(defaults, **values)) == row
+    assert row is None or row in estimator_rows()
+
+
+def test_the_papers_bins_are_a_row():
+    assert PAPERS_BINS in estimator_rows()
 
 
 @pytest.mark.parametrize("name", LADDER)

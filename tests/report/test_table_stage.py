@@ -51,7 +51,7 @@ def dvc(monkeypatch):
     """Let DVC answer `exp show` with a canned text, and let its files be those of made-up runs."""
 
     def replace(shown: str, runs: dict[str, Path] | None = None):
-        def ask(*arguments: str) -> str:
+        def question(*arguments: str) -> str:
             assert arguments[:2] == ("exp", "show")
             return shown
 
@@ -64,7 +64,7 @@ def dvc(monkeypatch):
             out.symlink_to(source)
             return True
 
-        monkeypatch.setattr(finished, "ask", ask)
+        monkeypatch.setattr(finished, "question", question)
         monkeypatch.setattr(finished, "_copied", copied)
 
     return replace
@@ -134,7 +134,7 @@ def test_other_tables(project, dvc, kind):
     output = CliRunner().invoke(main, ["table", kind]).output
     expected = {
         "ablation": ["| + DTH | <u>45.00</u> |", "| + FTE | **50.00** |"],
-        "weighting": ["| Uniform | <u>44.00</u> |", "| Estimated (ours) | **45.00** |"],
+        "weighting": ["| Uniform | <u>44.00</u> | -1.00 |", "| Estimated (ours) | **45.00** |  |"],
     }
     for line in expected[kind]:
         assert line in output.splitlines()

@@ -8,6 +8,7 @@ import pytest
 
 from dicap.report import tables
 from dicap.report.bootstrap import Interval
+from dicap.report.gains import Gain
 from dicap.report.tables import Cell, collect, published_numbers, spec_of
 
 MAIN = spec_of("main")[0]
@@ -126,3 +127,36 @@ def test_no_run_at_all():
     table = collect(pd.DataFrame(columns=["dataset", "row", "ratio", "seed", "map"]), MAIN)
     assert table.columns == [] and table.cells == {}
     assert tables.to_csv(table).strip() == ""
+
+
+POLICIES = spec_of("weighting")[0]
+
+
+def test_rows_are_compared_seed_by_seed():
+    frame = runs(uniform=[70.0, 71.0, 72.0], confidence=[60.0], estimated=[72.0, 74.0, 73.0])
+    table = collect(frame, POLICIES)
+    found = table.gains["uniform"][VOC]  # -2, -3, -1: sd 1, Student's t of two degrees of freedom 4.3027
+    assert (found.mean, found.n) == (pytest.approx(-2.0), 3)
+    assert found.half == pytest.approx(4.302653 / 3**0.5, rel=1e-6)
+    assert table.gains["confidence"][VOC] == Gain(pytest.approx(-12.0), None, 1), "one pair has no interval"
+    assert "estimated" not in table.gains and "optimal" not in table.gains
+    lines = tables.to_markdown(table).splitlines()
+    assert "| policy | voc2012 5 % | minus Estimated |" in lines
+    assert "| Uniform | <u>71.00 ± 1.00</u> | -2.00 ± 2.48 |" in lines
+    assert "| Confidence | 60.00 [1] | -12.00 |" in lines
+    assert "| Estimated (ours) | **73.00 ± 1.00** |  |" in lines
+    assert "Student" in lines[-1]
+    assert r"Uniform & \underline{71.00 $\pm$ 1.00} & -2.00 $\pm$ 2.48 \\" in tables.to_latex(table)
+    written = {row["row"]: row for row in csv.DictReader(io.StringIO(tables.to_csv(table)))}
+    assert (written["uniform"]["against"], written["uniform"]["gain"], written["uniform"]["gain_half"]) == (
+        "estimated",
+        "-2",
+        "2.48414",
+    )
+    assert written["estimated"]["against"] == written["estimated"]["gain"] == ""
+
+
+def test_every_step_is_compared_with_the_one_before():
+    frame = runs(baseline=[60.0, 61.0], dcw_hard=[61.0, 62.0], dth=[64.0, 65.0], fte=[70.0, 70.0])
+    gains = collect(frame, spec_of("ablation")[0]).gains
+    assert {row: g[VOC].mean for row, g in gains.items()} == {"dcw_hard": 1.0, "dth": 3.0}, "the step before fte was not run"

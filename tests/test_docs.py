@@ -43,7 +43,7 @@ def test_the_reference_explains_every_key_and_command():
 
 
 @pytest.mark.pipeline
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(3600)
 def test_the_tutorial_runs_in_order(tmp_path):
     needed = ("onnx", "onnxruntime", "onnxscript")
     for name in needed:

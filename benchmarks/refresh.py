@@ -24,8 +24,10 @@ import pandas as pd
 import torch
 from common import finish, parser
 
-from dicap.artifacts import epoch_file, read_pseudo_labels, write_pseudo_labels, write_thresholds, write_weights
-from dicap.calibration import correctness_weight, count_bins, dual_thresholds, estimate_rates, hard_labels
+from dicap.artifacts import epoch_file, read_pseudo_labels
+from dicap.calibration import PseudoLabels, correctness_weight, count_bins, dual_thresholds, estimate_rates, hard_labels
+from dicap.methods.base import Refresh
+from dicap.training.records import record
 
 TARGET, SECONDS, BINS = 20.0, 2.0, 20
 
@@ -46,16 +48,10 @@ def ours(p, y, n_sup, n_est, ids, folder: Path):
     thresholds = dual_thresholds(p[:n_sup], y[:n_sup])
     label = hard_labels(unsup, thresholds)
     weight = correctness_weight(unsup, label, rates)
-    k = np.arange(BINS)
-    columns = {"bin": k, "left": k / BINS, "right": (k + 1) / BINS, "n_pos": rates.n_pos.long().numpy()}
-    columns |= {"n_neg": rates.n_neg.long().numpy(), "r_pos": rates.r_pos.numpy(), "r_neg": rates.r_neg.numpy()}
-    write_weights(columns | {"optimal_r_pos": [None] * BINS, "optimal_n": [None] * BINS}, epoch_file(folder, "weights", 0))
-    names = ("tau_pos", "tau_neg", "n_pos", "n_neg", "crossed")
-    columns = {"class": [str(c) for c in range(p.shape[1])]} | {name: getattr(thresholds, name).numpy() for name in names}
-    write_thresholds(columns, epoch_file(folder, "thresholds", 0))
-    path = epoch_file(folder, "pseudo_labels", 0)
-    write_pseudo_labels(ids, unsup.half().numpy(), label.numpy(), weight.half().numpy(), path)
-    return label, weight, path
+    refresh = Refresh(PseudoLabels(unsup, label, weight), rates, thresholds)
+    classes = [str(c) for c in range(p.shape[1])]
+    record(refresh, folder, 0, ids=ids, classes=classes, bins=BINS, optimal=lambda *_: None)  # nobody has hidden labels here
+    return label, weight, epoch_file(folder, "pseudo_labels", 0)
 
 
 def loop(p, y, n_sup, n_est, ids, rows, path: Path):

@@ -129,7 +129,7 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
                 packed = _pack(refresh)
                 if method.recorded(epoch) and world.first:
                     write = partial(record, _unpack(packed, CPU), state.products, epoch, ids=ids, classes=classes, bins=bins)
-                    progress.aside.start(partial(write, diagnostics=diagnostics))
+                    progress.aside.start(partial(write, optimal=diagnostics.optimal))
             if refresh.guarded != (progress.history[-1].get("n_guarded", 0) if progress.history else 0):
                 count = f"{refresh.guarded} of {len(classes)} classes"
                 tell([f"train: from epoch {epoch} on {count} are guarded (n_guarded in history.csv)"])
@@ -200,9 +200,8 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path) -> d
     refresh = method.refresh(EpochTeacher(experiment, network, network, 0, {}), roles)
     if not experiment.world.first:
         return {}
-    record(
-        refresh, folder, 0, ids=experiment.store.ids[rows], classes=experiment.store.classes, bins=bins, diagnostics=diagnostics
-    )
+    ids, classes = experiment.store.ids[rows], experiment.store.classes
+    record(refresh, folder, 0, ids=ids, classes=classes, bins=bins, optimal=diagnostics.optimal)
     return diagnostics.summary(refresh, bins)
 
 

@@ -1,25 +1,27 @@
 """The Parquet record of an epoch's pseudo-labels: weights, thresholds, labels (design.md "The pipeline's contract")."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from dicap.artifacts import epoch_file, write_pseudo_labels, write_thresholds, write_weights
 from dicap.calibration import Rates
 from dicap.methods.base import Refresh
-from dicap.training.diagnostics import Diagnostics
+
+# (N, C) confidences and K -> the true rate and the number of entries of every bin, (K,) each; None without hidden labels.
+Optimal = Callable[[Tensor, int], tuple[Tensor, Tensor] | None]
 
 
 def record(
-    refresh: Refresh, folder: Path, epoch: int, *, ids: np.ndarray, classes: list[str], bins: int, diagnostics: Diagnostics
+    refresh: Refresh, folder: Path, epoch: int, *, ids: np.ndarray, classes: list[str], bins: int, optimal: Optimal
 ) -> None:
     """Write `<folder>/{weights,thresholds,pseudo_labels}/epoch=NNN/part-0.parquet` for what the method has."""
     pseudo = refresh.pseudo
     if refresh.rates is not None:
-        write_weights(
-            _weights(refresh.rates, classes, diagnostics.optimal(pseudo.confidence, bins)), epoch_file(folder, "weights", epoch)
-        )
+        write_weights(_weights(refresh.rates, classes, optimal(pseudo.confidence, bins)), epoch_file(folder, "weights", epoch))
     if refresh.thresholds is not None:
         t = refresh.thresholds
         columns = {"class": classes} | {

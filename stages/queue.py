@@ -14,7 +14,8 @@ UNDER_WAY = ("Queued", "Running")
 # Task, name, time, state: the name may be missing, the time has blanks.
 _ROW = re.compile(r"^(?P<task>[0-9a-f]{7})\s+(?P<name>\S+)\s.*\s(?P<state>Queued|Running|Failed|Success)\s*$")
 _INTERVAL = 15.0  # seconds between two questions; each costs half a second of a core, for DVC to start
-_ATTEMPTS = 4  # to bring up a worker for a queue that has none
+_ATTEMPTS = 12  # answers without a worker before the queue is given up
+_LATE = 3  # answers without a worker before one whose experiment is running counts as dead; on a busy machine they answer late
 
 
 def add(name: str, changes: Mapping[str, Any]) -> None:
@@ -55,7 +56,8 @@ def states(answer: str | None = None) -> dict[str, str]:
 def watch(names: Sequence[str], jobs: int, interval: float = _INTERVAL, attempts: int = _ATTEMPTS) -> Iterator[tuple[str, str]]:
     """Yield (name, Success or Failed) as experiments end; those that no worker takes up end as Queued.
 
-    A worker that died is replaced: two that ask DVC's message folder at the same instant can bring each other down.
+    A worker that died is replaced: two that ask DVC's message folder at the same instant can bring each other down. One that
+    is only slow to answer is not: its experiment is running.
     """
     open_names, idle = list(names), 0
     while open_names:
@@ -65,16 +67,17 @@ def watch(names: Sequence[str], jobs: int, interval: float = _INTERVAL, attempts
             if now.get(name, "Failed") not in UNDER_WAY:
                 open_names.remove(name)
                 yield name, now.get(name, "Failed")
+        if not open_names:
+            return
         active = re.search(r"Worker status: (\d+) active", answer)
-        working = int(active[1]) if active else 0
-        if open_names and working < min(jobs, len(open_names)):
-            idle = idle + 1 if working == 0 else 0
-            if idle > attempts:
-                yield from ((name, now.get(name, "Failed")) for name in open_names)
-                return
+        working, running = int(active[1]) if active else 0, sum(now[name] == "Running" for name in open_names)
+        idle = idle + 1 if working == 0 else 0
+        if idle > attempts:
+            yield from ((name, now[name]) for name in open_names)
+            return
+        if max(working, running) < min(jobs, len(open_names)) or idle > _LATE:
             start(jobs)
-        if open_names:
-            time.sleep(interval)
+        time.sleep(interval)
 
 
 def reason(name: str) -> str:

@@ -68,6 +68,18 @@ def test_a_worker_that_died_is_replaced(monkeypatch):
     assert started == [2]
 
 
+def test_a_worker_that_answers_late_is_not_replaced_but_one_that_stays_away_is(monkeypatch):
+    late, here, done = _answer(0, a="Running"), _answer(1, a="Running"), _answer(0, a="Success")
+    started: list[int] = []
+    for answers, starts in (([late] * 3 + [here] + [late] * 3 + [done], 0), ([late] * 5 + [done], 2)):
+        started.clear()
+        following = iter(answers)
+        monkeypatch.setattr(queue, "question", lambda *_, following=following: next(following))
+        monkeypatch.setattr(queue, "start", started.append)
+        assert dict(queue.watch(["a"], 1, interval=0)) == {"a": "Success"}
+        assert len(started) == starts
+
+
 def _answer(workers: int, **of_names: str) -> str:
     rows = [f"{k:07x}  {name}  02:46 PM  {state}" for k, (name, state) in enumerate(of_names.items())]
     return "\n".join([*rows, f"Worker status: {workers} active, 0 idle"])

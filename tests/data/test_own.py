@@ -177,6 +177,19 @@ def test_labels_given_later_make_training_images(tmp_path):
     assert by_image(raw)["00.png"] == {"cat", "fox"} and by_image(raw)["06.png"] == {"dog", "owl"}
 
 
+def test_images_of_the_second_folder_can_be_given_labels(tmp_path):
+    root, more = tmp_path / "raw", tmp_path / "more"
+    root.mkdir()
+    coco(root)
+    pictures(more, ["x.png", "y.png"])
+    added = tmp_path / "added.csv"
+    added.write_text("image,labels\nx.png,cat\n")
+    raw = read_raw("table", root, 16, options(added=str(added), unlabeled_root=str(more)))
+    splits = {item.id: item.split for item in raw.items}
+    assert splits["x.png"] != "unlabeled" and splits["y.png"] == "unlabeled"
+    assert by_image(raw)["x.png"] == {"cat"}
+
+
 def read_ids(root):
     return [item.id for item in read_raw("table", root, 16, options()).items]
 

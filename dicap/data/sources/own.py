@@ -20,8 +20,8 @@ FORMATS = ("table", "coco", "labelstudio", "voc_xml", "folders")
 def read(dataset: str, root: Path | None, image_size: int, own: Own | None = None) -> RawSet:
     """Read `data_root` in the format that `own.format` names (auto: the one it looks like), then apply the options.
 
-    In this order: labels added later (`own.added`), unlabelled images of a second folder (`own.unlabeled_root`), and a test split
-    drawn from the labelled images (`own.test_share`) where there is none.
+    In this order: unlabelled images of a second folder (`own.unlabeled_root`), labels added later (`own.added`), which may be
+    theirs, and a test split drawn from the labelled images (`own.test_share`) where there is none.
 
     Raises:
         DataError: nothing readable is there, or a test split is missing and none is asked for.
@@ -37,10 +37,10 @@ def read(dataset: str, root: Path | None, image_size: int, own: Own | None = Non
         listing = read_listing(root, kind)
         raw, files = to_raw(listing, dataset), [entry.file for entry in listing.entries]
         below = [] if kind == "folders" else [root if root.is_dir() else root.parent] * len(files)
-    if own.added:
-        raw = with_added(raw, Path(own.added))
     if own.unlabeled_root:
         raw, files = with_unlabelled(raw, files, Path(own.unlabeled_root))
+    if own.added:
+        raw = with_added(raw, Path(own.added))
     if own.test_share and not any(item.split == "test" for item in raw.items):
         raw = with_test(raw, own.test_share)
     for split in ("train", "test"):

@@ -245,11 +245,14 @@ def to_latex(table: Table) -> str:
     return "\n".join([f"% {table.spec.title}. {_caption(table)}", *lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def _cell(runs: pd.DataFrame, row: str, column: Column, spec: Spec, published: Mapping) -> Cell:
+def _runs_of(runs: pd.DataFrame, row: str, column: Column) -> pd.DataFrame:
     dataset, ratio = column
-    chosen = (runs["row"] == row) & (runs["dataset"] == dataset) & np.isclose(runs["ratio"].astype(float), ratio)
-    values = runs.loc[chosen, spec.value].to_numpy(dtype=float)
-    printed = published.get((row, dataset, ratio))
+    return runs[(runs["row"] == row) & (runs["dataset"] == dataset) & np.isclose(runs["ratio"].astype(float), ratio)]
+
+
+def _cell(runs: pd.DataFrame, row: str, column: Column, spec: Spec, published: Mapping) -> Cell:
+    values = _runs_of(runs, row, column)[spec.value].to_numpy(dtype=float)
+    printed = published.get((row, *column))
     if not len(values):
         return Cell(published=printed)
     sd = float(values.std(ddof=1)) if len(values) > 1 else None
@@ -263,11 +266,10 @@ def _others(rows: Mapping[str, str], one: str) -> dict[str, str]:
 
 def _gains(runs: pd.DataFrame, row: str, other: str, columns: list[Column], spec: Spec) -> dict[Column, Gain]:
     found = {}
-    for dataset, ratio in columns:
-        here = runs[(runs["dataset"] == dataset) & np.isclose(runs["ratio"].astype(float), ratio)]
-        ours, theirs = (here[here["row"] == name].set_index("seed")[spec.value] for name in (row, other))
+    for column in columns:
+        ours, theirs = (_runs_of(runs, name, column).set_index("seed")[spec.value] for name in (row, other))
         if (difference := gain(ours, theirs)) is not None:
-            found[dataset, ratio] = difference
+            found[column] = difference
     return found
 
 

@@ -154,6 +154,17 @@ def test_an_experiment_runs_from_the_split_on_with_its_numbers_as_numbers(clone)
     assert clone.model() == before
 
 
+def test_the_run_cache_serves_a_clone_whose_lock_names_results_it_never_had(clone):
+    """A clone without its author's results, as a fresh one is, runs experiments that share stages with one another."""
+    before, lock = clone.model(), clone.folder / "dvc.lock"
+    lock.write_text(re.sub(r"\w{32}\.dir", f"{0:032x}.dir", lock.read_text()))
+    clone.run("git", "commit", "-q", "-a", "-m", "somebody else's results")
+    output = clone.run("dvc", "exp", "run", "--temp")
+    assert clone.ran(output) == [] and "Stage 'report' is cached" in output
+    output = clone.run("dvc", "repro")
+    assert clone.ran(output) == [] and clone.model() == before
+
+
 def owner(clone):
     """The process that holds the state of the main stage, or held it last."""
     locks = list(clone.folder.glob(".dicap/state/train-*/lock"))

@@ -193,8 +193,9 @@ def test_every_input_is_an_output_of_an_earlier_stage():
     made = set()
     for stage in pipeline()["stages"].values():
         for dep in stage["deps"]:
-            if not dep.startswith("dicap"):
-                assert any(dep == out or dep.startswith(f"{out}/") for out in made), dep
+            # Whole outputs: to track a file inside one, DVC opens the folder's list as the commit's lock names it, and ends
+            # with "failed to load directory" where that commit's results were never fetched.
+            assert dep.startswith("dicap") or dep in made, dep
         made |= set(stage["outs"])
     shown = [entry if isinstance(entry, str) else next(iter(entry.values())) for entry in pipeline()["plots"]]
     for entry in [

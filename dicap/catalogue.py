@@ -16,6 +16,7 @@ DATASETS = {
     "awa2": "Animals with Attributes 2, 85 attributes, zero-shot species split",
 }
 
+PROTOCOLS = ("published", "recommended")  # files in configs/; the first has a value for every setting
 HEADS = ("ml_decoder", "linear")
 OWN_HEAD = "own"  # of a method that brings its own network, to which `head` does not apply
 

@@ -1,4 +1,4 @@
-"""The settings of an experiment: params.yaml over configs/<dataset>.yaml over configs/protocol.yaml.
+"""The settings of an experiment: params.yaml, then configs/<dataset>.yaml, configs/<protocol>.yaml, configs/published.yaml.
 
 A key that is null in a file is looked up in the next one. The result is one frozen, typed, checked `Settings`.
 All errors are found before any is reported; each names the file, the key, the value found and what is allowed.
@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
-from dicap.catalogue import DATASETS, HEADS, METHODS, OWN_HEAD
+from dicap.catalogue import DATASETS, HEADS, METHODS, OWN_HEAD, PROTOCOLS
 from dicap.errors import SettingsError
 
 Positive = Annotated[float, Field(gt=0)]
@@ -258,6 +258,7 @@ class Settings(Section):
     ratio: Annotated[float, Field(gt=0, le=1)]
     seed: Annotated[int, Field(ge=0, lt=2**32)]
     method: str
+    protocol: str  # published, or recommended: what this project's own experiments favour (docs/estimators.md)
     backbone: str
     backbone_weights: str  # imagenet (timm's own), lite (extra package), random, or the path of a file
     head: str
@@ -311,7 +312,7 @@ def load_settings(params: Path, configs: Path | None = None) -> Settings:
 
 
 def resolve(params: Path, configs: Path | None = None) -> Resolved:
-    """Merge params.yaml over configs/<dataset>.yaml over configs/protocol.yaml and check everything.
+    """Merge params.yaml over the files in configs/ that it names (see above) and check everything.
 
     Args:
         params: the experiment's file.
@@ -329,14 +330,17 @@ def resolve_values(
     """`resolve` for the content `values` of a file `params` that need not exist. `read` reads the data sets' settings."""
     read = read or read_yaml
     configs = configs if configs is not None else params.parent / "configs"
-    layers = [(params, values)]
-    dataset = layers[0][1].get("dataset")
+    dataset, protocol = values.get("dataset"), values.get("protocol", PROTOCOLS[0])
     if dataset not in DATASETS:
         raise SettingsError(_unknown_name(params, "dataset", dataset, DATASETS))
-    layers += [(path, read(path)) for path in (configs / f"{dataset}.yaml", configs / "protocol.yaml")]
+    if protocol not in PROTOCOLS:
+        raise SettingsError(_unknown_name(params, "protocol", protocol, PROTOCOLS))
+    names = dict.fromkeys((dataset, protocol, PROTOCOLS[0]))
+    layers = [(params, values), *((path, read(path)) for path in (configs / f"{name}.yaml" for name in names))]
 
     problems = [line for path, values in layers for line in _unknown_keys(path, values)]
     merged, origins = _merge(layers)
+    merged["protocol"] = protocol
     if merged.get("method") not in METHODS:
         problems.append(_unknown_name(origins.get("method", params), "method", merged.get("method"), METHODS))
         merged["head"] = merged.get("head") or HEADS[0]  # no complaint about what only follows from this one

@@ -13,8 +13,8 @@ def reference() -> str:
     """The page: settings by section with type, published default and meaning; then every command's help."""
     parts = [
         "# Reference\n\nMade by `dicap-stage reference` from the settings and the commands; a test keeps it current.",
-        "## Settings\n\nA key is looked up in `params.yaml`, then in `configs/<dataset>.yaml`, then in "
-        "`configs/protocol.yaml`, whose values are the defaults below. Change one for a run: `dvc exp run -S train.epochs=5`.",
+        "## Settings\n\nA key is looked up in `params.yaml`, then in `configs/<dataset>.yaml`, `configs/<protocol>.yaml` and "
+        "`configs/published.yaml`, whose values are the defaults below. Change one for a run: `dvc exp run -S train.epochs=5`.",
         *_settings(),
         "## Commands\n\nAll take `-h`. Before the command: `--quiet` says nothing but errors, `--json` prints one JSON object.",
         *_commands(),
@@ -33,7 +33,7 @@ def _settings():
     from dicap import settings
 
     root = Path(__file__).parents[1]
-    texts = [(root / name).read_text("utf-8") for name in ("configs/protocol.yaml", "params.yaml")]
+    texts = [(root / name).read_text("utf-8") for name in ("configs/published.yaml", "params.yaml")]
     defaults = YAML(typ="safe", pure=True).load(texts[0])
     comments = {key: words for text in texts for key, words in _comments(text).items()}
     top, sections = [], []

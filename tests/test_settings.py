@@ -51,8 +51,26 @@ def test_a_value_comes_from_the_first_file_that_has_one(write):
     assert resolved.settings.train.epochs == 3
     assert resolved.origins["train.epochs"] == "params.yaml"
     assert resolved.origins["backbone"] == "configs/digits.yaml"
-    assert resolved.origins["calibration.bins"] == "configs/protocol.yaml"
+    assert resolved.origins["calibration.bins"] == "configs/published.yaml"
     assert resolved.origins["head"] == "published head of dicap"
+
+
+def test_a_protocol_stands_between_the_data_set_and_the_published_values(write):
+    recommended = YAML(typ="safe", pure=True).load((ROOT / "configs/recommended.yaml").read_text())
+    changed = dict(flatten(recommended))
+    resolved = resolve(write({"protocol": "recommended"}), ROOT / "configs")
+    published = resolve(write(), ROOT / "configs").settings.model_dump()
+    values = dict(flatten(resolved.settings.model_dump()))
+    assert {key: values[key] for key in changed} == changed
+    assert set(changed) == {key for key, origin in resolved.origins.items() if origin == "configs/recommended.yaml"}
+    differing = {key for key, value in flatten(published) if value != values[key]}
+    assert differing == {"protocol", *changed}, "a key that repeats the published value is no recommendation"
+    assert load(write({"protocol": "recommended", "calibration.estimator": "bins"})).calibration.estimator == "bins"
+
+
+def test_runs_from_before_there_were_protocols_are_published_ones(write):
+    text = "".join(line for line in write().read_text().splitlines(keepends=True) if not line.startswith("protocol"))
+    assert load(write(text=text)).protocol == "published"
 
 
 def test_params_file_lists_every_setting_so_that_dvc_can_set_it():
@@ -90,6 +108,8 @@ def test_published_batches(write, ratio, warmup, labelled, unlabelled):
     [
         ({"dataset": "digit"}, ["dataset", "'digit'", "did you mean digits?"]),
         ({"method": "dicapp"}, ["method", "'dicapp'", "did you mean dicap?"]),
+        ({"protocol": "recomended"}, ["protocol", "'recomended'", "did you mean recommended?"]),
+        ({"protocol": None}, ["protocol", "None", "allowed are published, recommended"]),
         ({"head": "mldecoder"}, ["head", "'mldecoder'", "did you mean ml_decoder?"]),
         ({"ratio": 0}, ["ratio", "0", "greater than 0"]),
         ({"ratio": 1.5}, ["ratio", "1.5", "less than or equal to 1"]),

@@ -27,7 +27,7 @@ LADDER = {
 EST_FRACTIONS = (0.2, 0.1, 0.05)  # shares of the labelled images in D_est that the table of estimators shows
 PAPERS_BINS = "bins 0.2"  # its row that the others are compared with
 # What may differ between the cells of one table; all else has to be the same.
-_IDENTITY = {"dataset", "data_root", "ratio", "seed", "method", "head"}
+_IDENTITY = {"dataset", "data_root", "ratio", "seed", "method", "head", "protocol"}  # a protocol is a name for values
 _STEPS = {"calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled"}
 FREE = {
     "main": _IDENTITY,

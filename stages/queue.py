@@ -53,6 +53,20 @@ def states(answer: str | None = None) -> dict[str, str]:
     return found
 
 
+def release(names: Sequence[str], interval: float = _INTERVAL) -> None:
+    """Give up the experiments that DVC calls running though no worker is left, as after a power cut: they can be queued again."""
+    dead: list[str] = []
+    for attempt in range(_LATE + 1):
+        if attempt:
+            time.sleep(interval)
+        answer = question("queue", "status")
+        now = states(answer)
+        dead = [name for name in names if now.get(name) == "Running"]
+        if not dead or _workers(answer):
+            return
+    ask("queue", "kill", *dead)
+
+
 def watch(names: Sequence[str], jobs: int, interval: float = _INTERVAL, attempts: int = _ATTEMPTS) -> Iterator[tuple[str, str]]:
     """Yield (name, Success or Failed) as experiments end; those that no worker takes up end as Queued.
 
@@ -69,8 +83,7 @@ def watch(names: Sequence[str], jobs: int, interval: float = _INTERVAL, attempts
                 yield name, now.get(name, "Failed")
         if not open_names:
             return
-        active = re.search(r"Worker status: (\d+) active", answer)
-        working, running = int(active[1]) if active else 0, sum(now[name] == "Running" for name in open_names)
+        working, running = _workers(answer), sum(now[name] == "Running" for name in open_names)
         idle = idle + 1 if working == 0 else 0
         if idle > attempts:
             yield from ((name, now[name]) for name in open_names)
@@ -90,6 +103,12 @@ def reason(name: str) -> str:
         return "no worker took it up; dvc queue start -j 1 tries again"
     lines = [line.strip() for line in log.splitlines() if re.match(r"\s*(Error|ERROR|Stopped)\b", line)]
     return lines[0] if lines else "the log does not say why"
+
+
+def _workers(answer: str) -> int:
+    """How many workers are at work, by the answer of `dvc queue status`."""
+    active = re.search(r"Worker status: (\d+) active", answer)
+    return int(active[1]) if active else 0
 
 
 def _literal(value: Any) -> str:

@@ -52,6 +52,7 @@ def command(
         _show(plan)
         return
 
+    queue.release([cell.name for cell in missing])
     waiting = queue.states()
     for cell in missing:
         if waiting.get(cell.name) not in queue.UNDER_WAY:

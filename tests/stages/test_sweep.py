@@ -80,6 +80,24 @@ def test_a_worker_that_answers_late_is_not_replaced_but_one_that_stays_away_is(m
         assert len(started) == starts
 
 
+@pytest.mark.parametrize(
+    ("answers", "killed"),
+    [
+        ([(0, "Running")] * 4, True),  # a power cut: nobody works at it
+        ([(0, "Running")] * 3 + [(1, "Running")], False),  # a late answer
+        ([(0, "Queued")], False),
+        ([(1, "Running")], False),
+    ],
+)
+def test_what_a_power_cut_left_running_is_given_up(monkeypatch, answers, killed):
+    following = iter(_answer(workers, a=state, b="Success", other="Running") for workers, state in answers)
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(queue, "question", lambda *_: next(following))
+    monkeypatch.setattr(queue, "ask", lambda *arguments: asked.append(arguments))
+    queue.release(["a", "b", "c"], interval=0)
+    assert asked == ([("queue", "kill", "a")] if killed else []) and next(following, None) is None
+
+
 def _answer(workers: int, **of_names: str) -> str:
     rows = [f"{k:07x}  {name}  02:46 PM  {state}" for k, (name, state) in enumerate(of_names.items())]
     return "\n".join([*rows, f"Worker status: {workers} active, 0 idle"])
@@ -101,6 +119,7 @@ class Queue:
         self.added: dict[str, dict] = {}
         self.jobs: list[int] = []
         monkeypatch.setattr(finished, "finished", lambda params, *, everywhere: (done, []))
+        monkeypatch.setattr(queue, "release", lambda names: None)
         monkeypatch.setattr(queue, "states", lambda: {})
         monkeypatch.setattr(queue, "add", self.added.__setitem__)
         monkeypatch.setattr(queue, "start", self.jobs.append)

@@ -26,6 +26,7 @@ LADDER = {
 }
 EST_FRACTIONS = (0.2, 0.1, 0.05)  # shares of the labelled images in D_est that the table of estimators shows
 PAPERS_BINS = "bins 0.2"  # its row that the others are compared with
+SOFT = ("soft", "none", True, True, True)  # the whole method with the rates as soft targets; no entry is uncertain then
 # What may differ between the cells of one table; all else has to be the same.
 _IDENTITY = {"dataset", "data_root", "ratio", "seed", "method", "head", "protocol"}  # a protocol is a name for values
 _STEPS = {"calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled"}
@@ -34,7 +35,8 @@ FREE = {
     "cost": _IDENTITY,
     "ablation": _IDENTITY | _STEPS,
     "weighting": _IDENTITY | _STEPS | {"calibration.policy"},
-    "estimators": _IDENTITY | {"calibration.policy", "calibration.estimator", "split.est_fraction"},
+    "estimators": _IDENTITY
+    | {"calibration.policy", "calibration.estimator", "calibration.target", "thresholds.rule", "split.est_fraction"},
 }
 
 
@@ -55,21 +57,26 @@ def weighting_policy(settings: dict[str, Any]) -> str | None:
 
 
 def estimator_rows() -> dict[str, str]:
-    """Titles of the rows of the table of estimators: each with each size of D_est, then the curve of the hidden labels."""
-    learnt = {
-        f"{name} {fraction:g}": f"{name}, D_est {fraction:.0%} of the labels" for name in ESTIMATORS for fraction in EST_FRACTIONS
-    }
-    return learnt | {"optimal": "Optimal (true labels)"}
+    """Titles of the rows of the table of estimators: each with each size of D_est, as weights of hard labels and as soft
+    targets; then the curve of the hidden labels."""
+    rows = {}
+    for key, words in (("", ""), ("soft ", ", soft targets")):
+        for name in ESTIMATORS:
+            rows |= {f"{key}{name} {part:g}": f"{name}, D_est {part:.0%} of the labels{words}" for part in EST_FRACTIONS}
+        rows[f"{key}optimal"] = f"Optimal (true labels){words}"
+    return rows
 
 
 def estimator_row(settings: dict[str, Any]) -> str | None:
-    """Which estimator weighted a run of the whole method, and on how many labels it was learnt; None for any other run."""
+    """Which estimator a run of the whole method used, how, and learnt on how many labels; None for any other run."""
     values = dict(flatten(settings))
-    if values["method"] != "dicap" or _step_of(values) != "fte":
+    step = _step_key(values)
+    if values["method"] != "dicap" or step not in (LADDER["fte"], SOFT):
         return None
+    key = "soft " if step == SOFT else ""
     if values["calibration.policy"] == "optimal" and values["split.est_fraction"] == EST_FRACTIONS[0]:
-        return "optimal"
-    row = f"{values['calibration.estimator']} {values['split.est_fraction']:g}"
+        return f"{key}optimal"
+    row = f"{key}{values['calibration.estimator']} {values['split.est_fraction']:g}"
     return row if values["calibration.policy"] == "estimated" and row in estimator_rows() else None
 
 
@@ -150,9 +157,14 @@ def method_titles() -> dict[str, str]:
 
 
 def _step_of(values: dict[str, Any]) -> str | None:
-    keys = ("calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled")
-    found = tuple(values[key] for key in keys)
+    found = _step_key(values)
     return next((name for name, step in LADDER.items() if step == found), None)
+
+
+def _step_key(values: dict[str, Any]) -> tuple[Any, ...]:
+    """The switches of LADDER."""
+    keys = ("calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled")
+    return tuple(values[key] for key in keys)
 
 
 def _rest(settings: dict[str, Any], kind: str) -> tuple[tuple[str, str], ...]:

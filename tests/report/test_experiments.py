@@ -54,6 +54,9 @@ def test_the_defaults_are_the_whole_method(defaults):
     assert weighting_policy(defaults) is None
 
 
+_SOFT = {"calibration__target": "soft", "thresholds__rule": "none"}
+
+
 @pytest.mark.parametrize(
     ("values", "row"),
     [
@@ -61,6 +64,11 @@ def test_the_defaults_are_the_whole_method(defaults):
         ({"calibration__estimator": "class_rank", "split__est_fraction": 0.1}, "class_rank 0.1"),
         ({"calibration__policy": "optimal"}, "optimal"),
         ({"calibration__policy": "optimal", "split__est_fraction": 0.1}, None),
+        (_SOFT, "soft bins 0.2"),
+        (_SOFT | {"calibration__estimator": "beta", "split__est_fraction": 0.05}, "soft beta 0.05"),
+        (_SOFT | {"calibration__policy": "optimal"}, "soft optimal"),
+        (_SOFT | {"finetune__enabled": False}, None),
+        ({"thresholds__rule": "none"}, None),
         ({"calibration__policy": "uniform"}, None),
         ({"finetune__enabled": False}, None),
         ({"split__est_fraction": 0.15}, None),

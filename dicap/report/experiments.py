@@ -15,7 +15,8 @@ from dicap.catalogue import METHODS
 from dicap.estimators import ESTIMATORS
 from dicap.settings import flatten
 
-# The ladder of methods.md 3.10: (calibration.target, thresholds.rule, contrastive, warmup.wcl, finetune) of each step.
+_STEPS = ("calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled")
+# The ladder of methods.md 3.10: the values of _STEPS at each step.
 LADDER = {
     "dcw": ("soft", "none", False, False, False),
     "dcw_hard": ("hard", "none", False, False, False),
@@ -29,12 +30,11 @@ PAPERS_BINS = "bins 0.2"  # its row that the others are compared with
 SOFT = ("soft", "none", True, True, True)  # the whole method with the rates as soft targets; no entry is uncertain then
 # What may differ between the cells of one table; all else has to be the same.
 _IDENTITY = {"dataset", "data_root", "ratio", "seed", "method", "head", "protocol"}  # a protocol is a name for values
-_STEPS = {"calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled"}
 FREE = {
     "main": _IDENTITY,
     "cost": _IDENTITY,
-    "ablation": _IDENTITY | _STEPS,
-    "weighting": _IDENTITY | _STEPS | {"calibration.policy"},
+    "ablation": _IDENTITY | set(_STEPS),
+    "weighting": _IDENTITY | set(_STEPS) | {"calibration.policy"},
     "estimators": _IDENTITY
     | {"calibration.policy", "calibration.estimator", "calibration.target", "thresholds.rule", "split.est_fraction"},
 }
@@ -162,9 +162,8 @@ def _step_of(values: dict[str, Any]) -> str | None:
 
 
 def _step_key(values: dict[str, Any]) -> tuple[Any, ...]:
-    """The switches of LADDER."""
-    keys = ("calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled")
-    return tuple(values[key] for key in keys)
+    """The values of _STEPS, as LADDER has them."""
+    return tuple(values[key] for key in _STEPS)
 
 
 def _rest(settings: dict[str, Any], kind: str) -> tuple[tuple[str, str], ...]:

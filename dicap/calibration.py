@@ -314,6 +314,17 @@ def _in_pieces(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     return torch.cat([function(*some) for some in pieces])
 
 
+def pooled(estimated: Tensor, optimal: Tensor, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rates and entries of all classes together, (K,) each, from tables per class (C, K); those of one table as they are.
+
+    Both rates are means over the same entries, so their difference is that of what the bin's entries get and are.
+    """
+    if estimated.ndim == 1:
+        return estimated, optimal, entries
+    total = entries.sum(0)
+    return *((rate * entries).sum(0) / total.clamp_min(1) for rate in (estimated, optimal)), total
+
+
 def curve_error(estimated: Tensor, optimal: Tensor, entries: Tensor) -> float:
     """Mean absolute difference of two rate curves (K,), each bin weighted by its entries (K,); NaN without entries."""
     total = entries.sum()

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.calibration import Rates, count_bins, interpolate
+from dicap.calibration import Rates, bin_index, count_bins, interpolate
 
 ESTIMATORS = ("bins", "beta", "shrunk_bins", "class_rank")
 SHRINKAGE = 30.0  # entries that the beta fit counts for in a bin of `shrunk_bins`
@@ -34,16 +34,29 @@ class Curve(NamedTuple):
 
 
 def estimate_curve(estimator: str, p: Tensor, y: Tensor, p_unlabelled: Tensor, share: Tensor, *, bins: int = 20) -> Rates:
-    """The rates of `fit_curve` (same arguments), with the counts of the bins and the curve's value at their centres.
+    """The rates of `fit_curve` (same arguments), with D_est's counts of the bins and the curve's mean in each bin.
 
-    An estimator that knows the class gives a table per class, (C, K).
+    The mean is taken over the unlabelled entries of the bin, as the optimal rate is: a curve that is steep within a bin is
+    far from that at the bin's centre. An estimator that knows the class gives a table per class, (C, K).
     """
     curve = fit_curve(estimator, p, y, p_unlabelled, share, bins=bins)
     per_class = curve.r.ndim == 2
-    centres = ((torch.arange(bins, device=p.device, dtype=torch.float64) + 0.5) / bins).unsqueeze(1)  # (K, 1)
-    r_pos = curve.at(centres.expand(-1, p.shape[1]) if per_class else centres).T  # (C, K) or (1, K)
     n_pos, n_neg = count_bins(p, y, bins, per_class=per_class)
-    return Rates(n_pos, n_neg, r_pos.contiguous() if per_class else r_pos[0], curve.p, curve.r)
+    return Rates(n_pos, n_neg, _mean_of_bins(curve, p_unlabelled, bins), curve.p, curve.r)
+
+
+def _mean_of_bins(curve: Curve, p: Tensor, bins: int) -> Tensor:
+    """Mean rate of the entries of each bin, (K,) or (C, K) float64; of a bin without entries, the rate at its centre."""
+    centres = ((torch.arange(bins, device=p.device, dtype=torch.float64) + 0.5) / bins).unsqueeze(1)  # (K, 1)
+    if curve.r.ndim == 1:
+        p, centre = p.reshape(-1, 1), curve.at(centres)[:, 0]  # (K,)
+    else:
+        centre = curve.at(centres.expand(-1, p.shape[1])).T.contiguous()  # (C, K)
+    table = torch.arange(p.shape[1], device=p.device) * bins  # where each class's bins begin
+    index, rate = (bin_index(p, bins) + table).reshape(-1), curve.at(p).reshape(-1)
+    total = torch.zeros(p.shape[1] * bins, dtype=torch.float64, device=p.device).index_add_(0, index, rate)
+    entries = torch.bincount(index, minlength=len(total)).reshape(centre.shape)
+    return torch.where(entries > 0, total.reshape(centre.shape) / entries.clamp_min(1), centre)
 
 
 def fit_curve(estimator: str, p: Tensor, y: Tensor, p_unlabelled: Tensor, share: Tensor, *, bins: int = 20) -> Curve:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dicap.calibration import count_bins, estimate_rates, positive_rate
-from dicap.estimators import ESTIMATORS, Curve, class_shares, fit_curve, log_loss
+from dicap.estimators import ESTIMATORS, Curve, class_shares, estimate_curve, fit_curve, log_loss
 
 LEARNT = [name for name in ESTIMATORS if name != "bins"]
 
@@ -83,6 +83,24 @@ def test_one_image_one_class_one_outcome(name, label, shape):
     other = fit_curve(name, p, 1 - y, p, class_shares(y))
     seen, unseen = float(curve.at(p)[0, 0]), float(other.at(p)[0, 0])
     assert (seen > unseen) == bool(label), "what was seen moves the rate its way"
+
+
+@pytest.mark.parametrize("name", LEARNT)
+def test_the_rate_of_a_bin_is_the_mean_of_its_unlabelled_entries(name):
+    (p, y, _), (p_unlabelled, _, _) = world(30, 0, classes=3), world(60, 1, classes=3)
+    p_unlabelled = torch.where(p_unlabelled < 0.8, p_unlabelled, 0.79)  # the last bins stay empty
+    found = estimate_curve(name, p, y, p_unlabelled, class_shares(y), bins=10)
+    at = fit_curve(name, p, y, p_unlabelled, class_shares(y), bins=10).at
+    rates, pooled = at(p_unlabelled).numpy(), found.r_pos.ndim == 1
+    for c, row in enumerate(found.r_pos.expand(3, 10) if pooled else found.r_pos):
+        for k in range(10):
+            inside = [
+                rates[i, other] for i in range(60) for other in range(3)
+                if (pooled or other == c) and int(float(p_unlabelled[i, other]) * 10) == k
+            ]  # fmt: skip
+            expected = np.mean(inside) if inside else float(at(torch.full((1, 3), (k + 0.5) / 10, dtype=torch.float64))[0, c])
+            assert float(row[k]) == pytest.approx(expected, abs=1e-9)
+    assert found.n_pos.sum() == y.sum() and found.n_neg.sum() == (1 - y).sum()
 
 
 @pytest.mark.parametrize("name", LEARNT)

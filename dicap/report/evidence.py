@@ -117,18 +117,23 @@ def histogram_of_labels(
 
 
 def pool_classes(weights: pd.DataFrame) -> pd.DataFrame:
-    """One row a bin (and epoch) from tables that know the class: counts add up, rates are those of the sums.
+    """One row a bin (and epoch) from tables that know the class: counts add up, rates are means over the bin's entries.
 
-    A bin that nobody fell into takes the mean of the classes' rates. Frames without a `class` column come back as they are.
+    The entries are the hidden ones where there are any, so that estimated and optimal rates are means over the same ones,
+    else D_est's. A bin that nobody fell into takes the mean of the classes' rates. Frames without a `class` column come
+    back as they are.
     """
     if "class" not in weights:
         return weights
     keys = [key for key in ("epoch", "bin", "left", "right") if key in weights]
-    frame = weights.assign(right_n=weights["optimal_r_pos"] * weights["optimal_n"])
+    entries = weights["optimal_n"].fillna(weights["n_pos"] + weights["n_neg"])
+    frame = weights.assign(
+        right_n=weights["optimal_r_pos"] * weights["optimal_n"], entries=entries, estimated_n=weights["r_pos"] * entries
+    )
     groups = frame.groupby(keys, sort=True)
     pooled = groups[["n_pos", "n_neg"]].sum()
-    n = pooled["n_pos"] + pooled["n_neg"]
-    pooled["r_pos"] = (pooled["n_pos"] / n.where(n > 0)).fillna(groups["r_pos"].mean())
+    sums = groups[["estimated_n", "entries"]].sum()
+    pooled["r_pos"] = (sums["estimated_n"] / sums["entries"].where(sums["entries"] > 0)).fillna(groups["r_pos"].mean())
     pooled["r_neg"] = 1 - pooled["r_pos"]
     pooled["optimal_n"] = groups["optimal_n"].sum(min_count=1)
     pooled["optimal_r_pos"] = groups["right_n"].sum(min_count=1) / pooled["optimal_n"].where(pooled["optimal_n"] > 0)

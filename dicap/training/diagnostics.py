@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.calibration import Rates, chance_positive, count_bins, curve_error, estimate_rates, positive_rate
+from dicap.calibration import Rates, chance_positive, count_bins, curve_error, estimate_rates, pooled, positive_rate
 from dicap.estimators import log_loss
 from dicap.methods.base import Refresh, Roles
 from dicap.training.experiment import Experiment
@@ -23,11 +23,11 @@ class Diagnostics:
         # The optimal curve is of the images whose labels nobody may count: D_u without D_est.
         self._truly = self._known & torch.from_numpy(~np.isin(rows, roles.est))
 
-    def optimal(self, p: Tensor, bins: int) -> tuple[Tensor, Tensor] | None:
-        """The true rate and the number of entries of every bin, (K,) each; None without hidden labels."""
+    def optimal(self, p: Tensor, bins: int, *, per_class: bool = False) -> tuple[Tensor, Tensor] | None:
+        """The true rate and the number of entries of every bin, (K,) or (C, K) each; None without hidden labels."""
         if not self._truly.any():
             return None
-        n_pos, n_neg = count_bins(p.cpu()[self._truly], self._y[self._truly], bins)
+        n_pos, n_neg = count_bins(p.cpu()[self._truly], self._y[self._truly], bins, per_class=per_class)
         return estimate_rates(n_pos, n_neg).r_pos, n_pos + n_neg
 
     def excess(self, p: Tensor, rates: Rates, bins: int) -> float:
@@ -50,10 +50,10 @@ class Diagnostics:
             "n_crossed": refresh.crossed,
             "n_guarded": refresh.guarded,
         }
-        if refresh.rates is not None and refresh.rates.r_pos.ndim == 1:
-            optimal = self.optimal(refresh.pseudo.confidence, bins)
-            row["curve_error"] = curve_error(refresh.rates.r_pos.cpu(), *optimal) if optimal else math.nan
         if refresh.rates is not None:
+            estimated = refresh.rates.r_pos.cpu()
+            optimal = self.optimal(refresh.pseudo.confidence, bins, per_class=estimated.ndim == 2)
+            row["curve_error"] = curve_error(*pooled(estimated, *optimal)) if optimal else math.nan
             row["excess_log_loss"] = self.excess(refresh.pseudo.confidence.cpu(), refresh.rates, bins)
         if self._truly.any():
             label, y = label[self._truly], self._y[self._truly]

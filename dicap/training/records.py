@@ -12,7 +12,7 @@ from dicap.calibration import Rates
 from dicap.methods.base import Refresh
 
 # (N, C) confidences and K -> the true rate and the number of entries of every bin, (K,) each; None without hidden labels.
-Optimal = Callable[[Tensor, int], tuple[Tensor, Tensor] | None]
+Optimal = Callable[..., tuple[Tensor, Tensor] | None]  # (confidence, bins, per_class=...), see Diagnostics.optimal
 
 
 def record(
@@ -21,7 +21,8 @@ def record(
     """Write `<folder>/{weights,thresholds,pseudo_labels}/epoch=NNN/part-0.parquet` for what the method has."""
     pseudo = refresh.pseudo
     if refresh.rates is not None:
-        write_weights(_weights(refresh.rates, classes, optimal(pseudo.confidence, bins)), epoch_file(folder, "weights", epoch))
+        true = optimal(pseudo.confidence, bins, per_class=refresh.rates.r_pos.ndim == 2)
+        write_weights(_weights(refresh.rates, classes, true), epoch_file(folder, "weights", epoch))
     if refresh.thresholds is not None:
         t = refresh.thresholds
         columns = {"class": classes} | {
@@ -43,7 +44,7 @@ def _weights(rates: Rates, classes: list[str], optimal: Any) -> dict[str, Any]:
     for name in ("r_pos", "r_neg"):
         columns[name] = getattr(rates, name).cpu().numpy().ravel()
     columns["optimal_r_pos"], columns["optimal_n"] = [None] * len(k), [None] * len(k)
-    if optimal is not None and tables == 1:
-        columns["optimal_r_pos"] = optimal[0].cpu().numpy()
-        columns["optimal_n"] = optimal[1].cpu().numpy().astype(np.int64)
+    if optimal is not None:
+        columns["optimal_r_pos"] = optimal[0].cpu().numpy().ravel()
+        columns["optimal_n"] = optimal[1].cpu().numpy().ravel().astype(np.int64)
     return ({"class": np.repeat(classes, bins)} if tables > 1 else {}) | columns

@@ -61,7 +61,7 @@ def test_truly_unlabelled_images_leave_precision_open(tmp_path):
     assert found.confidence_histogram["right_n"].isna().all()
 
 
-def test_tables_of_classes_are_pooled_by_their_counts():
+def test_tables_of_classes_are_pooled_by_their_entries():
     frame = pd.DataFrame(
         {
             "class": ["a", "b", "a", "b"],
@@ -77,8 +77,10 @@ def test_tables_of_classes_are_pooled_by_their_counts():
         }
     )
     pooled = evidence.pool_classes(frame)
-    assert pooled["r_pos"].tolist() == pytest.approx([4 / 20, 0.6])
+    assert pooled["r_pos"].tolist() == pytest.approx([(1 + 9) / 40, 0.4]), "over the hidden entries, like the optimal rate"
     assert pooled["optimal_r_pos"].tolist() == pytest.approx([(2 + 12) / 40, 1.0])
+    alone = evidence.pool_classes(frame.assign(optimal_r_pos=np.nan, optimal_n=np.nan))
+    assert alone["r_pos"].tolist() == pytest.approx([4 / 20, 0.6]), "over D_est's entries; the mean where there are none"
 
 
 def test_history_runs_through_the_stages(tmp_path):

@@ -11,6 +11,7 @@ import torch
 from dicap import artifacts
 from dicap.calibration import PseudoLabels, Rates, Thresholds
 from dicap.methods.base import Refresh, Roles
+from dicap.report.evidence import curve_errors, read_curves
 from dicap.training.diagnostics import Diagnostics
 from dicap.training.records import record
 
@@ -126,7 +127,23 @@ def test_a_table_per_class_names_the_class(refresh, labels, tmp_path):
     assert frame["class"].tolist() == [name for name in "xyz" for _ in range(K)]
     assert frame["bin"].tolist() == list(range(K)) * C
     np.testing.assert_array_equal(frame["r_pos"].to_numpy().reshape(C, K), per_class.r_pos.numpy())
-    assert frame["optimal_r_pos"].isna().all()
+    pos, total = np.zeros((C, K)), np.zeros((C, K))
+    for i in counted():
+        for c in range(C):
+            k = min(int(float(refresh.pseudo.confidence[i, c]) * K), K - 1)
+            pos[c, k] += labels[i, c]
+            total[c, k] += 1
+    assert frame["optimal_n"].tolist() == total.ravel().tolist()
+    seen = total.ravel() > 0
+    np.testing.assert_allclose(frame["optimal_r_pos"][seen], (pos.ravel()[seen] / total.ravel()[seen]), atol=1e-6)
+    row = diagnostics_of(labels).summary(refresh._replace(rates=per_class), K)
+    gaps = [
+        abs(sum(float(per_class.r_pos[c, k]) * total[c, k] - pos[c, k] for c in range(C)))  # of the bin's entries together
+        for k in range(K)
+    ]
+    assert row["curve_error"] == pytest.approx(sum(gaps) / total.sum(), abs=1e-6)
+    errors = curve_errors(read_curves(tmp_path / "weights"))
+    assert errors["curve_error"].tolist() == [pytest.approx(row["curve_error"], abs=1e-6)], "the report says the same"
 
 
 def test_a_method_without_rates_and_thresholds_records_its_labels(refresh, labels, tmp_path):

@@ -117,7 +117,7 @@ def cells(grid: Grid, params: Path) -> list[Cell]:
             problems += [f"{label}: {line}" for line in str(error).splitlines()]
             continue
         mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:6]
-        found.setdefault(mark, Cell(_name(case, settings, mark), changes, settings))
+        found.setdefault(mark, Cell(_name(case, _varied(grid, case, changes), settings, mark), changes, settings))
     if problems:
         raise SettingsError("\n".join(problems))
     return list(found.values())
@@ -141,7 +141,13 @@ def changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return values
 
 
-def _name(case: str, settings: Mapping[str, Any], mark: str) -> str:
+def _varied(grid: Grid, case: str, changes: Mapping[str, Any]) -> list[str]:
+    """Values of the axes that every name does not tell anyway."""
+    told = {"dataset", "ratio", "seed"} | (set() if case else {"method"})
+    return [str(changes[key]) for key, values in grid.axes.items() if len(values) > 1 and key not in told]
+
+
+def _name(case: str, varied: Sequence[str], settings: Mapping[str, Any], mark: str) -> str:
     """A name that DVC and git accept."""
-    parts = [settings["dataset"], case or settings["method"], f"r{settings['ratio']:g}", f"s{settings['seed']}", mark]
-    return re.sub(r"[^\w-]+", "_", "-".join(parts))
+    which = [settings["dataset"], case or settings["method"], *varied]
+    return re.sub(r"[^\w-]+", "_", "-".join([*which, f"r{settings['ratio']:g}", f"s{settings['seed']}", mark]))

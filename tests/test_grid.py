@@ -44,6 +44,14 @@ def test_the_name_tells_settings_apart():
     assert one == cells(grid(settings={"train.epochs": 3}), PARAMS)[0].name
 
 
+def test_the_name_tells_the_values_of_the_axes_that_vary():
+    axes = {"calibration.policy": ["uniform", "optimal"], "train.epochs": [3], "ratio": [0.05, 0.1], "seed": [1]}
+    names = [cell.name[:-7] for cell in cells(grid(axes=axes), PARAMS)]
+    assert names == [f"digits-dicap-{policy}-r{ratio}-s1" for policy in ("uniform", "optimal") for ratio in ("0_05", "0_1")]
+    (first, second) = cells(grid(cases={"dth": {"warmup.wcl": False}}, axes={"method": ["dicap", "mld"], "seed": [1]}), PARAMS)
+    assert first.name.startswith("digits-dth-dicap-r0_05") and second.name.startswith("digits-dth-mld-r0_05")
+
+
 def test_override_replaces_an_axis_and_sets_anything_else():
     plan = grid(axes={"seed": [1, 2, 3], "ratio": [0.05]}).override({"seed": [5], "train.epochs": [2], "method": ["mld", "bce"]})
     assert plan.axes == {"seed": [5], "ratio": [0.05], "method": ["mld", "bce"]} and plan.settings == {"train.epochs": 2}

@@ -91,7 +91,24 @@ class LazyGroup(click.Group):
             ctx.exit(code)
         for line in message.splitlines():
             click.echo(f"{'Stopped' if code == EXIT_STOPPED else 'Error'}: {line}", err=True)
+        if cleared := _cleared():
+            click.echo(f"`dvc checkout {' '.join(cleared)}` brings back what this stage made before.", err=True)
         ctx.exit(code)
+
+
+def _cleared() -> list[str]:
+    """Results of this stage that DVC has removed before running it, and that its cache holds."""
+    stage = os.environ.get("DVC_STAGE")  # set by DVC alone
+    if not stage or not _first() or not Path("dvc.lock").is_file():
+        return []
+    from ruamel.yaml import YAML
+
+    lock = YAML(typ="safe", pure=True).load(Path("dvc.lock").read_text(encoding="utf-8"))
+    results = lock.get("stages", {}).get(stage, {}).get("outs", [])
+    cache = Path(".dvc/cache/files/md5")
+    return [
+        out["path"] for out in results if not Path(out["path"]).exists() and (cache / out["md5"][:2] / out["md5"][2:]).exists()
+    ]
 
 
 def _first() -> bool:

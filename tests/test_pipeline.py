@@ -215,6 +215,9 @@ def test_a_wrong_setting_fails_before_anything_runs_and_loses_nothing(clone):
     assert process.returncode != 0
     assert "ratio: found 1.5" in output and "Traceback" not in output
     assert clone.model() == before
+    assert "`dvc checkout artifacts/split` brings back" in output and not (clone.folder / "artifacts/split").exists()
+    clone.run("dvc", "checkout", "artifacts/split")
+    assert (clone.folder / "artifacts/split/split.parquet").is_file()
 
 
 def test_a_sweep_runs_what_is_missing_and_a_failure_does_not_stop_it(clone):

@@ -322,7 +322,8 @@ def pooled(estimated: Tensor, optimal: Tensor, entries: Tensor) -> tuple[Tensor,
     if estimated.ndim == 1:
         return estimated, optimal, entries
     total = entries.sum(0)
-    return *((rate * entries).sum(0) / total.clamp_min(1) for rate in (estimated, optimal)), total
+    estimated, optimal = ((rate * entries).sum(0) / total.clamp_min(1) for rate in (estimated, optimal))
+    return estimated, optimal, total
 
 
 def curve_error(estimated: Tensor, optimal: Tensor, entries: Tensor) -> float:

@@ -91,7 +91,7 @@ class LazyGroup(click.Group):
             ctx.exit(code)
         for line in message.splitlines():
             click.echo(f"{'Stopped' if code == EXIT_STOPPED else 'Error'}: {line}", err=True)
-        if cleared := _cleared():
+        if code != EXIT_STOPPED and (cleared := _cleared()):  # what was stopped is to go on, not back
             click.echo(f"`dvc checkout {' '.join(cleared)}` brings back what this stage made before.", err=True)
         ctx.exit(code)
 

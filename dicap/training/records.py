@@ -11,7 +11,7 @@ from dicap.artifacts import epoch_file, write_pseudo_labels, write_thresholds, w
 from dicap.calibration import Rates
 from dicap.methods.base import Refresh
 
-# (N, C) confidences and K -> the true rate and the number of entries of every bin, (K,) each; None without hidden labels.
+# (N, C) confidences and K -> the true rate and the number of entries of every bin, (K,) or (C, K); None without hidden labels.
 Optimal = Callable[..., tuple[Tensor, Tensor] | None]  # (confidence, bins, per_class=...), see Diagnostics.optimal
 
 

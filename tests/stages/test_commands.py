@@ -15,6 +15,8 @@ import pandas as pd
 import pytest
 import tiny
 
+from dicap.errors import Stopped
+
 STAGES = ("convert", "split", "warmup", "pseudo-label", "train", "finetune", "evaluate")
 OUT = {"convert": "data/table", "pseudo-label": "artifacts/pseudo_label"}
 
@@ -324,3 +326,11 @@ def test_a_failure_tells_how_to_get_back_what_dvc_removed(project, monkeypatch):
     Path(".dvc/cache/files/md5/01").mkdir(parents=True)
     Path(".dvc/cache/files/md5/01/23456789.dir").write_text("[]", encoding="utf-8")
     assert hint in project.run("split")[2]
+
+    def stop(*_):
+        raise Stopped("the state is saved")
+
+    project.set({"ratio": 0.5})
+    monkeypatch.setattr("dicap.data.format.read_meta", stop)
+    code, _, errors = project.run("split")
+    assert code == 75 and errors == "Stopped: the state is saved\n", "what was stopped is to go on, not back"

@@ -13,7 +13,8 @@ from stages.finished import ask, question
 UNDER_WAY = ("Queued", "Running")
 # Task, name, time, state: the name may be missing, the time has blanks.
 _ROW = re.compile(r"^(?P<task>[0-9a-f]{7})\s+(?P<name>\S+)\s.*\s(?P<state>Queued|Running|Failed|Success)\s*$")
-_INTERVAL = 15.0  # seconds between two questions; each costs half a second of a core, for DVC to start
+_INTERVAL = 15.0  # seconds between two questions; each costs up to two seconds of a core, for DVC to start
+_PATIENCE = 4  # while nothing ends, up to so many intervals: a cell that trains for minutes needs the core more
 _ATTEMPTS = 12  # answers without a worker before the queue is given up
 _LATE = 3  # answers without a worker before one whose experiment is running counts as dead; on a busy machine they answer late
 
@@ -73,10 +74,10 @@ def watch(names: Sequence[str], jobs: int, interval: float = _INTERVAL, attempts
     A worker that died is replaced: two that ask DVC's message folder at the same instant can bring each other down. One that
     is only slow to answer is not: its experiment is running.
     """
-    open_names, idle = list(names), 0
+    open_names, idle, pause = list(names), 0, interval
     while open_names:
         answer = question("queue", "status")
-        now = states(answer)
+        now, before = states(answer), len(open_names)
         for name in list(open_names):
             if now.get(name, "Failed") not in UNDER_WAY:
                 open_names.remove(name)
@@ -90,7 +91,10 @@ def watch(names: Sequence[str], jobs: int, interval: float = _INTERVAL, attempts
             return
         if max(working, running) < min(jobs, len(open_names)) or idle > _LATE:
             start(jobs)
-        time.sleep(interval)
+        if idle or len(open_names) < before:
+            pause = interval
+        time.sleep(pause)
+        pause = min(2 * pause, _PATIENCE * interval)
 
 
 def reason(name: str) -> str:

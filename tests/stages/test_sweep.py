@@ -68,6 +68,20 @@ def test_a_worker_that_died_is_replaced(monkeypatch):
     assert started == [2]
 
 
+def test_asking_less_often_while_nothing_ends(monkeypatch):
+    running, next_one, away = (
+        _answer(1, a="Running", b="Queued"),
+        _answer(1, a="Success", b="Running"),
+        _answer(0, a="Success", b="Running"),
+    )
+    answers = iter([running, running, running, next_one, next_one, away, _answer(0, a="Success", b="Success")])
+    pauses: list[float] = []
+    monkeypatch.setattr(queue, "question", lambda *_: next(answers))
+    monkeypatch.setattr(queue.time, "sleep", pauses.append)
+    assert dict(queue.watch(["a", "b"], 1, interval=10)) == {"a": "Success", "b": "Success"}
+    assert pauses == [10, 20, 40, 10, 20, 10], "up to a minute; at once more often where one ended or no worker answers"
+
+
 def test_a_worker_that_answers_late_is_not_replaced_but_one_that_stays_away_is(monkeypatch):
     late, here, done = _answer(0, a="Running"), _answer(1, a="Running"), _answer(0, a="Success")
     started: list[int] = []

@@ -27,7 +27,7 @@ LADDER = {
 }
 EST_FRACTIONS = (0.2, 0.1, 0.05)  # shares of the labelled images in D_est that the table of estimators shows
 PAPERS_BINS = "bins 0.2"  # its row that the others are compared with
-SOFT = ("soft", "none", True, True, True)  # the whole method with the rates as soft targets; no entry is uncertain then
+SOFT = ("soft", "none", True, True)  # the whole method with the rates as soft targets; no entry is uncertain then
 # What may differ between the cells of one table; all else has to be the same.
 _IDENTITY = {"dataset", "data_root", "ratio", "seed", "method", "head", "protocol"}  # a protocol is a name for values
 FREE = {
@@ -68,10 +68,13 @@ def estimator_rows() -> dict[str, str]:
 
 
 def estimator_row(settings: dict[str, Any]) -> str | None:
-    """Which estimator a run of the whole method used, how, and learnt on how many labels; None for any other run."""
+    """Which estimator a run of the whole method used, how, and learnt on how many labels; None for any other run.
+
+    Fine-tuning may be left out, which is then one of the settings that all runs of a table must share.
+    """
     values = dict(flatten(settings))
-    step = _step_key(values)
-    if values["method"] != "dicap" or step not in (LADDER["fte"], SOFT):
+    step = _step_key(values)[:-1]
+    if values["method"] != "dicap" or step not in (LADDER["wcl"][:-1], SOFT):
         return None
     key = "soft " if step == SOFT else ""
     if values["calibration.policy"] == "optimal" and values["split.est_fraction"] == EST_FRACTIONS[0]:

@@ -67,10 +67,11 @@ _SOFT = {"calibration__target": "soft", "thresholds__rule": "none"}
         (_SOFT, "soft bins 0.2"),
         (_SOFT | {"calibration__estimator": "beta", "split__est_fraction": 0.05}, "soft beta 0.05"),
         (_SOFT | {"calibration__policy": "optimal"}, "soft optimal"),
-        (_SOFT | {"finetune__enabled": False}, None),
+        (_SOFT | {"finetune__enabled": False}, "soft bins 0.2"),
         ({"thresholds__rule": "none"}, None),
         ({"calibration__policy": "uniform"}, None),
-        ({"finetune__enabled": False}, None),
+        ({"finetune__enabled": False}, "bins 0.2"),
+        ({"contrastive__enabled": False}, None),
         ({"split__est_fraction": 0.15}, None),
         ({"method": "mld"}, None),
     ],
@@ -78,6 +79,13 @@ _SOFT = {"calibration__target": "soft", "thresholds__rule": "none"}
 def test_runs_of_the_whole_method_are_told_apart_by_estimator(defaults, values, row):
     assert row_of("estimators", changed(defaults, **values)) == row
     assert row is None or row in estimator_rows()
+
+
+def test_estimators_with_and_without_fine_tuning_do_not_mix(defaults):
+    without = changed(defaults, finetune__enabled=False)
+    frame, notes = frame_of([experiment(defaults, 60.0), experiment(changed(without, seed=2), 50.0)], "estimators", without)
+    assert frame["seed"].tolist() == [2]
+    assert notes == ["digits: left out 1 run with other settings (finetune.enabled)."]
 
 
 def test_the_papers_bins_are_a_row():

@@ -3,7 +3,7 @@
     python benchmarks/input.py [--photos FOLDER] [--workers N] [--size 224]
 
 The classic path is a torch DataLoader that for every view opens the photograph, decodes it, and then flips, resizes,
-draws RandAugment and Cutout, and makes a tensor (methods.md 2.4). Both paths draw from the same policy, use the same
+draws RandAugment and Cutout, and makes a tensor (docs/methods.md 2.4). Both paths draw from the same policy, use the same
 number of workers and the same number of images a batch. They take turns in rounds, so that a busy machine slows both; the
 ratio is that of the median rounds. Training batches are counted as (weak, strong) pairs, scoring batches as images.
 

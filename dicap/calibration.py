@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 PIECE = 2048  # rows handled at once on a processor: temporaries of many million entries would leave its cache
-EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias small bins (methods.md 3.13-A5)
+EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias small bins (docs/methods.md 3.13-A5)
 
 
 class Rates(NamedTuple):
-    """Correctness rates per confidence bin (paper eq. for r_pos, r_neg; methods.md 3.4).
+    """Correctness rates per confidence bin (paper eq. for r_pos, r_neg; docs/methods.md 3.4).
 
     One table for the data set, tensors (K,), or one per class, tensors (C, K).
     """
@@ -51,11 +51,11 @@ class PseudoLabels(NamedTuple):
     confidence: Tensor  # p
     label: Tensor  # int8: 1 positive, 0 negative, -1 uncertain
     weight: Tensor  # float32: w(p, label); 0 for uncertain entries
-    soft: bool = False  # soft target: the opposite label counts with 1 - weight (methods.md 3.10, reading b)
+    soft: bool = False  # soft target: the opposite label counts with 1 - weight (docs/methods.md 3.10, reading b)
 
 
 def bin_index(p: Tensor, bins: int) -> Tensor:
-    """The bin of each confidence: k with k/K <= p < (k+1)/K, 0-based; p = 1 belongs to the last (methods.md 3.13-A3).
+    """The bin of each confidence: k with k/K <= p < (k+1)/K, 0-based; p = 1 belongs to the last (docs/methods.md 3.13-A3).
 
     Args:
         p: confidences in [0, 1], any shape.
@@ -67,7 +67,7 @@ def bin_index(p: Tensor, bins: int) -> Tensor:
 
 
 def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> tuple[Tensor, Tensor]:
-    """n_pos[k], n_neg[k]: entries of bin k with y = 1 and with y = 0 (methods.md 3.4).
+    """n_pos[k], n_neg[k]: entries of bin k with y = 1 and with y = 0 (docs/methods.md 3.4).
 
     Args:
         p: (N, C) confidences; y: (N, C) labels 0/1.
@@ -94,7 +94,7 @@ def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> t
 def estimate_rates(
     n_pos: Tensor, n_neg: Tensor, *, empty_bin: str = "interpolate", smoothing: float = 0.0, isotonic: bool = False
 ) -> Rates:
-    """r_pos[k] = n_pos[k] / (n_pos[k] + n_neg[k] + eps) (methods.md 3.4), with its gaps closed (3.13-A4).
+    """r_pos[k] = n_pos[k] / (n_pos[k] + n_neg[k] + eps) (docs/methods.md 3.4), with its gaps closed (3.13-A4).
 
     Args:
         n_pos, n_neg: counts, (K,) or (C, K).
@@ -147,16 +147,16 @@ def _isotonic(rates: Tensor, total: Tensor) -> Tensor:
 
 
 def positive_rate(p: Tensor, r_pos: Tensor, *, anchor: str = "left") -> Tensor:
-    """r_pos interpolated at confidence p: the weight w(p, 1) of the paper (methods.md 3.4).
+    """r_pos interpolated at confidence p: the weight w(p, 1) of the paper (docs/methods.md 3.4).
 
     With k/K <= p < (k+1)/K and the rates at their bins' left edges,
     w(p, 1) = K ((k+1)/K - p) r_pos[k] + K (p - k/K) r_pos[k+1]. The factor K is missing in print; without it no weight
-    would exceed 1/K (methods.md 3.13-A1). Where a neighbour is missing, the end bin's own rate stands in.
+    would exceed 1/K (docs/methods.md 3.13-A1). Where a neighbour is missing, the end bin's own rate stands in.
 
     Args:
         p: (N, C) confidences in [0, 1].
         r_pos: (K,) rates, or (C, K) for a table per class.
-        anchor: where in its bin a rate sits: `left`, `centre` or `right` (methods.md 3.13-A2).
+        anchor: where in its bin a rate sits: `left`, `centre` or `right` (docs/methods.md 3.13-A2).
 
     Returns:
         (N, C) float64 in [0, 1].
@@ -205,7 +205,7 @@ def chance_positive(p: Tensor, rates: Rates, *, anchor: str = "left") -> Tensor:
 def correctness_weight(
     p: Tensor, label: Tensor, rates: Rates | None, *, policy: str = "estimated", anchor: str = "left"
 ) -> Tensor:
-    """w(p, label): how likely the pseudo-label is right (paper section 3; the policies of its weighting table, methods.md 3.10).
+    """w(p, label): how likely the pseudo-label is right (paper section 3; its weighting table, docs/methods.md 3.10).
 
     Args:
         p: (N, C) confidences; label: (N, C) int, 1 / 0 / -1.
@@ -240,7 +240,7 @@ def dual_thresholds(
     crossed: str = "swap",
     unseen: str = "guard",
 ) -> Thresholds:
-    """tau_pos[c] and tau_neg[c] from the scores on D_sup (paper section 4; methods.md 3.5, 3.13-B).
+    """tau_pos[c] and tau_neg[c] from the scores on D_sup (paper section 4; docs/methods.md 3.5, 3.13-B).
 
     Args:
         p: (N, C) scores on D_sup; y: (N, C) labels.
@@ -287,7 +287,7 @@ def _midrange(p: Tensor, chosen: Tensor) -> Tensor:
 
 
 def hard_labels(p: Tensor, thresholds: Thresholds, *, rule: str = "midrange") -> Tensor:
-    """1 if p > tau_pos, 0 if p < tau_neg, else -1: the closed band is uncertain (methods.md 3.6, 3.13-B5).
+    """1 if p > tau_pos, 0 if p < tau_neg, else -1: the closed band is uncertain (docs/methods.md 3.6, 3.13-B5).
 
     Read top-down, so a crossed pair left in place by `priority` favours the positive. With `rule="none"`: 1[p >= 0.5].
 

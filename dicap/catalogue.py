@@ -23,7 +23,7 @@ OWN_HEAD = "own"  # of a method that brings its own network, to which `head` doe
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """One row of methods.md 4.11: how a method differs from the others.
+    """One row of docs/methods.md 4.11: how a method differs from the others.
 
     Attributes:
         title: name in the tables, and (without hyphens) of the class in `dicap/methods/<name>.py`.
@@ -32,7 +32,7 @@ class MethodFacts:
         finetunes: whether D_est is held out and used for fine-tuning (DiCaP only).
         rule: how teacher scores become pseudo-labels.
         source: publication.
-        confidence: how sure methods.md 13 is of the algorithm.
+        confidence: how sure docs/methods.md 13 is of the algorithm.
     """
 
     title: str

@@ -7,7 +7,7 @@ import numpy as np
 
 
 def average_precision(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """AP of every class by the published rule (methods.md 2.9): scikit-learn's step-wise sum, ties grouped.
+    """AP of every class by the published rule (docs/methods.md 2.9): scikit-learn's step-wise sum, ties grouped.
 
     Args:
         scores: (N, C), any scale; labels: (N, C), 0/1.
@@ -25,7 +25,7 @@ def average_precision(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def mean_average_precision(scores: np.ndarray, labels: np.ndarray) -> float:
-    """mAP in percent: 100 times the mean over all classes (methods.md 2.9)."""
+    """mAP in percent: 100 times the mean over all classes (docs/methods.md 2.9)."""
     return float(100 * average_precision(scores, labels).mean())
 
 

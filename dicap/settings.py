@@ -31,7 +31,7 @@ class Section(BaseModel):
 
 
 class Convert(Section):
-    """Conversion of the raw data set into one array (design.md "Data and views")."""
+    """Conversion of the raw data set into one array."""
 
     max_rejected: Share  # share of unreadable images above which `convert` fails
     store: Literal["array", "jpeg"]  # one uint8 array, or the resized images re-encoded for small disks
@@ -47,14 +47,14 @@ class Own(Section):
 
 
 class Split(Section):
-    """Labelled / unlabelled split and D_sup / D_est (methods.md 2.3, 3.2)."""
+    """Labelled / unlabelled split and D_sup / D_est (docs/methods.md 2.3, 3.2)."""
 
     est_fraction: Annotated[float, Field(gt=0, lt=1)]  # share of the labelled images that goes to D_est
     validation: Annotated[float, Field(ge=0, lt=1)]  # share of the labelled images that only early stopping looks at; 0: none
 
 
 class Network(Section):
-    """What is common to the networks beside backbone and head (methods.md 2.4, 2.5, 5)."""
+    """What is common to the networks beside backbone and head (docs/methods.md 2.4, 2.5, 5)."""
 
     normalize: Literal["none", "imagenet", "half"]  # none: pixels in [0, 1], as published; half: mean = std = 0.5
     stride: Literal[8, 16, 32]  # pixels of the image per step of the last feature map
@@ -65,7 +65,7 @@ class Network(Section):
 
 
 class Augment(Section):
-    """Views (methods.md 2.4)."""
+    """Views (docs/methods.md 2.4)."""
 
     flip: Share  # probability of mirroring, in weak and strong views
     policy: Literal["published", "torchvision"]  # RandAugment of the published code, or torchvision's
@@ -74,7 +74,7 @@ class Augment(Section):
 
 
 class Loss(Section):
-    """Asymmetric loss and the reduction of sums over entries (methods.md 4.2, 3.13-D)."""
+    """Asymmetric loss and the reduction of sums over entries (docs/methods.md 4.2, 3.13-D)."""
 
     gamma_neg: NonNegative
     gamma_pos: NonNegative
@@ -83,7 +83,7 @@ class Loss(Section):
 
 
 class Optimiser(Section):
-    """AdamW, one-cycle, EMA (methods.md 2.6, 2.7)."""
+    """AdamW, one-cycle, EMA (docs/methods.md 2.6, 2.7)."""
 
     lr: Positive
     weight_decay: NonNegative
@@ -92,7 +92,7 @@ class Optimiser(Section):
 
 
 class Warmup(Section):
-    """Stage 1 (methods.md 2.8, 3.3)."""
+    """Stage 1 (docs/methods.md 2.8, 3.3)."""
 
     epochs: Count
     batch_size: Count | Literal["auto"]  # labelled images a step; auto: 320 x the labelled share, 16/32/48/64 as published
@@ -103,7 +103,7 @@ class Warmup(Section):
 
 
 class Calibration(Section):
-    """Correctness rates and weights (paper section 3; methods.md 3.4, 3.10, 3.13-A, 3.13-C)."""
+    """Correctness rates and weights (paper section 3; docs/methods.md 3.4, 3.10, 3.13-A, 3.13-C)."""
 
     policy: Literal["estimated", "uniform", "confidence", "labeled", "optimal"]
     target: Literal["hard", "soft"]  # hard label with weight w, or soft target r_pos(p) (needs thresholds.rule none)
@@ -120,7 +120,7 @@ class Calibration(Section):
 
 
 class Thresholds(Section):
-    """Dual thresholds (paper section 4; methods.md 3.5, 3.13-B)."""
+    """Dual thresholds (paper section 4; docs/methods.md 3.5, 3.13-B)."""
 
     rule: Literal["midrange", "fixed", "quantile", "none"]  # none: every entry is confident, label 1[p >= 0.5]
     fixed_pos: Share
@@ -131,7 +131,7 @@ class Thresholds(Section):
 
 
 class Contrastive(Section):
-    """Class-wise NT-Xent on uncertain entries, URRL (methods.md 3.7, 3.13-E)."""
+    """Class-wise NT-Xent on uncertain entries, URRL (docs/methods.md 3.7, 3.13-E)."""
 
     enabled: bool
     temperature: Positive
@@ -143,7 +143,7 @@ class Contrastive(Section):
 
 
 class Train(Section):
-    """Main stage (methods.md 2.8, 3.8)."""
+    """Main stage (docs/methods.md 2.8, 3.8)."""
 
     epochs: Count
     cycle_epochs: Annotated[int, Field(ge=0)]  # length of the one-cycle; 0: as long as the training
@@ -155,7 +155,7 @@ class Train(Section):
 
 
 class Finetune(Section):
-    """Head-only fine-tuning on D_est, FTE (methods.md 3.9)."""
+    """Head-only fine-tuning on D_est, FTE (docs/methods.md 3.9)."""
 
     enabled: bool
     epochs: Count
@@ -165,19 +165,19 @@ class Finetune(Section):
 
 
 class Evaluate(Section):
-    """Evaluation (methods.md 2.9)."""
+    """Evaluation (docs/methods.md 2.9)."""
 
     bootstrap: Annotated[int, Field(ge=0)]  # resamples of the test images for the 95 % interval
 
 
 class Topk(Section):
-    """Top-k (methods.md 4.4)."""
+    """Top-k (docs/methods.md 4.4)."""
 
     k: Count | Literal["auto"]  # auto: 2 on VOC and NUS-WIDE, 3 on COCO, elsewhere the rounded mean label count of D_l
 
 
 class Iat(Section):
-    """Instance-aware thresholding (methods.md 4.4; its definition is uncertain, so each reading has a name)."""
+    """Instance-aware thresholding (docs/methods.md 4.4; its definition is uncertain, so each reading has a name)."""
 
     rule: Literal["fixed", "dual", "matched"]  # 1[p >= threshold]; two thresholds; one that fits the label count of D_l
     threshold: Share
@@ -186,7 +186,7 @@ class Iat(Section):
 
 
 class Drml(Section):
-    """DRML (methods.md 4.5): four MLPs on fixed features."""
+    """DRML (docs/methods.md 4.5): four MLPs on fixed features."""
 
     features: Literal["pretrained", "warmup"]  # of the backbone as it comes, or after a warm-up on D_l
     rounds: Count  # epochs of the main stage
@@ -205,7 +205,7 @@ class Drml(Section):
 
 
 class Cap(Section):
-    """CAP's quota (methods.md 4.6); BBAM uses it too."""
+    """CAP's quota (docs/methods.md 4.6); BBAM uses it too."""
 
     eta_pos: Share  # share of the expected positives that train
     eta_neg: Share  # share of the expected negatives that train
@@ -213,7 +213,7 @@ class Cap(Section):
 
 
 class Pclp(Section):
-    """PCLP (methods.md 4.7)."""
+    """PCLP (docs/methods.md 4.7)."""
 
     prior: Literal["scm", "none"]  # scm: adversarial stage 1 with the causal prior
     warmup_epochs: Count  # passes of stage 1 over D_u
@@ -228,7 +228,7 @@ class Pclp(Section):
 
 
 class Bbam(Section):
-    """BBAM (methods.md 4.8). The options after `clamp` exist to reproduce what its public code does."""
+    """BBAM (docs/methods.md 4.8). The options after `clamp` exist to reproduce what its public code does."""
 
     scale: Positive
     margin: NonNegative
@@ -242,7 +242,7 @@ class Bbam(Section):
 
 
 class D2l(Section):
-    """D2L with metric-adaptive thresholds (methods.md 4.9)."""
+    """D2L with metric-adaptive thresholds (docs/methods.md 4.9)."""
 
     beta: Positive
     formula: Literal["published", "standard"]  # F-beta with b P + R, or b^2 P + R, in the denominator
@@ -286,13 +286,13 @@ class Settings(Section):
     d2l: D2l
 
     def warmup_batch(self, share: float) -> int:
-        """Labelled images of a warm-up step: 16/32/48/64 at 5/10/15/20 % of the training images labelled (methods.md 2.8)."""
+        """Labelled images of a warm-up step: 16/32/48/64 at 5/10/15/20 % labelled (docs/methods.md 2.8)."""
         if self.warmup.batch_size != "auto":
             return self.warmup.batch_size
         return min(max(round(320 * share), 4), 64)
 
     def labelled_batch(self, share: float) -> int:
-        """Labelled images of a main step: 4/8/12/16 of 64 at 5/10/15/20 %, never more than half (methods.md 2.8)."""
+        """Labelled images of a main step: 4/8/12/16 of 64 at 5/10/15/20 %, never more than half (docs/methods.md 2.8)."""
         if self.train.batch_labelled != "auto":
             return self.train.batch_labelled
         return min(max(round(1.25 * share * self.train.batch_size), 1), self.train.batch_size // 2)

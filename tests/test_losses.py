@@ -112,7 +112,7 @@ def test_nt_xent_equals_a_loop(chunk, normalize, use_classes):
 
 
 def test_defaults_are_the_published_ones():
-    """gamma- 4, gamma+ 0 and clip 0.05 (methods.md 2.10); temperature 0.5 on unit vectors (3.13-E)."""
+    """gamma- 4, gamma+ 0 and clip 0.05 (docs/methods.md 2.10); temperature 0.5 on unit vectors (3.13-E)."""
     x, y = torch.linspace(-3, 3, 7), torch.tensor([0.0, 1, 0, 1, 0, 1, 0])
     torch.testing.assert_close(asymmetric_loss(x, y), asymmetric_loss(x, y, gamma_neg=4, gamma_pos=0, clip=0.05), rtol=0, atol=0)
     z_w, z_s = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0)) * 3

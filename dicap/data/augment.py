@@ -1,4 +1,4 @@
-"""Weak and strong views of an image, by Pillow (methods.md 2.4).
+"""Weak and strong views of an image, by Pillow (docs/methods.md 2.4).
 
 Images in a converted set are already resized, so what is left of the published pipeline is
 weak: flip; strong: flip, Cutout (main stage), RandAugment; test: nothing.
@@ -26,7 +26,7 @@ class View:
         cutout: side of the hole over the side of the image, in the strong view; 0 for none.
         policy: published or torchvision, the strong view's RandAugment.
         flip: probability of mirroring, in the weak and the strong view.
-        tiles: 2 for D2L's 2 x 2 grid (methods.md 4.9): each tile is seen on its own and resized to the image's size.
+        tiles: 2 for D2L's 2 x 2 grid (docs/methods.md 4.9): each tile is seen on its own and resized to the image's size.
     """
 
     name: str

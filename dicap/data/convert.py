@@ -57,7 +57,7 @@ def convert(
     """Convert a raw data set.
 
     Each image is decoded to RGB and resized to a square with Pillow's bilinear filter, the aspect ratio ignored
-    (methods.md 2.4). Files that cannot be decoded are left out, listed in meta.json with the reason.
+    (docs/methods.md 2.4). Files that cannot be decoded are left out, listed in meta.json with the reason.
 
     Args:
         raw: the listed images.

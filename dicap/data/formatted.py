@@ -1,4 +1,4 @@
-"""The published lists: `formatted_{train,val}_{images,labels}.npy`, read and written (methods.md 2.2).
+"""The published lists: `formatted_{train,val}_{images,labels}.npy`, read and written (docs/methods.md 2.2).
 
 Images are unicode arrays of relative paths, labels (N, C) float64 of 0 and 1; `val` is our test split. With the same
 rows, ratio and seed the labelled images are the published ones.

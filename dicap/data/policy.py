@@ -74,7 +74,7 @@ def _levels(first: float, last: float) -> tuple[float, ...]:
     return tuple(float(value) for value in np.linspace(first, last, 10)[1:])
 
 
-# PyPI randaugment 1.0.2, which the published code imports (methods.md 2.4): 15 operations x 9 levels, ordered pairs,
+# PyPI randaugment 1.0.2, which the published code imports (docs/methods.md 2.4): 15 operations x 9 levels, ordered pairs,
 # each half of a pair happens with probability 0.5. Rotation has one direction only.
 PUBLISHED = Policy(
     operations=(
@@ -170,7 +170,7 @@ def draw(uniforms: np.ndarray, policy: Policy, size: tuple[int, int], cutout: fl
         uniforms: (n, COLUMNS) in [0, 1).
         policy: table of operations.
         size: height and width of the images in pixels.
-        cutout: side of the hole over the side of the image; 0 for none (methods.md 2.4).
+        cutout: side of the hole over the side of the image; 0 for none (docs/methods.md 2.4).
         flip: probability of mirroring.
     """
     n = len(uniforms)

@@ -1,4 +1,4 @@
-"""Which labels may be used: the labelled/unlabelled split and D_sup / D_est (methods.md 2.3, 3.2)."""
+"""Which labels may be used: the labelled/unlabelled split and D_sup / D_est (docs/methods.md 2.3, 3.2)."""
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ ROLES = ("sup", "est", "unlabeled", "test", "validation")
 def labelled_order(n_train: int, seed: int) -> np.ndarray:
     """The published order of the training images, (n_train,) int64: a ratio's labelled set is a prefix of it.
 
-    A fresh generator is used, so the order depends on the seed, n and the order of the rows alone (methods.md 2.3).
+    A fresh generator is used, so the order depends on the seed, n and the order of the rows alone (docs/methods.md 2.3).
     """
     return np.random.RandomState(seed).permutation(n_train)
 

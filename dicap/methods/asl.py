@@ -1,4 +1,4 @@
-"""ASL: labelled-only training with the asymmetric loss and a linear head (methods.md 4.2). Its result is the warm-up's."""
+"""ASL: labelled-only training with the asymmetric loss and a linear head (docs/methods.md 4.2). Its result is the warm-up's."""
 
 from dicap.methods.base import Method
 

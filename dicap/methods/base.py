@@ -40,7 +40,7 @@ class Roles:
 
     @property
     def unsup(self) -> np.ndarray:
-        """D_unsup = D_u and D_est, ascending: D_est is treated exactly like D_u (methods.md 3.2)."""
+        """D_unsup = D_u and D_est, ascending: D_est is treated exactly like D_u (docs/methods.md 3.2)."""
         return np.sort(np.concatenate([self.unlabeled, self.est]))
 
 
@@ -132,7 +132,7 @@ class Player:
 
 
 class Method:
-    """The common frame; subclasses override what their section of methods.md changes.
+    """The common frame; subclasses override what their section of docs/methods.md changes.
 
     Attributes:
         annotated: share of the training images that have labels, of which `ratio` may be used.
@@ -188,7 +188,7 @@ class Method:
     # -- which images -------------------------------------------------------------------------------------
 
     def labelled(self, roles: Roles) -> np.ndarray:
-        """Images whose labels train the network before fine-tuning: all of D_l (methods.md 3.13-I)."""
+        """Images whose labels train the network before fine-tuning: all of D_l (docs/methods.md 3.13-I)."""
         return roles.labelled
 
     def unlabelled(self, roles: Roles) -> np.ndarray:
@@ -263,7 +263,7 @@ class Method:
         return asymmetric_loss(logits, y, gamma_neg=loss.gamma_neg, gamma_pos=loss.gamma_pos, clip=loss.clip)
 
     def reduce(self, elements: Tensor, images: int) -> Tensor:
-        """Sum over entries / images of the step, or the mean over entries (methods.md 3.13-D)."""
+        """Sum over entries / images of the step, or the mean over entries (docs/methods.md 3.13-D)."""
         if self.settings.loss.reduction == "mean":
             return elements.mean() if elements.numel() else elements.sum()
         return elements.sum() / images
@@ -334,7 +334,7 @@ class Method:
         }
 
     def pseudo_loss(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Sum of w(p, label) * loss(logits, label) over confident entries (paper eq. L_pseudo; methods.md 3.6)."""
+        """Sum of w(p, label) * loss(logits, label) over confident entries (paper eq. L_pseudo; docs/methods.md 3.6)."""
         positive = (batch.label == 1).float()
         elements = batch.weight * self.supervised(logits, positive)
         if batch.soft:  # the opposite label with the opposite weight: a soft target

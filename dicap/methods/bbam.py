@@ -1,4 +1,4 @@
-"""BBAM: balanced binary angular margin with negative sampling (S2ML2-BBAM, NeurIPS 2024; methods.md 4.8).
+"""BBAM: balanced binary angular margin with negative sampling (S2ML2-BBAM, NeurIPS 2024; docs/methods.md 4.8).
 
 The statistics of the angles between features and class prototypes live in the network's head, because its scores depend
 on them: an epoch's refresh computes them from the online network and `install` puts them into it and into its EMA.

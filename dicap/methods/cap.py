@@ -1,4 +1,4 @@
-"""CAP: class-distribution-aware pseudo-labelling (NeurIPS 2023; methods.md 4.6)."""
+"""CAP: class-distribution-aware pseudo-labelling (NeurIPS 2023; docs/methods.md 4.6)."""
 
 from dicap.methods import rules
 from dicap.methods.base import Method, Refresh, Roles, Teacher, hard_mask

@@ -1,4 +1,4 @@
-"""D2L: dual-decoupling learning with metric-adaptive thresholds (ECCV 2024; methods.md 4.9).
+"""D2L: dual-decoupling learning with metric-adaptive thresholds (ECCV 2024; docs/methods.md 4.9).
 
 Whole images and 2 x 2 tiles, and heads of their own for labels (f1, f2) and for pseudo-labels (f3, f4).
 """

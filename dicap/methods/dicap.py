@@ -1,4 +1,4 @@
-"""DiCaP: distribution-calibrated pseudo-labelling (AAAI 2026; methods.md 3)."""
+"""DiCaP: distribution-calibrated pseudo-labelling (AAAI 2026; docs/methods.md 3)."""
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ class DiCaP(Method):
         """D_est is what the rates are counted on."""
         return True
 
-    # -- warm-up: ASL on D_sup + the class-wise contrastive loss on all images of the step, WCL (methods.md 3.3)
+    # -- warm-up: ASL on D_sup + the class-wise contrastive loss on all images of the step, WCL (docs/methods.md 3.3)
 
     @property
     def warmup_unlabelled(self) -> bool:
@@ -68,7 +68,7 @@ class DiCaP(Method):
     # -- each epoch: rates on D_est, thresholds on D_sup, pseudo-labels and weights on D_unsup (Algorithm 1)
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
-        """Steps 1 to 3 of an epoch (methods.md 3.4 to 3.6)."""
+        """Steps 1 to 3 of an epoch (docs/methods.md 3.4 to 3.6)."""
         c, t = self.settings.calibration, self.settings.thresholds
         unsup = self.unlabelled(roles)
         p = teacher.scores(unsup)  # (N_u, C); D_est is scored within, exactly like D_u
@@ -101,7 +101,7 @@ class DiCaP(Method):
         return Refresh(pseudo, rates, thresholds, int(thresholds.crossed.sum()), guarded)
 
     def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
-        """Dual thresholds from scores and labels of D_sup (methods.md 3.5)."""
+        """Dual thresholds from scores and labels of D_sup (docs/methods.md 3.5)."""
         t = self.settings.thresholds
         return dual_thresholds(
             p, y, rule=t.rule, fixed=(t.fixed_pos, t.fixed_neg), quantile=t.quantile, crossed=t.crossed, unseen=t.unseen
@@ -124,7 +124,7 @@ class DiCaP(Method):
         assert refresh.rates is not None and refresh.thresholds is not None
         return self.pseudo_labels(self.scores(teacher, views["weak"]), refresh.rates, refresh.thresholds)
 
-    # -- each step: L = L_sup + L_pseudo + lambda L_uncer (methods.md 3.6 to 3.8)
+    # -- each step: L = L_sup + L_pseudo + lambda L_uncer (docs/methods.md 3.6 to 3.8)
 
     def main_requests(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
         """Strong views of all; weak views only of images with uncertain entries (of all when each batch is scored anew)."""
@@ -169,7 +169,7 @@ class DiCaP(Method):
         return pairs if len(pairs) <= limit else pairs[np.sort(rng.choice(len(pairs), limit, replace=False))]
 
     def weak_embeddings(self, network: nn.Module, weak: Tensor) -> Tensor:
-        """z_w of the online network without gradient, in train mode (methods.md 3.13-C3), (B, C, D)."""
+        """z_w of the online network without gradient, in train mode (docs/methods.md 3.13-C3), (B, C, D)."""
         with torch.no_grad(), frozen_statistics(network):
             return network(weak)[1]
 

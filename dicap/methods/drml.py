@@ -1,4 +1,4 @@
-"""DRML: dual relation semi-supervised multi-label learning (AAAI 2020; methods.md 4.5).
+"""DRML: dual relation semi-supervised multi-label learning (AAAI 2020; docs/methods.md 4.5).
 
 It works on fixed features of the backbone. Two classifiers are driven apart on unlabelled images and the projector below
 them is driven to make them agree; a relation network on both answers makes the prediction. An epoch of the main stage is a

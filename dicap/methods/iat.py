@@ -1,4 +1,4 @@
-"""IAT: one threshold for all classes of an image (methods.md 4.4). Its definition is not public; each reading has a name."""
+"""IAT: one threshold for all classes of an image (docs/methods.md 4.4). Its definition is not public; each reading has a name."""
 
 from dicap.methods import rules
 from dicap.methods.base import Method, Refresh, Roles, Teacher, hard_mask

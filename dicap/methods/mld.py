@@ -1,4 +1,4 @@
-"""MLD: labelled-only training with the ML-Decoder head (methods.md 4.3). Its result is the warm-up's."""
+"""MLD: labelled-only training with the ML-Decoder head (docs/methods.md 4.3). Its result is the warm-up's."""
 
 from dicap.methods.base import Method
 

@@ -1,4 +1,4 @@
-"""PCLP: correlation-induced label prior (ICML 2024; methods.md 4.7).
+"""PCLP: correlation-induced label prior (ICML 2024; docs/methods.md 4.7).
 
 Stage 1 (the warm-up) is a bidirectional GAN whose prior over the label coordinates is a structural causal model; stage 2
 trains the encoder alone, by the labels and by soft consistency between weak and strong views.

@@ -1,4 +1,4 @@
-"""How teacher scores become pseudo-labels: the rules of the compared methods as pure functions (methods.md 4).
+"""How teacher scores become pseudo-labels: the rules of the compared methods as pure functions (docs/methods.md 4).
 
 Scores p are (N, C) of the unlabelled images, p_l and y those of the labelled ones; labels are int8: 1, 0, or -1 for an
 entry that does not train. No rule ever gives a positive to a class that has no labelled positive: such a class is
@@ -24,12 +24,12 @@ def masked(label: Tensor, active: Tensor) -> Tensor:
 
 
 def default_k(y: Tensor, dataset: str) -> int:
-    """k of Top-k: the published table, elsewhere max(1, mean number of labels of a labelled image, rounded) (methods.md 4.4)."""
+    """k of Top-k: the published table, elsewhere max(1, rounded mean number of labels of an image) (docs/methods.md 4.4)."""
     return PUBLISHED_K.get(dataset) or max(1, round(float(y.sum(1).double().mean())))
 
 
 def top_k(p: Tensor, k: int, active: Tensor) -> Tensor:
-    """1 for the k highest scores of each image, 0 for the others (Top-1, Top-k; methods.md 4.4).
+    """1 for the k highest scores of each image, 0 for the others (Top-1, Top-k; docs/methods.md 4.4).
 
     Equal scores are taken in the order of the classes. Classes that are not `active` (C,) neither take part nor train.
     """
@@ -45,7 +45,7 @@ def fixed_threshold(p: Tensor, threshold: Tensor | float, active: Tensor) -> Ten
 
 
 def dual_threshold(p: Tensor, high: float, low: float, active: Tensor) -> Tensor:
-    """1 from `high`, 0 up to `low`, -1 between (IAT with two thresholds; methods.md 4.4)."""
+    """1 from `high`, 0 up to `low`, -1 between (IAT with two thresholds; docs/methods.md 4.4)."""
     p = p.double()
     label = torch.full(p.shape, -1, dtype=torch.int8, device=p.device)
     label[p <= low] = 0
@@ -54,7 +54,7 @@ def dual_threshold(p: Tensor, high: float, low: float, active: Tensor) -> Tensor
 
 
 def matched_threshold(p_l: Tensor, y: Tensor) -> float:
-    """The threshold at which the labelled scores (N_l, C) give as many positives as there are labels (IAT; methods.md 4.4).
+    """The threshold at which the labelled scores (N_l, C) give as many positives as there are labels (IAT; docs/methods.md 4.4).
 
     It is the m-th largest score for m positives; above every score if there is none.
     """
@@ -65,7 +65,7 @@ def matched_threshold(p_l: Tensor, y: Tensor) -> float:
 def quota(
     p: Tensor, y: Tensor, *, eta_pos: float = 1.0, eta_neg: float = 0.998, unseen: str = "mask"
 ) -> tuple[Tensor, Thresholds, int]:
-    """CAP's rank rule: the share of pseudo-positives of a class is that of its labelled positives (methods.md 4.6).
+    """CAP's rank rule: the share of pseudo-positives of a class is that of its labelled positives (docs/methods.md 4.6).
 
     With f the labelled share and N images, the int(f N)-th largest score is the threshold. An entry trains if it is among
     the int(eta_pos f N) largest or the int(eta_neg (1 - f) N) smallest; ties may select more.
@@ -112,7 +112,7 @@ def _ranked(ascending: Tensor, index: Tensor, there: Tensor, otherwise: float) -
 
 
 def f_beta(precision: Tensor, recall: Tensor, beta: float, *, formula: str = "published") -> Tensor:
-    """F-beta of precision and recall; 0 where both are (methods.md 4.9).
+    """F-beta of precision and recall; 0 where both are (docs/methods.md 4.9).
 
     `published` is D2L's (1 + b^2) P R / (b P + R), with b instead of b^2 in the denominator; `standard` has b^2 there.
     """
@@ -153,7 +153,7 @@ def metric_thresholds(
 
 
 def hard_negatives(cosine: Tensor, label: Tensor, ratio: float) -> Tensor:
-    """BBAM's negative sampling: per class all positives, and `ratio` times as many negatives, the hardest (methods.md 4.8).
+    """BBAM's negative sampling: per class all positives, and `ratio` times as many negatives, the hardest (docs/methods.md 4.8).
 
     Args:
         cosine: (N, C) similarity of each image to each class's prototype; label: (N, C) 1, 0 or -1.
@@ -170,7 +170,7 @@ def hard_negatives(cosine: Tensor, label: Tensor, ratio: float) -> Tensor:
 
 
 def closest(distance: Tensor, free: Tensor, *, count: int | None = None, within: float | None = None) -> Tensor:
-    """DRML's selection: the `count` free images of the smallest distance, or all closer than `within` (methods.md 4.5).
+    """DRML's selection: the `count` free images of the smallest distance, or all closer than `within` (docs/methods.md 4.5).
 
     Args:
         distance: (N,); free: (N,) bool, images that may be chosen.

@@ -1,4 +1,4 @@
-"""Top-1: per image the highest class is positive, all others negative (methods.md 4.4)."""
+"""Top-1: per image the highest class is positive, all others negative (docs/methods.md 4.4)."""
 
 from dicap.methods import rules
 from dicap.methods.base import Method, Refresh, Roles, Teacher, hard_mask

@@ -1,4 +1,4 @@
-"""Top-k: per image the k highest classes are positive, all others negative (methods.md 4.4)."""
+"""Top-k: per image the k highest classes are positive, all others negative (docs/methods.md 4.4)."""
 
 from torch import Tensor
 

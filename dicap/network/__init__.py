@@ -11,7 +11,7 @@ from dicap.network.ml_decoder import MLDecoder
 from dicap.settings import Settings
 
 NORMALIZATION = {
-    "none": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),  # the published code feeds [0, 1] pixels (methods.md 2.4)
+    "none": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),  # the published code feeds [0, 1] pixels (docs/methods.md 2.4)
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
 }

@@ -1,4 +1,4 @@
-"""PCLP's generator and joint discriminator, in the manner of SAGAN (methods.md 4.7).
+"""PCLP's generator and joint discriminator, in the manner of SAGAN (docs/methods.md 4.7).
 
 Spectral norm everywhere, residual blocks, one self-attention block, noise injected into the generator. Both work on square
 images of 2^n >= 8 pixels in [-1, 1].

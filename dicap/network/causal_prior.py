@@ -1,4 +1,4 @@
-"""PCLP's prior: a linear structural causal model over the label coordinates of z (methods.md 4.7).
+"""PCLP's prior: a linear structural causal model over the label coordinates of z (docs/methods.md 4.7).
 
 epsilon ~ N(0, I); the first C coordinates become z = f(epsilon (I - A)^-1) with A strictly upper triangular, so that the
 order of the classes is the causal order, and f an affine map of each coordinate; the others stay Gaussian.

@@ -1,4 +1,4 @@
-"""BBAM's head: cosines between a feature and the classes' weights, balanced by angle statistics (methods.md 4.8)."""
+"""BBAM's head: cosines between a feature and the classes' weights, balanced by angle statistics (docs/methods.md 4.8)."""
 
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""D2L's network: four heads over one backbone, for whole images and for their tiles (methods.md 4.9)."""
+"""D2L's network: four heads over one backbone, for whole images and for their tiles (docs/methods.md 4.9)."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""PCLP's encoder head: a Gaussian latent whose first C means are the label logits (methods.md 4.7)."""
+"""PCLP's encoder head: a Gaussian latent whose first C means are the label logits (docs/methods.md 4.7)."""
 
 import torch
 import torch.nn.functional as F

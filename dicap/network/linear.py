@@ -1,4 +1,4 @@
-"""The linear head: global average pooling and one weight vector per class (methods.md 2.5)."""
+"""The linear head: global average pooling and one weight vector per class (docs/methods.md 2.5)."""
 
 from torch import Tensor, nn
 
@@ -7,7 +7,7 @@ class LinearHead(nn.Module):
     """Head from a feature map to logits and class-wise embeddings.
 
     A linear head has no embedding per class of its own. Here z[c] is the pooled feature times the class's weights,
-    element by element, so that its sum (plus bias) is the logit (methods.md 5.3).
+    element by element, so that its sum (plus bias) is the logit (docs/methods.md 5.3).
     """
 
     def __init__(self, channels: int, classes: int) -> None:

@@ -1,4 +1,4 @@
-"""ML-Decoder (Ridnik et al., WACV 2023; methods.md 5): one fixed query, one embedding and one weight vector per class.
+"""ML-Decoder (Ridnik et al., WACV 2023; docs/methods.md 5): one fixed query, one embedding and one weight vector per class.
 
 Written for one query per class (Q = C), which is what every data set here uses. The decoder layer has no
 self-attention, so it is called directly: wrapping it in torch's TransformerDecoder fails since torch 2.1.

@@ -1,4 +1,4 @@
-"""DRML's head: projector, two classifiers and a relation network on pooled features (methods.md 4.5)."""
+"""DRML's head: projector, two classifiers and a relation network on pooled features (docs/methods.md 4.5)."""
 
 import torch
 from torch import Tensor, nn

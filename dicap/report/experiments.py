@@ -16,7 +16,7 @@ from dicap.estimators import ESTIMATORS
 from dicap.settings import flatten
 
 _STEPS = ("calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled")
-# The ladder of methods.md 3.10: the values of _STEPS at each step.
+# The ladder of docs/methods.md 3.10: the values of _STEPS at each step.
 LADDER = {
     "dcw": ("soft", "none", False, False, False),
     "dcw_hard": ("hard", "none", False, False, False),

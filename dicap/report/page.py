@@ -59,7 +59,7 @@ def build_report(
     """Write `out`/index.html, `out`/figures/*.svg and `out`/*.csv from the artifacts of a run; return the page's path.
 
     Args:
-        artifacts: folder with split/, warmup/, pseudo_label/, train/, finetune/, evaluate/ (design.md); evaluate/ is
+        artifacts: folder with split/, warmup/, pseudo_label/, train/, finetune/, evaluate/; evaluate/ is
             required, the rest is drawn where it is there.
         settings: the resolved settings, nested as in params.yaml.
         environment: what the run ran on (versions, device), shown as it is.

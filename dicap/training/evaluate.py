@@ -1,4 +1,4 @@
-"""Scores of the test images and what follows from them (methods.md 2.9)."""
+"""Scores of the test images and what follows from them (docs/methods.md 2.9)."""
 
 import csv
 from dataclasses import replace
@@ -149,7 +149,7 @@ def _from_histories(artifacts: Path) -> dict[str, Any]:
     for name in ("curve_error", "excess_log_loss"):
         errors = frames["train"].get(name, pd.Series(dtype=float)).dropna()
         out[name] = float(errors.iloc[-1]) if len(errors) else None
-    # The published protocol's number: the best epoch on the test set, over both models (methods.md 2.9). Not an honest
+    # The published protocol's number: the best epoch on the test set, over both models (docs/methods.md 2.9). Not an honest
     # estimate, so it is named for what it is and never used to choose anything.
     best = [
         (float(value), stage, int(epoch), name.removeprefix("map_"))

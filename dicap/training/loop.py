@@ -44,7 +44,7 @@ def initial_network(experiment: Experiment) -> nn.Module:
 
 
 def warm_up(experiment: Experiment, network: nn.Module, state: RunState, stop: StopSignal, tell: Tell) -> None:
-    """Stage 1: L = L_sup + lambda L_con on the labelled images (and as many unlabelled ones for WCL) (methods.md 3.3)."""
+    """Stage 1: L = L_sup + lambda L_con on the labelled images (and as many unlabelled ones for WCL) (docs/methods.md 3.3)."""
     s, method, roles = experiment.settings, experiment.method, experiment.roles
     labelled, unlabelled = method.warmup_labelled(roles), method.unlabelled(roles)
     count = len(unlabelled) if method.warmup_unlabelled else 0
@@ -87,7 +87,7 @@ def warm_up(experiment: Experiment, network: nn.Module, state: RunState, stop: S
 
 
 def train(experiment: Experiment, network: nn.Module, state: RunState, stop: StopSignal, tell: Tell) -> None:
-    """Stage 2, the main loop of Algorithm 1 (methods.md 3.8, 3.12)."""
+    """Stage 2, the main loop of Algorithm 1 (docs/methods.md 3.8, 3.12)."""
     s, method, roles = experiment.settings, experiment.method, experiment.roles
     labelled, unlabelled = method.labelled(roles), method.unlabelled(roles)
     ids, classes, bins = experiment.store.ids[unlabelled], experiment.store.classes, s.calibration.bins
@@ -108,7 +108,7 @@ def train(experiment: Experiment, network: nn.Module, state: RunState, stop: Sto
             shuffle=s.train.shuffle,
         )
 
-    # A new optimiser, a new cycle, and an EMA that starts from the loaded weights (methods.md 2.6, 2.7).
+    # A new optimiser, a new cycle, and an EMA that starts from the loaded weights (docs/methods.md 2.6, 2.7).
     network.to(experiment.runtime.device)
     method.begin_main(network)
     experiment.fix_features(network)
@@ -206,7 +206,7 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path) -> d
 
 
 def finetune(experiment: Experiment, network: nn.Module, state: RunState, stop: StopSignal, tell: Tell) -> None:
-    """Stage 3: the backbone frozen, the head trained on D_est with its true labels (methods.md 3.9)."""
+    """Stage 3: the backbone frozen, the head trained on D_est with its true labels (docs/methods.md 3.9)."""
     s, rows = experiment.settings, experiment.roles.est
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith("head."))

@@ -1,4 +1,4 @@
-"""One optimiser step as published: AdamW, one-cycle, EMA, mixed precision (methods.md 2.6, 2.7)."""
+"""One optimiser step as published: AdamW, one-cycle, EMA, mixed precision (docs/methods.md 2.6, 2.7)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -122,7 +122,7 @@ class Optimisation:
         self.steps += 1
 
     def average(self) -> None:
-        """Move the EMA towards the network (methods.md 2.7); what counts, as BatchNorm's steps, is copied."""
+        """Move the EMA towards the network (docs/methods.md 2.7); what counts, as BatchNorm's steps, is copied."""
         with torch.no_grad():
             if self._averaged:
                 averages, values = map(list, zip(*self._averaged, strict=True))

@@ -39,7 +39,7 @@ def cycled(n: int, start: int, count: int, *, seed: int, stage: str, stream: str
 
 
 def warmup_plan(n_labelled: int, n_unlabelled: int, batch: int, *, seed: int, epoch: int) -> list[Step]:
-    """One pass over the labelled images, each step with as many unlabelled ones (methods.md 3.3).
+    """One pass over the labelled images, each step with as many unlabelled ones (docs/methods.md 3.3).
 
     With `n_unlabelled` 0 the steps hold labelled images only.
     """
@@ -66,7 +66,7 @@ def main_plan(
     shuffle: bool = True,
     stage: str = "train",
 ) -> list[Step]:
-    """One pass over D_unsup, the labelled images cycled beside it (methods.md 2.8, 3.8).
+    """One pass over D_unsup, the labelled images cycled beside it (docs/methods.md 2.8, 3.8).
 
     `shuffle=False` gives the published code's fixed batches.
     """
@@ -91,7 +91,7 @@ def main_plan(
 
 
 def pool_plan(n_labelled: int, adopted: np.ndarray, batch: int, steps: int, *, seed: int, epoch: int) -> list[Step]:
-    """Steps of `batch` images of the pool (labelled or adopted) and as many others (DRML, methods.md 4.5).
+    """Steps of `batch` images of the pool (labelled or adopted) and as many others (DRML, docs/methods.md 4.5).
 
     Args:
         adopted: (n_unlabelled,) bool. Adopted images of a step stand first among its unlabelled ones.

@@ -1,4 +1,4 @@
-"""The Parquet record of an epoch's pseudo-labels: weights, thresholds, labels (design.md "The pipeline's contract")."""
+"""The Parquet record of an epoch's pseudo-labels: weights, thresholds, labels."""
 
 from collections.abc import Callable
 from pathlib import Path

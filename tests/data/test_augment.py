@@ -17,7 +17,7 @@ def pixels(picture):
 
 
 def published(picture, kind, value, centre):
-    """The published operations, straight from their description (methods.md 2.4)."""
+    """The published operations, straight from their description (docs/methods.md 2.4)."""
     grey = (128, 128, 128)
     affine, bicubic = Image.Transform.AFFINE, Image.Resampling.BICUBIC
     width, height = picture.size

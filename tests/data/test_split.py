@@ -1,4 +1,4 @@
-"""The labelled/unlabelled split against the published rule and the sizes of methods.md 2.3."""
+"""The labelled/unlabelled split against the published rule and the sizes of docs/methods.md 2.3."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""The rules against methods.md 9's fixtures, against slow loops on random scores, and against what must always hold."""
+"""The rules against docs/methods.md 9's fixtures, against slow loops on random scores, and against what must always hold."""
 
 import numpy as np
 import pytest

@@ -7,7 +7,7 @@ import pytest
 
 from dicap.report.tables import published_numbers, spec_of
 
-METHODS_MD = Path(__file__).parents[3] / "shared" / "methods.md"
+METHODS_MD = Path(__file__).parents[3] / "shared" / "docs/methods.md"
 DATASETS = {"VOC": "voc2012", "COCO": "coco2014", "NUS": "nuswide", "AWA": "awa2"}
 ROWS = {
     "Top-1": "top1",

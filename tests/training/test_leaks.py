@@ -116,7 +116,7 @@ def test_pseudo_label_shows_what_the_first_epoch_trains_on(tiny_experiment, trai
 
 
 def test_the_main_stage_starts_anew_from_the_loaded_weights(tiny_experiment, trained, monkeypatch, tmp_path):
-    """A new EMA and a new cycle (methods.md 2.6, 2.7): nothing but the raw weights of warm-up is passed on."""
+    """A new EMA and a new cycle (docs/methods.md 2.6, 2.7): nothing but the raw weights of warm-up is passed on."""
     experiment, seen = tiny_experiment(), {}
     original = loop.EpochTeacher
 

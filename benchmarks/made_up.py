@@ -12,7 +12,7 @@ from dicap.data.split import split_roles
 from dicap.runtime import Runtime
 from dicap.settings import Settings, load_settings
 from dicap.training.experiment import Experiment
-from dicap.training.world import Alone
+from dicap.training.process_group import ProcessGroup
 
 ROOT = Path(__file__).parents[1]
 
@@ -64,11 +64,11 @@ def converted(folder: Path, images: int, tests: int, classes: int, side: int, *,
 
 
 def opened(
-    place: Path, s: Settings, runtime: Runtime, *, images: int, tests: int, classes: int, world: Alone | None = None
+    place: Path, s: Settings, runtime: Runtime, *, images: int, tests: int, classes: int, group: ProcessGroup | None = None
 ) -> Experiment:
     """An experiment on such a set, converted and split below `place`."""
     folder = converted(place / "set", images, tests, classes, s.image_size)
     index = files.read_index(folder, ["id", "split"]).to_pandas().assign(labelled=True)
     roles = split_roles(index, s.ratio, s.seed, s.split.est_fraction)
     write_split(roles["id"].tolist(), roles["role"].tolist(), place / "split.parquet")
-    return Experiment.open(s, runtime, folder, place / "split.parquet", world)
+    return Experiment.open(s, runtime, folder, place / "split.parquet", group)

@@ -23,8 +23,10 @@ from made_up import opened, settings
 from step import PRESETS
 
 from dicap.runtime import Runtime
-from dicap.training import loop
+from dicap.training.main import train
 from dicap.training.state import Onlooker, RunState, StopSignal
+from dicap.training.trainer import Trainer
+from dicap.training.warmup import initial_network
 from stages.launch import launch
 
 EFFICIENCY = {"cpu": 0.75, "cuda": 0.9}
@@ -35,25 +37,25 @@ def work(preset: str, steps: int, answer: Path) -> None:
     import pandas as pd
 
     torch.set_num_threads(1)
-    runtime, world = Runtime.choose(), None
+    runtime, group = Runtime.choose(), None
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from dicap.training.distributed import join
 
-        world = join(runtime.device)
+        group = join(runtime.device)
     changes, classes = PRESETS[preset]
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         s = settings(place, changes | {"train.epochs": 2, "train.eval_every": 2})
         images = max(int(steps * (s.train.batch_size - s.labelled_batch(s.ratio)) / 0.96), 400)
-        experiment = opened(place, s, runtime, images=images, tests=16, classes=classes, world=world)
-        keep = RunState if experiment.world.first else Onlooker
+        experiment = opened(place, s, runtime, images=images, tests=16, classes=classes, group=group)
+        keep = RunState if experiment.group.is_main else Onlooker
         with keep(place, "train", "benchmark") as state:
-            loop.train(experiment, loop.initial_network(experiment), state, StopSignal(), lambda lines: None)
-            if experiment.world.first:
+            train(Trainer(experiment, "train", state, StopSignal(), lambda lines: None), initial_network(experiment))
+            if experiment.group.is_main:
                 last = pd.read_csv(state.cost).iloc[-1]
                 minutes = last["minutes_data"] + last["minutes_step"]
                 answer.write_text(str(len(experiment.roles.unsup) / (60 * minutes)))
-        experiment.world.leave()
+        experiment.group.close()
 
 
 def main() -> int:

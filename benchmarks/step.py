@@ -2,7 +2,7 @@
 
     python benchmarks/step.py [--preset table] [--steps 20] [--compile]
 
-The main step is the pipeline's own (`dicap.training.loop.train`): loader, labelled and unlabelled strong views, weak views of
+The main step is the pipeline's own (`dicap.training.main.train`): loader, labelled and unlabelled strong views, weak views of
 the images with uncertain entries and their forward pass, the three losses, backward, AdamW, EMA, finite check, clean-stop
 check. The bare network does, on a batch already in memory, forward, backward and AdamW for as many images as the step has
 strong views, and a forward pass without gradient for as many as it has weak ones: with the same network and precision. On a
@@ -28,8 +28,11 @@ from common import finish, parser
 from made_up import opened, settings
 
 from dicap.runtime import Runtime
-from dicap.training import loop, steps
+from dicap.training import inputs
+from dicap.training.main import train
 from dicap.training.state import RunState
+from dicap.training.trainer import Trainer
+from dicap.training.warmup import initial_network
 
 TARGET, GPU_TARGET = 0.85, 0.92
 BLOCK = 20  # steps of a turn on a GPU
@@ -109,19 +112,19 @@ def measure(preset: str, count: int, runtime: Runtime, batch: int | None) -> dic
         unlabelled = s.train.batch_size - s.labelled_batch(s.ratio)
         images = max(int(count * unlabelled / 0.96), 400)
         experiment = opened(place, s, runtime, images=images, tests=16, classes=classes)
-        bare = Bare(loop.initial_network(experiment), runtime, s.image_size)
-        load = steps.load
+        bare = Bare(initial_network(experiment), runtime, s.image_size)
+        load = inputs.load
 
         def watched(store, requests, **options):
             bare.expect(requests)
             return load(store, requests, **options)
 
-        steps.load = watched
+        inputs.load = watched
         try:
             with RunState(place, "train", "benchmark") as state:
-                loop.train(experiment, loop.initial_network(experiment), state, bare, lambda lines: None)  # type: ignore[arg-type]
+                train(Trainer(experiment, "train", state, bare, lambda lines: None), initial_network(experiment))  # type: ignore[arg-type]
         finally:
-            steps.load = load
+            inputs.load = load
         every = len(bare.done) // 2  # of two epochs the first warms up
         turns = bare.done[every:]
         strong = [wanted[0] for wanted in bare.wanted]

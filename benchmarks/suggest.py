@@ -24,18 +24,19 @@ from dicap.data.convert import convert
 from dicap.data.format import read_index
 from dicap.data.sources import read_raw
 from dicap.data.split import split_roles
+from dicap.evaluation.evaluate import metrics, score
+from dicap.models import load_model, load_weights
 from dicap.randomness import permutation
 from dicap.runtime import Runtime
 from dicap.settings import Settings, load_settings
-from dicap.training import loop
-from dicap.training.evaluate import metrics, score
 from dicap.training.experiment import Experiment
-from dicap.training.models import load_model, load_weights
+from dicap.training.hidden import HiddenLabelReader
 from dicap.training.run import run_stage
+from dicap.training.warmup import initial_network
 from dicap.use.suggest import suggest
 
 ROOT = Path(__file__).parents[1]
-STAGES = {"warmup": loop.warm_up, "train": loop.train, "finetune": loop.finetune}
+STAGES = ("warmup", "train", "finetune")
 TINY = {"warmup": {"epochs": 2}, "train": {"epochs": 1, "cycle_epochs": 0}, "finetune": {"epochs": 1}}
 
 
@@ -87,7 +88,7 @@ def compare(scratch: Path, seed: int, options: argparse.Namespace) -> dict[str, 
     }
     for name, rows in (("suggest", np.array(chosen)), ("random", drawn)):
         _, _, row[name] = train(scratch / name, folder, labelled_more(before, rows, seed, settings), settings)
-        labels = experiment.hidden(rows)[0]
+        labels = HiddenLabelReader(experiment.folder, len(experiment.store.classes)).labels(rows)[0].numpy()
         row[f"{name}_positives"] = dict(zip(experiment.store.classes, labels.sum(0).tolist(), strict=True))
     print(f"seed {seed}: before {first:.2f}, suggest {row['suggest']:.2f}, random {row['random']:.2f}", flush=True)
     return row
@@ -123,11 +124,11 @@ def train(place: Path, folder: Path, roles: pd.DataFrame, settings: Settings) ->
     artifacts.write_split(roles["id"].tolist(), roles["role"].tolist(), split)
     experiment = Experiment.open(settings, Runtime.choose(), folder, split)
     model: Path | None = None
-    for stage, training in STAGES.items():
+    for stage in STAGES:
 
         def network(model: Path | None = model):
             if model is None:
-                return loop.initial_network(experiment)
+                return initial_network(experiment)
             made = experiment.method.build_network(pretrained=False)
             load_weights(made, model)
             return made
@@ -135,7 +136,6 @@ def train(place: Path, folder: Path, roles: pd.DataFrame, settings: Settings) ->
         inputs = [split] if model is None else [split, model]
         run_stage(
             stage,
-            training,
             experiment,
             network,
             inputs=inputs,

@@ -10,7 +10,7 @@ print(table[table["decision"] == "yes"])
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dicap.training.models import load_model
+    from dicap.models import load_model
     from dicap.use.predict import predict
 
 __version__ = "0.1.0"
@@ -20,7 +20,7 @@ __all__ = ["__version__", "load_model", "predict"]
 def __getattr__(name: str) -> Any:
     """Import on first use, so that `import dicap` loads no torch."""
     if name == "load_model":
-        from dicap.training.models import load_model
+        from dicap.models import load_model
 
         return load_model
     if name == "predict":

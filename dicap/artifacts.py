@@ -55,6 +55,9 @@ PSEUDO_LABELS = pa.schema(
     ]
 )
 # Columns of cost.csv, a row an epoch: minutes of all of it and of its parts; memory of the device, and of the process, in GiB.
+# history.csv: what each epoch of a stage gave; a method may add columns.
+HISTORY = ("epoch", "loss", "loss_sup", "loss_pseudo", "loss_con", "lr", "map_raw", "map_ema")
+# cost.csv
 COST = (
     *("epoch", "minutes", "minutes_data", "minutes_step", "minutes_refresh", "minutes_evaluation"),
     *("images_per_s", "peak_memory_gb", "peak_resident_gb"),
@@ -180,7 +183,7 @@ def write_predictions(ids: np.ndarray, scores: np.ndarray, labels: np.ndarray, p
 
 
 def write_history(rows: list[dict[str, Any]], path: Path, columns: Sequence[str] = ()) -> None:
-    """Write history.csv or cost.csv, a row an epoch; its columns: `columns` and the rows' other keys, in order."""
+    """Write history.csv or cost.csv, one row per epoch; its columns: `columns` and the rows' other keys, in order."""
     columns = list(dict.fromkeys([*columns, *(key for row in rows for key in row)]))
     with replacing(path) as temporary:
         pd.DataFrame(rows, columns=columns).to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")

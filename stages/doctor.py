@@ -56,9 +56,9 @@ def _bench(params: Path, seconds: float) -> None:
 
     from ruamel.yaml import YAML
 
+    from dicap.machine.bench import SIZES, measure, predict
     from dicap.runtime import Runtime
     from dicap.settings import load_settings
-    from dicap.training.bench import SIZES, measure, predict
 
     load_settings(params)
     yaml, runtime = YAML(typ="safe", pure=True), Runtime.choose()

@@ -26,7 +26,7 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **r
     """Score the test images: mAP by the published rule, AP per class, 95 % interval."""
     import tempfile
 
-    from dicap.training.evaluate import evaluate
+    from dicap.evaluation.evaluate import evaluate
     from stages.report import environment
     from stages.training import open_experiment
 

@@ -13,13 +13,12 @@ from stages.common import ARTIFACTS, params_option, runtime_options
 def command(params: Path, fresh: bool, **runtime) -> None:
     """Train the head alone on D_est, from the main stage's model."""
     from dicap.catalogue import METHODS
-    from dicap.training import loop
     from stages.training import hand_on, open_experiment, run, start_from
 
     experiment = open_experiment(params, runtime)
     source, out = ARTIFACTS / "train", ARTIFACTS / "finetune"
     network = start_from(experiment, source / "model.safetensors")
     if METHODS[experiment.settings.method].finetunes and experiment.settings.finetune.enabled:
-        run("finetune", loop.finetune, experiment, network, inputs=[source / "model.safetensors"], out=out, fresh=fresh)
+        run("finetune", experiment, network, inputs=[source / "model.safetensors"], out=out, fresh=fresh)
     else:
         hand_on("finetune", experiment, source, out)

@@ -15,14 +15,14 @@ def command(params: Path, fresh: bool, **runtime) -> None:
     """Write the pseudo-labels, weights and thresholds that the first main epoch would train on, to look at."""
     from dicap.artifacts import replacing_folder
     from dicap.catalogue import METHODS
-    from dicap.training.loop import first_refresh
+    from dicap.training.main import first_refresh
     from stages.training import open_experiment, start_from
 
     experiment = open_experiment(params, runtime)
     network = start_from(experiment, ARTIFACTS / "warmup" / "model.safetensors")
     out = ARTIFACTS / "pseudo_label"
     facts = METHODS[experiment.settings.method]
-    if not experiment.world.first:
+    if not experiment.group.is_main:
         if facts.unlabelled:
             first_refresh(experiment, network(), out)
         return

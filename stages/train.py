@@ -13,13 +13,12 @@ from stages.common import ARTIFACTS, params_option, runtime_options
 def command(params: Path, fresh: bool, **runtime) -> None:
     """Main stage: Algorithm 1 of the paper, from the warm-up's model."""
     from dicap.catalogue import METHODS
-    from dicap.training import loop
     from stages.training import hand_on, open_experiment, run, start_from
 
     experiment = open_experiment(params, runtime)
     source, out = ARTIFACTS / "warmup", ARTIFACTS / "train"
     network = start_from(experiment, source / "model.safetensors")
     if METHODS[experiment.settings.method].unlabelled:
-        run("train", loop.train, experiment, network, inputs=[source / "model.safetensors"], out=out, fresh=fresh)
+        run("train", experiment, network, inputs=[source / "model.safetensors"], out=out, fresh=fresh)
     else:
         hand_on("train", experiment, source, out)

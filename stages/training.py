@@ -17,24 +17,23 @@ from stages.terminal import finish
 
 SPLIT = ARTIFACTS / "split" / "split.parquet"
 FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
-HISTORY = ["epoch", "loss", "loss_sup", "loss_pseudo", "loss_con", "lr", "map_raw", "map_ema"]
 
 
 def open_experiment(params: Path, runtime: dict[str, Any]) -> Experiment:
     """Settings, converted data set and split, on the chosen device; with the other processes of the run, if there are any."""
     settings = load(params)
-    chosen, world = Runtime.choose(**runtime), None
+    chosen, group = Runtime.choose(**runtime), None
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from dicap.training.distributed import join
 
-        world = join(chosen.device)
-        click.get_current_context().call_on_close(world.leave)
-    return Experiment.open(settings, chosen, data_folder(settings), SPLIT, world)
+        group = join(chosen.device)
+        click.get_current_context().call_on_close(group.close)
+    return Experiment.open(settings, chosen, data_folder(settings), SPLIT, group)
 
 
 def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:
     """A function that makes the experiment's network with a saved model's weights."""
-    from dicap.training.models import check_same_problem, load_weights
+    from dicap.models import check_same_problem, load_weights
 
     check_same_problem(model, experiment.settings, experiment.store.classes)
 
@@ -47,11 +46,11 @@ def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:
 
 
 def run(
-    stage: str, training, experiment: Experiment, network: Callable[[], nn.Module], *, inputs: list[Path], out: Path, fresh: bool
+    stage: str, experiment: Experiment, network: Callable[[], nn.Module], *, inputs: list[Path], out: Path, fresh: bool
 ) -> None:
     """Run a stage and say where its products are."""
-    run_stage(stage, training, experiment, network, inputs=[SPLIT, *inputs], root=project_root(), out=out, fresh=fresh, tell=tell)
-    if not experiment.world.first:
+    run_stage(stage, experiment, network, inputs=[SPLIT, *inputs], root=project_root(), out=out, fresh=fresh, tell=tell)
+    if not experiment.group.is_main:
         return
     model = out / "model.safetensors"
     finish(stage, _facts(out) | {"model": str(model)}, [f"dvc repro {FOLLOWING[stage]}"], text=f"{stage}: {_summary(out)}{model}")
@@ -60,9 +59,9 @@ def run(
 def hand_on(stage: str, experiment: Experiment, source: Path, out: Path) -> None:
     """Say that the method has no such stage and publish the model of the one before."""
     title = METHODS[experiment.settings.method].title
-    if not experiment.world.first:
+    if not experiment.group.is_main:
         return
-    pass_on(stage, source, out, HISTORY)
+    pass_on(stage, source, out)
     text = f"{stage}: {title} has no such stage; the model of {source} is passed on to {out}"
     finish(
         stage, {"passed on": str(source), "model": str(out / "model.safetensors")}, [f"dvc repro {FOLLOWING[stage]}"], text=text
@@ -86,8 +85,6 @@ def _facts(out: Path) -> dict[str, Any]:
     for name in ("map_raw", "map_ema"):
         if history[name].notna().any():
             facts[f"mAP {name.removeprefix('map_')}"] = round(float(history[name].dropna().iloc[-1]), 2)
-    if "seconds" in history and history["seconds"].notna().any():
-        facts["minutes"] = round(float(history["seconds"].sum() / 60), 1)
     return facts
 
 

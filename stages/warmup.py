@@ -12,16 +12,8 @@ from stages.common import ARTIFACTS, params_option, runtime_options
 @runtime_options
 def command(params: Path, fresh: bool, **runtime) -> None:
     """Train on the labelled images to initialise the model."""
-    from dicap.training import loop
+    from dicap.training.warmup import initial_network
     from stages.training import open_experiment, run
 
     experiment = open_experiment(params, runtime)
-    run(
-        "warmup",
-        loop.warm_up,
-        experiment,
-        lambda: loop.initial_network(experiment),
-        inputs=[],
-        out=ARTIFACTS / "warmup",
-        fresh=fresh,
-    )
+    run("warmup", experiment, lambda: initial_network(experiment), inputs=[], out=ARTIFACTS / "warmup", fresh=fresh)

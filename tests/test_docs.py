@@ -94,8 +94,9 @@ def allow_a_broken_file(project):
 
 
 def test_the_example_method_makes_pseudo_labels(tiny_experiment, tmp_path):
-    from dicap.catalogue import METHODS
     from dicap.training.loop import first_refresh, initial_network
+
+    from dicap.catalogue import METHODS
 
     namespace = {}
     exec(python_of(CONTRIBUTING)[0], namespace)

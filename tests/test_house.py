@@ -28,7 +28,9 @@ FLOORS = [
     ("dicap.settings", "dicap.artifacts", "dicap.grid", "dicap.runtime"),
     ("dicap.network", "dicap.data"),
     ("dicap.methods",),
-    ("dicap.training", "dicap.report"),
+    ("dicap.models", "dicap.machine", "dicap.report"),
+    ("dicap.training",),
+    ("dicap.evaluation",),
     ("dicap.use", "dicap"),  # the package itself is its face: load_model, predict
     ("stages",),
 ]

@@ -69,8 +69,8 @@ def test_a_script_for_a_class_and_a_path_to_the_parent_do_no_harm(tmp_path):
     folder = tiny.converted(raw, tmp_path / "data" / "table")
     experiment = tiny.open_experiment(folder, tmp_path / "artifacts" / "split" / "split.parquet")
     assert SCRIPT in experiment.store.classes
+    from dicap.evaluation.evaluate import evaluate
     from dicap.report.page import build_report
-    from dicap.training.evaluate import evaluate
 
     source = None
     for stage in ("warmup", "train", "finetune"):

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,11 +20,13 @@ from dicap.data import format as files
 from dicap.data.convert import convert
 from dicap.data.sources import read_raw
 from dicap.data.split import split_roles
+from dicap.models import load_weights
 from dicap.runtime import Runtime
 from dicap.settings import Settings, resolve
-from dicap.training import loop, run
+from dicap.training import run
 from dicap.training.experiment import Experiment
-from dicap.training.models import load_weights
+from dicap.training.hidden import HiddenLabelReader
+from dicap.training.warmup import initial_network
 
 ROOT = Path(__file__).parents[1]
 SIZE = 32
@@ -140,11 +143,9 @@ def open_experiment(folder: Path, split: Path, changes: dict[str, Any] | None = 
 
 def run_stage(experiment: Experiment, stage: str, source: Path | None, place: Path, **options: Any) -> Path:
     """Run warmup, train or finetune from the model in `source` to `place`/<stage>; its state lies under `place`."""
-    training = {"warmup": loop.warm_up, "train": loop.train, "finetune": loop.finetune}[stage]
     out = place / stage
     run.run_stage(
         stage,
-        training,
         experiment,
         network_of(experiment, source),
         inputs=[] if source is None else [source],
@@ -155,10 +156,25 @@ def run_stage(experiment: Experiment, stage: str, source: Path | None, place: Pa
     return out
 
 
+class Updates:
+    """What a step asks of a trainer, without one: hands every update's loss terms and parameter groups to a function."""
+
+    def __init__(self, update: Callable[[dict[str, torch.Tensor], tuple[str, ...]], None]) -> None:
+        self._update = update
+
+    def autocast(self):
+        """No mixed precision."""
+        return nullcontext()
+
+    def update(self, terms: dict[str, torch.Tensor], *groups: str) -> None:
+        """Pass it on."""
+        self._update(terms, groups)
+
+
 def network_of(experiment: Experiment, model: Path | None) -> Callable[[], nn.Module]:
     """A function that makes the experiment's network: new, or with a model's weights."""
     if model is None:
-        return lambda: loop.initial_network(experiment)
+        return lambda: initial_network(experiment)
 
     def make() -> nn.Module:
         network = experiment.method.build_network(pretrained=False)
@@ -166,6 +182,11 @@ def network_of(experiment: Experiment, model: Path | None) -> Callable[[], nn.Mo
         return network
 
     return make
+
+
+def hidden_labels(experiment: Experiment, rows: np.ndarray) -> np.ndarray:
+    """(n, C) uint8 labels of any rows."""
+    return HiddenLabelReader(experiment.folder, len(experiment.store.classes)).labels(rows)[0].numpy()
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -1,26 +1,27 @@
-"""What a method decides; the loop (`dicap.training.loop`) does the rest.
+"""What a method decides; the loops in `dicap.training` do the rest.
 
-A method says which images are labelled for it, what a step looks at, the warm-up loss, how teacher scores become
-pseudo-labels, and the main loss. It holds no state of training: everything it returns is a function of its arguments.
-What a method must remember from epoch to epoch is the `carry` of its `Refresh`.
+A method describes its two phases, makes its network, says which views a step needs and how they become a loss, and turns
+teacher scores into pseudo-labels. It holds no state of training: everything it returns is a function of its arguments.
+What must be remembered from epoch to epoch is the `carry` of its `Refresh`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dicap.calibration import PseudoLabels, Rates, Thresholds
-from dicap.catalogue import MethodFacts
 from dicap.data.augment import View
 from dicap.data.loader import Request
 from dicap.losses import asymmetric_loss
 from dicap.network import build_network
 from dicap.settings import Settings
+
+NO_ROWS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Roles:
     est: np.ndarray
     unlabeled: np.ndarray
     test: np.ndarray
-    validation: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))  # labelled, for early stopping alone
+    validation: np.ndarray = field(default_factory=lambda: NO_ROWS)  # labelled, for early stopping alone
 
     @property
     def labelled(self) -> np.ndarray:
@@ -44,29 +45,35 @@ class Roles:
         return np.sort(np.concatenate([self.unlabeled, self.est]))
 
 
+class HiddenLabels(Protocol):
+    """Labels that training must not read, for the options that are named after reading them (`dicap.methods.leaks`)."""
+
+    def labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """(n, C) uint8 and (n,) bool: the labels, and whether a row has any; zero where it has none."""
+        ...
+
+
 class Teacher(Protocol):
     """What a method may look at when it makes pseudo-labels."""
 
     epoch: int
     carry: dict[str, Tensor]  # of the epoch before, on the device; empty in the first
 
+    @property
+    def oracle(self) -> HiddenLabels | None:
+        """None unless an option that is named after a leak asks for it (`dicap.methods.leaks`)."""
+        ...
+
     def scores(self, rows: np.ndarray) -> Tensor:
         """(n, C) float32 scores of the teacher for these images, in [0, 1]."""
         ...
 
     def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
-        """(n, ...) float32: function(network, images) in eval mode, of the teacher or of the network in training.
-
-        For methods on features the function gets those instead of images.
-        """
+        """(n, ...) float32: function(network, inputs) in eval mode, of the teacher or of the network in training."""
         ...
 
     def labels(self, rows: np.ndarray) -> Tensor:
         """(n, C) labels; only of images whose labels the method may read."""
-        ...
-
-    def hidden_labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """(n, C) labels of any image and (n,) bool, whether it has any: for the policy `optimal` alone."""
         ...
 
 
@@ -78,26 +85,55 @@ class Refresh(NamedTuple):
     thresholds: Thresholds | None = None
     crossed: int = 0
     guarded: int = 0  # classes (or angle maps) where a guard against a published defect acted
-    labelled_weight: Tensor | None = None  # (n_l, C) weights of the labelled entries, in the order of `labelled`
-    carry: Mapping[str, Tensor] = {}  # what the next refresh, and `install`, may read
+    labelled_weight: Tensor | None = None  # (n_l, C) weights of the labelled entries, in the order of `Phase.labelled`
+    carry: Mapping[str, Tensor] = {}  # what the next refresh, and `Phase.install`, may read
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain containers of tensors, which a `weights_only` load accepts."""
+        parts = {name: getattr(self, name) for name in ("pseudo", "rates", "thresholds")}
+        return {name: part if part is None else dict(part._asdict()) for name, part in parts.items()} | {
+            "crossed": self.crossed,
+            "guarded": self.guarded,
+            "labelled_weight": self.labelled_weight,
+            "carry": dict(self.carry),
+        }
+
+    @staticmethod
+    def from_state_dict(state: dict[str, Any], device: torch.device) -> "Refresh":
+        """The inverse of `state_dict`, on a device."""
+
+        def on_device(values: dict[str, Any]) -> dict[str, Any]:
+            return {name: value.to(device) if isinstance(value, Tensor) else value for name, value in values.items()}
+
+        kinds = {"rates": Rates, "thresholds": Thresholds}
+        parts = {name: kind(**on_device(state[name])) if state[name] is not None else None for name, kind in kinds.items()}
+        weight = state["labelled_weight"]
+        return Refresh(
+            PseudoLabels(**on_device(state["pseudo"])),
+            **parts,  # type: ignore[arg-type]
+            crossed=state["crossed"],
+            guarded=state["guarded"],
+            labelled_weight=None if weight is None else weight.to(device),
+            carry=on_device(state["carry"]),
+        )
 
 
-class Others(NamedTuple):
-    """Entries to contrast that other processes hold, where several share a step.
+class PairShard(NamedTuple):
+    """This process's place among the entries that a step contrasts, where several processes share the step.
 
-    total: entries of the whole step; own: this process's place among them; gather: (m, ...) of this process's entries ->
+    total: entries of the whole step; own: this process's among them; all_gather: (m, ...) of this process's entries ->
     (total, ...) of all, with gradient.
     """
 
     total: int
     own: slice
-    gather: Callable[[Tensor], Tensor]
+    all_gather: Callable[[Tensor], Tensor]
 
 
 class Batch(NamedTuple):
     """One step's tensors on the device; of this process's part of the step, where several share it."""
 
-    views: dict[str, Tensor]  # by request key, uint8
+    views: dict[str, Tensor]  # by request key: uint8 images, or features computed before
     y: Tensor  # (b_l, C) labels of the labelled images
     label: Tensor  # (b_u, C) int8 pseudo-labels, empty in warm-up
     weight: Tensor  # (b_u, C)
@@ -105,23 +141,16 @@ class Batch(NamedTuple):
     pairs: Tensor  # (m, 3) int64, entries to contrast: place among the strong views, class, place among the weak views
     images: int  # of the whole step, over which sums are averaged
     y_weight: Tensor | None = None  # (b_l, C)
-    others: Others | None = None
+    shard: PairShard | None = None
 
     @property
     def contrasted(self) -> int:
         """Entries to contrast in the whole step."""
-        return len(self.pairs) if self.others is None else self.others.total
-
-
-class Update(NamedTuple):
-    """One update of a step: the terms of its loss by name (their sum is minimised) and whose tensors it moves."""
-
-    terms: dict[str, Tensor]
-    players: tuple[str, ...] = ()  # all of them
+        return len(self.pairs) if self.shard is None else self.shard.total
 
 
 @dataclass(frozen=True)
-class Player:
+class ParamGroup:
     """Tensors with an optimiser of their own; with weight_decay 0, AdamW is Adam."""
 
     name: str
@@ -131,217 +160,145 @@ class Player:
     one_cycle: bool = True  # else a constant rate
 
 
-class Method:
-    """The common frame; subclasses override what their section of docs/methods.md changes.
+@dataclass(frozen=True)
+class Phase:
+    """Warm-up or main stage of a method: which images, how many a step, how long, what is published.
+
+    The callables are optional; where one is None, the phase has no such step.
 
     Attributes:
-        annotated: share of the training images that have labels, of which `ratio` may be used.
+        labelled, unlabelled: (n,) rows. Warm-up passes over the labelled images, the main stage over the unlabelled ones.
+        batch_labelled, batch_unlabelled: images of each kind in a step.
+        epochs: passes; 0 where the phase is left out.
+        publishes: the weights that are the result; the others are kept beside them.
+        sums: whether losses are sums over images, so that several processes can each take a part of a step.
+        begin: network -> None; changes the network in place before the phase.
+        install: (network, refresh) -> None; puts an epoch's tables into the network where its scores depend on them.
+        groups: network -> what is trained and how; None: every trainable tensor by the common optimiser.
+        features: (network, images) -> (b, D), computed once of every image and used in place of views.
+        relabel: (teacher, views, refresh) -> pseudo-labels (b_u, C) of one batch, made anew from its weak views.
+        pairs: (labels (b, C), generator) -> (m, 3) entries to contrast, as in `Batch.pairs`; -1 marks an uncertain entry.
     """
 
-    def __init__(self, settings: Settings, facts: MethodFacts, classes: int, annotated: float = 1.0) -> None:
+    labelled: np.ndarray
+    unlabelled: np.ndarray
+    batch_labelled: int
+    batch_unlabelled: int
+    epochs: int
+    publishes: Literal["ema", "raw"] = "ema"
+    sums: bool = True
+    begin: Callable[[nn.Module], None] | None = None
+    install: Callable[[nn.Module, Refresh], None] | None = None
+    groups: Callable[[nn.Module], list[ParamGroup]] | None = None
+    features: Callable[[nn.Module, Tensor], Tensor] | None = None
+    relabel: Callable[[nn.Module, dict[str, Tensor], Refresh], PseudoLabels] | None = None
+    pairs: Callable[[np.ndarray, np.random.Generator], np.ndarray] | None = None
+
+
+class Method:
+    """Labelled-only training and the common frame: subclasses override what their section of docs/methods.md changes."""
+
+    def __init__(self, settings: Settings, classes: int, share: float) -> None:
+        """`share`: of the training images, those whose labels may be used; batches are composed by it."""
         self.settings = settings
-        self.facts = facts
         self.classes = classes
-        self.annotated = annotated
+        self.share = share
         a = settings.augment
         self.weak = View("weak", flip=a.flip)
         self.strong_warmup = View("strong", cutout=a.cutout_warmup, policy=a.policy, flip=a.flip)
         self.strong = View("strong", cutout=a.cutout, policy=a.policy, flip=a.flip)
 
-    # -- network ------------------------------------------------------------------------------------------
+    def warmup(self, roles: Roles) -> Phase:
+        """Stage 1 on the labels of D_l (docs/methods.md 2.8, 3.13-I)."""
+        s = self.settings
+        return Phase(
+            labelled=roles.labelled,
+            unlabelled=NO_ROWS,
+            batch_labelled=s.warmup_batch(self.share),
+            batch_unlabelled=0,
+            epochs=s.warmup.epochs,
+            publishes=s.warmup.passes_on,
+            sums=s.loss.reduction == "sum",
+        )
+
+    def main(self, roles: Roles) -> Phase:
+        """Stage 2 on the labels of D_l and the pseudo-labels of D_u (docs/methods.md 2.8)."""
+        s = self.settings
+        labelled = s.labelled_batch(self.share)
+        return Phase(
+            labelled=roles.labelled,
+            unlabelled=roles.unlabeled,
+            batch_labelled=labelled,
+            batch_unlabelled=s.train.batch_size - labelled,
+            epochs=s.train.epochs,
+            sums=s.loss.reduction == "sum",
+        )
 
     def build_network(self, *, pretrained: bool = True) -> nn.Module:
         """A new network; called under a seed of its own."""
         return build_network(self.settings, self.classes, pretrained=pretrained)
 
-    def scores(self, network: nn.Module, images: Tensor) -> Tensor:
-        """Test scores (B, C) in [0, 1] of images (B, 3, H, W) uint8."""
-        return torch.sigmoid(network(images)[0].float())
-
-    def companions(self) -> nn.ModuleDict:
-        """Networks that are trained beside the model in warm-up and are no part of it; made under the network's seed."""
-        return nn.ModuleDict()
-
-    def players(self, network: nn.Module, companions: nn.ModuleDict, stage: str) -> list[Player]:
-        """Who moves in warm-up or train; empty: every trainable tensor of the network, by the common optimiser."""
-        return []
-
-    @property
-    def on_features(self) -> bool:
-        """Whether the main stage works on the fixed `features` of the images, computed once, instead of views."""
-        return False
-
-    def features(self, network: nn.Module, images: Tensor) -> Tensor:
-        """(B, D) of images (B, 3, H, W) as stored, where `on_features`."""
-        raise NotImplementedError
-
-    @property
-    def in_parts(self) -> bool:
-        """Whether losses are sums over images, so that several processes can each take a part of a step."""
-        return self.settings.loss.reduction == "sum"
-
-    @property
-    def publishes(self) -> Literal["ema", "raw"]:
-        """Which weights are the result of the main stage."""
-        return "ema"
-
-    # -- which images -------------------------------------------------------------------------------------
-
-    def labelled(self, roles: Roles) -> np.ndarray:
-        """Images whose labels train the network before fine-tuning: all of D_l (docs/methods.md 3.13-I)."""
-        return roles.labelled
-
-    def unlabelled(self, roles: Roles) -> np.ndarray:
-        """Images that get pseudo-labels."""
-        return roles.unlabeled
-
-    def warmup_labelled(self, roles: Roles) -> np.ndarray:
-        """Images whose labels the warm-up reads: the same as later."""
-        return self.labelled(roles)
-
-    @property
-    def keeps_est(self) -> bool:
-        """Whether D_est is kept from training up to fine-tuning, so that correctness can be counted on it."""
-        return False
-
-    def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
-        """Thresholds of the classes from scores p (N, C) and labels y (N, C), where `keeps_est`."""
-        raise NotImplementedError
-
-    def readable(self, roles: Roles) -> np.ndarray:
-        """Images whose labels training may read at all."""
-        return roles.labelled
-
-    @property
-    def share(self) -> float:
-        """Of the training images, those whose labels may be used: by it batches are composed."""
-        return self.settings.ratio * self.annotated
-
-    @property
-    def warmup_batch(self) -> int:
-        """Labelled images of a warm-up step."""
-        return self.settings.warmup_batch(self.share)
-
-    @property
-    def labelled_batch(self) -> int:
-        """Labelled images of a main step; the others of train.batch_size are unlabelled."""
-        return self.settings.labelled_batch(self.share)
-
-    # -- warm-up ------------------------------------------------------------------------------------------
-
-    @property
-    def warmup_epochs(self) -> int:
-        """Epochs of the warm-up."""
-        return self.settings.warmup.epochs
-
-    @property
-    def warmup_over_unlabelled(self) -> tuple[int, int] | None:
-        """(labelled, unlabelled) images a step where a warm-up epoch is a pass over the unlabelled images."""
-        return None
-
-    @property
-    def warmup_unlabelled(self) -> bool:
-        """Whether a warm-up step also draws unlabelled images."""
-        return False
-
-    def warmup_requests(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
-        """The views of a warm-up step; the arguments are rows."""
-        return [Request("strong", np.concatenate([labelled, unlabelled]), self.strong_warmup)]
-
-    def warmup_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Terms of the warm-up loss by name; their sum is minimised."""
-        logits, _ = network(batch.views["strong"])
-        return {"loss_sup": self.reduce(self.supervised(logits, batch.y), batch.images)}
-
-    def warmup_updates(self, network: nn.Module, batch: Batch, companions: nn.ModuleDict) -> Iterator[Update]:
-        """The updates of a warm-up step, one after the other; each may be computed when the one before is done."""
-        yield Update(self.warmup_loss(network, batch))
+    def scores(self, network: nn.Module, inputs: Tensor) -> Tensor:
+        """Test scores (B, C) in [0, 1] of images (B, 3, H, W) uint8, or of what the network takes in their place."""
+        return torch.sigmoid(network(inputs)[0].float())
 
     def supervised(self, logits: Tensor, y: Tensor) -> Tensor:
         """Element loss against labels, (B, C): ASL unless the method says otherwise."""
         loss = self.settings.loss
         return asymmetric_loss(logits, y, gamma_neg=loss.gamma_neg, gamma_pos=loss.gamma_pos, clip=loss.clip)
 
-    def reduce(self, elements: Tensor, images: int) -> Tensor:
-        """Sum over entries / images of the step, or the mean over entries (docs/methods.md 3.13-D)."""
-        if self.settings.loss.reduction == "mean":
-            return elements.mean() if elements.numel() else elements.sum()
-        return elements.sum() / images
+    def warmup_views(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
+        """The views of a warm-up step; the arguments are rows."""
+        return [Request("strong", np.concatenate([labelled, unlabelled]), self.strong_warmup)]
 
-    def warmup_pairs(self, images: int, rng: np.random.Generator) -> np.ndarray:
-        """Entries of a warm-up step to contrast, (m, 3) as in `Batch.pairs`."""
-        return np.empty((0, 3), np.int64)
-
-    # -- main stage ---------------------------------------------------------------------------------------
-
-    @property
-    def main_epochs(self) -> int:
-        """Epochs of the main stage."""
-        return self.settings.train.epochs
-
-    @property
-    def iterations(self) -> int | None:
-        """Steps of a main epoch that draws from the pool of labelled and adopted images; None: a pass over D_u."""
-        return None
-
-    def recorded(self, epoch: int) -> bool:
-        """Whether this epoch's pseudo-labels are written down."""
-        return True
-
-    def begin_main(self, network: nn.Module) -> None:
-        """Change the network in place at the start of the main stage."""
-
-    def install(self, network: nn.Module, refresh: Refresh) -> None:
-        """Put an epoch's tables into the network (and into its EMA) where its scores depend on them."""
+    def warmup_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Terms of the warm-up loss by name; their sum is minimised."""
+        logits, _ = network(batch.views["strong"])
+        return {"loss_sup": reduced(self.supervised(logits, batch.y), batch.images, self.settings)}
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
-        """Pseudo-labels for an epoch of the main stage."""
-        raise NotImplementedError(f"{self.facts.title} has no main stage")
+        """Pseudo-labels of the unlabelled images of `main`, for an epoch of it."""
+        raise NotImplementedError(f"{type(self).__name__} has no main stage")
 
-    @property
-    def relabels(self) -> bool:
-        """Whether each batch gets its pseudo-labels anew from the teacher's look at its weak views."""
-        return False
-
-    def relabel(self, teacher: nn.Module, views: dict[str, Tensor], refresh: Refresh) -> PseudoLabels:
-        """Pseudo-labels (b_u, C) of one batch, where `relabels`."""
-        raise NotImplementedError
-
-    @property
-    def contrasts(self) -> bool:
-        """Whether main steps contrast entries that depend on their pseudo-labels."""
-        return False
-
-    def main_pairs(self, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Entries of a main step to contrast, given its pseudo-labels (b_u, C); (m, 3) as in `Batch.pairs`."""
-        return np.empty((0, 3), np.int64)
-
-    def main_requests(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
+    def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
         """The views of a main step; rows, and (b_u,) bool: which unlabelled images have an uncertain entry."""
         return [Request("strong", np.concatenate([labelled, unlabelled]), self.strong)]
 
-    def main_updates(self, network: nn.Module, batch: Batch) -> Iterator[Update]:
-        """The updates of a main step, as `warmup_updates`."""
-        yield Update(self.main_loss(network, batch))
-
-    def main_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """L = L_sup + L_pseudo: the labels' loss and the pseudo-labels' weighted loss, on strong views."""
         logits, _ = network(batch.views["strong"])
         n = len(batch.y)
         return {
-            "loss_sup": self.reduce(self.supervised(logits[:n], batch.y), batch.images),
-            "loss_pseudo": self.pseudo_loss(logits[n:], batch),
+            "loss_sup": reduced(self.supervised(logits[:n], batch.y), batch.images, self.settings),
+            "loss_pseudo": pseudo_loss(self, logits[n:], batch),
         }
 
-    def pseudo_loss(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Sum of w(p, label) * loss(logits, label) over confident entries (paper eq. L_pseudo; docs/methods.md 3.6)."""
-        positive = (batch.label == 1).float()
-        elements = batch.weight * self.supervised(logits, positive)
-        if batch.soft:  # the opposite label with the opposite weight: a soft target
-            elements = elements + (1 - batch.weight) * self.supervised(logits, 1 - positive)
-        if self.settings.loss.reduction == "mean":
-            return elements.sum() / (batch.label >= 0).sum().clamp_min(1)
-        return elements.sum() / batch.images
+
+@runtime_checkable
+class Calibrates(Protocol):
+    """A method that keeps D_est from training up to fine-tuning, so that correctness can be counted on it."""
+
+    def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
+        """Thresholds of the classes from scores p (N, C) and labels y (N, C) of D_sup."""
+        ...
+
+
+def reduced(elements: Tensor, images: int, settings: Settings) -> Tensor:
+    """Sum over entries / images of the step, or with loss.reduction `mean` the mean over entries (docs/methods.md 3.13-D)."""
+    if settings.loss.reduction == "mean":
+        return elements.mean() if elements.numel() else elements.sum()
+    return elements.sum() / images
+
+
+def pseudo_loss(method: Method, logits: Tensor, batch: Batch) -> Tensor:
+    """Sum of w(p, label) * loss(logits, label) over confident entries (paper eq. L_pseudo; docs/methods.md 3.6)."""
+    positive = (batch.label == 1).float()
+    elements = batch.weight * method.supervised(logits, positive)
+    if batch.soft:  # the opposite label with the opposite weight: a soft target
+        elements = elements + (1 - batch.weight) * method.supervised(logits, 1 - positive)
+    if method.settings.loss.reduction == "mean":
+        return elements.sum() / (batch.label >= 0).sum().clamp_min(1)
+    return elements.sum() / batch.images
 
 
 def hard_mask(p: Tensor, label: Tensor) -> PseudoLabels:

@@ -4,13 +4,15 @@ The statistics of the angles between features and class prototypes live in the n
 on them: an epoch's refresh computes them from the online network and `install` puts them into it and into its EMA.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dicap.methods import rules
-from dicap.methods.base import Batch, Method, Refresh, Roles, Teacher, hard_mask
+from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, hard_mask, reduced
 from dicap.network import build_network
 from dicap.network.cosine import CosineHead, balance
 
@@ -29,40 +31,36 @@ class BBAM(Method):
             self.settings, self.classes, pretrained=pretrained, make_head=lambda d: CosineHead(d, self.classes, clamp=clamp)
         )
 
-    # -- which images
+    # -- phases
 
-    def warmup_labelled(self, roles: Roles) -> np.ndarray:
+    def warmup(self, roles: Roles) -> Phase:
+        """16 images a step at every ratio, as published, unless set; see `warmup_rows`."""
+        phase = replace(super().warmup(roles), labelled=self.warmup_rows(roles))
+        return replace(phase, batch_labelled=16) if self.settings.warmup.batch_size == "auto" else phase
+
+    def main(self, roles: Roles) -> Phase:
+        """4/8/16/32 labelled images of 64 at 5/10/15/20 %, as published, unless set."""
+        s, phase = self.settings, replace(super().main(roles), install=install_statistics)
+        if s.train.batch_labelled != "auto" or self.share < 0.15:
+            return phase
+        labelled = max(1, s.train.batch_size // (4 if self.share < 0.2 else 2))
+        return replace(phase, batch_labelled=labelled, batch_unlabelled=s.train.batch_size - labelled)
+
+    def warmup_rows(self, roles: Roles) -> np.ndarray:
         """D_l; with bbam.warmup_split `seed_1000` the published code's other draw of as many images."""
         if self.settings.bbam.warmup_split == "same":
-            return self.labelled(roles)
+            return roles.labelled
         rows = np.sort(np.concatenate([roles.labelled, roles.unlabeled]))
         return rows[np.random.RandomState(PUBLISHED_WARMUP_SEED).permutation(len(rows))[: len(roles.labelled)]]
 
-    def readable(self, roles: Roles) -> np.ndarray:
-        """D_l, and what the published warm-up reads with the option that names it."""
-        return np.union1d(roles.labelled, self.warmup_labelled(roles))
-
-    @property
-    def warmup_batch(self) -> int:
-        """16 at every ratio, as published, unless set."""
-        return 16 if self.settings.warmup.batch_size == "auto" else self.settings.warmup_batch(self.share)
-
-    @property
-    def labelled_batch(self) -> int:
-        """4/8/16/32 of 64 at 5/10/15/20 %, as published, unless set."""
-        s = self.settings
-        if s.train.batch_labelled != "auto" or self.share < 0.15:
-            return s.labelled_batch(self.share)
-        return max(1, s.train.batch_size // (4 if self.share < 0.2 else 2))
-
     # -- loss
 
-    def warmup_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    def warmup_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """BAM on the labelled images, without balancing."""
         cosine = network.head.cosines(network.features(batch.views["strong"]))  # type: ignore[union-attr, operator]
-        return {"loss_sup": self.reduce(self.margin_loss(cosine, batch.y), batch.images)}
+        return {"loss_sup": reduced(self.margin_loss(cosine, batch.y), batch.images, self.settings)}
 
-    def main_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """BAM of balanced cosines, times the masks of pseudo-labelling and of negative sampling."""
         head: CosineHead = network.head  # type: ignore[assignment]
         cosine = head.cosines(network.features(batch.views["strong"]))  # type: ignore[operator]  # (B, C)
@@ -72,8 +70,8 @@ class BBAM(Method):
         weight = torch.cat([batch.weight.new_ones(batch.y.shape) if batch.y_weight is None else batch.y_weight, batch.weight])
         elements, n = weight * self.margin_loss(cosine, value), len(batch.y)
         return {
-            "loss_sup": self.reduce(elements[:n], batch.images),
-            "loss_pseudo": self.reduce(elements[n:], batch.images),
+            "loss_sup": reduced(elements[:n], batch.images, self.settings),
+            "loss_pseudo": reduced(elements[n:], batch.images, self.settings),
         }
 
     def margin_loss(self, cosine: Tensor, y: Tensor) -> Tensor:
@@ -85,7 +83,7 @@ class BBAM(Method):
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Pseudo-labels, negative sampling and the statistics of the next epoch."""
         s, cap = self.settings.bbam, self.settings.cap
-        labelled, unlabelled = self.labelled(roles), self.unlabelled(roles)
+        labelled, unlabelled = roles.labelled, roles.unlabeled
         y = teacher.labels(labelled)  # (N_l, C)
         if s.transform == "hidden_labels" and s.balance:
             p = self._leaking_scores(teacher, unlabelled)
@@ -117,21 +115,23 @@ class BBAM(Method):
             carry=carry,
         )
 
-    def install(self, network: nn.Module, refresh: Refresh) -> None:
-        """The statistics, for this epoch's losses and scores."""
-        head: CosineHead = network.head  # type: ignore[assignment]
-        head.mean.copy_(refresh.carry["mean"])
-        head.variance.copy_(refresh.carry["variance"])
-
     def _leaking_scores(self, teacher: Teacher, rows: np.ndarray) -> Tensor:
         """Scores with each entry's map chosen by its true label, as the published code does."""
         cosine = teacher.outputs(rows, lambda network, images: network.head.cosines(network.features(images)))  # type: ignore[operator, union-attr]
         if not teacher.carry:
             return torch.sigmoid(cosine)
-        truth, known = teacher.hidden_labels(rows)
+        assert teacher.oracle is not None
+        truth, known = (tensor.to(cosine.device) for tensor in teacher.oracle.labels(rows))
         statistics, clamp = (teacher.carry["mean"], teacher.carry["variance"]), self.settings.bbam.clamp
         leaking, honest = balance(cosine, *statistics, truth, clamp=clamp), balance(cosine, *statistics, clamp=clamp)
         return torch.sigmoid(torch.where(known.unsqueeze(1), leaking, honest))  # a truly unlabelled image has nothing to leak
+
+
+def install_statistics(network: nn.Module, refresh: Refresh) -> None:
+    """Put the statistics into the head, for this epoch's losses and scores."""
+    head: CosineHead = network.head  # type: ignore[assignment]
+    head.mean.copy_(refresh.carry["mean"])
+    head.variance.copy_(refresh.carry["variance"])
 
 
 def _embed(network: nn.Module, images: Tensor) -> Tensor:

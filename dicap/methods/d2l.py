@@ -12,13 +12,18 @@ from torch import Tensor, nn
 from dicap.calibration import PseudoLabels, Thresholds
 from dicap.data.loader import Request
 from dicap.methods import rules
-from dicap.methods.base import Batch, Method, Refresh, Roles, Teacher, hard_mask
+from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, hard_mask, pseudo_loss, reduced
 from dicap.network import build_head, build_network
 from dicap.network.decoupled import GRID, DecoupledHeads, DecoupledNetwork
 
 
 class D2L(Method):
-    """Four heads, two ways of looking, thresholds that fit the labelled images."""
+    """Four heads, for whole images and for tiles, and thresholds that fit the labelled images."""
+
+    def main(self, roles: Roles) -> Phase:
+        """f1 and f2 are copied to f3 and f4 first; each batch is labelled anew, as published, unless d2l.relabel is `epoch`."""
+        per_batch = self.settings.d2l.relabel == "batch"
+        return replace(super().main(roles), begin=copy_label_heads, relabel=self.relabel if per_batch else None)
 
     def build_network(self, *, pretrained: bool = True) -> nn.Module:
         """Backbone and four heads of the kind that `head` names."""
@@ -33,46 +38,36 @@ class D2L(Method):
 
     # -- warm-up: ASL(f1, y) + ASL(joint f2, y)
 
-    def warmup_requests(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
+    def warmup_views(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
         """Strong views of the images and of their tiles."""
         view = self.strong_warmup
         return [Request("strong", labelled, view), Request("strong_tiles", labelled, replace(view, tiles=GRID))]
 
-    def warmup_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    def warmup_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Both label heads; images and tiles pass the backbone apart, as published."""
         assert isinstance(network, DecoupledNetwork)
         whole, _ = network.head.f1(network.features(batch.views["strong"]))
         joint = network.joint(network.tile_features(batch.views["strong_tiles"]), network.head.f2)
         elements = self.supervised(whole, batch.y) + self.supervised(joint, batch.y)  # (B, C)
-        return {"loss_sup": self.reduce(elements, batch.images)}
+        return {"loss_sup": reduced(elements, batch.images, self.settings)}
 
     # -- main stage
-
-    def begin_main(self, network: nn.Module) -> None:
-        """Copy f1 to f3 and f2 to f4."""
-        assert isinstance(network, DecoupledNetwork)
-        network.head.utilise()
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Thresholds from the teacher's scores of D_l; pseudo-labels of D_u, to be renewed on each batch.
 
         In these passes the tiles of an image share its flip; within a step each tile has its own.
         """
-        s, labelled = self.settings.d2l, self.labelled(roles)
+        s = self.settings.d2l
         thresholds, guarded = rules.metric_thresholds(
-            teacher.scores(labelled), teacher.labels(labelled), beta=s.beta, formula=s.formula, unseen=s.unseen
+            teacher.scores(roles.labelled), teacher.labels(roles.labelled), beta=s.beta, formula=s.formula, unseen=s.unseen
         )
-        pseudo = self.pseudo_labels(teacher.scores(self.unlabelled(roles)), thresholds)
+        pseudo = self.pseudo_labels(teacher.scores(roles.unlabeled), thresholds)
         return Refresh(pseudo, thresholds=thresholds, guarded=guarded)
 
     def pseudo_labels(self, q: Tensor, thresholds: Thresholds) -> PseudoLabels:
         """1[q >= threshold], all entries of active classes used."""
         return hard_mask(q, rules.fixed_threshold(q, thresholds.tau_pos, thresholds.active))
-
-    @property
-    def relabels(self) -> bool:
-        """Each batch is labelled anew, as published, unless d2l.relabel is `epoch`."""
-        return self.settings.d2l.relabel == "batch"
 
     def relabel(self, teacher: nn.Module, views: dict[str, Tensor], refresh: Refresh) -> PseudoLabels:
         """From the teacher's look at the batch's weak views, in full precision."""
@@ -82,18 +77,18 @@ class D2L(Method):
             q = torch.sigmoid(teacher.look(weak, views["weak_tiles"])[0])
         return self.pseudo_labels(q, refresh.thresholds)
 
-    def main_requests(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
+    def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
         """Strong views of all images and of their tiles, weak ones of the unlabelled where they are labelled anew."""
         rows = np.concatenate([labelled, unlabelled])
         requests = [Request("strong", rows, self.strong), Request("strong_tiles", rows, replace(self.strong, tiles=GRID))]
-        if self.relabels:
+        if self.settings.d2l.relabel == "batch":
             requests += [
                 Request("weak", unlabelled, self.weak),
                 Request("weak_tiles", unlabelled, replace(self.weak, tiles=GRID)),
             ]
         return requests
 
-    def main_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """ASL(f1, y) + ASL(joint f2, y) on labelled, ASL(f3, label) + ASL(joint f4, label) on unlabelled strong views."""
         assert isinstance(network, DecoupledNetwork)
         n, heads = len(batch.y), network.head
@@ -103,7 +98,13 @@ class D2L(Method):
         elements = self.supervised(heads.f1(images[:n])[0], batch.y)
         elements = elements + self.supervised(network.joint(tiles[:cut], heads.f2), batch.y)
         return {
-            "loss_sup": self.reduce(elements, batch.images),
-            "loss_pseudo": self.pseudo_loss(heads.f3(images[n:])[0], batch)
-            + self.pseudo_loss(network.joint(tiles[cut:], heads.f4), batch),
+            "loss_sup": reduced(elements, batch.images, self.settings),
+            "loss_pseudo": pseudo_loss(self, heads.f3(images[n:])[0], batch)
+            + pseudo_loss(self, network.joint(tiles[cut:], heads.f4), batch),
         }
+
+
+def copy_label_heads(network: nn.Module) -> None:
+    """f1 to f3 and f2 to f4, in place."""
+    assert isinstance(network, DecoupledNetwork)
+    network.head.utilise()

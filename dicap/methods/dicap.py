@@ -1,5 +1,7 @@
 """DiCaP: distribution-calibrated pseudo-labelling (AAAI 2026; docs/methods.md 3)."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -17,62 +19,58 @@ from dicap.calibration import (
 from dicap.data.loader import Request
 from dicap.estimators import class_shares, estimate_curve
 from dicap.losses import nt_xent
-from dicap.methods.base import Batch, Method, Refresh, Roles, Teacher, frozen_statistics
+from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, frozen_statistics, pseudo_loss, reduced
 
 
 class DiCaP(Method):
     """Weights estimated on D_est, dual thresholds from D_sup, contrast on what stays uncertain."""
 
-    def labelled(self, roles: Roles) -> np.ndarray:
-        """D_sup: the labels of D_est are read only to count bins, and by fine-tuning."""
-        return roles.sup
+    # -- phases: the labels of D_est are read only to count bins, and by fine-tuning
 
-    def unlabelled(self, roles: Roles) -> np.ndarray:
-        """D_unsup = D_u and D_est."""
-        return roles.unsup
+    def warmup(self, roles: Roles) -> Phase:
+        """On D_sup; with WCL every step has as many images of D_unsup (docs/methods.md 3.3)."""
+        phase = replace(super().warmup(roles), labelled=roles.sup)
+        if not self.settings.warmup.wcl:
+            return phase
+        return replace(phase, unlabelled=roles.unsup, batch_unlabelled=phase.batch_labelled, pairs=self.pairs_of_images)
+
+    def main(self, roles: Roles) -> Phase:
+        """On D_sup and D_unsup = D_u and D_est."""
+        phase = replace(super().main(roles), labelled=roles.sup, unlabelled=roles.unsup)
+        if self.settings.contrastive.enabled:
+            phase = replace(phase, pairs=self.pairs_of_images if self.per_batch else self.pairs_of_uncertain_images)
+        return replace(phase, relabel=self.relabel) if self.per_batch else phase
 
     @property
-    def keeps_est(self) -> bool:
-        """D_est is what the rates are counted on."""
-        return True
+    def per_batch(self) -> bool:
+        """Whether the tables are kept for the epoch and each batch is scored anew (calibration.refresh)."""
+        return self.settings.calibration.refresh == "batch"
 
     # -- warm-up: ASL on D_sup + the class-wise contrastive loss on all images of the step, WCL (docs/methods.md 3.3)
 
-    @property
-    def warmup_unlabelled(self) -> bool:
-        """WCL contrasts labelled and unlabelled images."""
-        return self.settings.warmup.wcl
-
-    def warmup_requests(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
+    def warmup_views(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
         """Strong views of all images; with WCL their weak views too."""
         rows = np.concatenate([labelled, unlabelled])
         requests = [Request("strong", rows, self.strong_warmup)]
         return [*requests, Request("weak", rows, self.weak)] if self.settings.warmup.wcl else requests
 
-    def warmup_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    def warmup_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """L = L_sup + lambda L_con."""
         logits, z_s = network(batch.views["strong"])  # (B, C), (B, C, D)
-        terms = {"loss_sup": self.reduce(self.supervised(logits[: len(batch.y)], batch.y), batch.images)}
+        labelled = logits[: len(batch.y)]
+        terms = {"loss_sup": reduced(self.supervised(labelled, batch.y), batch.images, self.settings)}
         if self.settings.warmup.wcl:
             z_w = self.weak_embeddings(network, batch.views["weak"])  # (B, C, D)
             terms["loss_con"] = self.contrast(network, z_w, z_s, batch)
         return terms
-
-    def warmup_pairs(self, images: int, rng: np.random.Generator) -> np.ndarray:
-        """All entries of the step (at most contrastive.max_pairs, drawn at random), without a confidence filter."""
-        if not self.settings.warmup.wcl:
-            return super().warmup_pairs(images, rng)
-        image, c = np.divmod(np.arange(images * self.classes), self.classes)
-        return self.capped(np.stack([image, c, image], axis=1), rng)
 
     # -- each epoch: rates on D_est, thresholds on D_sup, pseudo-labels and weights on D_unsup (Algorithm 1)
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Steps 1 to 3 of an epoch (docs/methods.md 3.4 to 3.6)."""
         c, t = self.settings.calibration, self.settings.thresholds
-        unsup = self.unlabelled(roles)
-        p = teacher.scores(unsup)  # (N_u, C); D_est is scored within, exactly like D_u
-        is_est = torch.from_numpy(np.isin(unsup, roles.est)).to(p.device)
+        p = teacher.scores(roles.unsup)  # (N_u, C); D_est is scored within, exactly like D_u
+        is_est = torch.from_numpy(np.isin(roles.unsup, roles.est)).to(p.device)
 
         # (1) correctness rates on D_est: 20 bins, or an estimator beyond them
         p_sup = teacher.scores(roles.sup)
@@ -80,11 +78,11 @@ class DiCaP(Method):
         if c.policy == "labeled":
             p_count, y_count = p_sup, y_sup
         elif c.policy == "optimal":
-            truly = ~is_est
-            y_hidden, known = teacher.hidden_labels(unsup[truly.cpu().numpy()])
-            p_count, y_count = p[truly][known], y_hidden[known]  # a truly unlabelled image is no negative
+            assert teacher.oracle is not None
+            y_hidden, known = (tensor.to(p.device) for tensor in teacher.oracle.labels(roles.unsup[~is_est.cpu().numpy()]))
+            p_count, y_count = p[~is_est][known], y_hidden[known]  # a truly unlabelled image is no negative
         else:
-            p_count, y_count = p[is_est], teacher.labels(unsup[is_est.cpu().numpy()])
+            p_count, y_count = p[is_est], teacher.labels(roles.unsup[is_est.cpu().numpy()])
         if c.estimator == "bins":
             n_pos, n_neg = count_bins(p_count, y_count, c.bins, per_class=c.per_class)
             rates = estimate_rates(n_pos, n_neg, empty_bin=c.empty_bin, smoothing=c.smoothing, isotonic=c.isotonic)
@@ -114,11 +112,6 @@ class DiCaP(Method):
         weight = correctness_weight(p, label, rates, policy=c.policy, anchor=c.anchor)
         return PseudoLabels(p, label, weight, soft=c.target == "soft")
 
-    @property
-    def relabels(self) -> bool:
-        """With calibration.refresh `batch` the tables are kept for the epoch and the scores are not."""
-        return self.settings.calibration.refresh == "batch"
-
     def relabel(self, teacher: nn.Module, views: dict[str, Tensor], refresh: Refresh) -> PseudoLabels:
         """Pseudo-labels of a batch from the teacher's scores of its weak views."""
         assert refresh.rates is not None and refresh.thresholds is not None
@@ -126,21 +119,21 @@ class DiCaP(Method):
 
     # -- each step: L = L_sup + L_pseudo + lambda L_uncer (docs/methods.md 3.6 to 3.8)
 
-    def main_requests(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
+    def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
         """Strong views of all; weak views only of images with uncertain entries (of all when each batch is scored anew)."""
-        requests = super().main_requests(labelled, unlabelled, uncertain)
-        seen = unlabelled if self.relabels else unlabelled[uncertain]
-        if len(seen) and (self.relabels or self.settings.contrastive.enabled):
+        requests = super().main_views(labelled, unlabelled, uncertain)
+        seen = unlabelled if self.per_batch else unlabelled[uncertain]
+        if len(seen) and (self.per_batch or self.settings.contrastive.enabled):
             requests.append(Request("weak", seen, self.weak))
         return requests
 
-    def main_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """The three terms; L_uncer is there only where the step has uncertain entries."""
         logits, z_s = network(batch.views["strong"])  # (B, C), (B, C, D)
         n = len(batch.y)
         terms = {
-            "loss_sup": self.reduce(self.supervised(logits[:n], batch.y), batch.images),
-            "loss_pseudo": self.pseudo_loss(logits[n:], batch),
+            "loss_sup": reduced(self.supervised(logits[:n], batch.y), batch.images, self.settings),
+            "loss_pseudo": pseudo_loss(self, logits[n:], batch),
         }
         if batch.contrasted >= 2:
             z_w = z_s[:0]  # of the images that have uncertain entries, (b, C, D)
@@ -149,19 +142,16 @@ class DiCaP(Method):
             terms["loss_con"] = self.contrast(network, z_w, z_s[n:], batch)
         return terms
 
-    @property
-    def contrasts(self) -> bool:
-        """With URRL."""
-        return self.settings.contrastive.enabled
+    def pairs_of_images(self, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The uncertain entries (m, 3) of labels (b, C), where every image has a weak view."""
+        image, c = np.nonzero(label == -1)
+        return self.capped(np.stack([image, c, image], axis=1), rng)
 
-    def main_pairs(self, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The uncertain entries (at most contrastive.max_pairs, drawn at random)."""
-        if not self.settings.contrastive.enabled:
-            return super().main_pairs(label, rng)
-        uncertain = label == -1  # (b_u, C)
+    def pairs_of_uncertain_images(self, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The uncertain entries (m, 3) of labels (b, C), where only images with an uncertain entry have a weak view."""
+        uncertain = label == -1  # (b, C)
         image, c = np.nonzero(uncertain)
-        weak = image if self.relabels else (uncertain.any(1).cumsum() - 1)[image]
-        return self.capped(np.stack([image, c, weak], axis=1), rng)
+        return self.capped(np.stack([image, c, (uncertain.any(1).cumsum() - 1)[image]], axis=1), rng)
 
     def capped(self, pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """At most contrastive.max_pairs of the (m, 3) pairs, order kept: the similarity matrix grows with their square."""
@@ -179,14 +169,14 @@ class DiCaP(Method):
         project = getattr(network, "project", nn.Identity())
         strong, which, weak = batch.pairs.unbind(1)
         weak_z, strong_z = project(z_w[weak, which]).detach().float(), project(z_s[strong, which]).float()  # (m, D)
-        if batch.others is not None:
-            weak_z, strong_z, which = (batch.others.gather(entries) for entries in (weak_z, strong_z, which))
+        if batch.shard is not None:
+            weak_z, strong_z, which = (batch.shard.all_gather(entries) for entries in (weak_z, strong_z, which))
         loss = nt_xent(
             weak_z,
             strong_z,
             temperature=c.temperature,
             normalize=c.normalize,
             classes=None if c.same_class_negatives else which,
-            pairs=None if batch.others is None else batch.others.own,
+            pairs=None if batch.shard is None else batch.shard.own,
         )
         return loss * (1 / batch.images if c.coefficient == "auto" else c.coefficient)

@@ -3,33 +3,28 @@
 It works on fixed features of the backbone. Two classifiers are driven apart on unlabelled images and the projector below
 them is driven to make them agree; a relation network on both answers makes the prediction. An epoch of the main stage is a
 round; at the end of each late round the images on which the classifiers agree best join the labelled pool for good, with
-the relation network's soft answer as their label. Unlabelled is D_u; the published code takes the test images.
+the relation network's soft answer as their label. Unlabelled is D_u; the published code takes the test images. The loop with
+its four updates a step is `dicap.training.drml`.
 """
 
-from collections.abc import Iterator
-from typing import Literal
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dicap.calibration import PseudoLabels
+from dicap.data.augment import View
 from dicap.data.loader import Request
 from dicap.methods import rules
-from dicap.methods.base import Batch, Method, Player, Refresh, Roles, Teacher, Update
+from dicap.methods.base import Batch, Method, ParamGroup, Phase, Refresh, Roles, Teacher, reduced
 from dicap.network import build_network
 from dicap.network.relation import RelationHead, RelationNetwork
 
-RECORD_EVERY = 10  # rounds: between two of them little changes
-
 
 class DRML(Method):
-    """Four updates a step, each with an optimiser of its own."""
-
-    @property
-    def in_parts(self) -> bool:
-        """Its several optimisers take turns on losses that are means over a batch."""
-        return False
+    """Fixed features, two classifiers, and a relation network over their answers."""
 
     def build_network(self, *, pretrained: bool = True) -> nn.Module:
         """Backbone, projector, two classifiers, relation network."""
@@ -41,86 +36,54 @@ class DRML(Method):
             kind=RelationNetwork,
         )
 
-    def scores(self, network: nn.Module, images: Tensor) -> Tensor:
+    def scores(self, network: nn.Module, inputs: Tensor) -> Tensor:
         """(B, C) of images (B, 3, H, W), or of their pooled features (B, D)."""
         assert isinstance(network, RelationNetwork)
-        return torch.sigmoid(network.head.logits(images) if images.ndim == 2 else network(images)[0])
+        return torch.sigmoid(network.head.logits(inputs) if inputs.ndim == 2 else network(inputs)[0])
 
-    @property
-    def on_features(self) -> bool:
-        """The main stage sees pooled features of the images as stored."""
-        return True
+    def warmup(self, roles: Roles) -> Phase:
+        """Of the backbone and a linear classifier; none with drml.features `pretrained`: the backbone stays as it comes."""
+        phase = replace(super().warmup(roles), sums=False)
+        return phase if self.settings.drml.features == "warmup" else replace(phase, epochs=0)
 
-    def features(self, network: nn.Module, images: Tensor) -> Tensor:
-        """Pooled features (B, D)."""
-        assert isinstance(network, RelationNetwork)
-        return network.pooled(images)
+    def main(self, roles: Roles) -> Phase:
+        """Rounds on pooled features; from here on the relation network answers. The method has no EMA."""
+        s = self.settings.drml
+        return replace(
+            super().main(roles),
+            batch_labelled=s.batch_size,
+            batch_unlabelled=s.batch_size,
+            epochs=s.rounds,
+            publishes="raw",
+            sums=False,
+            begin=answer_by_relation,
+            features=pooled_features,
+        )
 
-    # -- warm-up: of backbone and linear classifier, or none
-
-    @property
-    def warmup_epochs(self) -> int:
-        """None with drml.features `pretrained`: the backbone stays as it comes."""
-        return self.settings.warmup.epochs if self.settings.drml.features == "warmup" else 0
-
-    def warmup_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    def warmup_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """ASL of the linear classifier: CAP's warm-up."""
         assert isinstance(network, RelationNetwork)
         logits = network.head.linear(network.pooled(batch.views["strong"]))
-        return {"loss_sup": self.reduce(self.supervised(logits, batch.y), batch.images)}
+        return {"loss_sup": reduced(self.supervised(logits, batch.y), batch.images, self.settings)}
 
-    # -- main stage
+    def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
+        """The features of the images as stored."""
+        return [Request("features", np.concatenate([labelled, unlabelled]), View("test"))]
 
-    def begin_main(self, network: nn.Module) -> None:
-        """From here on the relation network answers."""
-        assert isinstance(network, RelationNetwork)
-        network.head.relational.fill_(True)
-
-    @property
-    def main_epochs(self) -> int:
-        """Rounds."""
-        return self.settings.drml.rounds
-
-    @property
-    def iterations(self) -> int:
-        """Steps a round."""
-        return self.settings.drml.iterations
-
-    @property
-    def labelled_batch(self) -> int:
-        """Images of the pool a step, and as many others."""
-        return self.settings.drml.batch_size
-
-    @property
-    def publishes(self) -> Literal["ema", "raw"]:
-        """The networks themselves: the method has no EMA."""
-        return "raw"
-
-    def recorded(self, epoch: int) -> bool:
-        """Every tenth round and the last."""
-        return epoch % RECORD_EVERY == 0 or epoch == self.main_epochs - 1
-
-    def main_requests(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
-        """No views."""
-        return []
-
-    def players(self, network: nn.Module, companions: nn.ModuleDict, stage: str) -> list[Player]:
+    def param_groups(self, head: RelationHead) -> list[ParamGroup]:
         """A joint, B disagree, C agree, D relation: Adam at constant rates."""
-        if stage != "train":
-            return []
-        s, head = self.settings.drml, network.head
-        assert isinstance(head, RelationHead)
+        s = self.settings.drml
         projector, classifiers = list(head.projector.parameters()), [*head.c1.parameters(), *head.c2.parameters()]
         return [
-            Player("joint", [*projector, *classifiers], s.lr_joint, one_cycle=False),
-            Player("disagree", classifiers, s.lr_disagree, one_cycle=False),
-            Player("agree", projector, s.lr_agree, one_cycle=False),
-            Player("relation", list(head.relation.parameters()), s.lr_relation, one_cycle=False),
+            ParamGroup("joint", [*projector, *classifiers], s.lr_joint, one_cycle=False),
+            ParamGroup("disagree", classifiers, s.lr_disagree, one_cycle=False),
+            ParamGroup("agree", projector, s.lr_agree, one_cycle=False),
+            ParamGroup("relation", list(head.relation.parameters()), s.lr_relation, one_cycle=False),
         ]
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Adopt the closest images once drml.start rounds are over; what is adopted keeps its soft label."""
-        s, rows = self.settings.drml, self.unlabelled(roles)
+        s, rows = self.settings.drml, roles.unlabeled
         answers = teacher.outputs(rows, _answers, online=True)  # (N_u, 3, C): C1, C2, R
         f1, f2, p = answers.unbind(1)
         carry = teacher.carry
@@ -136,7 +99,7 @@ class DRML(Method):
             target = torch.where(chosen.unsqueeze(1), p, target)
             adopted = adopted | chosen
 
-        active = rules.seen(teacher.labels(self.labelled(roles)))
+        active = rules.seen(teacher.labels(roles.labelled))
         confidence = torch.where(adopted.unsqueeze(1), target, p)
         label = rules.fixed_threshold(confidence, 0.5, active)
         label = torch.where(adopted.unsqueeze(1), label, torch.full_like(label, -1))
@@ -147,29 +110,39 @@ class DRML(Method):
             carry={"target": target, "adopted": adopted},
         )
 
-    def main_updates(self, network: nn.Module, batch: Batch) -> Iterator[Update]:
-        """A: C_loss over P, C1, C2. B: C_loss - L_DA over C1, C2. C: L_DA over P. D: C_loss over R."""
-        s, head = self.settings.drml, network.head
-        assert isinstance(head, RelationHead)
+    def losses(self, head: RelationHead, batch: Batch) -> "Losses":
+        """C_loss, L_R and L_DA of a batch of features, with the head as it is now (docs/methods.md 4.5)."""
         x, n = batch.views["features"], len(batch.y)
         known = torch.cat([torch.ones_like(batch.y, dtype=torch.bool), batch.label >= 0])  # (B, C)
         soft = torch.where(batch.label == 1, batch.weight, 1 - batch.weight)  # back to the soft target
         target = torch.cat([batch.y.float(), soft])
         pool = torch.cat([torch.ones(n, dtype=torch.bool, device=x.device), (batch.label >= 0).any(1)])  # (B,)
+        f1, f2 = head.classify(x)
+        return Losses(
+            classification=masked_mse(f1, target, known) + masked_mse(f2, target, known),
+            relation=masked_mse(torch.sigmoid(head.relate(f1, f2)), target, known),
+            discrepancy=discrepancy(f1, f2, ~pool),
+        )
 
-        def losses() -> tuple[Tensor, Tensor, Tensor]:
-            f1, f2 = head.classify(x)
-            l_c = masked_mse(f1, target, known) + masked_mse(f2, target, known)
-            l_r = masked_mse(torch.sigmoid(head.relate(f1, f2)), target, known)
-            return l_c, l_r, discrepancy(f1, f2, ~pool)
 
-        l_c, l_r, _ = losses()
-        yield Update({"loss_sup": l_c + s.relation * l_r}, ("joint",))
-        l_c, l_r, l_da = losses()
-        yield Update({"loss_disagree": l_c + s.relation * l_r - s.discrepancy * l_da}, ("disagree",))
-        yield Update({"loss_agree": s.discrepancy * discrepancy(*head.classify(x), ~pool)}, ("agree",))
-        l_c, l_r, _ = losses()
-        yield Update({"loss_relation": l_c + s.relation * l_r}, ("relation",))
+class Losses(NamedTuple):
+    """The three losses that DRML's four updates are made of, scalars."""
+
+    classification: Tensor
+    relation: Tensor
+    discrepancy: Tensor
+
+
+def answer_by_relation(network: nn.Module) -> None:
+    """Let the relation network answer from now on, in place."""
+    assert isinstance(network, RelationNetwork)
+    network.head.relational.fill_(True)
+
+
+def pooled_features(network: nn.Module, images: Tensor) -> Tensor:
+    """Pooled features (B, D) of images (B, 3, H, W) as stored."""
+    assert isinstance(network, RelationNetwork)
+    return network.pooled(images)
 
 
 def _answers(network: nn.Module, features: Tensor) -> Tensor:

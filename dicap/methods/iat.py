@@ -13,14 +13,14 @@ class IAT(Method):
         iat.rule `fixed`: 1[p >= iat.threshold]; `dual`: two thresholds, masked between; `matched`: the threshold at which
         the labelled images get as many positives as they have labels.
         """
-        s, labelled = self.settings.iat, self.labelled(roles)
-        y = teacher.labels(labelled)  # (N_l, C)
+        s = self.settings.iat
+        y = teacher.labels(roles.labelled)  # (N_l, C)
         active = rules.seen(y)
-        p = teacher.scores(self.unlabelled(roles))  # (N_u, C)
+        p = teacher.scores(roles.unlabeled)  # (N_u, C)
         if s.rule == "dual":
             label = rules.dual_threshold(p, s.high, s.low, active)
         elif s.rule == "matched":
-            label = rules.fixed_threshold(p, rules.matched_threshold(teacher.scores(labelled), y), active)
+            label = rules.fixed_threshold(p, rules.matched_threshold(teacher.scores(roles.labelled), y), active)
         else:
             label = rules.fixed_threshold(p, s.threshold, active)
         return Refresh(hard_mask(p, label), guarded=int((~active).sum()))

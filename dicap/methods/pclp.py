@@ -4,7 +4,7 @@ Stage 1 (the warm-up) is a bidirectional GAN whose prior over the label coordina
 trains the encoder alone, by the labels and by soft consistency between weak and strong views.
 """
 
-from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,20 +16,41 @@ from dicap.data.loader import Request
 from dicap.errors import SettingsError
 from dicap.losses import binary_cross_entropy
 from dicap.methods import rules
-from dicap.methods.base import Batch, Method, Player, Refresh, Roles, Teacher, Update, frozen_statistics
+from dicap.methods.base import Batch, Method, ParamGroup, Phase, Refresh, Roles, Teacher, frozen_statistics
 from dicap.network import build_network
 from dicap.network.adversary import Discriminator, Generator
 from dicap.network.causal_prior import CausalPrior
-from dicap.network.latent import LatentHead, LatentNetwork, sample
+from dicap.network.latent import LatentHead, LatentNetwork
 
 
 class PCLP(Method):
     """An encoder whose latent begins with the labels; generator, discriminator and prior are companions of stage 1."""
 
-    @property
-    def in_parts(self) -> bool:
-        """Its several optimisers take turns on losses that are means over a batch."""
-        return False
+    # -- phases
+
+    def warmup(self, roles: Roles) -> Phase:
+        """Passes over D_u with 2 + 6 images a step, as published."""
+        s = self.settings.pclp
+        return replace(
+            super().warmup(roles),
+            unlabelled=roles.unlabeled,
+            batch_labelled=s.warmup_labelled,
+            batch_unlabelled=s.warmup_unlabelled,
+            epochs=s.warmup_epochs,
+            sums=False,
+        )
+
+    def main(self, roles: Roles) -> Phase:
+        """The encoder alone, by Adam; 16 labelled images of 64 at every ratio, as published, unless set."""
+        s, phase = self.settings, replace(super().main(roles), sums=False, groups=self.encoder_group)
+        if s.train.batch_labelled != "auto":
+            return phase
+        labelled = max(1, s.train.batch_size // 4)
+        return replace(phase, batch_labelled=labelled, batch_unlabelled=s.train.batch_size - labelled)
+
+    def encoder_group(self, network: nn.Module) -> list[ParamGroup]:
+        """Backbone and latent head."""
+        return [ParamGroup("encoder", [p for p in network.parameters() if p.requires_grad], self.settings.optimiser.lr)]
 
     # -- networks
 
@@ -61,7 +82,7 @@ class PCLP(Method):
         )
 
     def companions(self) -> nn.ModuleDict:
-        """Generator, discriminator and causal prior; none with pclp.prior `none`."""
+        """Generator, discriminator and causal prior, trained beside the encoder; none with pclp.prior `none`."""
         if self.settings.pclp.prior == "none":
             return nn.ModuleDict()
         shape = (self.latent, self.adversary_size, self.settings.pclp.adversary_width)
@@ -69,72 +90,37 @@ class PCLP(Method):
             {"generator": Generator(*shape), "discriminator": Discriminator(*shape), "prior": CausalPrior(self.classes)}
         )
 
-    def players(self, network: nn.Module, companions: nn.ModuleDict, stage: str) -> list[Player]:
-        """Five with an Adam each in stage 1; the encoder alone later."""
-        o, adversary_lr = self.settings.optimiser, self.settings.pclp.adversary_lr
-        encoder = Player("encoder", [p for p in network.parameters() if p.requires_grad], o.lr)
+    def param_groups(self, network: nn.Module, companions: nn.ModuleDict) -> list[ParamGroup]:
+        """Five with an Adam each; the encoder alone without companions."""
+        encoder, lr = self.encoder_group(network), self.settings.pclp.adversary_lr
         if not companions:
-            return [encoder]
+            return encoder
         prior = companions["prior"]
         assert isinstance(prior, CausalPrior)
         return [
-            encoder,
-            Player("discriminator", list(companions["discriminator"].parameters()), adversary_lr),
-            Player("generator", list(companions["generator"].parameters()), adversary_lr),
-            Player("adjacency", [prior.adjacency], adversary_lr),
-            Player("affine", list(prior.affine.parameters()), adversary_lr),
+            *encoder,
+            ParamGroup("discriminator", list(companions["discriminator"].parameters()), lr),
+            ParamGroup("generator", list(companions["generator"].parameters()), lr),
+            ParamGroup("adjacency", [prior.adjacency], lr),
+            ParamGroup("affine", list(prior.affine.parameters()), lr),
         ]
 
-    # -- stage 1
+    # -- stage 1 (its loop is `dicap.training.pclp`)
 
-    @property
-    def warmup_epochs(self) -> int:
-        """Passes over D_u."""
-        return self.settings.pclp.warmup_epochs
-
-    @property
-    def warmup_over_unlabelled(self) -> tuple[int, int]:
-        """2 + 6 images a step as published."""
-        return self.settings.pclp.warmup_labelled, self.settings.pclp.warmup_unlabelled
-
-    def warmup_requests(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
+    def warmup_views(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
         """Weak views of all, strong views of the unlabelled."""
         rows = np.concatenate([labelled, unlabelled])
         return [Request("weak", rows, self.weak), Request("strong", unlabelled, self.strong_warmup)]
 
-    def warmup_updates(self, network: nn.Module, batch: Batch, companions: nn.ModuleDict) -> Iterator[Update]:
-        """Discriminator, encoder, then generator with A and f."""
+    def encode(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Mean and log variance (B, L) of the weak views, and the encoder's own losses."""
         assert isinstance(network, LatentNetwork)
         weak, strong = batch.views["weak"], batch.views["strong"]
         mean, logvar = network.gaussian(torch.cat([weak, strong]))  # (B + b_u, L)
         b, n, c = len(weak), len(batch.y), self.classes
-        terms = self.encoder_terms(mean[:n, :c], batch.y, mean[n:b, :c], mean[b:, :c])
-        if not companions:
-            yield Update(terms, ("encoder",))
-            return
-        generator, discriminator, prior = (companions[name] for name in ("generator", "discriminator", "prior"))
-        x = adversary_images(weak, self.adversary_size)
-        z_real = sample(mean[:b], logvar[:b])
-        z_fake = prior(torch.randn_like(mean[:b]))
-        with torch.no_grad():
-            fake = generator(z_fake)
-        d_fake, d_real = discriminator(fake, z_fake.detach()), discriminator(x, z_real.detach())
-        yield Update({"loss_discriminator": discriminator_loss(d_fake, d_real)}, ("discriminator",))
-
-        terms["loss_adversarial"] = self.settings.pclp.adversarial * discriminator(x, z_real).mean()
-        yield Update(terms, ("encoder",))
-
-        z_fake = prior(torch.randn_like(mean[:b]))
-        terms = {"loss_generator": generator_loss(discriminator(generator(z_fake), z_fake))}
-        yield Update(terms, ("generator", "adjacency", "affine"))
+        return mean[:b], logvar[:b], self.encoder_terms(mean[:n, :c], batch.y, mean[n:b, :c], mean[b:, :c])
 
     # -- stage 2
-
-    @property
-    def labelled_batch(self) -> int:
-        """16 of 64 at every ratio, as published, unless set."""
-        s = self.settings
-        return s.labelled_batch(self.share) if s.train.batch_labelled != "auto" else max(1, s.train.batch_size // 4)
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """The teacher's soft scores of D_u, for the record; each step uses the network's own.
@@ -142,13 +128,13 @@ class PCLP(Method):
         An entry's target p is written as its likelier label with the weight of that label. Classes without a labelled
         positive are left out.
         """
-        p = teacher.scores(self.unlabelled(roles))  # (N_u, C)
-        active = rules.seen(teacher.labels(self.labelled(roles)))
+        p = teacher.scores(roles.unlabeled)  # (N_u, C)
+        active = rules.seen(teacher.labels(roles.labelled))
         label = rules.fixed_threshold(p, 0.5, active)
         weight = torch.where(label == 1, p, 1 - p) * (label >= 0)
         return Refresh(PseudoLabels(p, label, weight, soft=True), guarded=int((~active).sum()))
 
-    def main_requests(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
+    def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
         """Weak views of the labelled, weak and strong views of the unlabelled."""
         return [
             Request("labelled", labelled, self.weak),
@@ -156,7 +142,7 @@ class PCLP(Method):
             Request("strong", unlabelled, self.strong),
         ]
 
-    def main_loss(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """ASL_mean(weak labelled) + consistency * BCE_mean(strong, sigmoid(weak)); the weak look is a constant."""
         logits, _ = network(torch.cat([batch.views["labelled"], batch.views["strong"]]))
         with torch.no_grad(), frozen_statistics(network):

@@ -9,6 +9,6 @@ class Top1(Method):
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Pseudo-labels from the teacher's scores of D_u; classes without a labelled positive are left out."""
-        active = rules.seen(teacher.labels(self.labelled(roles)))
-        p = teacher.scores(self.unlabelled(roles))  # (N_u, C)
+        active = rules.seen(teacher.labels(roles.labelled))
+        p = teacher.scores(roles.unlabeled)  # (N_u, C)
         return Refresh(hard_mask(p, rules.top_k(p, 1, active)), guarded=int((~active).sum()))

@@ -11,9 +11,9 @@ class Topk(Method):
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Pseudo-labels from the teacher's scores of D_u; classes without a labelled positive are left out."""
-        y = teacher.labels(self.labelled(roles))  # (N_l, C)
+        y = teacher.labels(roles.labelled)  # (N_l, C)
         active = rules.seen(y)
-        p = teacher.scores(self.unlabelled(roles))  # (N_u, C)
+        p = teacher.scores(roles.unlabeled)  # (N_u, C)
         label = rules.top_k(p, self.k(y), active)
         return Refresh(hard_mask(p, label), guarded=int((~active).sum()))
 

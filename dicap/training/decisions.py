@@ -6,7 +6,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from dicap.catalogue import METHODS
 from dicap.decision import Curve, Decisions, carry_over, fit_curve, plain
+from dicap.methods.base import Calibrates
 from dicap.randomness import permutation
 from dicap.training.experiment import Experiment
 
@@ -31,8 +33,10 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before:
     """
     method, roles = experiment.method, experiment.roles
     prior = experiment.labels.of(roles.labelled).numpy().mean(0)
-    if not method.keeps_est:
-        return plain(prior, f"no curve: {method.facts.title} trains on all labelled images; decisions at 0.5")
+    if not isinstance(method, Calibrates):
+        return plain(
+            prior, f"no curve: {METHODS[experiment.settings.method].title} trains on all labelled images; decisions at 0.5"
+        )
     tau_pos = tau_neg = np.full(method.classes, 0.5)
     if stage != "warmup":
         y = experiment.labels.of(roles.sup).to(experiment.runtime.device)

@@ -1,27 +1,44 @@
-"""What hidden labels tell about the pseudo-labels. Read by history and report, never by training."""
+"""What hidden labels tell about the pseudo-labels. Read by history and report, never by training.
+
+They open a reader of their own: neither the methods nor the loops hold one."""
 
 import math
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dicap.calibration import Rates, chance_positive, count_bins, curve_error, estimate_rates, pooled, positive_rate
 from dicap.estimators import log_loss
-from dicap.methods.base import Refresh, Roles
+from dicap.methods.base import Refresh
+from dicap.metrics import mean_average_precision
 from dicap.training.experiment import Experiment
+from dicap.training.hidden import HiddenLabelReader
+
+
+def map_on_test(experiment: Experiment, networks: dict[str, nn.Module]) -> dict[str, float]:
+    """mAP on the test images of each network, {"map_<name>": percent}; of several processes one has it."""
+    rows = experiment.roles.test
+    scores = {name: experiment.predict(network, rows) for name, network in networks.items()}
+    if not experiment.group.is_main:
+        return {}
+    y = _reader(experiment).labels(rows)[0].numpy()
+    return {f"map_{name}": mean_average_precision(p.cpu().numpy(), y) for name, p in scores.items()}
+
+
+def _reader(experiment: Experiment) -> HiddenLabelReader:
+    return HiddenLabelReader(experiment.folder, len(experiment.store.classes))
 
 
 class Diagnostics:
-    """Hidden labels of the images that get pseudo-labels."""
+    """Hidden labels of the images that get pseudo-labels, `rows`."""
 
-    def __init__(self, experiment: Experiment, rows: np.ndarray, roles: Roles) -> None:
-        labels, known = experiment.hidden(rows)
-        self._y = torch.from_numpy(labels)  # (N_u, C)
-        self._known = torch.from_numpy(known)
+    def __init__(self, experiment: Experiment, rows: np.ndarray) -> None:
+        self._y, self._known = _reader(experiment).labels(rows)  # (N_u, C), (N_u,)
+        self._bins = experiment.settings.calibration.bins
         self._anchor = experiment.settings.calibration.anchor
         # The optimal curve is of the images whose labels nobody may count: D_u without D_est.
-        self._truly = self._known & torch.from_numpy(~np.isin(rows, roles.est))
+        self._truly = self._known & torch.from_numpy(~np.isin(rows, experiment.roles.est))
 
     def optimal(self, p: Tensor, bins: int, *, per_class: bool = False) -> tuple[Tensor, Tensor] | None:
         """The true rate and the number of entries of every bin, (K,) or (C, K) each; None without hidden labels."""
@@ -40,7 +57,7 @@ class Diagnostics:
         estimated = chance_positive(p, on_host, anchor=self._anchor)
         return log_loss(estimated, y) - log_loss(positive_rate(p, optimal[0], anchor="centre"), y)
 
-    def summary(self, refresh: Refresh, bins: int) -> dict[str, float]:
+    def summary(self, refresh: Refresh) -> dict[str, float]:
         """Shares of confident and uncertain entries, true precision of the labels, error of the estimated curve."""
         label = refresh.pseudo.label.cpu()
         row = {
@@ -52,9 +69,9 @@ class Diagnostics:
         }
         if refresh.rates is not None:
             estimated = refresh.rates.r_pos.cpu()
-            optimal = self.optimal(refresh.pseudo.confidence, bins, per_class=estimated.ndim == 2)
+            optimal = self.optimal(refresh.pseudo.confidence, self._bins, per_class=estimated.ndim == 2)
             row["curve_error"] = curve_error(*pooled(estimated, *optimal)) if optimal else math.nan
-            row["excess_log_loss"] = self.excess(refresh.pseudo.confidence.cpu(), refresh.rates, bins)
+            row["excess_log_loss"] = self.excess(refresh.pseudo.confidence.cpu(), refresh.rates, self._bins)
         if self._truly.any():
             label, y = label[self._truly], self._y[self._truly]
             for name, value in (("precision_pos", 1), ("precision_neg", 0)):

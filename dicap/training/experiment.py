@@ -1,7 +1,7 @@
 """What a stage works on: settings, images, roles, the labels it may read, and the method."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,18 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from dicap.artifacts import ROLES, read_split
-from dicap.data.labels import labelled_mask, read_labels
-from dicap.data.loader import scoring_batches
+from dicap.data.labels import read_labels
 from dicap.data.store import Store
 from dicap.errors import DataError, SettingsError
 from dicap.methods import build_method
-from dicap.methods.base import Method, Roles
+from dicap.methods.base import HiddenLabels, Method, Phase, Roles
+from dicap.methods.leaks import named_leak
 from dicap.progress import progress
 from dicap.runtime import Runtime
 from dicap.settings import Settings
-from dicap.training.world import Alone
-
-SCORING_BATCH = 256  # images a scoring step; changes no result beyond rounding
+from dicap.training.hidden import HiddenLabelReader
+from dicap.training.inputs import SCORING_BATCH, FixedFeatures, Images, Inputs
+from dicap.training.process_group import ProcessGroup
 
 
 class VisibleLabels:
@@ -52,18 +52,19 @@ class Experiment:
     roles: Roles
     labels: VisibleLabels
     method: Method
-    features: Tensor | None = None  # (N, D) on the device, for methods that work on fixed features
-    world: Alone = field(default_factory=Alone)
+    inputs: Inputs
+    oracle: HiddenLabels | None = None  # see dicap.methods.leaks
+    group: ProcessGroup = field(default_factory=ProcessGroup)
 
     @staticmethod
-    def open(settings: Settings, runtime: Runtime, folder: Path, split: Path, world: Alone | None = None) -> "Experiment":
+    def open(settings: Settings, runtime: Runtime, folder: Path, split: Path, group: ProcessGroup | None = None) -> "Experiment":
         """Open the converted data set `folder` and the split file.
 
         Raises:
             DataError: if they are missing, damaged, or do not belong together.
             SettingsError: if the array was converted at another image size, or the method cannot run in several processes.
         """
-        world = Alone() if world is None else world
+        group = ProcessGroup() if group is None else group
         store = Store.open(folder)
         if store.image_size != settings.image_size:
             raise SettingsError(
@@ -77,33 +78,25 @@ class Experiment:
         roles = Roles(**rows)
         counts = store.meta["counts"]  # of images without any labels `ratio` knows nothing, a step's composition must
         method = build_method(settings, len(store.classes), counts["train"] / (counts["train"] + counts["unlabeled"]))
-        if world.size > 1 and not method.in_parts:
+        if group.size > 1 and not (method.warmup(roles).sums and method.main(roles).sums):
             key, value = ("method", settings.method) if settings.loss.reduction == "sum" else ("loss.reduction", "mean")
             raise SettingsError(
                 f"params.yaml: {key}: found {value!r}, which runs in one process only; unset DICAP_NPROC (or leave out torchrun)"
             )
-        labels = VisibleLabels(folder, method.readable(roles))
-        return Experiment(settings, runtime, folder, store, roles, labels, method, world=world)
+        oracle, readable = None, roles.labelled
+        if named_leak(settings) is not None:
+            oracle = HiddenLabelReader(folder, len(store.classes))
+            readable = np.union1d(readable, method.warmup(roles).labelled)
+        labels = VisibleLabels(folder, readable)
+        images = Images(store, settings.seed, settings.augment.flip)
+        return Experiment(settings, runtime, folder, store, roles, labels, method, images, oracle, group)
 
-    def hidden(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For scores and diagnostics: labels (n, C) of rows that training may not read, and which rows have any (n,) bool."""
-        known = labelled_mask(self.folder)[rows]
-        labels = np.zeros((len(rows), len(self.store.classes)), np.uint8)
-        if known.any():
-            labels[known] = read_labels(self.folder, rows[known])
-        return labels, known
-
-    def fix_features(self, network: nn.Module) -> None:
-        """Compute the features of all images once, for a method that works on them."""
-        if self.method.on_features:
-            self.features = None
-            rows = np.arange(self.store.n)
-            self.features = self.predict(network, rows, function=self.method.features, desc="features")
-
-    def features_of(self, rows: np.ndarray) -> Tensor:
-        """(n, D) fixed features of these rows."""
-        assert self.features is not None
-        return self.features[torch.from_numpy(rows).to(self.features.device)]
+    def on_features(self, phase: Phase, network: nn.Module) -> "Experiment":
+        """This experiment, on features of all images computed once where the phase works on them."""
+        if phase.features is None:
+            return self
+        rows = np.arange(self.store.n)
+        return replace(self, inputs=FixedFeatures(self.predict(network, rows, function=phase.features, desc="features")))
 
     def predict(
         self,
@@ -111,41 +104,29 @@ class Experiment:
         rows: np.ndarray,
         *,
         function: Callable[[nn.Module, Tensor], Tensor] | None = None,
-        flip: tuple[int, str, int] | None = None,
+        weak: tuple[str, int] | None = None,
         desc: str | None = None,
     ) -> Tensor:
         """Scores (n, C) float32 of images by a network in eval mode, on its device; each image by one process of the run.
 
         Args:
-            function: what to compute, (network, images) -> (b, ...), instead of the method's scores. Once features are fixed,
-                it gets those instead of images.
-            flip: (seed, stage, epoch) for the weak view; None for the test view.
+            function: what to compute, (network, inputs) -> (b, ...), instead of the method's scores.
+            weak: (stage, epoch) for the weak view; None for the test view.
             desc: name of the progress bar; None: no bar.
         """
-        n, own, size = len(rows), self.world.own(len(rows)), SCORING_BATCH
+        n, own = len(rows), self.group.shard_rows(len(rows))
         rows = rows[own]
         function = self.method.scores if function is None else function
-        if self.features is not None:
-            batches = ((rows[i : i + size], self.features_of(rows[i : i + size])) for i in range(0, len(rows), size))
-        else:
-            batches = scoring_batches(
-                self.store,
-                rows,
-                size,
-                flip=flip,
-                flip_share=self.settings.augment.flip,
-                device=self.runtime.device,
-                data_on=self.runtime.data_on,  # type: ignore[arg-type]
-            )
+        batches = self.inputs.scoring(self.runtime, rows, weak)
         if desc is not None:
-            batches = progress(batches, desc=desc, total=-(-len(rows) // size), unit="batch")
+            batches = progress(batches, desc=desc, total=-(-len(rows) // SCORING_BATCH), unit="batch")
         was_training = network.training
         network.eval()
         out: Tensor | None = None
         start = 0
         with torch.inference_mode(), self.runtime.autocast():
-            for batch, images in batches:
-                part = function(network, images)
+            for batch, inputs in batches:
+                part = function(network, inputs)
                 if out is None:
                     with torch.inference_mode(False):  # a result that training may use
                         out = torch.empty(len(rows), *part.shape[1:], device=self.runtime.device)
@@ -154,4 +135,4 @@ class Experiment:
         network.train(was_training)
         if out is None:
             return torch.empty(0, self.method.classes, device=self.runtime.device)
-        return self.world.whole(out, own, n)
+        return self.group.all_gather(out, own, n)

@@ -7,16 +7,16 @@ import torch
 from timm.utils.model_ema import ModelEmaV3
 from torch import Tensor, nn
 
-from dicap.methods.base import Player
+from dicap.methods.base import ParamGroup
 from dicap.runtime import Runtime
-from dicap.training.world import Alone
+from dicap.training.process_group import ProcessGroup
 
 
 class Optimisation:
     """AdamW on every trainable tensor, a one-cycle schedule and an EMA copy of a network.
 
-    A method may have other players: several sets of tensors, each with an optimiser and a schedule of its own, and
-    companions, networks that are trained beside the model and are no part of it.
+    A method may have several parameter groups, each with an optimiser and a schedule of its own, and companions: networks
+    that are trained beside the model and are no part of it.
 
     An update is skipped on the device when the loss or a gradient is not finite, without asking the host; `first_bad_step`
     remembers where that happened for the first time (-1: never).
@@ -33,33 +33,33 @@ class Optimisation:
         ema_decay: float,
         cycle_steps: int,
         companions: nn.ModuleDict | None = None,
-        players: Sequence[Player] = (),
-        world: Alone | None = None,
+        param_groups: Sequence[ParamGroup] = (),
+        group: ProcessGroup | None = None,
     ) -> None:
         self.network = network
-        self.world = Alone() if world is None else world
-        self.companions = nn.ModuleDict() if companions is None else companions
+        self.group = ProcessGroup() if group is None else group
+        self.companions = nn.ModuleDict() if companions is None else companions.to(runtime.device)
         self.ema = ModelEmaV3(network, decay=ema_decay)
         # Its own update lists the tensors anew each time, which took a small network a tenth of the step.
         both = list(zip(self.ema.module.state_dict().values(), network.state_dict().values(), strict=True))
         self._averaged = [pair for pair in both if pair[0].is_floating_point()]
         self._counted = [pair for pair in both if not pair[0].is_floating_point()]
-        if not players:
-            players = [Player("network", [p for p in network.parameters() if p.requires_grad], lr, weight_decay)]
-        self.players = {player.name: player for player in players}
+        if not param_groups:
+            param_groups = [ParamGroup("network", [p for p in network.parameters() if p.requires_grad], lr, weight_decay)]
+        self.param_groups = {group.name: group for group in param_groups}
         self.optimisers = {
-            p.name: torch.optim.AdamW(p.parameters, lr=p.lr, weight_decay=p.weight_decay, fused=True) for p in players
+            g.name: torch.optim.AdamW(g.parameters, lr=g.lr, weight_decay=g.weight_decay, fused=True) for g in param_groups
         }
         cycle_steps = max(cycle_steps, 2)
         if pct_start * cycle_steps == 1:
             pct_start *= 1 + 1e-9  # torch would divide by the 0 steps between the start and a peak at the first step
         # cycle_momentum stays at torch's default, so beta1 runs 0.95 -> 0.85 -> 0.95 as in the published code.
         self.schedules = {
-            p.name: torch.optim.lr_scheduler.OneCycleLR(
-                self.optimisers[p.name], max_lr=p.lr, total_steps=cycle_steps, pct_start=pct_start
+            g.name: torch.optim.lr_scheduler.OneCycleLR(
+                self.optimisers[g.name], max_lr=g.lr, total_steps=cycle_steps, pct_start=pct_start
             )
-            for p in players
-            if p.one_cycle
+            for g in param_groups
+            if g.one_cycle
         }
         if runtime.compiled:  # after the EMA copied it; both forward passes, whatever the number of images
             network.compile(dynamic=True)
@@ -70,7 +70,7 @@ class Optimisation:
 
     @property
     def optimiser(self) -> torch.optim.Optimizer:
-        """The first player's, which is the only one unless the method has others."""
+        """The first parameter group's, which is the only one unless the method has several."""
         return next(iter(self.optimisers.values()))
 
     @property
@@ -83,17 +83,17 @@ class Optimisation:
         """The learning rate of the next step."""
         return float(self.optimiser.param_groups[0]["lr"])
 
-    def update(self, loss: Tensor, players: Sequence[str] = ()) -> None:
-        """Backward, finite check and AdamW, for the named players (all of them by default) and nobody else."""
-        names = players or tuple(self.players)
-        parameters = [p for name in names for p in self.players[name].parameters]
+    def update(self, loss: Tensor, groups: Sequence[str] = ()) -> None:
+        """Backward, finite check and AdamW, for the named parameter groups (all by default) and no others."""
+        names = groups or tuple(self.param_groups)
+        parameters = [p for name in names for p in self.param_groups[name].parameters]
         for p in parameters:
             p.grad = None
         self.scaler.scale(loss).backward(inputs=parameters)
         loss = loss.detach()
-        if self.world.size > 1:
+        if self.group.size > 1:
             loss = loss.clone().view(1)
-            self.world.sum_([loss, *(p.grad for p in parameters if p.grad is not None)])
+            self.group.all_reduce_([loss, *(p.grad for p in parameters if p.grad is not None)])
             loss = loss[0]
         if self.scaler.is_enabled():
             # Overflow is an ordinary event in fp16: the scaler skips the step and lowers its scale. Only the loss must be finite.
@@ -117,7 +117,7 @@ class Optimisation:
         """After the updates of a step: schedules and EMA."""
         for schedule in self.schedules.values():
             schedule.step()
-        self.world.average_statistics_(self.network)
+        self.group.average_statistics_(self.network)
         self.average()
         self.steps += 1
 

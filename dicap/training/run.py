@@ -7,11 +7,13 @@ from typing import Any
 
 from torch import nn
 
-from dicap.artifacts import COST, cost_file, replacing, replacing_folder, write_history
+from dicap.artifacts import COST, HISTORY, cost_file, replacing, replacing_folder, write_history
 from dicap.errors import DataError
 from dicap.settings import Settings
 from dicap.training.experiment import Experiment
+from dicap.training.loops import loop_of
 from dicap.training.state import Onlooker, RunState, StopSignal, fingerprint
+from dicap.training.trainer import Tell, Trainer
 
 _COMMON = (
     "dataset",
@@ -38,9 +40,6 @@ STAGE_SETTINGS = {
     "finetune": (*_COMMON, "optimiser", "thresholds", "contrastive", "finetune"),
 }
 
-Tell = Callable[[list[str]], None]
-Train = Callable[[Experiment, nn.Module, RunState, StopSignal, Tell], None]
-
 
 def relevant(settings: Settings, stage: str) -> dict[str, Any]:
     """The part of the settings that a stage's result depends on."""
@@ -50,7 +49,6 @@ def relevant(settings: Settings, stage: str) -> dict[str, Any]:
 
 def run_stage(
     stage: str,
-    training: Train,
     experiment: Experiment,
     network: Callable[[], nn.Module],
     *,
@@ -71,16 +69,17 @@ def run_stage(
     Raises:
         Stopped: after a clean stop; DataError: another run holds the state, or an input is missing.
     """
-    if not experiment.world.first:
+    loop = loop_of(stage, experiment.settings.method)
+    if not experiment.group.is_main:
         with StopSignal() as stop:
-            training(experiment, network(), Onlooker(root, stage, "elsewhere"), stop, tell)
+            loop(Trainer(experiment, stage, Onlooker(root, stage, "elsewhere"), stop, tell), network())
         return
     identity = fingerprint([stage, relevant(experiment.settings, stage), experiment.store.checksum], inputs)
     with RunState(root, stage, identity) as state:
         if fresh:
             state.clear()
         with StopSignal() as stop:  # a signal after the last step waits: what is trained is published
-            training(experiment, network(), state, stop, tell)
+            loop(Trainer(experiment, stage, state, stop, tell), network())
             with replacing(cost_file(out.parent, stage)) as temporary:
                 shutil.copyfile(state.cost, temporary)
                 with replacing_folder(out) as folder:
@@ -96,10 +95,10 @@ def _copy(source: Path, target: Path) -> None:
         raise DataError(f"{place}: {why}; make room or choose another disk, and run again: nothing is trained twice") from None
 
 
-def pass_on(stage: str, source: Path, out: Path, history_columns: list[str]) -> None:
+def pass_on(stage: str, source: Path, out: Path) -> None:
     """Publish the models of the stage before, unchanged, with empty history and costs: for methods without this stage."""
     write_history([], cost_file(out.parent, stage), COST)
     with replacing_folder(out) as temporary:
         for model in sorted(source.glob("model*.safetensors")):
             shutil.copy2(model, temporary / model.name)
-        (temporary / "history.csv").write_text(",".join(history_columns) + "\n", encoding="utf-8")
+        (temporary / "history.csv").write_text(",".join(HISTORY) + "\n", encoding="utf-8")

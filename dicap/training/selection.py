@@ -2,52 +2,48 @@
 
 from typing import Any
 
+from torch import nn
+
 from dicap.metrics import mean_average_precision
-from dicap.training.experiment import Experiment
-from dicap.training.optimisation import Optimisation
-from dicap.training.steps import Progress
+from dicap.training.experiment import Experiment, VisibleLabels
 
 
 class Selection:
     """Remembers the best epoch's weights by validation mAP; idle where no image has the role validation.
 
-    What it knows lies in `progress.best`, so that it is saved and resumed with everything else.
+    Attributes:
+        best: the best epoch so far and its weights; saved and resumed with the stage's state.
     """
 
-    def __init__(self, experiment: Experiment, optimisation: Optimisation, progress: Progress, which: str, patience: int) -> None:
-        self.experiment, self.optimisation, self.progress = experiment, optimisation, progress
-        self.which, self.patience = which, patience  # raw or ema: the network that is published first is the one to judge
-        self.rows = experiment.roles.validation
+    def __init__(self, experiment: Experiment, networks: dict[str, nn.Module], judged: str, patience: int | None) -> None:
+        """`judged`: raw or ema, the network whose mAP decides; `patience`: epochs without a better one, None: never stops."""
+        self.experiment, self.networks, self.judged, self.patience = experiment, networks, judged, patience
+        self.rows = experiment.roles.validation[: None if patience is not None else 0]
+        self.labels = VisibleLabels(experiment.folder, self.rows) if len(self.rows) else None
+        self.best: dict[str, Any] = {}
 
-    def over(self) -> bool:
-        """Whether `patience` epochs went by without a better one."""
-        best = self.progress.best
-        return bool(best) and self.progress.epoch - 1 - best["epoch"] >= self.patience
+    def is_over(self, epoch: int) -> bool:
+        """Whether `patience` epochs before `epoch` went by without a better one."""
+        return bool(self.best) and self.patience is not None and epoch - 1 - self.best["epoch"] >= self.patience
 
-    def look(self, epoch: int) -> dict[str, Any]:
-        """Judge the epoch that was just trained: its `map_val` for the history, nothing without validation images."""
-        if not len(self.rows):
+    def judge(self, epoch: int) -> dict[str, Any]:
+        """The `map_val` of the epoch that was just trained, for the history; nothing without validation images."""
+        if self.labels is None:
             return {}
-        network = self._networks()[self.which]
-        y, _ = self.experiment.hidden(self.rows)
-        score = mean_average_precision(self.experiment.predict(network, self.rows).cpu().numpy(), y)
-        if not self.progress.best or score > self.progress.best["map_val"]:
+        y = self.labels.of(self.rows).numpy()
+        score = mean_average_precision(self.experiment.predict(self.networks[self.judged], self.rows).cpu().numpy(), y)
+        if not self.best or score > self.best["map_val"]:
             weights = {
                 name: {key: tensor.detach().clone() for key, tensor in network.state_dict().items()}
-                for name, network in self._networks().items()
+                for name, network in self.networks.items()
             }
-            self.progress.best = {"epoch": epoch, "map_val": score, "weights": weights}
+            self.best = {"epoch": epoch, "map_val": score, "weights": weights}
         return {"map_val": score}
 
-    def restore(self) -> list[str]:
-        """Put the best epoch's weights back, both networks'; a line that says which it was."""
-        best = self.progress.best
-        if not best:
+    def restore(self, stage: str, epochs: int) -> list[str]:
+        """Put the best epoch's weights back, of all networks; a line that says which of the trained `epochs` it was."""
+        if not self.best:
             return []
-        for name, network in self._networks().items():
-            network.load_state_dict(best["weights"][name])
-        stage = self.progress.state.stage
-        return [f"{stage}: epoch {best['epoch']} of {self.progress.epoch} is kept, with validation mAP {best['map_val']:.2f}"]
-
-    def _networks(self) -> dict[str, Any]:
-        return {"raw": self.optimisation.network, "ema": self.optimisation.ema.module}
+        for name, network in self.networks.items():
+            network.load_state_dict(self.best["weights"][name])
+        return [f"{stage}: epoch {self.best['epoch']} of {epochs} is kept, with validation mAP {self.best['map_val']:.2f}"]

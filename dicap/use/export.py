@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from dicap.artifacts import replacing, write_json
 from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
+from dicap.models import SavedModel
 from dicap.randomness import generator
-from dicap.training.models import SavedModel
 from dicap.use.folder import read_square
 
 FORMATS = ("onnx", "pt2")

@@ -19,9 +19,9 @@ from dicap.artifacts import read_parquet, replacing, write_json, write_parquet
 from dicap.data.loader import worker_count
 from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
+from dicap.models import SavedModel, load_model
 from dicap.progress import progress
 from dicap.runtime import Runtime
-from dicap.training.models import SavedModel, load_model
 from dicap.use.folder import read_ahead
 
 ANSWERS = {1: "yes", 0: "no", -1: "unsure"}

@@ -133,7 +133,7 @@ def test_files_of_another_schema_are_refused(place, record_property, monkeypatch
         path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 99}))
         assert "schema is 99, expected 1" in place.refused("split")
     else:
-        monkeypatch.setattr("dicap.training.models.SCHEMA", 99)
+        monkeypatch.setattr("dicap.models.SCHEMA", 99)
         assert "this version reads 99; train it again" in place.refused("train")
 
 

@@ -10,6 +10,7 @@ import torch
 from dicap.methods import build_method
 from dicap.methods.base import Roles
 from dicap.methods.bbam import angle_statistics, angular_margin_loss, prototypes
+from dicap.methods.leaks import named_leak
 from dicap.network.cosine import CosineHead, balance, transform
 
 
@@ -110,10 +111,10 @@ def roles():
 def test_warm_up_sees_the_same_labels_unless_the_leak_is_named():
     clean = build_method(tiny.settings({"method": "bbam"}), 3)
     leaky = build_method(tiny.settings({"method": "bbam", "bbam.warmup_split": "seed_1000"}), 3)
-    assert clean.warmup_labelled(roles()).tolist() == clean.readable(roles()).tolist() == list(range(6))
-    other = leaky.warmup_labelled(roles())
+    assert clean.warmup(roles()).labelled.tolist() == list(range(6)) and named_leak(clean.settings) is None
+    other = leaky.warmup(roles()).labelled
     assert len(other) == 6 and other.tolist() == np.random.RandomState(1000).permutation(20)[:6].tolist()
-    assert set(leaky.readable(roles())) == set(range(6)) | set(other.tolist())
+    assert named_leak(leaky.settings) == "bbam.warmup_split: seed_1000"
 
 
 @pytest.mark.parametrize(
@@ -121,5 +122,5 @@ def test_warm_up_sees_the_same_labels_unless_the_leak_is_named():
 )
 def test_published_batches(ratio, batch, wanted):
     changes = {"method": "bbam", "ratio": ratio, "train.batch_size": batch, "train.batch_labelled": "auto"}
-    assert build_method(tiny.settings(changes), 3).labelled_batch == wanted
-    assert build_method(tiny.settings(changes | {"warmup.batch_size": "auto"}), 3).warmup_batch == 16
+    assert build_method(tiny.settings(changes), 3).main(roles()).batch_labelled == wanted
+    assert build_method(tiny.settings(changes | {"warmup.batch_size": "auto"}), 3).warmup(roles()).batch_labelled == 16

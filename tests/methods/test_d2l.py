@@ -87,7 +87,7 @@ def test_each_head_learns_from_its_own_labels(method, network):
 
 
 def test_tiles_have_views_of_their_own(method):
-    requests = {r.key: r for r in method.main_requests(np.arange(2), np.arange(2, 5), np.zeros(3, bool))}
+    requests = {r.key: r for r in method.main_views(np.arange(2), np.arange(2, 5), np.zeros(3, bool))}
     assert {key: (r.view.name, r.view.tiles, len(r.rows)) for key, r in requests.items()} == {
         "strong": ("strong", 1, 5), "strong_tiles": ("strong", 2, 5), "weak": ("weak", 1, 3), "weak_tiles": ("weak", 2, 3),
     }  # fmt: skip

@@ -7,11 +7,13 @@ import torch
 
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
-from dicap.methods.drml import discrepancy, masked_mse
+from dicap.methods.drml import answer_by_relation, discrepancy, masked_mse
 from dicap.runtime import Runtime
+from dicap.training.drml import step
 from dicap.training.optimisation import Optimisation
 from dicap.training.plan import pool_plan
 
+ROLES = Roles(np.arange(1), np.arange(1, 2), np.arange(2, 8), np.arange(0))
 CHANGES = {"method": "drml", "drml.start": 0, "drml.per_round": 2, "drml.discrepancy": 0.01}
 
 
@@ -24,7 +26,7 @@ def method():
 def network(method):
     torch.manual_seed(0)
     network = method.build_network()
-    method.begin_main(network)
+    answer_by_relation(network)
     return network
 
 
@@ -50,11 +52,11 @@ def batch_of(network):
     return Batch({"features": x}, torch.tensor([[1, 0, 1], [0, 1, 0]]), label, weight, True, torch.empty(0, 3), 5)
 
 
-def test_four_updates_each_minimise_their_loss_by_their_players_alone(method, network):
+def test_four_updates_each_minimise_their_loss_by_their_parameter_group_alone(method, network):
     batch, s = batch_of(network), method.settings.drml
     optimisation = Optimisation(
         network, Runtime(torch.device("cpu")), lr=1e-4, weight_decay=0, pct_start=0.2, ema_decay=0.9, cycle_steps=10,
-        players=method.players(network, torch.nn.ModuleDict(), "train"),
+        param_groups=method.param_groups(network.head),
     )  # fmt: skip
     target = torch.cat([batch.y.float(), torch.tensor([[0.75, 0.1, 0.4]])])  # the adopted image's soft label
 
@@ -69,14 +71,17 @@ def test_four_updates_each_minimise_their_loss_by_their_players_alone(method, ne
         "joint": {"projector", "c1", "c2"}, "disagree": {"c1", "c2"}, "agree": {"projector"}, "relation": {"relation"},
     }  # fmt: skip
     seen = []
-    for update in method.main_updates(network, batch):
-        (player,), before = update.players, {n: p.detach().clone() for n, p in network.named_parameters()}
-        total = sum(update.terms.values())
-        torch.testing.assert_close(total, wanted()[player])  # computed with what the updates before left
-        optimisation.update(total, update.players)
+
+    def update(terms, groups):
+        (name,), before = groups, {n: p.detach().clone() for n, p in network.named_parameters()}
+        total = sum(terms.values())
+        torch.testing.assert_close(total, wanted()[name])  # computed with what the updates before left
+        optimisation.update(total, groups)
         changed = {n.split(".")[1] for n, p in network.named_parameters() if not torch.equal(p, before[n])}
-        assert changed == moved[player]
-        seen.append(player)
+        assert changed == moved[name]
+        seen.append(name)
+
+    step(tiny.Updates(update), method, network.head, batch)
     assert seen == ["joint", "disagree", "agree", "relation"]
     assert {name: o.param_groups[0]["lr"] for name, o in optimisation.optimisers.items()} == {
         "joint": s.lr_joint, "disagree": s.lr_disagree, "agree": s.lr_agree, "relation": s.lr_relation,
@@ -99,12 +104,11 @@ class FakeTeacher:
 
 
 def test_adopted_images_keep_their_first_soft_label_for_good(method):
-    roles = Roles(np.arange(1), np.arange(1, 2), np.arange(2, 8), np.arange(0))
     torch.manual_seed(0)
     carry, adopted_before, targets = {}, torch.zeros(6, dtype=torch.bool), torch.zeros(6, 3)
     for epoch in range(4):
         answers = torch.rand(6, 3, 3)
-        refresh = method.refresh(FakeTeacher(answers, epoch, carry), roles)
+        refresh = method.refresh(FakeTeacher(answers, epoch, carry), ROLES)
         carry = dict(refresh.carry)
         adopted = carry["adopted"]
         assert int(adopted.sum()) == min(2 * epoch, 6)  # none before the rounds of drml.start are over
@@ -128,12 +132,12 @@ def test_a_pool_plan_draws_the_pool_evenly_and_leaves_the_adopted_out_of_the_oth
     adopted = np.array([True, False, False, True, False, False, False])
     steps = pool_plan(3, adopted, 5, 4, seed=1, epoch=2)
     counts = np.zeros(10, int)
-    for step in steps:
-        n = 5 - len(step.labelled)
-        inside, outside = step.unlabelled[:n], step.unlabelled[n:]
+    for one in steps:
+        n = 5 - len(one.labelled)
+        inside, outside = one.unlabelled[:n], one.unlabelled[n:]
         assert adopted[inside].all() and not adopted[outside].any() and len(outside) == 5
-        counts[:3] += np.bincount(step.labelled, minlength=3)
-        counts[3:] += np.bincount(step.unlabelled, minlength=7)
+        counts[:3] += np.bincount(one.labelled, minlength=3)
+        counts[3:] += np.bincount(one.unlabelled, minlength=7)
     assert (counts[[0, 1, 2, 3, 6]] == 4).all() and (counts[[4, 5, 7, 8, 9]] == 4).all()
     again, other = pool_plan(3, adopted, 5, 4, seed=1, epoch=2), pool_plan(3, adopted, 5, 4, seed=1, epoch=3)
     assert all((a.unlabelled == b.unlabelled).all() for a, b in zip(steps, again, strict=True))
@@ -142,9 +146,9 @@ def test_a_pool_plan_draws_the_pool_evenly_and_leaves_the_adopted_out_of_the_oth
 
 
 def test_warm_up_trains_the_linear_classifier_or_nothing(method, network):
-    assert build_method(tiny.settings(CHANGES | {"drml.features": "pretrained"}), 3).warmup_epochs == 0
+    assert build_method(tiny.settings(CHANGES | {"drml.features": "pretrained"}), 3).warmup(ROLES).epochs == 0
     warm = build_method(tiny.settings(CHANGES | {"drml.features": "warmup"}), 3)
-    assert warm.warmup_epochs == 2 and warm.players(network, torch.nn.ModuleDict(), "warmup") == []
+    assert warm.warmup(ROLES).epochs == 2 and warm.warmup(ROLES).groups is None
     images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
     network.eval()
     with torch.no_grad():

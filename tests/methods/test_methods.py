@@ -13,9 +13,10 @@ from dicap.artifacts import read_pseudo_labels
 from dicap.catalogue import METHODS, OWN_HEAD
 from dicap.errors import SettingsError
 from dicap.methods import build_method
+from dicap.models import load_model
 from dicap.settings import resolve
-from dicap.training import loop, steps
-from dicap.training.models import load_model
+from dicap.training import trainer
+from dicap.training.main import first_refresh
 from dicap.training.optimisation import Optimisation
 
 SMALL = {
@@ -82,7 +83,7 @@ def test_the_other_named_leak_of_bbam_warms_up_on_other_labels(tmp_path):
     for i, changes in enumerate(({}, {"bbam.warmup_split": "seed_1000"})):
         experiment = tiny.open_experiment(folder, tmp_path / "split.parquet", changes_of("bbam", changes))
         models.append(tiny.content(tiny.run_stage(experiment, "warmup", None, tmp_path / str(i)))["model_ema.safetensors"])
-        assert len(experiment.method.warmup_labelled(experiment.roles)) == len(experiment.roles.labelled)
+        assert len(experiment.method.warmup(experiment.roles).labelled) == len(experiment.roles.labelled)
     assert models[0] != models[1]
 
 
@@ -152,7 +153,7 @@ def test_killed_between_updates_it_ends_in_the_same_bytes(tiny_experiment, tmp_p
         if source is None
         else tiny.run_stage(tiny_experiment(changes), stage, source, tmp_path / "whole")
     )
-    monkeypatch.setattr(steps, "SAVE_SECONDS", 0.0)  # a save after every step
+    monkeypatch.setattr(trainer, "SAVE_SECONDS", 0.0)  # a save after every step
     original = Optimisation.update
     for attempt in range(50):
         left = [3 + 4 * attempt % 7]
@@ -198,7 +199,7 @@ def test_the_first_epoch_is_what_pseudo_label_shows(tiny_experiment, tmp_path):
         experiment = tiny_experiment(changes_of(method))
         place = tmp_path / method
         source = tiny.run_stage(experiment, "warmup", None, place) / "model.safetensors"
-        loop.first_refresh(experiment, tiny.network_of(experiment, source)(), place / "first")
+        first_refresh(experiment, tiny.network_of(experiment, source)(), place / "first")
         train = tiny.content(tiny.run_stage(tiny_experiment(changes_of(method)), "train", source, place))
         first = tiny.content(place / "first")
         assert first and all(train[name] == data for name, data in first.items())
@@ -223,19 +224,16 @@ def test_drml_on_pretrained_features_has_no_warm_up(tiny_experiment, tmp_path):
 
 
 @pytest.mark.parametrize("method", [name for name, facts in METHODS.items() if facts.unlabelled])
-def test_mixed_precision_leaves_losses_and_tables_in_fp32(tiny_experiment, tmp_path, method):
+def test_mixed_precision_leaves_losses_and_tables_in_fp32(tiny_experiment, tmp_path, monkeypatch, method):
     experiment = tiny_experiment(changes_of(method))
     experiment.runtime = dataclasses.replace(experiment.runtime, amp=torch.bfloat16)
-    seen = []
-    for name in ("warmup_updates", "main_updates"):
-        original = getattr(experiment.method, name)
+    seen, original = [], trainer.Trainer.update
 
-        def updates(*arguments, original=original):
-            for update in original(*arguments):
-                seen.extend(update.terms.values())
-                yield update
+    def update(self, terms, *groups):
+        seen.extend(terms.values())
+        original(self, terms, *groups)
 
-        setattr(experiment.method, name, updates)
+    monkeypatch.setattr(trainer.Trainer, "update", update)
     out = run(experiment, tmp_path)
     assert seen and all(term.dtype == torch.float32 and torch.isfinite(term) for term in seen)
     tensors = load_model(out / "model.safetensors").network.state_dict().values()
@@ -254,7 +252,7 @@ def test_labelled_only_methods_read_all_labels():
 
     roles = Roles(np.array([3, 1]), np.array([2]), np.array([0, 4]), np.array([5]))
     for name in ("bce", "asl", "mld", "cap", "d2l", "drml"):
-        assert build_method(tiny.settings({"method": name}), 3).labelled(roles).tolist() == [3, 1, 2]
+        assert build_method(tiny.settings({"method": name}), 3).warmup(roles).labelled.tolist() == [3, 1, 2]
 
 
 def resolved(tmp_path, changes):

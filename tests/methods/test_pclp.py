@@ -14,6 +14,7 @@ from dicap.network.adversary import Discriminator, Generator, widths
 from dicap.network.causal_prior import CausalPrior
 from dicap.runtime import Runtime
 from dicap.training.optimisation import Optimisation
+from dicap.training.pclp import step
 
 pytestmark = pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")
 CHANGES = {"method": "pclp", "pclp.adversary_width": 2, "pclp.latent": "auto"}
@@ -94,7 +95,7 @@ def setup(changes=None):
     network, companions = method.build_network(), method.companions()
     optimisation = Optimisation(
         network, Runtime(torch.device("cpu")), lr=1e-3, weight_decay=0.1, pct_start=0.2, ema_decay=0.9, cycle_steps=10,
-        companions=companions, players=method.players(network, companions, "warmup"),
+        companions=companions, param_groups=method.param_groups(network, companions),
     )  # fmt: skip
     network.train()
     views = {
@@ -111,13 +112,16 @@ def test_discriminator_encoder_and_generator_move_in_turn_and_alone():
     optimisation.advance()  # the first rate of a one-cycle is small, not 0
     whole = torch.nn.ModuleDict({"encoder": network, "others": companions})
     turns = []
-    for update in method.warmup_updates(network, batch, companions):
+
+    def update(terms, groups):
         before = {n: p.detach().clone() for n, p in whole.named_parameters()}
-        optimisation.update(sum(update.terms.values()), update.players)
+        optimisation.update(sum(terms.values()), groups)
         changed = {
             n.split(".")[1 if n.startswith("others") else 0] for n, p in whole.named_parameters() if not torch.equal(p, before[n])
         }
-        turns.append((set(update.terms), changed))
+        turns.append((set(terms), changed))
+
+    step(tiny.Updates(update), method, network, companions, batch)
     assert turns == [
         ({"loss_discriminator"}, {"discriminator"}),
         ({"loss_sup", "loss_pseudo", "loss_adversarial"}, {"encoder"}),
@@ -131,8 +135,9 @@ def test_discriminator_encoder_and_generator_move_in_turn_and_alone():
 def test_without_a_prior_the_encoder_is_alone():
     method, network, companions, _, batch = setup({"pclp.prior": "none"})
     assert not companions
-    (update,) = method.warmup_updates(network, batch, companions)
-    assert set(update.terms) == {"loss_sup", "loss_pseudo"} and update.players == ("encoder",)
+    updates = []
+    step(tiny.Updates(lambda terms, groups: updates.append((set(terms), groups))), method, network, companions, batch)
+    assert updates == [({"loss_sup", "loss_pseudo"}, ("encoder",))]
 
 
 def test_encoder_terms_equal_the_printed_means_and_the_weak_look_is_a_constant():

@@ -209,7 +209,7 @@ def pickled(path):
 
 
 def half_a_model(project):
-    from dicap.training.models import SCHEMA
+    from dicap.models import SCHEMA
 
     save_file({"a": torch.zeros(2)}, "m.safetensors", {"dicap": json.dumps({"schema": SCHEMA, "classes": ["a"]})})
 

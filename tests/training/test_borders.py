@@ -10,7 +10,7 @@ import torch
 
 from dicap.data.store import Store
 from dicap.errors import DataError, SettingsError
-from dicap.training.models import load_model
+from dicap.models import load_model
 
 STAGES = ("warmup", "train", "finetune")
 

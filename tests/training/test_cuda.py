@@ -7,8 +7,9 @@ import tiny
 import torch
 
 from dicap.runtime import Runtime
-from dicap.training import loop
+from dicap.training.main import train
 from dicap.training.state import RunState
+from dicap.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -31,12 +32,12 @@ def test_no_step_waits_for_the_device(tiny_experiment, trained, tmp_path, amp, d
     runtime = Runtime.choose("cuda", amp=amp, workers=0, data_on=data_on)
     experiment = dataclasses.replace(tiny_experiment({"train.epochs": 2}), runtime=runtime)
     network = tiny.network_of(experiment, trained / "warmup" / "model.safetensors")()
-    unlabelled = experiment.settings.train.batch_size - experiment.method.labelled_batch
-    pieces, rest = divmod(len(experiment.roles.unsup), unlabelled)
+    phase = experiment.method.main(experiment.roles)
+    pieces, rest = divmod(len(phase.unlabelled), phase.batch_unlabelled)
     watch = Watch(pieces + (rest > 1))
     try:
         with RunState(tmp_path, "train", "watched") as state:
-            loop.train(experiment, network, state, watch, lambda lines: None)
+            train(Trainer(experiment, "train", state, watch, lambda lines: None), network)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert watch.looks == 2 * (watch.steps + 1)

@@ -9,8 +9,8 @@ import torch
 
 from dicap.calibration import dual_thresholds
 from dicap.decision import carry_over, fit_curve
+from dicap.models import load_model
 from dicap.training.decisions import before_finetuning, decisions_of
-from dicap.training.models import load_model
 
 
 def scores(path, experiment, rows):

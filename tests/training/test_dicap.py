@@ -14,9 +14,10 @@ from dicap.calibration import PseudoLabels, Rates, Thresholds
 from dicap.estimators import class_shares, fit_curve
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Refresh, Roles, frozen_statistics
-from dicap.training import loop
+from dicap.training.batches import relabelled
 
 IMAGES, CLASSES, WIDTH = 6, 3, 5
+ROLES = Roles(np.array([0, 1]), np.array([2]), np.array([3, 4, 5]), np.array([6]))
 STRONG, WEAK = 0, 1
 
 
@@ -73,15 +74,16 @@ WEIGHT = torch.tensor([[0.9, 0.8, 0.0], [0.7, 0.6, 0.5], [0.0, 0.4, 0.0], [0.3, 
 def main_batch(method, label=LABEL, weight=WEIGHT, soft=False):
     """Two labelled images (rows 0, 1) and four others (rows 2 to 5)."""
     uncertain = (label == -1).any(1)
-    requests = method.main_requests(np.array([0, 1]), np.array([2, 3, 4, 5]), uncertain)
+    requests = method.main_views(np.array([0, 1]), np.array([2, 3, 4, 5]), uncertain)
     views = {r.key: pictures({"strong": STRONG, "weak": WEAK}[r.view.name], r.rows) for r in requests}
-    pairs = method.main_pairs(label, np.random.default_rng(0))
+    make = method.main(ROLES).pairs
+    pairs = np.empty((0, 3), np.int64) if make is None else make(label, np.random.default_rng(0))
     return Batch(views, Y, torch.from_numpy(label), weight, soft, torch.from_numpy(pairs), images=6)
 
 
 def test_the_main_loss_equals_loops_over_entries():
     network, method = Tables(), method_of()
-    terms = method.main_loss(network, main_batch(method))
+    terms = method.main_losses(network, main_batch(method))
     x, z = network.logits.detach(), network.z.detach()
     sup = sum(slow_asl(x[STRONG, i, c], Y[i, c]) for i in range(2) for c in range(CLASSES))
     pseudo, pairs = 0.0, []
@@ -104,14 +106,14 @@ def test_weak_views_are_made_only_of_images_with_uncertain_entries():
 
 def test_no_gradient_flows_through_the_weak_view():
     network, method = Tables(), method_of()
-    sum(method.main_loss(network, main_batch(method)).values()).backward()
+    sum(method.main_losses(network, main_batch(method)).values()).backward()
     assert not network.z.grad[WEAK].any() and not network.logits.grad[WEAK].any()
     assert network.z.grad[STRONG, 2, 2].any() and not network.z.grad[STRONG, 2, 0].any()
 
 
 def test_the_weak_look_leaves_the_running_statistics_alone():
     network, method = Tables(), method_of()
-    method.main_loss(network, main_batch(method))
+    method.main_losses(network, main_batch(method))
     once = Tables()
     once(pictures(STRONG, range(6)))
     assert torch.equal(network.norm.running_mean, once.norm.running_mean)
@@ -120,7 +122,7 @@ def test_the_weak_look_leaves_the_running_statistics_alone():
 
 def test_mean_reduction_averages_over_confident_entries():
     network, method = Tables(), method_of(loss__reduction="mean", contrastive__coefficient=0.25)
-    terms = method.main_loss(network, main_batch(method))
+    terms = method.main_losses(network, main_batch(method))
     x, z = network.logits.detach(), network.z.detach()
     entries = [(i, c) for i in range(4) for c in range(CLASSES)]
     confident = [(i, c) for i, c in entries if LABEL[i, c] != -1]
@@ -134,7 +136,7 @@ def test_a_soft_target_counts_both_labels():
     network, method = Tables(), method_of(calibration__target="soft", thresholds__rule="none")
     label = np.where(LABEL == -1, 1, LABEL).astype(np.int8)
     weight = torch.where(torch.from_numpy(LABEL) == -1, 0.35, WEIGHT)
-    terms = method.main_loss(network, main_batch(method, label, weight, soft=True))
+    terms = method.main_losses(network, main_batch(method, label, weight, soft=True))
     x, total = network.logits.detach(), 0.0
     for i in range(4):
         for c in range(CLASSES):
@@ -149,7 +151,7 @@ def test_a_soft_target_counts_both_labels():
 def test_a_step_without_uncertain_or_without_confident_entries_is_finite(reduction, value):
     network, method = Tables(), method_of(loss__reduction=reduction)
     label = np.full((4, CLASSES), value, np.int8)
-    terms = method.main_loss(network, main_batch(method, label, torch.full((4, CLASSES), float(value >= 0))))
+    terms = method.main_losses(network, main_batch(method, label, torch.full((4, CLASSES), float(value >= 0))))
     assert ("loss_con" in terms) == (value == -1)
     if value == -1:
         assert float(terms["loss_pseudo"].detach()) == 0
@@ -161,7 +163,7 @@ def test_a_single_uncertain_entry_has_nothing_to_be_contrasted_with():
     label = np.ones((4, CLASSES), np.int8)
     label[2, 1] = -1
     network, method = Tables(), method_of()
-    assert "loss_con" not in method.main_loss(network, main_batch(method, label))
+    assert "loss_con" not in method.main_losses(network, main_batch(method, label))
 
 
 def test_uniform_weights_fixed_thresholds_and_no_contrast_are_the_plain_sum_of_cap():
@@ -172,7 +174,7 @@ def test_uniform_weights_fixed_thresholds_and_no_contrast_are_the_plain_sum_of_c
     rates = Rates(torch.zeros(20), torch.zeros(20), torch.zeros(20))
     pseudo = method.pseudo_labels(scores, rates, thresholds)
     batch = main_batch(method, pseudo.label.numpy(), pseudo.weight, pseudo.soft)
-    total = float(sum(method.main_loss(network, batch).values()).detach())
+    total = float(sum(method.main_losses(network, batch).values()).detach())
     x, slow = network.logits.detach()[STRONG], 0.0
     for i in range(6):
         for c in range(CLASSES):
@@ -183,13 +185,13 @@ def test_uniform_weights_fixed_thresholds_and_no_contrast_are_the_plain_sum_of_c
 
 def test_the_warm_up_loss_contrasts_every_entry_of_the_step():
     network, method = Tables(), method_of()
-    (strong, weak) = method.warmup_requests(np.array([0, 1]), np.array([2, 3]))
+    (strong, weak) = method.warmup_views(np.array([0, 1]), np.array([2, 3]))
     assert strong.rows.tolist() == weak.rows.tolist() == [0, 1, 2, 3] and strong.view.cutout == 0
-    pairs = method.warmup_pairs(4, np.random.default_rng(0))
+    pairs = method.warmup(ROLES).pairs(np.full((4, CLASSES), -1), np.random.default_rng(0))
     assert sorted(map(tuple, pairs.tolist())) == [(i, c, i) for i in range(4) for c in range(CLASSES)]
     views = {"strong": pictures(STRONG, strong.rows), "weak": pictures(WEAK, weak.rows)}
     none = torch.empty(0, CLASSES)
-    terms = method.warmup_loss(network, Batch(views, Y, none, none, False, torch.from_numpy(pairs), images=4))
+    terms = method.warmup_losses(network, Batch(views, Y, none, none, False, torch.from_numpy(pairs), images=4))
     x, z = network.logits.detach(), network.z.detach()
     sup = sum(slow_asl(x[STRONG, i, c], Y[i, c]) for i in range(2) for c in range(CLASSES))
     con = slow_nt_xent([(z[WEAK, i, c], z[STRONG, i, c]) for i in range(4) for c in range(CLASSES)])
@@ -199,9 +201,9 @@ def test_the_warm_up_loss_contrasts_every_entry_of_the_step():
 
 def test_warm_up_without_wcl_sees_labelled_images_alone():
     method = method_of(warmup__wcl=False)
-    (request,) = method.warmup_requests(np.array([0, 1]), np.array([], np.int64))
-    assert not method.warmup_unlabelled and request.key == "strong"
-    assert len(method.warmup_pairs(4, np.random.default_rng(0))) == 0
+    (request,) = method.warmup_views(np.array([0, 1]), np.array([], np.int64))
+    phase = method.warmup(ROLES)
+    assert not len(phase.unlabelled) and request.key == "strong" and phase.pairs is None
 
 
 @pytest.mark.parametrize("refresh", ["epoch", "batch"])
@@ -211,14 +213,15 @@ def test_pairs_point_at_the_uncertain_entries_and_are_capped(refresh):
     label = rng.integers(-1, 2, (20, CLASSES)).astype(np.int8)
     uncertain = (label == -1).any(1)
     seen = np.flatnonzero(uncertain) if refresh == "epoch" else np.arange(20)  # rows that have a weak view
-    pairs = method.main_pairs(label, np.random.default_rng(1))
+    make = method.main(ROLES).pairs
+    pairs = make(label, np.random.default_rng(1))
     assert len(pairs) == 5 and len({(i, c) for i, c, _ in pairs.tolist()}) == 5
     assert (np.lexsort((pairs[:, 1], pairs[:, 0])) == np.arange(5)).all()
     for image, c, weak in pairs:
         assert label[image, c] == -1 and seen[weak] == image
-    assert (method.main_pairs(label, np.random.default_rng(1)) == pairs).all()
-    assert not (method.main_pairs(label, np.random.default_rng(2)) == pairs).all()
-    drawn = {(i, c) for seed in range(200) for i, c, _ in method.main_pairs(label, np.random.default_rng(seed)).tolist()}
+    assert (make(label, np.random.default_rng(1)) == pairs).all()
+    assert not (make(label, np.random.default_rng(2)) == pairs).all()
+    drawn = {(i, c) for seed in range(200) for i, c, _ in make(label, np.random.default_rng(seed)).tolist()}
     assert len(drawn) == (label == -1).sum()
 
 
@@ -230,9 +233,7 @@ def test_a_batch_scored_anew_has_constant_labels_of_the_weak_views():
     )
     views = {"weak": pictures(WEAK, [2, 3, 4, 5])}
     before = network.norm.running_mean.clone()
-    with loop.looking(network):
-        assert not network.training
-        pseudo = method.relabel(network, views, Refresh(None, rates, thresholds))
+    pseudo = relabelled(method.relabel, network, views, Refresh(None, rates, thresholds))
     p = torch.sigmoid(network.logits.detach()[WEAK, 2:])
     for i in range(4):
         for c in range(CLASSES):
@@ -251,7 +252,7 @@ def test_the_main_stage_looks_at_batches_in_eval_mode_without_gradient(tiny_expe
         seen.append((network.training, torch.is_grad_enabled()))
         return original(network, views, refresh)
 
-    monkeypatch.setattr(experiment.method, "relabel", relabel)
+    monkeypatch.setattr(experiment.method, "relabel", relabel)  # which `main` hands to the loop
     tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path)
     assert set(seen) == {(False, False)} and len(seen) == 5
 
@@ -272,9 +273,17 @@ class Table:
         self.asked.extend(rows)
         return self._y[rows]
 
-    def hidden_labels(self, rows):
-        self.asked.extend(rows)
-        return self._y[rows], torch.from_numpy(~np.isin(rows, self._nameless))
+    @property
+    def oracle(self):
+        return self._Oracle(self)
+
+    class _Oracle:
+        def __init__(self, table):
+            self.table = table
+
+        def labels(self, rows):
+            self.table.asked.extend(rows)
+            return self.table._y[rows], torch.from_numpy(~np.isin(rows, self.table._nameless))
 
 
 @pytest.mark.parametrize("policy", ["estimated", "labeled", "optimal", "uniform"])
@@ -341,7 +350,7 @@ def test_frozen_statistics_normalise_by_the_batch_and_remember_nothing():
     assert norm.momentum == 0.3
 
 
-def test_pack_and_unpack_of_a_refresh_survive_a_weights_only_load(tmp_path):
+def test_the_state_dict_of_a_refresh_survives_a_weights_only_load(tmp_path):
     scores, y = torch.rand(10, CLASSES), torch.randint(0, 2, (10, CLASSES))
     roles = Roles(np.arange(6), np.array([6, 7]), np.array([8]), np.array([9]))
     learnt = method_of(calibration__estimator="beta").refresh(Table(scores, y), roles)
@@ -350,8 +359,8 @@ def test_pack_and_unpack_of_a_refresh_survive_a_weights_only_load(tmp_path):
         learnt,
         Refresh(PseudoLabels(scores, y.to(torch.int8), scores, True)),
     ):
-        torch.save(loop._pack(refresh), tmp_path / "x")
-        again = loop._unpack(torch.load(tmp_path / "x", weights_only=True), torch.device("cpu"))
+        torch.save(refresh.state_dict(), tmp_path / "x")
+        again = Refresh.from_state_dict(torch.load(tmp_path / "x", weights_only=True), torch.device("cpu"))
         assert again.pseudo.soft == refresh.pseudo.soft and again.crossed == refresh.crossed and again.guarded == refresh.guarded
         for name in ("pseudo", "rates", "thresholds"):
             one, other = getattr(refresh, name), getattr(again, name)
@@ -369,7 +378,7 @@ def test_every_estimator_trains_and_its_curve_is_recorded(tiny_experiment, train
     assert (weights.groupby(["epoch", "class"] if tables > 1 else "epoch")["r_pos"].diff().dropna() >= -1e-9).all()
     assert pd.read_csv(out / "history.csv")["excess_log_loss"].notna().all()
     _, p, label, weight = files.read_pseudo_labels(files.epoch_file(out, "pseudo_labels", 0))
-    unsup, est = experiment.method.unlabelled(experiment.roles), experiment.roles.est
+    unsup, est = experiment.roles.unsup, experiment.roles.est
     confidence = torch.from_numpy(p.astype(np.float64))
     share = class_shares(experiment.labels.of(experiment.roles.labelled))
     curve = fit_curve(

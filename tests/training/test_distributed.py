@@ -14,7 +14,7 @@ from dicap.artifacts import matrix, read_parquet
 from dicap.errors import SettingsError
 from dicap.runtime import Runtime
 from dicap.training.experiment import Experiment
-from dicap.training.world import Alone
+from dicap.training.process_group import ProcessGroup
 from stages.launch import launch
 
 from . import together
@@ -69,7 +69,7 @@ def test_every_test_image_is_scored_once_and_the_result_is_the_same(runs):
     np.testing.assert_allclose(one["ap"], two["ap"], atol=1e-5)
 
 
-class Two(Alone):
+class Two(ProcessGroup):
     rank, size = 0, 2
 
 
@@ -83,7 +83,10 @@ def test_what_one_process_alone_can_do_is_refused_with_its_name(tiny_set, tmp_pa
 
 
 def test_one_process_imports_nothing_of_several():
-    code = "import sys; from dicap.training import loop, run; sys.exit('dicap.training.distributed' in sys.modules)"
+    code = (
+        "import sys; from dicap.training import run; from dicap.training.loops import loop_of; loop_of('train', 'dicap'); "
+        "sys.exit('dicap.training.distributed' in sys.modules)"
+    )
     assert (
         subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(tiny.ROOT)}, check=False).returncode == 0
     )

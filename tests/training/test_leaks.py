@@ -6,7 +6,10 @@ import pytest
 import tiny
 from safetensors.numpy import load_file
 
-from dicap.training import loop
+from dicap.methods.leaks import named_leak
+from dicap.training import trainer
+from dicap.training.hidden import HiddenLabelReader
+from dicap.training.main import first_refresh
 from dicap.training.state import StopSignal
 
 DIAGNOSTIC = ["optimal_r_pos", "optimal_n"]
@@ -99,17 +102,35 @@ def test_training_holds_no_labels_but_those_of_d_l(tiny_experiment):
             experiment.labels.of(rows[:1])
 
 
+@pytest.mark.parametrize(
+    ("changes", "leak"),
+    [
+        ({}, None),
+        ({"calibration.policy": "optimal"}, "calibration.policy: optimal"),
+        ({"method": "bbam", "calibration.policy": "optimal"}, None),  # an option of another method
+        ({"method": "bbam", "bbam.transform": "hidden_labels"}, "bbam.transform: hidden_labels"),
+    ],
+)
+def test_an_oracle_is_there_only_where_a_named_option_asks_for_it(tiny_experiment, changes, leak):
+    experiment = tiny_experiment(changes)
+    assert named_leak(experiment.settings) == leak
+    assert (experiment.oracle is not None) == (leak is not None)
+    readers = [value for value in vars(experiment).values() if isinstance(value, HiddenLabelReader)]
+    assert len(readers) == (leak is not None)
+
+
 def test_labels_are_those_of_the_rows_asked_for_in_any_order(tiny_experiment):
     experiment = tiny_experiment()
     rows = experiment.roles.labelled[::-1]
-    whole, known = experiment.hidden(np.arange(experiment.store.n))
+    reader = HiddenLabelReader(experiment.folder, len(experiment.store.classes))
+    whole, known = (tensor.numpy() for tensor in reader.labels(np.arange(experiment.store.n)))
     assert (experiment.labels.of(rows).numpy() == whole[rows]).all()
     assert known.sum() == 40 and not whole[~known].any()
 
 
 def test_pseudo_label_shows_what_the_first_epoch_trains_on(tiny_experiment, trained, tmp_path):
     experiment = tiny_experiment()
-    loop.first_refresh(experiment, tiny.network_of(experiment, trained / "warmup" / "model.safetensors")(), tmp_path / "first")
+    first_refresh(experiment, tiny.network_of(experiment, trained / "warmup" / "model.safetensors")(), tmp_path / "first")
     first, train = tiny.content(tmp_path / "first"), tiny.content(trained / "train")
     assert len(first) == 3
     assert all(name.split("/")[1] == "epoch=000" and train[name] == content for name, content in first.items())
@@ -118,13 +139,13 @@ def test_pseudo_label_shows_what_the_first_epoch_trains_on(tiny_experiment, trai
 def test_the_main_stage_starts_anew_from_the_loaded_weights(tiny_experiment, trained, monkeypatch, tmp_path):
     """A new EMA and a new cycle (docs/methods.md 2.6, 2.7): nothing but the raw weights of warm-up is passed on."""
     experiment, seen = tiny_experiment(), {}
-    original = loop.EpochTeacher
+    original = trainer.EpochTeacher
 
     def teacher(experiment, network, *others):
         seen.setdefault("state", {name: tensor.clone() for name, tensor in network.state_dict().items()})
         return original(experiment, network, *others)
 
-    monkeypatch.setattr(loop, "EpochTeacher", teacher)
+    monkeypatch.setattr(trainer, "EpochTeacher", teacher)
     make = tiny.network_of(experiment, trained / "warmup" / "model.safetensors")
     tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path)
     for name, tensor in make().state_dict().items():

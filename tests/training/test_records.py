@@ -12,7 +12,7 @@ from dicap import artifacts
 from dicap.calibration import PseudoLabels, Rates, Thresholds
 from dicap.methods.base import Refresh, Roles
 from dicap.report.evidence import curve_errors, read_curves
-from dicap.training.diagnostics import Diagnostics
+from dicap.training import diagnostics
 from dicap.training.records import record
 
 N, C, K = 9, 3, 4
@@ -30,10 +30,13 @@ def labels():
 
 def diagnostics_of(labels, known=None):
     known = ~np.isin(ROWS, UNKNOWN) if known is None else known
-    settings = SimpleNamespace(calibration=SimpleNamespace(anchor="left"))
-    experiment = SimpleNamespace(hidden=lambda rows: (labels, known), settings=settings)
+    settings = SimpleNamespace(calibration=SimpleNamespace(anchor="left", bins=K))
     none = np.array([], np.int64)
-    return Diagnostics(experiment, ROWS, Roles(none, EST, none, none))
+    experiment = SimpleNamespace(settings=settings, roles=Roles(none, EST, none, none))
+    reader = SimpleNamespace(labels=lambda rows: (torch.from_numpy(labels), torch.from_numpy(known)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diagnostics, "_reader", lambda experiment: reader)
+        return diagnostics.Diagnostics(experiment, ROWS)
 
 
 @pytest.fixture
@@ -113,7 +116,7 @@ def test_without_hidden_labels_the_optimal_columns_are_null(refresh, labels, tmp
     record(refresh, tmp_path, 0, ids=np.array(list("abcdefghi")), classes=["x", "y", "z"], bins=K, optimal=nothing.optimal)
     frame = pd.read_parquet(tmp_path / "weights")
     assert frame[["optimal_r_pos", "optimal_n"]].isna().all(axis=None)
-    summary = nothing.summary(refresh, K)
+    summary = nothing.summary(refresh)
     assert math.isnan(summary["curve_error"]) and "precision_pos" not in summary
 
 
@@ -155,7 +158,7 @@ def test_a_method_without_rates_and_thresholds_records_its_labels(refresh, label
 
 
 def test_the_summary_equals_loops(refresh, labels):
-    row = diagnostics_of(labels).summary(refresh, K)
+    row = diagnostics_of(labels).summary(refresh)
     label = refresh.pseudo.label.numpy()
     for name, value in (("pos", 1), ("neg", 0), ("uncertain", -1)):
         share = sum(label[i, c] == value for i in range(N) for c in range(C)) / (N * C)
@@ -188,5 +191,5 @@ def slow_excess(refresh, labels):
 
 def test_precision_of_labels_nobody_got_is_not_a_number(refresh, labels):
     nobody = refresh._replace(pseudo=refresh.pseudo._replace(label=torch.zeros(N, C, dtype=torch.int8)))
-    row = diagnostics_of(labels).summary(nobody, K)
+    row = diagnostics_of(labels).summary(nobody)
     assert math.isnan(row["precision_pos"]) and not math.isnan(row["precision_neg"])

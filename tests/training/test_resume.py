@@ -8,7 +8,7 @@ import tiny
 import torch
 
 from dicap.errors import DataError, Stopped
-from dicap.training import run, steps
+from dicap.training import inputs, run, trainer
 from dicap.training.optimisation import Optimisation
 
 SOURCES = {"warmup": None, "train": "warmup", "finetune": "train"}
@@ -105,7 +105,7 @@ def test_stopped_at_every_step_and_epoch(tiny_experiment, trained, source_of, di
 def test_killed_at_random_steps(tiny_experiment, trained, source_of, disturb, monkeypatch, tmp_path, stage):
     rng = np.random.default_rng(3)
     for round, save_seconds in enumerate((0.0, 300.0)):  # saved after every step, or between epochs alone
-        monkeypatch.setattr(steps, "SAVE_SECONDS", save_seconds)
+        monkeypatch.setattr(trainer, "SAVE_SECONDS", save_seconds)
         kills = [1, *rng.integers(1, 6, 3), 10**6]
         out, attempts, _ = disturb(
             tiny_experiment(),
@@ -160,7 +160,7 @@ def test_a_damaged_newest_state_costs_an_epoch_and_changes_nothing(tiny_experime
     def interrupt(patch, attempt):
         if attempt == 0:
             kill_after(lambda attempt: 6)(patch, attempt)
-            patch.setattr(steps, "SAVE_SECONDS", 0.0)
+            patch.setattr(trainer, "SAVE_SECONDS", 0.0)
         else:
             (path,) = (tmp_path / ".dicap" / "state").glob("*/state.pt")
             path.write_bytes(path.read_bytes()[:-1])
@@ -219,14 +219,14 @@ def test_the_state_of_torch_and_numpy_before_a_run_does_not_matter(tiny_experime
 def bad_at(experiment, monkeypatch, call, spoil):
     """Spoil the warm-up loss of the `call`-th step."""
     method, calls = experiment.method, []
-    original = method.warmup_loss
+    original = method.warmup_losses
 
-    def warmup_loss(network, batch):
+    def warmup_losses(network, batch):
         calls.append(1)
         terms = original(network, batch)
         return terms | {"loss_sup": spoil(terms["loss_sup"])} if len(calls) == call else terms
 
-    monkeypatch.setattr(method, "warmup_loss", warmup_loss)
+    monkeypatch.setattr(method, "warmup_losses", warmup_losses)
 
 
 @pytest.mark.parametrize("value", ["nan", "inf"])
@@ -235,8 +235,8 @@ def test_a_loss_that_is_not_finite_stops_with_its_ids_and_leaves_the_earlier_sta
 ):
     experiment = tiny_experiment()
     seen = []
-    run_epoch = steps.load
-    monkeypatch.setattr(steps, "load", lambda store, requests, **k: seen.append(requests) or run_epoch(store, requests, **k))
+    run_epoch = inputs.load
+    monkeypatch.setattr(inputs, "load", lambda store, requests, **k: seen.append(requests) or run_epoch(store, requests, **k))
     with monkeypatch.context() as patch:
         bad_at(experiment, patch, 5, lambda loss: loss * float(value))  # epoch 1, step 1 of three
         with pytest.raises(DataError) as caught:

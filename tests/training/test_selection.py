@@ -8,8 +8,8 @@ import tiny
 from dicap.data.split import split_roles
 from dicap.errors import Stopped
 from dicap.metrics import mean_average_precision
+from dicap.models import load_model
 from dicap.training import run
-from dicap.training.models import load_model
 from training.test_leaks import hidden_rows, invert_labels, models
 from training.test_resume import StopAfter
 
@@ -47,7 +47,7 @@ def test_the_best_epoch_by_validation_is_kept_and_training_ends_after_it(chosen)
     experiment, place = chosen
     rows = experiment.roles.validation
     assert len(rows) == 4
-    y, _ = experiment.hidden(rows)
+    y = tiny.hidden_labels(experiment, rows)
     for stage, epochs in (("warmup", 3), ("train", 4)):
         scores = pd.read_csv(place / stage / "history.csv")["map_val"].to_numpy()
         best = int(np.argmax(scores))

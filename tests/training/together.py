@@ -9,8 +9,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import tiny
 import torch
 
+from dicap.evaluation.evaluate import evaluate
 from dicap.runtime import Runtime
-from dicap.training.evaluate import evaluate
 from dicap.training.experiment import Experiment
 
 # No BatchNorm and no dropout: two processes normalise by the statistics of their own images and drop other entries than one
@@ -27,19 +27,19 @@ CHANGES = {
 
 def run(folder: Path, split: Path, place: Path) -> None:
     """Warm-up, main stage, fine-tuning and evaluation to `place`."""
-    world = None
+    group = None
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from dicap.training.distributed import join
 
-        world = join(torch.device("cpu"))
+        group = join(torch.device("cpu"))
     runtime = Runtime(torch.device("cpu"), workers=0)
-    experiment = Experiment.open(tiny.settings(CHANGES), runtime, folder, split, world)
+    experiment = Experiment.open(tiny.settings(CHANGES), runtime, folder, split, group)
     source = None
     for stage in ("warmup", "train", "finetune"):
         source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
-        experiment.world.any(False)  # the first has written it
+        experiment.group.any(False)  # the main process has written it
     evaluate(experiment, source, place, place / "evaluate")
-    experiment.world.leave()
+    experiment.group.close()
 
 
 if __name__ == "__main__":

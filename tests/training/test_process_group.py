@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dicap.training.plan import Step
-from dicap.training.world import Alone, own_pairs, parts, pieces, places
+from dicap.training.process_group import ProcessGroup, local_pairs, mask_of, pieces, shards
 
 counts = st.integers(0, 70)
 sizes = st.integers(1, 9)
@@ -27,8 +27,8 @@ def test_pieces_are_consecutive_and_of_nearly_one_length(n, size):
 @given(counts, counts, sizes)
 def test_parts_cover_a_step_once_or_all_of_them_take_it_whole(n_labelled, n_unlabelled, size):
     step = step_of(n_labelled, n_unlabelled)
-    shares = [part.of(step) for part in parts(step, size)]
-    assert sum(part.weight for part in parts(step, size)) == pytest.approx(1 if parts(step, size)[0].weight < 1 else size)
+    shares = [part.of(step) for part in shards(step, size)]
+    assert sum(part.weight for part in shards(step, size)) == pytest.approx(1 if shards(step, size)[0].weight < 1 else size)
     if n_labelled + n_unlabelled < 2 * size:
         assert all(np.array_equal(share.labelled, step.labelled) for share in shares)
         assert all(np.array_equal(share.unlabelled, step.unlabelled) for share in shares)
@@ -43,19 +43,17 @@ def test_parts_cover_a_step_once_or_all_of_them_take_it_whole(n_labelled, n_unla
 @given(st.integers(1, 20), st.integers(4, 40), sizes, st.integers(0, 10**6))
 def test_every_pair_goes_to_the_process_that_has_its_views(n_labelled, n_unlabelled, size, seed):
     step = step_of(n_labelled, n_unlabelled)
-    shares = parts(step, size)
+    shares = shards(step, size)
     if shares[0].weight != 1:
         return
     rng = np.random.default_rng(seed)
     seen = rng.random(n_unlabelled) < 0.6
     image, c = np.nonzero(seen[:, None] & (rng.random((n_unlabelled, 3)) < 0.7))
     pairs = np.stack([image, c, (seen.cumsum() - 1)[image]], axis=1)
-    order = np.concatenate([[0], seen.cumsum()])
-    strong = [places(n_unlabelled, part.unlabelled) for part in shares]
-    weak = [places(int(order[-1]), slice(order[part.unlabelled.start], order[part.unlabelled.stop])) for part in shares]
+    masks = [mask_of(n_unlabelled, part.unlabelled) for part in shares]
     stood = np.full(len(pairs), -1)
     for rank, part in enumerate(shares):
-        mine, own = own_pairs(pairs, strong, weak, rank)
+        mine, own = local_pairs(pairs, masks, seen, rank)
         here = step.unlabelled[part.unlabelled]
         watched = here[seen[part.unlabelled]]
         for place, (a, c, b) in zip(range(own.start, own.stop), mine, strict=True):
@@ -65,8 +63,8 @@ def test_every_pair_goes_to_the_process_that_has_its_views(n_labelled, n_unlabel
     assert sorted(stood) == sorted(wanted)
 
 
-def test_alone_everything_is_ones_own():
-    world, step = Alone(), step_of(3, 5)
-    assert world.part(step).weight == 1
-    assert all(np.array_equal(a, b) for a, b in zip(world.part(step).of(step), step, strict=True))
-    assert world.own(7) == slice(0, 7) and world.agree(True, False) == (True, False) and world.first
+def test_in_a_run_of_one_process_everything_is_its_own():
+    group, step = ProcessGroup(), step_of(3, 5)
+    assert group.shard(step).weight == 1
+    assert all(np.array_equal(a, b) for a, b in zip(group.shard(step).of(step), step, strict=True))
+    assert group.shard_rows(7) == slice(0, 7) and group.agree(True, False) == (True, False) and group.is_main

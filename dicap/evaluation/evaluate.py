@@ -11,11 +11,12 @@ import pandas as pd
 from dicap.artifacts import COST, cost_file, replacing, replacing_folder, write_json, write_predictions
 from dicap.decision import Decisions, reliability
 from dicap.errors import DataError
+from dicap.evaluation.model_card import model_card
 from dicap.metrics import average_precision, bootstrap_interval
+from dicap.models import SavedModel, load_model
 from dicap.randomness import generator
 from dicap.training.experiment import Experiment
-from dicap.training.model_card import model_card
-from dicap.training.models import SavedModel, load_model
+from dicap.training.hidden import HiddenLabelReader
 
 
 def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.ndarray]:
@@ -27,7 +28,7 @@ def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.nda
         .cpu()
         .numpy()
     )
-    return scores, experiment.hidden(rows)[0]
+    return scores, HiddenLabelReader(experiment.folder, len(experiment.store.classes)).labels(rows)[0].numpy()
 
 
 def metrics(scores: np.ndarray, labels: np.ndarray, *, resamples: int, seed: int) -> dict[str, Any]:
@@ -87,7 +88,7 @@ def evaluate(
     scores, labels = score(experiment, model)
     counterparts = [load_model(path, experiment.runtime.device) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
     others = {other.which: score(experiment, other)[0] for other in counterparts}
-    if not experiment.world.first:
+    if not experiment.group.is_main:
         return {}
     result = metrics(scores, labels, resamples=s.evaluate.bootstrap, seed=s.seed)
     result |= {

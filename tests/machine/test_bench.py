@@ -5,9 +5,9 @@ import tiny
 import torch
 from click.testing import CliRunner
 
+from dicap.machine import bench
+from dicap.machine.bench import Rates, Size, measure, predict
 from dicap.runtime import Runtime
-from dicap.training import bench
-from dicap.training.bench import Rates, Size, measure, predict
 from stages.cli import main
 
 SIZE = Size(train=1000, test=100, classes=10)

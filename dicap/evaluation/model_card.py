@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dicap.catalogue import METHODS
+from dicap.models import SavedModel
 from dicap.settings import flatten
-from dicap.training.models import SavedModel
 
 SHOWN = 100  # classes in the table at most: the best and the worst
 
@@ -40,7 +40,7 @@ def model_card(
                 (
                     "D_est",
                     roles["est"],
-                    "labelled, kept for estimating correctness" if model.method.keeps_est else "labelled, trained on",
+                    "labelled, kept for estimating correctness" if METHODS[s.method].finetunes else "labelled, trained on",
                 ),
                 ("D_u", roles["unlabeled"], "unlabelled"),
                 ("test", roles["test"], "scored, never trained on"),

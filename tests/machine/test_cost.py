@@ -9,8 +9,9 @@ import torch
 
 from dicap.artifacts import COST
 from dicap.errors import Stopped
-from dicap.training import cost, run
-from dicap.training.cost import Meter
+from dicap.machine import cost
+from dicap.machine.cost import Meter
+from dicap.training import run
 
 CPU = torch.device("cpu")
 

@@ -11,8 +11,8 @@ from sklearn.metrics import average_precision_score
 
 from dicap.artifacts import matrix, read_parquet
 from dicap.errors import DataError
-from dicap.training.evaluate import evaluate
-from dicap.training.models import load_model, save_model
+from dicap.evaluation.evaluate import evaluate
+from dicap.models import load_model, save_model
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_metrics_predictions_and_classes_agree(tiny_experiment, trained, finetun
     result = evaluate(experiment, finetuned, trained, out)
     assert json.loads((out / "metrics.json").read_text()) == result
     scores = slow_scores(finetuned, experiment)
-    labels, _ = experiment.hidden(experiment.roles.test)
+    labels = tiny.hidden_labels(experiment, experiment.roles.test)
 
     table = read_parquet(out / "predictions.parquet")
     assert table["id"].to_pylist() == experiment.store.ids[experiment.roles.test].tolist()

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from dicap.errors import DataError, SettingsError
-from dicap.training import loop
-from dicap.training.models import SCHEMA, check_same_problem, checksum, load_model, read_metadata, save_model
+from dicap.models import SCHEMA, check_same_problem, checksum, load_model, read_metadata, save_model
+from dicap.training.warmup import initial_network
 
 CLASSES = ["blue", "green", "red"]
 
@@ -42,7 +42,7 @@ def test_a_model_brings_all_that_is_needed_to_use_it(trained, tiny_experiment):
 @pytest.mark.parametrize("changes", [{}, {"head": "linear"}, {"contrastive.projector": 4}])
 def test_every_tensor_returns_with_its_bits(tiny_experiment, tmp_path, changes):
     experiment = tiny_experiment(changes)
-    network = loop.initial_network(experiment)
+    network = initial_network(experiment)
     save_model(network, tmp_path / "x", settings=experiment.settings, classes=CLASSES, stage="t", which="raw", extra={"a": 1})
     saved = load_model(tmp_path / "x")
     assert saved.extra == {"a": 1}
@@ -53,10 +53,11 @@ def test_every_tensor_returns_with_its_bits(tiny_experiment, tmp_path, changes):
 
 def test_equal_models_are_equal_bytes_in_every_process(tiny_set, trained, tmp_path):
     script = (
-        "import sys, pathlib, torch; sys.path.insert(0, 'tests'); import tiny; from dicap.training import loop, models\n"
+        "import sys, pathlib, torch; sys.path.insert(0, 'tests'); import tiny\n"
+        "from dicap import models; from dicap.training.warmup import initial_network\n"
         "folder, split, out = map(pathlib.Path, sys.argv[1:])\n"
         "e = tiny.open_experiment(folder, split)\n"
-        "models.save_model(loop.initial_network(e), out, settings=e.settings, classes=e.store.classes, stage='s', which='raw')\n"
+        "models.save_model(initial_network(e), out, settings=e.settings, classes=e.store.classes, stage='s', which='raw')\n"
     )
     for seed in ("1", "2"):
         subprocess.run(
@@ -68,9 +69,7 @@ def test_equal_models_are_equal_bytes_in_every_process(tiny_set, trained, tmp_pa
 
 def test_others_may_read_a_model(model, tiny_experiment, tmp_path):
     experiment = tiny_experiment()
-    save_model(
-        loop.initial_network(experiment), tmp_path / "x", settings=experiment.settings, classes=CLASSES, stage="t", which="raw"
-    )
+    save_model(initial_network(experiment), tmp_path / "x", settings=experiment.settings, classes=CLASSES, stage="t", which="raw")
     (tmp_path / "y").touch()
     assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode
 
@@ -161,5 +160,5 @@ def test_a_failed_write_leaves_the_model_before(model, tiny_experiment, monkeypa
     monkeypatch.setattr("pathlib.Path.write_bytes", full)
     experiment = tiny_experiment()
     with pytest.raises(OSError, match="No space"):
-        save_model(loop.initial_network(experiment), model, settings=experiment.settings, classes=CLASSES, stage="t", which="raw")
+        save_model(initial_network(experiment), model, settings=experiment.settings, classes=CLASSES, stage="t", which="raw")
     assert model.read_bytes() == before and [path.name for path in model.parent.glob(".*")] == []

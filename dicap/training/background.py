@@ -1,18 +1,18 @@
-"""Work beside the training: files are written while the next steps are taken."""
+"""Files are written in the background while the next steps are taken."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self
 
 
-class Aside:
-    """One piece of work at a time in a thread of its own. What it writes counts as written once `wait` has returned.
+class BackgroundWriter:
+    """One piece of work at a time in its own thread. What it writes counts as written once `wait` has returned.
 
-    As a context it waits at the end, however that comes.
+    As a context manager it waits at the end, after an exception too.
     """
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="aside")
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._work: Future[None] | None = None
 
     def start(self, work: Callable[[], None]) -> None:

@@ -1,0 +1,130 @@
+"""From the steps of an epoch to the tensors of its batches. Where processes share a step, here each takes its part of it."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dicap.calibration import PseudoLabels
+from dicap.data.loader import Request
+from dicap.methods.base import Batch, Phase, Refresh
+from dicap.randomness import generator
+from dicap.training.experiment import Experiment
+from dicap.training.plan import Step
+
+
+class Batches:
+    """The batches of an epoch of labelled images: the views that each step requests, and the tensors made of them.
+
+    Attributes:
+        steps: of the plan, of all processes; own: this process's part of each, with `weights` for its losses.
+    """
+
+    def __init__(self, experiment: Experiment, phase: Phase, steps: Sequence[Step], epoch: int) -> None:
+        self.experiment, self.phase, self.steps, self.epoch = experiment, phase, steps, epoch
+        shards = [experiment.group.shard(step) for step in steps]
+        self.own = [shard.of(step) for shard, step in zip(shards, steps, strict=True)]
+        self.weights = [shard.weight for shard in shards]
+
+    def rows(self, step: Step) -> tuple[np.ndarray, np.ndarray]:
+        """The labelled and the unlabelled images of a step."""
+        return self.phase.labelled[step.labelled], self.phase.unlabelled[step.unlabelled]
+
+    def requests(self) -> list[list[Request]]:
+        """The views of every step, of this process."""
+        return [self.experiment.method.warmup_views(*self.rows(step)) for step in self.own]
+
+    def make(self, i: int, views: dict[str, Tensor]) -> Batch:
+        """The batch of step i from its views; in warm-up every entry may be contrasted."""
+        e = self.experiment
+        entries = np.full((self.steps[i].images, e.method.classes), -1, np.int8)
+        batch = Batch(
+            views=views,
+            y=e.runtime.put(e.labels.of(self.rows(self.own[i])[0])),
+            label=torch.empty(0, e.method.classes, dtype=torch.int8, device=e.runtime.device),
+            weight=torch.empty(0, e.method.classes, device=e.runtime.device),
+            soft=False,
+            pairs=torch.empty(0, 3, dtype=torch.int64),
+            images=self.steps[i].images,
+        )
+        return self.with_pairs(batch, i, "warmup", entries, np.ones(len(entries), bool))
+
+    def with_pairs(self, batch: Batch, i: int, stage: str, entries: np.ndarray, weak: np.ndarray) -> Batch:
+        """The batch with the entries it contrasts.
+
+        Args:
+            entries: (b, C) labels of the whole step's contrasted images, -1 where an entry is uncertain.
+            weak: (b,) bool, which of these images have a weak view.
+        """
+        e, pairs, shard = self.experiment, np.empty((0, 3), np.int64), None
+        if self.phase.pairs is not None:
+            pairs = self.phase.pairs(entries, generator(e.settings.seed, stage, self.epoch, i, "pairs"))
+            pairs, shard = e.group.shard_pairs(self.steps[i], pairs, weak, all_images=stage == "warmup")
+        return batch._replace(pairs=e.runtime.put(pairs), shard=shard)
+
+
+class MainBatches(Batches):
+    """The batches of an epoch of the main stage, with the pseudo-labels of a refresh, or with those of its tables made anew."""
+
+    def __init__(
+        self, experiment: Experiment, phase: Phase, steps: Sequence[Step], epoch: int, refresh: Refresh, teacher: nn.Module
+    ) -> None:
+        super().__init__(experiment, phase, steps, epoch)
+        self.refresh, self.teacher = refresh, teacher
+        self.label = refresh.pseudo.label.cpu().numpy()  # (N_u, C), on the host to plan the steps
+
+    def requests(self) -> list[list[Request]]:
+        """The views of every step, of this process."""
+        uncertain = (self.label == -1).any(1)
+        views = self.experiment.method.main_views
+        return [views(*self.rows(step), uncertain[step.unlabelled]) for step in self.own]
+
+    def make(self, i: int, views: dict[str, Tensor]) -> Batch:
+        """The batch of step i from its views."""
+        e, step, refresh = self.experiment, self.own[i], self.refresh
+        label = self.label[self.steps[i].unlabelled]  # (b_u, C) of the whole step
+        weak = (label == -1).any(1)
+        if self.phase.relabel is None:
+            place = e.runtime.put(step.unlabelled)
+            pseudo = PseudoLabels(*(tensor[place] for tensor in refresh.pseudo[:3]), soft=refresh.pseudo.soft)
+        else:
+            pseudo, weak = relabelled(self.phase.relabel, self.teacher, views, refresh), np.ones(len(label), bool)
+            if self.phase.pairs is not None:  # this waits for the device
+                own = e.group.shard(self.steps[i]).unlabelled
+                label = e.group.all_gather(pseudo.label, own, len(label)).cpu().numpy()
+        weight = refresh.labelled_weight
+        batch = Batch(
+            views=views,
+            y=e.runtime.put(e.labels.of(self.rows(step)[0])),
+            label=pseudo.label,
+            weight=pseudo.weight,
+            soft=pseudo.soft,
+            pairs=torch.empty(0, 3, dtype=torch.int64),
+            images=self.steps[i].images,
+            y_weight=None if weight is None else weight[e.runtime.put(step.labelled)],
+        )
+        return self.with_pairs(batch, i, "train", label, weak)
+
+
+class FinetuneBatches(Batches):
+    """The batches of fine-tuning: strong views of D_est with its labels."""
+
+    def requests(self) -> list[list[Request]]:
+        """The views of every step, of this process."""
+        return [[Request("strong", self.rows(step)[0], self.experiment.method.strong)] for step in self.own]
+
+
+def relabelled(
+    relabel: Callable[[nn.Module, dict[str, Tensor], Refresh], PseudoLabels],
+    teacher: nn.Module,
+    views: dict[str, Tensor],
+    refresh: Refresh,
+) -> PseudoLabels:
+    """Pseudo-labels of a batch by the teacher in eval mode and without gradient, as in a refresh: they are constants."""
+    was_training = teacher.training
+    teacher.eval()
+    with torch.no_grad():
+        pseudo = relabel(teacher, views, refresh)
+    teacher.train(was_training)
+    return pseudo

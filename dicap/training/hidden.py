@@ -1,0 +1,25 @@
+"""Labels that training must not read, for diagnostics and scores. Each reader is opened by who may use it and passed to nobody,
+except the oracle of an option that is named after the leak (`dicap.methods.leaks`)."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dicap.data.labels import labelled_mask, read_labels
+
+
+class HiddenLabelReader:
+    """Reads any label of a converted set."""
+
+    def __init__(self, folder: Path, classes: int) -> None:
+        self._folder, self._classes = folder, classes
+
+    def labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """(n, C) uint8 and (n,) bool: the labels, and whether a row has any; zero where it has none."""
+        known = labelled_mask(self._folder)[rows]
+        labels = np.zeros((len(rows), self._classes), np.uint8)
+        if known.any():
+            labels[known] = read_labels(self._folder, rows[known])
+        return torch.from_numpy(labels), torch.from_numpy(known)

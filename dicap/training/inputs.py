@@ -1,0 +1,76 @@
+"""What a network is given: views of images, or features of them that were computed once."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dicap.data.loader import Request, load, scoring_batches
+from dicap.data.store import Store
+from dicap.runtime import Runtime
+
+SCORING_BATCH = 256  # images in a scoring step; changes no result beyond rounding
+
+
+class Inputs(Protocol):
+    """A source of network inputs by row; a view is a pure function of (seed, stage, epoch, row, request)."""
+
+    def views(
+        self, runtime: Runtime, steps: Sequence[Sequence[Request]], *, stage: str, epoch: int, start: int
+    ) -> Iterator[dict[str, Tensor]]:
+        """The views of every step of an epoch from step `start` on, {request key: (B, ...)} on the device."""
+        ...
+
+    def scoring(self, runtime: Runtime, rows: np.ndarray, weak: tuple[str, int] | None) -> Iterator[tuple[np.ndarray, Tensor]]:
+        """(rows, inputs) in order, for passes that need no strong view; weak: (stage, epoch) of the weak view."""
+        ...
+
+
+@dataclass(frozen=True)
+class Images:
+    """Views drawn anew at each step."""
+
+    store: Store
+    seed: int
+    flip: float
+
+    def views(
+        self, runtime: Runtime, steps: Sequence[Sequence[Request]], *, stage: str, epoch: int, start: int
+    ) -> Iterator[dict[str, Tensor]]:
+        """uint8 (B, 3, H, W), see `dicap.data.loader.load`."""
+        return load(
+            self.store, steps, seed=self.seed, stage=stage, epoch=epoch, workers=runtime.workers, device=runtime.device,
+            start=start, data_on=runtime.data_on,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def scoring(self, runtime: Runtime, rows: np.ndarray, weak: tuple[str, int] | None) -> Iterator[tuple[np.ndarray, Tensor]]:
+        """uint8 (b, 3, H, W), see `dicap.data.loader.scoring_batches`."""
+        return scoring_batches(
+            self.store, rows, SCORING_BATCH, flip=None if weak is None else (self.seed, *weak), flip_share=self.flip,
+            device=runtime.device, data_on=runtime.data_on,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FixedFeatures:
+    """One feature vector per image, whatever the view."""
+
+    features: Tensor  # (N, D) on the device
+
+    def views(
+        self, runtime: Runtime, steps: Sequence[Sequence[Request]], *, stage: str, epoch: int, start: int
+    ) -> Iterator[dict[str, Tensor]]:
+        """(B, D) float32."""
+        for requests in steps[start:]:
+            yield {request.key: self._of(request.rows) for request in requests}
+
+    def scoring(self, runtime: Runtime, rows: np.ndarray, weak: tuple[str, int] | None) -> Iterator[tuple[np.ndarray, Tensor]]:
+        """(b, D) float32."""
+        for i in range(0, len(rows), SCORING_BATCH):
+            yield rows[i : i + SCORING_BATCH], self._of(rows[i : i + SCORING_BATCH])
+
+    def _of(self, rows: np.ndarray) -> Tensor:
+        return self.features[torch.from_numpy(rows).to(self.features.device)]

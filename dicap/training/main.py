@@ -1,0 +1,64 @@
+"""Stage 2: the main loop, Algorithm 1 of the paper (docs/methods.md 3.8, 3.12)."""
+
+from pathlib import Path
+
+from torch import nn
+
+from dicap.training.batches import MainBatches
+from dicap.training.diagnostics import Diagnostics
+from dicap.training.experiment import Experiment
+from dicap.training.plan import main_plan
+from dicap.training.records import record
+from dicap.training.teacher import EpochTeacher
+from dicap.training.trainer import Trainer
+
+
+def train(run: Trainer, network: nn.Module) -> None:
+    """Algorithm 1: every epoch counts correctness anew, labels D_unsup by it, and passes over D_unsup once."""
+    method, roles, s = run.method, run.experiment.roles, run.settings
+    phase = method.main(roles)
+    counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled, phase.batch_unlabelled
+
+    if phase.begin is not None:
+        phase.begin(network)
+    student = run.begin(
+        network,
+        phase,
+        steps=len(main_plan(*counts, seed=s.seed, epoch=0)),
+        eval_every=s.train.eval_every,
+        patience=s.train.patience,
+        cycle_epochs=s.train.cycle_epochs,
+        groups=() if phase.groups is None else phase.groups(network),
+    )
+
+    for epoch in run.epochs():
+        # (1) r_pos and r_neg on D_est, (2) tau_pos and tau_neg on D_sup, (3) pseudo-labels and w(p, label) on D_unsup
+        refresh = run.refresh(lambda teacher: method.refresh(teacher, roles))
+
+        # (4) one pass over D_unsup
+        plan = main_plan(*counts, seed=s.seed, epoch=epoch, shuffle=s.train.shuffle)
+        for batch in run.batches(MainBatches(run.experiment, phase, plan, epoch, refresh, run.teacher)):
+            with run.autocast():
+                losses = method.main_losses(student, batch)
+            run.update(losses)  # L = L_sup + L_pseudo + lambda L_uncer
+            run.advance()
+    run.publish()
+
+
+def first_refresh(experiment: Experiment, network: nn.Module, folder: Path) -> dict[str, float]:
+    """What `train` would make of its first epoch, recorded under `folder`; returns the shares of the labels.
+
+    The main stage's EMA starts from the loaded weights, so both teachers are this network.
+    """
+    phase = experiment.method.main(experiment.roles)
+    network.to(experiment.runtime.device)
+    if phase.begin is not None:
+        phase.begin(network)
+    experiment = experiment.on_features(phase, network)
+    refresh = experiment.method.refresh(EpochTeacher(experiment, network, network, 0, {}), experiment.roles)
+    if not experiment.group.is_main:
+        return {}
+    diagnostics = Diagnostics(experiment, phase.unlabelled)
+    ids, classes, bins = experiment.store.ids[phase.unlabelled], experiment.store.classes, experiment.settings.calibration.bins
+    record(refresh, folder, 0, ids=ids, classes=classes, bins=bins, optimal=diagnostics.optimal)
+    return diagnostics.summary(refresh)

@@ -1,0 +1,42 @@
+"""The teacher of an epoch: the EMA network (or the one in training) in eval mode, on weak views."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor, nn
+
+from dicap.methods.base import HiddenLabels
+from dicap.training.experiment import Experiment
+
+
+@dataclass
+class EpochTeacher:
+    """See `dicap.methods.base.Teacher`."""
+
+    experiment: Experiment
+    network: nn.Module
+    online: nn.Module
+    epoch: int
+    carry: dict[str, Tensor]
+
+    def __post_init__(self) -> None:
+        self.carry = {name: tensor.to(self.experiment.runtime.device) for name, tensor in self.carry.items()}
+
+    @property
+    def oracle(self) -> HiddenLabels | None:
+        """Hidden labels, where an option is named after reading them."""
+        return self.experiment.oracle
+
+    def scores(self, rows: np.ndarray) -> Tensor:
+        """(n, C) float32 scores."""
+        return self.outputs(rows, self.experiment.method.scores)
+
+    def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
+        """(n, ...) float32 of the teacher, or of the network in training."""
+        weak = ("refresh", self.epoch) if self.experiment.settings.calibration.view == "weak" else None
+        return self.experiment.predict(self.online if online else self.network, rows, function=function, weak=weak)
+
+    def labels(self, rows: np.ndarray) -> Tensor:
+        """(n, C) uint8 labels of D_l."""
+        return self.experiment.labels.of(rows).to(self.experiment.runtime.device)

@@ -1,0 +1,35 @@
+"""Stage 1: warm-up (docs/methods.md 2.8, 3.3)."""
+
+import torch
+from torch import nn
+
+from dicap.randomness import torch_seed
+from dicap.training.batches import Batches
+from dicap.training.experiment import Experiment
+from dicap.training.plan import warmup_plan
+from dicap.training.trainer import Trainer
+
+
+def initial_network(experiment: Experiment) -> nn.Module:
+    """A new network; its random parts depend on the seed alone."""
+    torch.manual_seed(torch_seed(experiment.settings.seed, "network", 0))
+    return experiment.method.build_network()
+
+
+def warm_up(run: Trainer, network: nn.Module) -> None:
+    """L = L_sup + lambda L_con on the labelled images, and as many unlabelled ones for WCL."""
+    method, s = run.method, run.settings.warmup
+    phase = method.warmup(run.experiment.roles)
+    counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled
+
+    steps = len(warmup_plan(*counts, seed=run.settings.seed, epoch=0))
+    student = run.begin(network, phase, steps=steps, eval_every=s.eval_every, patience=s.patience)
+
+    for epoch in run.epochs():
+        plan = warmup_plan(*counts, seed=run.settings.seed, epoch=epoch)
+        for batch in run.batches(Batches(run.experiment, phase, plan, epoch)):
+            with run.autocast():
+                losses = method.warmup_losses(student, batch)
+            run.update(losses)  # L = L_sup + lambda L_con
+            run.advance()
+    run.publish()

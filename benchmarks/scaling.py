@@ -22,6 +22,7 @@ from common import finish, parser, run_apart
 from made_up import opened, settings
 from step import PRESETS
 
+from dicap.batch_sizes import labelled_batch
 from dicap.runtime import Runtime
 from dicap.training.main import train
 from dicap.training.state import Onlooker, RunState, StopSignal
@@ -46,7 +47,9 @@ def work(preset: str, steps: int, answer: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         s = settings(place, changes | {"train.epochs": 2, "train.eval_every": 2})
-        images = max(int(steps * (s.train.batch_size - s.labelled_batch(s.ratio)) / 0.96), 400)
+        images = max(
+            int(steps * (s.train.batch_size - labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size)) / 0.96), 400
+        )
         experiment = opened(place, s, runtime, images=images, tests=16, classes=classes, group=group)
         keep = RunState if experiment.group.is_main else Onlooker
         with keep(place, "train", "benchmark") as state:

@@ -27,6 +27,7 @@ import torch
 from common import finish, parser
 from made_up import opened, settings
 
+from dicap.batch_sizes import labelled_batch
 from dicap.runtime import Runtime
 from dicap.training import inputs
 from dicap.training.main import train
@@ -109,7 +110,7 @@ def measure(preset: str, count: int, runtime: Runtime, batch: int | None) -> dic
         place = Path(folder)
         more = {"train.batch_size": batch} if batch else {}
         s = settings(place, changes | more | {"ratio": 0.05, "train.epochs": 2, "train.eval_every": 2})
-        unlabelled = s.train.batch_size - s.labelled_batch(s.ratio)
+        unlabelled = s.train.batch_size - labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size)
         images = max(int(count * unlabelled / 0.96), 400)
         experiment = opened(place, s, runtime, images=images, tests=16, classes=classes)
         bare = Bare(initial_network(experiment), runtime, s.image_size)

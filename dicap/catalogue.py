@@ -16,7 +16,7 @@ DATASETS = {
     "awa2": "Animals with Attributes 2, 85 attributes, zero-shot species split",
 }
 
-PROTOCOLS = ("published", "recommended")  # files in configs/; the first has a value for every setting
+PROTOCOLS = ("published", "recommended")  # the first is what dicap/settings/schema.py says, the others are files in configs/
 HEADS = ("ml_decoder", "linear")
 OWN_HEAD = "own"  # of a method that brings its own network, to which `head` does not apply
 

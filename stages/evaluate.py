@@ -27,7 +27,7 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **r
     import tempfile
 
     from dicap.evaluation.evaluate import evaluate
-    from stages.report import environment
+    from stages.environment import environment
     from stages.training import open_experiment
 
     experiment = open_experiment(params, runtime)

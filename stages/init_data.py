@@ -65,18 +65,12 @@ def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_
 def write_settings(params: Path, changes: dict) -> None:
     """Change keys of params.yaml, its comments kept. Raises SettingsError where there is no such file."""
     from ruamel.yaml import YAML
-    from ruamel.yaml.representer import RoundTripRepresenter
 
     from dicap.artifacts import replacing
     from dicap.errors import SettingsError
 
-    class Keeping(RoundTripRepresenter):
-        """Writes null as null, not as nothing; a class of its own, because ruamel keeps such choices by class."""
-
-    Keeping.add_representer(type(None), lambda writer, _: writer.represent_scalar("tag:yaml.org,2002:null", "null"))
     yaml = YAML()
     yaml.width = 4096
-    yaml.Representer = Keeping
     if not params.exists():
         raise SettingsError(f"{params}: no such file; run from the project's folder or pass --params")
     values = yaml.load(params.read_text(encoding="utf-8"))

@@ -1,20 +1,70 @@
-"""`dicap-stage reference`: docs/reference.md, made from the settings and the commands themselves."""
+"""`dicap-stage reference`: docs/reference.md and the keys of params.yaml, made from the settings and the commands themselves."""
+
+from pathlib import Path
 
 import click
 
+PAGE = Path("docs/reference.md")
+
 
 @click.command("reference")
-def command() -> None:
-    """Print the reference of all settings and commands as Markdown; it is kept in docs/reference.md."""
-    click.echo(reference(), nl=False)
+@click.option("--write", is_flag=True, help="Bring docs/reference.md up to date, and add missing keys to params.yaml.")
+@click.option("--check", is_flag=True, help="Fail where --write would change a file.")
+@click.option(
+    "--params",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    default=Path("params.yaml"),
+    show_default=True,
+    help="The experiment's settings.",
+)
+def command(write: bool, check: bool, params: Path) -> None:
+    """Print the reference of all settings and commands as Markdown; it is kept in docs/reference.md.
+
+    DVC changes only what it finds in params.yaml (`-S train.epochs=5`), so every setting has a line there, mostly empty.
+    """
+    if not write and not check:
+        click.echo(reference(), nl=False)
+        return
+    stale = []
+    for path, text in ((params, skeleton(params.read_text(encoding="utf-8"))), (params.parent / PAGE, reference())):
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(str(path))
+            if write:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+    if check and stale and not write:
+        raise click.ClickException(f"{', '.join(stale)}: not up to date; `dicap-stage reference --write` mends it")
+    click.echo(f"written: {', '.join(stale)}" if stale else "up to date")
+
+
+def skeleton(text: str) -> str:
+    """params.yaml with a line for every setting, as DVC writes it: what has no value is empty; values and comments stay."""
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    from dicap.settings import known_keys
+
+    yaml = YAML()
+    values = yaml.load(text)
+    for key in known_keys():
+        section, _, name = key.rpartition(".")
+        if section and not isinstance(values.get(section), dict):
+            values[section] = {}
+            values.yaml_set_comment_before_after_key(section, before="\n")
+        (values[section] if section else values).setdefault(name, None)
+    out = StringIO()
+    yaml.dump(values, out)
+    return out.getvalue()
 
 
 def reference() -> str:
-    """The page: settings by section with type, published default and meaning; then every command's help."""
+    """The page: settings by section with type, published value and meaning; then every command's help."""
     parts = [
-        "# Reference\n\nMade by `dicap-stage reference` from the settings and the commands; a test keeps it current.",
-        "## Settings\n\nA key is looked up in `params.yaml`, then in `configs/<dataset>.yaml`, `configs/<protocol>.yaml` and "
-        "`configs/published.yaml`, whose values are the defaults below. Change one for a run: `dvc exp run -S train.epochs=5`.",
+        "# Reference\n\nMade by `dicap-stage reference --write` from the settings and the commands; a test keeps it current.",
+        "## Settings\n\nA key is looked up in `params.yaml`, then in `configs/<dataset>.yaml` and `configs/<protocol>.yaml`; "
+        "what none of them says has its published value. A star marks a value that the paper does not state: docs/methods.md "
+        "says why it was chosen. Change one for a run: `dvc exp run -S train.epochs=5`.",
         *_settings(),
         "## Commands\n\nAll take `-h`. Before the command: `--quiet` says nothing but errors, `--json` prints one JSON object.",
         *_commands(),
@@ -23,78 +73,52 @@ def reference() -> str:
 
 
 def _settings():
-    """A table a section; the meaning of a key is the comment behind it in dicap/settings.py, or else in the YAML files."""
-    import inspect
-    from pathlib import Path
+    """One table per section."""
+    from dicap.settings import Section, Settings
 
-    from pydantic import BaseModel
-    from ruamel.yaml import YAML
-
-    from dicap import settings
-
-    root = Path(__file__).parents[1]
-    texts = [(root / name).read_text("utf-8") for name in ("configs/published.yaml", "params.yaml")]
-    defaults = YAML(typ="safe", pure=True).load(texts[0])
-    comments = {key: words for text in texts for key, words in _comments(text).items()}
-    top, sections = [], []
-    for name, field in settings.Settings.model_fields.items():
+    top, sections = {}, []
+    for name, field in Settings.model_fields.items():
         kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            facts = _fields(inspect.getsource(kind))
-            rows = [
-                (key, facts[key][0], facts[key][1] or comments.get(f"{name}.{key}", ""), defaults.get(name, {}).get(key))
-                for key in kind.model_fields
-            ]
-            sections.append(f"### {name}\n\n{(kind.__doc__ or '').strip()}\n\n{_table(rows)}")
+        if isinstance(kind, type) and issubclass(kind, Section):
+            sections.append(f"### {name}\n\n{(kind.__doc__ or '').strip()}\n\n{_table(kind.model_fields)}")
         else:
-            words, comment = _fields(inspect.getsource(settings.Settings))[name]
-            top.append((name, words, comment or comments.get(name, ""), defaults.get(name)))
+            top[name] = field
     return [f"### Top level\n\n{_table(top)}", *sections]
 
 
-def _fields(source: str) -> dict[str, tuple[str, str]]:
-    """{field: (type, comment)} of a class's source."""
-    import re
-
-    found = re.findall(r"^    (\w+): ([^#\n]+?)(?:  # (.*))?$", source, re.MULTILINE)
-    return {name: (_plain(kind.strip()), comment) for name, kind, comment in found}
-
-
-def _comments(text: str) -> dict[str, str]:
-    """{dotted key: comment behind it} of a YAML file of two levels."""
-    import re
-
-    found, section = {}, ""
-    for line in text.splitlines():
-        match = re.match(r"( *)(\w+):[^#]*(?:# (.*))?$", line)
-        if match:
-            section = match[2] if not match[1] else section
-            words = (match[3] or "").removeprefix("*").strip()
-            if words:
-                found[f"{section}.{match[2]}" if match[1] else match[2]] = words
-    return found
+def _table(fields) -> str:
+    lines = ["| key | type | published | meaning |", "| --- | --- | --- | --- |"]
+    for key, field in fields.items():
+        value = None if field.is_required() else field.default
+        shown = "" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+        star = " *" if (field.json_schema_extra or {}).get("stated") is False else ""
+        lines.append(f"| `{key}` | {_words(field.annotation, field.metadata)} | {shown}{star} | {field.description} |")
+    return "\n".join(line.replace("|  |", "| |") for line in lines)
 
 
-def _plain(kind: str) -> str:
-    """A type in words."""
-    import re
-
-    kind = re.sub(r"Annotated\[(\w+), Field\((.*)\)\]", lambda m: f"{m[1]}, {m[2]}", kind)
-    kind = re.sub(r"Literal\[([^\]]*)\]", lambda m: m[1].replace('"', ""), kind)
-    for sign, word in (("gt=", "> "), ("ge=", ">= "), ("lt=", "< "), ("le=", "<= "), (" | None", " or null"), (" | ", " or ")):
-        kind = kind.replace(sign, word)
-    known = {"Positive": "float, > 0", "NonNegative": "float, >= 0", "Share": "float, 0 to 1", "Count": "int, >= 1"}
-    for name, words in known.items():
-        kind = re.sub(rf"\b{name}\b", words, kind)
-    return kind
+_SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
-def _table(rows) -> str:
-    lines = ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
-    for key, kind, comment, default in rows:
-        shown = "" if default is None else f"`{str(default).lower() if isinstance(default, bool) else default}`"
-        lines.append(f"| `{key}` | {kind} | {shown} | {comment} |".replace("  ", " "))
-    return "\n".join(lines)
+def _words(kind, limits=()) -> str:
+    """A type in words, with the limits that pydantic keeps beside it."""
+    import types
+    import typing
+
+    if typing.get_origin(kind) is typing.Annotated:
+        inner, *fields = typing.get_args(kind)
+        return _words(inner, [limit for field in fields for limit in field.metadata])
+    if typing.get_origin(kind) is typing.Literal:
+        text = ", ".join(map(str, typing.get_args(kind)))
+    elif typing.get_origin(kind) in (typing.Union, types.UnionType):
+        text = " or ".join(map(_words, typing.get_args(kind)))
+    else:
+        text = "null" if kind is type(None) else kind.__name__
+    found = [(sign, getattr(limit, name)) for limit in limits for name, sign in _SIGNS.items() if hasattr(limit, name)]
+    return ", ".join([text, *(f"{sign} {_power(value)}" for sign, value in found)])
+
+
+def _power(value) -> str:
+    return "2^32" if value == 2**32 else str(value)
 
 
 def _commands():

@@ -7,8 +7,6 @@ import click
 from stages.common import ARTIFACTS, data_folder, load, params_option
 from stages.terminal import finish
 
-PACKAGES = ("dicap", "torch", "torchvision", "timm", "numpy", "pandas", "pyarrow", "scikit-learn", "pillow", "matplotlib")
-
 
 @click.command("report")
 @params_option
@@ -16,6 +14,7 @@ def command(params: Path) -> None:
     """Draw everything on one self-contained page."""
     from dicap import artifacts as files
     from dicap.report.page import build_report
+    from stages.environment import environment
 
     settings = load(params)
     page = build_report(ARTIFACTS, settings.model_dump(), environment(), ARTIFACTS / "report", dataset=data_folder(settings))
@@ -26,19 +25,3 @@ def command(params: Path) -> None:
     score = None if metrics.get("map") is None else f"{metrics['map']:.2f}{interval}"
     text = (f"mAP {score}\n" if score else "") + f"Report: {page}"
     finish("report", {"mAP": score, "page": str(page)}, ["dvc exp show"], text=text)
-
-
-def environment() -> dict[str, str]:
-    """Versions of what decides the numbers; nothing of it names the machine."""
-    import platform
-    from importlib import metadata
-
-    from dicap import __version__
-
-    found = {"system": f"{platform.system()} {platform.machine()}", "python": platform.python_version(), "dicap": __version__}
-    for name in PACKAGES:
-        try:
-            found.setdefault(name, metadata.version(name))
-        except metadata.PackageNotFoundError:
-            found.setdefault(name, "not installed")
-    return found

@@ -77,7 +77,7 @@ def tell(lines: list[str]) -> None:
 
 
 def _facts(out: Path) -> dict[str, Any]:
-    """Epochs, the last mAP of each network, and minutes, from history.csv."""
+    """Epochs and the last mAP of each network, from history.csv."""
     import pandas as pd
 
     history = pd.read_csv(out / "history.csv")

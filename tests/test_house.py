@@ -16,6 +16,7 @@ STAGES = [path for path in MODULES if path.is_relative_to(ROOT / "stages")]
 FLOORS = [
     ("dicap.errors",),
     (
+        "dicap.batch_sizes",
         "dicap.catalogue",
         "dicap.progress",
         "dicap.randomness",
@@ -24,10 +25,11 @@ FLOORS = [
         "dicap.estimators",
         "dicap.losses",
         "dicap.metrics",
+        "dicap.source_code",
     ),
     ("dicap.settings", "dicap.artifacts", "dicap.grid", "dicap.runtime"),
     ("dicap.network", "dicap.data"),
-    ("dicap.methods",),
+    ("dicap.methods", "dicap.provenance"),
     ("dicap.models", "dicap.machine", "dicap.report"),
     ("dicap.training",),
     ("dicap.evaluation",),

@@ -1,20 +1,25 @@
-"""dvc.yaml against the program: a stage lists every setting it reads and every module whose change alters its result."""
+"""dvc.yaml and the tables of dicap/provenance.py against the program.
 
+A stage lists every setting it reads and every module whose change alters its result, and what is said not to be reached is not.
+"""
+
+import inspect
 import json
 import os
 import shutil
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
+from importlib import import_module
+from types import FunctionType
 
 import pytest
 import tiny
 from ruamel.yaml import YAML
 
-from dicap.catalogue import DATASETS, PROTOCOLS
-from dicap.settings import Settings, known_keys
-from dicap.training.run import STAGE_SETTINGS
+from dicap.catalogue import METHODS
+from dicap.provenance import NEUTRAL, STAGE_SETTINGS, UNREACHED, modules
+from dicap.settings import Settings
 
 ROOT = tiny.ROOT
 COMMANDS = {
@@ -22,26 +27,11 @@ COMMANDS = {
     "finetune": "finetune", "evaluate": "evaluate", "report": "report",
 }  # fmt: skip
 
-# Imported by stages, and no dependency of any: a change here changes no result.
-NEUTRAL = {
-    "dicap/__init__.py": "the version",
-    "dicap/errors.py": "what is said when a run fails",
-    "dicap/progress.py": "bars on stderr",
-    "dicap/settings.py": "reads and checks settings; their values are params of the stages",
-    "dicap/catalogue.py": "names and facts; the method itself is a file of its own, which is listed",
-    "dicap/runtime.py": "choices of a machine, which retrain nothing",
-    "dicap/artifacts.py": "formats of files; readers follow the schema, not the module",
-    "dicap/data/__init__.py": "empty",
-    "dicap/training/__init__.py": "a docstring",
-    "dicap/training/cost.py": "says how long it took",
-    "dicap/training/aside.py": "when files are written",
-    "dicap/training/world.py": "who of several processes takes which part of the same step",
-}
-
-# Listed, and imported for some data sets or methods only.
-SOMETIMES = {("convert", "dicap/data/formatted.py"): "nuswide comes as the published npy files"} | {
-    (stage, "dicap/methods/rules.py"): "DiCaP has its own rules in calibration.py"
-    for stage in ("warmup", "pseudo_label", "train", "finetune")
+# Imported by a neutral module for itself; the stages that compute with them depend on them besides.
+ASIDE = {
+    "dicap.batch_sizes": "dicap.settings.checks: a setting that contradicts another",
+    "dicap.data.sources": "dicap.provenance: names of modules",
+    "dicap.data.sources.base": "as dicap.data.sources",
 }
 
 # Settings a stage looks at without its result depending on them.
@@ -72,8 +62,8 @@ try:
     main(sys.argv[2:])
 except SystemExit as stop:
     code = stop.code
-files = [m.__file__ for n, m in list(sys.modules.items()) if n.split(".")[0] == "dicap" and getattr(m, "__file__", None)]
-json.dump({"code": code, "files": files, "read": sorted(read)}, open(sys.argv[1], "w"))
+names = [name for name in sys.modules if name.split(".")[0] in ("dicap", "stages") and name != "stages.cli"]
+json.dump({"code": code, "modules": names, "read": sorted(read)}, open(sys.argv[1], "w"))
 """
 
 
@@ -82,34 +72,13 @@ def pipeline():
     return YAML(typ="safe", pure=True).load((ROOT / "dvc.yaml").read_text())
 
 
-@cache
-def yaml_of(name):
-    return YAML(typ="safe", pure=True).load((ROOT / name).read_text())
-
-
-def params_of(stage):
-    """Settings a stage lists: of params.yaml, and by the configs file."""
-    listed = pipeline()["stages"][stage]["params"]
-    plain = {key for key in listed if isinstance(key, str)}
-    return plain, {name: set(keys) for entry in listed if isinstance(entry, dict) for name, keys in entry.items()}
-
-
-def code_of(stage, method="dicap"):
-    """Files of the package that a stage lists, a folder standing for all its files."""
-    found = set()
-    for dep in pipeline()["stages"][stage]["deps"]:
-        path = ROOT / dep.replace("${method}", method)
-        if dep.startswith("dicap"):
-            found |= set(path.rglob("*.py")) if path.is_dir() else {path}
-    return {str(path.relative_to(ROOT)) for path in found}
-
-
 @pytest.fixture(scope="module")
 def seen(raw_photos, tmp_path_factory):
     """What every stage imports and reads, by running it in a process of its own."""
     folder = tmp_path_factory.mktemp("contract")
     shutil.copytree(ROOT / "configs", folder / "configs")
-    values = tiny.nested(yaml_of("params.yaml"), tiny.CHANGES | {"data_root": str(raw_photos)})
+    values = YAML(typ="safe", pure=True).load((ROOT / "params.yaml").read_text())
+    values = tiny.nested(values, tiny.CHANGES | {"data_root": str(raw_photos)})
     values["train"]["epochs"] = values["warmup"]["epochs"] = values["finetune"]["epochs"] = 1
     with open(folder / "params.yaml", "w") as handle:
         YAML().dump(values, handle)
@@ -123,74 +92,107 @@ def seen(raw_photos, tmp_path_factory):
         assert answer.exists(), done.stderr
         out[stage] = json.loads(answer.read_text())
         assert not out[stage]["code"], done.stderr
-        out[stage]["files"] = {str(Path(name).relative_to(ROOT)) for name in out[stage]["files"]}
     return out
 
 
 def test_the_stages_are_the_contract_s_in_its_order():
-    assert list(pipeline()["stages"]) == list(COMMANDS)
-    for stage, command in COMMANDS.items():
+    assert list(pipeline()["stages"]) == ["resolve", *COMMANDS]
+    for stage, command in {"resolve": "resolve", **COMMANDS}.items():
         assert pipeline()["stages"][stage]["cmd"] == f"dicap-stage {command}"
         assert pipeline()["stages"][stage]["desc"].endswith(".")
 
 
+def test_every_stage_depends_on_its_file_of_the_first_which_depends_on_all_settings_and_code():
+    first = pipeline()["stages"]["resolve"]
+    assert first["deps"] == ["configs", "dicap", "stages"] and first["params"] == [{"params.yaml": None}]
+    assert first["outs"] == [f"artifacts/resolved/{stage}.json" for stage in COMMANDS]
+    assert list(STAGE_SETTINGS) == list(COMMANDS)
+    for stage in COMMANDS:
+        resolved = [dep for dep in pipeline()["stages"][stage]["deps"] if dep.startswith("artifacts/resolved/")]
+        assert resolved == [f"artifacts/resolved/{stage}.json"]
+        assert "params" not in pipeline()["stages"][stage]
+
+
 @pytest.mark.parametrize("stage", COMMANDS)
-def test_a_stage_lists_the_modules_it_imports_and_no_others(seen, stage):
-    imported, listed = seen[stage]["files"] - set(NEUTRAL), code_of(stage)
-    unlisted = sorted(imported - listed)
-    assert not unlisted, "imported and not listed in dvc.yaml"
-    folders = [dep for dep in pipeline()["stages"][stage]["deps"] if (ROOT / dep).is_dir()]
-    idle = {name for name in listed - imported if not any(name.startswith(f"{folder}/") for folder in folders)}
-    assert idle == {name for where, name in SOMETIMES if where == stage}, "listed in dvc.yaml and not imported"
+def test_what_a_stage_imports_is_listed_neutral_or_never_called(seen, stage):
+    listed = modules(stage, tiny.settings())
+    unreached = {name for name, (stages, _) in UNREACHED.items() if stage in stages}
+    assert not set(seen[stage]["modules"]) - listed - set(NEUTRAL) - unreached - set(ASIDE)
+    assert not (set(NEUTRAL) | unreached) & listed
 
 
 @pytest.mark.parametrize("stage", COMMANDS)
 def test_a_stage_lists_the_settings_it_reads(seen, stage):
-    plain, _ = params_of(stage)
-    unlisted = set(seen[stage]["read"]) - plain
+    unlisted = set(seen[stage]["read"]) - set(STAGE_SETTINGS[stage])
     assert unlisted == {name for where, name in IDLE if where == stage}
+    assert set(STAGE_SETTINGS[stage]) <= set(Settings.model_fields)
 
 
-@pytest.mark.parametrize("stage", STAGE_SETTINGS)
-def test_dvc_and_the_resume_state_depend_on_the_same_settings(stage):
-    plain, _ = params_of(stage)
-    assert plain - {"protocol"} == set(STAGE_SETTINGS[stage]), "a protocol is a name for values"
+def test_the_tables_name_modules_that_are_imported(seen):
+    """An entry that nothing needs any more would hide a module of the same name later."""
+    everything = {name for stage in COMMANDS for name in seen[stage]["modules"]}
+    sometimes = {"dicap.training.distributed", "dicap.provenance", "dicap.source_code"}
+    assert not set(NEUTRAL) - everything - sometimes
+    for name, (stages, reason) in UNREACHED.items():
+        assert reason and set(stages) <= set(COMMANDS)
+        assert all(name in seen[stage]["modules"] for stage in stages), name
 
 
-@pytest.mark.parametrize("stage", COMMANDS)
-def test_every_listed_setting_is_listed_for_the_files_it_may_come_from(stage):
-    """A changed default in configs/ must re-run the stage as a changed params.yaml does."""
-    plain, configs = params_of(stage)
-    in_configs = plain & set(yaml_of("configs/published.yaml"))
-    wanted = dict.fromkeys(("configs/${dataset}.yaml", "configs/published.yaml"), in_configs) if in_configs else {}
-    if of_protocol := plain & set(yaml_of("configs/recommended.yaml")):
-        wanted["configs/${protocol}.yaml"] = of_protocol
-    # DVC compares only the files that are listed now: going back to a protocol must be seen by its name.
-    assert ("protocol" in plain) == bool(of_protocol)
-    assert configs == wanted
-    assert plain <= set(Settings.model_fields)
+def functions(module):
+    """Every function that a module defines, methods and properties included."""
+    for value in vars(module).values():
+        for item in vars(value).values() if inspect.isclass(value) and value.__module__ == module.__name__ else [value]:
+            for part in (item.fget, item.fset) if isinstance(item, property) else [getattr(item, "__func__", item)]:
+                part = inspect.unwrap(part) if callable(part) else part
+                # What dataclass and NamedTuple generate has no file: making a record is no work of the module.
+                if isinstance(part, FunctionType) and part.__code__.co_filename == module.__file__:
+                    yield part
 
 
-@pytest.mark.parametrize("name", [PROTOCOLS[0], *DATASETS])
-def test_every_section_of_params_is_in_every_configs_file(name):
-    """DVC refuses a stage whose listed key is missing, so even an empty section must be there."""
-    sections = {key.split(".")[0] for key in known_keys() if "." in key}
-    assert sections == {key for key, value in yaml_of("params.yaml").items() if isinstance(value, dict)}
-    values = yaml_of(f"configs/{name}.yaml")
-    assert sections | {"backbone", "backbone_weights", "image_size"} <= set(values)
-    assert all(isinstance(values[section], dict) for section in sections)
+@pytest.fixture
+def poisoned():
+    """A function that makes every function of some modules fail, wherever it was imported to."""
+    changed = []
+
+    def poison(names):
+        for function in {function for name in names for function in functions(import_module(name))}:
+            changed.append((function, function.__code__))
+            names = ", ".join(function.__code__.co_freevars)  # code is exchanged for code with the same free variables
+            space: dict = {}
+            exec(f"def outer({names}):\n def f(*a, **k):\n  assert not 'reached', ({names})\n return f", space)
+            function.__code__ = space["outer"](*names.split(", ") if names else ()).__code__
+
+    yield poison
+    for function, code in changed:
+        function.__code__ = code
 
 
-def test_every_file_of_the_package_that_is_listed_exists():
-    for stage in COMMANDS:
-        for dep in pipeline()["stages"][stage]["deps"]:
-            if dep.startswith("dicap") and "${" not in dep:
-                assert (ROOT / dep).exists(), f"{stage}: {dep}"
+def unreached(stage):
+    return [name for name, (stages, _) in UNREACHED.items() if stage in stages]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_warm_up_calls_nothing_of_what_it_is_said_not_to_reach(method, poisoned, tiny_experiment, tmp_path):
+    experiment = tiny_experiment({"method": method, "head": METHODS[method].head, "warmup.epochs": 1, "pclp.warmup_epochs": 1})
+    poisoned(unreached("warmup"))
+    assert (tiny.run_stage(experiment, "warmup", None, tmp_path) / "model.safetensors").exists()
+
+
+def test_fine_tuning_calls_nothing_of_what_it_is_said_not_to_reach(poisoned, tiny_experiment, trained, tmp_path):
+    experiment = tiny_experiment({"finetune.epochs": 1}, split=trained / "split.parquet")
+    poisoned(unreached("finetune"))
+    tiny.run_stage(experiment, "finetune", trained / "train" / "model.safetensors", tmp_path)
+
+
+def test_the_poison_works(poisoned, tiny_experiment, trained, tmp_path):
+    experiment = tiny_experiment({"train.epochs": 1}, split=trained / "split.parquet")
+    poisoned(unreached("warmup"))
+    with pytest.raises(AssertionError, match="reached"):
+        tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path)
+    assert {stage for stages, _ in UNREACHED.values() for stage in stages} == {"warmup", "finetune"}, "tested above"
 
 
 def test_every_method_has_the_file_that_the_stages_list():
-    from dicap.catalogue import METHODS
-
     assert all((ROOT / "dicap" / "methods" / f"{name}.py").exists() for name in METHODS)
 
 
@@ -200,7 +202,7 @@ def test_every_input_is_an_output_of_an_earlier_stage():
         for dep in stage["deps"]:
             # Whole outputs: to track a file inside one, DVC opens the folder's list as the commit's lock names it, and ends
             # with "failed to load directory" where that commit's results were never fetched.
-            assert dep.startswith("dicap") or dep in made, dep
+            assert dep in made or dep in ("configs", "dicap", "stages"), dep
         made |= set(stage["outs"])
     shown = [entry if isinstance(entry, str) else next(iter(entry.values())) for entry in pipeline()["plots"]]
     for entry in [

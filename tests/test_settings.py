@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from dicap import batch_sizes
 from dicap.catalogue import DATASETS
 from dicap.errors import SettingsError
-from dicap.settings import flatten, known_keys, load_settings, resolve
+from dicap.settings import PUBLISHED, Section, Settings, flatten, known_keys, load_settings, resolve
+from dicap.settings.resolve import published
 
 ROOT = Path(__file__).parents[1]
 
@@ -51,7 +53,7 @@ def test_a_value_comes_from_the_first_file_that_has_one(write):
     assert resolved.settings.train.epochs == 3
     assert resolved.origins["train.epochs"] == "params.yaml"
     assert resolved.origins["backbone"] == "configs/digits.yaml"
-    assert resolved.origins["calibration.bins"] == "configs/published.yaml"
+    assert resolved.origins["calibration.bins"] == PUBLISHED
     assert resolved.origins["head"] == "published head of dicap"
 
 
@@ -78,13 +80,48 @@ def test_params_file_lists_every_setting_so_that_dvc_can_set_it():
     assert {key for key, _ in flatten(values)} == set(known_keys())
 
 
+def fields():
+    """{dotted key: its field} of every setting."""
+    for name, field in Settings.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from ((f"{name}.{key}", inner) for key, inner in field.annotation.model_fields.items())
+        else:
+            yield name, field
+
+
+def test_every_setting_says_what_it_means_and_has_a_valid_published_value():
+    assert [key for key, _ in fields()] == list(known_keys())
+    for key, field in fields():
+        assert field.description, key
+        assert field.is_required() == (key in {"dataset", "ratio", "seed", "method", "head"}), key
+    rest = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap", "head": "ml_decoder"}
+    assert Settings.model_validate(published() | rest).calibration.bins == 20
+
+
+@pytest.mark.parametrize("name", [*DATASETS, "recommended"])
+def test_a_file_of_configs_holds_only_what_it_changes(name):
+    values = dict(flatten(YAML(typ="safe", pure=True).load((ROOT / "configs" / f"{name}.yaml").read_text())))
+    usual = dict(flatten(published()))
+    assert values and not [key for key, value in values.items() if value is None or value == {} or value == usual[key]]
+
+
+def test_a_new_setting_gets_its_line_in_params_and_nothing_else_moves():
+    from stages.reference import skeleton
+
+    text = (ROOT / "params.yaml").read_text()
+    assert skeleton(text) == text, "dicap-stage reference --write"
+    assert skeleton(text.replace("  clip:\n", "")).replace("  clip:\n", "") == text.replace("  clip:\n", "")
+    start, end = text.index("d2l:"), len(text)
+    assert skeleton(text[:start] + text[end:]).rstrip() == text.rstrip()
+
+
 @pytest.mark.parametrize("dataset", [name for name in DATASETS if (ROOT / "configs" / f"{name}.yaml").exists()])
 def test_every_data_set_resolves_by_its_name_alone(write, dataset):
     s = load(write({"dataset": dataset, "data_root": "/somewhere"}))
     assert s.dataset == dataset
     config = YAML(typ="safe", pure=True).load((ROOT / "configs" / f"{dataset}.yaml").read_text())
-    sections = {key.split(".")[0] for key in known_keys() if "." in key}
-    assert sections | {"backbone", "backbone_weights", "image_size"} <= config.keys()  # DVC refuses a missing key
+    resolved = dict(flatten(s.model_dump()))
+    assert {key: resolved[key] for key, _ in flatten(config)} == dict(flatten(config))
 
 
 def test_small_numbers_written_by_dvc_are_numbers(write):
@@ -98,9 +135,11 @@ def test_small_numbers_written_by_dvc_are_numbers(write):
 )
 def test_published_batches(write, ratio, warmup, labelled, unlabelled):
     s = load(write({"dataset": "table", "data_root": "/x", "ratio": ratio}))
-    assert (s.warmup_batch(ratio), s.labelled_batch(ratio)) == (warmup, labelled) and labelled + unlabelled == s.train.batch_size
-    halved = load(write({"dataset": "table", "data_root": "/x", "ratio": ratio, "train.batch_size": 32}))
-    assert halved.labelled_batch(ratio) == labelled // 2
+    assert batch_sizes.warmup_batch(s.warmup.batch_size, ratio) == warmup
+    assert batch_sizes.labelled_batch(s.train.batch_labelled, ratio, s.train.batch_size) == labelled
+    assert labelled + unlabelled == s.train.batch_size
+    assert batch_sizes.labelled_batch("auto", ratio, 32) == labelled // 2
+    assert (batch_sizes.warmup_batch(5, ratio), batch_sizes.labelled_batch(7, ratio, 64)) == (5, 7)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +172,12 @@ def test_one_line_names_key_value_and_remedy(write, changes, words):
     lines = errors(write(changes))
     assert any(all(word in line for word in words) for line in lines), lines
     assert all(line.startswith(("params.yaml: ", "configs/")) for line in lines)
+
+
+@pytest.mark.parametrize(("before", "after"), [("dataset", "datset"), ("protocol", "protcol"), ("method", "metod")])
+def test_a_misspelt_key_of_the_top_level_is_named(write, before, after):
+    lines = errors(write(text=f"\n{write().read_text()}".replace(f"\n{before}:", f"\n{after}:")))
+    assert f"params.yaml: {after} is not a setting; did you mean {before}?" in lines
 
 
 def test_all_mistakes_are_reported_at_once(write):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from dicap.batch_sizes import labelled_batch
 from dicap.calibration import correctness_weight, count_bins, dual_thresholds, estimate_rates, hard_labels
 from dicap.data.augment import View, render_batch
 from dicap.data.loader import worker_count
@@ -120,7 +121,8 @@ def predict(s: Settings, size: Size, rates: Rates) -> Minutes:
     labelled = int(s.ratio * size.train)
     sup = int((1 - s.split.est_fraction) * labelled)
     unsup, est = size.train - sup, labelled - sup
-    share = s.train.batch_size / (s.train.batch_size - s.labelled_batch(s.ratio))  # images of a step over its unlabelled ones
+    of_step = labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size)
+    share = s.train.batch_size / (s.train.batch_size - of_step)  # images of a step over its unlabelled ones
     warmup = _step_seconds(2 * sup if s.warmup.wcl else sup, 2 * sup if s.warmup.wcl else 0, rates)
     steps = _step_seconds(unsup * share, unsup if s.contrastive.enabled else 0, rates)
     refresh = size.train / rates.scored + unsup * size.classes / rates.entries

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dicap.batch_sizes import labelled_batch, warmup_batch
 from dicap.calibration import PseudoLabels, Rates, Thresholds
 from dicap.data.augment import View
 from dicap.data.loader import Request
@@ -214,7 +215,7 @@ class Method:
         return Phase(
             labelled=roles.labelled,
             unlabelled=NO_ROWS,
-            batch_labelled=s.warmup_batch(self.share),
+            batch_labelled=warmup_batch(s.warmup.batch_size, self.share),
             batch_unlabelled=0,
             epochs=s.warmup.epochs,
             publishes=s.warmup.passes_on,
@@ -224,7 +225,7 @@ class Method:
     def main(self, roles: Roles) -> Phase:
         """Stage 2 on the labels of D_l and the pseudo-labels of D_u (docs/methods.md 2.8)."""
         s = self.settings
-        labelled = s.labelled_batch(self.share)
+        labelled = labelled_batch(s.train.batch_labelled, self.share, s.train.batch_size)
         return Phase(
             labelled=roles.labelled,
             unlabelled=roles.unlabeled,

@@ -20,10 +20,7 @@ STAGES = ("warmup", "train", "finetune")
 WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
 
 # What the figures ask of history.csv; a method that has no such thing leaves the column out.
-HISTORY = [
-    *("epoch", "loss", "loss_sup", "loss_pseudo", "loss_con", "map_raw", "map_ema"),
-    *("curve_error", "precision_pos", "precision_neg"),
-]
+HISTORY = [*files.HISTORY, "curve_error", "precision_pos", "precision_neg"]
 
 
 @dataclass(frozen=True)

@@ -9,42 +9,12 @@ from torch import nn
 
 from dicap.artifacts import COST, HISTORY, cost_file, replacing, replacing_folder, write_history
 from dicap.errors import DataError
-from dicap.settings import Settings
+from dicap.provenance import code, relevant
+from dicap.training import earlier
 from dicap.training.experiment import Experiment
 from dicap.training.loops import loop_of
-from dicap.training.state import Onlooker, RunState, StopSignal, fingerprint
+from dicap.training.state import Onlooker, RunState, StopSignal, file_checksum, fingerprint
 from dicap.training.trainer import Tell, Trainer
-
-_COMMON = (
-    "dataset",
-    "ratio",
-    "seed",
-    "method",
-    "backbone",
-    "backbone_weights",
-    "head",
-    "image_size",
-    "network",
-    "augment",
-    "loss",
-)
-_METHODS = ("topk", "iat", "drml", "cap", "pclp", "bbam", "d2l")  # the sections of single methods
-
-# The settings a stage's result depends on, beside its input files (the split is one). dvc.yaml lists the same; a test
-# compares them.
-STAGE_SETTINGS = {
-    "warmup": (*_COMMON, "optimiser", "warmup", "contrastive", "drml", "pclp", "bbam"),
-    "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive", *_METHODS),
-    "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train", *_METHODS),
-    # contrastive: it may have a projection head; thresholds: the model carries them
-    "finetune": (*_COMMON, "optimiser", "thresholds", "contrastive", "finetune"),
-}
-
-
-def relevant(settings: Settings, stage: str) -> dict[str, Any]:
-    """The part of the settings that a stage's result depends on."""
-    values = settings.model_dump(mode="json")
-    return {key: values[key] for key in STAGE_SETTINGS[stage]}
 
 
 def run_stage(
@@ -74,10 +44,11 @@ def run_stage(
         with StopSignal() as stop:
             loop(Trainer(experiment, stage, Onlooker(root, stage, "elsewhere"), stop, tell), network())
         return
-    identity = fingerprint([stage, relevant(experiment.settings, stage), experiment.store.checksum], inputs)
-    with RunState(root, stage, identity) as state:
+    identity = depends(stage, experiment, inputs)
+    with RunState(root, stage, fingerprint(identity)) as state:
         if fresh:
             state.clear()
+        tell(earlier.begin(state, identity))
         with StopSignal() as stop:  # a signal after the last step waits: what is trained is published
             loop(Trainer(experiment, stage, state, stop, tell), network())
             with replacing(cost_file(out.parent, stage)) as temporary:
@@ -85,6 +56,20 @@ def run_stage(
                 with replacing_folder(out) as folder:
                     _copy(state.products, folder)
             state.finish()
+            earlier.clean(state, identity)
+
+
+def depends(stage: str, experiment: Experiment, inputs: list[Path]) -> dict[str, Any]:
+    """All that the result of a stage depends on: {settings, code, inputs}, the last two as {name: sha256}.
+
+    Raises DataError where an input is missing.
+    """
+    files = {f"{path.parent.name}/{path.name}": file_checksum(path) for path in inputs}
+    return {
+        "settings": relevant(experiment.settings, stage),
+        "code": code(stage, experiment.settings),
+        "inputs": {"data set": experiment.store.checksum} | files,
+    }
 
 
 def _copy(source: Path, target: Path) -> None:

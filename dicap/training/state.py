@@ -1,7 +1,7 @@
 """Resume: a state folder of our own, named by a fingerprint, locked, with two checked generations.
 
 It lies under `$DVC_ROOT/.dicap/state/`, so it survives DVC's cleaning of outputs, kills, and temporary or queued
-experiments; a changed parameter has another fingerprint and can never pick up old epochs.
+experiments; a changed setting, input or line of code has another fingerprint and can never pick up old epochs.
 """
 
 import fcntl
@@ -11,23 +11,24 @@ import json
 import os
 import shutil
 import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 import torch
 
 from dicap.errors import DataError
 
 SCHEMA = 2  # of the saved state; part of the fingerprint, so another version starts afresh
+_ATTEMPTS = 3  # at a lock, before somebody else is said to hold it
 
 
-def fingerprint(values: Any, files: list[Path]) -> str:
-    """16 hex digits that stand for a stage's settings and the contents of its input files."""
-    digest = hashlib.sha256(json.dumps([SCHEMA, values], sort_keys=True).encode())
-    for path in files:
-        digest.update(file_checksum(path).encode())
-    return digest.hexdigest()[:16]
+def fingerprint(identity: dict[str, Any]) -> str:
+    """16 hex digits that stand for all that a stage's result depends on: settings, code, inputs."""
+    return hashlib.sha256(json.dumps([SCHEMA, identity], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def file_checksum(path: Path) -> str:
@@ -37,6 +38,27 @@ def file_checksum(path: Path) -> str:
             return hashlib.file_digest(handle, "sha256").hexdigest()
     except OSError:
         raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
+
+
+def _take(lock: IO[str], folder: Path) -> bool:
+    """Lock an open file, unless another process holds it or has removed its folder in the meantime."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(lock.fileno()), os.stat(folder / "lock"))
+    except OSError:
+        return False
+
+
+@contextmanager
+def free_lock(folder: Path) -> Iterator[bool]:
+    """Hold the lock of a state folder for a moment: True where no run holds it, False where one does or there is none."""
+    try:
+        lock = open(folder / "lock", "r+")  # noqa: SIM115
+    except OSError:
+        yield False
+        return
+    with lock:
+        yield _take(lock, folder)
 
 
 class RunState:
@@ -50,22 +72,24 @@ class RunState:
         self.stage = stage
 
     def __enter__(self) -> "RunState":
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = open(self.folder / "lock", "a+")
-        except OSError as error:
-            raise DataError(
-                f"{self.folder}: cannot be made ({error.strerror}); the state of a run is kept there, so make it writable"
-            ) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        for _ in range(_ATTEMPTS):
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._lock = open(self.folder / "lock", "a+")
+            except OSError as error:
+                raise DataError(
+                    f"{self.folder}: cannot be made ({error.strerror}); the state of a run is kept there, so make it writable"
+                ) from None
+            if _take(self._lock, self.folder):
+                break
             self._lock.seek(0)
             owner = self._lock.read().strip() or "?"
             self._lock.close()
+            time.sleep(0.05)  # another run may just be looking whether anybody holds it
+        else:
             raise DataError(
                 f"{self.folder}: process {owner} is already running this {self.stage}; wait for it or stop it (kill {owner})"
-            ) from None
+            )
         self._lock.truncate(0)
         self._lock.write(str(os.getpid()))
         self._lock.flush()
@@ -73,6 +97,11 @@ class RunState:
 
     def __exit__(self, *_: object) -> None:
         self._lock.close()
+
+    @property
+    def saved(self) -> bool:
+        """Whether an earlier run left something to go on with."""
+        return any((self.folder / name).exists() for name in ("state.pt", "previous.pt"))
 
     @property
     def products(self) -> Path:

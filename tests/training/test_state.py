@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dicap.errors import DataError
+from dicap.provenance import STAGE_SETTINGS, code, relevant
+from dicap.training import run
 from dicap.training import state as module
-from dicap.training.run import STAGE_SETTINGS, relevant
 from dicap.training.state import RunState, StopSignal, fingerprint
 
 
@@ -196,26 +197,35 @@ def test_every_relevant_setting_changes_the_fingerprint_and_no_other():
         "finetune.lr": 0.5, "evaluate.bootstrap": 3, "convert.max_rejected": 0.5,
     }  # fmt: skip
     for stage, names in STAGE_SETTINGS.items():
-        before = fingerprint(relevant(base, stage), [])
+        before = fingerprint(relevant(base, stage))
         for key, value in changed.items():
-            after = fingerprint(relevant(tiny.settings({key: value}), stage), [])
+            after = fingerprint(relevant(tiny.settings({key: value}), stage))
             assert (after != before) == (key.split(".")[0] in names), (stage, key)
 
 
-def test_the_fingerprint_knows_the_bytes_of_the_inputs_and_the_schema(tmp_path, monkeypatch):
+def test_the_fingerprint_knows_the_inputs_the_code_and_the_schema(tiny_experiment, tmp_path, monkeypatch):
     model = tmp_path / "model"
     model.write_bytes(b"one")
-    before = fingerprint(["train"], [model])
-    assert fingerprint(["train"], [model]) == before
+    experiment = tiny_experiment()
+
+    def now(path=model):
+        return fingerprint(run.depends("train", experiment, [path]))
+
+    before = now()
+    assert now() == before
     os.utime(model, (1, 1))  # a clock set back
-    assert fingerprint(["train"], [model]) == before
+    assert now() == before
     model.write_bytes(b"two")
-    assert fingerprint(["train"], [model]) != before
+    assert now() != before
     model.write_bytes(b"one")
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "code", lambda *arguments: code(*arguments) | {"dicap.losses": "edited"})
+        assert now() != before
+    assert now() == before
     monkeypatch.setattr(module, "SCHEMA", module.SCHEMA + 1)
-    assert fingerprint(["train"], [model]) != before
+    assert now() != before
     with pytest.raises(DataError, match=r"other: no such file"):
-        fingerprint([], [tmp_path / "other"])
+        now(tmp_path / "other")
 
 
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])

@@ -8,7 +8,7 @@ from dicap.errors import SettingsError
 from dicap.settings import Own
 
 # Read lazily: digits needs scikit-learn, nuswide NumPy files, and nobody needs all of them.
-_MODULES = {
+MODULES = {
     "digits": "digits",
     "table": "own",
     "voc2007": "voc",
@@ -33,9 +33,9 @@ def read_raw(dataset: str, root: Path | None, image_size: int, own: Own | None =
         SettingsError: there is no such data set, or it needs a `data_root`.
         DataError: a file of the set is missing or not what it should be.
     """
-    if dataset not in _MODULES:
-        raise SettingsError(f"params.yaml: dataset: found {dataset!r}, allowed are {', '.join(_MODULES)}")
+    if dataset not in MODULES:
+        raise SettingsError(f"params.yaml: dataset: found {dataset!r}, allowed are {', '.join(MODULES)}")
     if root is None and dataset != "digits":
         raise SettingsError(f"params.yaml: data_root: found null, expected the folder of the raw {dataset} data set")
-    module = importlib.import_module(f"dicap.data.sources.{_MODULES[dataset]}")
+    module = importlib.import_module(f"dicap.data.sources.{MODULES[dataset]}")
     return module.read(dataset, root, image_size, own) if dataset == "table" else module.read(dataset, root, image_size)

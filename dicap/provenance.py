@@ -1,0 +1,111 @@
+"""What the result of a stage depends on beside its input files: settings, and code. The tables of this project.
+
+`dicap-stage resolve` writes it down for DVC, and the state of an interrupted stage is named by it. Tests run every stage and
+compare: what it imports and what it reads must be here, and what is said not to be reached is not.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from dicap.catalogue import METHODS
+from dicap.data.sources import MODULES
+from dicap.settings import Settings
+from dicap.source_code import ROOT, Choice, closure, digests
+
+_NETWORK = ("dataset", "ratio", "seed", "method", "backbone", "backbone_weights", "head", "image_size", "network")
+_COMMON = (*_NETWORK, "augment", "loss")
+_METHODS = ("topk", "iat", "drml", "cap", "pclp", "bbam", "d2l")  # the sections of single methods
+
+# The settings that a stage's result depends on. A protocol is a name for values, and these are compared.
+STAGE_SETTINGS = {
+    "convert": ("dataset", "data_root", "image_size", "convert", "own"),
+    "split": ("dataset", "ratio", "seed", "split"),
+    "warmup": (*_COMMON, "optimiser", "warmup", "contrastive", "drml", "pclp", "bbam"),
+    "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive", *_METHODS),
+    "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train", *_METHODS),
+    # contrastive: it may have a projection head; thresholds: the model carries them
+    "finetune": (*_COMMON, "optimiser", "thresholds", "contrastive", "finetune"),
+    "evaluate": ("dataset", "method", "seed", "evaluate"),
+    "report": tuple(Settings.model_fields),  # it shows them
+}
+
+# Code that alters no result, and why. What only these import is left out with them.
+NEUTRAL = {
+    "dicap": "the version",
+    "stages": "empty",
+    "dicap.errors": "what is said when a run fails",
+    "dicap.progress": "bars on stderr",
+    "dicap.settings": "reads and checks settings; their values are compared",
+    "dicap.settings.schema": "as dicap.settings",
+    "dicap.settings.resolve": "as dicap.settings",
+    "dicap.settings.checks": "as dicap.settings",
+    "dicap.catalogue": "names and facts; a method's own module is compared",
+    "dicap.provenance": "this table",
+    "dicap.source_code": "reads code, for this table",
+    "dicap.runtime": "choices of a machine, which retrain nothing",
+    "dicap.artifacts": "formats of files; readers follow the schema, not the module",
+    "dicap.data": "a docstring",
+    "dicap.training": "a docstring",
+    "dicap.machine": "a docstring",
+    "dicap.machine.cost": "says how long it took",
+    "dicap.training.background": "when files are written",
+    "dicap.training.distributed": "who of several processes takes which part of the same step",
+    "dicap.training.earlier": "finds the states of earlier runs and removes them",
+    "stages.common": "options of the command line",
+    "stages.completion": "options of the command line",
+    "stages.environment": "names versions",
+    "stages.launch": "starts processes",
+    "stages.terminal": "what is printed at the end",
+}
+
+# Code that a stage imports and never calls: module, the stages, and why. A test runs these stages, for every method, with
+# every function of the module replaced by one that fails.
+UNREACHED = {
+    "dicap.calibration": (("warmup",), "there are no pseudo-labels yet"),
+    "dicap.estimators": (("warmup", "finetune"), "rates are learnt on D_est in the main stage"),
+    "dicap.methods.rules": (("warmup", "finetune"), "they make pseudo-labels"),
+    "dicap.training.diagnostics": (("warmup", "finetune"), "they look at pseudo-labels"),
+    "dicap.training.records": (("warmup", "finetune"), "of pseudo-labels"),
+}
+
+# Packages that import one of their modules by a setting: the setting, and the module of each of its values.
+REGISTRIES: dict[str, tuple[str, dict[str, str]]] = {
+    "dicap.methods": ("method", {name: name for name in METHODS}),
+    "dicap.data.sources": ("dataset", MODULES),
+}
+
+# Loops of the stages, of which `dicap.training.loops` imports one; a method's own is named (stage, method).
+LOOPS = {
+    ("warmup", "pclp"): "dicap.training.pclp",
+    ("warmup", ""): "dicap.training.warmup",
+    ("train", "drml"): "dicap.training.drml",
+    ("train", ""): "dicap.training.main",
+    ("finetune", ""): "dicap.training.finetune",
+}
+
+
+def loop_module(stage: str, method: str) -> str | None:
+    """The module of the loop that trains a stage with a method; None for a stage that trains nothing."""
+    return LOOPS.get((stage, method), LOOPS.get((stage, "")))
+
+
+def code(stage: str, settings: Settings, root: Path = ROOT) -> dict[str, str]:
+    """{module or file: sha256} of the code whose change alters the stage's result under these settings."""
+    return digests(modules(stage, settings, root), root)
+
+
+def modules(stage: str, settings: Settings, root: Path = ROOT) -> set[str]:
+    """The modules that `code` stands for: all that the stage's command imports but for the tables above."""
+    skip = {*NEUTRAL, *(name for name, (stages, _) in UNREACHED.items() if stage in stages)}
+    choices = {
+        package: Choice(frozenset(f"{package}.{each}" for each in names.values()), f"{package}.{names[getattr(settings, key)]}")
+        for package, (key, names) in REGISTRIES.items()
+    }
+    choices["dicap.training.loops"] = Choice(frozenset(LOOPS.values()), loop_module(stage, settings.method))
+    return closure(f"stages.{stage}", skip, choices, root)
+
+
+def relevant(settings: Settings, stage: str) -> dict[str, Any]:
+    """The part of the settings that a stage's result depends on."""
+    values = settings.model_dump(mode="json")
+    return {key: values[key] for key in STAGE_SETTINGS[stage]}

@@ -1,0 +1,42 @@
+"""Settings that are fine alone and make no sense together."""
+
+from dicap.batch_sizes import labelled_batch
+from dicap.settings.schema import Settings
+
+
+def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
+    """One line for every pair of settings that contradict each other. `origins`: where each value came from, by dotted key."""
+    problems = []
+    if s.calibration.target == "soft" and s.thresholds.rule != "none":
+        problems.append(
+            f"{origins['calibration.target']}: calibration.target: found 'soft', which leaves no uncertain entries; "
+            "set thresholds.rule to none"
+        )
+    if s.thresholds.fixed_neg > s.thresholds.fixed_pos:
+        problems.append(
+            f"{origins['thresholds.fixed_neg']}: thresholds.fixed_neg: found {s.thresholds.fixed_neg}, "
+            f"expected at most thresholds.fixed_pos ({s.thresholds.fixed_pos})"
+        )
+    if labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size) >= s.train.batch_size:
+        problems.append(
+            f"{origins['train.batch_labelled']}: train.batch_labelled: found {s.train.batch_labelled}, "
+            f"expected less than train.batch_size ({s.train.batch_size})"
+        )
+    if s.train.cycle_epochs and s.train.cycle_epochs < s.train.epochs:
+        problems.append(
+            f"{origins['train.cycle_epochs']}: train.cycle_epochs: found {s.train.cycle_epochs}, "
+            f"expected 0 or at least train.epochs ({s.train.epochs})"
+        )
+    if s.network.decoder_dim % s.network.decoder_heads:
+        problems.append(
+            f"{origins['network.decoder_dim']}: network.decoder_dim: found {s.network.decoder_dim}, "
+            f"expected a multiple of network.decoder_heads ({s.network.decoder_heads})"
+        )
+    if s.iat.low > s.iat.high:
+        problems.append(f"{origins['iat.low']}: iat.low: found {s.iat.low}, expected at most iat.high ({s.iat.high})")
+    if s.dataset != "digits" and not s.data_root:
+        problems.append(
+            f"params.yaml: data_root: found null, expected the folder of the raw data set; "
+            f"for example `dvc exp run -S dataset={s.dataset} -S data_root=/path/to/{s.dataset}`"
+        )
+    return problems

@@ -1,0 +1,212 @@
+"""Reading and merging settings: params.yaml, configs/<dataset>.yaml, configs/<protocol>.yaml, then the published values.
+
+A key that is null or missing in a file is looked up in the next one; the published values are those of `schema`. The result is
+one frozen, typed, checked `Settings`. All errors are found before any is reported; each names the file, the key, the value found
+and what is allowed.
+"""
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import YAMLError
+
+from dicap.catalogue import DATASETS, HEADS, METHODS, OWN_HEAD, PROTOCOLS
+from dicap.errors import SettingsError
+from dicap.settings.checks import contradictions
+from dicap.settings.schema import Settings
+
+PUBLISHED = "published value"  # the origin of a value that no file sets
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Settings, and for every dotted key the file (or method) its value came from."""
+
+    settings: Settings
+    origins: dict[str, str]
+
+
+def load_settings(params: Path, configs: Path | None = None) -> Settings:
+    """Read, merge and check the settings; see `resolve`."""
+    return resolve(params, configs).settings
+
+
+def resolve(params: Path, configs: Path | None = None) -> Resolved:
+    """Merge params.yaml over the files in configs/ that it names and the published values, and check everything.
+
+    Args:
+        params: the experiment's file.
+        configs: folder of the data sets' settings; default: `configs` beside `params`.
+
+    Raises:
+        SettingsError: with one line for every mistake found.
+    """
+    return resolve_values(read_yaml(params), params, configs)
+
+
+def resolve_values(
+    values: dict[str, Any], params: Path, configs: Path | None = None, read: Callable[[Path], dict[str, Any]] | None = None
+) -> Resolved:
+    """`resolve` for the content `values` of a file `params` that need not exist. `read` reads the data sets' settings."""
+    read = read or read_yaml
+    configs = configs if configs is not None else params.parent / "configs"
+    dataset, protocol = values.get("dataset"), values.get("protocol", PROTOCOLS[0])
+    if dataset not in DATASETS:
+        misspelt = _unknown_keys(params, values) if dataset is None else []
+        raise SettingsError("\n".join(misspelt) or _unknown_name(params, "dataset", dataset, DATASETS))
+    if protocol not in PROTOCOLS:
+        raise SettingsError(_unknown_name(params, "protocol", protocol, PROTOCOLS))
+    files = [configs / f"{name}.yaml" for name in (dataset, protocol) if name != PROTOCOLS[0]]
+    layers = [(params, values), *((path, read(path)) for path in files)]
+
+    problems = [line for path, values in layers for line in _unknown_keys(path, values)]
+    merged, origins = _merge([*((_short(path), values) for path, values in layers), (PUBLISHED, published())])
+    merged["protocol"] = protocol
+    if merged.get("method") not in METHODS:
+        problems.append(_unknown_name(origins.get("method", params), "method", merged.get("method"), METHODS))
+        merged["head"] = merged.get("head") or HEADS[0]  # no complaint about what only follows from this one
+    elif merged.get("head") is None:
+        merged["head"] = METHODS[merged["method"]].head
+        origins["head"] = f"published head of {merged['method']}"
+    own = merged.get("method") in METHODS and METHODS[merged["method"]].head == OWN_HEAD
+    if own and merged["head"] != OWN_HEAD:
+        problems.append(
+            f"{origins['head']}: head: found {merged['head']!r}, but {merged['method']} brings its own network; set head to null"
+        )
+    elif not own and merged["head"] not in HEADS:
+        problems.append(_unknown_name(origins["head"], "head", merged["head"], HEADS))
+    settings = None
+    try:
+        settings = Settings.model_validate(merged)
+    except ValidationError as error:
+        problems += [_explain(item, origins, params) for item in error.errors() if item["type"] != "extra_forbidden"]
+    if settings is not None:
+        problems += contradictions(settings, origins)
+    if problems or settings is None:
+        raise SettingsError("\n".join(problems))
+    return Resolved(settings, origins)
+
+
+def published() -> dict[str, Any]:
+    """The published value of every setting that has one, nested."""
+    values = {name: field.annotation for name, field in Settings.model_fields.items()}
+    return {
+        name: {key: each.default for key, each in section.model_fields.items()}
+        for name, section in values.items()
+        if isinstance(section, type) and issubclass(section, BaseModel)
+    } | {name: field.default for name, field in Settings.model_fields.items() if not field.is_required()}
+
+
+def flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted key, value) in order; sections are entered, not yielded. No setting lies deeper than in a section."""
+    for key, value in values.items():
+        if isinstance(value, dict) and not prefix:  # deeper, a YAML alias may refer to itself
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def known_keys(section: type[BaseModel] = Settings, prefix: str = "") -> Iterator[str]:
+    """Yield every dotted key of the settings, in the order of the classes above."""
+    for name, field in section.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from known_keys(field.annotation, f"{prefix}{name}.")
+        else:
+            yield prefix + name
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The content of a file of settings. Raises SettingsError."""
+    # YAML 1.2, the dialect DVC writes: PyYAML would return the string "3e-05" for a learning rate of 0.00003.
+    try:
+        values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: no such file; run from the project's folder or pass --params") from None
+    except (YAMLError, UnicodeDecodeError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" (line {where.line + 1})" if where is not None else ""
+        if isinstance(error, DuplicateKeyError):
+            raise SettingsError(f"{path}: a key stands there twice{line}; keep one") from None
+        raise SettingsError(f"{path}: not readable as YAML{line}; compare it with the file in the repository") from None
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path}: found {values!r}, expected `key: value` lines")
+    return values
+
+
+def _merge(layers: list[tuple[str, dict[str, Any]]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The first value that is not null wins, key by key."""
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for key in known_keys():
+        *parents, name = key.split(".")
+        target = merged
+        for parent in parents:
+            target = target.setdefault(parent, {})
+        target[name] = None
+        for origin, values in layers:
+            found = _look_up(values, key)
+            if found is not None:
+                target[name], origins[key] = found, origin
+                break
+    return merged, origins
+
+
+def _look_up(values: dict[str, Any], key: str) -> Any:
+    for part in key.split("."):
+        if not isinstance(values, dict):
+            return None
+        values = values.get(part)  # type: ignore[assignment]
+    return values
+
+
+def _short(path: Path) -> str:
+    return f"configs/{path.name}" if path.parent.name == "configs" else path.name
+
+
+def _unknown_keys(path: Path, values: dict[str, Any]) -> list[str]:
+    known = list(known_keys())
+    sections = {key.split(".")[0] for key in known if "." in key}
+    problems = []
+    for name in sections & values.keys():
+        if values[name] is not None and not isinstance(values[name], dict):
+            problems.append(f"{_short(path)}: {name} is a section of settings; found the value {values[name]!r}")
+    for key, _ in flatten(values):
+        if key not in known and key not in sections:
+            near = difflib.get_close_matches(key, known, 1, 0.5)
+            hint = f"; did you mean {near[0]}?" if near else f"; the sections are {', '.join(sorted(sections))}"
+            problems.append(f"{_short(path)}: {key} is not a setting{hint}")
+    return problems
+
+
+def _unknown_name(origin: Path | str, key: str, value: Any, allowed) -> str:
+    near = difflib.get_close_matches(str(value), list(allowed), 1, 0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    origin = _short(origin) if isinstance(origin, Path) else origin
+    return f"{origin}: {key}: found {value!r}, allowed are {', '.join(allowed)}{hint}"
+
+
+def _explain(item: Any, origins: dict[str, str], params: Path) -> str:
+    """One line for one of pydantic's findings."""
+    # A union reports one finding per member with the member's type appended; the key ends where the known keys do.
+    location = [str(part) for part in item["loc"]]
+    known = set(known_keys())
+    key = next(
+        (".".join(location[:n]) for n in range(len(location), 0, -1) if ".".join(location[:n]) in known), ".".join(location)
+    )
+    message = item["msg"].removeprefix("Input should be ").replace("'", "")
+    origin = origins.get(key, _short(params))
+    if item["input"] is None:
+        return f"{origin}: {key}: no value in any of the files; expected {message}"
+    found = repr(item["input"])
+    hint = ""
+    if item["type"] == "literal_error" and isinstance(item["input"], str):
+        options = [option.strip(" '") for option in message.replace(" or ", ",").split(",")]
+        near = difflib.get_close_matches(item["input"], options, 1, 0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{origin}: {key}: found {found}, expected {message}{hint}"

@@ -1,0 +1,19 @@
+"""What a run was made with."""
+
+PACKAGES = ("dicap", "torch", "torchvision", "timm", "numpy", "pandas", "pyarrow", "scikit-learn", "pillow", "matplotlib")
+
+
+def environment() -> dict[str, str]:
+    """Versions of what decides the numbers; nothing of it names the machine."""
+    import platform
+    from importlib import metadata
+
+    from dicap import __version__
+
+    found = {"system": f"{platform.system()} {platform.machine()}", "python": platform.python_version(), "dicap": __version__}
+    for name in PACKAGES:
+        try:
+            found.setdefault(name, metadata.version(name))
+        except metadata.PackageNotFoundError:
+            found.setdefault(name, "not installed")
+    return found

@@ -1,0 +1,32 @@
+"""`dicap-stage resolve`: what each stage of the pipeline depends on, so that DVC runs what changed and nothing else."""
+
+from pathlib import Path
+
+import click
+
+from stages.common import ARTIFACTS, load, params_option
+from stages.terminal import finish
+
+RESOLVED = ARTIFACTS / "resolved"
+
+
+@click.command("resolve")
+@params_option
+def command(params: Path) -> None:
+    """Write down the settings and the code that each stage depends on, resolved, a file per stage.
+
+    A stage of the pipeline depends on its file. Where the result of a stage cannot change, the file does not: a comment, a value
+    that was in force before, or the code of another method leave it as it is.
+    """
+    import json
+
+    from dicap.artifacts import replacing
+    from dicap.provenance import STAGE_SETTINGS, code, relevant
+
+    settings = load(params)
+    for stage in STAGE_SETTINGS:
+        content = {"settings": relevant(settings, stage), "code": code(stage, settings)}
+        with replacing(RESOLVED / f"{stage}.json") as temporary:
+            temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    text = f"{RESOLVED}: settings and code of {len(STAGE_SETTINGS)} stages"
+    finish("resolve", {"folder": str(RESOLVED)}, ["dicap-stage convert"], text=text)

@@ -47,9 +47,8 @@ def work(preset: str, steps: int, answer: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         s = settings(place, changes | {"train.epochs": 2, "train.eval_every": 2})
-        images = max(
-            int(steps * (s.train.batch_size - labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size)) / 0.96), 400
-        )
+        labelled = labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size)
+        images = max(int(steps * (s.train.batch_size - labelled) / 0.96), 400)
         experiment = opened(place, s, runtime, images=images, tests=16, classes=classes, group=group)
         keep = RunState if experiment.group.is_main else Onlooker
         with keep(place, "train", "benchmark") as state:

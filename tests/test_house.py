@@ -23,6 +23,7 @@ FLOORS = [
         "dicap.calibration",
         "dicap.decision",
         "dicap.estimators",
+        "dicap.linear",
         "dicap.losses",
         "dicap.metrics",
         "dicap.source_code",

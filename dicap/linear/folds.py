@@ -1,0 +1,64 @@
+"""Folds of the labelled rows, and scores of every row by the head that never saw it."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dicap.linear.solver import Solution
+
+
+def assign_folds(y: NDArray, folds: int, seed: int) -> NDArray:
+    """A fold for each row, (n,) int64, sizes differing by at most one, and each class spread evenly over the folds.
+
+    Iterative stratification (Sechidis, Tsoumakas and Vlahavas, ECML 2011): the class with the fewest rows left is dealt out
+    first, each of its rows to the fold that lacks most of that class, then to the emptiest fold, then by lot.
+
+    Args:
+        y: (n, C) labels; positive where > 0 (unknown entries, -1 or NaN, count as not positive).
+        folds: K, at most n.
+        seed: of the lots.
+    """
+    n = len(y)
+    assert 1 < folds <= n, f"{folds} folds of {n} rows"
+    rng = np.random.default_rng(seed)
+    positive = np.asarray(y > 0)
+    room = np.full(folds, n // folds)  # rows a fold still takes
+    room[rng.permutation(folds)[: n % folds]] += 1
+    lacks = positive.sum(0) / folds * np.ones((folds, 1))  # (K, C): positives a fold still wants
+    fold = np.full(n, -1)
+    order = rng.permutation(n)
+    left = positive.sum(0)  # (C,) rows not dealt out yet
+    while left.any():
+        c = int(np.argmin(np.where(left > 0, left, n + 1)))
+        for i in order[positive[order, c] & (fold[order] < 0)]:
+            k = _neediest(lacks[:, c], room, rng)
+            fold[i] = k
+            room[k] -= 1
+            lacks[k] -= positive[i]
+            left -= positive[i]
+    rest = order[fold[order] < 0]  # rows without a positive fill what is free
+    fold[rest] = rng.permutation(np.repeat(np.arange(folds), room))
+    return fold
+
+
+def _neediest(lack: NDArray, room: NDArray, rng: np.random.Generator) -> int:
+    """The fold with room that lacks most, of equals the one with most room, of equals one by lot."""
+    key = np.where(room > 0, np.round(lack, 9), -np.inf)
+    best = np.flatnonzero(key == key.max())
+    best = best[room[best] == room[best].max()]
+    return int(rng.choice(best))
+
+
+def left_out(fold: NDArray, folds: int) -> NDArray:
+    """Row weights (K, n, 1) of K heads: 0 where the row is of the head's own fold. A row of fold -1 is in every head."""
+    return (fold != np.arange(folds)[:, None]).astype(np.float32)[:, :, None]
+
+
+def of_own_head(scores: NDArray, fold: NDArray) -> NDArray:
+    """Of every head's scores (K, n, C), each row's by the head that never saw it: out-of-fold scores (n, C)."""
+    assert (fold >= 0).all(), "a row without a fold was seen by every head"
+    return scores[fold, np.arange(len(fold))]
+
+
+def fold_scores(heads: Solution, x: NDArray, fold: NDArray) -> NDArray:
+    """Out-of-fold logits (n, C) of rows x (n, D) by K heads solved with `left_out`."""
+    return of_own_head(heads.logits(x), fold)

@@ -1,0 +1,254 @@
+"""The linear head solved as a convex problem: against scikit-learn, a slow loop, and what must not change the answer."""
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+
+from dicap.linear.folds import assign_folds, fold_scores, left_out, of_own_head
+from dicap.linear.selection import choose_l2
+from dicap.linear.solver import Solution, solve, turn
+from dicap.linear.standard import standard_of, views_as_rows
+
+TIGHT = 1e-7
+
+
+def world(n=60, features=8, classes=5, seed=0, dtype=np.float64):
+    """Correlated features of very different scales, and labels that depend on them: (x, y)."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, features)) @ rng.standard_normal((features, features)) * np.geomspace(0.1, 3, features)
+    odds = x @ rng.standard_normal((features, classes)) - np.linspace(0, 2, classes)
+    y = (rng.random((n, classes)) < 1 / (1 + np.exp(-odds))).astype(dtype)
+    y[0], y[1] = 0, 1  # both outcomes in every class
+    return x.astype(dtype), y
+
+
+def slow(x, y, weight, l2):
+    """One class by Newton's method with a full Hessian: (w, b, objective)."""
+    a = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+    penalty = np.diag([1.0] * x.shape[1] + [0.0])
+    v = np.zeros(a.shape[1])
+
+    def value(v):
+        z = a @ v
+        return 0.5 * v @ penalty @ v + l2 * (weight * (np.logaddexp(0, z) - y * z)).sum()
+
+    for _ in range(100):
+        p = 1 / (1 + np.exp(-(a @ v)))
+        gradient = penalty @ v + l2 * a.T @ (weight * (p - y))
+        hessian = penalty + l2 * (a.T * (weight * p * (1 - p))) @ a
+        move, step = np.linalg.solve(hessian, gradient), 1.0
+        while value(v - step * move) > value(v) and step > 1e-9:
+            step /= 2
+        v = v - step * move
+    return v[:-1], v[-1], value(v)
+
+
+@pytest.mark.parametrize("shape", [(60, 8), (20, 50)])  # more rows than features, and fewer
+@pytest.mark.parametrize("l2", [0.01, 1.0, 30.0])
+def test_every_class_is_what_scikit_learn_finds(shape, l2):
+    x, y = world(*shape)
+    weight = np.random.default_rng(1).uniform(0.1, 2, y.shape)
+    found = solve(x, y, weight=weight, l2=l2, tolerance=TIGHT)
+    for c in range(y.shape[1]):
+        peer = LogisticRegression(C=l2, tol=1e-10, max_iter=10000).fit(x, y[:, c], sample_weight=weight[:, c])
+        assert np.allclose(found.w[0, c], peer.coef_[0], atol=1e-3)
+        assert np.allclose(found.b[0, c], peer.intercept_[0], atol=1e-3)
+        z = x @ peer.coef_[0] + peer.intercept_[0]
+        loss = 0.5 * (peer.coef_**2).sum() + l2 * (weight[:, c] * (np.logaddexp(0, z) - y[:, c] * z)).sum()
+        assert found.objective[0, c] == pytest.approx(loss, rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(60, 8), (20, 50)])
+def test_heads_soft_targets_entry_weights_and_penalties_are_those_of_a_slow_loop(shape):
+    x, hard = world(*shape)
+    rng = np.random.default_rng(2)
+    heads, classes = 3, hard.shape[1]
+    y = np.clip(hard * 0.9 + rng.uniform(0, 0.1, (heads, *hard.shape)), 0, 1)
+    weight = rng.uniform(0, 1, y.shape) * (rng.random(y.shape) < 0.7)
+    l2 = rng.uniform(0.1, 2, (heads, classes))
+    found = solve(x, y, weight=weight, l2=l2, tolerance=TIGHT)
+    assert found.w.shape == (heads, classes, x.shape[1]) and found.gradient.max() <= TIGHT
+    for h in range(heads):
+        for c in range(classes):
+            w, b, objective = slow(x, y[h, :, c], weight[h, :, c], l2[h, c])
+            assert np.allclose(found.w[h, c], w, atol=1e-6) and found.b[h, c] == pytest.approx(b, abs=1e-6)
+            assert found.objective[h, c] == pytest.approx(objective, rel=1e-9)
+
+
+def test_a_head_in_a_batch_is_the_head_on_its_own():
+    x, y = world()
+    fold = assign_folds(y, 4, 0)
+    together = solve(x, y, weight=left_out(fold, 4), l2=0.5, tolerance=TIGHT)
+    for k in range(4):
+        alone = solve(x[fold != k], y[fold != k], l2=0.5, tolerance=TIGHT)
+        assert np.allclose(together.w[k], alone.w[0], atol=1e-6) and np.allclose(together.b[k], alone.b[0], atol=1e-5)
+
+
+def test_float32_reaches_its_tolerance_and_says_when_it_does_not():
+    x, y = world(300, 40, dtype=np.float32)
+    exact = solve(x.astype(np.float64), y, tolerance=TIGHT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = solve(x, y)
+    assert found.gradient.max() <= 1e-3 and np.abs(found.w - exact.w).max() < 1e-3
+    with pytest.warns(RuntimeWarning, match="5 of 5 problems ended with a gradient norm"):
+        solve(x, y, max_turns=2)
+
+
+def test_a_warm_start_changes_the_way_and_not_the_end():
+    x, y = world()
+    cold = solve(x, y, tolerance=TIGHT)
+    warm = solve(turn(x), y, start=cold, tolerance=TIGHT)
+    assert warm.turns == 1 and np.allclose(warm.w, cold.w, atol=1e-9)
+    near = solve(x, y, weight=1.01, start=cold, tolerance=TIGHT)
+    assert near.turns < solve(x, y, weight=1.01, tolerance=TIGHT).turns
+
+
+def test_the_same_input_gives_the_same_bytes():
+    x, y = world()
+    first, second = solve(x, y), solve(x, y)
+    assert first.w.tobytes() == second.w.tobytes() and first.b.tobytes() == second.b.tobytes()
+
+
+@pytest.mark.parametrize("unknown", [-1.0, np.nan])
+def test_an_unknown_entry_is_one_of_weight_zero_whatever_stands_there(unknown):
+    x, y = world()
+    weight = (np.random.default_rng(3).random(y.shape) < 0.6).astype(float)
+    with_marks = np.where(weight > 0, y, unknown)
+    assert solve(x, y, weight=weight).w.tobytes() == solve(x, with_marks, weight=weight).w.tobytes()
+
+
+def test_one_outcome_only_and_no_row_at_all_stay_finite():
+    x, y = world()
+    y[:, 0], y[:, 1] = 0, 1
+    weight = np.ones_like(y)
+    weight[:, 2] = 0
+    found = solve(x, y, weight=weight, tolerance=TIGHT)
+    assert np.isfinite(found.w).all() and np.isfinite(found.b).all()
+    assert found.logits(x)[0, :, 0].max() < 0 < found.logits(x)[0, :, 1].min()
+    assert not found.w[0, 2].any() and found.b[0, 2] == 0
+
+
+rows = st.integers(8, 30)
+seeds = st.integers(0, 1000)
+
+
+@settings(max_examples=15, deadline=None)
+@given(n=rows, seed=seeds)
+def test_rows_of_weight_zero_do_not_matter(n, seed):
+    x, y = world(n, seed=seed)
+    junk = np.concatenate([x, 100 * x[:5]]), np.concatenate([y, 1 - y[:5]])
+    weight = np.concatenate([np.ones(n), np.zeros(5)])[:, None]
+    one, two = solve(x, y, tolerance=TIGHT), solve(*junk, weight=weight, tolerance=TIGHT)
+    assert np.allclose(one.w, two.w, atol=1e-6)
+
+
+@settings(max_examples=15, deadline=None)
+@given(n=rows, seed=seeds)
+def test_a_row_twice_is_a_row_of_weight_two(n, seed):
+    x, y = world(n, seed=seed)
+    weight = np.ones((n, 1))
+    weight[:3] = 2
+    one = solve(x, y, weight=weight, tolerance=TIGHT)
+    two = solve(np.concatenate([x, x[:3]]), np.concatenate([y, y[:3]]), tolerance=TIGHT)
+    assert np.allclose(one.w, two.w, atol=1e-6)
+
+
+@settings(max_examples=15, deadline=None)
+@given(n=rows, seed=seeds)
+def test_permuting_rows_and_classes_permutes_the_answer(n, seed):
+    x, y = world(n, seed=seed)
+    rng = np.random.default_rng(seed)
+    i, c = rng.permutation(n), rng.permutation(y.shape[1])
+    one, two = solve(x, y, tolerance=TIGHT), solve(x[i], y[i][:, c], tolerance=TIGHT)
+    assert np.allclose(one.w[:, c], two.w, atol=1e-6) and np.allclose(one.b[:, c], two.b, atol=1e-5)
+
+
+@settings(max_examples=15, deadline=None)
+@given(n=rows, seed=seeds, features=st.integers(2, 40))
+def test_turning_rows_loses_nothing(n, seed, features):
+    x, _ = world(n, features, seed=seed)
+    turned = turn(x)
+    assert turned.coordinates.shape == (n, min(n, features))
+    assert np.allclose(turned.coordinates @ turned.axes.T, x, atol=1e-9)
+    assert np.allclose(turned.axes.T @ turned.axes, np.eye(min(n, features)), atol=1e-9)
+
+
+def test_standardisation_is_over_all_rows_and_views_and_keeps_constant_features_at_zero():
+    x = np.random.default_rng(0).normal(3, 2, (2, 50, 4)).astype(np.float32)
+    x[..., 3] = 7
+    standard = standard_of(x)
+    flat = x.reshape(-1, 4).astype(np.float64)
+    assert np.allclose(standard.mean, flat.mean(0)) and np.allclose(standard.scale[:3], flat[:, :3].std(0))
+    assert np.allclose(standard.apply(x).reshape(-1, 4).mean(0), 0, atol=1e-5) and not standard.apply(x)[..., 3].any()
+    stacked, image = views_as_rows(x)
+    assert all(np.array_equal(stacked[r], x[r // 50, image[r]]) for r in range(100))
+
+
+@settings(max_examples=30, deadline=None)
+@given(n=st.integers(6, 60), folds=st.integers(2, 6), seed=seeds)
+def test_folds_are_even_in_rows_and_in_every_class(n, folds, seed):
+    rng = np.random.default_rng(seed)
+    y = (rng.random((n, 6)) < [0.5, 0.3, 0.2, 0.1, 0.05, 0]).astype(int)
+    fold = assign_folds(y, folds, seed)
+    sizes = np.bincount(fold, minlength=folds)
+    assert sizes.sum() == n and sizes.max() - sizes.min() <= 1
+    assert np.array_equal(fold, assign_folds(y, folds, seed))
+
+
+def test_a_class_of_one_label_a_row_is_dealt_out_evenly():
+    y = np.eye(4, dtype=int)[np.repeat(np.arange(4), [5, 10, 15, 20])]
+    fold = assign_folds(y, 5, 3)
+    assert (np.stack([np.bincount(fold[y[:, c] > 0], minlength=5) for c in range(4)]).T == [1, 2, 3, 4]).all()
+
+
+def test_out_of_fold_scores_come_from_the_head_that_did_not_see_the_row():
+    x, y = world()
+    fold = assign_folds(y, 3, 1)
+    heads = solve(x, y, weight=left_out(fold, 3), tolerance=TIGHT)
+    scores = fold_scores(heads, x, fold)
+    assert all(np.allclose(scores[i], x[i] @ heads.w[fold[i]].T + heads.b[fold[i]]) for i in range(len(x)))
+    permuted = y.copy()
+    permuted[fold == 0] = permuted[fold == 0][::-1]
+    other = solve(x, permuted, weight=left_out(fold, 3), tolerance=TIGHT)
+    # A fold's labels never reach its own head (what remains is rounding: the heads share their matrix products).
+    assert np.allclose(fold_scores(other, x, fold)[fold == 0], scores[fold == 0], atol=1e-5)
+    assert not np.allclose(other.w[1], heads.w[1], atol=1e-2)
+    with pytest.raises(AssertionError, match="seen by every head"):
+        of_own_head(heads.logits(x), np.where(fold == 0, -1, fold))
+
+
+def test_the_penalty_chosen_is_the_one_a_loop_over_folds_and_candidates_chooses():
+    x, y = world(80, 20, 3)
+    fold, candidates = assign_folds(y, 4, 0), (0.001, 0.03, 1.0, 30.0)
+    weight = np.ones_like(y)
+    weight[5:9, 1] = 0
+    choice = choose_l2(x, y, fold, weight=weight, candidates=candidates, tolerance=1e-6)
+    losses = []
+    for l2 in candidates:
+        z = np.zeros_like(y)
+        for k in range(4):
+            inside = fold != k
+            alone = solve(x[inside], y[inside], weight=weight[inside], l2=l2, tolerance=1e-6)
+            z[~inside] = alone.logits(x[~inside])[0]
+        losses.append((weight * (np.logaddexp(0, z) - y * z)).sum() / weight.sum())
+    assert np.allclose(choice.log_loss, losses, atol=1e-5)
+    assert choice.l2 == candidates[int(np.argmin(losses))]
+    by_precision = choose_l2(x, y, fold, weight=weight, candidates=candidates, criterion="precision")
+    assert by_precision.l2 == candidates[int(np.argmax(by_precision.precision))]
+
+
+def test_importing_the_solver_loads_no_torch():
+    code = "import dicap.linear.selection, sys; assert 'torch' not in sys.modules and 'pandas' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_solution_scores_views_in_their_own_type():
+    head = Solution(np.ones((2, 3, 4)), np.zeros((2, 3)), np.zeros((2, 3)), np.zeros((2, 3)), 1)
+    assert head.logits(np.ones((5, 4), np.float32)).dtype == np.float32 and head.logits(np.ones((5, 4))).shape == (2, 5, 3)

@@ -19,6 +19,7 @@ from dicap.calibration import (
 from dicap.data.loader import Request
 from dicap.estimators import class_shares, estimate_curve
 from dicap.losses import nt_xent
+from dicap.methods import rules
 from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, frozen_statistics, pseudo_loss, reduced
 
 
@@ -29,14 +30,16 @@ class DiCaP(Method):
 
     def warmup(self, roles: Roles) -> Phase:
         """On D_sup; with WCL every step has as many images of D_unsup (docs/methods.md 3.3)."""
-        phase = replace(super().warmup(roles), labelled=roles.sup)
+        phase = super().warmup(roles) if self.cross_fits else replace(super().warmup(roles), labelled=roles.sup)
         if not self.settings.warmup.wcl:
             return phase
         return replace(phase, unlabelled=roles.unsup, batch_unlabelled=phase.batch_labelled, pairs=self.pairs_of_images)
 
     def main(self, roles: Roles) -> Phase:
-        """On D_sup and D_unsup = D_u and D_est."""
-        phase = replace(super().main(roles), labelled=roles.sup, unlabelled=roles.unsup)
+        """On D_sup and D_unsup = D_u and D_est; with cross-fitting on D_l and D_u, since no label is held out."""
+        phase = super().main(roles)
+        if not self.cross_fits:
+            phase = replace(phase, labelled=roles.sup, unlabelled=roles.unsup)
         if self.settings.contrastive.enabled:
             phase = replace(phase, pairs=self.pairs_of_images if self.per_batch else self.pairs_of_uncertain_images)
         return replace(phase, relabel=self.relabel) if self.per_batch else phase
@@ -45,6 +48,11 @@ class DiCaP(Method):
     def per_batch(self) -> bool:
         """Whether the tables are kept for the epoch and each batch is scored anew (calibration.refresh)."""
         return self.settings.calibration.refresh == "batch"
+
+    @property
+    def cross_fits(self) -> bool:
+        """Whether correctness is counted on out-of-fold scores of all labelled images instead of on D_est."""
+        return self.settings.calibration.source == "cross_fit"
 
     # -- warm-up: ASL on D_sup + the class-wise contrastive loss on all images of the step, WCL (docs/methods.md 3.3)
 
@@ -67,31 +75,35 @@ class DiCaP(Method):
     # -- each epoch: rates on D_est, thresholds on D_sup, pseudo-labels and weights on D_unsup (Algorithm 1)
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
-        """Steps 1 to 3 of an epoch (docs/methods.md 3.4 to 3.6)."""
-        c, t = self.settings.calibration, self.settings.thresholds
-        p = teacher.scores(roles.unsup)  # (N_u, C); D_est is scored within, exactly like D_u
-        is_est = torch.from_numpy(np.isin(roles.unsup, roles.est)).to(p.device)
+        """Steps 1 to 3 of an epoch (docs/methods.md 3.4 to 3.6).
+
+        With cross-fitting the teacher's scores of labelled images are out-of-fold ones, and the counts are of all of them.
+        """
+        c, t, phase = self.settings.calibration, self.settings.thresholds, self.main(roles)
+        unsup = phase.unlabelled
+        p = teacher.scores(unsup)  # (N_u, C); D_est is scored within, exactly like D_u
+        is_est = torch.from_numpy(np.isin(unsup, roles.est)).to(p.device)
 
         # (1) correctness rates on D_est: 20 bins, or an estimator beyond them
-        p_sup = teacher.scores(roles.sup)
-        y_sup = teacher.labels(roles.sup)
-        if c.policy == "labeled":
+        p_sup = teacher.scores(phase.labelled)
+        y_sup = teacher.labels(phase.labelled)
+        if c.policy == "labeled" or (self.cross_fits and c.policy != "optimal"):
             p_count, y_count = p_sup, y_sup
         elif c.policy == "optimal":
             assert teacher.oracle is not None
-            y_hidden, known = (tensor.to(p.device) for tensor in teacher.oracle.labels(roles.unsup[~is_est.cpu().numpy()]))
+            y_hidden, known = (tensor.to(p.device) for tensor in teacher.oracle.labels(unsup[~is_est.cpu().numpy()]))
             p_count, y_count = p[~is_est][known], y_hidden[known]  # a truly unlabelled image is no negative
         else:
-            p_count, y_count = p[is_est], teacher.labels(roles.unsup[is_est.cpu().numpy()])
+            p_count, y_count = p[is_est], teacher.labels(unsup[is_est.cpu().numpy()])
         if c.estimator == "bins":
             n_pos, n_neg = count_bins(p_count, y_count, c.bins, per_class=c.per_class)
             rates = estimate_rates(n_pos, n_neg, empty_bin=c.empty_bin, smoothing=c.smoothing, isotonic=c.isotonic)
         else:
-            share = class_shares(torch.cat([y_sup, teacher.labels(roles.est)]))
+            share = class_shares(y_sup if self.cross_fits else torch.cat([y_sup, teacher.labels(roles.est)]))
             rates = estimate_curve(c.estimator, p_count, y_count, p, share, bins=c.bins)
 
-        # (2) dual thresholds: mid-ranges of the scores on D_sup
-        thresholds = self.thresholds(p_sup, y_sup)
+        # (2) dual thresholds: mid-ranges of the scores on D_sup, or the ranks that give each class its labelled share
+        thresholds = self.quota(p, y_sup) if t.rule == "quota" else self.thresholds(p_sup, y_sup)
 
         # (3) pseudo-labels and their weights
         pseudo = self.pseudo_labels(p, rates, thresholds)
@@ -101,14 +113,22 @@ class DiCaP(Method):
     def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
         """Dual thresholds from scores and labels of D_sup (docs/methods.md 3.5)."""
         t = self.settings.thresholds
+        if t.rule == "quota":
+            return self.quota(p, y)
         return dual_thresholds(
             p, y, rule=t.rule, fixed=(t.fixed_pos, t.fixed_neg), quantile=t.quantile, crossed=t.crossed, unseen=t.unseen
         )
 
+    def quota(self, p: Tensor, y: Tensor) -> Thresholds:
+        """CAP's thresholds: of scores p (n, C) each class's share of positives among labels y (N, C) (docs/methods.md 4.6)."""
+        s = self.settings.cap
+        return rules.quota(p, y, eta_pos=s.eta_pos, eta_neg=s.eta_neg, unseen=s.unseen)[1]
+
     def pseudo_labels(self, p: Tensor, rates: Rates, thresholds: Thresholds) -> PseudoLabels:
         """Labels and weights of scores (n, C)."""
         c = self.settings.calibration
-        label = hard_labels(p, thresholds, rule=self.settings.thresholds.rule)
+        rule = self.settings.thresholds.rule
+        label = rules.between(p, thresholds) if rule == "quota" else hard_labels(p, thresholds, rule=rule)
         weight = correctness_weight(p, label, rates, policy=c.policy, anchor=c.anchor)
         return PseudoLabels(p, label, weight, soft=c.target == "soft")
 

@@ -111,6 +111,14 @@ def _ranked(ascending: Tensor, index: Tensor, there: Tensor, otherwise: float) -
     return torch.where(there, values, torch.full_like(values, otherwise))
 
 
+def between(p: Tensor, thresholds: Thresholds) -> Tensor:
+    """Labels (N, C) of scores by a quota's thresholds: 1 from tau_pos, 0 up to tau_neg, -1 between and for inactive classes."""
+    return masked(
+        torch.where(p.double() >= thresholds.tau_pos, 1, torch.where(p.double() <= thresholds.tau_neg, 0, -1)).to(torch.int8),
+        thresholds.active,
+    )
+
+
 def f_beta(precision: Tensor, recall: Tensor, beta: float, *, formula: str = "published") -> Tensor:
     """F-beta of precision and recall; 0 where both are (docs/methods.md 4.9).
 

@@ -22,6 +22,8 @@ class Network(nn.Module):
 
     mean: Tensor
     scale: Tensor
+    backbone: nn.Module | None
+    aside: list[nn.Module | None]
 
     def __init__(self, backbone: nn.Module, head: nn.Module, normalize: str, projector: nn.Module | None = None) -> None:
         super().__init__()
@@ -33,7 +35,12 @@ class Network(nn.Module):
         self.projector = projector
 
     def features(self, images: Tensor) -> Tensor:
-        """Images (B, 3, H, W), uint8 or 0..255 floats -> the last feature map (B, D, h, w)."""
+        """Images (B, 3, H, W), uint8 or 0..255 floats -> the last feature map (B, D, h, w).
+
+        While a frozen backbone is put aside, the inputs are its feature maps already.
+        """
+        if self.backbone is None:
+            return images
         pixels = (images.float() - self.mean) * self.scale
         return as_map(self.backbone(pixels.contiguous(memory_format=torch.channels_last)))
 
@@ -44,6 +51,19 @@ class Network(nn.Module):
     def project(self, z: Tensor) -> Tensor:
         """The embedding the contrastive loss compares, (..., D) -> (..., D'); z itself without a projection head."""
         return z if self.projector is None else self.projector(z)
+
+
+def put_backbone_aside(network: nn.Module) -> None:
+    """Let the network take feature maps of its frozen backbone in place of images, in place; its parameters are the head's."""
+    assert isinstance(network, Network)
+    network.aside = [network.backbone]  # in a list: no submodule
+    network.backbone = None
+
+
+def restore_backbone(network: nn.Module) -> None:
+    """Undo `put_backbone_aside`, where it was called."""
+    if isinstance(network, Network) and network.backbone is None:
+        (network.backbone,) = network.aside
 
 
 def build_head(settings: Settings, channels: int, classes: int) -> nn.Module:

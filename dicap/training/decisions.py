@@ -24,7 +24,17 @@ class Before:
     scores: np.ndarray
 
 
-def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before: Before | None = None) -> Decisions:
+@dataclass(frozen=True)
+class Counted:
+    """A curve that was counted out of fold, and on how many images."""
+
+    curve: Curve
+    images: int
+
+
+def decisions_of(
+    experiment: Experiment, network: nn.Module, stage: str, before: Before | Counted | None = None
+) -> Decisions:
     """Thresholds from D_sup by the method's own rule, and the correctness curve counted on D_est, for this network.
 
     Only a method that keeps D_est from training can count on it; the others decide at 0.5 and carry no curve. So does a warm-up
@@ -44,7 +54,9 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before:
         tau_pos = torch.where(thresholds.active, thresholds.tau_pos, 1.0).cpu().numpy()
         tau_neg = torch.where(thresholds.active, thresholds.tau_neg, 0.0).cpu().numpy()
     note = f"counted on {len(roles.est)} labelled images kept from training"
-    if before is None:
+    if isinstance(before, Counted):
+        curve, note = before.curve, f"counted on {before.images} labelled images, each scored by a head that never saw it"
+    elif before is None:
         curve = _counted(experiment, network)
     elif len(before.rows):
         curve = carry_over(before.curve, before.scores, _scores(experiment, network, before.rows))

@@ -12,14 +12,16 @@ from dicap.artifacts import ROLES, read_split
 from dicap.data.labels import read_labels
 from dicap.data.store import Store
 from dicap.errors import DataError, SettingsError
+from dicap.features.bank import FeatureBank
 from dicap.methods import build_method
 from dicap.methods.base import HiddenLabels, Method, Phase, Roles
 from dicap.methods.leaks import named_leak
+from dicap.network import put_backbone_aside
 from dicap.progress import progress
 from dicap.runtime import Runtime
 from dicap.settings import Settings
 from dicap.training.hidden import HiddenLabelReader
-from dicap.training.inputs import SCORING_BATCH, FixedFeatures, Images, Inputs
+from dicap.training.inputs import SCORING_BATCH, BankFeatures, FixedFeatures, Images, Inputs
 from dicap.training.process_group import ProcessGroup
 
 
@@ -54,11 +56,19 @@ class Experiment:
     method: Method
     inputs: Inputs
     oracle: HiddenLabels | None = None  # see dicap.methods.leaks
+    frozen: bool = False  # the head alone is trained, on features of the backbone
     group: ProcessGroup = field(default_factory=ProcessGroup)
 
     @staticmethod
-    def open(settings: Settings, runtime: Runtime, folder: Path, split: Path, group: ProcessGroup | None = None) -> "Experiment":
-        """Open the converted data set `folder` and the split file.
+    def open(
+        settings: Settings,
+        runtime: Runtime,
+        folder: Path,
+        split: Path,
+        group: ProcessGroup | None = None,
+        bank: FeatureBank | None = None,
+    ) -> "Experiment":
+        """Open the converted data set `folder` and the split file; with a `bank` the head alone is trained, on its features.
 
         Raises:
             DataError: if they are missing, damaged, or do not belong together.
@@ -88,8 +98,18 @@ class Experiment:
             oracle = HiddenLabelReader(folder, len(store.classes))
             readable = np.union1d(readable, method.warmup(roles).labelled)
         labels = VisibleLabels(folder, readable)
-        images = Images(store, settings.seed, settings.augment.flip)
-        return Experiment(settings, runtime, folder, store, roles, labels, method, images, oracle, group)
+        inputs: Inputs = Images(store, settings.seed, settings.augment.flip)
+        if bank is not None:
+            inputs = BankFeatures(bank, settings.seed, settings.augment.flip)
+        return Experiment(
+            settings, runtime, folder, store, roles, labels, method, inputs, oracle, frozen=bank is not None, group=group
+        )
+
+    def place(self, network: nn.Module) -> nn.Module:
+        """The network on the device, as the stage trains it: a frozen backbone is put aside."""
+        if self.frozen:
+            put_backbone_aside(network)
+        return network.to(self.runtime.device)
 
     def on_features(self, phase: Phase, network: nn.Module) -> "Experiment":
         """This experiment, on features of all images computed once where the phase works on them."""

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from dicap.data.loader import Request, load, scoring_batches
 from dicap.data.store import Store
+from dicap.features import bank
+from dicap.features.bank import FeatureBank
 from dicap.runtime import Runtime
 
 SCORING_BATCH = 256  # images in a scoring step; changes no result beyond rounding
@@ -74,3 +76,32 @@ class FixedFeatures:
 
     def _of(self, rows: np.ndarray) -> Tensor:
         return self.features[torch.from_numpy(rows).to(self.features.device)]
+
+
+@dataclass(frozen=True)
+class BankFeatures:
+    """Feature maps of a frozen backbone, computed once (`dicap.features`)."""
+
+    bank: FeatureBank
+    seed: int
+    flip: float
+
+    def views(
+        self, runtime: Runtime, steps: Sequence[Sequence[Request]], *, stage: str, epoch: int, start: int
+    ) -> Iterator[dict[str, Tensor]]:
+        """(B, D, g, g) float32, or (B, 4, D, g, g) of tiles."""
+        batches = bank.load(self.bank, steps, seed=self.seed, stage=stage, epoch=epoch, device=runtime.device, start=start)
+        for views in batches:
+            yield {key: bank.as_maps(features) for key, features in views.items()}
+
+    def scoring(self, runtime: Runtime, rows: np.ndarray, weak: tuple[str, int] | None) -> Iterator[tuple[np.ndarray, Tensor]]:
+        """(b, D, g, g) float32."""
+        flip = None if weak is None else (self.seed, *weak)
+        options = {"flip": flip, "flip_share": self.flip, "device": runtime.device}
+        for batch, features in bank.scoring_batches(self.bank, rows, SCORING_BATCH, **options):  # type: ignore[arg-type]
+            yield batch, bank.as_maps(features)
+
+    def mean(self, rows: np.ndarray) -> np.ndarray:
+        """(n, D) float32: the mean over positions, of the plain image and its mirror image."""
+        views = [self.bank.view(name)[rows].astype(np.float32).mean(1) for name in ("plain", "mirror")]
+        return (views[0] + views[1]) / 2

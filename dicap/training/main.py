@@ -51,7 +51,7 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path) -> d
     The main stage's EMA starts from the loaded weights, so both teachers are this network.
     """
     phase = experiment.method.main(experiment.roles)
-    network.to(experiment.runtime.device)
+    network = experiment.place(network)
     if phase.begin is not None:
         phase.begin(network)
     experiment = experiment.on_features(phase, network)

@@ -42,7 +42,7 @@ def run_stage(
     loop = loop_of(stage, experiment.settings.method)
     if not experiment.group.is_main:
         with StopSignal() as stop:
-            loop(Trainer(experiment, stage, Onlooker(root, stage, "elsewhere"), stop, tell), network())
+            loop(Trainer(experiment, stage, Onlooker(root, stage, "elsewhere"), stop, tell, source), experiment.place(network()))
         return
     identity = depends(stage, experiment, inputs)
     with RunState(root, stage, fingerprint(identity)) as state:
@@ -50,7 +50,7 @@ def run_stage(
             state.clear()
         tell(earlier.begin(state, identity))
         with StopSignal() as stop:  # a signal after the last step waits: what is trained is published
-            loop(Trainer(experiment, stage, state, stop, tell), network())
+            loop(Trainer(experiment, stage, state, stop, tell, source), experiment.place(network()))
             with replacing(cost_file(out.parent, stage)) as temporary:
                 shutil.copyfile(state.cost, temporary)
                 with replacing_folder(out) as folder:

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import cached_property, partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -15,11 +16,12 @@ from dicap.errors import DataError, Stopped
 from dicap.machine.cost import Meter
 from dicap.methods.base import Batch, ParamGroup, Phase, Refresh, Teacher
 from dicap.models import save_model
+from dicap.network import restore_backbone
 from dicap.progress import progress
 from dicap.randomness import torch_seed
 from dicap.training.background import BackgroundWriter
 from dicap.training.batches import Batches
-from dicap.training.decisions import Before, decisions_of
+from dicap.training.decisions import Before, Counted, decisions_of
 from dicap.training.diagnostics import Diagnostics, map_on_test
 from dicap.training.experiment import Experiment
 from dicap.training.optimisation import Optimisation
@@ -34,6 +36,19 @@ SAVE_SECONDS = 300.0  # at most so much of an epoch is lost to a kill
 Tell = Callable[[list[str]], None]
 
 
+class Learner(Protocol):
+    """What changes the networks of a stage, and how far it has come."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain containers of tensors."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        ...
+
+
+
 class Trainer:
     """Saves, resumes, stops, scores and records a stage; a loop asks it for epochs and batches and hands it losses.
 
@@ -45,7 +60,11 @@ class Trainer:
         sums: of the loss terms over this process's steps of the epoch.
     """
 
-    def __init__(self, experiment: Experiment, stage: str, state: RunState, stop: StopSignal, tell: Tell) -> None:
+    def __init__(
+        self, experiment: Experiment, stage: str, state: RunState, stop: StopSignal, tell: Tell, source: Path | None = None
+    ) -> None:
+        """`source`: the folder that the stage before published."""
+        self.source = source
         self.experiment, self.stage, self.state, self.stop, self.tell = experiment, stage, state, stop, tell
         self.settings, self.method, self.group = experiment.settings, experiment.method, experiment.group
         self.epoch, self.step = 0, 0
@@ -87,9 +106,8 @@ class Trainer:
         Returns:
             the network, to be trained.
         """
-        o, device = self.settings.optimiser, self.experiment.runtime.device
-        network.to(device)
-        self.phase, self._eval_every = phase, eval_every
+        o = self.settings.optimiser
+        network.to(self.experiment.runtime.device)
         self.optimisation = Optimisation(
             network,
             self.experiment.runtime,
@@ -102,10 +120,22 @@ class Trainer:
             group=self.group,
             param_groups=groups,
         )
-        self.networks = {"raw": network, "ema": self.optimisation.ema.module}
+        networks = {"raw": network, "ema": self.optimisation.ema.module}
+        self.begin_with(self.optimisation, networks, phase, eval_every=eval_every, patience=patience)
+        return network
+
+    def begin_with(
+        self, learner: Learner, networks: dict[str, nn.Module], phase: Phase, *, eval_every: int, patience: int | None = None
+    ) -> None:
+        """Begin a phase that is not trained by gradient steps, or the common part of one that is.
+
+        Args:
+            learner: what changes the networks, saved with the stage's state.
+            networks: raw, and ema where there is an average, on the device.
+        """
+        self.learner, self.networks, self.phase, self._eval_every = learner, networks, phase, eval_every
         self.selection = Selection(self.experiment, self.networks, phase.publishes, patience)
         self._resume()
-        return network
 
     def epochs(self) -> Iterator[int]:
         """The epochs still to train; after each, its row of the history, and the state on disk. At the end the best weights."""
@@ -114,12 +144,14 @@ class Trainer:
             self._end_epoch()
         self.tell(self.selection.restore(self.stage, self.epoch))
 
-    def publish(self, before: Before | None = None) -> None:
+    def publish(self, before: Before | Counted | None = None) -> None:
         """model.safetensors is what the next stage starts from; its counterpart is beside it under its own name."""
-        first = self.phase.publishes
+        first = self.phase.publishes if self.phase.publishes in self.networks else "raw"
         names = {first: "model"} | {which: f"model_{which}" for which in self.networks if which != first}
         # All processes score the images that the decisions are counted on; one writes.
         decisions = {which: decisions_of(self.experiment, self.networks[which], self.stage, before) for which in names}
+        for network in self.networks.values():
+            restore_backbone(network)
         if not self.group.is_main:
             return
         folder = self.state.products
@@ -135,17 +167,19 @@ class Trainer:
     @property
     def teacher(self) -> nn.Module:
         """The network whose scores become pseudo-labels."""
-        return self.networks["ema" if self.settings.calibration.teacher == "ema" else "raw"]
+        return self.networks.get(self.settings.calibration.teacher, self.networks["raw"])
 
-    def refresh(self, make: Callable[[Teacher], Refresh], *, recorded: bool = True) -> Refresh:
+    def refresh(self, make: Callable[[Teacher], Refresh], *, teacher: Teacher | None = None, recorded: bool = True) -> Refresh:
         """What `make` makes of the epoch's teacher, once per epoch: a resumed epoch goes on with what was saved.
 
         Args:
+            teacher: whose scores become pseudo-labels; None: the network's, or its average's (calibration.teacher).
             recorded: whether the pseudo-labels, weights and thresholds are written as Parquet.
         """
         device = self.experiment.runtime.device
         if "refresh" not in self.memory:
-            teacher = EpochTeacher(self.experiment, self.teacher, self.networks["raw"], self.epoch, self.carry)
+            if teacher is None:
+                teacher = EpochTeacher(self.experiment, self.teacher, self.networks["raw"], self.epoch, self.carry)
             with self.meter.timing("refresh"):
                 refresh = make(teacher)
                 state = refresh.state_dict()
@@ -215,6 +249,10 @@ class Trainer:
             value = value.detach().double()
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
+    def log(self, **values: float) -> None:
+        """Values for the epoch's row of the history."""
+        self._row |= values
+
     def advance(self) -> None:
         """After the updates of a step: one-cycle and EMA."""
         self.optimisation.advance()
@@ -222,7 +260,7 @@ class Trainer:
     # -- the end of an epoch
 
     def _end_epoch(self) -> None:
-        means = {name: float(value) / self._steps for name, value in self._total().items()} | {"lr": self.memory["lr"]}
+        means = {name: float(value) / self._steps for name, value in self._total().items()} | {"lr": self.memory.get("lr")}
         self.step, self.sums = 0, {}
         scores: dict[str, float] = {}
         if (self.epoch + 1) % self._eval_every == 0 or self.epoch + 1 == self.phase.epochs:
@@ -265,7 +303,7 @@ class Trainer:
         """Continue from the newest whole generation, if there is one."""
         saved, lines = self.group.broadcast(self.state.load)
         if saved is not None:
-            self.optimisation.load_state_dict(saved["optimisation"])
+            self.learner.load_state_dict(saved["learner"])
             self.epoch, self.step, self.history, self.memory = (saved[k] for k in ("epoch", "step", "history", "memory"))
             self.carry, self.selection.best, self.costs = saved["carry"], saved["best"], saved["costs"]
             self.meter.start(saved["spent"])
@@ -284,7 +322,7 @@ class Trainer:
             return
         self.state.save(
             {
-                "optimisation": self.optimisation.state_dict(),
+                "learner": self.learner.state_dict(),
                 "epoch": self.epoch,
                 "step": self.step,
                 "history": self.history,

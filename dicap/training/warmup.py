@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from dicap.features.recipe import pretrained_network
 from dicap.randomness import torch_seed
 from dicap.training.batches import Batches
 from dicap.training.experiment import Experiment
@@ -13,7 +14,10 @@ from dicap.training.trainer import Trainer
 def initial_network(experiment: Experiment) -> nn.Module:
     """A new network; its random parts depend on the seed alone."""
     torch.manual_seed(torch_seed(experiment.settings.seed, "network", 0))
-    return experiment.method.build_network()
+    network = experiment.method.build_network()
+    if experiment.frozen:  # the backbone whose features the bank holds, also where its weights are random
+        network.backbone = pretrained_network(experiment.settings).backbone
+    return network
 
 
 def warm_up(run: Trainer, network: nn.Module) -> None:

@@ -9,6 +9,7 @@ import torch
 
 from dicap.data import augment
 from dicap.methods import build_method
+from dicap.methods.d2l import copy_label_heads
 from dicap.network.decoupled import cut_tiles, joint_logits
 
 
@@ -59,7 +60,7 @@ def test_scores_are_half_the_image_s_and_half_the_tiles_logits(method, network):
 def test_the_heads_of_pseudo_labels_start_as_copies_and_never_answer(method, network):
     images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
     assert not torch.equal(network.head.f1.linear.weight, network.head.f3.linear.weight)
-    method.begin_main(network)
+    copy_label_heads(network)
     for one, other in ((network.head.f1, network.head.f3), (network.head.f2, network.head.f4)):
         assert torch.equal(one.linear.weight, other.linear.weight) and one.linear.weight is not other.linear.weight
     with torch.no_grad():
@@ -78,7 +79,7 @@ def test_each_head_learns_from_its_own_labels(method, network):
     }
     y, label = torch.tensor([[1, 0, 0]]), torch.tensor([[1, 0, -1]] * 3, dtype=torch.int8)
     batch = Batch(views, y, label, (label >= 0).float(), False, torch.empty(0, 3, dtype=torch.int64), 4)
-    terms = method.main_loss(network, batch)
+    terms = method.main_losses(network, batch)
     for term, mine, others in (("loss_sup", ("f1", "f2"), ("f3", "f4")), ("loss_pseudo", ("f3", "f4"), ("f1", "f2"))):
         network.zero_grad()
         terms[term].backward(retain_graph=True)

@@ -89,6 +89,7 @@ def test_a_plan_is_a_function_of_seed_and_epoch_alone(plan):
 def test_images_without_labels_count_in_the_composition_of_a_step(tiny_experiment):
     """28 training images, a quarter of their labels, and 8 images that never had any: 7 of 36 are labelled."""
     auto = {"ratio": 0.25, "train.batch_size": 64, "train.batch_labelled": "auto", "warmup.batch_size": "auto"}
-    method = tiny_experiment(auto).method
+    experiment = tiny_experiment(auto)
+    method, roles = experiment.method, experiment.roles
     assert method.share == pytest.approx(7 / 36)
-    assert (method.labelled_batch, method.warmup_batch) == (round(1.25 * 7 / 36 * 64), round(320 * 7 / 36)) == (16, 62)
+    assert (method.main(roles).batch_labelled, method.warmup(roles).batch_labelled) == (round(1.25 * 7 / 36 * 64), round(320 * 7 / 36)) == (16, 62)

@@ -56,12 +56,21 @@ class Split(Section):
 class Network(Section):
     """What is common to the networks beside backbone and head (docs/methods.md 2.4, 2.5, 5)."""
 
-    normalize: Literal["none", "imagenet", "half"]  # none: pixels in [0, 1], as published; half: mean = std = 0.5
+    # none: pixels in [0, 1], as published; half: mean = std = 0.5; auto: what the backbone was pretrained with
+    normalize: Literal["none", "imagenet", "half", "auto"]
     stride: Literal[8, 16, 32]  # pixels of the image per step of the last feature map
     decoder_dim: Count  # width of ML-Decoder's tokens and embeddings
     decoder_ffn: Count  # width of its feed-forward layer
     decoder_heads: Count
     dropout: Annotated[float, Field(ge=0, lt=1)]
+
+
+class Features(Section):
+    """The bank of features of a frozen backbone (dicap/features)."""
+
+    views: Annotated[int, Field(ge=0, le=64)]  # V, strong views of each image
+    grid: Annotated[int, Field(ge=1, le=64)]  # the feature map is pooled to grid x grid positions; 1: its mean
+    tiles: Literal["none", "weak", "all"]  # the 2 x 2 tiles that D2L looks at: of the plain and mirrored image, or of all views
 
 
 class Augment(Section):
@@ -267,6 +276,7 @@ class Settings(Section):
     own: Own
     split: Split
     network: Network
+    features: Features
     augment: Augment
     loss: Loss
     optimiser: Optimiser

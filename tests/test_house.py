@@ -27,6 +27,7 @@ FLOORS = [
     ),
     ("dicap.settings", "dicap.artifacts", "dicap.grid", "dicap.runtime"),
     ("dicap.network", "dicap.data"),
+    ("dicap.features",),
     ("dicap.methods",),
     ("dicap.models", "dicap.machine", "dicap.report"),
     ("dicap.training",),

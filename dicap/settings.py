@@ -103,6 +103,7 @@ class Optimiser(Section):
 class Warmup(Section):
     """Stage 1 (docs/methods.md 2.8, 3.3)."""
 
+    trainable: Literal["head", "all"]  # all: as published; head: the backbone is frozen, and its features are computed once
     epochs: Count
     batch_size: Count | Literal["auto"]  # labelled images a step; auto: 320 x the labelled share, 16/32/48/64 as published
     wcl: bool  # class-wise contrastive loss on labelled and unlabelled images during warm-up
@@ -154,6 +155,7 @@ class Contrastive(Section):
 class Train(Section):
     """Main stage (docs/methods.md 2.8, 3.8)."""
 
+    trainable: Literal["head", "all"]  # as warmup.trainable
     epochs: Count
     cycle_epochs: Annotated[int, Field(ge=0)]  # length of the one-cycle; 0: as long as the training
     batch_size: Annotated[int, Field(ge=2)]  # labelled + unlabelled images a step

@@ -31,6 +31,7 @@ class MethodFacts:
         unlabelled: whether D_u is used at all.
         finetunes: whether D_est is held out and used for fine-tuning (DiCaP only).
         rule: how teacher scores become pseudo-labels.
+        convex: whether its training on fixed features is one linear head on weighted entries, so that it can be solved.
         source: publication.
         confidence: how sure docs/methods.md 13 is of the algorithm.
     """
@@ -43,6 +44,7 @@ class MethodFacts:
     confidence: str
     unlabelled: bool = True
     finetunes: bool = False
+    convex: bool = False
 
 
 METHODS = {
@@ -54,6 +56,7 @@ METHODS = {
         source="AAAI 2026",
         confidence="high for the idea, medium for details",
         finetunes=True,
+        convex=True,
     ),
     "bce": MethodFacts(
         title="BCE",
@@ -63,6 +66,7 @@ METHODS = {
         source="labelled-only baseline, CAP's warm-up recipe",
         confidence="high (recipe: medium)",
         unlabelled=False,
+        convex=True,
     ),
     "asl": MethodFacts(
         title="ASL",
@@ -72,6 +76,7 @@ METHODS = {
         source="asymmetric loss, ICCV 2021",
         confidence="high",
         unlabelled=False,
+        convex=True,
     ),
     "mld": MethodFacts(
         title="MLD",
@@ -89,6 +94,7 @@ METHODS = {
         rule="the highest class of each image",
         source="baseline of CAP, NeurIPS 2023",
         confidence="high (recipe: medium)",
+        convex=True,
     ),
     "topk": MethodFacts(
         title="Top-k",
@@ -97,6 +103,7 @@ METHODS = {
         rule="the k highest classes of each image",
         source="baseline of CAP, NeurIPS 2023",
         confidence="high (recipe: medium)",
+        convex=True,
     ),
     "iat": MethodFacts(
         title="IAT",
@@ -105,6 +112,7 @@ METHODS = {
         rule="one threshold for all classes of an image",
         source="baseline of CAP, NeurIPS 2023",
         confidence="low: the definition is not public",
+        convex=True,
     ),
     "drml": MethodFacts(
         title="DRML",
@@ -121,6 +129,7 @@ METHODS = {
         rule="per class the labelled share of positives",
         source="NeurIPS 2023",
         confidence="high",
+        convex=True,
     ),
     "pclp": MethodFacts(
         title="PCLP",

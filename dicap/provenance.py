@@ -13,18 +13,23 @@ from dicap.settings import Settings
 from dicap.source_code import ROOT, Choice, closure, digests
 
 _NETWORK = ("dataset", "ratio", "seed", "method", "backbone", "backbone_weights", "head", "image_size", "network")
-_COMMON = (*_NETWORK, "augment", "loss")
+_COMMON = (*_NETWORK, "augment", "loss", "features", "linear")
 _METHODS = ("topk", "iat", "drml", "cap", "pclp", "bbam", "d2l")  # the sections of single methods
 
 # The settings that a stage's result depends on. A protocol is a name for values, and these are compared.
 STAGE_SETTINGS = {
     "convert": ("dataset", "data_root", "image_size", "convert", "own"),
+    "features": (
+        *("dataset", "backbone", "backbone_weights", "image_size", "network.normalize", "network.stride", "features"),
+        *("augment.policy", "augment.cutout", "augment.flip", "warmup.trainable", "train.trainable"),
+    ),
     "split": ("dataset", "ratio", "seed", "split"),
-    "warmup": (*_COMMON, "optimiser", "warmup", "contrastive", "drml", "pclp", "bbam"),
-    "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive", *_METHODS),
+    # calibration.source and folds: whether and how labelled images are cross-fitted
+    "warmup": (*_COMMON, "optimiser", "warmup", "calibration.source", "calibration.folds", "contrastive", "drml", "pclp", "bbam"),
+    "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive", "train.trainable", *_METHODS),
     "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train", *_METHODS),
     # contrastive: it may have a projection head; thresholds: the model carries them
-    "finetune": (*_COMMON, "optimiser", "thresholds", "contrastive", "finetune"),
+    "finetune": (*_COMMON, "optimiser", "calibration.source", "thresholds", "contrastive", "finetune", "train.trainable"),
     "evaluate": ("dataset", "method", "seed", "evaluate"),
     "report": tuple(Settings.model_fields),  # it shows them
 }
@@ -77,6 +82,10 @@ REGISTRIES: dict[str, tuple[str, dict[str, str]]] = {
 
 # Loops of the stages, of which `dicap.training.loops` imports one; a method's own is named (stage, method).
 LOOPS = {
+    ("warmup", "convex"): "dicap.training.convex",
+    ("train", "convex"): "dicap.training.convex",
+    ("pseudo_label", "convex"): "dicap.training.convex",
+    ("pseudo_label", ""): "dicap.training.main",
     ("warmup", "pclp"): "dicap.training.pclp",
     ("warmup", ""): "dicap.training.warmup",
     ("train", "drml"): "dicap.training.drml",
@@ -85,9 +94,10 @@ LOOPS = {
 }
 
 
-def loop_module(stage: str, method: str) -> str | None:
-    """The module of the loop that trains a stage with a method; None for a stage that trains nothing."""
-    return LOOPS.get((stage, method), LOOPS.get((stage, "")))
+def loop_module(stage: str, settings: Settings) -> str | None:
+    """The module of the loop that trains a stage; None for a stage that trains nothing."""
+    own = "convex" if settings.solves(stage) else settings.method
+    return LOOPS.get((stage, own), LOOPS.get((stage, "")))
 
 
 def code(stage: str, settings: Settings, root: Path = ROOT) -> dict[str, str]:
@@ -102,11 +112,15 @@ def modules(stage: str, settings: Settings, root: Path = ROOT) -> set[str]:
         package: Choice(frozenset(f"{package}.{each}" for each in names.values()), f"{package}.{names[getattr(settings, key)]}")
         for package, (key, names) in REGISTRIES.items()
     }
-    choices["dicap.training.loops"] = Choice(frozenset(LOOPS.values()), loop_module(stage, settings.method))
+    choices["dicap.training.loops"] = Choice(frozenset(LOOPS.values()), loop_module(stage, settings))
     return closure(f"stages.{stage}", skip, choices, root)
 
 
 def relevant(settings: Settings, stage: str) -> dict[str, Any]:
-    """The part of the settings that a stage's result depends on."""
+    """The part of the settings that a stage's result depends on: whole sections, and single keys by dotted name."""
     values = settings.model_dump(mode="json")
-    return {key: values[key] for key in STAGE_SETTINGS[stage]}
+    found = {}
+    for key in STAGE_SETTINGS[stage]:
+        section, _, name = key.partition(".")
+        found[key] = values[section][name] if name else values[section]
+    return found

@@ -15,10 +15,11 @@ def command(params: Path, fresh: bool, **runtime) -> None:
     from dicap.catalogue import METHODS
     from stages.training import hand_on, open_experiment, run, start_from
 
-    experiment = open_experiment(params, runtime)
+    experiment = open_experiment(params, runtime, "finetune")
     source, out = ARTIFACTS / "train", ARTIFACTS / "finetune"
     network = start_from(experiment, source / "model.safetensors")
-    if METHODS[experiment.settings.method].finetunes and experiment.settings.finetune.enabled:
-        run("finetune", experiment, network, inputs=[source / "model.safetensors"], out=out, fresh=fresh)
+    s = experiment.settings
+    if METHODS[s.method].finetunes and s.finetune.enabled and s.calibration.source == "holdout":
+        run("finetune", experiment, network, source=source, out=out, fresh=fresh)
     else:
         hand_on("finetune", experiment, source, out)

@@ -15,20 +15,20 @@ def command(params: Path, fresh: bool, **runtime) -> None:
     """Write the pseudo-labels, weights and thresholds that the first main epoch would train on, to look at."""
     from dicap.artifacts import replacing_folder
     from dicap.catalogue import METHODS
-    from dicap.training.main import first_refresh
+    from dicap.training.loops import first_refresh_of
     from stages.training import open_experiment, start_from
 
-    experiment = open_experiment(params, runtime)
+    experiment = open_experiment(params, runtime, "train")
     network = start_from(experiment, ARTIFACTS / "warmup" / "model.safetensors")
     out = ARTIFACTS / "pseudo_label"
     facts = METHODS[experiment.settings.method]
     if not experiment.group.is_main:
         if facts.unlabelled:
-            first_refresh(experiment, network(), out)
+            first_refresh_of(experiment.settings)(experiment, network(), out, ARTIFACTS / "warmup")
         return
     with replacing_folder(out) as folder:
         if facts.unlabelled:
-            summary = first_refresh(experiment, network(), folder)
+            summary = first_refresh_of(experiment.settings)(experiment, network(), folder, ARTIFACTS / "warmup")
             shares = ", ".join(f"{summary[f'share_{name}']:.1%} {name}" for name in ("pos", "neg", "uncertain"))
             text = f"pseudo-label: of the entries {shares}: {out}"
         else:

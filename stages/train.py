@@ -15,10 +15,10 @@ def command(params: Path, fresh: bool, **runtime) -> None:
     from dicap.catalogue import METHODS
     from stages.training import hand_on, open_experiment, run, start_from
 
-    experiment = open_experiment(params, runtime)
+    experiment = open_experiment(params, runtime, "train")
     source, out = ARTIFACTS / "warmup", ARTIFACTS / "train"
     network = start_from(experiment, source / "model.safetensors")
     if METHODS[experiment.settings.method].unlabelled:
-        run("train", experiment, network, inputs=[source / "model.safetensors"], out=out, fresh=fresh)
+        run("train", experiment, network, source=source, out=out, fresh=fresh)
     else:
         hand_on("train", experiment, source, out)

@@ -9,7 +9,10 @@ import click
 from torch import nn
 
 from dicap.catalogue import METHODS
+from dicap.data.store import Store
+from dicap.features.bank import FeatureBank
 from dicap.runtime import Runtime
+from dicap.settings import Settings
 from dicap.training.experiment import Experiment
 from dicap.training.run import pass_on, run_stage
 from stages.common import ARTIFACTS, data_folder, load, project_root
@@ -19,7 +22,7 @@ SPLIT = ARTIFACTS / "split" / "split.parquet"
 FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
 
 
-def open_experiment(params: Path, runtime: dict[str, Any]) -> Experiment:
+def open_experiment(params: Path, runtime: dict[str, Any], stage: str | None = None) -> Experiment:
     """Settings, converted data set and split, on the chosen device; with the other processes of the run, if there are any."""
     settings = load(params)
     chosen, group = Runtime.choose(**runtime), None
@@ -28,7 +31,18 @@ def open_experiment(params: Path, runtime: dict[str, Any]) -> Experiment:
 
         group = join(chosen.device)
         click.get_current_context().call_on_close(group.close)
-    return Experiment.open(settings, chosen, data_folder(settings), SPLIT, group)
+    bank = None
+    if stage is not None and settings.trainable(stage) == "head":
+        bank = open_bank(settings)
+    return Experiment.open(settings, chosen, data_folder(settings), SPLIT, group, bank)
+
+
+def open_bank(settings: Settings) -> FeatureBank:
+    """The features of the frozen backbone. Raises DataError unless they are those that the settings ask for."""
+    from dicap.features.recipe import Recipe, pretrained_network
+
+    wanted = Recipe.of(settings, Store.open(data_folder(settings)), pretrained_network(settings))
+    return FeatureBank.open(ARTIFACTS / "features", wanted)
 
 
 def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:
@@ -46,10 +60,13 @@ def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:
 
 
 def run(
-    stage: str, experiment: Experiment, network: Callable[[], nn.Module], *, inputs: list[Path], out: Path, fresh: bool
+    stage: str, experiment: Experiment, network: Callable[[], nn.Module], *, source: Path | None, out: Path, fresh: bool
 ) -> None:
     """Run a stage and say where its products are."""
-    run_stage(stage, experiment, network, inputs=[SPLIT, *inputs], root=project_root(), out=out, fresh=fresh, tell=tell)
+    inputs = [SPLIT] if source is None else [SPLIT, *sorted(source.glob("*.safetensors"))]
+    if experiment.frozen:
+        inputs.append(ARTIFACTS / "features" / "meta.json")
+    run_stage(stage, experiment, network, inputs=inputs, root=project_root(), out=out, fresh=fresh, tell=tell, source=source)
     if not experiment.group.is_main:
         return
     model = out / "model.safetensors"

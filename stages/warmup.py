@@ -15,5 +15,5 @@ def command(params: Path, fresh: bool, **runtime) -> None:
     from dicap.training.warmup import initial_network
     from stages.training import open_experiment, run
 
-    experiment = open_experiment(params, runtime)
-    run("warmup", experiment, lambda: initial_network(experiment), inputs=[], out=ARTIFACTS / "warmup", fresh=fresh)
+    experiment = open_experiment(params, runtime, "warmup")
+    run("warmup", experiment, lambda: initial_network(experiment), source=None, out=ARTIFACTS / "warmup", fresh=fresh)

@@ -149,6 +149,7 @@ def run_stage(experiment: Experiment, stage: str, source: Path | None, place: Pa
         experiment,
         network_of(experiment, source),
         inputs=[] if source is None else [source],
+        source=None if source is None else source.parent,
         root=place,
         out=out,
         **({"fresh": False, "tell": lambda lines: None} | options),

@@ -57,8 +57,15 @@ class HiddenLabels(Protocol):
 class Teacher(Protocol):
     """What a method may look at when it makes pseudo-labels."""
 
-    epoch: int
-    carry: dict[str, Tensor]  # of the epoch before, on the device; empty in the first
+    @property
+    def epoch(self) -> int:
+        """The epoch that is about to be trained, from 0."""
+        ...
+
+    @property
+    def carry(self) -> dict[str, Tensor]:
+        """Of the epoch before, on the device; empty in the first."""
+        ...
 
     @property
     def oracle(self) -> HiddenLabels | None:

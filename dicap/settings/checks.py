@@ -32,6 +32,26 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
             f"{origins['network.decoder_dim']}: network.decoder_dim: found {s.network.decoder_dim}, "
             f"expected a multiple of network.decoder_heads ({s.network.decoder_heads})"
         )
+    if s.warmup.trainable == "all" and s.train.trainable == "head":
+        problems.append(
+            f"{origins['train.trainable']}: train.trainable: found 'head', but warmup.trainable is 'all', which changes the "
+            "backbone whose features would be used; set both to head"
+        )
+    if s.method == "dicap" and s.calibration.source == "cross_fit" and not (s.solves("warmup") and s.solves("train")):
+        problems.append(
+            f"{origins['calibration.source']}: calibration.source: found 'cross_fit', which needs head linear, "
+            "linear.solver convex, and warmup.trainable and train.trainable head"
+        )
+    if s.method == "pclp" and s.pclp.prior == "scm" and s.warmup.trainable == "head":
+        problems.append(
+            f"{origins['pclp.prior']}: pclp.prior: found 'scm', whose generator makes images, with warmup.trainable head; "
+            "set pclp.prior to none"
+        )
+    if s.method == "d2l" and "head" in (s.warmup.trainable, s.train.trainable) and s.features.tiles != "all":
+        problems.append(
+            f"{origins['features.tiles']}: features.tiles: found {s.features.tiles!r}, but d2l trains on features of tiles; "
+            "set it to all"
+        )
     if s.iat.low > s.iat.high:
         problems.append(f"{origins['iat.low']}: iat.low: found {s.iat.low}, expected at most iat.high ({s.iat.high})")
     if s.dataset != "digits" and not s.data_root:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dicap.catalogue import METHODS
+
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -69,14 +71,36 @@ class Split(Section):
 class Network(Section):
     """What is common to the networks beside backbone and head (docs/methods.md 2.4, 2.5, 5)."""
 
-    normalize: Literal["none", "imagenet", "half"] = stated(
-        "none", "none: pixels in [0, 1], as in the published code; half: mean = std = 0.5"
+    normalize: Literal["none", "imagenet", "half", "auto"] = stated(
+        "none",
+        "none: pixels in [0, 1], as in the published code; half: mean = std = 0.5; auto: what the backbone was pretrained with",
     )
     stride: Literal[8, 16, 32] = stated(32, "pixels of the image per step of the last feature map")
     decoder_dim: Count = stated(768, "width of ML-Decoder's tokens and embeddings")
     decoder_ffn: Count = stated(2048, "width of its feed-forward layer")
     decoder_heads: Count = stated(8, "attention heads of ML-Decoder; decoder_dim is a multiple of it")
     dropout: Fraction = stated(0.1, "dropout inside ML-Decoder")
+
+
+class Features(Section):
+    """The bank of features of a frozen backbone (dicap/features); used where warmup.trainable or train.trainable is head."""
+
+    views: Annotated[int, Field(ge=0, le=64)] = stated(4, "V, strong views of each image")
+    grid: Annotated[int, Field(ge=1, le=64)] = stated(1, "the feature map is pooled to grid x grid positions; 1: its mean")
+    tiles: Literal["none", "weak", "all"] = stated(
+        "none", "2 x 2 tiles, which D2L trains on: none, of the plain and mirrored image, or of all views"
+    )
+
+
+class Linear(Section):
+    """A linear head on a frozen backbone, solved as a convex problem instead of trained by steps (dicap/linear)."""
+
+    solver: Literal["steps", "convex"] = stated(
+        "steps", "steps: as published; convex: cross-entropy at its minimum, where the head is linear and all else frozen"
+    )
+    l2: Positive | Literal["auto"] = stated("auto", "weight of the loss beside half the squared norm; auto: by cross-validation")
+    pseudo_weight: Share = stated(0.3, "weight of a pseudo-labelled row beside a labelled one")
+    rounds: Count = stated(1, "refreshes of the main stage, each followed by a solve")
 
 
 class Augment(Section):
@@ -111,6 +135,9 @@ class Optimiser(Section):
 class Warmup(Section):
     """Stage 1 (docs/methods.md 2.8, 3.3)."""
 
+    trainable: Literal["head", "all"] = stated(
+        "all", "all: as published; head: the backbone is frozen as it comes, and the stage works on features computed once"
+    )
     epochs: Count = starred(12, "passes over the labelled images")
     batch_size: Count | Literal["auto"] = starred(
         "auto", "labelled images per step; auto: 320 x the labelled share, which is 16/32/48/64 at 5/10/15/20 % as published"
@@ -129,6 +156,11 @@ class Calibration(Section):
     policy: Literal["estimated", "uniform", "confidence", "labeled", "optimal"] = stated(
         "estimated", "where the weights of pseudo-labels come from; estimated: from D_est, as published"
     )
+    source: Literal["holdout", "cross_fit"] = stated(
+        "holdout",
+        "holdout: counted on D_est, as published; cross_fit: on out-of-fold scores of all labelled images (linear.solver convex)",
+    )
+    folds: Annotated[int, Field(ge=2)] = stated(5, "K, heads of cross-fitting; head k never sees fold k")
     target: Literal["hard", "soft"] = stated(
         "hard", "hard label with weight w, or soft target r_pos(p) (needs thresholds.rule none)"
     )
@@ -151,8 +183,10 @@ class Calibration(Section):
 class Thresholds(Section):
     """Dual thresholds (paper section 4; docs/methods.md 3.5, 3.13-B)."""
 
-    rule: Literal["midrange", "fixed", "quantile", "none"] = stated(
-        "midrange", "midrange: as published; none: every entry is confident, label 1[p >= 0.5]"
+    rule: Literal["midrange", "fixed", "quantile", "quota", "none"] = stated(
+        "midrange",
+        "midrange: as published; quota: per class the share of positives among the labels, as CAP (see cap); none: every entry "
+        "is confident, label 1[p >= 0.5]",
     )
     fixed_pos: Share = stated(0.5, "tau_pos of the rule fixed")
     fixed_neg: Share = stated(0.5, "tau_neg of the rule fixed")
@@ -180,6 +214,7 @@ class Contrastive(Section):
 class Train(Section):
     """Main stage (docs/methods.md 2.8, 3.8)."""
 
+    trainable: Literal["head", "all"] = stated("all", "as warmup.trainable")
     epochs: Count = starred(28, "passes over the unlabelled images")
     cycle_epochs: Whole = starred(40, "length of the one-cycle; 0: as long as the training. CAP's cycle outlasts its training")
     batch_size: Annotated[int, Field(ge=2)] = starred(64, "labelled + unlabelled images per step")
@@ -333,6 +368,8 @@ class Settings(Section):
     own: Own
     split: Split
     network: Network
+    features: Features
+    linear: Linear
     augment: Augment
     loss: Loss
     optimiser: Optimiser
@@ -350,3 +387,15 @@ class Settings(Section):
     pclp: Pclp
     bbam: Bbam
     d2l: D2l
+
+    def trainable(self, stage: str) -> str:
+        """What warmup, pseudo_label, train or finetune trains: `head`, on features of the frozen backbone, or `all`.
+
+        Fine-tuning always trains the head alone; it works on the features if the stages before left the backbone as it came.
+        """
+        return self.warmup.trainable if stage == "warmup" else self.train.trainable
+
+    def solves(self, stage: str) -> bool:
+        """Whether a stage solves for the head as a convex problem instead of training it by steps."""
+        frozen_linear = self.trainable(stage) == "head" and self.head == "linear" and METHODS[self.method].convex
+        return self.linear.solver == "convex" and frozen_linear and stage != "finetune"

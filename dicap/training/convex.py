@@ -6,7 +6,7 @@ student learns from all labelled images and from the heads' mean, with correctne
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from dicap.artifacts import make_room, replacing
+from dicap.artifacts import replacing
 from dicap.calibration import PseudoLabels
 from dicap.decision import fit_curve
 from dicap.errors import DataError
@@ -24,12 +24,13 @@ from dicap.linear.folds import assign_folds, left_out, of_own_head
 from dicap.linear.selection import choose_l2
 from dicap.linear.solver import Solution, solve, turn
 from dicap.linear.standard import Standard, standard_of
-from dicap.methods.base import HiddenLabels, Phase, Refresh, Roles
+from dicap.methods.base import HiddenLabels, Phase, Roles
 from dicap.network.linear import LinearHead
 from dicap.randomness import torch_seed
 from dicap.training.decisions import Counted
 from dicap.training.experiment import Experiment
 from dicap.training.inputs import BankFeatures
+from dicap.training.records import record_first
 from dicap.training.trainer import Trainer
 
 HEADS = "heads.safetensors"
@@ -40,7 +41,7 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     """Stage 1: logistic regression on the labelled rows, the penalty by cross-validation."""
     phase = run.method.warmup(run.experiment.roles)
     heads = Heads.new(run.experiment, network, phase.labelled)
-    run.begin_with(heads, {"raw": network}, phase, eval_every=1)
+    run.begin_with(heads, {"raw": network}, replace(phase, epochs=1), eval_every=1)
     for _ in run.epochs():
         run.log(loss=heads.fit(phase, None))
     heads.save(run.state.products)
@@ -50,8 +51,8 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
 def train(run: Trainer, network: nn.Module) -> None:
     """Stage 2, Algorithm 1: every round counts correctness anew, labels D_unsup by it, and solves for the heads again."""
     method, roles = run.method, run.experiment.roles
-    phase = method.main(roles)
-    heads = Heads.load(run.experiment, network, phase.labelled, run.source)
+    phase = replace(method.main(roles), epochs=run.settings.linear.rounds)
+    heads = Heads.load(run.experiment, network, phase.labelled, run.source)  # type: ignore[arg-type]
     run.begin_with(heads, {"raw": network}, phase, eval_every=run.settings.train.eval_every)
     for epoch in run.epochs():
         # (1) - (3) rates, thresholds, pseudo-labels and weights: for the student, and by each fold's head for itself
@@ -61,6 +62,14 @@ def train(run: Trainer, network: nn.Module) -> None:
         run.log(loss=heads.fit(phase, [*of_folds, refresh.pseudo]))
     heads.save(run.state.products)
     run.publish(heads.counted())
+
+
+def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
+    """What `train` would make of its first round, recorded under `folder`; returns the shares of the labels."""
+    phase = experiment.method.main(experiment.roles)
+    assert source is not None
+    heads = Heads.load(experiment, experiment.place(network), phase.labelled, source)
+    return record_first(experiment, experiment.method.refresh(heads.teacher(0), experiment.roles), phase, folder)
 
 
 @dataclass
@@ -87,7 +96,12 @@ class Heads:
 
     @staticmethod
     def new(
-        experiment: Experiment, network: nn.Module, labelled: np.ndarray, *, l2: float | None = None, fold: np.ndarray | None = None
+        experiment: Experiment,
+        network: nn.Module,
+        labelled: np.ndarray,
+        *,
+        l2: float | None = None,
+        fold: np.ndarray | None = None,
     ) -> "Heads":
         """Heads before their first fit: standardisation, folds and the penalty depend on features and labels alone."""
         s, inputs = experiment.settings, experiment.inputs
@@ -196,7 +210,6 @@ class Heads:
     def save(self, folder: Path) -> None:
         """`<folder>/heads.safetensors`: all heads, the penalty, and the fold of each labelled image."""
         extra = {"fold": torch.from_numpy(self.fold), "l2": torch.tensor(self.l2, dtype=torch.float64)}
-        make_room(folder / HEADS)
         with replacing(folder / HEADS) as temporary:
             save_file(self.state_dict() | extra, temporary)
 

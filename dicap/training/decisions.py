@@ -32,9 +32,7 @@ class Counted:
     images: int
 
 
-def decisions_of(
-    experiment: Experiment, network: nn.Module, stage: str, before: Before | Counted | None = None
-) -> Decisions:
+def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before: Before | Counted | None = None) -> Decisions:
     """Thresholds from D_sup by the method's own rule, and the correctness curve counted on D_est, for this network.
 
     Only a method that keeps D_est from training can count on it; the others decide at 0.5 and carry no curve. So does a warm-up

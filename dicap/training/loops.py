@@ -4,14 +4,19 @@ from collections.abc import Callable
 
 from torch import nn
 
+from dicap.settings import Settings
 from dicap.training.trainer import Trainer
 
 Loop = Callable[[Trainer, nn.Module], None]
 
 
-def loop_of(stage: str, method: str) -> Loop:
-    """The loop of `warmup`, `train` or `finetune` for a method. Only its own module is imported."""
-    match stage, method:
+def loop_of(stage: str, settings: Settings) -> Loop:
+    """The loop of `warmup`, `train` or `finetune`. Only its own module is imported (`dicap.provenance.LOOPS`)."""
+    match stage, "convex" if settings.solves(stage) else settings.method:
+        case "warmup", "convex":
+            from dicap.training.convex import warm_up as loop
+        case "train", "convex":
+            from dicap.training.convex import train as loop
         case "warmup", "pclp":
             from dicap.training.pclp import warm_up as loop
         case "warmup", _:
@@ -25,3 +30,12 @@ def loop_of(stage: str, method: str) -> Loop:
         case _:
             raise KeyError(stage)
     return loop
+
+
+def first_refresh_of(settings: Settings) -> Callable[..., dict[str, float]]:
+    """What records the pseudo-labels of the first epoch: (experiment, network, folder, source) -> shares of the labels."""
+    if settings.solves("train"):
+        from dicap.training.convex import first_refresh
+    else:
+        from dicap.training.main import first_refresh
+    return first_refresh

@@ -5,10 +5,9 @@ from pathlib import Path
 from torch import nn
 
 from dicap.training.batches import MainBatches
-from dicap.training.diagnostics import Diagnostics
 from dicap.training.experiment import Experiment
 from dicap.training.plan import main_plan
-from dicap.training.records import record
+from dicap.training.records import record_first
 from dicap.training.teacher import EpochTeacher
 from dicap.training.trainer import Trainer
 
@@ -45,7 +44,7 @@ def train(run: Trainer, network: nn.Module) -> None:
     run.publish()
 
 
-def first_refresh(experiment: Experiment, network: nn.Module, folder: Path) -> dict[str, float]:
+def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
     """What `train` would make of its first epoch, recorded under `folder`; returns the shares of the labels.
 
     The main stage's EMA starts from the loaded weights, so both teachers are this network.
@@ -56,9 +55,4 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path) -> d
         phase.begin(network)
     experiment = experiment.on_features(phase, network)
     refresh = experiment.method.refresh(EpochTeacher(experiment, network, network, 0, {}), experiment.roles)
-    if not experiment.group.is_main:
-        return {}
-    diagnostics = Diagnostics(experiment, phase.unlabelled)
-    ids, classes, bins = experiment.store.ids[phase.unlabelled], experiment.store.classes, experiment.settings.calibration.bins
-    record(refresh, folder, 0, ids=ids, classes=classes, bins=bins, optimal=diagnostics.optimal)
-    return diagnostics.summary(refresh)
+    return record_first(experiment, refresh, phase, folder) if experiment.group.is_main else {}

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from dicap.artifacts import epoch_file, write_pseudo_labels, write_thresholds, write_weights
 from dicap.calibration import Rates
-from dicap.methods.base import Refresh
+from dicap.methods.base import Phase, Refresh
+from dicap.training.diagnostics import Diagnostics
+from dicap.training.experiment import Experiment
 
 # (N, C) confidences and K -> the true rate and the number of entries of every bin, (K,) or (C, K); None without hidden labels.
 Optimal = Callable[..., tuple[Tensor, Tensor] | None]  # (confidence, bins, per_class=...), see Diagnostics.optimal
@@ -32,6 +34,14 @@ def record(
     confidence, weight = pseudo.confidence.half(), pseudo.weight.half()  # here: NumPy takes eight times as long
     confidence, label, weight = (tensor.cpu().numpy() for tensor in (confidence, pseudo.label, weight))
     write_pseudo_labels(ids, confidence, label, weight, epoch_file(folder, "pseudo_labels", epoch))
+
+
+def record_first(experiment: Experiment, refresh: Refresh, phase: Phase, folder: Path) -> dict[str, float]:
+    """Write the refresh of a first epoch under `folder`, with what hidden labels say of it; returns the shares of its labels."""
+    diagnostics, store = Diagnostics(experiment, phase.unlabelled), experiment.store
+    ids, bins = store.ids[phase.unlabelled], experiment.settings.calibration.bins
+    record(refresh, folder, 0, ids=ids, classes=store.classes, bins=bins, optimal=diagnostics.optimal)
+    return diagnostics.summary(refresh)
 
 
 def _weights(rates: Rates, classes: list[str], optimal: Any) -> dict[str, Any]:

@@ -27,19 +27,21 @@ def run_stage(
     out: Path,
     fresh: bool,
     tell: Tell,
+    source: Path | None = None,
 ) -> None:
     """Train one stage, resuming what an earlier run left; publish its products at `out` and its costs beside them.
 
     Args:
         network: makes the network to start from.
         inputs: files whose content the result depends on.
+        source: the folder that the stage before published, for a loop that needs more of it than its model.
         root: the project's folder, under which the state lies.
         fresh: discard an earlier run's state.
 
     Raises:
         Stopped: after a clean stop; DataError: another run holds the state, or an input is missing.
     """
-    loop = loop_of(stage, experiment.settings.method)
+    loop = loop_of(stage, experiment.settings)
     if not experiment.group.is_main:
         with StopSignal() as stop:
             loop(Trainer(experiment, stage, Onlooker(root, stage, "elsewhere"), stop, tell, source), experiment.place(network()))

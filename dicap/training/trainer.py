@@ -48,7 +48,6 @@ class Learner(Protocol):
         ...
 
 
-
 class Trainer:
     """Saves, resumes, stops, scores and records a stage; a loop asks it for epochs and batches and hands it losses.
 

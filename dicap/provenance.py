@@ -65,7 +65,6 @@ UNREACHED = {
     "dicap.calibration": (("warmup",), "there are no pseudo-labels yet"),
     "dicap.estimators": (("warmup", "finetune"), "rates are learnt on D_est in the main stage"),
     "dicap.methods.rules": (("warmup", "finetune"), "they make pseudo-labels"),
-    "dicap.training.diagnostics": (("warmup", "finetune"), "they look at pseudo-labels"),
     "dicap.training.records": (("warmup", "finetune"), "of pseudo-labels"),
 }
 

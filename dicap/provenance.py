@@ -53,7 +53,6 @@ NEUTRAL = {
     "dicap.training.distributed": "as dicap.training.process_group",
     "dicap.training.earlier": "finds the states of earlier runs and removes them",
     "stages.common": "options of the command line",
-    "stages.completion": "options of the command line",
     "stages.environment": "names versions",
     "stages.launch": "starts processes",
     "stages.terminal": "what is printed at the end",

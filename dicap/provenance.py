@@ -58,7 +58,6 @@ NEUTRAL = {
     "dicap.training.distributed": "as dicap.training.process_group",
     "dicap.training.earlier": "finds the states of earlier runs and removes them",
     "stages.common": "options of the command line",
-    "stages.completion": "options of the command line",
     "stages.environment": "names versions",
     "stages.launch": "starts processes",
     "stages.terminal": "what is printed at the end",
@@ -70,7 +69,6 @@ UNREACHED = {
     "dicap.calibration": (("warmup",), "there are no pseudo-labels yet"),
     "dicap.estimators": (("warmup", "finetune"), "rates are learnt on D_est in the main stage"),
     "dicap.methods.rules": (("warmup", "finetune"), "they make pseudo-labels"),
-    "dicap.training.diagnostics": (("warmup", "finetune"), "they look at pseudo-labels"),
     "dicap.training.records": (("warmup", "finetune"), "of pseudo-labels"),
 }
 

@@ -1,5 +1,5 @@
 # `make repro`: environment, default run, report. `make test`: everything CI checks.
-# `make faults`: kills, signals, full disks, damaged files and bad inputs, and what was lost (minutes).
+# `make faults`: kills, signals, full disks, damaged files and bad inputs, and whether anything is lost (minutes).
 # `make mutation`: which changes of the mathematics no test notices. `make coverage`: lines that no test runs.
 # Another Python or another place for the environment: make repro PYTHON=python3.12 VENV=/some/place
 

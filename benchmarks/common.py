@@ -59,7 +59,7 @@ def _processor() -> str:
 
 
 def run_apart(script: Path, *arguments: str) -> str:
-    """The last line that `script` prints in a process of its own."""
+    """The last line that `script` prints, run in a separate process."""
     done = subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, check=True)
     return done.stdout.strip().rpartition("\n")[2]
 

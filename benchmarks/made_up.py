@@ -33,7 +33,7 @@ def settings(folder: Path, changes: dict[str, Any]) -> Settings:
 
 
 def converted(folder: Path, images: int, tests: int, classes: int, side: int, *, distinct: int = 4096) -> Path:
-    """A set of `images` training and `tests` test images; beyond `distinct` of them pixels repeat. Two labels an image."""
+    """A set of `images` training and `tests` test images; beyond `distinct` of them pixels repeat. Two labels per image."""
     folder.mkdir(parents=True)
     n, rng = images + tests, np.random.default_rng(0)
     pixels = rng.integers(0, 256, (min(n, distinct), side, side, 3), dtype=np.uint8)

@@ -154,8 +154,8 @@ def main() -> int:
     gpu = torch.cuda.is_available()
     options = parser(__doc__, "step")
     options.add_argument("--preset", choices=list(PRESETS), default="coco" if gpu else "table")
-    options.add_argument("--steps", type=int, default=400 if gpu else 12, help="an epoch; two are run, the second counts")
-    options.add_argument("--batch", type=int, help="images a step, for a quick look")
+    options.add_argument("--steps", type=int, default=400 if gpu else 12, help="steps per epoch; of two epochs the second counts")
+    options.add_argument("--batch", type=int, help="images per step, for a quick try")
     options.add_argument("--workers", type=int)
     options.add_argument("--data-on", choices=["host", "device"], default="device" if gpu else "host")
     options.add_argument("--compile", action="store_true")
@@ -164,9 +164,11 @@ def main() -> int:
     result = measure(options.preset, options.steps, runtime, options.batch)
     images = result["strong_views_a_step"] + result["weak_views_a_step"]
     print(f"{options.preset} on {result['device']}: {result['backbone']} at {result['image_size']} px, ", end="")
-    print(f"{result['strong_views_a_step']:.0f} strong and {result['weak_views_a_step']:.0f} weak views a step")
+    print(f"{result['strong_views_a_step']:.0f} strong and {result['weak_views_a_step']:.0f} weak views per step")
     for name in ("main", "bare"):
-        print(f"{name:6}{1000 * result[f'seconds_{name}']:>10.1f} ms a step{images / result[f'seconds_{name}']:>10.1f} images/s")
+        print(
+            f"{name:6}{1000 * result[f'seconds_{name}']:>10.1f} ms per step{images / result[f'seconds_{name}']:>10.1f} images/s"
+        )
     return finish("step", result, result["ratio_median"], GPU_TARGET if gpu else TARGET, options.out)
 
 

@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--ratio", type=float, default=0.025, help="share labelled before (0.025: 100 of 4000 scenes)")
     parser.add_argument("--count", type=int, default=100, help="scenes labelled in the second round")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "suggest.json")
-    parser.add_argument("--tiny", action="store_true", help="an epoch a stage and one seed; nothing is written")
+    parser.add_argument("--tiny", action="store_true", help="one epoch per stage and one seed; nothing is written")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         rows = [compare(Path(scratch), seed, options) for seed in (options.seeds[:1] if options.tiny else options.seeds)]

@@ -2,7 +2,7 @@
 
     python benchmarks/suite.py [--only step refresh ...]
 
-Each runs in a process of its own with its defaults. Writes benchmarks/results/suite.json and ends with
+Each runs in a separate process with its defaults. Writes benchmarks/results/suite.json and ends with
 `suite ratio=R target=1`, R: the share of benchmarks that reached their targets. Exits 1 if one did not.
 """
 
@@ -36,7 +36,7 @@ def run(name: str) -> dict[str, float | str | bool]:
 
 def main() -> int:
     options = parser(__doc__, "suite")
-    options.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="these alone")
+    options.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="only these")
     options = options.parse_args()
     print(f"{'benchmark':14}{'ratio':>8}{'target':>8}  {'':6}{'minutes':>8}", flush=True)
     rows = []

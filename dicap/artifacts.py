@@ -1,6 +1,6 @@
 """Every file that one stage writes for another: schemas, reading, writing, in this one place.
 
-Files are written beside their place and moved there, so a reader sees the old file or the new one, never half.
+Files are written to a temporary name in the same folder and renamed, so a reader sees the old file or the new one, never half.
 Parquet carries page checksums: a flipped bit is an error, not a wrong number.
 """
 
@@ -145,12 +145,12 @@ def read_split(path: Path) -> pd.DataFrame:
 
 
 def write_weights(columns: dict[str, Any], path: Path) -> None:
-    """Write an epoch's rates, one row a bin (a row a class and bin where a `class` column is given)."""
+    """Write an epoch's rates, one row per bin (one per class and bin where a `class` column is given)."""
     write_parquet(pa.table(columns, schema=CLASS_WEIGHTS if "class" in columns else WEIGHTS), path)
 
 
 def write_thresholds(columns: dict[str, Any], path: Path) -> None:
-    """Write an epoch's thresholds, one row a class."""
+    """Write an epoch's thresholds, one row per class."""
     write_parquet(pa.table(columns, schema=THRESHOLDS), path)
 
 
@@ -189,7 +189,7 @@ def write_history(rows: list[dict[str, Any]], path: Path, columns: Sequence[str]
 
 
 def cost_file(artifacts: Path, stage: str) -> Path:
-    """`<artifacts>/cost/<stage>.csv`: beside the stages' folders, so that no stage that trains depends on a time."""
+    """`<artifacts>/cost/<stage>.csv`: outside the stages' folders, so that no training stage depends on a time."""
     return artifacts / "cost" / f"{stage}.csv"
 
 
@@ -213,7 +213,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def make_room(path: Path, *, folder: bool) -> None:
-    """Make the folder that `path` will stand in. Raises DataError where a file stands for a folder or the reverse."""
+    """Make the folder of `path`. Raises DataError where there is a file in place of a folder or the reverse."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -225,7 +225,7 @@ def make_room(path: Path, *, folder: bool) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success it takes the place of `path`, on failure it is removed.
+    """Yield a temporary path next to `path`; on success it replaces `path`, on failure it is removed.
 
     The temporary name is constant: some formats keep the name they were written under.
     """
@@ -242,7 +242,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `path`; on success it takes the place of `path`, on failure it is removed."""
+    """Yield an empty folder next to `path`; on success it replaces `path`, on failure it is removed."""
     make_room(path, folder=True)
     temporary, old = path.with_name(f".{path.name}.tmp"), path.with_name(f".{path.name}.old")
     for leftover in (temporary, old):

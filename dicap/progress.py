@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def progress(items: Iterable[T], *, desc: str, total: int | None = None, unit: str = "it", initial: int = 0) -> Generator[T]:
-    """Iterate over `items` while showing how far the work is; silently where DICAP_QUIET is set.
+    """Iterate over `items` with a progress bar; silently where DICAP_QUIET is set.
 
     A loop that may end early closes it (`contextlib.closing`), so that the bar's last word comes before the error's.
     """

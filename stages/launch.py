@@ -1,4 +1,10 @@
-"""Several processes of one command on this machine, for `--nproc N` (DICAP_NPROC in a pipeline). Several machines: torchrun."""
+"""Several processes of one command on this machine, for `--nproc N` (DICAP_NPROC in a pipeline). Several machines: torchrun.
+
+Why not `torch.distributed.run` on one machine as well: it was tried. Whatever the processes end with, its own exit code is 1: a
+stopped run (75) and a mistake in the settings (2) look alike; a mistake that should be one line comes with 40 lines of a
+report, SIGTERM with a traceback; and the launcher has to import torch. The processes started here see the same
+environment variables as those of torchrun, so `dicap.training.distributed` serves both.
+"""
 
 import contextlib
 import os
@@ -14,11 +20,11 @@ from typing import Any
 import click
 
 EXIT_STOPPED = 75
-GRACE_SECONDS = 60.0  # for the others to save and leave, once one has left
+GRACE_SECONDS = 60.0  # for the others to save and end, once one has ended
 
 
 def nproc_option(function):
-    """`--nproc N`: start the same command N times and take a process's part in it."""
+    """`--nproc N`: start the same command in N processes, each of which takes its part."""
     return click.option(
         "--nproc",
         envvar="DICAP_NPROC",
@@ -27,7 +33,7 @@ def nproc_option(function):
         expose_value=False,
         is_eager=True,
         callback=_start,
-        help="Processes that share each step, one a GPU. [DICAP_NPROC]",
+        help="Processes that share each step, one per GPU. [DICAP_NPROC]",
     )(function)
 
 
@@ -40,8 +46,8 @@ def _start(context: click.Context, _: click.Parameter, count: int) -> None:
 def launch(count: int, command: Sequence[str]) -> int:
     """Run a command in `count` processes that find each other; the exit code of the run.
 
-    The first process speaks for all; what another one says is shown when it fails. SIGINT and SIGTERM reach all of them. When
-    one leaves early the others are asked to stop, and ended if they do not.
+    Only the first process's output is shown; another one's stderr is shown if it fails. SIGINT and SIGTERM are passed on to all.
+    When one ends early the others are asked to stop, and killed if they do not within GRACE_SECONDS.
     """
     threads = max(1, len(os.sched_getaffinity(0)) // count) if hasattr(os, "sched_getaffinity") else 1
     common = os.environ | {
@@ -52,19 +58,19 @@ def launch(count: int, command: Sequence[str]) -> int:
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads)),
     }
     with contextlib.ExitStack() as stack:
-        said = [stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")) for _ in range(count)]
+        stderr = [stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")) for _ in range(count)]
         processes = []
         for rank in range(count):
-            quiet: dict[str, Any] = {} if rank == 0 else {"stdout": subprocess.DEVNULL, "stderr": said[rank]}
+            quiet: dict[str, Any] = {} if rank == 0 else {"stdout": subprocess.DEVNULL, "stderr": stderr[rank]}
             own = common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             processes.append(subprocess.Popen([*command], env=own, start_new_session=True, **quiet))
         for number in (signal.SIGINT, signal.SIGTERM):
-            stack.callback(signal.signal, number, signal.signal(number, lambda n, _: _tell(processes, n)))
+            stack.callback(signal.signal, number, signal.signal(number, lambda n, _: _signal(processes, n)))
         first = _wait(processes)
         codes = [process.wait() for process in processes]
         if first > 0 and codes[first] != EXIT_STOPPED:
-            said[first].seek(0)
-            lines = [line for line in said[first].read().splitlines() if line.strip()][-20:]
+            stderr[first].seek(0)
+            lines = [line for line in stderr[first].read().splitlines() if line.strip()][-20:]
             for line in lines or [f"ended with {codes[first]}"]:
                 click.echo(f"process {first}: {line}", err=True)
     # A process that a signal ended has a negative code: the run failed, whichever of them it was.
@@ -72,23 +78,23 @@ def launch(count: int, command: Sequence[str]) -> int:
 
 
 def _wait(processes: list[subprocess.Popen]) -> int:
-    """Wait until all have left; the first that left with anything but success, or -1."""
+    """Wait until all have ended; the rank of the first that ended with anything but success, or -1."""
     first, since = -1, 0.0
     while any(process.poll() is None for process in processes):
         left = [rank for rank, process in enumerate(processes) if process.poll() not in (None, 0)]
         if left and first < 0:
             first, since = left[0], time.monotonic()
             if processes[first].returncode != EXIT_STOPPED:
-                _tell(processes, signal.SIGTERM)
+                _signal(processes, signal.SIGTERM)
         if left and time.monotonic() - since > GRACE_SECONDS:
-            _tell(processes, signal.SIGKILL)
+            _signal(processes, signal.SIGKILL)
         time.sleep(0.05)
     if first < 0:
         first = next((rank for rank, process in enumerate(processes) if process.returncode), -1)
     return first
 
 
-def _tell(processes: list[subprocess.Popen], number: int) -> None:
+def _signal(processes: list[subprocess.Popen], number: int) -> None:
     for process in processes:
         if process.poll() is None:
             process.send_signal(number)

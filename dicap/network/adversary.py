@@ -26,7 +26,7 @@ class Noise(nn.Module):
         self.strength = nn.Parameter(torch.zeros(1, channels, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, D, h, w) -> the same shape; one noise map an image."""
+        """(B, D, h, w) -> the same shape; one noise map per image."""
         return x + self.strength * torch.randn(len(x), 1, *x.shape[2:], device=x.device, dtype=x.dtype)
 
 
@@ -50,7 +50,7 @@ class SelfAttention(nn.Module):
 
 
 class GeneratorBlock(nn.Module):
-    """Doubles the map: BN, ReLU, upsample, conv, noise, BN, ReLU, conv, beside a convolved shortcut."""
+    """Doubles the map: BN, ReLU, upsample, conv, noise, BN, ReLU, conv, plus a convolved shortcut."""
 
     def __init__(self, channels: int, out: int) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Generator(nn.Module):
 
 
 class DiscriminatorBlock(nn.Module):
-    """Halves the map: conv, ReLU, conv, pool, beside a pooled shortcut."""
+    """Halves the map: conv, ReLU, conv, pool, plus a pooled shortcut."""
 
     def __init__(self, channels: int, out: int, *, first: bool = False) -> None:
         super().__init__()

@@ -200,7 +200,7 @@ def _lite_state(name: str) -> dict[str, Tensor]:
 
 
 def rename_lite(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The package counts its blocks through; timm counts stages and blocks within a stage."""
+    """The package numbers all blocks consecutively; timm numbers stages, and blocks within a stage."""
     repeats = (1, 2, 2, 3, 3, 4, 1)  # blocks per stage of EfficientNet-Lite0
     place = [(stage, block) for stage, count in enumerate(repeats) for block in range(count)]
     renamed = {}

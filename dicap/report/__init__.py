@@ -1,1 +1,1 @@
-"""What a run found, drawn and told: figures, text histograms, one self-contained page, tables beside the published numbers."""
+"""Reports on runs: figures, text histograms, one self-contained page, tables with the published numbers."""

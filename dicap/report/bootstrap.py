@@ -44,7 +44,7 @@ def paired_bootstrap(
     """95 % percentile interval of the mAP difference under resampling of the test images with replacement.
 
     Both sides see the same resamples, so that what makes an image hard cancels out. Seeds: `ours` and `theirs` may
-    hold a run each or several; the difference is then that of the mean mAPs, the images being shared.
+    hold one run each or several; the difference is then that of the mean mAPs, the images being shared.
     Classes without positives in a resample are left out there, for both sides alike; without any at all they count 0.
 
     Raises DataError if the runs were not scored on the same test images with the same labels.
@@ -62,7 +62,7 @@ def paired_bootstrap(
 
 def _aligned(run: Predictions, order: dict[str, int], labels: np.ndarray) -> np.ndarray:
     if len(run.ids) != len(order) or any(name not in order for name in run.ids):
-        raise DataError(f"predictions: {len(run.ids)} test images beside {len(order)} others; compare runs on one test set")
+        raise DataError(f"predictions: {len(run.ids)} test images against {len(order)} others; compare runs on one test set")
     rows = np.array([order[name] for name in run.ids])
     if run.labels.shape != labels.shape or not np.array_equal(run.labels, labels[rows]):
         raise DataError("predictions: the true labels of two runs differ; compare runs on one converted data set")

@@ -53,7 +53,7 @@ def build_comparison(
 
 
 def rows_of(experiments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row an experiment of one data set and ratio, best first: names, scores, and what sets it apart.
+    """One row per experiment of one data set and ratio, best first: names, scores, and what distinguishes it.
 
     `different` lists the settings that differ from the commonest value among `experiments`, as `key: value`.
     """
@@ -111,7 +111,7 @@ def _drawings(rows: list[dict[str, Any]], members: Sequence[dict[str, Any]], his
 
 
 def _label(row: dict[str, Any]) -> str:
-    """Method and what sets the experiment apart, as a line of a figure names it."""
+    """Method and what distinguishes the experiment, as a line of a figure names it."""
     return ", ".join([row["title"], *(part.split(".")[-1] for part in row["different"][:2])])
 
 

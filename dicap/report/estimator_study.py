@@ -51,7 +51,7 @@ def estimates(bins: int = 20) -> dict[str, Estimate]:
 def study(
     p: Tensor, y: Tensor, y_labelled: Tensor, sizes: Sequence[int], draws: int, rng: np.random.Generator, *, bins: int = 20
 ) -> Iterator[dict[str, object]]:
-    """Yield a row for each size of D_est, draw and estimator: size, draw, estimator, error, excess.
+    """Yield one row for each size of D_est, draw and estimator: size, draw, estimator, error, excess.
 
     Args:
         p, y: (N, C) scores and hidden labels of images the network was not trained on.
@@ -78,7 +78,7 @@ def study(
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean and 95 % interval over draws of error and excess, a row for each estimator and size, estimators in their order.
+    """Mean and 95 % interval over draws of error and excess, one row per estimator and size, estimators in their order.
 
     The interval is that of the mean: 1.96 standard errors either side.
     """
@@ -90,7 +90,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def to_markdown(table: pd.DataFrame) -> str:
-    """The summary as a GitHub table: a row an estimator, a column a size; error, and excess in thousandths."""
+    """The summary as a GitHub table: one row per estimator, one column per size; error, and excess in thousandths."""
     sizes = sorted(table["size"].unique())
     lines = ["| estimator | " + " | ".join(f"D_est {size}: error, excess x 1e-3" for size in sizes) + " |"]
     lines.append("| --- |" + " ---: |" * len(sizes))

@@ -19,7 +19,7 @@ from dicap.errors import DataError
 STAGES = ("warmup", "train", "finetune")
 WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
 
-# What the figures ask of history.csv; a method that has no such thing leaves the column out.
+# Columns of history.csv that the figures read; a method without such a quantity leaves its column out.
 HISTORY = [*files.HISTORY, "curve_error", "precision_pos", "precision_neg"]
 
 
@@ -27,9 +27,9 @@ HISTORY = [*files.HISTORY, "curve_error", "precision_pos", "precision_neg"]
 class Evidence:
     """A run as frames. A frame of something the run did not produce is empty; `metrics` is {} then.
 
-    history: a row an epoch of warmup, train, finetune in this order; columns `stage`, `position` (1, 2, ... over all
+    history: one row per epoch of warmup, train, finetune in this order; columns `stage`, `position` (1, 2, ... over all
     stages) and HISTORY, absent ones NaN.
-    costs: a row an epoch of the same stages; columns `stage` and those of cost.csv.
+    costs: one row per epoch of the same stages; columns `stage` and those of cost.csv.
     weights: bin, left, right, n_pos, n_neg, r_pos, r_neg, optimal_r_pos, optimal_n, epoch.
     thresholds: class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
     weight_histogram: epoch, label (1 or 0), bin, left, right, n: how the weights of confident entries are spread.
@@ -68,7 +68,7 @@ class Evidence:
 def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
     """Read the artifacts folder of a run.
 
-    truth: the hidden labels, one row an image: `id` and `labels` (a list of class positions, None = unknown). Only
+    truth: the hidden labels, one row per image: `id` and `labels` (a list of class positions, None = unknown). Only
     diagnostics use it: precision by confidence and the most surprising pseudo-labels.
     Raises DataError naming the file that is missing or cannot be read; evaluation's files are required, all else is optional.
     """
@@ -114,10 +114,10 @@ def histogram_of_labels(
 
 
 def pool_classes(weights: pd.DataFrame) -> pd.DataFrame:
-    """One row a bin (and epoch) from tables that know the class: counts add up, rates are means over the bin's entries.
+    """One row per bin (and epoch) from tables per class: counts add up, rates are means over the bin's entries.
 
     The entries are the hidden ones where there are any, so that estimated and optimal rates are means over the same ones,
-    else D_est's. A bin that nobody fell into takes the mean of the classes' rates. Frames without a `class` column come
+    else D_est's. A bin without entries takes the mean of the classes' rates. Frames without a `class` column come
     back as they are.
     """
     if "class" not in weights:
@@ -211,7 +211,7 @@ def _truth_matrix(ids: list[str], truth: pd.DataFrame, width: int) -> tuple[np.n
 
 
 def _right(confidence_bin: np.ndarray, label: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """Number of right entries a bin, positives then negatives; NaN for uncertain entries, neither right nor wrong."""
+    """Number of correct entries per bin, positives then negatives; NaN for uncertain entries, neither right nor wrong."""
     right = [np.bincount(confidence_bin[(label == k) & (true == k)], minlength=WEIGHT_BINS) for k in (1, 0)]
     return np.concatenate([*right, np.full(WEIGHT_BINS, np.nan)])
 
@@ -226,9 +226,9 @@ def _surprises(
     classes: list[str],
     most: int = 8,
 ) -> pd.DataFrame:
-    """The wrong confident entries of greatest weight, at most one an image and `most` a kind.
+    """The wrong confident entries of greatest weight, at most one per image and `most` of each kind.
 
-    One an image, so that the gallery is not one picture many times over.
+    One per image, so that the gallery does not repeat a picture.
     """
     rows = []
     for kind in (1, 0):

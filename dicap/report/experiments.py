@@ -1,4 +1,4 @@
-"""Which row of which table a finished experiment belongs to, told from its settings alone.
+"""Which row of which table a finished experiment belongs to, by its settings only.
 
 An experiment is a dict: `name`, `rev`, `when` (sortable), `settings` (resolved, nested), `metrics` (metrics.json).
 """

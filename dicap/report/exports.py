@@ -13,8 +13,8 @@ from dicap.report.evidence import Evidence
 def write_csv(found: Evidence, folder: Path) -> None:
     """Write what the run produced into `folder`.
 
-    learning.csv: a row an epoch of all stages; curve.csv: the last epoch's rates, curves.csv: those of every epoch;
-    curve_error.csv, shares.csv: a row an epoch; weights.csv, precision.csv: histograms; thresholds.csv: the last
+    learning.csv: one row per epoch, of all stages; curve.csv: the last epoch's rates, curves.csv: those of every epoch;
+    curve_error.csv, shares.csv: one row per epoch; weights.csv, precision.csv: histograms; thresholds.csv: the last
     epoch's; reliability.csv. A file whose table is empty is not written.
     """
     curves = _curves(found.weights)

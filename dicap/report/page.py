@@ -1,4 +1,4 @@
-"""One self-contained HTML page about a run, its figures as SVG files and its numbers as CSV beside it."""
+"""One self-contained HTML page about a run, its figures as SVG files and its numbers as CSV files in the same folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROLES = {  # symbol, its index, what the images are for
     "est": ("D", "est", "labelled, for estimation"),
     "unlabeled": ("D", "u", "unlabelled"),
     "test": ("test", "", "for the score above"),
-    "validation": ("validation", "", "labelled, for early stopping alone"),
+    "validation": ("validation", "", "labelled, only for early stopping"),
 }
 
 
@@ -67,7 +67,7 @@ def build_report(
         dataset: the converted set; its hidden labels add the precision of pseudo-labels by confidence, and its images the
             most surprising pseudo-labels.
 
-    The bytes depend on the arguments alone: no date, no machine, no random ids.
+    The bytes depend only on the arguments: no date, no machine, no random ids.
     Raises DataError naming the file that is missing or damaged.
     """
     found = evidence.gather(artifacts, _truth(dataset))
@@ -155,7 +155,7 @@ def galleries(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list
 
 
 def class_rows(found: Evidence) -> list[dict[str, Any]]:
-    """A row a class for the table, best first: average precision, support, and the last epoch's thresholds."""
+    """One row per class for the table, best first: average precision, support, and the last epoch's thresholds."""
     frame = found.per_class.sort_values(["ap", "class"], ascending=[False, True], kind="stable")
     last = _last(found.thresholds)
     bands = {} if last.empty else last.set_index("class")[["tau_neg", "tau_pos", "crossed"]].to_dict("index")
@@ -185,7 +185,7 @@ def setting_groups(settings: dict[str, Any]) -> list[tuple[str, list[tuple[str, 
 
 
 def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
-    """Sentences under the score: how it was taken, and the other numbers a reader may have heard of."""
+    """Sentences under the score: how it was taken, and the other numbers that readers ask for."""
     if metrics.get("n_test") is not None:
         yield f"Scored on {metrics['n_test']:,} test images by the network of the last epoch;"
         yield "the interval is a bootstrap over these images."
@@ -213,7 +213,7 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
 def _learning(found: Evidence) -> Section:
     history, drawings = found.history, []
     if history[["map_raw", "map_ema"]].notna().any(axis=None):
-        caption = "Mean average precision on the test images after each epoch; nothing is selected by it."
+        caption = "Mean average precision on the test images after each epoch; it selects nothing."
         drawings.append(Drawing("scores", "mAP by epoch", caption, lambda: learning.scores(history)))
     losses = history[["loss", "loss_sup", "loss_pseudo", "loss_con"]]
     if (losses.fillna(0) > 0).any(axis=None):
@@ -232,7 +232,7 @@ def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
     entries = int((last["n_pos"] + last["n_neg"]).sum())
     caption = f"Share of positives among {entries:,} labelled entries of the estimation set at each confidence, epoch {epoch}"
     caption += "; dashed, the same on the unlabelled images by their hidden labels" if found.has_truth else ""
-    caption += "; larger dots stand for more entries, and an open one for none at all."
+    caption += "; larger dots have more entries, an open dot has none."
     drawings = [Drawing("curve", "Estimated correctness", caption, lambda: calibration.correctness(last))]
     epochs = weights["epoch"].unique()
     if len(epochs) > 1:
@@ -260,7 +260,7 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
         drawings.append(Drawing("precision", "Precision by epoch", caption, lambda: pseudo_labels.precision_by_epoch(history)))
     confidence = _last(found.confidence_histogram)
     if confidence["right_n"].notna().any():
-        caption = "The same share by the confidence of the network, last epoch; larger marks stand for more entries."
+        caption = "The same share by the confidence of the network, last epoch; larger marks have more entries."
         drawings.append(
             Drawing(
                 "precision_confidence",
@@ -292,11 +292,11 @@ def _result(found: Evidence) -> Section:
         drawings.append(Drawing("reliability", "Reliability of the scores", caption, lambda: calibration.reliability(bins)))
     chances = _chances(found)
     if not chances.empty:
-        caption = "How often a decision of the model is right, by the chance that it states"
+        caption = "How often a decision is right, by the chance that the model states for it"
         caption += f": {found.metrics['decided']:.0%} of the test entries are decided,"
-        caption += f" {found.metrics['decided_right']:.1%} of these rightly."
-        axes = ("stated chance to be right", "share right")
-        drawings.append(Drawing("chance", "Chance to be right", caption, lambda: calibration.reliability(chances, *axes)))
+        caption += f" {found.metrics['decided_right']:.1%} of these correctly."
+        axes = ("stated chance of being right", "share right")
+        drawings.append(Drawing("chance", "Chance of being right", caption, lambda: calibration.reliability(chances, *axes)))
     return Section("result", "Test images", drawings)
 
 
@@ -310,8 +310,8 @@ def _why_none(settings: dict[str, Any], what: str) -> str:
     method = str(settings.get("method", "this method"))
     facts = METHODS.get(method)
     if facts is not None and not facts.unlabelled:
-        return f"{facts.title} learns from the labelled images alone: {what}."
-    return f"The artifacts of this run hold none: {what} by {facts.title if facts else method}, or the stage has not run."
+        return f"{facts.title} learns from the labelled images only: {what}."
+    return f"This run has none: {what} by {facts.title if facts else method}, or the stage has not run."
 
 
 def _truth(dataset: Path | None) -> pd.DataFrame | None:

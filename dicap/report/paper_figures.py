@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from dicap.report import style
 from dicap.report.evidence import curve_errors
 
-# Told apart by colour, dash and marker at once, in print as on a screen.
+# Distinguished by colour, dash and marker at once, in print and on a screen.
 _LOOKS = [
     (style.BLUE, "-", "o"),
     (style.VERMILLION, "--", "s"),

@@ -1,6 +1,6 @@
 """One hand for every figure: colours, sizes, and how a Figure becomes SVG text.
 
-The colours are Okabe and Ito's eight, told apart by readers of every kind of colour vision; each figure repeats what a
+The colours are Okabe and Ito's eight, distinguishable with every kind of colour vision; each figure repeats what a
 colour says by a marker, a dash or a label. Drawings are `Figure` objects: pyplot, with its global list of figures, is
 never imported.
 """
@@ -44,8 +44,8 @@ VARIABLES = {
 }
 
 ENDINGS = (".svg", ".png", ".pdf")
-WIDTH, HEIGHT = 5.0, 3.3  # inches: two beside each other on a desk, one filling a phone, text of 9 points in both
-LONGEST_NAME = 22  # letters of a class name that fit beside an axis
+WIDTH, HEIGHT = 5.0, 3.3  # inches: two side by side on a desktop, one across a phone, text of 9 points in both
+LONGEST_NAME = 22  # letters of a class name that fit next to an axis
 
 _RC: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be searched, and takes the reader's font

@@ -1,4 +1,4 @@
-"""Finished runs beside the published numbers, as Markdown, CSV and LaTeX. Pure functions from frames to text."""
+"""Finished runs and the published numbers side by side, as Markdown, CSV and LaTeX. Pure functions from frames to text."""
 
 from __future__ import annotations
 
@@ -135,9 +135,9 @@ def published_numbers(spec: Spec, path: Path = PUBLISHED) -> dict[tuple[str, str
 
 
 def collect(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, str, float], float] | None = None) -> Table:
-    """A table from one row a run: columns dataset, row, ratio, seed and `spec.value`.
+    """A table from one row per run: columns dataset, row, ratio, seed and `spec.value`.
 
-    Only the data sets and ratios that were run become columns; there, rows known from the paper alone are shown too.
+    Only the data sets and ratios that were run become columns; there, rows known only from the paper are shown too.
     Ranks go by what is printed (two decimals): equal means share a rank. They need at least two rows.
     """
     published = published or {}

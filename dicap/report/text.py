@@ -1,4 +1,4 @@
-"""Histograms for the terminal: bars of eighth blocks, or of `#` where the terminal knows no more than ASCII.
+"""Histograms for the terminal: bars of eighth blocks, or of `#` where the terminal can only show ASCII.
 
 Every function returns lines of at most `width` columns and prints nothing.
 """
@@ -16,7 +16,7 @@ NARROWEST = 40  # columns: below this the numbers alone fill the line
 
 
 def rates(weights: pd.DataFrame, width: int, ascii_only: bool = False) -> list[str]:
-    """One epoch's rates: a bar a bin as long as its share of positives, the entries counted, the optimal share if known."""
+    """One epoch's rates: one bar per bin, as long as its share of positives, the entries counted, the optimal share if known."""
     known = weights["optimal_r_pos"].notna().any()
     entries = [f"{n:,}" for n in weights["n_pos"] + weights["n_neg"]]
     column = max(len("entries"), *map(len, entries))

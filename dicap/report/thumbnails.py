@@ -1,4 +1,4 @@
-"""Small pictures for the page, as data addresses: nothing beside the page is needed to see them."""
+"""Small pictures for the page, as data addresses: the page needs no other file to show them."""
 
 from __future__ import annotations
 

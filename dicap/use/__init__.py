@@ -1,1 +1,1 @@
-"""A trained model at work: prediction, export, what to label next."""
+"""Using a trained model: prediction, export, what to label next."""

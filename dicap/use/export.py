@@ -47,7 +47,7 @@ class Scorer(nn.Module):
 
 
 def export(model: SavedModel, out: Path, kind: str, images: Path | None = None) -> Check:
-    """Write the model to `out`, and `<out>.json` beside it with all that is needed to use it.
+    """Write the model to `out`, and `<out>.json` with all that is needed to use it.
 
     Scores of CHECKED random images, and of as many real ones from the folder `images` if given, must agree with the original's
     to TOLERANCE, in batches of more than one size; otherwise nothing is left behind.
@@ -140,7 +140,7 @@ def _write(scorer: Scorer, images: Tensor, path: Path, kind: str, facts: dict[st
 
 
 def _reader(path: Path, kind: str) -> Any:
-    """A function from images (n, 3, S, S) uint8 to scores, by the file alone."""
+    """A function from images (n, 3, S, S) uint8 to scores, from the file alone."""
     if kind == "pt2":
         with path.open("rb") as file:
             module = torch.export.load(file).module()

@@ -42,7 +42,7 @@ ROWS = pa.schema(
 
 @dataclass
 class Outcome:
-    """What became of a folder: counts, and the files that could not be read with the reasons."""
+    """What came of a folder: counts, and the files that could not be read, with reasons."""
 
     images: int = 0
     resumed: int = 0
@@ -56,18 +56,18 @@ def predict(
     batch_size: int | None = None,
     device: str = "auto",
 ) -> pd.DataFrame:
-    """A row for every image and class.
+    """One row for every image and class.
 
     Args:
         model: from `load_model`, or the path of a model.safetensors.
-        images: a folder, searched to the bottom, or the paths of image files.
-        batch_size: images a step; None: chosen, and halved where the memory is too small.
+        images: a folder, searched recursively, or the paths of image files.
+        batch_size: images per step; None: chosen, and halved where the memory is too small.
         device: `auto`, `cpu`, `cuda`.
 
     Returns:
         DataFrame of image (path), class, probability (the network's confidence), decision (`yes`, `no` or `unsure`, by the
         model's thresholds) and chance (the measured chance that the decision is right; NaN where unsure or not measured).
-        `frame.attrs["unreadable"]` lists (path, reason) of the files that were passed over.
+        `frame.attrs["unreadable"]` lists (path, reason) of the files that were skipped.
 
     Raises:
         DataError: the model cannot be read, the folder holds no image, or none of the images can be read.
@@ -96,8 +96,8 @@ def predict_to_file(
 ) -> Outcome:
     """Predict every image below `folder` into `out`, as streamed: memory does not grow with the number of images.
 
-    `out` ends in .parquet or .csv (a row for every image and class) or .json (an object an image). Finished parts wait in
-    `<out>.parts/`; a run that was killed goes on behind them if model, folder and list of images are the same. Files that
+    `out` ends in .parquet or .csv (one row for every image and class) or .json (one object per image). Finished parts wait in
+    `<out>.parts/`; a killed run continues after them if model, folder and list of images are the same. Files that
     cannot be read are listed with the reason in `<out stem>.unreadable.csv`.
 
     Raises:
@@ -144,7 +144,7 @@ def predict_to_file(
 
 
 def open_model(model: SavedModel | str | Path, device: str = "auto") -> tuple[SavedModel, Runtime]:
-    """A model on its device. A folder stands for the model.safetensors in it. Raises DataError, SettingsError."""
+    """A model on its device. A folder means the model.safetensors in it. Raises DataError, SettingsError."""
     runtime = Runtime.choose(device)
     if isinstance(model, SavedModel):
         model.network.to(runtime.device)
@@ -205,7 +205,7 @@ def _rows(names: Sequence[str], scores: np.ndarray, model: SavedModel) -> pa.Tab
 
 
 def _same_job(parts: Path, model: SavedModel, folder: Path, paths: Sequence[str], part: int, fresh: bool) -> None:
-    """Keep the parts of the same job, and no others."""
+    """Keep the parts of the same job and remove all others."""
     digest = hashlib.sha256(json.dumps([model.checksum, str(folder.resolve()), list(paths), part]).encode()).hexdigest()
     record = parts / "job.json"
     try:
@@ -258,7 +258,7 @@ def _six(value: float | None) -> float | None:
 
 @contextmanager
 def _bar(total: int, initial: int) -> Iterator[Any]:
-    """A function that moves the progress bar on by so many images."""
+    """A function that advances the progress bar by so many images."""
     bar = progress(iter(range(total - initial)), desc="predict", total=total, unit="image", initial=initial)
 
     def advance(count: int) -> None:

@@ -1,4 +1,4 @@
-"""What to label next: images whose labels would teach the model most, spread over classes, no two alike."""
+"""What to label next: images whose labels would teach the model most, spread over classes, without near copies."""
 
 from dataclasses import dataclass
 
@@ -60,7 +60,7 @@ def choose(open_: np.ndarray, embeddings: np.ndarray, count: int, alike: float =
     """(image, class) of the images to label, best first.
 
     The classes take turns, those with most open entries first; a class takes the image whose entry of it is most uncertain, ties
-    broken by the image's whole uncertainty. An image too like one chosen before is left out.
+    broken by the image's total uncertainty. Near copies of an image chosen before are left out.
 
     Args:
         open_: (n, C) uncertainty; embeddings: (n, D) of length 1; count: images wanted.

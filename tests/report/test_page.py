@@ -162,7 +162,7 @@ def test_surprises_are_shown_as_pictures_inside_the_page(whole):
 
 def test_a_labelled_only_method_says_why_parts_are_missing(tmp_path):
     html = build(tmp_path, {"method": "mld"}, pseudo=False)
-    assert "MLD learns from the labelled images alone: no pseudo-labels are made." in html
+    assert "MLD learns from the labelled images only: no pseudo-labels are made." in html
     assert not (tmp_path / "report" / "figures" / "shares.svg").exists()
     assert (tmp_path / "report" / "figures" / "per_class.svg").exists()
 

@@ -1,4 +1,4 @@
-"""The paper's heart: how often a confidence is right, estimated on a few labelled images, beside the truth."""
+"""How often a confidence is right: estimated on a few labelled images, and the truth."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def correctness(weights: pd.DataFrame) -> Figure:
 
 
 def early_and_late(weights: pd.DataFrame) -> Figure:
-    """Estimated and optimal curve of the first and of the last epoch beside each other. weights: all epochs."""
+    """Estimated and optimal curve of the first and of the last epoch, side by side. weights: all epochs."""
     epochs = sorted(weights["epoch"].unique())
     figure = style.canvas(2.9)
     axes = figure.subplots(1, 2, sharey=True)
@@ -90,7 +90,7 @@ def _curves(ax: Axes, weights: pd.DataFrame, markers: bool = True) -> None:
         size = 8 + 5 * np.log10(np.maximum(entries, 1)) ** 2
         full = entries > 0
         ax.scatter(centre[full], estimated[full], s=size[full], color=style.BLUE, linewidth=0, zorder=3)
-        # An open ring marks a rate that was filled in from the neighbours: nobody was counted there.
+        # An open ring marks a rate that was filled in from the neighbours: no entry was counted there.
         ax.scatter(centre[~full], estimated[~full], s=16, facecolor="none", edgecolor=style.BLUE, linewidth=1, zorder=3)
     optimal = weights["optimal_r_pos"].to_numpy(dtype=float)
     if np.isfinite(optimal).any():

@@ -14,7 +14,7 @@ _LINES = [
 
 
 def study(table: pd.DataFrame) -> Figure:
-    """Error and excess log loss by size of D_est, a line an estimator; bands are 95 % intervals of the mean.
+    """Error and excess log loss by size of D_est, one line per estimator; bands are 95 % intervals of the mean.
 
     table: estimator, size, error, error_half, excess, excess_half (`estimator_study.summary`).
     """

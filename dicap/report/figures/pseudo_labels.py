@@ -146,7 +146,7 @@ def thresholds(frame: pd.DataFrame) -> Figure:
 
 
 def class_height(classes: int) -> float:
-    """Height in inches of a figure with a row a class."""
+    """Height in inches of a figure with one row per class."""
     return 0.85 + max(1.4, 0.17 * classes)
 
 

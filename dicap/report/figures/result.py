@@ -1,4 +1,4 @@
-"""What the network can do: the average precision of each class beside what it had to learn from."""
+"""The average precision of each class and the number of labels it was learnt from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dicap.report.figures.pseudo_labels import MOST_CLASSES, class_height, name_
 
 
 def per_class(frame: pd.DataFrame) -> Figure:
-    """Average precision of every class, best on top, with chance marked, beside its numbers of positives.
+    """Average precision of every class, best on top, with chance marked, and its numbers of positives.
 
     frame: class, n_pos (test positives), n_train_labelled (labelled training positives), ap, chance (both in percent).
     More than 100 classes: the 50 best and the 50 worst.

@@ -1,0 +1,61 @@
+"""What docs/methods.md states in numbers is what the program does: sizes of the splits, published values, the loss's fixture."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from ruamel.yaml import YAML
+
+from dicap.data.split import labelled_order
+from dicap.losses import asymmetric_loss
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+
+
+def table(heading: str, end: str, first: str) -> list[list[str]]:
+    """Cells of the rows below the head `first` in the section between two headings."""
+    section = TEXT[TEXT.index(heading) : TEXT.index(end)]
+    lines = section[section.index(f"| {first} |") :].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def whole(text: str) -> list[int]:
+    return [int(part.replace(" ", "")) for part in text.split("/")]
+
+
+def test_sizes_of_the_splits():
+    rows = table("### 2.3 ", "### 2.4 ", "data set")
+    assert len(rows) == 4
+    for _, total, labelled, estimation in rows:
+        (n,) = whole(total)
+        assert len(labelled_order(n, 1)) == n
+        for ratio, size, est in zip((0.05, 0.1, 0.15, 0.2), whole(labelled), whole(estimation), strict=True):
+            assert size == int(ratio * n) and est == size - int((1 - 0.2) * size)
+
+
+def test_the_loss_and_its_gradient():
+    rows = table("## 9. ", "## 10. ", "logit")
+    assert len(rows) == 5
+    for logit, *expected in rows:
+        for y, (loss, slope) in enumerate((expected[:2], expected[2:])):
+            x = torch.tensor(float(logit), requires_grad=True)
+            value = asymmetric_loss(x, torch.tensor(float(y)))
+            value.backward()
+            assert value.item() == pytest.approx(float(loss), abs=6e-7) and x.grad.item() == pytest.approx(float(slope), abs=6e-7)
+
+
+def test_the_defaults_are_those_of_the_published_protocol():
+    published = YAML(typ="safe", pure=True).load((ROOT / "configs" / "published.yaml").read_text(encoding="utf-8"))
+    compared = 0
+    for names, values, *_ in table("### 3.12 ", "One epoch of the main stage:", "setting"):
+        keys = re.findall(r"`([\w.]+)`", names)
+        stated = [value.strip() for value in re.sub(r"\s\(.*\)", "", values).split(",")]
+        if len(keys) != len(stated) or any("2.8" in value or " / " in value for value in stated):
+            continue
+        for key, value in zip(keys, stated, strict=True):
+            section, name = key.split(".")
+            assert YAML(typ="safe", pure=True).load(value) == published[section][name], key
+            compared += 1
+    assert compared > 18

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from dicap.calibration import Curve
 from dicap.catalogue import METHODS
-from dicap.decision import Curve, Decisions, carry_over, fit_curve, plain
+from dicap.decision import Decisions, plain
+from dicap.estimators import carry_over, fit_curve
 from dicap.methods.base import Calibrates
 from dicap.randomness import permutation
 from dicap.training.experiment import Experiment
@@ -21,7 +23,7 @@ class Before:
 
     curve: Curve
     rows: np.ndarray
-    scores: np.ndarray
+    scores: Tensor
 
 
 def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before: Before | None = None) -> Decisions:
@@ -51,7 +53,7 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before:
         note += f", before fine-tuning, and carried over on {len(before.rows)} unlabelled images"
     else:
         curve, note = before.curve, note + ", before fine-tuning"
-    return Decisions(tau_pos, tau_neg, prior, curve, note)
+    return Decisions(tau_pos, tau_neg, prior, curve, note, entries=len(roles.est) * method.classes)
 
 
 def before_finetuning(experiment: Experiment, network: nn.Module) -> Before:
@@ -64,8 +66,9 @@ def before_finetuning(experiment: Experiment, network: nn.Module) -> Before:
 
 def _counted(experiment: Experiment, network: nn.Module) -> Curve:
     est = experiment.roles.est
-    return fit_curve(_scores(experiment, network, est), experiment.labels.of(est).numpy())
+    return fit_curve("groups", _scores(experiment, network, est), experiment.labels.of(est))
 
 
-def _scores(experiment: Experiment, network: nn.Module, rows: np.ndarray) -> np.ndarray:
-    return experiment.predict(network, rows).cpu().numpy()
+def _scores(experiment: Experiment, network: nn.Module, rows: np.ndarray) -> Tensor:
+    """(n, C) on the host, where a published model's curve is."""
+    return experiment.predict(network, rows).cpu()

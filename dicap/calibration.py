@@ -28,19 +28,21 @@ class Curve(NamedTuple):
         """The rate at confidences (N, C); float64 (N, C).
 
         Between the knots x[k] <= p < x[k+1], as the paper writes it (docs/methods.md 3.4):
-        r(p) = ((x[k+1] - p) r[k] + (p - x[k]) r[k+1]) / (x[k+1] - x[k]) = r[k] + (p - x[k]) / (x[k+1] - x[k]) (r[k+1] - r[k]).
+        r(p) = ((x[k+1] - p) r[k] + (p - x[k]) r[k+1]) / (x[k+1] - x[k]).
         """
         p = log_odds(p) if self.log_odds else p.double()
-        # Tables with an entry for each of the G + 1 intervals; in the first and the last nothing rises, so their width is idle.
-        x = torch.cat([self.knots[:1], self.knots])  # (G + 1,)
-        width = torch.nn.functional.pad(self.knots.diff(), (1, 1), value=1.0)  # (G + 1,)
-        rate = torch.cat([self.rate[..., :1], self.rate], -1)  # (G + 1,) or (C, G + 1)
-        rise = torch.nn.functional.pad(rate.diff(dim=-1), (0, 1))
+        # G + 1 intervals: the first and the last are endless, so nothing there is ever nearer to their other end.
+        x = torch.cat([self.knots[:1], self.knots])  # (G + 1,) where each begins
+        width = torch.nn.functional.pad(self.knots.diff(), (1, 1), value=torch.inf)  # (G + 1,)
+        rate = torch.cat([self.rate[..., :1], self.rate, self.rate[..., -1:]], -1)  # (..., G + 2) at their ends
         k = torch.searchsorted(self.knots, p.contiguous(), right=True)  # the interval of each confidence, (N, C)
-        if rate.ndim == 2:  # entry (i, c) looks into its class's row
+        share = (p - x[k]).div_(width[k])  # in [0, 1]
+        if rate.ndim == 1:
+            left, right = rate[k], rate[k + 1]
+        else:  # entry (i, c) looks into its class's row
             c = torch.arange(len(rate), device=p.device)
-            return torch.addcmul(rate[c, k], (p - x[k]).div_(width[k]), rise[c, k])
-        return torch.addcmul(rate[k], (p - x[k]).div_(width[k]), rise[k])
+            left, right = rate[c, k], rate[c, k + 1]
+        return (1 - share) * left + share * right
 
     def to(self, device: torch.device | str) -> "Curve":
         """The same curve on a device."""

@@ -28,6 +28,7 @@ def estimate_curve(estimator: str, p: Tensor, y: Tensor, p_unlabelled: Tensor, s
     far from that at the bin's centre. An estimator that knows the class gives a table per class, (C, K).
     """
     curve = fit_curve(estimator, p, y, p_unlabelled, share, bins=bins)
+    assert not curve.log_odds, "Rates hold the knots of curves over confidence"
     per_class = curve.rate.ndim == 2
     n_pos, n_neg = count_bins(p, y, bins, per_class=per_class)
     return Rates(n_pos, n_neg, _mean_of_bins(curve, p_unlabelled, bins), curve.knots, curve.rate)

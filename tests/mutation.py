@@ -55,12 +55,6 @@ EQUIVALENT = {
     "dicap.calibration._in_pieces: 0 -> -1": "all tensors have the same rows and device",
     "dicap.calibration._in_pieces: 0 -> -1 (place 2)": "all tensors have the same rows and device",
     "dicap.calibration._in_pieces: True -> False": "the lengths that zip compares are always equal",
-    "dicap.calibration.positive_rate: 1 -> 2 (place 5)": "a second column of zeros, which nothing looks at",
-    "dicap.calibration.positive_rate: 1 -> 2 (place 7)": "a position is never below -1, so this bound is never met",
-    "dicap.calibration.interpolate: True -> False": "at a knot, the curves on both of its sides agree",
-    "dicap.calibration.interpolate: 1 -> 0": "below the first knot the share is 1 and picks the first rate all the same",
-    "dicap.calibration.chance_positive: rates.knots is not None and rates.at_knots is not None"
-    " -> rates.knots is not None or rates.at_knots is not None": "both are there or neither is",
     "dicap.calibration._midrange: torch.zeros_like -> torch.ones_like": "the guard replaces what a class without entries gets",
     "dicap.calibration.curve_error: 0 -> -1": "without entries the quotient is not a number either",
 }

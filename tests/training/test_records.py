@@ -144,7 +144,7 @@ def test_a_table_per_class_names_the_class(refresh, labels, tmp_path):
     assert frame["optimal_n"].tolist() == total.ravel().tolist()
     seen = total.ravel() > 0
     np.testing.assert_allclose(frame["optimal_r_pos"][seen], (pos.ravel()[seen] / total.ravel()[seen]), atol=1e-6)
-    row = diagnostics_of(labels).summary(refresh._replace(rates=per_class), K)
+    row = diagnostics_of(labels).summary(refresh._replace(rates=per_class))
     gaps = [
         abs(sum(float(per_class.r_pos[c, k]) * total[c, k] - pos[c, k] for c in range(C)))  # of the bin's entries together
         for k in range(K)

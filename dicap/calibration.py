@@ -12,26 +12,33 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dicap.curve import Curve
+
 PIECE = 2048  # rows handled at once on a processor: temporaries of many million entries would leave its cache
 EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias small bins (docs/methods.md 3.13-A5)
 
 
 class Rates(NamedTuple):
-    """Correctness rates per confidence bin (paper eq. for r_pos, r_neg; docs/methods.md 3.4).
+    """Correctness rates per confidence bin (paper eq. for r_pos, r_neg; docs/methods.md 3.4) and the curve of the weights.
 
-    One table for the data set, tensors (K,), or one per class, tensors (C, K).
+    One table for the data set, tensors (K,) and (G,), or one per class, tensors (C, K) and (C, G).
     """
 
     n_pos: Tensor
     n_neg: Tensor
-    r_pos: Tensor
-    knots: Tensor | None = None  # (G,): an estimator beyond bins (dicap/estimators.py) is read between these
-    at_knots: Tensor | None = None  # (G,) or (C, G): its rates there
+    r_pos: Tensor  # mean rate of the entries of each bin
+    knots: Tensor  # (G,) of the curve: a place in each bin, or those of an estimator beyond bins (dicap/estimators.py)
+    at_knots: Tensor  # its rates there
 
     @property
     def r_neg(self) -> Tensor:
         """r_neg = 1 - r_pos."""
         return 1 - self.r_pos
+
+    @property
+    def curve(self) -> Curve:
+        """w(p, 1) as a function of p."""
+        return Curve(self.knots, self.at_knots)
 
 
 class Thresholds(NamedTuple):
@@ -92,12 +99,19 @@ def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> t
 
 
 def estimate_rates(
-    n_pos: Tensor, n_neg: Tensor, *, empty_bin: str = "interpolate", smoothing: float = 0.0, isotonic: bool = False
+    n_pos: Tensor,
+    n_neg: Tensor,
+    *,
+    anchor: str = "left",
+    empty_bin: str = "interpolate",
+    smoothing: float = 0.0,
+    isotonic: bool = False,
 ) -> Rates:
     """r_pos[k] = n_pos[k] / (n_pos[k] + n_neg[k] + eps) (docs/methods.md 3.4), with its gaps closed (3.13-A4).
 
     Args:
         n_pos, n_neg: counts, (K,) or (C, K).
+        anchor: where in its bin a rate sits when weights are read, see `bin_curve`.
         empty_bin: `interpolate` fills a bin without entries linearly between its nearest neighbours with entries, extends
             the ends by the nearest rate, and uses bin centres if there is no entry at all; `zero` keeps the literal 0 / eps = 0.
         smoothing: pseudo-counts added to both counts of every bin that has entries.
@@ -113,7 +127,7 @@ def estimate_rates(
         r_pos = _fill_empty(r_pos, seen)
     else:
         assert empty_bin == "zero", empty_bin
-    return Rates(n_pos, n_neg, r_pos)
+    return Rates(n_pos, n_neg, r_pos, *bin_curve(r_pos, anchor=anchor)[:2])
 
 
 def _fill_empty(rates: Tensor, seen: Tensor) -> Tensor:
@@ -146,65 +160,23 @@ def _isotonic(rates: Tensor, total: Tensor) -> Tensor:
     return out.reshape(rates.shape).to(rates.device)
 
 
-def positive_rate(p: Tensor, r_pos: Tensor, *, anchor: str = "left") -> Tensor:
-    """r_pos interpolated at confidence p: the weight w(p, 1) of the paper (docs/methods.md 3.4).
+def bin_curve(r_pos: Tensor, *, anchor: str = "left") -> Curve:
+    """w(p, 1) of the paper: the rates of bins, interpolated (docs/methods.md 3.4).
 
     With k/K <= p < (k+1)/K and the rates at their bins' left edges,
     w(p, 1) = K ((k+1)/K - p) r_pos[k] + K (p - k/K) r_pos[k+1]. The factor K is missing in print; without it no weight
     would exceed 1/K (docs/methods.md 3.13-A1). Where a neighbour is missing, the end bin's own rate stands in.
 
     Args:
-        p: (N, C) confidences in [0, 1].
         r_pos: (K,) rates, or (C, K) for a table per class.
         anchor: where in its bin a rate sits: `left`, `centre` or `right` (docs/methods.md 3.13-A2).
-
-    Returns:
-        (N, C) float64 in [0, 1].
     """
     bins = r_pos.shape[-1]
     offset = {"left": 0.0, "centre": 0.5, "right": 1.0}[anchor]
-    r_pos = r_pos.double()
-    low = torch.cat([r_pos[..., :1], r_pos], -1)  # (..., K + 1): the rate before the position, its own bin's where none is
-    rise = torch.cat([low.diff(dim=-1), torch.zeros_like(r_pos[..., :1])], -1)
-    position = p.double() * bins - offset  # in units of bins, measured from the first anchor
-    k = position.floor().clamp_(-1, bins - 1)
-    share = position - k  # beyond the ends nothing rises, so it is idle
-    index = k.add_(1).long()
-    if r_pos.ndim == 2:  # entry (i, c) looks into its class's row
-        c = torch.arange(len(r_pos), device=p.device)
-        return torch.addcmul(low[c, index], share, rise[c, index])
-    return torch.addcmul(low[index], share, rise[index])
+    return Curve((torch.arange(bins, dtype=torch.float64, device=r_pos.device) + offset) / bins, r_pos.double())
 
 
-def interpolate(p: Tensor, knots: Tensor, at_knots: Tensor) -> Tensor:
-    """A curve given at `knots` (G,), ascending, read at confidences (N, C): linear between knots, flat beyond them.
-
-    Args:
-        at_knots: (G,) values for all classes, or (C, G) for each.
-
-    Returns:
-        (N, C) float64.
-    """
-    p = p.double()
-    k = torch.searchsorted(knots, p.contiguous(), right=True).clamp(1, len(knots) - 1)  # the knot above
-    low, high = knots[k - 1], knots[k]
-    share = ((p - low) / (high - low)).clamp(0, 1)
-    if at_knots.ndim == 1:
-        return (1 - share) * at_knots[k - 1] + share * at_knots[k]
-    c = torch.arange(len(at_knots), device=p.device)
-    return (1 - share) * at_knots[c, k - 1] + share * at_knots[c, k]
-
-
-def chance_positive(p: Tensor, rates: Rates, *, anchor: str = "left") -> Tensor:
-    """w(p, 1) of whatever estimated the rates: bins, or a curve; (N, C) float64."""
-    if rates.knots is not None and rates.at_knots is not None:
-        return interpolate(p, rates.knots, rates.at_knots)
-    return positive_rate(p, rates.r_pos, anchor=anchor)
-
-
-def correctness_weight(
-    p: Tensor, label: Tensor, rates: Rates | None, *, policy: str = "estimated", anchor: str = "left"
-) -> Tensor:
+def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy: str = "estimated") -> Tensor:
     """w(p, label): how likely the pseudo-label is right (paper section 3; its weighting table, docs/methods.md 3.10).
 
     Args:
@@ -223,7 +195,7 @@ def correctness_weight(
             w_pos = p.double()
         else:
             assert rates is not None and policy in ("estimated", "labeled", "optimal"), policy
-            w_pos = chance_positive(p, rates, anchor=anchor)
+            w_pos = rates.curve.at(p)
         weight = torch.where(label == 1, w_pos, 1 - w_pos)
         return weight.masked_fill_(label < 0, 0).float()
 

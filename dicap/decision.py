@@ -1,40 +1,18 @@
 """From a model's confidence to a decision and the measured chance that it is right. Pure functions.
 
-The paper's rates (`dicap.calibration`) weigh pseudo-labels: twenty bins of equal width, one table an epoch. What a published
-model carries is the same idea made for use. The confidences of a trained network crowd near 0 and 1, and D_est may be forty
-images, so the entries are grouped by rank instead, and small groups lean on a logistic curve.
+The paper's rates (`dicap.calibration`) weigh pseudo-labels in training. What a published model carries is the same idea made
+for use: a curve measured on images kept from training (`dicap.curve`) beside the thresholds of its classes.
 
-Letters: C classes, G groups; p confidence in [0, 1]; y label, 1 or 0.
+Letters: N images, C classes, G knots; p confidence in [0, 1]; y label, 1 or 0.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
-GROUP = 20  # entries of a group at least
-MOST_GROUPS = 60
-LEAN = 40.0  # entries that the logistic curve counts for in a group's rate
-EDGE = 1e-6  # confidences are kept this far from 0 and 1, where their logit would be infinite
-
-
-@dataclass(frozen=True)
-class Curve:
-    """How often a confidence is right: the chance that the class is present, by confidence.
-
-    Attributes:
-        logit: (G,) ascending, logit of the confidence at each knot.
-        rate: (G,) non-decreasing, chance at the knot; between knots it is interpolated over the logit.
-        entries: labelled entries (image, class) it was counted on.
-    """
-
-    logit: np.ndarray
-    rate: np.ndarray
-    entries: int
-
-    def present(self, p: np.ndarray) -> np.ndarray:
-        """Chance that the class is present, of p's shape, float64."""
-        return np.interp(logit(p), self.logit, self.rate)
+from dicap.curve import Curve
 
 
 @dataclass(frozen=True)
@@ -44,8 +22,9 @@ class Decisions:
     Attributes:
         tau_pos, tau_neg: (C,) thresholds: yes above the first, no below the second, unsure between.
         prior: (C,) share of positives among the labelled images.
-        curve: None where no labelled images were kept from training.
+        curve: P(y = 1 | p) over log-odds; None where no labelled images were kept from training.
         note: why there is no curve, or what it was counted on.
+        entries: labelled entries (image, class) the curve was counted on.
     """
 
     tau_pos: np.ndarray
@@ -53,6 +32,12 @@ class Decisions:
     prior: np.ndarray
     curve: Curve | None
     note: str
+    entries: int = 0
+
+    def present(self, p: np.ndarray) -> np.ndarray:
+        """Chance that the class is present, (N, C) float64; without a curve the confidence itself."""
+        p = np.asarray(p, np.float64)
+        return p if self.curve is None else self.curve.at(torch.from_numpy(p)).numpy()
 
     def decide(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Decisions and the chance that each is right.
@@ -71,7 +56,7 @@ class Decisions:
         answer[(p > self.tau_pos) | ((p >= self.tau_pos) & (self.tau_pos == self.tau_neg))] = 1
         chance = np.full(p.shape, np.nan)
         if self.curve is not None:
-            present = self.curve.present(p)
+            present = self.present(p)
             chance = np.where(answer == 1, present, np.where(answer == 0, 1 - present, np.nan))
             doubtful = chance < 0.5
             answer[doubtful], chance[doubtful] = -1, np.nan
@@ -81,11 +66,9 @@ class Decisions:
         """Plain lists and numbers, for the metadata of a model."""
         curve = None
         if self.curve is not None:
-            curve = {
-                "logit": _short(self.curve.logit),
-                "rate": _short(self.curve.rate),
-                "entries": self.curve.entries,
-            }
+            assert self.curve.log_odds
+            knots, rate = self.curve.knots.numpy(), self.curve.rate.numpy()
+            curve = {"logit": _short(knots), "rate": _short(rate), "entries": self.entries}
         return {
             "tau_pos": _short(self.tau_pos),
             "tau_neg": _short(self.tau_neg),
@@ -97,64 +80,18 @@ class Decisions:
     @staticmethod
     def from_dict(values: dict[str, Any]) -> "Decisions":
         """The inverse of `to_dict`. Raises KeyError or TypeError for anything else."""
-        curve = values["curve"]
+        curve, entries = values["curve"], 0
         if curve is not None:
-            curve = Curve(np.array(curve["logit"], float), np.array(curve["rate"], float), int(curve["entries"]))
+            knots, rate = (torch.tensor(curve[name], dtype=torch.float64) for name in ("logit", "rate"))
+            curve, entries = Curve(knots, rate, log_odds=True), int(curve["entries"])
         arrays = (np.array(values[name], float) for name in ("tau_pos", "tau_neg", "prior"))
-        return Decisions(*arrays, curve=curve, note=str(values["note"]))
+        return Decisions(*arrays, curve=curve, note=str(values["note"]), entries=entries)
 
 
 def plain(prior: np.ndarray, note: str) -> Decisions:
     """Decisions at 0.5, without a curve. `prior`: (C,)."""
     half = np.full(len(prior), 0.5)
     return Decisions(half, half.copy(), prior, None, note)
-
-
-def fit_curve(p: np.ndarray, y: np.ndarray) -> Curve:
-    """The correctness curve of scores on images whose labels were kept from training.
-
-    Entries are ranked by confidence and cut into groups of equal size (at least GROUP, at most MOST_GROUPS groups). A group's
-    rate is (n_pos + LEAN * s) / (n + LEAN) with s its mean on the logistic curve fitted to all entries; the rates are then made
-    non-decreasing (isotonic regression). On digits with D_est of 40 images this halves the error of bins of equal width.
-
-    Args:
-        p: (N, C) confidences; y: (N, C) labels 0/1. Classes are pooled.
-    """
-    from sklearn.isotonic import IsotonicRegression
-
-    assert p.shape == y.shape and p.size, (p.shape, y.shape)
-    x, target = logit(p).ravel(), np.asarray(y).ravel().astype(np.float64)
-    order = np.argsort(x, kind="stable")
-    groups = np.array_split(order, min(MOST_GROUPS, max(1, len(x) // GROUP)))
-    smooth = _logistic(x, target)
-    n = np.array([len(group) for group in groups], float)
-    knots = np.array([x[group].mean() for group in groups])
-    leaning = np.array([smooth[group].mean() for group in groups])
-    rate = (np.array([target[group].sum() for group in groups]) + LEAN * leaning) / (n + LEAN)
-    rate = IsotonicRegression(y_min=0, y_max=1).fit(np.arange(len(n)), rate, n).predict(np.arange(len(n)))
-    return _distinct(knots, rate, len(x))
-
-
-def carry_over(curve: Curve, before: np.ndarray, after: np.ndarray) -> Curve:
-    """The curve of a network that was trained on after its curve was measured, on the very images that measured it.
-
-    Counting on those images again would find them too often right. Other images, whose labels nobody knows, say how the new
-    confidences relate to the old ones: the chance at a new confidence is the mean chance of the old confidences there.
-
-    Args:
-        curve: of the network before.
-        before, after: (N, C) confidences of the two networks on images that neither was trained on with labels.
-    """
-    from sklearn.isotonic import IsotonicRegression
-
-    assert before.shape == after.shape and before.size, (before.shape, after.shape)
-    x, chance = logit(after).ravel(), curve.present(before).ravel()
-    groups = np.array_split(np.argsort(x, kind="stable"), min(MOST_GROUPS, max(1, len(x) // GROUP)))
-    n = np.array([len(group) for group in groups], float)
-    knots = np.array([x[group].mean() for group in groups])
-    rate = np.array([chance[group].mean() for group in groups])
-    rate = IsotonicRegression(y_min=0, y_max=1).fit(np.arange(len(n)), rate, n).predict(np.arange(len(n)))
-    return _distinct(knots, rate, curve.entries)
 
 
 def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10, *, by_rank: bool = False) -> list[dict[str, float]]:
@@ -189,27 +126,6 @@ def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10, *, by_ran
             }
         )
     return rows
-
-
-def logit(p: np.ndarray) -> np.ndarray:
-    """log(p / (1 - p)), finite at 0 and 1; of p's shape, float64."""
-    p = np.clip(np.asarray(p, np.float64), EDGE, 1 - EDGE)
-    return np.log(p) - np.log1p(-p)
-
-
-def _logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The logistic curve of y over x at the points x (Platt scaling); the mean where y has one value only."""
-    from sklearn.linear_model import LogisticRegression
-
-    if y.min() == y.max():
-        return np.full(len(x), y.mean())
-    return LogisticRegression(C=1e4).fit(x[:, None], y).predict_proba(x[:, None])[:, 1]
-
-
-def _distinct(knots: np.ndarray, rate: np.ndarray, entries: int) -> Curve:
-    """Knots that coincide become one, with the mean of their rates: interpolation wants ascending knots."""
-    unique, place = np.unique(knots, return_inverse=True)
-    return Curve(unique, np.bincount(place, rate) / np.bincount(place), entries)
 
 
 def _short(values: np.ndarray) -> list[float | None]:

@@ -1,36 +1,23 @@
 """Estimators of the correctness rate beyond the paper's bins: P(y = 1 | p), learnt on D_est.
 
 The paper counts 20 bins (dicap/calibration.py). On the few images of D_est most bins hold next to nothing, while the curve
-is smooth: three parameters describe it. Every estimator here returns a `Curve`, a table that is read by linear
-interpolation, so that artifacts, resuming and prediction need not know how it was learnt.
+is smooth: three parameters describe it. Every estimator here returns the same `Curve`, so that artifacts, resuming and
+prediction need not know how it was learnt.
 
 Letters as in calibration.py: N images, C classes, K bins, G knots.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.calibration import Rates, bin_index, count_bins, interpolate
+from dicap.calibration import Rates, bin_index, count_bins
+from dicap.curve import FINEST, Curve, curve_by_rank, curve_of
 
 ESTIMATORS = ("bins", "beta", "shrunk_bins", "class_rank")
 SHRINKAGE = 30.0  # entries that the beta fit counts for in a bin of `shrunk_bins`
 PRIOR_ENTRIES = 2.0  # entries that the network's own confidence counts for; keeps a fit on one outcome finite
-FINEST = 1e-6  # confidences are kept this far from 0 and 1, where the logarithms end
 KNOTS = 401
-
-
-class Curve(NamedTuple):
-    """P(y = 1 | p) as a table: `p` (G,) increasing knots, `r` (G,) for all classes or (C, G) for each."""
-
-    p: Tensor
-    r: Tensor
-
-    def at(self, p: Tensor) -> Tensor:
-        """The rate at confidences (N, C); float64 (N, C)."""
-        return interpolate(p, self.p, self.r)
 
 
 def estimate_curve(estimator: str, p: Tensor, y: Tensor, p_unlabelled: Tensor, share: Tensor, *, bins: int = 20) -> Rates:
@@ -40,15 +27,16 @@ def estimate_curve(estimator: str, p: Tensor, y: Tensor, p_unlabelled: Tensor, s
     far from that at the bin's centre. An estimator that knows the class gives a table per class, (C, K).
     """
     curve = fit_curve(estimator, p, y, p_unlabelled, share, bins=bins)
-    per_class = curve.r.ndim == 2
+    assert not curve.log_odds, "Rates hold the knots of curves over confidence"
+    per_class = curve.rate.ndim == 2
     n_pos, n_neg = count_bins(p, y, bins, per_class=per_class)
-    return Rates(n_pos, n_neg, _mean_of_bins(curve, p_unlabelled, bins), curve.p, curve.r)
+    return Rates(n_pos, n_neg, _mean_of_bins(curve, p_unlabelled, bins), curve.knots, curve.rate)
 
 
 def _mean_of_bins(curve: Curve, p: Tensor, bins: int) -> Tensor:
     """Mean rate of the entries of each bin, (K,) or (C, K) float64; of a bin without entries, the rate at its centre."""
     centres = ((torch.arange(bins, device=p.device, dtype=torch.float64) + 0.5) / bins).unsqueeze(1)  # (K, 1)
-    if curve.r.ndim == 1:
+    if curve.rate.ndim == 1:
         p, centre = p.reshape(-1, 1), curve.at(centres)[:, 0]  # (K,)
     else:
         centre = curve.at(centres.expand(-1, p.shape[1])).T.contiguous()  # (C, K)
@@ -59,25 +47,31 @@ def _mean_of_bins(curve: Curve, p: Tensor, bins: int) -> Tensor:
     return torch.where(entries > 0, total.reshape(centre.shape) / entries.clamp_min(1), centre)
 
 
-def fit_curve(estimator: str, p: Tensor, y: Tensor, p_unlabelled: Tensor, share: Tensor, *, bins: int = 20) -> Curve:
+def fit_curve(
+    estimator: str, p: Tensor, y: Tensor, p_unlabelled: Tensor | None = None, share: Tensor | None = None, *, bins: int = 20
+) -> Curve:
     """Learn P(y = 1 | p) on D_est.
 
     Args:
         estimator: `beta`: logistic regression on log p and -log(1 - p), the three parameters of beta calibration;
             `shrunk_bins`: bins that fall back on the beta fit where they hold few entries;
-            `class_rank`: the beta features, the class's share of positives, and the score's rank in its class.
+            `class_rank`: the beta features, the class's share of positives, and the score's rank in its class;
+            `groups`: groups of as many entries each, by rank, that lean on a logistic fit: what a published model carries.
         p, y: (N, C) confidences and labels of D_est.
-        p_unlabelled: (N_u, C) confidences of the unlabelled images, among which ranks are taken.
-        share: (C,) share of positives of each class among the labelled images, strictly between 0 and 1.
+        p_unlabelled: (N_u, C) confidences of the unlabelled images, among which `class_rank` ranks.
+        share: (C,) share of positives of each class among the labelled images, strictly between 0 and 1, for `class_rank`.
         bins: K of `shrunk_bins`.
 
     Returns:
         The curve, non-decreasing in p, on the device of `p`, the same for the same input.
     """
-    assert p.shape == y.shape and p.shape[1] == p_unlabelled.shape[1] == len(share), (p.shape, y.shape, share.shape)
-    knots = _knots()
+    assert p.shape == y.shape and p.numel(), (p.shape, y.shape)
     p_, y_ = p.double().cpu().numpy(), (y > 0).cpu().numpy()
+    if estimator == "groups":
+        return curve_by_rank(p, y)
+    knots = _knots()
     if estimator == "class_rank":
+        assert p_unlabelled is not None and share is not None and p.shape[1] == p_unlabelled.shape[1] == len(share)
         r = _class_rank(p_, y_, p_unlabelled.double().cpu().numpy(), share.double().cpu().numpy(), knots)
     else:
         beta = _fit(_beta_features(p_.ravel()), y_.ravel(), *_own_confidence(_beta_features))
@@ -89,7 +83,7 @@ def fit_curve(estimator: str, p: Tensor, y: Tensor, p_unlabelled: Tensor, share:
         else:
             assert estimator == "beta", estimator
             r = beta(_beta_features(knots))
-    return Curve(*(torch.from_numpy(np.ascontiguousarray(part)).to(p.device) for part in (knots, r)))
+    return curve_of(knots, r).to(p.device)
 
 
 def class_shares(y: Tensor) -> Tensor:

@@ -76,9 +76,9 @@ def _bench(params: Path, seconds: float) -> None:
             network = f"{s.backbone}, {s.image_size} px"
             if network not in measured:
                 images = 64 if gpu else max(4, min(64, 200_000 // s.image_size**2))
-                rates = measured[network] = measure(s, size.classes, runtime, images=images, seconds=seconds)
-                numbers = f"{rates.trained:>9.1f}{rates.scored:>9.1f}{rates.views:>9.0f}{rates.entries:>10.1e}"
-                click.echo(f"{network:<32}{numbers}  {rates.limit}")
+                speeds = measured[network] = measure(s, size.classes, runtime, images=images, seconds=seconds)
+                numbers = f"{speeds.trained:>9.1f}{speeds.scored:>9.1f}{speeds.views:>9.0f}{speeds.entries:>10.1e}"
+                click.echo(f"{network:<32}{numbers}  {speeds.limit}")
             rows.append((name, predict(s, size, measured[network])))
     click.echo(
         f"\n{'data set':<12}{'warm-up epoch':>15}{'main epoch':>12}{'of it refresh':>15}{'whole run':>12}  (hours:minutes)"

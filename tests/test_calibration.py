@@ -12,24 +12,32 @@ from hypothesis.extra import numpy as arrays
 from dicap.calibration import (
     PseudoLabels,
     Rates,
-    chance_positive,
+    bin_curve,
     correctness_weight,
     count_bins,
     curve_error,
     dual_thresholds,
     estimate_rates,
     hard_labels,
-    interpolate,
-    positive_rate,
 )
+from dicap.curve import Curve, log_odds
 
 K = 20
 CALIBRATED = (torch.arange(K) + 0.5).double() / K  # r_pos[k] = centre of bin k
 
 
-def table(r_pos):
-    """Rates of which only r_pos matters."""
-    return Rates(torch.zeros_like(r_pos), torch.zeros_like(r_pos), r_pos)
+ANCHORS = ("left", "centre", "right")
+
+
+def table(r_pos, anchor="left"):
+    """Rates whose counts nobody reads."""
+    return read_by(bin_curve(r_pos, anchor=anchor))
+
+
+def read_by(curve):
+    """Rates of which only the curve matters."""
+    nothing = torch.zeros(K)
+    return Rates(nothing, nothing, nothing, curve.knots, curve.rate)
 
 
 def scores(n, c, seed=0):
@@ -191,44 +199,63 @@ def test_pseudo_labels_are_hard_unless_said_otherwise():
 )
 def test_interpolation_fixtures(p, left, centre, right):
     for anchor, expected in (("left", left), ("centre", centre), ("right", right)):
-        assert positive_rate(torch.tensor([[p]]), CALIBRATED, anchor=anchor).item() == pytest.approx(expected, abs=1e-6)
+        assert bin_curve(CALIBRATED, anchor=anchor).at(torch.tensor([[p]])).item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_left_anchor_is_the_printed_formula_times_k():
-    rng = np.random.default_rng(1)
-    r = rng.random(K)
-    for p in rng.random(200) * (K - 1) / K:  # where the right neighbour exists
-        k = int(p * K)
-        printed = ((k + 1) / K - p) * r[k] + (p - k / K) * r[k + 1]
-        assert positive_rate(torch.tensor([[p]]), torch.from_numpy(r)).item() == pytest.approx(K * printed, abs=1e-9)
+def papers_equation(p, r, anchor):
+    """K ((k+1)/K - p) r[k] + K (p - k/K) r[k+1] for one confidence, r[k] at the place in its bin that `anchor` says."""
+    bins = len(r)
+    shift = {"left": 0, "centre": 0.5, "right": 1}[anchor] / bins
+    k = math.floor((p - shift) * bins)  # k/K <= p - shift < (k+1)/K
+    before, after = r[min(max(k, 0), bins - 1)], r[min(max(k + 1, 0), bins - 1)]  # the end bin's own rate beyond the ends
+    return bins * ((k + 1) / bins + shift - p) * before + bins * (p - k / bins - shift) * after
 
 
-def test_a_table_per_class_equals_one_class_at_a_time():
+@given(
+    probabilities,
+    st.sampled_from(ANCHORS),
+    st.lists(st.floats(0, 1), min_size=1, max_size=25),
+    st.lists(st.integers(0, 25), max_size=3),
+)
+def test_weights_are_the_papers_equation(p, anchor, r, edges):
+    p = np.concatenate([p.ravel(), np.minimum(np.array(edges) / len(r), 1)])  # on the borders of bins too
+    found = bin_curve(torch.tensor(r, dtype=torch.float64), anchor=anchor).at(torch.from_numpy(p).unsqueeze(1))
+    assert found.flatten().tolist() == pytest.approx([papers_equation(value, r, anchor) for value in p.tolist()], abs=1e-13)
+
+
+def test_the_printed_equation_lacks_the_factor_k():
+    r = CALIBRATED.tolist()
+    printed = ((9 + 1) / K - 0.47) * r[9] + (0.47 - 9 / K) * r[10]
+    assert bin_curve(CALIBRATED).at(torch.tensor([[0.47]]).double()).item() == pytest.approx(K * printed)
+    assert printed < 1 / K
+
+
+def test_a_curve_per_class_equals_one_class_at_a_time():
     p, _ = scores(50, 3)
-    table = torch.rand(3, K, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    whole = positive_rate(p, table)
+    rates = torch.rand(3, K, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    whole = bin_curve(rates).at(p)
     for c in range(3):
-        assert torch.equal(whole[:, [c]], positive_rate(p[:, [c]], table[c]))
+        assert torch.equal(whole[:, [c]], bin_curve(rates[c]).at(p[:, [c]]))
 
 
-@given(probabilities, st.sampled_from(["left", "centre", "right"]), st.integers(1, 25))
+@given(probabilities, st.sampled_from(ANCHORS), st.integers(1, 25))
 @settings(deadline=None)
 def test_weights_are_probabilities_of_complementary_labels(p, anchor, bins):
     rates = torch.rand(bins, dtype=torch.float64, generator=torch.Generator().manual_seed(bins))
     confidence = torch.from_numpy(p)
-    one = correctness_weight(confidence, torch.ones_like(confidence, dtype=torch.int8), table(rates), anchor=anchor)
-    zero = correctness_weight(confidence, torch.zeros_like(confidence, dtype=torch.int8), table(rates), anchor=anchor)
+    one = correctness_weight(confidence, torch.ones_like(confidence, dtype=torch.int8), table(rates, anchor))
+    zero = correctness_weight(confidence, torch.zeros_like(confidence, dtype=torch.int8), table(rates, anchor))
     assert ((one >= 0) & (one <= 1)).all()
     assert torch.allclose(one + zero, torch.ones_like(one), atol=1e-6)
     if bins == 1:
         assert torch.allclose(one, rates.float().expand_as(one))
 
 
-@given(arrays.arrays(np.float64, K, elements=st.floats(0, 1)), st.sampled_from(["left", "centre", "right"]))
+@given(arrays.arrays(np.float64, K, elements=st.floats(0, 1)), st.sampled_from(ANCHORS))
 @settings(deadline=None)
 def test_monotone_rates_give_monotone_weights(rates, anchor):
     p = torch.linspace(0, 1, 401).unsqueeze(1)
-    w = positive_rate(p, torch.from_numpy(np.sort(rates)), anchor=anchor)
+    w = bin_curve(torch.from_numpy(np.sort(rates)), anchor=anchor).at(p)
     assert (w.diff(dim=0) >= -1e-12).all()
 
 
@@ -238,42 +265,62 @@ def test_policies():
     assert correctness_weight(p, label, None, policy="uniform").tolist() == [[1, 1, 0]]
     assert correctness_weight(p, label, None, policy="confidence")[0].tolist() == pytest.approx([0.9, 0.8, 0.0])
     for policy in ("estimated", "labeled", "optimal"):
-        w = correctness_weight(p, label, table(CALIBRATED), policy=policy, anchor="centre")
+        w = correctness_weight(p, label, table(CALIBRATED, "centre"), policy=policy)
         assert w[0].tolist() == pytest.approx([0.9, 0.8, 0.0])
 
 
-def test_a_curve_beyond_bins_is_read_between_its_knots():
+def test_a_curve_is_read_between_its_knots():
     p = torch.tensor([[0.0, 0.25], [0.5, 1.0]])
-    knots = torch.tensor([0.2, 0.4, 0.6], dtype=torch.float64)
-    rates = table(CALIBRATED)._replace(knots=knots, at_knots=torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64))
-    assert chance_positive(p, rates).flatten().tolist() == pytest.approx([0.1, 0.2, 0.7, 0.9])
-    per_class = rates._replace(at_knots=torch.tensor([[0.1, 0.5, 0.9], [0.0, 0.0, 1.0]], dtype=torch.float64))
-    assert chance_positive(p, per_class).flatten().tolist() == pytest.approx([0.1, 0.0, 0.7, 1.0])
+    knots, rate = torch.tensor([0.2, 0.4, 0.6]).double(), torch.tensor([0.1, 0.5, 0.9]).double()
+    assert Curve(knots, rate).at(p).flatten().tolist() == pytest.approx([0.1, 0.2, 0.7, 0.9])
+    per_class = torch.stack([rate, torch.tensor([0.0, 0.0, 1.0]).double()])
+    assert Curve(knots, per_class).at(p).flatten().tolist() == pytest.approx([0.1, 0.0, 0.7, 1.0])
     label = torch.tensor([[1, 0], [-1, 1]], dtype=torch.int8)
-    assert correctness_weight(p, label, rates).flatten().tolist() == pytest.approx([0.1, 0.8, 0.0, 0.9])
-    assert torch.equal(chance_positive(p, table(CALIBRATED)), positive_rate(p, CALIBRATED))
+    weight = correctness_weight(p, label, read_by(Curve(knots, rate)))
+    assert weight.flatten().tolist() == pytest.approx([0.1, 0.8, 0.0, 0.9])
 
 
-@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=9), st.lists(st.floats(0, 1), min_size=9, max_size=9), probabilities)
-def test_a_curve_between_knots_is_numpys(steps, values, p):
+@given(
+    st.lists(st.floats(0.01, 1), min_size=1, max_size=9),
+    st.lists(st.floats(0, 1), min_size=9, max_size=9),
+    probabilities,
+    st.booleans(),
+)
+def test_a_curve_between_knots_is_numpys(steps, values, p, over_log_odds):
     knots = np.cumsum(steps) / sum(steps)  # they need not reach 0 and 1: beyond the ends the end's rate holds
-    at = np.array(values[: len(knots)])
-    found = interpolate(torch.from_numpy(p), torch.from_numpy(knots), torch.from_numpy(at))
-    np.testing.assert_allclose(found.numpy(), np.interp(p, knots, at), atol=1e-9)
-    table = np.stack([np.roll(at, c) for c in range(p.shape[1])])
-    each = interpolate(torch.from_numpy(p), torch.from_numpy(knots), torch.from_numpy(table))
+    at, x = np.array(values[: len(knots)]), p
+    if over_log_odds:
+        knots, x = 8 * knots - 5, log_odds(torch.from_numpy(p)).numpy()
+    found = Curve(torch.from_numpy(knots), torch.from_numpy(at), over_log_odds).at(torch.from_numpy(p))
+    np.testing.assert_allclose(found.numpy(), np.interp(x, knots, at), atol=1e-9)
+    rows = np.stack([np.roll(at, c) for c in range(p.shape[1])])
+    each = Curve(torch.from_numpy(knots), torch.from_numpy(rows), over_log_odds).at(torch.from_numpy(p))
     for c in range(p.shape[1]):
-        np.testing.assert_allclose(each[:, c].numpy(), np.interp(p[:, c], knots, table[c]), atol=1e-9)
+        np.testing.assert_allclose(each[:, c].numpy(), np.interp(x[:, c], knots, rows[c]), atol=1e-9)
 
 
-def test_weights_follow_the_curve_where_there_is_one():
-    p, knots, at = torch.tensor([[0.25, 0.9]]), torch.tensor([0.0, 0.5, 1.0]).double(), torch.tensor([0.2, 0.6, 0.8]).double()
-    binned = Rates(torch.ones(1), torch.ones(1), torch.tensor([0.5]).double())
-    curve = binned._replace(knots=knots, at_knots=at)
-    assert chance_positive(p, curve).tolist() == [pytest.approx([0.4, 0.76])]
-    assert chance_positive(p, binned).tolist() == [[0.5, 0.5]]
-    label = torch.tensor([[1, 0]], dtype=torch.int8)
-    assert correctness_weight(p, label, curve)[0].tolist() == pytest.approx([0.4, 0.24])
+@pytest.mark.parametrize("anchor", ANCHORS)
+def test_a_rate_beside_a_knot_leaves_the_probabilities_by_no_rounding(anchor):
+    for bins in range(2, 60):
+        curve = bin_curve(torch.arange(bins).double() % 2, anchor=anchor)
+        places = np.concatenate([np.nextafter(curve.knots.numpy(), end) for end in (0, 1)])
+        w = curve.at(torch.from_numpy(places).unsqueeze(1))
+        assert (w >= 0).all() and (w <= 1).all()
+
+
+def test_log_odds_by_hand():
+    found = log_odds(torch.tensor([0.0, 0.2, 0.5, 1.0]))
+    assert found.tolist() == pytest.approx(
+        [math.log(1e-6 / (1 - 1e-6)), math.log(0.25), 0, math.log((1 - 1e-6) / 1e-6)], rel=1e-6
+    )
+
+
+def test_rates_are_read_where_their_anchor_says():
+    n_pos, n_neg = torch.tensor([0.0, 1.0]).double(), torch.tensor([1.0, 0.0]).double()
+    for anchor, expected in (("left", 0.5), ("centre", 0.0), ("right", 0.0)):
+        rates = estimate_rates(n_pos, n_neg, anchor=anchor)
+        assert rates.curve.at(torch.tensor([[0.25]])).item() == pytest.approx(expected, abs=1e-7)
+    assert estimate_rates(n_pos, n_neg).knots.tolist() == [0, 0.5]
 
 
 # -- thresholds -------------------------------------------------------------------------------------------
@@ -373,10 +420,10 @@ def test_many_images_recover_the_true_curve():
     rng = np.random.default_rng(0)
     p = rng.random((20_000, 1))
     y = rng.random((20_000, 1)) < p**2
-    rates = estimate_rates(*count_bins(torch.from_numpy(p), torch.from_numpy(y), K))
-    w = positive_rate(torch.from_numpy(p), rates.r_pos, anchor="centre").numpy()
+    rates = estimate_rates(*count_bins(torch.from_numpy(p), torch.from_numpy(y), K), anchor="centre")
+    w = rates.curve.at(torch.from_numpy(p)).numpy()
     assert np.abs(w - p**2).mean() < 0.02
 
 
 def test_rates_know_their_negatives():
-    assert Rates(torch.ones(1), torch.ones(1), torch.tensor([0.3])).r_neg.item() == pytest.approx(0.7)
+    assert estimate_rates(torch.tensor([3.0]), torch.tensor([7.0])).r_neg.item() == pytest.approx(0.7)

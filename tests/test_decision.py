@@ -1,59 +1,19 @@
-"""Decisions and the correctness curve: against loops, against truth that is known, and through JSON."""
+"""Decisions against a loop and through JSON, and their reliability."""
 
 import json
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dicap.decision import Curve, Decisions, carry_over, fit_curve, logit, plain, reliability
+from dicap.curve import Curve
+from dicap.decision import Decisions, plain, reliability
 
 
-def drawn(n, classes, sharpness, seed):
-    """Scores of a network that is `sharpness` times too sure of itself, and labels; and the true chance as a function."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(-1, 2, (n, classes))
-    labels = (rng.random(x.shape) < 1 / (1 + np.exp(-x))).astype(np.uint8)
-    return 1 / (1 + np.exp(-sharpness * x)), labels, lambda p: 1 / (1 + np.exp(-logit(p) / sharpness))
-
-
-@pytest.mark.parametrize("sharpness", [0.5, 1.0, 3.0])
-def test_the_curve_finds_the_truth_however_sure_the_network_is(sharpness):
-    p, y, true = drawn(2000, 10, sharpness, 0)
-    curve = fit_curve(p, y)
-    q, _, _ = drawn(500, 10, sharpness, 1)
-    assert np.abs(curve.present(q) - true(q)).mean() < 0.02
-    assert curve.entries == p.size and (np.diff(curve.logit) > 0).all() and (np.diff(curve.rate) >= 0).all()
-
-
-def test_forty_images_are_enough_for_a_rough_curve():
-    errors = []
-    for seed in range(20):
-        p, y, true = drawn(40, 10, 3.0, seed)
-        errors.append(np.abs(fit_curve(p, y).present(p) - true(p)).mean())
-    assert np.mean(errors) < 0.06
-
-
-@pytest.mark.parametrize("value", [0, 1])
-def test_a_curve_of_one_kind_of_label_is_flat(value):
-    p = np.linspace(0, 1, 60).reshape(20, 3)
-    curve = fit_curve(p, np.full(p.shape, value))
-    assert np.allclose(curve.present(p), value)
-
-
-def test_a_single_image_gives_a_curve():
-    assert 0 <= fit_curve(np.array([[0.9]]), np.array([[1]])).present(np.array([[0.5]]))[0, 0] <= 1
-    assert len(fit_curve(np.full((50, 3), 0.7), np.tile([1, 0, 0], (50, 1))).rate) == 1
-
-
-def test_carrying_over_finds_the_chance_at_the_new_confidences():
-    """A network that became twice as sure on the same evidence: the curve must follow, without labels."""
-    p, y, true = drawn(3000, 10, 1.0, 0)
-    after = 1 / (1 + np.exp(-2 * logit(p)))
-    carried = carry_over(fit_curve(p, y), p, after)
-    assert np.abs(carried.present(after) - true(p)).mean() < 0.02
-    assert carried.entries == p.size
+def curve_of(knots, rates):
+    return Curve(torch.tensor(knots).double(), torch.tensor(rates).double(), log_odds=True)
 
 
 def loop(p, tau_pos, tau_neg, curve):
@@ -63,7 +23,7 @@ def loop(p, tau_pos, tau_neg, curve):
             value = p[i, c]
             answer = 1 if value > tau_pos[c] or (value >= tau_pos[c] == tau_neg[c]) else 0 if value < tau_neg[c] else -1
             if curve is not None and answer >= 0:
-                present = curve.present(np.array([value]))[0]
+                present = curve.at(torch.tensor([[value]])).item()
                 chances[i, c] = present if answer else 1 - present
                 if chances[i, c] < 0.5:
                     answer, chances[i, c] = -1, np.nan
@@ -76,7 +36,7 @@ def test_decisions_against_a_loop(seed, with_curve):
     rng = np.random.default_rng(seed)
     taus = np.sort(rng.integers(0, 5, (2, 4)) / 4, axis=0)
     p = rng.integers(0, 9, (6, 4)) / 8
-    curve = Curve(np.array([-2.0, 1.0]), np.array([0.1, 0.8]), 7) if with_curve else None
+    curve = curve_of([-2.0, 1.0], [0.1, 0.8]) if with_curve else None
     decisions = Decisions(taus[1], taus[0], np.zeros(4), curve, "")
     answers, chances = decisions.decide(p)
     expected = loop(p, taus[1], taus[0], curve)
@@ -90,11 +50,21 @@ def test_plain_decisions_are_at_one_half():
 
 def test_decisions_survive_json():
     for decisions in (
-        Decisions(np.array([0.9]), np.array([0.2]), np.array([0.1]), Curve(np.array([0.5]), np.array([0.7]), 3), "why"),
+        Decisions(np.array([0.9]), np.array([0.2]), np.array([0.1]), curve_of([0.5], [0.7]), "why", 3),
         plain(np.array([np.nan]), "none"),
     ):
         again = Decisions.from_dict(json.loads(json.dumps(decisions.to_dict(), allow_nan=False)))
         assert again.to_dict() == decisions.to_dict() and again.note == decisions.note
+        assert again.entries == decisions.entries
+        p = np.array([[0.3], [0.8]])
+        np.testing.assert_allclose(again.present(p), decisions.present(p), atol=1e-6)
+
+
+def test_the_chance_of_presence_is_the_curves_or_the_confidence_itself():
+    p = np.array([[0.0, 0.5, 1.0]], np.float32)
+    measured = Decisions(*np.zeros((3, 3)), curve_of([-2.0, 2.0], [0.1, 0.7]), "", 9)
+    assert measured.present(p).tolist() == [pytest.approx([0.1, 0.4, 0.7])]
+    assert plain(np.zeros(3), "none").present(p).tolist() == p.tolist()
 
 
 def test_reliability_against_a_loop():

@@ -6,10 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dicap.calibration import count_bins, estimate_rates, positive_rate
-from dicap.estimators import ESTIMATORS, Curve, class_shares, estimate_curve, fit_curve, log_loss
+from dicap.calibration import count_bins, estimate_rates
+from dicap.curve import Curve, carry_over
+from dicap.estimators import ESTIMATORS, class_shares, estimate_curve, fit_curve, log_loss
 
-LEARNT = [name for name in ESTIMATORS if name != "bins"]
+RATES = [name for name in ESTIMATORS if name != "bins"]  # those that training may use beside the paper's bins
+LEARNT = [*RATES, "groups"]
 
 
 def world(images: int, seed: int, classes: int = 8):
@@ -26,17 +28,6 @@ def fitted(name: str, images: int, seed: int = 0) -> Curve:
     return fit_curve(name, p, y, p, class_shares(y))
 
 
-def test_interpolation_is_that_of_numpy():
-    knots = torch.tensor([0.1, 0.2, 0.7, 0.9], dtype=torch.float64)
-    rows = torch.tensor([[0.0, 0.3, 0.4, 1.0], [0.1, 0.1, 0.6, 0.7]], dtype=torch.float64)
-    p = torch.rand(50, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    p[:4] = torch.tensor([[0.0, 1.0], [0.1, 0.9], [0.2, 0.7], [0.05, 0.95]])
-    slow = np.stack([np.interp(p[:, c].numpy(), knots.numpy(), rows[c].numpy()) for c in range(2)], axis=1)
-    assert np.allclose(Curve(knots, rows).at(p).numpy(), slow, atol=1e-12)
-    one = np.interp(p.numpy(), knots.numpy(), rows[0].numpy())
-    assert np.allclose(Curve(knots, rows[0]).at(p).numpy(), one, atol=1e-12)
-
-
 def test_beta_finds_the_curve_it_can_express():
     p, _, rate = world(2000, 9)
     assert (fitted("beta", 20000).at(p) - rate).abs().mean() < 0.004
@@ -48,10 +39,10 @@ def test_on_few_images_every_estimator_beats_the_papers_bins(name):
     errors, losses = {name: [], "bins": []}, {name: [], "bins": []}
     for seed in range(8):
         p_est, y_est, _ = world(20, seed)
-        bins = estimate_rates(*count_bins(p_est, y_est, 20), empty_bin="zero")
+        bins = estimate_rates(*count_bins(p_est, y_est, 20), empty_bin="zero").curve
         for key, r in (
             (name, fit_curve(name, p_est, y_est, p, class_shares(y_est)).at(p)),
-            ("bins", positive_rate(p, bins.r_pos, anchor="left")),
+            ("bins", bins.at(p)),
         ):
             errors[key].append(float((r - rate).abs().mean()))
             losses[key].append(log_loss(r, y))
@@ -67,7 +58,7 @@ def test_class_rank_knows_what_one_curve_cannot():
     y = torch.from_numpy(y.astype(np.int8))
     share = class_shares(y)
     losses = {name: log_loss(fit_curve(name, p[:200], y[:200], p, share).at(p), y) for name in ("beta", "class_rank")}
-    optimal = positive_rate(p, estimate_rates(*count_bins(p, y, 20)).r_pos, anchor="centre")
+    optimal = estimate_rates(*count_bins(p, y, 20), anchor="centre").curve.at(p)
     assert losses["class_rank"] < losses["beta"] and losses["class_rank"] < log_loss(optimal, y)
 
 
@@ -85,7 +76,7 @@ def test_one_image_one_class_one_outcome(name, label, shape):
     assert (seen > unseen) == bool(label), "what was seen moves the rate its way"
 
 
-@pytest.mark.parametrize("name", LEARNT)
+@pytest.mark.parametrize("name", RATES)
 def test_the_rate_of_a_bin_is_the_mean_of_its_unlabelled_entries(name):
     (p, y, _), (p_unlabelled, _, _) = world(30, 0, classes=3), world(60, 1, classes=3)
     p_unlabelled = torch.where(p_unlabelled < 0.8, p_unlabelled, 0.79)  # the last bins stay empty
@@ -120,7 +111,7 @@ def test_rates_are_probabilities_that_do_not_fall_with_confidence(name, seed, im
 def test_the_order_of_images_and_another_try_change_nothing(name):
     p, y, _ = world(40, 3)
     order = torch.randperm(40, generator=torch.Generator().manual_seed(1))
-    one, again, shuffled = (fit_curve(name, a, b, p, class_shares(y)).r for a, b in ((p, y), (p, y), (p[order], y[order])))
+    one, again, shuffled = (fit_curve(name, a, b, p, class_shares(y)).rate for a, b in ((p, y), (p, y), (p[order], y[order])))
     assert torch.equal(one, again) and torch.allclose(one, shuffled, atol=1e-5)
 
 
@@ -128,3 +119,52 @@ def test_shares_and_log_loss_by_hand():
     assert class_shares(torch.tensor([[1, 0], [1, 0], [0, 0]])).tolist() == [2.5 / 4, 0.5 / 4]
     r, y = torch.tensor([[0.8, 0.0]]), torch.tensor([[1, 1]])
     assert log_loss(r, y) == pytest.approx(-(np.log(0.8) + np.log(1e-4)) / 2, abs=1e-6)
+
+
+# -- groups by rank: what a published model carries ---------------------------------------------------------
+
+
+def drawn(n, classes, sharpness, seed):
+    """Scores of a network that is `sharpness` times too sure of itself, labels, and the true chance as a function of scores."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(-1, 2, (n, classes))
+    labels = torch.from_numpy((rng.random(x.shape) < 1 / (1 + np.exp(-x))).astype(np.uint8))
+    p = torch.from_numpy(1 / (1 + np.exp(-sharpness * x)))
+    return p, labels, lambda p: torch.sigmoid(torch.logit(p) / sharpness)
+
+
+@pytest.mark.parametrize("sharpness", [0.5, 1.0, 3.0])
+def test_groups_find_the_truth_however_sure_the_network_is(sharpness):
+    p, y, true = drawn(2000, 10, sharpness, 0)
+    curve = fit_curve("groups", p, y)
+    q, _, _ = drawn(500, 10, sharpness, 1)
+    assert (curve.at(q) - true(q)).abs().mean() < 0.02
+    assert (curve.knots.diff() > 0).all() and (curve.rate.diff() >= 0).all() and len(curve.knots) <= 60
+
+
+def test_forty_images_are_enough_for_a_rough_curve():
+    errors = []
+    for seed in range(20):
+        p, y, true = drawn(40, 10, 3.0, seed)
+        errors.append(float((fit_curve("groups", p, y).at(p) - true(p)).abs().mean()))
+    assert np.mean(errors) < 0.06
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_groups_of_one_kind_of_label_are_flat(value):
+    p = torch.linspace(0, 1, 60).reshape(20, 3)
+    assert torch.allclose(fit_curve("groups", p, torch.full(p.shape, value)).at(p), torch.tensor(float(value)).double())
+
+
+def test_confidences_that_coincide_are_one_knot():
+    y = torch.tensor([1, 0, 0]).repeat(50, 1)
+    curve = fit_curve("groups", torch.full((50, 3), 0.7), y)
+    assert len(curve.knots) == len(curve.rate) == 1 and curve.rate.item() == pytest.approx(1 / 3, abs=0.05)
+
+
+def test_carrying_over_finds_the_chance_at_the_new_confidences():
+    """A network that became twice as sure on the same evidence: the curve must follow, without labels."""
+    p, y, true = drawn(3000, 10, 1.0, 0)
+    after = torch.sigmoid(2 * torch.logit(p))
+    carried = carry_over(fit_curve("groups", p, y), p, after)
+    assert (carried.at(after) - true(p)).abs().mean() < 0.02

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dicap.calibration import correctness_weight, count_bins, dual_thresholds, estimate_rates, hard_labels, positive_rate
+from dicap.calibration import bin_curve, correctness_weight, count_bins, dual_thresholds, estimate_rates, hard_labels
 from dicap.losses import asymmetric_loss, binary_cross_entropy, nt_xent
 
 K = 20
@@ -20,9 +20,9 @@ matrices = arrays.arrays(np.float64, st.tuples(st.integers(1, 12), st.integers(1
 def refresh(p, y, p_new, *, bins=K, anchor="left", empty_bin="interpolate", policy="estimated"):
     """(label, weight) of new scores, from labelled ones: sections 3 and 4 in a row."""
     p, y, p_new = (torch.as_tensor(array) for array in (p, y, p_new))
-    rates = estimate_rates(*count_bins(p, y, bins), empty_bin=empty_bin)
+    rates = estimate_rates(*count_bins(p, y, bins), anchor=anchor, empty_bin=empty_bin)
     label = hard_labels(p_new, dual_thresholds(p, y))
-    return label, correctness_weight(p_new, label, rates, policy=policy, anchor=anchor)
+    return label, correctness_weight(p_new, label, rates, policy=policy)
 
 
 @given(matrices, st.data())
@@ -39,10 +39,10 @@ def test_weights_are_probabilities_whatever_was_counted(p, data, anchor, empty_b
     y = data.draw(arrays.arrays(np.uint8, p.shape, elements=st.integers(0, 1)))
     label, weight = refresh(p, y, p, anchor=anchor, empty_bin=empty_bin, bins=bins)
     assert ((weight >= 0) & (weight <= 1)).all() and (weight[label < 0] == 0).all()
-    rates = estimate_rates(*count_bins(torch.from_numpy(p), torch.from_numpy(y), bins), empty_bin=empty_bin)
+    rates = estimate_rates(*count_bins(torch.from_numpy(p), torch.from_numpy(y), bins), anchor=anchor, empty_bin=empty_bin)
     ones = torch.ones(p.shape, dtype=torch.int8)
     confidence = torch.from_numpy(p)
-    both = [correctness_weight(confidence, k * ones, rates, anchor=anchor) for k in (1, 0)]
+    both = [correctness_weight(confidence, k * ones, rates) for k in (1, 0)]
     torch.testing.assert_close(both[0] + both[1], torch.ones(p.shape), atol=1e-6, rtol=0)
     if bins == 1:
         assert len(both[0].unique()) == 1  # a single bin is a constant
@@ -51,7 +51,7 @@ def test_weights_are_probabilities_whatever_was_counted(p, data, anchor, empty_b
 @given(arrays.arrays(np.float64, K, elements=st.floats(0, 1)), st.sampled_from(ANCHORS), matrices)
 def test_higher_confidence_never_weighs_less_where_rates_rise(rates, anchor, p):
     flat = torch.from_numpy(np.sort(p.ravel())).unsqueeze(1)
-    weight = positive_rate(flat, torch.from_numpy(np.sort(rates)), anchor=anchor)
+    weight = bin_curve(torch.from_numpy(np.sort(rates)), anchor=anchor).at(flat)
     assert (weight.diff(dim=0) >= -1e-12).all()
 
 
@@ -59,7 +59,7 @@ def test_higher_confidence_never_weighs_less_where_rates_rise(rates, anchor, p):
 def test_a_weight_lies_between_the_rates_of_its_neighbours(rates, anchor):
     p = torch.linspace(0, 1, 101).double().unsqueeze(1)
     bins, r = len(rates), torch.from_numpy(rates)
-    weight, k = positive_rate(p, r, anchor=anchor), (p * bins).long().clamp(0, bins - 1)
+    weight, k = bin_curve(r, anchor=anchor).at(p), (p * bins).long().clamp(0, bins - 1)
     near = torch.stack([r[(k + step).clamp(0, bins - 1)] for step in (-1, 0, 1)])
     assert (weight <= near.amax(0) + 1e-12).all() and (weight >= near.amin(0) - 1e-12).all()
 
@@ -67,7 +67,7 @@ def test_a_weight_lies_between_the_rates_of_its_neighbours(rates, anchor):
 @pytest.mark.parametrize("anchor", ANCHORS)
 def test_confidences_of_exactly_0_and_1_take_the_rates_of_the_end_bins(anchor):
     r = torch.linspace(0.1, 0.9, K, dtype=torch.float64)
-    ends = positive_rate(torch.tensor([[0.0, 1.0]]), r, anchor=anchor)
+    ends = bin_curve(r, anchor=anchor).at(torch.tensor([[0.0, 1.0]]))
     assert ends.tolist() == [[r[0].item(), r[-1].item()]]
 
 

@@ -107,7 +107,7 @@ def _limits(model: SavedModel, metrics: dict[str, Any], classes: Sequence[tuple[
         yield "It states no chance to be right, because no labelled images were kept to measure it."
     else:
         yield (
-            f"The chance to be right was measured on {model.decisions.curve.entries} entries, all classes pooled: "
+            f"The chance to be right was measured on {model.decisions.entries} entries, all classes pooled: "
             "of a single class it may be off."
         )
 

@@ -38,7 +38,7 @@ SIZES = {
 
 
 @dataclass(frozen=True)
-class Rates:
+class Speeds:
     """Of one network and image size, a second: images trained (forward, backward, AdamW), images scored (forward), strong
     views made (by all loader processes), and entries (image, class) refreshed."""
 
@@ -65,7 +65,7 @@ class Minutes:
     total: float
 
 
-def measure(s: Settings, classes: int, runtime: Runtime, *, images: int, seconds: float = 2.0) -> Rates:
+def measure(s: Settings, classes: int, runtime: Runtime, *, images: int, seconds: float = 2.0) -> Speeds:
     """Measure with a new network of these settings and random pixels.
 
     Args:
@@ -109,10 +109,10 @@ def measure(s: Settings, classes: int, runtime: Runtime, *, images: int, seconds
     scored = images / _seconds(score, runtime, seconds)
     views = images / _seconds(draw, runtime, seconds / 2)
     entries = p.numel() / _seconds(refresh, runtime, seconds / 4)
-    return Rates(trained, scored, views * max(workers, 1), entries, workers > 0)
+    return Speeds(trained, scored, views * max(workers, 1), entries, workers > 0)
 
 
-def predict(s: Settings, size: Size, rates: Rates) -> Minutes:
+def predict(s: Settings, size: Size, speeds: Speeds) -> Minutes:
     """DiCaP's run on a data set of this size (docs/scaling.md).
 
     Every unlabelled image is taken to have an uncertain entry, which the later epochs' have less and less; losses, EMA and checks
@@ -123,20 +123,20 @@ def predict(s: Settings, size: Size, rates: Rates) -> Minutes:
     unsup, est = size.train - sup, labelled - sup
     of_step = labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size)
     share = s.train.batch_size / (s.train.batch_size - of_step)  # images of a step over its unlabelled ones
-    warmup = _step_seconds(2 * sup if s.warmup.wcl else sup, 2 * sup if s.warmup.wcl else 0, rates)
-    steps = _step_seconds(unsup * share, unsup if s.contrastive.enabled else 0, rates)
-    refresh = size.train / rates.scored + unsup * size.classes / rates.entries
-    evaluation = 2 * size.test / rates.scored
-    finetune = est / rates.scored + est / rates.views  # the backbone is frozen
+    warmup = _step_seconds(2 * sup if s.warmup.wcl else sup, 2 * sup if s.warmup.wcl else 0, speeds)
+    steps = _step_seconds(unsup * share, unsup if s.contrastive.enabled else 0, speeds)
+    refresh = size.train / speeds.scored + unsup * size.classes / speeds.entries
+    evaluation = 2 * size.test / speeds.scored
+    finetune = est / speeds.scored + est / speeds.views  # the backbone is frozen
     looks = s.warmup.epochs / s.warmup.eval_every + s.train.epochs / s.train.eval_every + 2
     total = s.warmup.epochs * warmup + s.train.epochs * (steps + refresh) + s.finetune.epochs * finetune + looks * evaluation
     return Minutes(warmup / 60, (steps + refresh) / 60, refresh / 60, evaluation / 60, total / 60)
 
 
-def _step_seconds(strong: float, weak: float, rates: Rates) -> float:
+def _step_seconds(strong: float, weak: float, speeds: Speeds) -> float:
     """Seconds of steps with so many strong and weak views; a weak view costs a forward pass and next to nothing to make."""
-    network, loader = strong / rates.trained + weak / rates.scored, strong / rates.views
-    return max(network, loader) if rates.loader_beside else network + loader
+    network, loader = strong / speeds.trained + weak / speeds.scored, strong / speeds.views
+    return max(network, loader) if speeds.loader_beside else network + loader
 
 
 def _seconds(work: Callable[[], None], runtime: Runtime, seconds: float) -> float:

@@ -97,7 +97,9 @@ class DiCaP(Method):
             p_count, y_count = p[is_est], teacher.labels(unsup[is_est.cpu().numpy()])
         if c.estimator == "bins":
             n_pos, n_neg = count_bins(p_count, y_count, c.bins, per_class=c.per_class)
-            rates = estimate_rates(n_pos, n_neg, empty_bin=c.empty_bin, smoothing=c.smoothing, isotonic=c.isotonic)
+            rates = estimate_rates(
+                n_pos, n_neg, anchor=c.anchor, empty_bin=c.empty_bin, smoothing=c.smoothing, isotonic=c.isotonic
+            )
         else:
             share = class_shares(y_sup if self.cross_fits else torch.cat([y_sup, teacher.labels(roles.est)]))
             rates = estimate_curve(c.estimator, p_count, y_count, p, share, bins=c.bins)
@@ -129,7 +131,7 @@ class DiCaP(Method):
         c = self.settings.calibration
         rule = self.settings.thresholds.rule
         label = rules.between(p, thresholds) if rule == "quota" else hard_labels(p, thresholds, rule=rule)
-        weight = correctness_weight(p, label, rates, policy=c.policy, anchor=c.anchor)
+        weight = correctness_weight(p, label, rates, policy=c.policy)
         return PseudoLabels(p, label, weight, soft=c.target == "soft")
 
     def relabel(self, teacher: nn.Module, views: dict[str, Tensor], refresh: Refresh) -> PseudoLabels:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dicap import artifacts as files
-from dicap.calibration import count_bins, estimate_rates, positive_rate
+from dicap.calibration import count_bins, estimate_rates
 from dicap.data.format import META, read_index
 from dicap.errors import DataError
 from dicap.estimators import class_shares, fit_curve, log_loss
@@ -30,8 +30,8 @@ def estimates(bins: int = 20) -> dict[str, Estimate]:
 
     def binned(anchor: str, empty_bin: str, isotonic: bool = False) -> Estimate:
         def estimate(p_est: Tensor, y_est: Tensor, unlabelled: Tensor, share: Tensor, p: Tensor) -> Tensor:
-            rates = estimate_rates(*count_bins(p_est, y_est, bins), empty_bin=empty_bin, isotonic=isotonic)
-            return positive_rate(p, rates.r_pos, anchor=anchor)
+            counts = count_bins(p_est, y_est, bins)
+            return estimate_rates(*counts, anchor=anchor, empty_bin=empty_bin, isotonic=isotonic).curve.at(p)
 
         return estimate
 
@@ -69,7 +69,7 @@ def study(
             order = torch.from_numpy(rng.permutation(len(p)))
             est, rest = order[:size], order[size:]
             p_rest, y_rest = p[rest], y[rest]
-            optimal = positive_rate(p_rest, estimate_rates(*count_bins(p_rest, y_rest, bins)).r_pos, anchor="centre")
+            optimal = estimate_rates(*count_bins(p_rest, y_rest, bins), anchor="centre").curve.at(p_rest)
             least = log_loss(optimal, y_rest)
             for name, estimate in estimates(bins).items():
                 r = estimate(p[est], y[est], p, share, p_rest)

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from dicap.artifacts import replacing
 from dicap.calibration import PseudoLabels
-from dicap.decision import fit_curve
+from dicap.curve import curve_by_rank
 from dicap.errors import DataError
 from dicap.linear.folds import assign_folds, left_out, of_own_head
 from dicap.linear.selection import choose_l2
 from dicap.linear.solver import Solution, solve, turn
 from dicap.linear.standard import Standard, standard_of
-from dicap.methods.base import HiddenLabels, Phase, Roles
+from dicap.methods.base import Calibrates, HiddenLabels, Phase, Roles
 from dicap.network.linear import LinearHead
 from dicap.randomness import torch_seed
 from dicap.training.decisions import Counted
@@ -111,7 +111,7 @@ class Heads:
         standard = standard_of(rows[training])
         rows = standard.apply(rows)
         y = experiment.labels.of(labelled).numpy().astype(np.float32)
-        cross_fit = s.calibration.source == "cross_fit"
+        cross_fit = s.calibration.source == "cross_fit" and isinstance(experiment.method, Calibrates)
         seed = torch_seed(s.seed, "folds", 0) % 2**32
         if fold is None:
             fold = assign_folds(y, s.calibration.folds, seed) if cross_fit else np.full(len(y), -1)
@@ -181,7 +181,9 @@ class Heads:
         """The measured chance of the published model, from the out-of-fold scores."""
         if not self.folds:
             return None
-        return Counted(fit_curve(self.out_of_fold(), self.experiment.labels.of(self.labelled).numpy()), len(self.labelled))
+        return Counted(
+            curve_by_rank(torch.from_numpy(self.out_of_fold()), self.experiment.labels.of(self.labelled)), len(self.labelled)
+        )
 
     def teacher(self, epoch: int, head: int | None = None) -> "HeadTeacher":
         """Who labels the unlabelled images: a fold's head for itself, or the heads' mean for the student."""

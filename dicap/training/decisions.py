@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dicap.catalogue import METHODS
-from dicap.decision import Curve, Decisions, carry_over, fit_curve, plain
+from dicap.curve import Curve, carry_over, curve_by_rank
+from dicap.decision import Decisions, plain
 from dicap.methods.base import Calibrates
 from dicap.randomness import permutation
 from dicap.training.experiment import Experiment
@@ -21,15 +22,16 @@ class Before:
 
     curve: Curve
     rows: np.ndarray
-    scores: np.ndarray
+    scores: Tensor
 
 
 @dataclass(frozen=True)
 class Counted:
-    """A curve that was counted out of fold, and on how many images."""
+    """A curve that was counted out of fold, on scores p (n, C) and labels y (n, C) of the labelled images."""
 
     curve: Curve
-    images: int
+    p: Tensor
+    y: Tensor
 
 
 def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before: Before | Counted | None = None) -> Decisions:
@@ -47,13 +49,16 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before:
         )
     tau_pos = tau_neg = np.full(method.classes, 0.5)
     if stage != "warmup":
-        y = experiment.labels.of(roles.sup).to(experiment.runtime.device)
-        thresholds = method.thresholds(experiment.predict(network, roles.sup), y)
+        if isinstance(before, Counted):
+            thresholds = method.thresholds(before.p, before.y)
+        else:
+            y = experiment.labels.of(roles.sup).to(experiment.runtime.device)
+            thresholds = method.thresholds(experiment.predict(network, roles.sup), y)
         tau_pos = torch.where(thresholds.active, thresholds.tau_pos, 1.0).cpu().numpy()
         tau_neg = torch.where(thresholds.active, thresholds.tau_neg, 0.0).cpu().numpy()
     note = f"counted on {len(roles.est)} labelled images kept from training"
     if isinstance(before, Counted):
-        curve, note = before.curve, f"counted on {before.images} labelled images, each scored by a head that never saw it"
+        curve, note = before.curve, f"counted on {len(before.y)} labelled images, each scored by a head that never saw it"
     elif before is None:
         curve = _counted(experiment, network)
     elif len(before.rows):
@@ -61,7 +66,8 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before:
         note += f", before fine-tuning, and carried over on {len(before.rows)} unlabelled images"
     else:
         curve, note = before.curve, note + ", before fine-tuning"
-    return Decisions(tau_pos, tau_neg, prior, curve, note)
+    entries = before.y.numel() if isinstance(before, Counted) else len(roles.est) * method.classes
+    return Decisions(tau_pos, tau_neg, prior, curve, note, entries=entries)
 
 
 def before_finetuning(experiment: Experiment, network: nn.Module) -> Before:
@@ -74,8 +80,9 @@ def before_finetuning(experiment: Experiment, network: nn.Module) -> Before:
 
 def _counted(experiment: Experiment, network: nn.Module) -> Curve:
     est = experiment.roles.est
-    return fit_curve(_scores(experiment, network, est), experiment.labels.of(est).numpy())
+    return curve_by_rank(_scores(experiment, network, est), experiment.labels.of(est))
 
 
-def _scores(experiment: Experiment, network: nn.Module, rows: np.ndarray) -> np.ndarray:
-    return experiment.predict(network, rows).cpu().numpy()
+def _scores(experiment: Experiment, network: nn.Module, rows: np.ndarray) -> Tensor:
+    """(n, C) on the host, where a published model's curve is."""
+    return experiment.predict(network, rows).cpu()

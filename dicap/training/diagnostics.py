@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration import Rates, chance_positive, count_bins, curve_error, estimate_rates, pooled, positive_rate
+from dicap.calibration import bin_curve, count_bins, curve_error, estimate_rates, pooled
+from dicap.curve import Curve
 from dicap.estimators import log_loss
 from dicap.methods.base import Refresh
 from dicap.metrics import mean_average_precision
@@ -36,7 +37,6 @@ class Diagnostics:
     def __init__(self, experiment: Experiment, rows: np.ndarray) -> None:
         self._y, self._known = _reader(experiment).labels(rows)  # (N_u, C), (N_u,)
         self._bins = experiment.settings.calibration.bins
-        self._anchor = experiment.settings.calibration.anchor
         # The optimal curve is of the images whose labels nobody may count: D_u without D_est.
         self._truly = self._known & torch.from_numpy(~np.isin(rows, experiment.roles.est))
 
@@ -47,15 +47,13 @@ class Diagnostics:
         n_pos, n_neg = count_bins(p.cpu()[self._truly], self._y[self._truly], bins, per_class=per_class)
         return estimate_rates(n_pos, n_neg).r_pos, n_pos + n_neg
 
-    def excess(self, p: Tensor, rates: Rates, bins: int) -> float:
+    def excess(self, p: Tensor, estimated: Curve, bins: int) -> float:
         """Mean log loss of the estimated rates on the hidden labels minus that of the optimal curve; NaN without such labels."""
         optimal = self.optimal(p, bins)
         if optimal is None:
             return math.nan
         p, y = p[self._truly], self._y[self._truly]
-        on_host = Rates(*(None if part is None else part.cpu() for part in rates))  # type: ignore[arg-type]
-        estimated = chance_positive(p, on_host, anchor=self._anchor)
-        return log_loss(estimated, y) - log_loss(positive_rate(p, optimal[0], anchor="centre"), y)
+        return log_loss(estimated.at(p), y) - log_loss(bin_curve(optimal[0], anchor="centre").at(p), y)
 
     def summary(self, refresh: Refresh) -> dict[str, float]:
         """Shares of confident and uncertain entries, true precision of the labels, error of the estimated curve."""
@@ -71,7 +69,8 @@ class Diagnostics:
             estimated = refresh.rates.r_pos.cpu()
             optimal = self.optimal(refresh.pseudo.confidence, self._bins, per_class=estimated.ndim == 2)
             row["curve_error"] = curve_error(*pooled(estimated, *optimal)) if optimal else math.nan
-            row["excess_log_loss"] = self.excess(refresh.pseudo.confidence.cpu(), refresh.rates, self._bins)
+            curve = refresh.rates.curve.to("cpu")
+            row["excess_log_loss"] = self.excess(refresh.pseudo.confidence.cpu(), curve, self._bins)
         if self._truly.any():
             label, y = label[self._truly], self._y[self._truly]
             for name, value in (("precision_pos", 1), ("precision_neg", 0)):

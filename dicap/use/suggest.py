@@ -51,9 +51,7 @@ def uncertainty(scores: np.ndarray, model: SavedModel) -> np.ndarray:
 
     Without a correctness curve q is the score itself.
     """
-    curve = model.decisions.curve
-    present = scores.astype(np.float64) if curve is None else curve.present(scores)
-    return 1 - np.abs(2 * present - 1)
+    return 1 - np.abs(2 * model.decisions.present(scores) - 1)
 
 
 def choose(open_: np.ndarray, embeddings: np.ndarray, count: int, alike: float = ALIKE) -> list[tuple[int, int]]:
@@ -87,8 +85,7 @@ def suggest(model: SavedModel, store: Store, rows: np.ndarray, count: int, runti
     """The `count` images of `rows` to label next; fewer where the others are near copies of them."""
     scores, embeddings = look(model, store, rows, runtime)
     open_ = uncertainty(scores, model)
-    curve = model.decisions.curve
-    present = scores if curve is None else curve.present(scores)
+    present = model.decisions.present(scores)
     return [
         Suggestion(int(rows[i]), c, float(open_[i, c]), np.flatnonzero(present[i] >= 0.5).tolist())
         for i, c in choose(open_, embeddings, count)

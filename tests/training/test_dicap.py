@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from dicap import artifacts as files
-from dicap.calibration import PseudoLabels, Rates, Thresholds
+from dicap.calibration import PseudoLabels, Thresholds, estimate_rates
 from dicap.estimators import class_shares, fit_curve
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Refresh, Roles, frozen_statistics
@@ -171,7 +171,7 @@ def test_uniform_weights_fixed_thresholds_and_no_contrast_are_the_plain_sum_of_c
     network = Tables()
     scores = torch.sigmoid(network.logits.detach()[WEAK, 2:])  # the teacher's, of the weak views
     thresholds = Thresholds(*(torch.full((CLASSES,), 0.5),) * 2, None, None, None, torch.ones(CLASSES, dtype=torch.bool))
-    rates = Rates(torch.zeros(20), torch.zeros(20), torch.zeros(20))
+    rates = estimate_rates(torch.zeros(20), torch.zeros(20))
     pseudo = method.pseudo_labels(scores, rates, thresholds)
     batch = main_batch(method, pseudo.label.numpy(), pseudo.weight, pseudo.soft)
     total = float(sum(method.main_losses(network, batch).values()).detach())
@@ -227,7 +227,7 @@ def test_pairs_point_at_the_uncertain_entries_and_are_capped(refresh):
 
 def test_a_batch_scored_anew_has_constant_labels_of_the_weak_views():
     method, network = method_of(calibration__refresh="batch"), Tables().train()
-    rates = Rates(None, None, torch.linspace(0, 1, 20).double())
+    rates = estimate_rates(torch.zeros(20), torch.zeros(20))
     thresholds = Thresholds(
         torch.full((CLASSES,), 0.6), torch.full((CLASSES,), 0.4), None, None, None, torch.ones(CLASSES, dtype=torch.bool)
     )

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dicap import artifacts
-from dicap.calibration import PseudoLabels, Rates, Thresholds
+from dicap.calibration import PseudoLabels, Rates, Thresholds, bin_curve
 from dicap.methods.base import Refresh, Roles
 from dicap.report.evidence import curve_errors, read_curves
 from dicap.training import diagnostics
@@ -30,7 +30,7 @@ def labels():
 
 def diagnostics_of(labels, known=None):
     known = ~np.isin(ROWS, UNKNOWN) if known is None else known
-    settings = SimpleNamespace(calibration=SimpleNamespace(anchor="left", bins=K))
+    settings = SimpleNamespace(calibration=SimpleNamespace(bins=K))
     none = np.array([], np.int64)
     experiment = SimpleNamespace(settings=settings, roles=Roles(none, EST, none, none))
     reader = SimpleNamespace(labels=lambda rows: (torch.from_numpy(labels), torch.from_numpy(known)))
@@ -56,8 +56,13 @@ def refresh():
     label = torch.from_numpy(rng.integers(-1, 2, (N, C)).astype(np.int8))
     weight = torch.from_numpy(rng.random((N, C)).astype(np.float32))
     return Refresh(
-        PseudoLabels(p, label, weight), Rates(n_pos, n_neg, torch.tensor([0.2, 0.5, 0.7, 0.9]).double()), thresholds, 1, 1
+        PseudoLabels(p, label, weight), rates_of(n_pos, n_neg, torch.tensor([0.2, 0.5, 0.7, 0.9]).double()), thresholds, 1, 1
     )
+
+
+def rates_of(n_pos, n_neg, r_pos):
+    """Rates of bins, at their left edges."""
+    return Rates(n_pos, n_neg, r_pos, *bin_curve(r_pos)[:2])
 
 
 def counted():
@@ -121,7 +126,7 @@ def test_without_hidden_labels_the_optimal_columns_are_null(refresh, labels, tmp
 
 
 def test_a_table_per_class_names_the_class(refresh, labels, tmp_path):
-    per_class = Rates(torch.ones(C, K).double(), torch.zeros(C, K).double(), torch.rand(C, K).double())
+    per_class = rates_of(torch.ones(C, K).double(), torch.zeros(C, K).double(), torch.rand(C, K).double())
     record(
         refresh._replace(rates=per_class), tmp_path, 0, ids=np.array(list("abcdefghi")), classes=["x", "y", "z"], bins=K,
         optimal=diagnostics_of(labels).optimal,

@@ -62,7 +62,7 @@ def test_a_row_holds_the_decision_and_its_chance(model, photos):
     unsure = frame["decision"] == "unsure"
     assert frame.loc[unsure, "chance"].isna().all()
     assert frame.loc[~unsure, "chance"].between(0, 1).all()
-    present = model.decisions.curve.present(frame["probability"].to_numpy())
+    present = model.decisions.present(frame["probability"].to_numpy())
     assert (frame.loc[~unsure, "chance"] >= 0.5).all()
     taus = dict(zip(model.classes, zip(model.decisions.tau_neg, model.decisions.tau_pos, strict=True), strict=True))
     for row in frame.itertuples():

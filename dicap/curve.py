@@ -1,0 +1,123 @@
+"""One curve for every way of learning how often a confidence is right: P(y = 1 | p), and the one that a published model carries.
+
+Letters: N images, C classes, G knots; p confidence in [0, 1]; y label, 1 or 0.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+FINEST = 1e-6  # confidences are kept this far from 0 and 1 where their logarithms are taken
+# Of groups by rank: entries of a group at least, how many groups at most, entries that the logistic curve counts for in a group.
+GROUP, MOST_GROUPS, LEAN = 20, 60, 40.0
+
+
+class Curve(NamedTuple):
+    """P(y = 1 | p), however it was learnt: rates at knots, linear between them and flat beyond the first and the last."""
+
+    knots: Tensor  # (G,) float64, ascending: confidences, or their log-odds
+    rate: Tensor  # (G,) float64 for all classes, or (C, G) for each
+    log_odds: bool = False  # what the knots are, and what the rate is linear in
+
+    def at(self, p: Tensor) -> Tensor:
+        """The rate at confidences (N, C); float64 (N, C).
+
+        Between the knots x[k] <= p < x[k+1], as the paper writes it (docs/methods.md 3.4):
+        r(p) = ((x[k+1] - p) r[k] + (p - x[k]) r[k+1]) / (x[k+1] - x[k]).
+        """
+        p = log_odds(p) if self.log_odds else p.double()
+        # G + 1 intervals: the first and the last are endless, so nothing there is ever nearer to their other end.
+        x = torch.cat([self.knots[:1], self.knots])  # (G + 1,) where each begins
+        width = torch.nn.functional.pad(self.knots.diff(), (1, 1), value=torch.inf)  # (G + 1,)
+        rate = torch.cat([self.rate[..., :1], self.rate, self.rate[..., -1:]], -1)  # (..., G + 2) at their ends
+        k = torch.searchsorted(self.knots, p.contiguous(), right=True)  # the interval of each confidence, (N, C)
+        share = (p - x[k]).div_(width[k])  # in [0, 1]
+        if rate.ndim == 1:
+            left, right = rate[k], rate[k + 1]
+        else:  # entry (i, c) looks into its class's row
+            c = torch.arange(len(rate), device=p.device)
+            left, right = rate[c, k], rate[c, k + 1]
+        return (1 - share) * left + share * right
+
+    def to(self, device: torch.device | str) -> "Curve":
+        """The same curve on a device."""
+        return self._replace(knots=self.knots.to(device), rate=self.rate.to(device))
+
+
+def log_odds(p: Tensor) -> Tensor:
+    """log(p / (1 - p)), finite at 0 and 1; float64 of p's shape."""
+    p = p.double().clamp(FINEST, 1 - FINEST)
+    return p.log() - torch.log1p(-p)
+
+
+def curve_of(knots: np.ndarray, rate: np.ndarray, log_odds: bool = False) -> Curve:
+    """A curve from arrays (G,) and (G,) or (C, G)."""
+    return Curve(torch.from_numpy(np.ascontiguousarray(knots)), torch.from_numpy(np.ascontiguousarray(rate)), log_odds)
+
+
+def curve_by_rank(p: Tensor, y: Tensor) -> Curve:
+    """P(y = 1 | p) of groups by rank, what a published model carries.
+
+    For confidences that crowd near 0 and 1, where bins of equal width are full or empty.
+
+    A group's rate is (n_pos + LEAN s) / (n + LEAN) with s its mean on the logistic curve fitted to all entries. On digits with
+    D_est of 40 images this halves the error of bins of equal width.
+
+    Args:
+        p, y: (N, C) confidences and labels, of images that the network was not trained on.
+    """
+    assert p.shape == y.shape and p.numel(), (p.shape, y.shape)
+    x, right = _log_odds(p), (y > 0).double().cpu().numpy().ravel()
+    groups, smooth = _by_rank(x), _logistic(x, right)
+    rates = [(right[group].sum() + LEAN * smooth[group].mean()) / (len(group) + LEAN) for group in groups]
+    return _rising([x[group].mean() for group in groups], rates, groups).to(p.device)
+
+
+def carry_over(curve: Curve, before: Tensor, after: Tensor) -> Curve:
+    """The curve of a network that was trained on after its curve was measured, on the very images that measured it.
+
+    Counting on those images again would find them too often right. Other images, whose labels nobody knows, say how the new
+    confidences relate to the old ones: the rate at a new confidence is the mean rate of the old confidences there.
+
+    Args:
+        curve: of the network before.
+        before, after: (N, C) confidences of the two networks on images that neither was trained on with labels.
+    """
+    assert before.shape == after.shape and before.numel(), (before.shape, after.shape)
+    x, rate = _log_odds(after), curve.at(before).cpu().numpy().ravel()
+    groups = _by_rank(x)
+    return _rising([x[group].mean() for group in groups], [rate[group].mean() for group in groups], groups).to(after.device)
+
+
+def _by_rank(x: np.ndarray) -> list[np.ndarray]:
+    """The places of x (n,), sorted and cut into groups of equal size."""
+    return np.array_split(np.argsort(x, kind="stable"), min(MOST_GROUPS, max(1, len(x) // GROUP)))
+
+
+def _rising(knots: list[float], rates: list[float], groups: list[np.ndarray]) -> Curve:
+    """A curve over log-odds from the groups' means, made non-decreasing (isotonic regression).
+
+    Knots that coincide become one, with the mean of their rates: interpolation wants ascending knots.
+    """
+    from sklearn.isotonic import IsotonicRegression
+
+    k, n = np.arange(len(groups)), np.array([len(group) for group in groups], float)
+    rate = IsotonicRegression(y_min=0, y_max=1).fit(k, np.array(rates), n).predict(k)
+    unique, place = np.unique(np.array(knots), return_inverse=True)
+    return curve_of(unique, np.bincount(place, rate) / np.bincount(place), log_odds=True)
+
+
+def _logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The logistic curve of y over x at the points x (Platt scaling); the mean where y has one value only."""
+    from sklearn.linear_model import LogisticRegression
+
+    if y.min() == y.max():
+        return np.full(len(x), y.mean())
+    return LogisticRegression(C=1e4).fit(x[:, None], y).predict_proba(x[:, None])[:, 1]
+
+
+def _log_odds(p: Tensor) -> np.ndarray:
+    p_ = np.clip(p.double().cpu().numpy().ravel(), FINEST, 1 - FINEST)
+    return np.stack([np.log(p_), -np.log1p(-p_)], axis=1).sum(1)

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from dicap import calibration
 from dicap.methods import build_method
-from dicap.network import as_map
+from dicap.network.backbone import feature_map
 from dicap.runtime import Runtime
 from dicap.training.optimisation import Optimisation
 
@@ -59,7 +59,7 @@ def of_the_network(network: nn.Module, pixels: Tensor) -> list[Passes]:
 
     def in_order() -> None:
         x = (pixels / 255 - 0.5).contiguous()
-        loss_of(*plain.head(as_map(plain.backbone(x)))).backward()  # type: ignore[operator]
+        loss_of(*plain.head(feature_map(plain.backbone, x))).backward()  # type: ignore[operator]
 
     return [("channels last", ours, in_order)]
 

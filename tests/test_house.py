@@ -29,6 +29,7 @@ FLOORS = [
     ),
     ("dicap.settings", "dicap.artifacts", "dicap.grid", "dicap.runtime"),
     ("dicap.network", "dicap.data"),
+    ("dicap.features",),
     ("dicap.methods", "dicap.provenance"),
     ("dicap.models", "dicap.machine", "dicap.report"),
     ("dicap.training",),

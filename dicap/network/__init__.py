@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from dicap.network.backbone import as_map, create_backbone
+from dicap.network.backbone import create_backbone, feature_map, own_normalization
 from dicap.network.linear import LinearHead
 from dicap.network.ml_decoder import MLDecoder
 from dicap.settings import Settings
@@ -17,6 +17,11 @@ NORMALIZATION = {
 }
 
 
+def normalization(name: str, backbone: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation that `network.normalize` names; auto: those the backbone was trained with."""
+    return own_normalization(backbone) if name == "auto" else NORMALIZATION[name]
+
+
 class Network(nn.Module):
     """Backbone and head. Preprocessing is inside, so a model needs nothing but the resized pixels."""
 
@@ -25,7 +30,7 @@ class Network(nn.Module):
 
     def __init__(self, backbone: nn.Module, head: nn.Module, normalize: str, projector: nn.Module | None = None) -> None:
         super().__init__()
-        mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in NORMALIZATION[normalize])
+        mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in normalization(normalize, backbone))
         self.register_buffer("mean", 255 * mean, persistent=False)
         self.register_buffer("scale", 1 / (255 * std), persistent=False)
         self.backbone = backbone
@@ -35,7 +40,7 @@ class Network(nn.Module):
     def features(self, images: Tensor) -> Tensor:
         """Images (B, 3, H, W), uint8 or 0..255 floats -> the last feature map (B, D, h, w)."""
         pixels = (images.float() - self.mean) * self.scale
-        return as_map(self.backbone(pixels.contiguous(memory_format=torch.channels_last)))
+        return feature_map(self.backbone, pixels.contiguous(memory_format=torch.channels_last))
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Images (B, 3, H, W) uint8 -> logits (B, C), class-wise embeddings z (B, C, D)."""

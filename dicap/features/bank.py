@@ -1,0 +1,264 @@
+"""Reading a feature bank: features by view and row, and the batches of an epoch as the image loader gives images.
+
+A bank is a folder (`artifacts/features`) with one float16 .npy file a view, (N, g * g, D) in the order of the converted set's
+rows, tiles (N, 4, g * g, D), and meta.json, written last, with the recipe, the engine and the files' checksums. Bytes for each
+image: 2 * g * g * D * (2 + V), and 8 * g * g * D * 2 more with `features.tiles` weak, * (2 + V) with all. For 1,280 channels
+(EfficientNet-Lite0) and V = 4:
+
+    g            1       2       4       7
+    no tiles    15 kB   61 kB  246 kB  753 kB
+    weak        36 kB  143 kB  573 kB  1.8 MB
+    all         77 kB  307 kB  1.2 MB  3.8 MB
+
+so that COCO's 123,000 images take 1.9 GB at g = 1 and 93 GB at g = 7.
+
+A step's features are a pure function of (seed, stage, epoch, row, key of the request), as its views of images are:
+`load` takes the same requests as `dicap.data.loader.load` and mirrors the same images.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dicap.artifacts import read_json
+from dicap.data.augment import View
+from dicap.data.format import npy_trouble, sha256
+from dicap.data.loader import Request
+from dicap.errors import DataError
+from dicap.features.recipe import Recipe
+from dicap.features.views import TILED, choose
+from dicap.randomness import uniform
+
+SCHEMA = 1
+META = "meta.json"
+
+# What a difference from the recipe wanted is called in the message.
+_NAMES = {
+    "images": "other images than the converted set's",
+    "n": "other images than the converted set's",
+    "image_size": "another image_size",
+    "backbone": "another backbone",
+    "weights": "other weights of the backbone",
+    "mean": "another network.normalize",
+    "std": "another network.normalize",
+    "stride": "another network.stride",
+    "policy": "another augment.policy",
+    "cutout": "another augment.cutout",
+    "flip": "another augment.flip",
+    "views": "another features.views",
+    "tiles": "another features.tiles",
+    "grid": "another features.grid",
+    "channels": "another backbone",
+}
+
+
+class FeatureBank:
+    """The features of all images of a set, memory-mapped.
+
+    Attributes:
+        folder: where the bank lies.
+        recipe: what it was made of.
+        engine: what computed it: name, version, precision, measured difference from torch.
+        n: number of images; grid: g; channels: D; views: V.
+        names: of the views, plain first.
+    """
+
+    def __init__(self, folder: Path, recipe: Recipe, engine: dict[str, Any], checksums: dict[str, str]) -> None:
+        self.folder, self.recipe, self.engine = folder, recipe, engine
+        self.n, self.grid, self.channels, self.views = recipe.n, recipe.grid, recipe.channels, recipe.views
+        self.names = [view.name for view in recipe.files]
+        self._shapes = {view.name: recipe.shape(view) for view in recipe.files}
+        self._checksums = checksums
+        self._maps: dict[str, np.ndarray] = {}
+
+    @classmethod
+    def open(cls, folder: str | Path, wanted: Recipe | None = None) -> "FeatureBank":
+        """Open `artifacts/features`.
+
+        Args:
+            folder: where the bank lies.
+            wanted: `Recipe.of(settings, store, network)` of the run that is going to use it; None: whatever it holds.
+
+        Raises:
+            DataError: the bank is missing, damaged, empty (made for settings that train the whole network), or was made of
+                something else than `wanted`. A file's checksum is computed when its view is first asked for.
+        """
+        folder = Path(folder)
+        meta = read_meta(folder)
+        if meta["recipe"] is None:
+            raise DataError(f"{folder}: holds no features: no stage was to train the head alone; run `dvc repro features`")
+        try:
+            recipe = Recipe.from_dict(meta["recipe"])
+        except (TypeError, KeyError, AttributeError):
+            raise DataError(f"{folder / META}: not readable as a recipe; remove {folder} and run `dvc repro features`") from None
+        if recipe.fingerprint != meta["fingerprint"] or set(meta["checksums"]) != {file_name(v.name) for v in recipe.files}:
+            raise DataError(f"{folder / META}: damaged (its parts do not fit); remove {folder} and run `dvc repro features`")
+        if wanted is not None:
+            check(folder, recipe, wanted)
+        return cls(folder, recipe, meta["engine"], meta["checksums"])
+
+    def __reduce__(self):
+        # A worker process maps the files itself.
+        return FeatureBank.open, (self.folder,)
+
+    def view(self, name: str) -> np.ndarray:
+        """The features of all images in one view, (N, g * g, D) float16 or (N, 4, g * g, D), mapped read-only.
+
+        Raises:
+            DataError: the bank has no such view, or its file is missing or damaged.
+        """
+        if name not in self._maps:
+            if name not in self._shapes:
+                remedy = "set features.tiles" if name.endswith(TILED) else "raise features.views"
+                raise DataError(f"{self.folder}: holds no view {name!r}, only {', '.join(self.names)}; {remedy}")
+            path = self.folder / file_name(name)
+            array = _open(path, self._shapes[name])
+            if sha256(path) != self._checksums[path.name]:
+                raise DataError(f"{path}: damaged (its content does not match its checksum); {_again(self.folder)}")
+            self._maps[name] = array
+        return self._maps[name]
+
+    def rows(self, view: str, rows: np.ndarray, device: str | torch.device = "cpu") -> Tensor:
+        """Features of some rows in one view, (n, g * g, D) float32 on `device`, or (n, 4, g * g, D) of tiles.
+
+        Raises:
+            IndexError: a row is outside the set.
+        """
+        return torch.from_numpy(np.take(self.view(view), _checked(rows, self.n), axis=0)).to(device).float()
+
+    def request(self, request: Request, *, seed: int, stage: str, epoch: int, device: str | torch.device = "cpu") -> Tensor:
+        """Features for one request of a step, (B, g * g, D) float32 on `device`, or (B, 4, g * g, D) with tiles.
+
+        A request's view says what is wanted: `test` is the plain image, `weak` the plain or the mirrored one, `strong` one of
+        the V strong views; the hole and policy of a strong request are not looked at, the bank's own count.
+        """
+        tiled, rows = request.view.tiles > 1, _checked(request.rows, self.n)
+        chosen = choose(request, seed, stage, epoch, self.views)  # (B, parts)
+        out = np.empty((*chosen.shape, self.grid**2, self.channels), dtype=np.float16)
+        for index in np.unique(chosen).tolist():
+            source = self.view(self._name(index) + (TILED if tiled else ""))
+            at, part = np.nonzero(chosen == index)
+            out[at, part] = source[rows[at], part] if tiled else source[rows[at]]
+        return torch.from_numpy(out if tiled else out[:, 0]).to(device).float()
+
+    def weak(
+        self, rows: np.ndarray, *, seed: int, stage: str, epoch: int, flip: float = 0.5, key: str = "weak",
+        device: str | torch.device = "cpu",
+    ) -> Tensor:  # fmt: skip
+        """The weak views of some rows in an epoch: plain, or with probability `flip` mirrored; (n, g * g, D) float32."""
+        request = Request(key, rows, View("weak", flip=flip))
+        return self.request(request, seed=seed, stage=stage, epoch=epoch, device=device)
+
+    def strong(
+        self, rows: np.ndarray, *, seed: int, stage: str, epoch: int, key: str = "strong", device: str | torch.device = "cpu"
+    ) -> Tensor:
+        """One of the V strong views of each of some rows, drawn for the epoch; (n, g * g, D) float32."""
+        return self.request(Request(key, rows, View("strong")), seed=seed, stage=stage, epoch=epoch, device=device)
+
+    def _name(self, index: int) -> str:
+        return ("plain", "mirror")[index] if index < 2 else f"strong_{index - 2}"
+
+
+def load(
+    bank: FeatureBank,
+    steps: Sequence[Sequence[Request]],
+    *,
+    seed: int,
+    stage: str,
+    epoch: int,
+    device: str | torch.device = "cpu",
+    start: int = 0,
+) -> Iterator[dict[str, Tensor]]:
+    """Yield the batches of an epoch from step `start` on, as `dicap.data.loader.load` does with images.
+
+    Yields:
+        {key: (B, g * g, D) float32}, (B, 4, g * g, D) with tiles, on `device`; `as_maps` makes feature maps of them.
+    """
+    for requests in steps[start:]:
+        yield {r.key: bank.request(r, seed=seed, stage=stage, epoch=epoch, device=device) for r in requests}
+
+
+def scoring_batches(
+    bank: FeatureBank,
+    rows: np.ndarray,
+    batch_size: int,
+    *,
+    flip: tuple[int, str, int] | None = None,
+    flip_share: float = 0.5,
+    device: str | torch.device = "cpu",
+) -> Iterator[tuple[np.ndarray, Tensor]]:
+    """Yield (rows, (B, g * g, D) float32) in order, as `dicap.data.loader.scoring_batches` does with images.
+
+    Args:
+        flip: (seed, stage, epoch) for the weak view, mirrored where the image loader would mirror; None for the plain image.
+        flip_share: probability of mirroring in the weak view.
+    """
+    rows = np.asarray(rows, dtype=np.int64)
+    mirrored = uniform(*flip, rows, "score/weak") < flip_share if flip else np.zeros(len(rows), dtype=bool)
+    for first in range(0, len(rows), batch_size):
+        batch, flipped = rows[first : first + batch_size], mirrored[first : first + batch_size]
+        features = np.take(bank.view("plain"), _checked(batch, bank.n), axis=0)
+        if flipped.any():
+            features[flipped] = bank.view("mirror")[batch[flipped]]
+        yield batch, torch.from_numpy(features).to(device).float()
+
+
+def as_maps(features: Tensor) -> Tensor:
+    """Features (..., g * g, D) as the feature maps (..., D, g, g) that heads take."""
+    side = round(features.shape[-2] ** 0.5)
+    assert side**2 == features.shape[-2], features.shape
+    return features.transpose(-1, -2).unflatten(-1, (side, side))
+
+
+def file_name(view: str) -> str:
+    """The file of a view."""
+    return f"{view}.npy"
+
+
+def read_meta(folder: Path) -> dict[str, Any]:
+    """meta.json of a bank. Raises DataError if it is missing, damaged or of another schema."""
+    path = folder / META
+    if not path.exists():
+        raise DataError(f"{path}: no such file, so {folder} is not a feature bank; run `dvc repro features`")
+    meta = read_json(path)
+    if meta.get("schema") != SCHEMA:
+        raise DataError(f"{path}: schema is {meta.get('schema')!r}, expected {SCHEMA}; {_again(folder)}")
+    missing = [key for key in ("recipe", "fingerprint", "engine", "checksums") if key not in meta]
+    if missing:
+        raise DataError(f"{path}: {missing[0]} is missing; {_again(folder)}")
+    return meta
+
+
+def check(folder: Path, found: Recipe, wanted: Recipe) -> None:
+    """Raise DataError, with what differs, unless the bank of recipe `found` is the one wanted."""
+    for field in fields(Recipe):
+        if getattr(found, field.name) != getattr(wanted, field.name):
+            raise DataError(f"{folder}: made with {_NAMES[field.name]}; run `dvc repro features`")
+
+
+def _checked(rows: np.ndarray, n: int) -> np.ndarray:
+    rows = np.asarray(rows, dtype=np.int64)
+    if len(rows) and (rows.min() < 0 or rows.max() >= n):  # NumPy would take negative rows from the end
+        raise IndexError(f"row {int(rows.min()) if rows.min() < 0 else int(rows.max())} is outside the set's {n} images")
+    return rows
+
+
+def _open(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; {_again(path.parent)}") from None
+    except (ValueError, OSError, EOFError) as error:
+        raise DataError(f"{path}: not readable ({npy_trouble(error)}); {_again(path.parent)}") from None
+    if not isinstance(array, np.ndarray) or array.dtype != np.float16 or array.shape != shape:
+        raise DataError(f"{path}: does not hold {'x'.join(map(str, shape))} float16; {_again(path.parent)}")
+    return array
+
+
+def _again(folder: Path) -> str:
+    return f"remove {folder} and run `dvc repro features`"

@@ -1,0 +1,236 @@
+"""Filling a feature bank, chunk by chunk: whatever stops it, what is whole is kept and the bytes at the end are the same.
+
+The files grow in a working folder, which becomes the bank by one rename. Beside each file a journal names the checksum of every
+chunk that reached the disk. Going on reads the chunks again, keeps the longest row of whole ones and computes the rest.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d
+
+from dicap.artifacts import make_room, write_json
+from dicap.data.format import sha256
+from dicap.data.loader import DataOn, Request, load
+from dicap.data.store import Store
+from dicap.errors import DataError
+from dicap.features.bank import META, SCHEMA, file_name
+from dicap.features.recipe import Recipe
+from dicap.features.views import SEED, STAGE, BankView
+from dicap.network import Network
+from dicap.progress import progress
+
+CHUNK = 256  # images of a chunk: what a kill loses at most
+BATCH, GPU_BATCH = 32, 256  # images a pass, tiles counted as images
+HEAD = 128  # bytes of an .npy header
+
+
+def fill(
+    folder: Path,
+    recipe: Recipe,
+    store: Store,
+    network: Network,
+    *,
+    engine: dict[str, Any],
+    device: str | torch.device = "cpu",
+    workers: int | None = None,
+    data_on: DataOn = "host",
+    autocast: torch.dtype | None = None,
+) -> int:
+    """Compute the features that `recipe` asks for into `folder`, going on where an earlier call was stopped.
+
+    Args:
+        folder: the working folder, which belongs to this recipe and engine alone; made if it does not exist.
+        recipe: `Recipe.of` the settings, `store` and `network`.
+        network: the frozen network, whose backbone an engine may have taken the place of (`dicap.features.engine`).
+        engine: what is recorded of the engine in meta.json.
+        device: where `network` is.
+        workers, data_on: as `dicap.data.loader.load`.
+        autocast: dtype of mixed precision, or None.
+
+    Returns:
+        Number of images (of all views, tiles counted) that an earlier call had computed.
+
+    Raises:
+        DataError: the disk has too little room (before anything is computed), or an image cannot be read.
+    """
+    make_room(folder, folder=True)
+    folder.mkdir(exist_ok=True)
+    files = [_Growing(folder, view, recipe.shape(view)) for view in recipe.files]
+    _check_disk(folder, sum(file.missing_bytes for file in files), recipe)
+    images = {file: file.view.view.parts for file in files}
+    taken_over = sum(file.rows * images[file] for file in files)
+    total = recipe.n * sum(images.values())
+    with torch.inference_mode(), torch.autocast(torch.device(device).type, dtype=autocast, enabled=autocast is not None):
+        work = _work(files, store, network, recipe.grid, device, workers, data_on)
+        with closing(progress(work, desc="features", total=total, unit="image", initial=taken_over)) as shown:
+            for _ in shown:
+                pass
+    checksums = {}
+    for file in files:
+        file.close()
+        checksums[file.path.name] = sha256(file.path)
+        file.journal.unlink()
+    write_json(
+        {
+            "schema": SCHEMA,
+            "recipe": recipe.to_dict(),
+            "fingerprint": recipe.fingerprint,
+            "engine": engine,
+            "bytes_per_image": recipe.bytes_per_image,
+            "checksums": checksums,
+        },
+        folder / META,
+    )
+    return taken_over
+
+
+def fill_empty(folder: Path) -> None:
+    """The bank of an experiment that needs none: meta.json that says so."""
+    make_room(folder, folder=True)
+    folder.mkdir(exist_ok=True)
+    write_json({"schema": SCHEMA, "recipe": None, "fingerprint": None, "engine": None, "checksums": {}}, folder / META)
+
+
+def publish(folder: Path, destination: Path) -> None:
+    """Give a filled working folder the place `destination`; what was there before is removed afterwards.
+
+    Raises:
+        DataError: it lies on another disk than `destination`, which has too little room.
+    """
+    make_room(destination, folder=True)
+    old = destination.with_name(f".{destination.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if destination.exists():
+        os.rename(destination, old)
+    try:
+        shutil.move(folder, destination)
+    except (OSError, shutil.Error) as error:
+        shutil.rmtree(destination, ignore_errors=True)
+        if old.exists():
+            os.rename(old, destination)
+        raise DataError(f"{destination}: {error}; make room and run again: nothing is computed twice") from None
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _work(
+    files: list["_Growing"], store: Store, network: Network, grid: int, device: str | torch.device,
+    workers: int | None, data_on: DataOn,
+) -> Iterator[None]:  # fmt: skip
+    """Compute all that is missing, yielding once an image."""
+    size = GPU_BATCH if torch.device(device).type == "cuda" else BATCH
+    for file in files:
+        parts = file.view.view.parts
+        starts = range(file.rows, file.shape[0], CHUNK)
+        chunks = [np.arange(start, min(start + CHUNK, file.shape[0])) for start in starts]
+        # The batches of a chunk do not depend on where an earlier run was stopped: a pass's last bits depend on its size.
+        step = max(size // parts, 1)
+        batches = [[chunk[i : i + step] for i in range(0, len(chunk), step)] for chunk in chunks]
+        steps = [[Request(file.view.request, rows, file.view.view)] for chunk in batches for rows in chunk]
+        views = load(
+            store, steps, seed=SEED, stage=STAGE, epoch=file.view.number, workers=workers, device=device, data_on=data_on
+        )
+        for chunk in batches:
+            found = []
+            for rows in chunk:
+                images = next(views)[file.view.request]  # (B, 3, H, W) or (B, 4, 3, H, W)
+                features = pooled(network.features(images.flatten(0, -4)), grid)  # (B * parts, g * g, D)
+                found.append(features.cpu().numpy().reshape(len(rows), *file.shape[1:]))
+                yield from (None for _ in range(len(rows) * parts))
+            file.append(np.concatenate(found))
+
+
+def pooled(features: Tensor, grid: int) -> Tensor:
+    """Feature maps (B, D, h, w) pooled to g x g positions: (B, g * g, D) float16, what a bank holds."""
+    maps = features.float()
+    maps = maps if tuple(maps.shape[2:]) == (grid, grid) else adaptive_avg_pool2d(maps, grid)
+    found = maps.flatten(2).transpose(1, 2)
+    limit = torch.finfo(torch.float16).max
+    return found.clamp(-limit, limit).half()
+
+
+class _Growing:
+    """A file of features that is written row by row, and its journal.
+
+    Attributes:
+        rows: how many rows are whole on the disk.
+    """
+
+    def __init__(self, folder: Path, view: BankView, shape: tuple[int, ...]) -> None:
+        self.view, self.shape = view, shape
+        self.path = folder / file_name(view.name)
+        self.journal = self.path.with_suffix(".journal")
+        self._row_bytes = int(np.prod(shape[1:])) * 2
+        self.rows, kept = self._whole()
+        self._file = self.path.open("r+b" if self.rows else "w+b")
+        if not self.rows:
+            self._file.write(_header(shape))
+        self._file.truncate(HEAD + self.rows * self._row_bytes)
+        self._file.seek(0, os.SEEK_END)
+        self.journal.write_text("".join(kept), encoding="utf-8")
+
+    @property
+    def missing_bytes(self) -> int:
+        """What the disk still has to take."""
+        return (self.shape[0] - self.rows) * self._row_bytes
+
+    def append(self, features: np.ndarray) -> None:
+        """Write a chunk, (n, ..., D) float16; it counts from when the journal has it."""
+        data = np.ascontiguousarray(features, dtype=np.float16).tobytes()
+        assert len(data) == len(features) * self._row_bytes
+        self._file.write(data)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        with self.journal.open("a", encoding="utf-8") as journal:
+            journal.write(json.dumps({"rows": len(features), "sha256": hashlib.sha256(data).hexdigest()}) + "\n")
+        self.rows += len(features)
+
+    def close(self) -> None:
+        """No more is going to be written."""
+        self._file.close()
+
+    def _whole(self) -> tuple[int, list[str]]:
+        """Rows that are whole, and the lines of the journal that vouch for them."""
+        rows, kept = 0, []
+        try:
+            lines = self.journal.read_text(encoding="utf-8").splitlines(keepends=True)
+            with self.path.open("rb") as file:
+                if file.read(HEAD) != _header(self.shape):
+                    return 0, []
+                for line in lines:
+                    entry = json.loads(line)
+                    data = file.read(entry["rows"] * self._row_bytes)
+                    if not line.endswith("\n") or hashlib.sha256(data).hexdigest() != entry["sha256"]:
+                        break
+                    rows += entry["rows"]
+                    kept.append(line)
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # what could be read before counts
+        return rows, kept
+
+
+def _header(shape: tuple[int, ...]) -> bytes:
+    """The first 128 bytes of an .npy file of float16 in C order."""
+    text = f"{{'descr': '<f2', 'fortran_order': False, 'shape': {shape!r}, }}"
+    head = b"\x93NUMPY\x01\x00" + (HEAD - 10).to_bytes(2, "little") + text.ljust(HEAD - 11).encode() + b"\n"
+    assert len(head) == HEAD, "the shape is too long for the head"
+    return head
+
+
+def _check_disk(folder: Path, needed: int, recipe: Recipe) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        smaller = "features.grid or features.views" if recipe.grid > 1 else "features.views"
+        raise DataError(
+            f"{folder}: the features need {needed} bytes more ({needed / 2**30:.1f} GiB; {recipe.bytes_per_image} an image), and "
+            f"{free} are free; make room, choose another disk, or lower {smaller}"
+        )

@@ -1,0 +1,142 @@
+"""What the content of a feature bank depends on: images, backbone, normalisation, views, grid. The engine only computes it."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from dicap.data.augment import View
+from dicap.data.store import Store
+from dicap.errors import SettingsError
+from dicap.features.views import BankView, bank_views
+from dicap.network import Network
+from dicap.network.backbone import create_backbone, weights_checksum
+from dicap.randomness import torch_seed
+from dicap.settings import Settings
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a bank was, or is to be, made of.
+
+    Attributes:
+        images: the converted set's checksum.
+        n: its number of images.
+        image_size: their side in pixels.
+        backbone: timm's name.
+        weights: checksum of the backbone's tensors.
+        mean, std: with which pixels in [0, 1] are normalised.
+        stride: of the last feature map.
+        policy, cutout, flip: of the strong views.
+        views: V, the number of strong views.
+        tiles: none, weak or all.
+        grid: g; the map is pooled to g x g positions.
+        channels: D.
+    """
+
+    images: str
+    n: int
+    image_size: int
+    backbone: str
+    weights: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    stride: int
+    policy: str
+    cutout: float
+    flip: float
+    views: int
+    tiles: str
+    grid: int
+    channels: int
+
+    @staticmethod
+    def of(settings: Settings, store: Store, network: Network) -> "Recipe":
+        """The recipe that `settings` ask for, with the backbone of `network` on the images of `store`.
+
+        Raises:
+            SettingsError: the grid is finer than the backbone's map.
+        """
+        channels, height, width = map_shape(network, store.image_size)
+        grid = settings.features.grid
+        if grid > min(height, width):
+            raise SettingsError(
+                f"params.yaml: features.grid: found {grid}, but the map of {settings.backbone} at image_size {store.image_size} "
+                f"has {height} x {width} positions; set it to {min(height, width)} or less"
+            )
+        return Recipe(
+            images=store.checksum,
+            n=store.n,
+            image_size=store.image_size,
+            backbone=settings.backbone,
+            weights=weights_checksum(network.backbone),
+            mean=tuple(round(value, 6) for value in (network.mean.flatten() / 255).tolist()),
+            std=tuple(round(value, 6) for value in (1 / (network.scale.flatten() * 255)).tolist()),
+            stride=settings.network.stride,
+            policy=settings.augment.policy,
+            cutout=settings.augment.cutout,
+            flip=settings.augment.flip,
+            views=settings.features.views,
+            tiles=settings.features.tiles,
+            grid=grid,
+            channels=channels,
+        )
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> "Recipe":
+        """A recipe as `to_dict` wrote it. Raises TypeError or KeyError for anything else."""
+        known: dict[str, Any] = values | {name: tuple(values[name]) for name in ("mean", "std")}
+        return Recipe(**known)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON keeps it."""
+        return asdict(self) | {"mean": list(self.mean), "std": list(self.std)}
+
+    @property
+    def fingerprint(self) -> str:
+        """One checksum of all of it."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    @property
+    def files(self) -> list[BankView]:
+        """The views, in the order in which they are computed."""
+        return bank_views(View("strong", self.cutout, self.policy, 1, self.flip), self.views, self.tiles)
+
+    def shape(self, view: BankView) -> tuple[int, ...]:
+        """(N, g * g, D), with tiles (N, 4, g * g, D)."""
+        tiles = (view.view.parts,) if view.view.tiles > 1 else ()
+        return (self.n, *tiles, self.grid**2, self.channels)
+
+    @property
+    def bytes_per_image(self) -> int:
+        """Bytes on disk for each image: two for each channel, position, and view (four views where there are tiles)."""
+        return sum(view.view.parts for view in self.files) * self.grid**2 * self.channels * 2
+
+
+def pretrained_network(settings: Settings) -> Network:
+    """The backbone that `settings` name, with its normalisation and no head, frozen and in eval mode.
+
+    Random weights are the same whatever the experiment's seed, since one bank serves all seeds.
+
+    Raises:
+        SettingsError: see `dicap.network.backbone.create_backbone`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch_seed(0, "features", 0))
+        backbone, _ = create_backbone(settings.backbone, settings.backbone_weights, settings.network.stride, settings.image_size)
+    network = Network(backbone, nn.Identity(), settings.network.normalize)
+    return network.to(memory_format=torch.channels_last).eval().requires_grad_(False)  # type: ignore[call-overload]
+
+
+def map_shape(network: Network, image_size: int) -> tuple[int, int, int]:
+    """(D, h, w) of the feature map of a square image of `image_size` pixels."""
+    device = network.mean.device
+    was_training = network.training
+    with torch.inference_mode():
+        features = network.eval().features(torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8, device=device))
+    network.train(was_training)
+    _, channels, height, width = features.shape
+    return channels, height, width

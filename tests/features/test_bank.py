@@ -1,0 +1,320 @@
+"""The bank: the same features as the network gives, the same bytes whatever stops it, and nothing else's features."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from torch.nn.functional import adaptive_avg_pool2d
+
+from dicap.data import loader
+from dicap.data.augment import View, render_batch
+from dicap.data.loader import Request
+from dicap.data.store import Store
+from dicap.errors import DataError, SettingsError
+from dicap.features import compute
+from dicap.features.bank import FeatureBank, as_maps, load, scoring_batches
+from dicap.features.compute import fill, fill_empty, publish
+from dicap.features.recipe import Recipe, pretrained_network
+
+ENGINE = {"name": "torch", "version": torch.__version__, "precision": "float32", "difference": 0.0}
+
+
+class Made:
+    """A recipe with all that it was made from, and a folder."""
+
+    def __init__(self, folder, store, changes=None):
+        self.settings = tiny.settings({"features.views": 2, "features.grid": 2, "features.tiles": "all"} | (changes or {}))
+        self.store, self.folder = store, folder
+        self.network = pretrained_network(self.settings)
+        self.recipe = Recipe.of(self.settings, store, self.network)
+
+    def fill(self, folder=None):
+        return fill(folder or self.folder, self.recipe, self.store, self.network, engine=ENGINE, workers=0)
+
+    def open(self):
+        return FeatureBank.open(self.folder, self.recipe)
+
+
+@pytest.fixture(scope="module")
+def store(tiny_set):
+    return Store.open(tiny_set)
+
+
+@pytest.fixture(scope="module")
+def made(store, tmp_path_factory):
+    made = Made(tmp_path_factory.mktemp("bank") / "features", store)
+    made.fill()
+    return made
+
+
+@pytest.fixture
+def own(made, tmp_path):
+    """A copy that a test may change."""
+    copy = Made(tmp_path / "features", made.store)
+    shutil.copytree(made.folder, copy.folder)
+    return copy
+
+
+def slow(made, row, view, number=0, key="bank"):
+    """Features of one image in one view, from the views' definition: (parts, g * g, D) float32."""
+    request = Request(key, np.array([row]), view)
+    images = render_batch(made.store.pixels(request.rows), view, loader.draws(0, "features", number, request))
+    images = images.reshape(-1, *images.shape[-3:])
+    found = []
+    for image in images:
+        with torch.inference_mode():
+            maps = made.network.features(torch.from_numpy(image).permute(2, 0, 1)[None])
+        found.append(adaptive_avg_pool2d(maps, made.recipe.grid)[0].flatten(1).T.numpy())
+    return np.stack(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "view", "number"),
+    [
+        ("plain", View("test"), 0),
+        ("mirror", View("weak", flip=1.0), 0),
+        ("strong_0", View("strong", cutout=0.5), 0),
+        ("strong_1", View("strong", cutout=0.5), 1),
+        ("plain_tiles", View("test", tiles=2), 0),
+        ("mirror_tiles", View("weak", flip=1.0, tiles=2), 0),
+        ("strong_1_tiles", View("strong", cutout=0.5, tiles=2), 1),
+    ],
+)
+def test_a_bank_holds_the_network_s_features_of_each_view(made, name, view, number):
+    features = made.open().view(name)
+    for row in (0, 17, made.store.n - 1):
+        expected = slow(made, row, view, number, "bank_tiles" if view.tiles > 1 else "bank")
+        expected = expected if view.tiles > 1 else expected[0]
+        np.testing.assert_allclose(features[row], expected, rtol=2e-3, atol=2e-3)
+
+
+def test_mirrored_features_are_not_the_plain_ones(made):
+    bank = made.open()
+    assert np.abs(bank.view("plain").astype(float) - bank.view("mirror")).max() > 0.01
+    assert np.abs(bank.view("strong_0").astype(float) - bank.view("strong_1")).max() > 0.01
+
+
+def test_shapes_types_and_bytes(made):
+    bank = made.open()
+    assert bank.view("plain").shape == (made.store.n, 4, bank.channels) and bank.view("plain").dtype == np.float16
+    assert bank.view("plain_tiles").shape == (made.store.n, 4, 4, bank.channels)
+    size = sum((made.folder / f"{name}.npy").stat().st_size - 128 for name in bank.names)
+    assert size == made.recipe.bytes_per_image * made.store.n
+    assert isinstance(bank.view("plain"), np.memmap) and not bank.view("plain").flags.writeable
+    part = bank.rows("plain", np.array([3, 1]))
+    assert part.dtype == torch.float32 and part.shape == (2, 4, bank.channels)
+    np.testing.assert_array_equal(part[1], bank.view("plain")[1].astype(np.float32))
+    with pytest.raises(IndexError, match="row -1 is outside"):
+        bank.rows("plain", np.array([-1]))
+
+
+def test_maps_keep_the_places(made):
+    bank = made.open()
+    maps = as_maps(bank.rows("plain", np.arange(3)))
+    with torch.inference_mode():
+        expected = made.network.features(made.store.read(np.arange(3)))
+    torch.testing.assert_close(maps, adaptive_avg_pool2d(expected, 2), rtol=2e-3, atol=2e-3)
+
+
+def test_batches_are_what_the_image_loader_s_would_be(made):
+    """The same requests: weak views mirrored where the image loader mirrors them, strong ones out of the bank."""
+    bank, rows = made.open(), np.array([5, 2, 40, 11, 30])
+    steps = [
+        [Request("weak", rows, View("weak")), Request("strong", rows[:3], View("strong"))],
+        [Request("weak_tiles", rows, View("weak", tiles=2)), Request("strong_tiles", rows, View("strong", tiles=2))],
+    ]
+    options = {"seed": 3, "stage": "train", "epoch": 2}
+    batches = list(load(bank, steps, **options))
+    images = list(loader.load(made.store, steps, workers=0, **options))
+    for key, step in (("weak", 0), ("weak_tiles", 1)):
+        with torch.inference_mode():
+            maps = made.network.features(images[step][key].flatten(0, -4))
+        expected = adaptive_avg_pool2d(maps, 2).flatten(2).transpose(1, 2).reshape(batches[step][key].shape)
+        torch.testing.assert_close(batches[step][key], expected, rtol=2e-3, atol=2e-3)
+    for i, row in enumerate(rows[:3]):
+        assert any(np.array_equal(batches[0]["strong"][i], bank.view(f"strong_{v}")[row]) for v in range(2))
+    assert batches[1]["strong_tiles"].shape == (5, 4, 4, bank.channels)
+    for i, row in enumerate(rows):
+        for part in range(4):
+            tile = batches[1]["strong_tiles"][i, part]
+            assert any(np.array_equal(tile, bank.view(f"strong_{v}_tiles")[row, part]) for v in range(2))
+    (resumed,) = load(bank, steps, **options, start=1)
+    assert all(torch.equal(resumed[key], batches[1][key]) for key in resumed)
+    weak = bank.weak(rows, **options)
+    assert torch.equal(weak, batches[0]["weak"])
+    assert torch.equal(bank.strong(rows[:3], **options), batches[0]["strong"])
+
+
+@pytest.mark.parametrize("flip", [None, (3, "train", 2)])
+def test_scoring_batches_show_what_the_image_loader_s_show(made, flip):
+    bank, rows = made.open(), np.arange(made.store.n)[::-1]
+    found = torch.cat([features for _, features in scoring_batches(bank, rows, 7, flip=flip)])
+    images = torch.cat([images for _, images in loader.scoring_batches(made.store, rows, 7, flip=flip)])
+    with torch.inference_mode():
+        expected = adaptive_avg_pool2d(made.network.features(images), 2).flatten(2).transpose(1, 2)
+    torch.testing.assert_close(found, expected, rtol=2e-3, atol=2e-3)
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", [0, 1, 5, 23])
+def test_stopped_anywhere_it_ends_in_the_same_bytes(made, tmp_path, monkeypatch, after):
+    monkeypatch.setattr(compute, "CHUNK", 16)
+    again, whole = tmp_path / "again", tmp_path / "whole"
+    made.fill(whole)
+    append, count = compute._Growing.append, 0
+
+    def stopping(self, features):
+        nonlocal count
+        if count == after:
+            self._file.write(b"half a chunk")
+            raise Stop
+        count += 1
+        append(self, features)
+
+    monkeypatch.setattr(compute._Growing, "append", stopping)
+    with pytest.raises(Stop):
+        made.fill(again)
+    assert not (again / "meta.json").exists()
+    monkeypatch.setattr(compute._Growing, "append", append)
+    taken = made.fill(again)
+    assert (taken > 0) == (after > 0)
+    assert tiny.content(again) == tiny.content(whole)
+
+
+def test_a_chunk_that_was_damaged_meanwhile_is_computed_again(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(compute, "CHUNK", 16)
+    again, whole = tmp_path / "again", tmp_path / "whole"
+    made.fill(whole)
+    shutil.copytree(whole, again)
+    (again / "meta.json").unlink()
+    view = made.recipe.files[0]
+    data = (again / "plain.npy").read_bytes()
+    chunk = 16 * 4 * made.recipe.channels * 2
+    import hashlib
+
+    lines = [
+        json.dumps({"rows": 16, "sha256": hashlib.sha256(data[start : start + chunk]).hexdigest()}) + "\n"
+        for start in range(128, len(data), chunk)
+    ]
+    (again / "plain.journal").write_text("".join(lines))
+    broken = bytearray(data)
+    broken[128 + chunk + 5] ^= 1  # in the second of three chunks
+    (again / "plain.npy").write_bytes(broken)
+    assert made.fill(again) == 16
+    assert tiny.content(again) == tiny.content(whole)
+    assert view.name == "plain"
+
+
+def test_a_published_bank_takes_the_place_of_the_one_before(made, tmp_path):
+    work, place = tmp_path / "work", tmp_path / "features"
+    fill_empty(place)
+    shutil.copytree(made.folder, work)
+    publish(work, place)
+    assert not work.exists() and tiny.content(place) == tiny.content(made.folder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["features"]
+
+
+def test_an_empty_bank_says_so(tmp_path, made):
+    fill_empty(tmp_path / "features")
+    with pytest.raises(DataError, match=r"holds no features.*run `dvc repro features`"):
+        FeatureBank.open(tmp_path / "features", made.recipe)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"augment.policy": "torchvision"}, "made with another augment.policy"),
+        ({"augment.cutout": 0.25}, "made with another augment.cutout"),
+        ({"network.normalize": "imagenet"}, "made with another network.normalize"),
+        ({"features.views": 3}, "made with another features.views"),
+        ({"features.grid": 1}, "made with another features.grid"),
+        ({"features.tiles": "none"}, "made with another features.tiles"),
+        ({"backbone": "test_resnet.r160_in1k"}, "made with another backbone"),
+    ],
+)
+def test_a_bank_of_something_else_is_refused(made, changes, line):
+    wanted = Made(made.folder, made.store, changes).recipe
+    with pytest.raises(DataError, match=f"{line}; run `dvc repro features`"):
+        FeatureBank.open(made.folder, wanted)
+
+
+def test_a_bank_of_other_weights_is_refused(made):
+    other = pretrained_network(made.settings)
+    with torch.no_grad():
+        next(other.backbone.parameters()).add_(1e-3)
+    with pytest.raises(DataError, match="made with other weights of the backbone"):
+        FeatureBank.open(made.folder, Recipe.of(made.settings, made.store, other))
+
+
+def test_a_bank_of_other_images_is_refused(made, tmp_path):
+    raw = tiny.photographs(tmp_path / "raw", {"train": 20, "test": 4, "unlabeled": 2})
+    other = Store.open(tiny.converted(raw, tmp_path / "set"))
+    with pytest.raises(DataError, match="made with other images than the converted set's"):
+        FeatureBank.open(made.folder, Recipe.of(made.settings, other, made.network))
+
+
+def test_random_weights_are_the_same_for_every_seed(made):
+    torch.manual_seed(99)
+    other = Made(made.folder, made.store, {"seed": 7, "ratio": 0.2, "method": "cap"})
+    assert other.recipe == made.recipe
+
+
+def test_damage_is_found(own):
+    for name in ("plain.npy", "strong_1.npy"):
+        data = bytearray((own.folder / name).read_bytes())
+        data[-3] ^= 4
+        (own.folder / name).write_bytes(data)
+        with pytest.raises(DataError, match=rf"{name}: damaged .* remove .* and run `dvc repro features`"):
+            own.open().view(name.removesuffix(".npy"))
+    own.open().view("mirror")
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "text"])
+def test_a_cut_or_missing_file_is_one_line(own, damage):
+    path = own.folder / "plain.npy"
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:300] if damage == "cut" else b"nothing")
+    with pytest.raises(DataError, match=r"plain.npy: (no such file|not readable)"):
+        own.open().view("plain")
+
+
+@pytest.mark.parametrize("key", ["recipe", "fingerprint", "checksums"])
+def test_a_meta_that_was_changed_is_refused(own, key):
+    meta = json.loads((own.folder / "meta.json").read_text())
+    meta[key] = {"views": 3} if key == "recipe" else "x" if key == "fingerprint" else {}
+    (own.folder / "meta.json").write_text(json.dumps(meta))
+    with pytest.raises(DataError, match=r"remove .* and run `dvc repro features`"):
+        own.open()
+    (own.folder / "meta.json").unlink()
+    with pytest.raises(DataError, match="is not a feature bank"):
+        own.open()
+
+
+def test_a_view_that_was_not_asked_for_is_one_line(made, tmp_path):
+    plain = Made(tmp_path / "features", made.store, {"features.views": 1, "features.tiles": "weak"})
+    plain.fill()
+    bank = plain.open()
+    with pytest.raises(DataError, match=r"no view 'strong_0_tiles', only plain, .*; set features.tiles"):
+        bank.view("strong_0_tiles")
+
+
+def test_a_disk_without_room_is_said_before_the_work(made, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    need = made.recipe.bytes_per_image * made.store.n
+    monkeypatch.setattr(compute.shutil, "disk_usage", lambda _: usage._replace(free=need - 1))
+    monkeypatch.setattr(compute, "_work", lambda *_: pytest.fail("it worked"))
+    with pytest.raises(DataError, match=rf"need {need} bytes more .* and {need - 1} are free; make room"):
+        made.fill(tmp_path / "features")
+
+
+def test_a_grid_finer_than_the_map_is_a_mistake(made):
+    with pytest.raises(SettingsError, match=r"features.grid: found 9, but the map of test_resnet .* has 2 x 2 positions"):
+        Made(made.folder, made.store, {"features.grid": 9})

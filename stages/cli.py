@@ -18,6 +18,7 @@ DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPE
 PIPELINE = {
     "resolve": "Write down the settings and the code that each stage depends on.",
     "convert": "Index the raw data set and cache its images as one array.",
+    "features": "Compute the features of a frozen backbone, once.",
     "split": "Draw D_sup, D_est and D_u.",
     "warmup": "Train on the labelled images to initialise the model.",
     "pseudo-label": "Write what the first main epoch would train on, to look at.",

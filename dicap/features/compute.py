@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from dicap.artifacts import make_room, write_json
 from dicap.data.format import sha256
 from dicap.data.loader import DataOn, Request, load
 from dicap.data.store import Store
-from dicap.errors import DataError
+from dicap.errors import DataError, Stopped
 from dicap.features.bank import META, SCHEMA, file_name
 from dicap.features.recipe import Recipe
 from dicap.features.views import SEED, STAGE, BankView
@@ -45,6 +45,7 @@ def fill(
     workers: int | None = None,
     data_on: DataOn = "host",
     autocast: torch.dtype | None = None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> int:
     """Compute the features that `recipe` asks for into `folder`, going on where an earlier call was stopped.
 
@@ -56,12 +57,13 @@ def fill(
         device: where `network` is.
         workers, data_on: as `dicap.data.loader.load`.
         autocast: dtype of mixed precision, or None.
+        stopping: asked after each chunk whether to stop there.
 
     Returns:
         Number of images (of all views, tiles counted) that an earlier call had computed.
 
     Raises:
-        DataError: the disk has too little room (before anything is computed), or an image cannot be read.
+        DataError: the disk has too little room (said before anything is computed). Stopped: `stopping` said so.
     """
     make_room(folder, folder=True)
     folder.mkdir(exist_ok=True)
@@ -71,7 +73,7 @@ def fill(
     taken_over = sum(file.rows * images[file] for file in files)
     total = recipe.n * sum(images.values())
     with torch.inference_mode(), torch.autocast(torch.device(device).type, dtype=autocast, enabled=autocast is not None):
-        work = _work(files, store, network, recipe.grid, device, workers, data_on)
+        work = _work(files, store, network, recipe.grid, device, workers, data_on, stopping)
         with closing(progress(work, desc="features", total=total, unit="image", initial=taken_over)) as shown:
             for _ in shown:
                 pass
@@ -124,7 +126,7 @@ def publish(folder: Path, destination: Path) -> None:
 
 def _work(
     files: list["_Growing"], store: Store, network: Network, grid: int, device: str | torch.device,
-    workers: int | None, data_on: DataOn,
+    workers: int | None, data_on: DataOn, stopping: Callable[[], bool],
 ) -> Iterator[None]:  # fmt: skip
     """Compute all that is missing, yielding once an image."""
     size = GPU_BATCH if torch.device(device).type == "cuda" else BATCH
@@ -147,6 +149,10 @@ def _work(
                 found.append(features.cpu().numpy().reshape(len(rows), *file.shape[1:]))
                 yield from (None for _ in range(len(rows) * parts))
             file.append(np.concatenate(found))
+            if stopping():
+                raise Stopped(
+                    f"features: {file.rows} of {file.shape[0]} images of view {file.view.name} saved; run again to go on"
+                )
 
 
 def pooled(features: Tensor, grid: int) -> Tensor:

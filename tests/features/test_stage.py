@@ -1,0 +1,172 @@
+"""`dicap-stage features`: from a project folder, killed at random, passed through where nothing is needed."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import chdir
+
+import pytest
+import tiny
+from click.testing import CliRunner
+from ruamel.yaml import YAML
+
+from dicap.features.bank import FeatureBank
+
+FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 3, "features.tiles": "weak"}
+LONG = os.environ.get("FAULTS") == "long"
+ENVIRONMENT = {"DICAP_ENGINE": "torch", "DICAP_WORKERS": "0", "DVC_ROOT": None}
+
+
+def write_params(folder, changes):
+    values = YAML(typ="safe", pure=True).load((tiny.ROOT / "params.yaml").read_text())
+    with open(folder / "params.yaml", "w") as handle:
+        YAML().dump(tiny.nested(values, tiny.CHANGES | changes), handle)
+
+
+@pytest.fixture
+def place(tmp_path, tiny_set):
+    """A project whose data set is converted."""
+    (tmp_path / "configs").symlink_to(tiny.ROOT / "configs")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "table").symlink_to(tiny_set)
+    write_params(tmp_path, FROZEN)
+    return tmp_path
+
+
+def run(place, *arguments, **environment):
+    from stages.cli import main
+
+    with chdir(place):
+        result = CliRunner().invoke(main, ["features", *arguments], env=ENVIRONMENT | environment)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def bank(place):
+    return tiny.content(place / "artifacts" / "features")
+
+
+def test_the_stage_makes_a_bank(place):
+    result = run(place)
+    assert result.exit_code == 0, result.output
+    made = FeatureBank.open(place / "artifacts" / "features")
+    assert made.names == ["plain", "mirror", "strong_0", "strong_1", "strong_2", "plain_tiles", "mirror_tiles"]
+    assert [made.view(name).shape[0] for name in made.names] == [48] * 7
+    assert made.engine["name"] == "torch" and made.engine["difference"] == 0
+    assert not list((place / ".dicap" / "state").glob("features-*")), "a finished stage leaves no state"
+    first = bank(place)
+    assert run(place).exit_code == 0
+    assert bank(place) == first
+
+
+def test_ratio_seed_and_method_change_nothing(place):
+    run(place)
+    first = bank(place)
+    write_params(place, FROZEN | {"ratio": 0.2, "seed": 9, "method": "cap", "head": "linear"})
+    run(place)
+    assert bank(place) == first
+
+
+def test_nothing_is_computed_where_nothing_is_needed(place, monkeypatch):
+    import dicap.network
+
+    write_params(place, {})
+    monkeypatch.setattr(dicap.network, "create_backbone", lambda *_: pytest.fail("a backbone was built"))
+    result = run(place)
+    assert result.exit_code == 0 and "empty, since no stage trains the head alone" in result.output
+    assert list(bank(place)) == ["meta.json"]
+
+
+def test_one_frozen_stage_is_enough_to_need_them(place):
+    write_params(place, {"warmup.trainable": "head"})
+    run(place)
+    assert "plain.npy" in bank(place)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (["--engine", "abacus"], 2, "Error: --engine: found 'abacus', allowed are auto, torch, onnxruntime, openvino"),
+        (["--device", "cuda:77"], 2, "Error: --device: found 'cuda:77'"),
+    ],
+)
+def test_bad_choices_lose_nothing(place, arguments, code, line):
+    run(place)
+    before = bank(place)
+    result = run(place, *arguments)
+    assert result.exit_code == code and line in result.stderr and bank(place) == before
+
+
+def test_a_set_of_another_size_is_refused(place):
+    write_params(place, FROZEN | {"image_size": 48})
+    result = run(place)
+    assert result.exit_code == 2 and "image_size: found 48" in result.stderr
+
+
+def test_a_full_disk_keeps_what_was_there(place, monkeypatch):
+    from dicap.features import compute
+
+    run(place)
+    before = bank(place)
+    usage = compute.shutil.disk_usage(place)
+    monkeypatch.setattr(compute.shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    result = run(place)
+    assert result.exit_code == 1 and "bytes more" in result.stderr and "1000 are free; make room" in result.stderr
+    assert bank(place) == before
+
+
+def test_json_says_what_was_made(place):
+    from stages.cli import main
+
+    with chdir(place):
+        result = CliRunner().invoke(main, ["--json", "features"], env=ENVIRONMENT)
+    facts = json.loads(result.stdout)
+    assert facts["views"] == 7 and facts["bytes an image"] > 0 and facts["engine"].startswith("torch ")
+
+
+def start(place):
+    """The stage in a process of its own, from the moment at which it holds its lock."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stages.cli", "features", "--engine", "torch", "--workers", "0"],
+        cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env=environment | {"PYTHONPATH": str(tiny.ROOT), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    while process.poll() is None:
+        if any(lock.read_text() == str(process.pid) for lock in place.glob(".dicap/state/features-*/lock")):
+            break
+        time.sleep(0.005)
+    return process
+
+
+def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, record_property):
+    write_params(place, FROZEN | {"features.views": 30 if LONG else 12, "features.tiles": "none"})
+    begin = time.monotonic()
+    process = start(place)
+    begin = max(begin, time.monotonic())
+    assert process.wait(600) == 0, process.communicate()[1]
+    seconds, whole = time.monotonic() - begin, bank(place)
+    rng, hits = random.Random(17), 0
+    for number in (signal.SIGKILL, signal.SIGTERM) * (4 if LONG else 1):
+        (place / "artifacts" / "features").rename(place / "artifacts" / f"before-{hits}-{number}-{rng.random()}")
+        process = start(place)
+        time.sleep(rng.uniform(0, 0.6 * seconds))
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=600)
+        if (place / "artifacts" / "features").exists():  # through before the signal came
+            assert bank(place) == whole
+            continue
+        hits += 1
+        assert process.returncode == (-signal.SIGKILL if number == signal.SIGKILL else 75), errors
+        if number == signal.SIGTERM:
+            assert "saved; run again to go on" in errors
+        process = start(place)
+        assert process.wait(600) == 0, process.communicate()[1]
+        assert bank(place) == whole
+    record_property("hits", hits)
+    assert hits, "the stage was always through before the signal came"

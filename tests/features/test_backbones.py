@@ -1,0 +1,150 @@
+"""Backbones that people freeze today, small and with random weights: their maps, their own normalisation, local files."""
+
+import pytest
+import timm
+import torch
+
+from dicap.errors import SettingsError
+from dicap.network import Network
+from dicap.network import backbone as module
+from dicap.network.backbone import create_backbone, feature_map, own_normalization, own_size, weights_checksum
+
+# Name in timm, what makes it small, image size, and side of its map.
+FAMILIES = {
+    "dinov2": ("vit_small_patch14_dinov2.lvd142m", {"depth": 1, "embed_dim": 48, "num_heads": 3}, 56, 4),
+    "dinov2 with registers": ("vit_small_patch14_reg4_dinov2.lvd142m", {"depth": 1, "embed_dim": 48, "num_heads": 3}, 56, 4),
+    "dinov3": ("vit_small_patch16_dinov3.lvd1689m", {"depth": 1, "embed_dim": 48, "num_heads": 3}, 64, 4),
+    "siglip": ("vit_base_patch16_siglip_224.v2_webli", {"depth": 1, "embed_dim": 48, "num_heads": 3}, 48, 3),
+    "clip": ("vit_base_patch16_clip_224.openai", {"depth": 1, "embed_dim": 48, "num_heads": 3}, 32, 2),
+    "convnext": ("convnext_tiny.dinov3_lvd1689m", {"depths": (1, 1, 1, 1), "dims": (8, 16, 24, 32)}, 64, 2),
+    "swin": ("swin_tiny_patch4_window7_224", {"depths": (1, 1, 1, 1), "embed_dim": 24}, 64, 2),
+    "vit": ("test_vit", {}, 32, 2),
+}
+PREFIX = {"dinov2": 1, "dinov2 with registers": 5, "dinov3": 5, "siglip": 0, "clip": 1, "vit": 1}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """create_backbone for the small member of a family; also for its state as a local file."""
+    create = timm.create_model
+
+    def make(family, weights="random", size=None):
+        name, smaller, usual, _ = FAMILIES[family]
+        monkeypatch.setattr(module.timm, "create_model", lambda *a, **k: create(*a, **(k | smaller)))
+        torch.manual_seed(1)
+        return create_backbone(name, weights, 32, size or usual)
+
+    return make
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_gives_a_map_of_places(small, family):
+    backbone, channels = small(family)
+    _, _, size, side = FAMILIES[family]
+    with torch.inference_mode():
+        found = feature_map(backbone.eval(), torch.randn(2, 3, size, size))
+    assert found.shape == (2, channels, side, side)
+
+
+@pytest.mark.parametrize("family", PREFIX)
+def test_class_and_register_tokens_are_left_out_and_places_keep_their_order(small, family):
+    backbone, _ = small(family)
+    size, side = FAMILIES[family][2:]
+    pixels = torch.randn(1, 3, size, size)
+    with torch.inference_mode():
+        tokens = backbone.eval()(pixels)[0]
+        found = feature_map(backbone, pixels)[0]
+    assert len(tokens) == PREFIX[family] + side**2
+    for row in range(side):
+        for column in range(side):
+            assert torch.equal(found[:, row, column], tokens[PREFIX[family] + row * side + column])
+
+
+def test_a_swin_s_channels_last_map_is_turned_by_what_it_says_not_by_its_shape(small):
+    backbone, _ = small("swin")
+    pixels = torch.randn(1, 3, 64, 64)
+    with torch.inference_mode():
+        assert torch.equal(feature_map(backbone.eval(), pixels), backbone(pixels).permute(0, 3, 1, 2))
+
+    class Square(torch.nn.Module):  # as many channels as places a side, or fewer: still a map
+        def forward(self, x):
+            return x[:, :, :3, :3]
+
+    assert torch.equal(feature_map(Square(), pixels), pixels[:, :, :3, :3])
+
+
+@pytest.mark.parametrize(
+    ("family", "mean", "std"),
+    [
+        ("dinov2", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+        ("siglip", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+        ("clip", (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
+    ],
+)
+def test_auto_normalises_as_the_network_was_trained(small, family, mean, std):
+    backbone, _ = small(family)
+    assert own_normalization(backbone) == (mean, std)
+    network = Network(backbone, torch.nn.Identity(), "auto")
+    size = FAMILIES[family][2]
+    images = torch.randint(0, 256, (2, 3, size, size), dtype=torch.uint8)
+    pixels = (images / 255 - torch.tensor(mean).view(1, 3, 1, 1)) / torch.tensor(std).view(1, 3, 1, 1)
+    with torch.inference_mode():
+        torch.testing.assert_close(network.eval().features(images), feature_map(backbone, pixels), rtol=1e-4, atol=1e-4)
+
+
+def test_auto_for_a_network_that_says_nothing_is_one_line():
+    with pytest.raises(SettingsError, match=r"network.normalize: found 'auto', but the backbone does not say its own; set none"):
+        Network(torch.nn.Conv2d(3, 4, 1), torch.nn.Identity(), "auto")
+
+
+def test_an_image_size_that_patches_do_not_fill_is_one_line(small):
+    with pytest.raises(SettingsError, match=r"image_size: found 60, .* patches of 14 x 14 .* 56 or 70 \(its own size is 518\)"):
+        small("dinov2", size=60)
+
+
+def test_a_network_s_own_size(small):
+    assert own_size(small("siglip")[0]) == 224
+    assert own_size(torch.nn.Identity()) is None
+
+
+@pytest.mark.parametrize("family", ["dinov2 with registers", "dinov3", "siglip", "clip", "convnext"])
+def test_a_local_file_serves_at_its_own_and_at_another_size(small, family, tmp_path):
+    """Embeddings of positions are resampled; all other tensors are the file's."""
+    source, _ = small(family)
+    path = tmp_path / "weights.safetensors"
+    from safetensors.torch import save_file
+
+    save_file({name: tensor.contiguous() + 0.01 for name, tensor in source.state_dict().items()}, path)
+    same, _ = small(family, str(path))
+    assert weights_checksum(same) != weights_checksum(source)
+    for name, tensor in same.state_dict().items():
+        torch.testing.assert_close(tensor, source.state_dict()[name] + 0.01)
+    size = FAMILIES[family][2] * 2
+    larger, channels = small(family, str(path), size)
+    with torch.inference_mode():
+        assert feature_map(larger.eval(), torch.zeros(1, 3, size, size)).shape == (1, channels, *[FAMILIES[family][3] * 2] * 2)
+    for name, tensor in larger.state_dict().items():
+        if tensor.shape == source.state_dict()[name].shape:
+            torch.testing.assert_close(tensor, source.state_dict()[name] + 0.01)
+        else:
+            assert name == "pos_embed"
+
+
+def test_the_weights_of_another_family_are_one_line(small, tmp_path):
+    source, _ = small("siglip")
+    path = tmp_path / "weights.pth"
+    torch.save(source.state_dict(), path)
+    with pytest.raises(SettingsError, match=r"does not fit the backbone: \d+ of \d+ tensors are missing") as caught:
+        small("convnext", str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_the_checksum_of_weights_sees_each_tensor_but_the_counts_of_batches():
+    backbone, _ = create_backbone("test_resnet", "random", 32, 32)
+    before = weights_checksum(backbone)
+    for name, tensor in backbone.state_dict().items():
+        old = tensor.clone()
+        tensor.add_(1)
+        assert (weights_checksum(backbone) == before) == name.endswith("num_batches_tracked")
+        tensor.copy_(old)
+    assert weights_checksum(backbone) == before

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stages.common import ARTIFACTS, data_folder, load, params_option, project_root
+from stages.common import ARTIFACTS, data_folder, engine_option, load, params_option, project_root
 from stages.terminal import finish
 
 if TYPE_CHECKING:
@@ -16,13 +16,7 @@ BANK = ARTIFACTS / "features"
 
 @click.command("features")
 @params_option
-@click.option(
-    "--engine",
-    envvar="DICAP_ENGINE",
-    default="auto",
-    show_default=True,
-    help="auto, torch, onnxruntime, openvino, openvino-bf16. [DICAP_ENGINE]",
-)
+@engine_option
 @click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
 @click.option(
     "--amp",

@@ -4,6 +4,8 @@
 compare: what it imports and what it reads must be here, and what is said not to be reached is not.
 """
 
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,15 @@ _NETWORK = ("dataset", "ratio", "seed", "method", "backbone", "backbone_weights"
 _COMMON = (*_NETWORK, "augment", "loss")
 _METHODS = ("topk", "iat", "drml", "cap", "pclp", "bbam", "d2l")  # the sections of single methods
 
-# The settings that a stage's result depends on. A protocol is a name for values, and these are compared.
+# The settings that a stage's result depends on: sections, or single keys of one. A protocol is a name for values, and these are
+# compared.
 STAGE_SETTINGS = {
     "convert": ("dataset", "data_root", "image_size", "convert", "own"),
+    # Not method, ratio or seed: one bank serves them all. Of a section only what alters the features.
+    "features": (
+        *("dataset", "image_size", "backbone", "backbone_weights", "network.normalize", "network.stride"),
+        *("augment.policy", "augment.cutout", "augment.flip", "features", "warmup.trainable", "train.trainable"),
+    ),
     "split": ("dataset", "ratio", "seed", "split"),
     "warmup": (*_COMMON, "optimiser", "warmup", "contrastive", "drml", "pclp", "bbam"),
     "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive", *_METHODS),
@@ -107,4 +115,8 @@ def modules(stage: str, settings: Settings, root: Path = ROOT) -> set[str]:
 def relevant(settings: Settings, stage: str) -> dict[str, Any]:
     """The part of the settings that a stage's result depends on."""
     values = settings.model_dump(mode="json")
-    return {key: values[key] for key in STAGE_SETTINGS[stage]}
+    found = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage]}
+    if stage == "features":  # which stage needs them is no matter, and an empty bank is the same for all
+        needed = "head" in (found.pop("warmup.trainable"), found.pop("train.trainable"))
+        return found if needed else {}
+    return found

@@ -32,6 +32,11 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
             f"{origins['network.decoder_dim']}: network.decoder_dim: found {s.network.decoder_dim}, "
             f"expected a multiple of network.decoder_heads ({s.network.decoder_heads})"
         )
+    if s.train.trainable == "head" and s.warmup.trainable == "all":
+        problems.append(
+            f"{origins['train.trainable']}: train.trainable: found 'head', but warmup.trainable is 'all', and features are of "
+            "the backbone as it comes; set warmup.trainable to head, or train.trainable to all"
+        )
     if s.iat.low > s.iat.high:
         problems.append(f"{origins['iat.low']}: iat.low: found {s.iat.low}, expected at most iat.high ({s.iat.high})")
     if s.dataset != "digits" and not s.data_root:

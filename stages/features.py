@@ -65,6 +65,7 @@ def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, 
     from dicap.features.compute import fill, publish
     from dicap.features.engine import scoring_engine
     from dicap.features.recipe import Recipe, pretrained_network
+    from dicap.provenance import code
     from dicap.runtime import Runtime
     from dicap.training.state import RunState, StopSignal, fingerprint
 
@@ -85,7 +86,8 @@ def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, 
         click.echo(computed_by.note, err=True)
     record = computed_by.to_dict()
     # Features of two engines differ in their last bits: a bank is begun and ended by one.
-    identity = fingerprint(["features", recipe.fingerprint, [record[key] for key in ("name", "version", "precision")]], [])
+    by = {key: record[key] for key in ("name", "version", "precision")}
+    identity = fingerprint({"recipe": recipe.fingerprint, "engine": by, "code": code("features", settings)})
     with RunState(project_root(), "features", identity) as state:
         if fresh:
             state.clear()

@@ -4,6 +4,8 @@
 compare: what it imports and what it reads must be here, and what is said not to be reached is not.
 """
 
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ _NETWORK = ("dataset", "ratio", "seed", "method", "backbone", "backbone_weights"
 _COMMON = (*_NETWORK, "augment", "loss", "features", "linear")
 _METHODS = ("topk", "iat", "drml", "cap", "pclp", "bbam", "d2l")  # the sections of single methods
 
-# The settings that a stage's result depends on. A protocol is a name for values, and these are compared.
+# The settings that a stage's result depends on: sections, or single keys of one. A protocol is a name for values, and these are
+# compared.
 STAGE_SETTINGS = {
     "convert": ("dataset", "data_root", "image_size", "convert", "own"),
+    # Not method, ratio or seed: one bank serves them all. Of a section only what alters the features.
     "features": (
-        *("dataset", "backbone", "backbone_weights", "image_size", "network.normalize", "network.stride", "features"),
-        *("augment.policy", "augment.cutout", "augment.flip", "warmup.trainable", "train.trainable"),
+        *("dataset", "image_size", "backbone", "backbone_weights", "network.normalize", "network.stride"),
+        *("augment.policy", "augment.cutout", "augment.flip", "features", "warmup.trainable", "train.trainable"),
     ),
     "split": ("dataset", "ratio", "seed", "split"),
     # calibration.source and folds: whether and how labelled images are cross-fitted
@@ -117,8 +121,8 @@ def modules(stage: str, settings: Settings, root: Path = ROOT) -> set[str]:
 def relevant(settings: Settings, stage: str) -> dict[str, Any]:
     """The part of the settings that a stage's result depends on: whole sections, and single keys by dotted name."""
     values = settings.model_dump(mode="json")
-    found = {}
-    for key in STAGE_SETTINGS[stage]:
-        section, _, name = key.partition(".")
-        found[key] = values[section][name] if name else values[section]
+    found = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage]}
+    if stage == "features":  # which stage needs them is no matter, and an empty bank is the same for all
+        needed = "head" in (found.pop("warmup.trainable"), found.pop("train.trainable"))
+        return found if needed else {}
     return found

@@ -38,6 +38,17 @@ def data_folder(settings: Settings) -> Path:
     return Path("data") / settings.dataset
 
 
+def engine_option(function: Callable) -> Callable:
+    """`--engine NAME`: what computes a network's feature maps."""
+    return click.option(
+        "--engine",
+        envvar="DICAP_ENGINE",
+        default="auto",
+        show_default=True,
+        help="auto, torch, onnxruntime, openvino, openvino-bf16. [DICAP_ENGINE]",
+    )(function)
+
+
 def runtime_options(function: Callable) -> Callable:
     """Choices that change no result and retrain nothing: options, or environment variables for `dvc repro`."""
     options = [

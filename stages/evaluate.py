@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from stages.common import ARTIFACTS, params_option, runtime_options
+from stages.common import ARTIFACTS, engine_option, params_option, runtime_options
 from stages.terminal import finish
 
 
@@ -21,8 +21,9 @@ from stages.terminal import finish
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for metrics.json, per_class.csv, predictions.parquet, MODEL_CARD.md.",
 )
+@engine_option
 @runtime_options
-def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **runtime) -> None:
+def command(params: Path, model: Path | None, out: Path | None, engine: str, fresh: bool, **runtime) -> None:
     """Score the test images: mAP by the published rule, AP per class, 95 % interval."""
     import tempfile
 
@@ -35,7 +36,7 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **r
     written = out or (None if model else ARTIFACTS / "evaluate")
     with tempfile.TemporaryDirectory() as scratch:
         out = out or (Path(scratch) / "evaluate" if model else ARTIFACTS / "evaluate")
-        result = evaluate(experiment, model or own, ARTIFACTS, out, environment())
+        result = evaluate(experiment, model or own, ARTIFACTS, out, environment(), engine=engine)
     if not result:  # one of several processes
         return
     interval = f" (95 % interval {result['map_low']:.2f} to {result['map_high']:.2f})" if result["map_low"] is not None else ""

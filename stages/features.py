@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stages.common import ARTIFACTS, data_folder, load, params_option, project_root
+from stages.common import ARTIFACTS, data_folder, engine_option, load, params_option, project_root
 from stages.terminal import finish
 
 if TYPE_CHECKING:
@@ -16,13 +16,7 @@ BANK = ARTIFACTS / "features"
 
 @click.command("features")
 @params_option
-@click.option(
-    "--engine",
-    envvar="DICAP_ENGINE",
-    default="auto",
-    show_default=True,
-    help="auto, torch, onnxruntime, openvino, openvino-bf16. [DICAP_ENGINE]",
-)
+@engine_option
 @click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
 @click.option(
     "--amp",
@@ -71,6 +65,7 @@ def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, 
     from dicap.features.compute import fill, publish
     from dicap.features.engine import scoring_engine
     from dicap.features.recipe import Recipe, pretrained_network
+    from dicap.provenance import code
     from dicap.runtime import Runtime
     from dicap.training.state import RunState, StopSignal, fingerprint
 
@@ -91,7 +86,8 @@ def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, 
         click.echo(computed_by.note, err=True)
     record = computed_by.to_dict()
     # Features of two engines differ in their last bits: a bank is begun and ended by one.
-    identity = fingerprint({"features": recipe.fingerprint} | {key: record[key] for key in ("name", "version", "precision")})
+    by = {key: record[key] for key in ("name", "version", "precision")}
+    identity = fingerprint({"recipe": recipe.fingerprint, "engine": by, "code": code("features", settings)})
     with RunState(project_root(), "features", identity) as state:
         if fresh:
             state.clear()

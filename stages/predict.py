@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from stages.common import engine_option
 from stages.terminal import finish
 
 
@@ -19,9 +20,12 @@ from stages.terminal import finish
 )
 @click.option("--batch-size", type=click.IntRange(1), help="Images a step; chosen by itself if not given.")
 @click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
+@engine_option
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Threads that read images. [DICAP_WORKERS]")
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on behind a killed run.")
-def command(model: Path, folder: Path, out: Path, batch_size: int | None, device: str, workers: int | None, fresh: bool) -> None:
+def command(
+    model: Path, folder: Path, out: Path, batch_size: int | None, device: str, engine: str, workers: int | None, fresh: bool
+) -> None:
     """Predict every image below FOLDER.
 
     MODEL is a model.safetensors or the folder that holds one. For each image and class: the probability, the decision
@@ -30,7 +34,10 @@ def command(model: Path, folder: Path, out: Path, batch_size: int | None, device
     from dicap.use.predict import open_model, predict_to_file
 
     saved, _ = open_model(model, device)
-    outcome = predict_to_file(saved, folder, out, batch_size=batch_size, device=device, workers=workers, fresh=fresh)
+    options = {"batch_size": batch_size, "device": device, "engine": engine, "workers": workers, "fresh": fresh}
+    outcome = predict_to_file(saved, folder, out, **options)
+    if outcome.note:
+        click.echo(outcome.note, err=True)
     facts = {"images": outcome.images, "classes": len(saved.classes), "predictions": str(out), "decisions": saved.decisions.note}
     if outcome.resumed:
         facts["taken over"] = outcome.resumed

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from stages.common import ARTIFACTS, data_folder, load, params_option
+from stages.common import ARTIFACTS, data_folder, engine_option, load, params_option
 from stages.terminal import finish
 
 
@@ -15,8 +15,9 @@ from stages.terminal import finish
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("suggest"), show_default=True, help="Folder."
 )
 @click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
+@engine_option
 @params_option
-def command(count: int, model: Path | None, out: Path, device: str, params: Path) -> None:
+def command(count: int, model: Path | None, out: Path, device: str, engine: str, params: Path) -> None:
     """Choose the unlabelled images to label next: the most uncertain ones, spread over the classes, no near copies.
 
     Writes labels.csv, whose column `labels` waits to be filled in (names separated by `;`, or `-` for none of the classes), and
@@ -29,6 +30,7 @@ def command(count: int, model: Path | None, out: Path, device: str, params: Path
     from dicap.artifacts import read_split, replacing
     from dicap.data.store import Store
     from dicap.errors import DataError
+    from dicap.evaluation.engine import with_engine
     from dicap.use.predict import open_model
     from dicap.use.suggest import contact_sheet, suggest
 
@@ -41,6 +43,9 @@ def command(count: int, model: Path | None, out: Path, device: str, params: Path
     rows = np.flatnonzero(split["role"].to_numpy() == "unlabeled")
     if not len(rows):
         raise DataError(f"{store.folder}: every image is labelled; own.unlabeled_root names a folder of more")
+    saved, note = with_engine(saved, runtime, engine, len(rows))
+    if note:
+        click.echo(note, err=True)
     chosen = suggest(saved, store, rows, count, runtime)
     listing, sheet = out / "labels.csv", out / "sheet.png"
     with replacing(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:

@@ -11,6 +11,7 @@ import pandas as pd
 from dicap.artifacts import COST, cost_file, replacing, replacing_folder, write_json, write_predictions
 from dicap.decision import Decisions, reliability
 from dicap.errors import DataError
+from dicap.evaluation.engine import with_engine
 from dicap.evaluation.model_card import model_card
 from dicap.metrics import average_precision, bootstrap_interval
 from dicap.models import SavedModel, load_model
@@ -67,7 +68,13 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
 
 
 def evaluate(
-    experiment: Experiment, model_path: Path, artifacts: Path, out: Path, environment: dict[str, str] | None = None
+    experiment: Experiment,
+    model_path: Path,
+    artifacts: Path,
+    out: Path,
+    environment: dict[str, str] | None = None,
+    *,
+    engine: str = "torch",
 ) -> dict[str, Any]:
     """Evaluate a stage's model and its counterpart; write metrics.json, per_class.csv, predictions.parquet and MODEL_CARD.md.
 
@@ -75,6 +82,7 @@ def evaluate(
         model_path: model.safetensors, beside which model_raw or model_ema.safetensors may lie.
         artifacts: folder of the earlier stages' histories and costs.
         environment: versions to name on the model card.
+        engine: what computes the backbones (`dicap.features.engine`).
 
     Returns:
         The content of metrics.json; {} on all but one of several processes.
@@ -85,9 +93,13 @@ def evaluate(
     s = experiment.settings
     model = load_model(model_path, experiment.runtime.device)
     _check_fits(model, model_path, experiment)
-    scores, labels = score(experiment, model)
+
+    def fast(loaded: SavedModel) -> SavedModel:
+        return with_engine(loaded, experiment.runtime, engine, len(experiment.roles.test))[0]
+
+    scores, labels = score(experiment, fast(model))
     counterparts = [load_model(path, experiment.runtime.device) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
-    others = {other.which: score(experiment, other)[0] for other in counterparts}
+    others = {other.which: score(experiment, fast(other))[0] for other in counterparts}
     if not experiment.group.is_main:
         return {}
     result = metrics(scores, labels, resamples=s.evaluate.bootstrap, seed=s.seed)

@@ -83,12 +83,14 @@ class Network(Section):
 
 
 class Features(Section):
-    """The bank of features of a frozen backbone (dicap/features); used where warmup.trainable or train.trainable is head."""
+    """The bank of features of a frozen backbone (dicap/features)."""
 
-    views: Annotated[int, Field(ge=0, le=64)] = stated(4, "V, strong views of each image")
-    grid: Annotated[int, Field(ge=1, le=64)] = stated(1, "the feature map is pooled to grid x grid positions; 1: its mean")
+    views: Annotated[int, Field(ge=0, le=64)] = stated(4, "strong views of each image")
+    grid: Annotated[int, Field(ge=1, le=64)] = stated(
+        1, "the feature map is pooled to grid x grid positions; 1: its mean; the disk space grows with its square"
+    )
     tiles: Literal["none", "weak", "all"] = stated(
-        "none", "2 x 2 tiles, which D2L trains on: none, of the plain and mirrored image, or of all views"
+        "none", "the 2 x 2 tiles that D2L looks at; weak: of the plain and mirrored image; all: of the strong views too"
     )
 
 
@@ -136,7 +138,7 @@ class Warmup(Section):
     """Stage 1 (docs/methods.md 2.8, 3.3)."""
 
     trainable: Literal["head", "all"] = stated(
-        "all", "all: as published; head: the backbone is frozen as it comes, and the stage works on features computed once"
+        "all", "all: the whole network, as published; head: the backbone stays as it comes, and its features are computed once"
     )
     epochs: Count = starred(12, "passes over the labelled images")
     batch_size: Count | Literal["auto"] = starred(

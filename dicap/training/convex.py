@@ -181,9 +181,8 @@ class Heads:
         """The measured chance of the published model, from the out-of-fold scores."""
         if not self.folds:
             return None
-        return Counted(
-            curve_by_rank(torch.from_numpy(self.out_of_fold()), self.experiment.labels.of(self.labelled)), len(self.labelled)
-        )
+        p, y = torch.from_numpy(self.out_of_fold()), self.experiment.labels.of(self.labelled)
+        return Counted(curve_by_rank(p, y), p, y)
 
     def teacher(self, epoch: int, head: int | None = None) -> "HeadTeacher":
         """Who labels the unlabelled images: a fold's head for itself, or the heads' mean for the student."""

@@ -19,6 +19,7 @@ from dicap.artifacts import read_parquet, replacing, write_json, write_parquet
 from dicap.data.loader import worker_count
 from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
+from dicap.evaluation.engine import with_engine
 from dicap.models import SavedModel, load_model
 from dicap.progress import progress
 from dicap.runtime import Runtime
@@ -47,6 +48,7 @@ class Outcome:
     images: int = 0
     resumed: int = 0
     unreadable: list[tuple[str, str]] = field(default_factory=list)
+    note: str = ""  # why no faster engine than torch was taken
 
 
 def predict(
@@ -55,6 +57,7 @@ def predict(
     *,
     batch_size: int | None = None,
     device: str = "auto",
+    engine: str = "auto",
 ) -> pd.DataFrame:
     """One row for every image and class.
 
@@ -63,6 +66,7 @@ def predict(
         images: a folder, searched recursively, or the paths of image files.
         batch_size: images per step; None: chosen, and halved where the memory is too small.
         device: `auto`, `cpu`, `cuda`.
+        engine: what computes the backbone: `auto`, `torch`, `onnxruntime`, `openvino`, `openvino-bf16`.
 
     Returns:
         DataFrame of image (path), class, probability (the network's confidence), decision (`yes`, `no` or `unsure`, by the
@@ -74,7 +78,8 @@ def predict(
     """
     folder, paths = (Path(images), list_images(Path(images))) if isinstance(images, str | Path) else (Path(), [*map(str, images)])
     saved, runtime = open_model(model, device)
-    outcome = Outcome()
+    saved, note = with_engine(saved, runtime, engine, len(paths))
+    outcome = Outcome(note=note)
     tables = [_rows(names, scores, saved) for names, scores in stream(saved, folder, paths, runtime, batch_size, outcome)]
     if not tables:
         raise DataError(f"{folder}: none of {len(paths)} images can be read; the first: {': '.join(outcome.unreadable[0])}")
@@ -90,6 +95,7 @@ def predict_to_file(
     *,
     batch_size: int | None = None,
     device: str = "auto",
+    engine: str = "auto",
     workers: int | None = None,
     fresh: bool = False,
     part: int = PART,
@@ -108,9 +114,10 @@ def predict_to_file(
         raise SettingsError(f"--out: found {str(out)!r}, expected a file that ends in .parquet, .csv or .json")
     paths = list_images(folder)
     saved, runtime = open_model(model, device)
+    saved, note = with_engine(saved, runtime, engine, len(paths))
     parts = out.with_name(f"{out.name}.parts")
     _same_job(parts, saved, folder, paths, part, fresh)
-    outcome = Outcome()
+    outcome = Outcome(note=note)
     starts = range(0, len(paths), part)
     done = [start for start in starts if (parts / f"{start:09d}.json").exists()]
     with _bar(len(paths), sum(min(part, len(paths) - start) for start in done)) as advance:

@@ -104,6 +104,12 @@ def test_bad_choices_lose_nothing(place, arguments, code, line):
     assert result.exit_code == code and line in result.stderr and bank(place) == before
 
 
+def test_a_main_stage_on_features_of_a_backbone_that_has_moved_is_a_contradiction(place):
+    write_params(place, {"train.trainable": "head"})
+    result = run(place)
+    assert result.exit_code == 2 and "set warmup.trainable to head, or train.trainable to all" in result.stderr
+
+
 def test_a_set_of_another_size_is_refused(place):
     write_params(place, FROZEN | {"image_size": 48})
     result = run(place)

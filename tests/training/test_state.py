@@ -189,7 +189,6 @@ def test_clear_keeps_the_lock_and_finish_removes_all(state):
 
 
 def test_every_relevant_setting_changes_the_fingerprint_and_no_other():
-    base = tiny.settings()
     changed = {
         "seed": 2, "ratio": 0.25, "method": "mld", "head": "linear", "backbone": "test_vit", "image_size": 48,
         "network.dropout": 0.5, "augment.cutout": 0.1, "loss.clip": 0.1, "optimiser.lr": 0.5, "warmup.epochs": 9,
@@ -197,10 +196,17 @@ def test_every_relevant_setting_changes_the_fingerprint_and_no_other():
         "finetune.lr": 0.5, "evaluate.bootstrap": 3, "convert.max_rejected": 0.5,
     }  # fmt: skip
     for stage, names in STAGE_SETTINGS.items():
-        before = fingerprint(relevant(base, stage))
+        frozen = {"warmup.trainable": "head"} if stage == "features" else {}
+        before = fingerprint(relevant(tiny.settings(frozen), stage))
         for key, value in changed.items():
-            after = fingerprint(relevant(tiny.settings({key: value}), stage))
-            assert (after != before) == (key.split(".")[0] in names), (stage, key)
+            after = fingerprint(relevant(tiny.settings(frozen | {key: value}), stage))
+            assert (after != before) == bool({key, key.split(".")[0]} & set(names)), (stage, key)
+
+
+def test_features_that_no_stage_needs_depend_on_nothing():
+    assert relevant(tiny.settings(), "features") == relevant(tiny.settings({"backbone": "test_vit"}), "features") == {}
+    first, both = ({"warmup.trainable": "head"}, {"warmup.trainable": "head", "train.trainable": "head"})
+    assert relevant(tiny.settings(first), "features") == relevant(tiny.settings(both), "features")
 
 
 def test_the_fingerprint_knows_the_inputs_the_code_and_the_schema(tiny_experiment, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from common import RESULTS, finish, parser
 
-NAMES = ("choices", "contrastive", "input", "refresh", "scaling", "step")
+NAMES = ("choices", "contrastive", "input", "linear", "refresh", "scaling", "step")
 LAST = re.compile(r"^(\w+) ratio=(\S+) target=(\S+)$")
 
 

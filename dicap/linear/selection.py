@@ -36,7 +36,8 @@ def choose_l2(
     Args:
         x: (n, D) rows; y: (n, C) targets; fold: (n,) of each row, views of an image in the same one.
         weight: broadcasts to (n, C), in the fit and in the log loss.
-        criterion: `log_loss` decides by entries, `precision` by the order within each class.
+        criterion: `log_loss` decides by entries, `precision` by the order within each class. On photographs the log loss finds
+            the same candidate in nearly every split; the precision, of few positives a class, wanders over a decade.
 
     Returns:
         The choice, with the figures of every candidate.

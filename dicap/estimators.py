@@ -14,7 +14,7 @@ from torch import Tensor
 from dicap.calibration import Rates, bin_index, count_bins
 from dicap.curve import FINEST, Curve, curve_by_rank, curve_of
 
-ESTIMATORS = ("bins", "beta", "shrunk_bins", "class_rank")
+ESTIMATORS = ("bins", "beta", "shrunk_bins", "class_rank", "class_score")
 SHRINKAGE = 30.0  # entries that the beta fit counts for in a bin of `shrunk_bins`
 PRIOR_ENTRIES = 2.0  # entries that the network's own confidence counts for; keeps a fit on one outcome finite
 KNOTS = 401
@@ -56,10 +56,11 @@ def fit_curve(
         estimator: `beta`: logistic regression on log p and -log(1 - p), the three parameters of beta calibration;
             `shrunk_bins`: bins that fall back on the beta fit where they hold few entries;
             `class_rank`: the beta features, the class's share of positives, and the score's rank in its class;
+            `class_score`: the same with the log-odds, standardised within the class, in place of the beta features;
             `groups`: groups of as many entries each, by rank, that lean on a logistic fit: what a published model carries.
         p, y: (N, C) confidences and labels of D_est.
-        p_unlabelled: (N_u, C) confidences of the unlabelled images, among which `class_rank` ranks.
-        share: (C,) share of positives of each class among the labelled images, strictly between 0 and 1, for `class_rank`.
+        p_unlabelled: (N_u, C) confidences of the unlabelled images, among which the estimators that know the class rank.
+        share: (C,) share of positives of each class among the labelled images, strictly between 0 and 1, for those estimators.
         bins: K of `shrunk_bins`.
 
     Returns:
@@ -70,9 +71,10 @@ def fit_curve(
     if estimator == "groups":
         return curve_by_rank(p, y)
     knots = _knots()
-    if estimator == "class_rank":
+    if estimator in ("class_rank", "class_score"):
         assert p_unlabelled is not None and share is not None and p.shape[1] == p_unlabelled.shape[1] == len(share)
-        r = _class_rank(p_, y_, p_unlabelled.double().cpu().numpy(), share.double().cpu().numpy(), knots)
+        unlabelled, shares = p_unlabelled.double().cpu().numpy(), share.double().cpu().numpy()
+        r = _by_class(p_, y_, unlabelled, shares, knots, standardised=estimator == "class_score")
     else:
         beta = _fit(_beta_features(p_.ravel()), y_.ravel(), *_own_confidence(_beta_features))
         if estimator == "shrunk_bins":
@@ -104,9 +106,9 @@ def _knots() -> np.ndarray:
 
 
 def _beta_features(p: np.ndarray) -> np.ndarray:
-    """log p and -log(1 - p), (n, 2)."""
+    """log p and -log(1 - p), (..., 2)."""
     p = np.clip(p, FINEST, 1 - FINEST)
-    return np.stack([np.log(p), -np.log1p(-p)], axis=1)
+    return np.stack([np.log(p), -np.log1p(-p)], axis=-1)
 
 
 def _own_confidence(features) -> tuple[np.ndarray, np.ndarray]:
@@ -115,15 +117,22 @@ def _own_confidence(features) -> tuple[np.ndarray, np.ndarray]:
     return features(p), np.stack([1 - p, p], axis=1) * (PRIOR_ENTRIES / len(p))
 
 
-def _class_rank(p: np.ndarray, y: np.ndarray, p_unlabelled: np.ndarray, share: np.ndarray, knots: np.ndarray) -> np.ndarray:
+def _by_class(
+    p: np.ndarray, y: np.ndarray, p_unlabelled: np.ndarray, share: np.ndarray, knots: np.ndarray, *, standardised: bool
+) -> np.ndarray:
     """Rates (C, G) of an estimator that knows the class."""
     ordered = np.sort(p_unlabelled, axis=0)  # (N_u, C)
+    odds_unlabelled = _beta_features(p_unlabelled).sum(-1)  # (N_u, C)
+    mean, deviation = odds_unlabelled.mean(0), odds_unlabelled.std(0) + 1e-6
 
     def features(values: np.ndarray, c: int) -> np.ndarray:
-        """(n, 4): beta features, log-odds of the class's share, and how far inside the class's quota the score ranks."""
+        """(n, F): of the score, log-odds of the class's share, and how far inside the class's quota the score ranks."""
         above = (len(ordered) - np.searchsorted(ordered[:, c], values, side="left") + 0.5) / (len(ordered) + 1)
         odds = np.full(len(values), np.log(share[c] / (1 - share[c])))
-        return np.column_stack([_beta_features(values), odds, -np.log(above / share[c])])
+        score = _beta_features(values)
+        if standardised:
+            score = (score.sum(1) - mean[c]) / deviation[c]
+        return np.column_stack([score, odds, -np.log(above / share[c])])
 
     classes = range(p.shape[1])
     x = np.concatenate([features(p[:, c], c) for c in classes])

@@ -74,7 +74,7 @@ def restore_backbone(network: nn.Module) -> None:
 def build_head(settings: Settings, channels: int, classes: int) -> nn.Module:
     """The head that `settings.head` names."""
     if settings.head == "linear":
-        return LinearHead(channels, classes)
+        return LinearHead(channels, classes, settings.linear.features)
     n = settings.network
     return MLDecoder(channels, classes, dim=n.decoder_dim, ffn=n.decoder_ffn, heads=n.decoder_heads, dropout=n.dropout)
 

@@ -1,6 +1,47 @@
 """The linear head: global average pooling and one weight vector per class (docs/methods.md 2.5)."""
 
+import torch
 from torch import Tensor, nn
+
+
+class Scaling(nn.Module):
+    """Pooled features as the head sees them: plain, standardised, or standardised signed roots of one length.
+
+    Mean and deviation are those of the training images (`fit_scaling`), and part of a saved model.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, channels: int, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        if kind != "plain":
+            self.register_buffer("mean", torch.zeros(channels))
+            self.register_buffer("scale", torch.ones(channels))
+
+    def root(self, x: Tensor) -> Tensor:
+        """Signed square roots, where the kind is `root`."""
+        return x.sign() * x.abs().sqrt() if self.kind == "root" else x
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, D) -> (B, D)."""
+        if self.kind == "plain":
+            return x
+        x = (self.root(x) - self.mean) / self.scale
+        if self.kind == "root":
+            x = x * (x.shape[1] ** 0.5 / x.norm(dim=1, keepdim=True).clamp_min(1e-12))
+        return x
+
+
+def fit_scaling(network: nn.Module, x: Tensor) -> None:
+    """Take mean and deviation of every `Scaling` in the network from pooled features (n, D) of training images, in place."""
+    for module in network.modules():
+        if isinstance(module, Scaling) and module.kind != "plain":
+            rows = module.root(x.double())
+            module.mean.copy_(rows.mean(0))
+            deviation = rows.std(0, correction=0)
+            module.scale.copy_(torch.where(deviation > 0, deviation, 1.0))
 
 
 class LinearHead(nn.Module):
@@ -10,12 +51,13 @@ class LinearHead(nn.Module):
     element by element, so that its sum (plus bias) is the logit (docs/methods.md 5.3).
     """
 
-    def __init__(self, channels: int, classes: int) -> None:
+    def __init__(self, channels: int, classes: int, scaling: str = "plain") -> None:
         super().__init__()
+        self.scaling = Scaling(channels, scaling)
         self.linear = nn.Linear(channels, classes)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Features (B, D, H, W) -> logits (B, C), embeddings z (B, C, D)."""
-        pooled = features.mean((2, 3))  # (B, D)
+        pooled = self.scaling(features.mean((2, 3)))  # (B, D)
         z = pooled.unsqueeze(1) * self.linear.weight  # (B, C, D)
         return self.linear(pooled), z

@@ -101,8 +101,12 @@ class Linear(Section):
         "steps", "steps: as published; convex: cross-entropy at its minimum, where the head is linear and all else frozen"
     )
     l2: Positive | Literal["auto"] = stated("auto", "weight of the loss beside half the squared norm; auto: by cross-validation")
+    features: Literal["plain", "standard", "root"] = stated(
+        "plain",
+        "what the head sees; standard: standardised; root: signed square roots, standardised, each row of one length",
+    )
     pseudo_weight: Share = stated(0.3, "weight of a pseudo-labelled row beside a labelled one")
-    rounds: Count = stated(1, "refreshes of the main stage, each followed by a solve")
+    neighbours: Whole = stated(0, "nearest images with which the teacher's rows are averaged; 0: none")
 
 
 class Augment(Section):
@@ -166,9 +170,10 @@ class Calibration(Section):
     target: Literal["hard", "soft"] = stated(
         "hard", "hard label with weight w, or soft target r_pos(p) (needs thresholds.rule none)"
     )
-    estimator: Literal["bins", "beta", "shrunk_bins", "class_rank"] = stated(
+    estimator: Literal["bins", "beta", "shrunk_bins", "class_rank", "class_score"] = stated(
         "bins", "what is learnt on D_est: bins as published; the others need fewer labels (docs/estimators.md)"
     )
+    power: Annotated[float, Field(gt=0)] = stated(1.0, "exponent of the weights")
     bins: Count = stated(20, "number of bins K")
     anchor: Literal["left", "centre", "right"] = starred(
         "left", "where in its bin a rate sits: left is the printed formula with 0-based bins, centre the unbiased choice"

@@ -1,12 +1,15 @@
 """Stage 1: warm-up (docs/methods.md 2.8, 3.3)."""
 
+import numpy as np
 import torch
 from torch import nn
 
 from dicap.features.recipe import pretrained_network
+from dicap.network.linear import fit_scaling
 from dicap.randomness import torch_seed
 from dicap.training.batches import Batches
 from dicap.training.experiment import Experiment
+from dicap.training.inputs import BankFeatures
 from dicap.training.plan import warmup_plan
 from dicap.training.trainer import Trainer
 
@@ -17,6 +20,10 @@ def initial_network(experiment: Experiment) -> nn.Module:
     network = experiment.method.build_network()
     if experiment.frozen:  # the backbone whose features the bank holds, also where its weights are random
         network.backbone = pretrained_network(experiment.settings).backbone
+        inputs, roles = experiment.inputs, experiment.roles
+        assert isinstance(inputs, BankFeatures)
+        training = np.sort(np.concatenate([roles.labelled, roles.validation, roles.unlabeled]))
+        fit_scaling(network, torch.from_numpy(inputs.mean(training)))
     return network
 
 

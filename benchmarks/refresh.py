@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 import pandas as pd
 import torch
-from common import finish, parser
+from common import Parser, finish
 
 from dicap.artifacts import epoch_file, read_pseudo_labels
 from dicap.calibration import PseudoLabels, correctness_weight, count_bins, dual_thresholds, estimate_rates, hard_labels
@@ -91,11 +91,11 @@ def loop(p, y, n_sup, n_est, ids, rows, path: Path):
 
 
 def main() -> int:
-    options = parser(__doc__, "refresh")
+    options = Parser(__doc__, "refresh", images=400, classes=5, share=20)
     options.add_argument("--images", type=int, default=82081)
     options.add_argument("--classes", type=int, default=80)
     options.add_argument("--share", type=int, default=50, help="the loop gets every so-manieth image")
-    options = options.parse_args()
+    options = options.options()
     p, y, n_sup, n_est = scores(options.images, options.classes)
     n = len(p) - n_sup
     ids = np.array([f"train2014/COCO_train2014_{i:012d}.jpg" for i in range(n)], dtype=object)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from common import RESULTS, finish, parser
+from common import RESULTS, Parser, finish
 
 NAMES = ("choices", "contrastive", "input", "refresh", "scaling", "step")
 LAST = re.compile(r"^(\w+) ratio=(\S+) target=(\S+)$")
@@ -35,9 +35,9 @@ def run(name: str) -> dict[str, float | str | bool]:
 
 
 def main() -> int:
-    options = parser(__doc__, "suite")
+    options = Parser(__doc__, "suite")
     options.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, help="only these")
-    options = options.parse_args()
+    options = options.options()
     print(f"{'benchmark':14}{'ratio':>8}{'target':>8}  {'':6}{'minutes':>8}", flush=True)
     rows = []
     for name in options.only:

@@ -110,7 +110,7 @@ def main() -> int:
         rows[name] = {key: round(1000 * statistics.median(values), 3) for key, values in seconds.items()} | {"ratio": ratio}
         print(f"{name:18}{rows[name]['ours']:>9.2f} ms  instead of{rows[name]['other']:>9.2f} ms  ratio {ratio:.2f}", flush=True)
     result = {"preset": options.preset, "images": options.images, "milliseconds": rows}
-    return finish("choices", result, min(row["ratio"] for row in rows.values()), TARGET, options.out)
+    return finish("choices", result, min(row["ratio"] for row in rows.values()), TARGET, options)
 
 
 if __name__ == "__main__":

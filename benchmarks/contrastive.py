@@ -108,7 +108,7 @@ def main() -> int:
         "gradient_difference": gradient_apart,
         "gradient_relative_difference": relative,
     }
-    return finish("contrastive", result, ratio, TARGET, options.out, also=same and speed >= SLOWER)
+    return finish("contrastive", result, ratio, TARGET, options, same=same, quick=speed >= SLOWER)
 
 
 if __name__ == "__main__":

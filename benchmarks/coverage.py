@@ -33,7 +33,7 @@ TARGET, HIGHEST = 0.93, 0.975
 RARE, RARE_SHARE = 3, 0.1  # positives below which a class is rare, and the share of rare classes that is still fine
 SIZES = (100, 200, 500, 1000)
 RESAMPLES = 300
-# Share of positives and distance of their scores from the negatives', in standard deviations: from the easiest class to the hardest.
+# Shares of positives of the classes; lowest and highest distance of their scores from the negatives', in standard deviations.
 POPULATIONS = {
     "ten common classes": (np.geomspace(0.3, 0.08, 10), (1.0, 3.0)),
     "twenty, well recognised": (np.r_[0.4, np.geomspace(0.1, 0.03, 19)], (2.5, 4.0)),
@@ -181,7 +181,7 @@ def main() -> int:
         "highest": max(shares),
         "cells": rows,
     }
-    return finish("coverage", result, min(shares), TARGET, options.out, also=options.smoke or max(shares) <= HIGHEST)
+    return finish("coverage", result, min(shares), TARGET, options, quick=max(shares) <= HIGHEST)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def main() -> int:
         "images_per_s": {name: [round(value, 1) for value in values] for name, values in rates.items()},
         "efficiency": round(ratio / options.processes, 3),
     }
-    return finish("scaling", result, ratio, EFFICIENCY[kind] * options.processes, options.out)
+    return finish("scaling", result, ratio, EFFICIENCY[kind] * options.processes, options)
 
 
 if __name__ == "__main__":

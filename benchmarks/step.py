@@ -169,7 +169,7 @@ def main() -> int:
         print(
             f"{name:6}{1000 * result[f'seconds_{name}']:>10.1f} ms per step{images / result[f'seconds_{name}']:>10.1f} images/s"
         )
-    return finish("step", result, result["ratio_median"], GPU_TARGET if gpu else TARGET, options.out)
+    return finish("step", result, result["ratio_median"], GPU_TARGET if gpu else TARGET, options)
 
 
 if __name__ == "__main__":

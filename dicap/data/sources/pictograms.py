@@ -1,9 +1,10 @@
 """`pictograms`: scenes composed from symbols of matplotlib's bundled typeface on scikit-learn's two bundled photographs.
 
-One to four pictograms (an anchor, a cup, pairs of scissors ...) stand anywhere on a piece of a photograph, in their own
-sizes, turns, colours and slants, and may cover each other in part; the label is the set of kinds that occur. Most kinds
-have several drawings. A mirrored pictogram is of the same kind, so the published weak view keeps the label. No file is read
-from outside these two packages, and the same scenes come out everywhere.
+One to four pictograms (an anchor, a cup, a pair of scissors ...) stand anywhere on a piece of a photograph out of focus, in
+their own sizes, turns, colours and slants, and may cover each other in part; the label is the set of kinds that occur. Most
+kinds have several drawings. A mirrored pictogram is of the same kind, so the published weak view keeps the label. Training
+and test scenes share the photographs, which say nothing about the label. No file is read from outside these two packages,
+and the same scenes come out everywhere.
 """
 
 from pathlib import Path

@@ -115,7 +115,7 @@ def finish(
     Args:
         options: of the command line: where the JSON goes, and whether sizes are toys, of which no speed is asked.
         same: results equal those of the reference.
-        quick: targets beside the ratio are reached.
+        quick: targets beside the ratio are reached (seconds, most often).
     """
     reached = same and quick and ratio >= target
     out = options.out

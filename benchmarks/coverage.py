@@ -11,8 +11,8 @@ in a test set count 0, the published rule, in the estimate and in the truth; lea
 shares are those of mAP over testable classes too.
 
 Writes benchmarks/results/coverage.json and docs/figures/coverage.svg and ends with `coverage ratio=R target=0.93`, R: the
-smallest share of ours where at most a tenth of the testable classes have fewer than three positives. Exits 1 if that is below
-0.93 or a share there is above 0.975.
+smallest share of ours, of mAP and of differences, where at most 6 % of the testable classes have fewer than three positives.
+Exits 1 if that is below 0.93, or if a share of mAP there is above 0.97.
 """
 
 import sys
@@ -29,8 +29,8 @@ from scipy.stats import norm
 from dicap.metrics import average_precision, jackknife_interval, leave_one_out
 from dicap.report import style
 
-TARGET, HIGHEST = 0.93, 0.975
-RARE, RARE_SHARE = 3, 0.1  # positives below which a class is rare, and the share of rare classes that is still fine
+TARGET, HIGHEST = 0.93, 0.97
+RARE, RARE_SHARE = 3, 0.06  # positives below which a class is rare, and the share of rare classes that is still fine
 SIZES = (100, 200, 500, 1000)
 RESAMPLES = 300
 # Shares of positives of the classes; lowest and highest distance of their scores from the negatives', in standard deviations.
@@ -171,17 +171,18 @@ def main() -> int:
             shares = ", ".join(f"{key} {100 * rows[-1][key]:.1f}" for key in list(rows[-1])[3:8])
             print(f"{name}, {n} images: {shares} (rare classes {100 * rows[-1]['rare_classes']:.0f} %)", flush=True)
     fine = [row for row in rows if row["rare_classes"] <= RARE_SHARE]
-    shares = [row[name] for row in fine for name in ("jackknife", "paired difference")]
+    lowest = min(min(row["jackknife"], row["paired difference"]) for row in fine)
+    highest = max(row["jackknife"] for row in fine)
     draw(rows, figure)
     result = {
         "draws": options.draws,
         "draws_with_bootstrap": options.bootstraps,
         "resamples": RESAMPLES,
         "minutes": round((time.perf_counter() - begin) / 60, 1),
-        "highest": max(shares),
+        "highest": highest,
         "cells": rows,
     }
-    return finish("coverage", result, min(shares), TARGET, options, quick=max(shares) <= HIGHEST)
+    return finish("coverage", result, lowest, TARGET, options, quick=highest <= HIGHEST)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,9 @@ def main() -> None:
     parser.add_argument("--ratio", type=float, default=0.025, help="share labelled before (0.025: 100 of 4000 scenes)")
     parser.add_argument("--count", type=int, default=100, help="scenes labelled in the second round")
     parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--smoke", action="store_true", help="one epoch per stage, one seed, few scenes; no result is overwritten")
+    parser.add_argument(
+        "--smoke", action="store_true", help="one epoch per stage, one seed, few scenes; no result is overwritten"
+    )
     options = parser.parse_args()
     if options.smoke:
         digits.TRAIN, digits.TEST = 300, 60

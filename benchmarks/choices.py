@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import torch
-from common import finish, median_ratio, parser, take_turns
+from common import Parser, finish, median_ratio, take_turns
 from made_up import settings
 from step import PRESETS
 from timm.utils.model_ema import ModelEmaV3
@@ -96,10 +96,10 @@ def of_the_refresh() -> list[Passes]:
 
 
 def main() -> int:
-    options = parser(__doc__, "choices")
+    options = Parser(__doc__, "choices", preset="digits", images=2)
     options.add_argument("--preset", choices=list(PRESETS), default="table")
     options.add_argument("--images", type=int, default=16, help="of a batch")
-    options = options.parse_args()
+    options = options.options()
     network, side = network_of(options.preset)
     pixels = torch.randint(0, 256, (options.images, 3, side, side), dtype=torch.uint8)
     rows = {}
@@ -110,7 +110,7 @@ def main() -> int:
         rows[name] = {key: round(1000 * statistics.median(values), 3) for key, values in seconds.items()} | {"ratio": ratio}
         print(f"{name:18}{rows[name]['ours']:>9.2f} ms  instead of{rows[name]['other']:>9.2f} ms  ratio {ratio:.2f}", flush=True)
     result = {"preset": options.preset, "images": options.images, "milliseconds": rows}
-    return finish("choices", result, min(row["ratio"] for row in rows.values()), TARGET, options.out)
+    return finish("choices", result, min(row["ratio"] for row in rows.values()), TARGET, options)
 
 
 if __name__ == "__main__":

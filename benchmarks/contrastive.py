@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 import torch.nn.functional as F
-from common import finish, highest_above, median_ratio, parser, run_apart, take_turns
+from common import Parser, finish, highest_above, median_ratio, run_apart, take_turns
 from torch import Tensor
 
 from dicap.losses import nt_xent
@@ -74,10 +74,10 @@ def main() -> int:
         both(WAYS[name], *embeddings(2, dim, "cpu"))  # threads and buffers of the libraries exist from here on
         print(highest_above(lambda: both(WAYS[name], z_w, z_s)))
         return 0
-    options = parser(__doc__, "contrastive")
+    options = Parser(__doc__, "contrastive", pairs=64, dim=16)
     options.add_argument("--pairs", type=int, default=4800)
     options.add_argument("--dim", type=int, default=768)
-    options = options.parse_args()
+    options = options.options()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     z_w, z_s = embeddings(options.pairs, options.dim, device)
     seconds = take_turns({name: lambda way=way: both(way, z_w, z_s) for name, way in WAYS.items()}, options.rounds)
@@ -108,7 +108,7 @@ def main() -> int:
         "gradient_difference": gradient_apart,
         "gradient_relative_difference": relative,
     }
-    return finish("contrastive", result, ratio, TARGET, options.out, also=same and speed >= SLOWER)
+    return finish("contrastive", result, ratio, TARGET, options, same=same, quick=speed >= SLOWER)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import torch
-from common import finish, median_ratio, parser, take_turns
+from common import Parser, finish, median_ratio, take_turns
 from made_up import converted, settings
 
 from dicap.data.convert import convert
@@ -101,21 +101,18 @@ def measure(place: Path, size: int, engine: str, images: int, rounds: int, data:
 
 def main() -> int:
     """Measure, write, and say whether both targets are reached."""
-    options = parser(__doc__, "features")
+    options = Parser(__doc__, "features", size=32, images=16)
     options.add_argument("--size", type=int, default=128, help="side of the images in pixels")
     options.add_argument("--engine", choices=ENGINES, default="auto")
     options.add_argument("--images", type=int, default=256, help="images of the made-up set; each is seen in six views")
     options.add_argument("--data", type=Path, help="folder of real photographs with labels.csv, instead of random pixels")
-    options.add_argument("--smoke", action="store_true", help="a tiny network on a few images: does it run at all")
-    chosen = options.parse_args()
-    if chosen.smoke:
-        chosen.size, chosen.images, chosen.rounds = 32, 16, 1
+    chosen = options.options()
     with tempfile.TemporaryDirectory() as place:
         result = measure(Path(place), chosen.size, chosen.engine, chosen.images, chosen.rounds, chosen.data, chosen.smoke)
     for name, rate in result["images_per_s"].items():
         print(f"{name:7}{rate:>9.1f} images/s")
     print(f"the stage has {result['of_bare_engine']:.2f} of the bare engine's images/s (target {OF_BARE})")
-    return finish("features", result, result["over_torch"], TARGET, chosen.out, also=result["of_bare_engine"] >= OF_BARE)
+    return finish("features", result, result["over_torch"], TARGET, chosen, quick=result["of_bare_engine"] >= OF_BARE)
 
 
 if __name__ == "__main__":

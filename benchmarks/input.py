@@ -39,6 +39,7 @@ from dicap.data.store import Store
 
 TARGET_PAIRS, TARGET_SCORING = 4.0, 50.0
 BATCH = 64
+RESULT = Path(__file__).with_name("results") / "input.json"
 COPIES = 4  # times a photograph occurs in the array, so that it does not fit in a processor's cache
 
 
@@ -161,6 +162,19 @@ def converted(paths: list[Path], folder: Path, size: int) -> Store:
     return Store.open(folder)
 
 
+def smoke(out: Path) -> int:
+    """A round on a few small made-up photographs."""
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        for i in range(4):
+            Image.fromarray(rng.integers(0, 256, (48, 64, 3), dtype=np.uint8)).save(Path(folder) / f"{i}.jpg")
+        result = measure(Path(folder), workers=0, size=32, rounds=1, seconds=0.01)
+    if out != RESULT:
+        out.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"input ratio={result['ratio']} target={TARGET_PAIRS:g}")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photos", type=Path, default=Path(__file__).parents[1] / "../shared/data/coco_tiny", help="folder")
@@ -168,8 +182,11 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.5, help="of a pass")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results") / "input.json")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--smoke", action="store_true", help="toy size, to see that it runs; no result is overwritten")
     options = parser.parse_args()
+    if options.smoke:
+        return smoke(options.out)
     workers = worker_count() if options.workers is None else options.workers
     result = measure(options.photos, workers, options.size, options.rounds, options.seconds)
     options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
-from common import finish, parser, run_apart
+from common import Parser, finish, run_apart
 from made_up import opened, settings
 from step import PRESETS
 
@@ -65,11 +65,11 @@ def main() -> int:
         work(sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
         return 0
     gpus = torch.cuda.device_count()
-    options = parser(__doc__, "scaling")
+    options = Parser(__doc__, "scaling", preset="digits", steps=2)
     options.add_argument("--processes", type=int, default=gpus if gpus > 1 else 2)
     options.add_argument("--preset", choices=list(PRESETS), default="coco" if gpus > 1 else "table")
     options.add_argument("--steps", type=int, default=200 if gpus > 1 else 6)
-    options = options.parse_args()
+    options = options.options()
     os.environ["OMP_NUM_THREADS"] = "1"
     rates: dict[str, list[float]] = {"one": [], "several": []}
     with tempfile.TemporaryDirectory() as folder:
@@ -92,7 +92,7 @@ def main() -> int:
         "images_per_s": {name: [round(value, 1) for value in values] for name, values in rates.items()},
         "efficiency": round(ratio / options.processes, 3),
     }
-    return finish("scaling", result, ratio, EFFICIENCY[kind] * options.processes, options.out)
+    return finish("scaling", result, ratio, EFFICIENCY[kind] * options.processes, options)
 
 
 if __name__ == "__main__":

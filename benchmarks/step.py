@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
-from common import finish, parser
+from common import Parser, finish
 from made_up import opened, settings
 
 from dicap.batch_sizes import labelled_batch
@@ -152,14 +152,14 @@ def measure(preset: str, count: int, runtime: Runtime, batch: int | None) -> dic
 
 def main() -> int:
     gpu = torch.cuda.is_available()
-    options = parser(__doc__, "step")
+    options = Parser(__doc__, "step", preset="digits", steps=2)
     options.add_argument("--preset", choices=list(PRESETS), default="coco" if gpu else "table")
     options.add_argument("--steps", type=int, default=400 if gpu else 12, help="steps per epoch; of two epochs the second counts")
     options.add_argument("--batch", type=int, help="images per step, for a quick try")
     options.add_argument("--workers", type=int)
     options.add_argument("--data-on", choices=["host", "device"], default="device" if gpu else "host")
     options.add_argument("--compile", action="store_true")
-    options = options.parse_args()
+    options = options.options()
     runtime = Runtime.choose(workers=options.workers, data_on=options.data_on, compiled=options.compile)
     result = measure(options.preset, options.steps, runtime, options.batch)
     images = result["strong_views_a_step"] + result["weak_views_a_step"]
@@ -169,7 +169,7 @@ def main() -> int:
         print(
             f"{name:6}{1000 * result[f'seconds_{name}']:>10.1f} ms per step{images / result[f'seconds_{name}']:>10.1f} images/s"
         )
-    return finish("step", result, result["ratio_median"], GPU_TARGET if gpu else TARGET, options.out)
+    return finish("step", result, result["ratio_median"], GPU_TARGET if gpu else TARGET, options)
 
 
 if __name__ == "__main__":

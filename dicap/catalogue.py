@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 DATASETS = {
     "digits": "scenes of handwritten digits, bundled (the default)",
+    "pictograms": "scenes of pictograms on photographs out of focus, bundled",
     "table": "your own photographs: a CSV or Parquet with image,split,labels",
     "voc2007": "PASCAL VOC 2007, trainval / test",
     "voc2012": "PASCAL VOC 2012, train / val (the VOC of the published tables)",
@@ -15,6 +16,8 @@ DATASETS = {
     "nuswide": "NUS-WIDE, 81 concepts",
     "awa2": "Animals with Attributes 2, 85 attributes, zero-shot species split",
 }
+
+BUNDLED = ("digits", "pictograms")  # drawn when converted: they need no data_root
 
 PROTOCOLS = ("published", "recommended")  # the first is what dicap/settings/schema.py says, the others are files in configs/
 HEADS = ("ml_decoder", "linear")

@@ -29,52 +29,92 @@ def mean_average_precision(scores: np.ndarray, labels: np.ndarray) -> float:
     return float(100 * average_precision(scores, labels).mean())
 
 
-def bootstrap_interval(scores: np.ndarray, labels: np.ndarray, resamples: int, rng: np.random.Generator) -> tuple[float, float]:
-    """95 % percentile interval of mAP in percent, resampling the test images with replacement.
+def leave_one_out(scores: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
+    """mAP in percent of the images, and of the images without each one in turn.
 
-    Instead of sorting every resample again, each image gets its multiplicity as a weight in one sorted pass per class:
-    with weighted cumulative sums TP and FP at the last image of each tie, AP = sum (recall step) * precision.
-    A class that has no positive in a resample counts 0 there only if it has none at all; otherwise it is left out of
-    that resample's mean, so that rare classes do not bias the interval downwards.
+    A class that loses its only positive image is left out of that mean; a class without positives counts 0 in all of them. All
+    N values take one sort a class: without an image, every precision below it changes by that image alone, so sums from the top
+    and from the bottom of the list give the rest.
+
+    Args:
+        scores: (N, C), any scale; labels: (N, C), 0/1.
 
     Returns:
-        (low, high) in percent; NaNs if `resamples` is 0.
+        mAP, float; mAP without image i, (N,) float64, NaN where no class keeps a positive.
     """
-    if resamples == 0 or len(scores) == 0:
-        return float("nan"), float("nan")
     n, classes = scores.shape
-    counts = rng.multinomial(n, np.full(n, 1 / n), size=resamples).astype(np.float32)  # (R, N) multiplicities
-    total, counted = np.zeros(resamples), np.zeros(resamples)
-    for c in range(classes):
-        positive = labels[:, c] > 0
-        if not positive.any():
-            counted += 1
-            continue
-        ap, valid = weighted_average_precision(scores[:, c], positive, counts)
-        total += np.where(valid, ap, 0)
-        counted += valid
-    maps = 100 * total / np.maximum(counted, 1)
-    low, high = np.percentile(maps, [2.5, 97.5])
-    return float(low), float(high)
+    tested = np.flatnonzero(labels.any(axis=0))
+    whole, total, counted = 0.0, np.zeros(n), np.zeros(n)
+    for c in tested:
+        ap, without = _leave_one_out(scores[:, c], labels[:, c] > 0)
+        kept = ~np.isnan(without)
+        whole += ap
+        total[kept] += without[kept]
+        counted += kept
+    with np.errstate(invalid="ignore"):
+        left_out = total / counted * len(tested)
+    return 100 * whole / classes, 100 * left_out / classes
 
 
-def weighted_average_precision(
-    score: np.ndarray, positive: np.ndarray, weights: np.ndarray, block: int = 64
-) -> tuple[np.ndarray, np.ndarray]:
-    """AP of one class for each row of image weights (R, N): (R,) AP and (R,) whether there is a positive."""
+def _leave_one_out(score: np.ndarray, positive: np.ndarray) -> tuple[float, np.ndarray]:
+    """AP of one class, and without each image, (N,): NaN where that was the only positive."""
     order = np.argsort(-score, kind="stable")
-    ends = np.flatnonzero(np.r_[np.diff(score[order]) != 0, True])  # last image of each group of ties
-    positive = positive[order]
-    ap, valid = np.empty(len(weights)), np.empty(len(weights), bool)
-    for start in range(0, len(weights), block):
-        w = weights[start : start + block, order].astype(np.float64)
-        seen = w.cumsum(1)[:, ends]
-        true = (w * positive).cumsum(1)[:, ends]
-        step = np.diff(true, axis=1, prepend=0)
-        n_pos = true[:, -1]
-        ap[start : start + block] = (step * true / np.maximum(seen, 1)).sum(1) / np.maximum(n_pos, 1)
-        valid[start : start + block] = n_pos > 0
-    return ap, valid
+    y = positive[order].astype(int)  # (N,) best score first
+    last = np.r_[np.diff(score[order]) != 0, True]  # of its group of ties
+    group = np.cumsum(last) - last  # (N,) the group of each image
+    seen = np.flatnonzero(last) + 1  # (G,) images up to the end of each group
+    true = y.cumsum()[last]  # (G,) positives among them
+    step, others = np.diff(true, prepend=0), np.maximum(seen - 1, 1)
+    above = np.r_[0, np.cumsum(step * true / seen)]  # (G + 1,) the sum over the groups above each
+    # below[k]: (G + 1,) the sum over the groups from each on, when an image above them with label k is missing
+    below = np.stack([np.r_[np.cumsum((step * (true - k) / others)[::-1])[::-1], 0] for k in (0, 1)])
+    own = (step[group] - y) * (true[group] - y) / others[group]
+    remaining = true[-1] - y
+    without = np.empty(len(y))
+    sums = above[group] + own + below[y, group + 1]
+    without[order] = np.where(remaining > 0, sums / np.maximum(remaining, 1), np.nan)
+    return float(above[-1] / true[-1]), without
+
+
+def jackknife_interval(value: float, left_out: np.ndarray) -> tuple[float, float]:
+    """95 % interval of a statistic from its leave-one-out values: bias-corrected, Student's t.
+
+    The centre is not `value` but `value` less the jackknife's estimate of its bias. The degrees of freedom are those of the
+    estimated variance (Satterthwaite): few, where a few images carry most of it. docs/intervals.md has the simulation.
+
+    Args:
+        value: of all N images; left_out: (N,) without each image.
+
+    Returns:
+        (low, high); NaNs for fewer than two images or if a leave-one-out value is NaN.
+    """
+    from scipy.stats import t
+
+    n = len(left_out)
+    if n < 2 or np.isnan(left_out).any():
+        return float("nan"), float("nan")
+    squares = (left_out - left_out.mean()) ** 2
+    centre = value - (n - 1) * (left_out.mean() - value)
+    spread = ((squares - squares.mean()) ** 2).sum()
+    freedom = min(max(2 * squares.sum() ** 2 / spread, 2), n - 1) if spread > 0 else n - 1
+    half = float(t.ppf(0.975, freedom)) * np.sqrt((n - 1) / n * squares.sum())
+    return float(centre - half), float(centre + half)
+
+
+def map_interval(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """95 % interval in percent for the mAP that endlessly many test images would give, by the published rule.
+
+    Classes without positives count 0, so it speaks of the others alone. mAP of few images lies too high where classes
+    are rare, and the interval allows for it: mAP itself may lie above its upper end.
+
+    Args:
+        scores: (N, C), any scale; labels: (N, C), 0/1.
+
+    Returns:
+        (low, high) within 0 and 100; NaNs where `jackknife_interval` has none.
+    """
+    low, high = jackknife_interval(*leave_one_out(scores, labels))
+    return float(np.clip(low, 0, 100)), float(np.clip(high, 0, 100))
 
 
 def expected_calibration_error(confidence: np.ndarray, correct: np.ndarray, bins: int = 20) -> float:

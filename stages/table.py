@@ -16,7 +16,7 @@ KINDS = ("main", "ablation", "weighting", "estimators", "cost")
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("tables"), show_default=True, help="Folder."
 )
 @click.option("--here/--everywhere", default=False, help="Experiments of the current commit, or of all (the default).")
-@click.option("--bootstrap", type=click.IntRange(0), default=1000, show_default=True, help="Resamples for the interval of Delta.")
+@click.option("--intervals/--no-intervals", default=True, help="The interval of Delta; needs the runs' predictions.")
 @click.option(
     "-S",
     "--set-param",
@@ -27,7 +27,7 @@ KINDS = ("main", "ablation", "weighting", "estimators", "cost")
 )
 @params_option
 def command(
-    kind: str, dataset: tuple[str, ...], out: Path, here: bool, bootstrap: int, changes: tuple[str, ...], params: Path
+    kind: str, dataset: tuple[str, ...], out: Path, here: bool, intervals: bool, changes: tuple[str, ...], params: Path
 ) -> None:
     """Set finished runs beside the published tables.
 
@@ -57,8 +57,8 @@ def command(
         made = []
         for spec in tables.spec_of(kind):
             table = tables.collect(runs, spec, tables.published_numbers(spec))
-            if bootstrap and table.best_other:
-                table.intervals.update(_intervals(table, runs, bootstrap, Path(folder)))
+            if intervals and table.best_other:
+                table.intervals.update(_intervals(table, runs, Path(folder)))
             table.notes.extend(notes + more)
             made.append(table)
     for ending, write in (("md", tables.to_markdown), ("csv", tables.to_csv), ("tex", tables.to_latex)):
@@ -69,10 +69,9 @@ def command(
     click.echo(f"Written: {out}/{kind}.md, .csv, .tex")
 
 
-def _intervals(table, runs, resamples: int, folder: Path):
+def _intervals(table, runs, folder: Path):
     """Interval of Delta for each column, over the seeds of which DVC still has the predictions of both sides."""
-    from dicap.randomness import generator
-    from dicap.report.bootstrap import paired_bootstrap, read_predictions
+    from dicap.report.paired import paired_interval, read_predictions
     from stages.finished import fetch
 
     found = {}
@@ -86,5 +85,5 @@ def _intervals(table, runs, resamples: int, folder: Path):
         pairs = [[read_predictions(path) for path in pair if path is not None] for pair in pairs if None not in pair]
         if pairs:
             one, two = ([pair[side] for pair in pairs] for side in (0, 1))
-            found[column] = paired_bootstrap(one, two, resamples, generator(0, "table", 0, 0, "bootstrap"))
+            found[column] = paired_interval(one, two)
     return found

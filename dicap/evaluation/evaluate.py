@@ -13,9 +13,8 @@ from dicap.decision import Decisions, reliability
 from dicap.errors import DataError
 from dicap.evaluation.engine import with_engine
 from dicap.evaluation.model_card import model_card
-from dicap.metrics import average_precision, bootstrap_interval
+from dicap.metrics import average_precision, map_interval
 from dicap.models import SavedModel, load_model
-from dicap.randomness import generator
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 
@@ -34,7 +33,7 @@ def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.nda
 
 def metrics(scores: np.ndarray, labels: np.ndarray, *, resamples: int, seed: int) -> dict[str, Any]:
     """mAP in percent with its 95 % interval, and how many classes have no positive test image (AP 0 by rule)."""
-    low, high = bootstrap_interval(scores, labels, resamples, generator(seed, "evaluate", 0, 0, "bootstrap"))
+    low, high = map_interval(scores, labels) if resamples else (float("nan"), float("nan"))
     return {
         "map": 100 * float(average_precision(scores, labels).mean()),
         "map_low": _number(low),

@@ -28,6 +28,7 @@ class Size(NamedTuple):
 
 SIZES = {
     "digits": Size(4000, 1000, 10),
+    "pictograms": Size(4000, 1000, 15),
     "voc2007": Size(5011, 4952, 20),
     "voc2012": Size(5717, 5823, 20),
     "awa2": Size(30337, 6985, 85),

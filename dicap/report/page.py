@@ -188,7 +188,10 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
     """Sentences under the score: how it was taken, and the other numbers that readers ask for."""
     if metrics.get("n_test") is not None:
         yield f"Scored on {metrics['n_test']:,} test images by the network of the last epoch;"
-        yield "the interval is a bootstrap over these images."
+        yield "the interval is for the mAP that endlessly many such images would give, not for another training."
+        value, high = metrics.get("map"), metrics.get("map_high")
+        if value is not None and high is not None and value > high:
+            yield "mAP lies above it: few positive images a class raise it by more than the interval's half width."
     if metrics.get("map_raw") is not None and metrics.get("map_ema") is not None:
         yield f"Raw network {metrics['map_raw']:.2f}, EMA network {metrics['map_ema']:.2f}."
     if metrics.get("best_on_test") is not None:

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
-from dicap.report.bootstrap import Interval
 from dicap.report.experiments import PAPERS_BINS, estimator_rows, method_titles
 from dicap.report.gains import Gain, gain
+from dicap.report.paired import Interval
 
 Column = tuple[str, float]  # data set, ratio
 PUBLISHED = Path(__file__).with_name("published.yaml")
@@ -349,7 +349,7 @@ def _caption(table: Table) -> str:
     if table.delta:
         text += f". Delta: {table.spec.rows[table.spec.ours or '']} minus the best other row"
     if table.intervals:
-        text += ", its interval by a paired bootstrap over the test images"
+        text += ", its interval over test images (these trainings on other images; the deviation is that of other trainings)"
     if table.gains:
         text += ". Last columns: mean of the seeds' differences, with half of its 95 % interval (Student's t) from two seeds on"
     return text + "."

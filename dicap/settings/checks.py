@@ -1,6 +1,7 @@
 """Settings that are fine alone and make no sense together."""
 
 from dicap.batch_sizes import labelled_batch
+from dicap.catalogue import BUNDLED
 from dicap.settings.schema import Settings
 
 
@@ -54,7 +55,7 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
         )
     if s.iat.low > s.iat.high:
         problems.append(f"{origins['iat.low']}: iat.low: found {s.iat.low}, expected at most iat.high ({s.iat.high})")
-    if s.dataset != "digits" and not s.data_root:
+    if s.dataset not in BUNDLED and not s.data_root:
         problems.append(
             f"params.yaml: data_root: found null, expected the folder of the raw data set; "
             f"for example `dvc exp run -S dataset={s.dataset} -S data_root=/path/to/{s.dataset}`"

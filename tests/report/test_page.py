@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from dicap import artifacts as files
 from dicap.errors import DataError
 from dicap.report import evidence
-from dicap.report.page import build_report
+from dicap.report.page import _remarks, build_report
 
 from . import synthetic
 
@@ -249,3 +249,9 @@ def test_the_plots_of_dvc_yaml_find_their_columns(whole):
             assert {x, *([columns] if isinstance(columns, str) else columns)} <= set(names)
             checked += 1
     assert checked
+
+
+@pytest.mark.parametrize(("high", "told"), [(47.0, True), (53.4, False), (None, False)])
+def test_an_interval_below_the_score_is_explained(high, told):
+    lines = list(_remarks({"n_test": 500, "map": 48.8, "map_low": None, "map_high": high}))
+    assert any(line.startswith("mAP lies above it") for line in lines) == told

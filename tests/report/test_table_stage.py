@@ -78,7 +78,7 @@ def test_table_main(project, dvc, tmp_path_factory):
         (runs[name] / "evaluate" / "predictions.parquet").unlink()
         _predict(runs[name], quality=2.0 if name == "main" else 0.5)
     dvc(answer(revision("other", PARAMS | {"method": "mld"}, 40.0), revision("third", PARAMS | {"seed": 2}, 54.0)), runs)
-    result = CliRunner().invoke(main, ["table", "main", "--bootstrap", "50"])
+    result = CliRunner().invoke(main, ["table", "main"])
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
     assert "| DiCaP | **52.00 ± 2.83** |" in lines

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from dicap.report import tables
-from dicap.report.bootstrap import Interval
 from dicap.report.gains import Gain
+from dicap.report.paired import Interval
 from dicap.report.tables import Cell, collect, published_numbers, spec_of
 
 MAIN = spec_of("main")[0]
@@ -70,7 +70,7 @@ def test_latex(table):
 
 
 def test_csv(table):
-    table.intervals[VOC] = Interval(6.0, 4.5, 7.25, 0.0)
+    table.intervals[VOC] = Interval(6.0, 4.5, 7.25)
     rows = {row["row"]: row for row in csv.DictReader(io.StringIO(tables.to_csv(table)))}
     assert rows["dicap"]["mean"] == "81"
     assert (rows["dicap"]["rank"], rows["cap"]["rank"], rows["mld"]["rank"]) == ("1", "2", "")
@@ -80,7 +80,7 @@ def test_csv(table):
 
 
 def test_interval_row(table):
-    table.intervals[VOC] = Interval(6.0, -0.5, 7.25, 0.0)
+    table.intervals[VOC] = Interval(6.0, -0.5, 7.25)
     assert "| 95 % of Delta | -0.50 to +7.25 |" in tables.to_markdown(table)
     assert "-0.50 to +7.25" in tables.to_latex(table)
 

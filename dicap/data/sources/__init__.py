@@ -3,13 +3,15 @@
 import importlib
 from pathlib import Path
 
+from dicap.catalogue import BUNDLED
 from dicap.data.sources.base import RawSet
 from dicap.errors import SettingsError
 from dicap.settings import Own
 
-# Read lazily: digits needs scikit-learn, nuswide NumPy files, and nobody needs all of them.
+# Read lazily: digits and pictograms need scikit-learn, nuswide NumPy files, and nobody needs all of them.
 MODULES = {
     "digits": "digits",
+    "pictograms": "pictograms",
     "table": "own",
     "voc2007": "voc",
     "voc2012": "voc",
@@ -25,7 +27,7 @@ def read_raw(dataset: str, root: Path | None, image_size: int, own: Own | None =
 
     Args:
         dataset: a name of `dicap.catalogue.DATASETS`.
-        root: `data_root`, absolute; None only for digits.
+        root: `data_root`, absolute; None only for the bundled sets.
         image_size: side in pixels (digits are drawn at that size).
         own: options of `table`, anybody's own images.
 
@@ -35,7 +37,7 @@ def read_raw(dataset: str, root: Path | None, image_size: int, own: Own | None =
     """
     if dataset not in MODULES:
         raise SettingsError(f"params.yaml: dataset: found {dataset!r}, allowed are {', '.join(MODULES)}")
-    if root is None and dataset != "digits":
+    if root is None and dataset not in BUNDLED:
         raise SettingsError(f"params.yaml: data_root: found null, expected the folder of the raw {dataset} data set")
     module = importlib.import_module(f"dicap.data.sources.{MODULES[dataset]}")
     return module.read(dataset, root, image_size, own) if dataset == "table" else module.read(dataset, root, image_size)

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from common import finish, median_ratio, parser, take_turns
+from common import Parser, finish, median_ratio, take_turns
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
@@ -41,10 +41,10 @@ def data(rows: int, features: int, classes: int) -> tuple[np.ndarray, np.ndarray
 
 def main() -> int:
     """Run, compare, write."""
-    given = parser(__doc__, "linear")
+    given = Parser(__doc__, "linear", rows=60, features=40, classes=4, folds=3)
     for name, value in (("rows", 450), ("features", 1280), ("classes", 65), ("folds", 5)):
         given.add_argument(f"--{name}", type=int, default=value)
-    options = given.parse_args()
+    options = given.options()
     warnings.simplefilter("error")  # a solve that ends above its tolerance fails the benchmark
     x, y = data(options.rows, options.features, options.classes)
     fold = assign_folds(y, options.folds, 0)
@@ -75,7 +75,7 @@ def main() -> int:
         "weight_difference": apart,
     }
     same = apart <= 1e-3 and float(found.gradient.max()) <= DEFAULT_TOLERANCE
-    return finish("linear", result, ratio, TARGET, options.out, also=same)
+    return finish("linear", result, ratio, TARGET, options, same=same)
 
 
 if __name__ == "__main__":

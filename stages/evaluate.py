@@ -31,7 +31,7 @@ def command(params: Path, model: Path | None, out: Path | None, engine: str, fre
     from stages.environment import environment
     from stages.training import open_experiment
 
-    experiment = open_experiment(params, runtime)
+    experiment = open_experiment(params, runtime, None if model else "finetune")
     own = ARTIFACTS / "finetune" / "model.safetensors"
     written = out or (None if model else ARTIFACTS / "evaluate")
     with tempfile.TemporaryDirectory() as scratch:

@@ -81,7 +81,7 @@ def evaluate(
         model_path: model.safetensors, beside which model_raw or model_ema.safetensors may lie.
         artifacts: folder of the earlier stages' histories and costs.
         environment: versions to name on the model card.
-        engine: what computes the backbones (`dicap.features.engine`).
+        engine: what computes the backbones (`dicap.features.engine`), unless the experiment has their features.
 
     Returns:
         The content of metrics.json; {} on all but one of several processes.
@@ -94,6 +94,8 @@ def evaluate(
     _check_fits(model, model_path, experiment)
 
     def fast(loaded: SavedModel) -> SavedModel:
+        if experiment.frozen:  # the features of its backbone are there
+            return replace(loaded, network=experiment.place(loaded.network))
         return with_engine(loaded, experiment.runtime, engine, len(experiment.roles.test))[0]
 
     scores, labels = score(experiment, fast(model))

@@ -40,14 +40,18 @@ class Doubt:
 
 
 def features_of(network: nn.Module, store: Store, rows: np.ndarray, runtime: Runtime) -> np.ndarray:
-    """Pooled features (n, D) float64 of some rows, summed over each image and its mirror image."""
+    """Pooled features (n, D) float64 of some rows: square roots, sign kept, of the sum over each image and its mirror image.
+
+    The root keeps a few strong channels from drowning the others (power normalisation, Perronnin et al., ECCV 2010).
+    """
     network = network.to(runtime.device).eval()
     seen = []
     with torch.inference_mode(), runtime.autocast():
         batches = scoring_batches(store, rows, BATCH, device=runtime.device)
         for _, images in progress(batches, desc="review", total=-(-len(rows) // BATCH), unit="batch"):
             both = [network.features(view).float().mean((2, 3)) for view in (images, images.flip(3))]  # type: ignore[operator]
-            seen.append((both[0] + both[1]).cpu().double().numpy())
+            total = both[0] + both[1]
+            seen.append((total.sign() * total.abs().sqrt()).cpu().double().numpy())
     return np.concatenate(seen)
 
 

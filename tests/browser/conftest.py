@@ -1,6 +1,7 @@
 """A real browser, from the system's packages, that notes every complaint and every request."""
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -40,6 +41,14 @@ class Reader:
         page.on("request", lambda request: self.requests.append(request.url))
         page.goto(path.as_uri())
         return page
+
+    @staticmethod
+    def until(page, expression: str, seconds: float = 10) -> None:
+        """Wait until a JavaScript expression is true. The driver's own way needs eval, which the pages forbid."""
+        end = time.monotonic() + seconds
+        while not page.evaluate(expression):
+            assert time.monotonic() < end, expression
+            page.wait_for_timeout(20)
 
     def close(self) -> None:
         """Close the browser; what pages have kept stays."""

@@ -135,13 +135,33 @@ function draw() {
   for (let k = from; k < to; k += 1) if (!tiles.has(k)) made.push(tile(k));
   $("grid").append(...made);
   tiles.forEach((li, k) => { li.firstElementChild.tabIndex = k === active ? 0 : -1; });
+  fillSoon(from);
+}
+
+// Who drags the scroll bar passes thousands of photographs: those are loaded where the dragging stops.
+let filling = 0;
+let before = 0;
+
+function fillSoon(from) {
+  const far = Math.abs(from - before) > 4 * columnsShown && !printing;
+  before = from;
+  clearTimeout(filling);
+  if (far) filling = setTimeout(fill, 80);
+  else fill();
+}
+
+function fill() {
+  tiles.forEach((li, k) => {
+    const picture = li.firstElementChild.firstElementChild;
+    if (!picture.hasAttribute("src")) picture.src = thumbnailOf(shown[k]);
+  });
 }
 
 function tile(k) {
   const i = shown[k];
   const entry = columnOf(wantedClass())[i];
   const word = WORDS[decisionOf(entry)];
-  const picture = element("img", { alt: "", src: thumbnailOf(i), decoding: "async", draggable: false });
+  const picture = element("img", { alt: "", decoding: "async", draggable: false });
   const line = element(
     "span", { className: "line" },
     element("span", { className: `mark ${word}`, textContent: `${MARKS[decisionOf(entry)]} ${percent(chanceOf(entry))}` }),
@@ -221,7 +241,7 @@ document.addEventListener("keydown", (event) => {
   else if (onTile && event.key in moves) focusOn(active + moves[event.key]);
   else if (onTile && event.key === "Home") focusOn(0);
   else if (onTile && event.key === "End") focusOn(shown.length - 1);
-  else if (!onTile && ["ArrowRight", "ArrowDown"].includes(event.key) && event.target === document.body) focusOn(active);
+  else if (!onTile && ["ArrowRight", "ArrowDown"].includes(event.key)) focusOn(active);
   else if ("yun".includes(event.key) && event.key.length === 1) press(filters["yun".indexOf(event.key)]);
   else if (event.key === "/") $("search").focus();
   else return;

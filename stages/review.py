@@ -86,7 +86,6 @@ def honest_scores(
 ) -> tuple[np.ndarray, np.ndarray, str]:
     """Scores (n, C) of labelled rows, which of them are honest (n,) bool, and what gave them."""
     import numpy as np
-
     from torch import nn
 
     from dicap.errors import SettingsError
@@ -102,9 +101,14 @@ def honest_scores(
     # A network that began with random weights knows nothing but these labels. D_est kept its own from it.
     saved, _ = open_model(ARTIFACTS / "train" / "model.safetensors", str(runtime.device))
     if not hasattr(saved.network, "features"):
-        raise SettingsError(f"params.yaml: method: found {settings.method!r}, whose network has no features; set backbone_weights")
+        raise SettingsError(
+            f"params.yaml: method: found {settings.method!r}, whose network has no features; set backbone_weights"
+        )
     features = features_of(saved.network, store, rows, runtime)
-    honest, source = np.ones(len(rows), bool), "a linear model on the features of the main stage's network, each image left out in turn"
+    honest, source = (
+        np.ones(len(rows), bool),
+        "a linear model on the features of the main stage's network, each image left out in turn",
+    )
     if saved.method.keeps_est:
         honest = roles[rows] == "est"
         source += "; the network was trained on the labels of D_sup, so only the images of D_est are ranked"

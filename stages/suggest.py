@@ -20,8 +20,8 @@ from stages.terminal import finish
 def command(count: int, model: Path | None, out: Path, device: str, engine: str, params: Path) -> None:
     """Choose the unlabelled images to label next: the most uncertain ones, spread over the classes, no near copies.
 
-    Writes index.html, a page to label them on: open it in a browser, download labels.csv at the end. The same list to be filled in
-    by hand is labels.csv (names separated by `;`, or `-` for none of the classes), with sheet.png, its contact sheet.
+    Writes index.html, a page to label them on: open it in a browser, download labels.csv at the end. To fill in by hand: labels.csv
+    (names separated by `;`, or `-` for none of the classes) and sheet.png, the same images as a contact sheet.
     """
     import csv
 

@@ -51,7 +51,9 @@ def write_gallery(
         _thumbnails(images, Path(root), folder / "thumbs", workers)
         facts = {
             "classes": list(classes),
-            "counts": [[int((decided[:, c] == CODES[name]).sum()) for name in ("yes", "unsure", "no")] for c in range(len(classes))],
+            "counts": [
+                [int((decided[:, c] == CODES[name]).sum()) for name in ("yes", "unsure", "no")] for c in range(len(classes))
+            ],
             "levels": LEVELS,
             "chances": chances_of_levels(decisions),
             "folder_of": FOLDER_OF,
@@ -64,7 +66,9 @@ def write_gallery(
             scripts=["gallery.js"],
             images="'self' file:",  # the photographs beside the page; a page opened from a server reaches that server alone
             count=len(images),
-            chance="measured chance that the class is present" if decisions.curve is not None else "network's confidence (no chance was measured)",
+            chance="measured chance that the class is present"
+            if decisions.curve is not None
+            else "network's confidence (no chance was measured)",
             facts=data_block(facts, "facts"),
             names=data_block(images, "names"),
             columns=Markup("\n").join(columns),

@@ -39,11 +39,17 @@ class Question:
 
 
 def write_labelling_page(
-    questions: Sequence[Question], pictures: Iterable[Image.Image], classes: Sequence[str], out: Path, *, review: bool, measured: bool
+    questions: Sequence[Question],
+    pictures: Iterable[Image.Image],
+    classes: Sequence[str],
+    out: Path,
+    *,
+    review: bool,
+    measured: bool,
 ) -> None:
     """Write the page to the file `out`.
 
-    What a user decides is kept by the browser under the batch's key: the same photographs, classes and first labels give the same.
+    The browser keeps what a user decides under the batch's key (`batch_key`).
 
     Args:
         pictures: one a question, of any size.

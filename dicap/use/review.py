@@ -58,8 +58,8 @@ def features_of(network: nn.Module, store: Store, rows: np.ndarray, runtime: Run
 def leave_one_out(features: np.ndarray, labels: np.ndarray, penalty: float = PENALTY) -> np.ndarray:
     """Scores (n, C) of each image by ridge regression on all the other images, float64.
 
-    The residual of an image that was left out is its residual with it, divided by 1 - h, where h is its own weight in its fitted value
-    (Allen, Technometrics 1974): one fit stands for n. Rows are scaled to length 1; the intercept bears no penalty.
+    The residual of an image left out is its residual in the fit to all, divided by 1 - h, with h the weight of its own label in its
+    fitted value (Allen, Technometrics 1974): one fit stands for n. Rows are scaled to length 1; the intercept bears no penalty.
 
     Args:
         features: (n, D); labels: (n, C) of 0 and 1.
@@ -84,8 +84,8 @@ def leave_one_out(features: np.ndarray, labels: np.ndarray, penalty: float = PEN
 def entry_surprise(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """How surprising each entry of the labels is, (n, C) float64; 0 and below: not at all.
 
-    A class that is labelled: -log(score) + log(share) / 2, with the share of the *other* images that bear it. Halfway between "this is
-    unlikely" and "this is less likely than in any other image": by the first alone rare classes would always be in front.
+    A class that is labelled: -log(score) + log(share) / 2, with the share of the *other* images that bear it. Halfway between
+    "unlikely" and "less likely than in any other image": by the first alone rare classes would always be in front.
     A class that is not labelled: -log(1 - score).
     """
     p = np.clip(scores, LOWEST, 1 - LOWEST)

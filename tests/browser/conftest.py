@@ -33,7 +33,10 @@ class Reader:
         """The page of a file; `options` as viewport or color_scheme."""
         if self._context is None:
             self._context = self._playwright.chromium.launch_persistent_context(
-                self._profile, executable_path=self._program, args=ARGUMENTS, **({"viewport": {"width": 1400, "height": 900}} | options)
+                self._profile,
+                executable_path=self._program,
+                args=ARGUMENTS,
+                **({"viewport": {"width": 1400, "height": 900}} | options),
             )
         page = self._context.new_page()
         page.on("console", lambda message: message.type in ("error", "warning") and self.complaints.append(message.text))

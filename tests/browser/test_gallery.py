@@ -9,13 +9,14 @@ from dicap.decision import Curve, Decisions, logit
 from dicap.errors import DataError
 from dicap.use.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
 
-CLASSES = ['<b>"tag" & \'co\'</b>', "100 %", "猫 кошка قط"]
+CLASSES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط"]
 FILES = ['we "are" <i>.png', "50%25 #1?.png", "dossier/été 猫.png", "a,b\nc.png", "&amp;.png", "it's.png"]
 CURVE = Curve(np.array([-2.0, 0.0, 2.0]), np.array([0.1, 0.5, 0.8]), 100)
 
 
-def decisions(curve=CURVE, n=len(CLASSES)):
-    return Decisions(np.full(n, 0.6), np.full(n, 0.3), np.full(n, 0.2), curve, "")
+def decisions(curve=CURVE):
+    low, high, prior = (np.full(len(CLASSES), value) for value in (0.3, 0.6, 0.2))
+    return Decisions(high, low, prior, curve, "")
 
 
 def predictions(path, images, scores, classes=CLASSES):
@@ -108,7 +109,9 @@ def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path, ac
     path = write_gallery(tmp_path / "p.parquet", tmp_path / "photos", CLASSES, decisions(), tmp_path / "gallery", workers=1)
     page = reader.open(path)
     page.click(".filter.no")
-    assert page.locator("#note").text_content().startswith(f"{CLASSES[0]}: 20,000 shown") or "20,000 shown" in page.inner_text("#note")
+    assert page.locator("#note").text_content().startswith(f"{CLASSES[0]}: 20,000 shown") or "20,000 shown" in page.inner_text(
+        "#note"
+    )
     counts = []
     for share in (0, 0.3, 0.7, 1):
         page.evaluate("share => scrollTo(0, share * document.documentElement.scrollHeight)", share)

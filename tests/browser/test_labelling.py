@@ -15,7 +15,7 @@ from dicap.data.sources.own import read_added
 from dicap.use.labelling import Question, batch_key, write_labelling_page
 from stages.cli import main
 
-NAMES = ['<b>"tag" & \'co\'</b>', "100 %", "猫 кошка قط", "a, b", "</script><script>alert(1)</script>", "plain", "p\u0301lain"]
+NAMES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط", "a, b", "</script><script>alert(1)</script>", "plain", "p\u0301lain"]
 FILES = ['we "are" <i>.png', "50%25.png", "dossier/été 猫.png", "a,b\nc.png", "&amp;.png", "=1+1.png"]
 
 
@@ -145,7 +145,9 @@ def corel5k(folder):
     words = ["sky", "water", "tree", "people", "grass", "buildings", "snow", "clouds"]
     folder.mkdir()
     if source.exists():
-        found = [row for row in csv.DictReader((source / "labels.csv").open()) if set(row["labels"].split(";")) & set(words)][::40]
+        found = [row for row in csv.DictReader((source / "labels.csv").open()) if set(row["labels"].split(";")) & set(words)][
+            ::40
+        ]
     else:
         found = [{"image": f"images/{i}.jpeg", "labels": ";".join(rng.choice(words, 2, replace=False))} for i in range(100)]
     rows = []

@@ -1,8 +1,8 @@
 """Does `dicap-stage review` find wrong labels? Planted among labelled photographs, for several draws, beside cleanlab's ranking.
 
-For each draw: `--labelled` photographs of the training split; in `--wrong` of them, of those that bear a label at all, the labels are
-spoiled in one of four ways: a label too many (added), one lost (dropped), one taken for another (replaced), or all those of another
-photograph (swapped). Scores are those of `leave_one_out`; counted are the spoiled photographs among the first `--shown`.
+For each draw: `--labelled` photographs of the training split; in `--wrong` of them, of those that bear a label at all, the labels
+are spoiled in one of four ways: a label too many (added), one lost (dropped), one taken for another (replaced), or all those of
+another photograph (swapped). Scores are those of `leave_one_out`; counted are the spoiled photographs among the first `--shown`.
 The labels of a real data set hold errors of their own, which count as misses here.
 
     python benchmarks/review.py /path/to/photographs --out benchmarks/results/review.json
@@ -130,8 +130,9 @@ def compare(features: np.ndarray, labels: np.ndarray, options: argparse.Namespac
                 for name, rank in rankings().items():
                     hits = int(np.isin(rank(scores, wrong)[: options.shown], planted).sum())
                     counts[kind].setdefault(f"penalty {penalty:g}", {}).setdefault(name, []).append(hits)
+    what = f"of {options.wrong} wrong labels among {options.labelled}, found in the first {options.shown}"
     return {
-        "what": f"of {options.wrong} wrong labels among {options.labelled}, found in the first {options.shown}; {len(options.seeds)} draws",
+        "what": f"{what}; {len(options.seeds)} draws",
         "mean": {
             kind: {penalty: {name: float(np.mean(hits)) for name, hits in names.items()} for penalty, names in by.items()}
             for kind, by in counts.items()

@@ -71,7 +71,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
             writer.writerow([store.ids[rows[found.row]], given, f"{found.surprise:.3f}", odd])
     shown = ranked[:count]
     questions = [
-        Question(store.ids[rows[found.row]], chance[found.row], np.flatnonzero(labels[found.row]).tolist(), odd=found.odd)
+        Question(str(store.ids[rows[found.row]]), chance[found.row], np.flatnonzero(labels[found.row]).tolist(), odd=found.odd)
         for found in shown
     ]
     pictures = originals(settings, store, [int(rows[found.row]) for found in shown])

@@ -20,8 +20,8 @@ from stages.terminal import finish
 def command(count: int, model: Path | None, out: Path, device: str, engine: str, params: Path) -> None:
     """Choose the unlabelled images to label next: the most uncertain ones, spread over the classes, no near copies.
 
-    Writes index.html, a page to label them on: open it in a browser, download labels.csv at the end. To fill in by hand: labels.csv
-    (names separated by `;`, or `-` for none of the classes) and sheet.png, the same images as a contact sheet.
+    Writes index.html, a page to label them on: open it in a browser, download labels.csv at the end. To fill in by hand:
+    labels.csv (names separated by `;`, or `-` for none of the classes) and sheet.png, the same images as a contact sheet.
     """
     import csv
 
@@ -58,7 +58,7 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
             writer.writerow([store.ids[found.row], "", saved.classes[found.asked], f"{found.uncertainty:.3f}", likely])
     with replacing(sheet) as temporary:
         contact_sheet(store, chosen, saved.classes).save(temporary, "PNG")
-    questions = [Question(store.ids[found.row], found.chance, found.likely, asked=found.asked) for found in chosen]
+    questions = [Question(str(store.ids[found.row]), found.chance, found.likely, asked=found.asked) for found in chosen]
     pictures = originals(settings, store, [found.row for found in chosen])
     measured = saved.decisions.curve is not None
     write_labelling_page(questions, pictures, saved.classes, page, review=False, measured=measured)

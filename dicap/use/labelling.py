@@ -89,7 +89,7 @@ def write_labelling_page(
 
 def batch_key(questions: Sequence[Question], classes: Sequence[str], *, review: bool) -> str:
     """What the decisions of a batch are kept under."""
-    content = [[question.id for question in questions], list(classes)]
+    content: list[Any] = [[question.id for question in questions], list(classes)]
     if review:
         content.append([sorted(map(int, question.on)) for question in questions])
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:20]

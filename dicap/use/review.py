@@ -58,8 +58,8 @@ def features_of(network: nn.Module, store: Store, rows: np.ndarray, runtime: Run
 def leave_one_out(features: np.ndarray, labels: np.ndarray, penalty: float = PENALTY) -> np.ndarray:
     """Scores (n, C) of each image by ridge regression on all the other images, float64.
 
-    The residual of an image left out is its residual in the fit to all, divided by 1 - h, with h the weight of its own label in its
-    fitted value (Allen, Technometrics 1974): one fit stands for n. Rows are scaled to length 1; the intercept bears no penalty.
+    The residual of an image left out is its residual in the fit to all, divided by 1 - h, with h the weight of its own label in
+    its fitted value (Allen, Technometrics 1974): one fit stands for n. Rows are scaled to length 1; no penalty on the intercept.
 
     Args:
         features: (n, D); labels: (n, C) of 0 and 1.

@@ -13,7 +13,7 @@ let all = false;
 function load() {
   try {
     const found = JSON.parse(localStorage.getItem(place));
-    if (found && found.decided && found.at < items.length) kept = found;
+    if (found?.decided && found.at < items.length) kept = { ...kept, ...found };
   } catch {
     warn("This browser keeps nothing for this page: download labels.csv before you close it.");
   }
@@ -332,6 +332,12 @@ function searchKey(event) {
   event.preventDefault();
 }
 
+// The letter of the key, also where the keyboard is set to another script.
+function keyOf(event) {
+  if (/^Key[A-Z]$/.test(event.code) && !/^[a-z]$/i.test(event.key)) return event.code[3].toLowerCase();
+  return event.key.length === 1 ? event.key.toLowerCase() : event.key;
+}
+
 const COMMANDS = {
   ArrowLeft: () => go(kept.at - 1),
   ArrowRight: () => go(kept.at + 1),
@@ -357,7 +363,7 @@ document.addEventListener("keydown", (event) => {
   }
   const pressing = event.target.closest?.("button") && (event.key === " " || event.key === "Enter");
   if (pressing) return; // what has the focus is pressed
-  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  const key = keyOf(event);
   const chip = KEYS.includes(key) ? visible()[KEYS.indexOf(key)] : undefined;
   if (COMMANDS[key]) COMMANDS[key]();
   else if (chip !== undefined && !event.repeat) toggle(chip);

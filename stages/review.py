@@ -37,7 +37,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     import numpy as np
 
     from dicap.artifacts import read_split, replacing
-    from dicap.data.labels import read_labels
+    from dicap.data.labels import labelled_mask, read_labels
     from dicap.data.sources.own import read_added
     from dicap.data.store import Store
     from dicap.errors import DataError
@@ -51,7 +51,9 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     roles = read_split(ARTIFACTS / "split" / "split.parquet")["role"].to_numpy()
     if len(roles) != store.n:
         raise DataError(f"{ARTIFACTS / 'split'}: made for another data set than {store.folder}; run `dvc repro`")
-    rows = np.flatnonzero(np.isin(roles, ("sup", "est", "validation")))
+    rows = np.flatnonzero(labelled_mask(store.folder) & (roles != "test"))  # those that `ratio` hides too: nothing trains here
+    if len(rows) < 2:
+        raise DataError(f"{store.folder}: fewer than two labelled images to compare; label some first (dicap-stage suggest)")
     labels = read_labels(store.folder, rows)
     scores, honest, source = honest_scores(settings, store, rows, labels, roles, Runtime.choose(device))
     if settings.own.added and not again:
@@ -98,18 +100,15 @@ def honest_scores(
         features = features_of(network, store, rows, runtime)
         source = f"a linear model on the features of {settings.backbone} as it was before training, each image left out in turn"
         return leave_one_out(features, labels), np.ones(len(rows), bool), source
-    # A network that began with random weights knows nothing but these labels. D_est kept its own from it.
+    # A network that began with random weights knows nothing but the labels it was trained on: only the others' scores are honest.
     saved, _ = open_model(ARTIFACTS / "train" / "model.safetensors", str(runtime.device))
     if not hasattr(saved.network, "features"):
         raise SettingsError(
             f"params.yaml: method: found {settings.method!r}, whose network has no features; set backbone_weights"
         )
-    features = features_of(saved.network, store, rows, runtime)
-    honest, source = (
-        np.ones(len(rows), bool),
-        "a linear model on the features of the main stage's network, each image left out in turn",
-    )
-    if saved.method.keeps_est:
-        honest = roles[rows] == "est"
-        source += "; the network was trained on the labels of D_sup, so only the images of D_est are ranked"
-    return leave_one_out(features, labels), honest, source
+    scores = leave_one_out(features_of(saved.network, store, rows, runtime), labels)
+    honest = ~np.isin(roles[rows], ("sup",) if saved.method.keeps_est else ("sup", "est"))
+    source = "a linear model on the features of the main stage's network, each image left out in turn"
+    if honest.any():
+        return scores, honest, f"{source}; images on whose labels that network was trained are left out"
+    return scores, ~honest, f"{source}; that network was trained on these very labels, so many wrong ones will not stand out"

@@ -37,10 +37,12 @@ def test_photographs_that_were_moved_are_shown_as_they_were_converted(project, t
 
 def test_review_ranks_what_was_not_trained_on_and_import_says_what_changes(project):
     out = project.done("review", "--count", "2")
-    assert "only the images of D_est are ranked" in out, "the tiny network began with random weights"
+    assert "on whose labels that network was trained are left out" in out, "the tiny network began with random weights"
     roles = pd.read_parquet("artifacts/split/split.parquet").set_index("id")["role"]
     rows = listed(project)
-    assert rows and all(roles[row["image"]] == "est" for row in rows)
+    index = pd.read_parquet("data/table/index.parquet").set_index("id")
+    labelled = set(index.index[index["labels"].notna() & (index["split"] == "train")])
+    assert {row["image"] for row in rows} == {image for image in labelled if roles[image] in ("est", "unlabeled")}
     assert [float(row["surprise"]) for row in rows] == sorted((float(row["surprise"]) for row in rows), reverse=True)
     batch = batch_of(project.folder / "review" / "index.html")
     assert [item["id"] for item in batch["items"]] == [row["image"] for row in rows][:2]
@@ -68,6 +70,5 @@ def test_a_network_with_pretrained_weights_ranks_every_labelled_image(project, m
     monkeypatch.setattr(backbone, "_load", lambda network, state, origin: None)
     project.set({"backbone_weights": "weights.pth"})
     out = project.done("review")
-    assert "each image left out in turn" in out and "D_est" not in out
-    roles = pd.read_parquet("artifacts/split/split.parquet")["role"]
-    assert len(listed(project)) == roles.isin(["sup", "est"]).sum()
+    assert "each image left out in turn" in out and "left out;" not in out
+    assert len(listed(project)) == (pd.read_parquet("data/table/index.parquet")["split"] == "train").sum()

@@ -91,6 +91,7 @@ def honest_scores(
     from torch import nn
 
     from dicap.errors import SettingsError
+    from dicap.methods.base import Calibrates
     from dicap.network import build_network
     from dicap.use.predict import open_model
     from dicap.use.review import features_of, leave_one_out
@@ -107,7 +108,7 @@ def honest_scores(
             f"params.yaml: method: found {settings.method!r}, whose network has no features; set backbone_weights"
         )
     scores = leave_one_out(features_of(saved.network, store, rows, runtime), labels)
-    honest = ~np.isin(roles[rows], ("sup",) if saved.method.keeps_est else ("sup", "est"))
+    honest = ~np.isin(roles[rows], ("sup",) if isinstance(saved.method, Calibrates) else ("sup", "est"))
     source = "a linear model on the features of the main stage's network, each image left out in turn"
     if honest.any():
         return scores, honest, f"{source}; images on whose labels that network was trained are left out"

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from markupsafe import Markup
 
 from dicap.artifacts import read_parquet, replacing_folder
+from dicap.curve import log_odds
 from dicap.data.loader import worker_count
 from dicap.data.sources.base import Rejected, read_rgb
-from dicap.decision import Decisions, logit
+from dicap.decision import Decisions
 from dicap.errors import DataError
 from dicap.pages.html import data_block, render
 from dicap.pages.pictures import fitted, jpeg
@@ -79,16 +81,16 @@ def write_gallery(
 
 def levels_of(scores: np.ndarray) -> np.ndarray:
     """Scores as whole numbers from 0 to LEVELS, of their shape, uint16: what has the same chance keeps its order by score."""
-    top = float(logit(np.ones(1))[0])
-    return np.round((logit(scores) / top + 1) / 2 * LEVELS).astype("<u2")
+    top = float(log_odds(torch.ones(1)))
+    return np.round((log_odds(torch.tensor(scores)).numpy() / top + 1) / 2 * LEVELS).astype("<u2")
 
 
 def chances_of_levels(decisions: Decisions) -> list[float]:
     """The chance that a class is present at each level, to four digits; without a curve the score itself."""
-    top = float(logit(np.ones(1))[0])
+    assert decisions.curve is None or decisions.curve.rate.ndim == 1, "a published model carries one curve for all classes"
+    top = float(log_odds(torch.ones(1)))
     scores = 1 / (1 + np.exp(-top * (2 * np.arange(LEVELS + 1) / LEVELS - 1)))
-    present = scores if decisions.curve is None else decisions.curve.present(scores)
-    return np.round(present, 4).tolist()
+    return np.round(decisions.present(scores[:, None])[:, 0], 4).tolist()
 
 
 def read_predictions(path: Path, classes: list[str]) -> tuple[list[str], np.ndarray, np.ndarray]:

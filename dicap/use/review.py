@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from dicap.curve import curve_by_rank
 from dicap.data.loader import scoring_batches
 from dicap.data.store import Store
-from dicap.decision import fit_curve
 from dicap.progress import progress
 from dicap.runtime import Runtime
 
@@ -119,4 +119,5 @@ def doubts(scores: np.ndarray, labels: np.ndarray, honest: np.ndarray | None = N
 
 def chances(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """What the scores are worth, (n, C): the share of the labels that bear a class at such a score."""
-    return fit_curve(np.clip(scores, LOWEST, 1 - LOWEST), labels).present(np.clip(scores, LOWEST, 1 - LOWEST))
+    p = torch.from_numpy(np.clip(scores, LOWEST, 1 - LOWEST))
+    return curve_by_rank(p, torch.from_numpy(labels)).at(p).numpy()

@@ -3,15 +3,17 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
 
-from dicap.decision import Curve, Decisions, logit
+from dicap.curve import curve_of, log_odds
+from dicap.decision import Decisions
 from dicap.errors import DataError
 from dicap.use.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
 
 CLASSES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط"]
 FILES = ['we "are" <i>.png', "50%25 #1?.png", "dossier/été 猫.png", "a,b\nc.png", "&amp;.png", "it's.png"]
-CURVE = Curve(np.array([-2.0, 0.0, 2.0]), np.array([0.1, 0.5, 0.8]), 100)
+CURVE = curve_of(np.array([-2.0, 0.0, 2.0]), np.array([0.1, 0.5, 0.8]), log_odds=True)
 
 
 def decisions(curve=CURVE):
@@ -141,7 +143,7 @@ def test_a_level_says_the_chance_and_keeps_the_order(curve):
     levels = levels_of(scores)
     assert levels[0] == 0 and levels[-1] == LEVELS and (np.diff(levels.astype(int)) > 0).all()
     chances = np.array(chances_of_levels(decisions(curve)))
-    expected = scores if curve is None else np.interp(logit(scores), curve.logit, curve.rate)
+    expected = scores if curve is None else np.interp(log_odds(torch.from_numpy(scores)), curve.knots, curve.rate)
     assert np.abs(chances[levels] - expected).max() < 1e-3
 
 

@@ -8,6 +8,7 @@ from stages.common import data_folder, load, params_option
 from stages.terminal import finish, say
 
 FOLDER = Path("labels")
+SHOWN = 20  # changed images that are listed
 
 
 @click.command("import-labels")
@@ -17,8 +18,8 @@ FOLDER = Path("labels")
 def command(filled: Path, new_classes: bool, params: Path) -> None:
     """Add the labels of FILLED, a CSV of image and labels as `suggest` writes it, and set params.yaml to use them.
 
-    Rows whose labels are empty are passed over; `-` means none of the classes. All labels given so far are kept in one file
-    under labels/, named by its content: commit it with params.yaml.
+    Rows whose labels are empty are passed over; `-` means none of the classes. Says which labels that were there are changed.
+    All labels given so far are kept in one file under labels/, named by its content: commit it with params.yaml.
     """
     import csv
     import hashlib
@@ -49,6 +50,7 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
             f"{filled}: no image was labelled {', '.join(names[:5])} so far; correct the spelling, or pass --new-classes"
         )
     before = read_added(Path(settings.own.added)) if settings.own.added else {}
+    changed, confirmed = compared(fresh, current_labels(folder, classes) | before)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["image", "labels"])
@@ -61,4 +63,28 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     write_settings(params, {"own": {"added": path.as_posix()}})
     if settings.ratio < 1:
         say(f"note: ratio is {settings.ratio}, so only that share of the labelled images is used; set it to 1 to use all")
-    finish("import-labels", {"new": len(fresh), "in all": len(before | fresh), "labels": str(path)}, ["dvc repro"])
+    for image, lost, gained in changed[:SHOWN]:
+        say(f"{image}: {', '.join([f'- {name}' for name in lost] + [f'+ {name}' for name in gained])}")
+    if len(changed) > SHOWN:
+        say(f"... and {len(changed) - SHOWN} more")
+    facts = {"new": len(fresh) - len(changed) - confirmed, "changed": len(changed), "confirmed": confirmed}
+    finish("import-labels", facts | {"in all": len(before | fresh), "labels": str(path)}, ["dvc repro"])
+
+
+def current_labels(folder: Path, classes: list[str]) -> dict[str, list[str]]:
+    """{image: names} of the images of a converted set that have labels."""
+    from dicap.data.format import read_index
+
+    table = read_index(folder, ["id", "labels"])
+    rows = zip(table["id"].to_pylist(), table["labels"].to_pylist(), strict=True)
+    return {image: sorted(classes[c] for c in labels) for image, labels in rows if labels is not None}
+
+
+def compared(fresh: dict[str, list[str]], known: dict[str, list[str]]) -> tuple[list[tuple[str, list[str], list[str]]], int]:
+    """(image, names lost, names gained) of the images whose labels change, and how many keep theirs."""
+    changed = [
+        (image, sorted(set(known[image]) - set(labels)), sorted(set(labels) - set(known[image])))
+        for image, labels in sorted(fresh.items())
+        if image in known and set(known[image]) != set(labels)
+    ]
+    return changed, sum(image in known for image in fresh) - len(changed)

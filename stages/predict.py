@@ -22,9 +22,18 @@ from stages.terminal import finish
 @click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
 @engine_option
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Threads that read images. [DICAP_WORKERS]")
+@click.option("--gallery", type=click.Path(path_type=Path, file_okay=False), help="Also a page of thumbnails, in this folder.")
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on behind a killed run.")
 def command(
-    model: Path, folder: Path, out: Path, batch_size: int | None, device: str, engine: str, workers: int | None, fresh: bool
+    model: Path,
+    folder: Path,
+    out: Path,
+    batch_size: int | None,
+    device: str,
+    engine: str,
+    workers: int | None,
+    gallery: Path | None,
+    fresh: bool,
 ) -> None:
     """Predict every image below FOLDER.
 
@@ -44,4 +53,8 @@ def command(
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)
         facts["listed in"] = str(out.with_name(f"{out.stem}.unreadable.csv"))
+    if gallery is not None:
+        from dicap.use.gallery import write_gallery
+
+        facts["gallery"] = str(write_gallery(out, folder, saved.classes, saved.decisions, gallery, workers))
     finish("predict", facts, [f"python -c \"import pandas as pd; print(pd.read_{out.suffix[1:]}('{out}'))\""])

@@ -20,8 +20,8 @@ from stages.terminal import finish
 def command(count: int, model: Path | None, out: Path, device: str, engine: str, params: Path) -> None:
     """Choose the unlabelled images to label next: the most uncertain ones, spread over the classes, no near copies.
 
-    Writes labels.csv, whose column `labels` waits to be filled in (names separated by `;`, or `-` for none of the classes), and
-    sheet.png, the same images as a contact sheet.
+    Writes index.html, a page to label them on: open it in a browser, download labels.csv at the end. To fill in by hand:
+    labels.csv (names separated by `;`, or `-` for none of the classes) and sheet.png, the same images as a contact sheet.
     """
     import csv
 
@@ -31,8 +31,10 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     from dicap.data.store import Store
     from dicap.errors import DataError
     from dicap.evaluation.engine import with_engine
+    from dicap.use.labelling import Question, write_labelling_page
     from dicap.use.predict import open_model
     from dicap.use.suggest import contact_sheet, suggest
+    from stages.photographs import originals
 
     settings = load(params)
     store = Store.open(data_folder(settings))
@@ -47,7 +49,7 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     if note:
         click.echo(note, err=True)
     chosen = suggest(saved, store, rows, count, runtime)
-    listing, sheet = out / "labels.csv", out / "sheet.png"
+    listing, sheet, page = out / "labels.csv", out / "sheet.png", out / "index.html"
     with replacing(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["image", "labels", "chosen_for", "uncertainty", "model_says"])
@@ -56,5 +58,9 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
             writer.writerow([store.ids[found.row], "", saved.classes[found.asked], f"{found.uncertainty:.3f}", likely])
     with replacing(sheet) as temporary:
         contact_sheet(store, chosen, saved.classes).save(temporary, "PNG")
-    facts = {"images": len(chosen), "of": len(rows), "list": str(listing), "contact sheet": str(sheet)}
+    questions = [Question(str(store.ids[found.row]), found.chance, found.likely, asked=found.asked) for found in chosen]
+    pictures = originals(settings, store, [found.row for found in chosen])
+    measured = saved.decisions.curve is not None
+    write_labelling_page(questions, pictures, saved.classes, page, review=False, measured=measured)
+    facts = {"images": len(chosen), "of": len(rows), "page": str(page), "list": str(listing), "contact sheet": str(sheet)}
     finish("suggest", facts, [f"dicap-stage import-labels {listing}", "dvc repro"])

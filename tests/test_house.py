@@ -29,7 +29,7 @@ FLOORS = [
         "dicap.metrics",
         "dicap.source_code",
     ),
-    ("dicap.settings", "dicap.artifacts", "dicap.grid", "dicap.runtime"),
+    ("dicap.settings", "dicap.artifacts", "dicap.grid", "dicap.pages", "dicap.runtime"),
     ("dicap.network", "dicap.data"),
     ("dicap.features", "dicap.linear"),
     ("dicap.methods", "dicap.provenance"),

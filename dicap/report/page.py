@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from dicap import artifacts as files
 from dicap.catalogue import METHODS
+from dicap.pages.html import render
 from dicap.report import evidence, exports, style
 from dicap.report.evidence import Evidence
 from dicap.report.figures import calibration, learning, pseudo_labels, result
@@ -87,7 +87,8 @@ def build_report(
                     label = f"{drawing.title}. {drawing.caption}"
                     drawn.append((drawing, Markup(style.inline(svg, drawing.name, label))))
                 sections.append((section, drawn))
-        html = template("page.html").render(
+        html = render_page(
+            "page.html",
             summary=summary(found, settings),
             sections=sections,
             galleries=galleries(found, pictures),
@@ -348,17 +349,13 @@ def _mean(values: pd.Series) -> float | None:
     return None if pd.isna(mean) else float(mean)
 
 
-def template(name: str) -> Template:
-    """A page of `templates/`: everything put into it is escaped unless it is Markup."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,  # class names come from users
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+def render_page(name: str, **values: Any) -> str:
+    """A page of `templates/` in the hand of all pages: tables to sort, figures to enlarge."""
+    return render(
+        name,
+        styles=["base.css", "figures.css", "page.css"],
+        scripts=["tables.js", "enlarge.js"],
+        style_attributes=True,  # those of the figures and bars
+        templates=Path(__file__).with_name("templates"),
+        **values,
     )
-    environment.filters["thousands"] = lambda n: f"{n:,}"
-    environment.filters["number"] = lambda x, digits=2: "–" if x is None else f"{x:.{digits}f}"
-    environment.filters["percent"] = lambda x, digits=0: "–" if x is None else f"{100 * x:.{digits}f}"
-    return environment.get_template(name)

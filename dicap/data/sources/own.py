@@ -10,7 +10,7 @@ import numpy as np
 from dicap.data.sources import coco_file, folders, label_studio, table, xml_files
 from dicap.data.sources.base import Item, RawSet
 from dicap.data.sources.files import FilesAt, linked_folder, list_images, same_file
-from dicap.data.sources.listing import Listing, to_raw
+from dicap.data.sources.listing import Listing, finder_of, to_raw
 from dicap.data.sources.sheet import ENDINGS, IMAGE, LABELS, Labels, read_sheet
 from dicap.errors import DataError
 from dicap.settings import Own
@@ -102,11 +102,7 @@ def with_added(raw: RawSet, path: Path) -> RawSet:
     Raises:
         DataError: the file is missing, or names an image that the data set does not have.
     """
-    known = {item.id for item in raw.items}
-    added = read_added(path, known=raw.classes)
-    for image in added:
-        if image not in known:
-            raise DataError(f"{path}: image {image!r} is not in the data set; write its id as `suggest` does")
+    added = read_added(path, raw.classes, [item.id for item in raw.items])
     names = sorted({*raw.classes, *(name for labels in added.values() for name in labels)})
     number = {name: i for i, name in enumerate(names)}
     items = []
@@ -124,14 +120,15 @@ def with_added(raw: RawSet, path: Path) -> RawSet:
     return replace(raw, classes=names, items=items, notes=notes)
 
 
-def read_added(path: Path, known: Iterable[str] = ()) -> dict[str, list[str]]:
+def read_added(path: Path, known: Iterable[str] = (), images: Iterable[str] | None = None) -> dict[str, list[str]]:
     """{image: names} of a table with columns image and labels; rows whose labels are empty are left out, `-` means none.
 
     Args:
         known: names of classes, which settle what a comma between two of them means.
+        images: ids of the data set; a name that differs in capitals, accents or folders is taken for the one id that it fits.
 
     Raises:
-        DataError: the file is missing, lacks a column, or gives an image two different answers.
+        DataError: the file is missing, lacks a column, gives an image two answers, or names one that is not in `images`.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it")
@@ -142,9 +139,14 @@ def read_added(path: Path, known: Iterable[str] = ()) -> dict[str, list[str]]:
             raise DataError(f"{path}: column {name} is missing (found {', '.join(sheet.header)}); expected image, labels")
     assert image is not None and labels is not None
     found: dict[str, list[str]] = {}
+    find = None if images is None else finder_of(images)
     for row, (name, names) in enumerate(zip(sheet.texts(image), Labels(sheet, labels, known=known).read(), strict=True)):
         if names is None:
             continue
+        if find is not None:
+            if (known_as := find(name)) is None:
+                raise sheet.error(row, f"image {name!r} is not in the data set; write its id as `suggest` does")
+            name = known_as
         if found.get(name, names) != names:
             raise sheet.error(row, f"image {name!r} has other labels than on an earlier line; keep one of them")
         found[name] = names
@@ -174,7 +176,7 @@ def with_test(raw: RawSet, share: float) -> RawSet:
     notes = [*raw.notes, f"{len(chosen)} of {len(rows)} labelled images were drawn as the test split (own.test_share)"]
     if absent:
         notes.append(f"{len(absent)} classes have too few images to be in both splits: {', '.join(absent[:10])}")
-    return replace(raw, items=items, notes=notes)
+    return replace(raw, items=items, notes=notes, source=raw.source | {"test_drawn": len(chosen)})
 
 
 def stratified(labels: np.ndarray, share: float) -> np.ndarray:

@@ -10,7 +10,7 @@ from dicap.data.format import sha256
 from dicap.data.sources import sheet as sheets
 from dicap.data.sources.base import Item, RawSet, inside
 from dicap.data.sources.files import FilesAt
-from dicap.data.sources.listing import SPLIT_NAMES, Finder, test_or_train
+from dicap.data.sources.listing import SPLIT_NAMES, Finder, val_counts_as
 from dicap.data.sources.sheet import Labels, Sheet, one_hot, read_sheet
 from dicap.errors import DataError
 
@@ -182,7 +182,8 @@ def _interpret_empty(listed: Listed, empty: str) -> None:
     doubtful = [row for row in listed.rows if row.empty and row.split in ("train", "val", "test")]
     none = not listed.none if empty == "auto" else empty == "none"
     said = sum(row.split in ("train", "val", "test") for row in listed.rows)
-    if empty == "auto" and none and 2 * len(doubtful) > said:
+    labelled = any(row.labels for row in listed.rows)
+    if empty == "auto" and none and labelled and 2 * len(doubtful) > said:
         row = doubtful[0]
         raise row.sheet.error(
             row.number,
@@ -269,7 +270,7 @@ def _merge(listed: Listed) -> None:
 
 def _raw_set(dataset: str, listed: Listed, paths: list[Path], base: Path, needs_test: bool) -> RawSet:
     path, rows = paths[0], listed.rows
-    splits = {"": "train", "train": "train", "test": "test", "val": test_or_train(row.split for row in rows)}
+    splits = {"": "train", "train": "train", "test": "test", "val": val_counts_as(row.split for row in rows)}
     counts = Counter(row.split for row in rows)
     if counts["val"]:
         listed.notes.append(f"{counts['val']} rows of split val count as {splits['val']}")

@@ -39,6 +39,11 @@ class Decisions:
         p = np.asarray(p, np.float64)
         return p if self.curve is None else self.curve.at(torch.from_numpy(p)).numpy()
 
+    @property
+    def measured(self) -> int | None:
+        """Labelled images that the chance to be right was counted on; None where no chance is stated."""
+        return None if self.curve is None else self.entries // len(self.prior)
+
     def decide(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Decisions and the chance that each is right.
 

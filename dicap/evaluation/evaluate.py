@@ -77,11 +77,6 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
     } | of_answers(answer, labels)
 
 
-def measured_images(decisions: Decisions) -> int | None:
-    """Labelled images that the chance to be right was counted on; None where the model states no chance."""
-    return None if decisions.curve is None else decisions.curve.entries // len(decisions.prior)
-
-
 def evaluate(
     experiment: Experiment,
     model_path: Path,
@@ -138,7 +133,7 @@ def evaluate(
     best = best_threshold(labelled_scores, experiment.labels.of(chosen_on).numpy())
     result |= at_threshold(scores, labels, best) | {"threshold_images": len(chosen_on)}
     positives = labels.sum(0).tolist()
-    result["warnings"] = of_results(result, len(experiment.roles.labelled), measured_images(model.decisions), positives)
+    result["warnings"] = of_results(result, len(experiment.roles.labelled), model.decisions.measured, positives)
     result |= _from_histories(artifacts) | _from_costs(artifacts)
 
     aps = average_precision(scores, labels)

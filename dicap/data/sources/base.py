@@ -109,7 +109,7 @@ def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of unusual metadata; what cannot be decoded raises
             with Image.open(path) as image:
-                return _to_rgb(ImageOps.exif_transpose(image) if upright else image)
+                return to_rgb(image, upright=upright)
     except UnidentifiedImageError:
         if (missing := _without_plugin(path)) is not None:
             raise Rejected(missing) from None
@@ -146,7 +146,9 @@ def _without_plugin(path: Path) -> str | None:
     return None
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image, *, upright: bool = False) -> Image.Image:
+    """An open image as RGB, perhaps turned as its EXIF orientation says."""
+    image = ImageOps.exif_transpose(image) if upright else image
     if image.mode.startswith("I;16"):
         # Pillow would clip 16-bit grey at 255, which leaves a white image.
         import numpy as np

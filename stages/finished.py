@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from dicap.errors import DataError, SettingsError
-from dicap.progress import progress
 from stages.revisions import Revision, cached, copy_of, has_remote, revisions, text_of
 
 METRICS = "artifacts/evaluate/metrics.json"
@@ -38,7 +37,7 @@ def finished(params: Path, *, everywhere: bool) -> tuple[list[dict[str, Any]], l
     results = list(_with_metrics(revisions(params.name, everywhere=everywhere)))
     texts = text_of(revision.params for revision, _ in results)
     resolved: dict[str, dict[str, Any] | str] = {}
-    for revision, metrics in progress(results, desc="runs", total=len(results), unit="run"):
+    for revision, metrics in results:
         if revision.params not in resolved:
             try:
                 values = parse_yaml(UNSET.sub("", texts[revision.params]), params)

@@ -71,7 +71,6 @@ def dvc(monkeypatch):
             out.symlink_to(source)
             return True
 
-        monkeypatch.setattr(finished, "question", question)
         monkeypatch.setattr(finished, "_copied", copied)
 
     return replace

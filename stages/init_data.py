@@ -60,6 +60,14 @@ def command(
     )
     found, options = survey(folder.resolve(), options)
     ratio, why = found.ratio
+    settings = {
+        "dataset": "table",
+        "data_root": str(folder.resolve()),
+        "ratio": ratio,
+        "own": {"test_share": options.test_share or None, "unlabeled_root": options.unlabeled_root, "added": None} | chosen,
+    }
+    if not dry_run:
+        write_settings(params, settings)
     for what, how in [*found.understood, ("ratio", f"{ratio:g}: {why}")]:
         say(f"{what:<8}  {how}")
     say("")
@@ -75,14 +83,6 @@ def command(
         say(f"note: {line}")
     for line in found.problems:
         say(f"problem: {line}")
-    settings = {
-        "dataset": "table",
-        "data_root": str(folder.resolve()),
-        "ratio": ratio,
-        "own": {"test_share": options.test_share or None, "unlabeled_root": options.unlabeled_root, "added": None} | chosen,
-    }
-    if not dry_run:
-        write_settings(params, settings)
     facts = {
         "format": found.kind,
         "images": ", ".join(f"{count} {split}" for split, count in found.counts.items() if count),

@@ -170,6 +170,8 @@ def with_test(raw: RawSet, share: float) -> RawSet:
     for place, row in enumerate(rows):
         labels[place, list(raw.items[row].labels or ())] = True
     chosen = {rows[place] for place in np.flatnonzero(stratified(labels, share))}
+    if not chosen and len(rows) > 1:  # no class has two images, so none lacks one in the test split
+        chosen = {rows[-1]}
     items = [replace(item, split="test") if i in chosen else item for i, item in enumerate(raw.items)]
     counts = Counter(label for i in chosen for label in raw.items[i].labels or ())
     absent = [name for c, name in enumerate(raw.classes) if not counts[c]]

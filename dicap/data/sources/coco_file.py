@@ -63,7 +63,7 @@ def read(root: Path, files: list[Path]) -> Listing:
     notes += [f"{path.name} was passed by: none of its {count} images is here" for path, count in absent]
     empty = sum(entry.labels is not None and not entry.labels for entry in entries)
     if empty:
-        notes.append(f"{empty} images have no annotation and count as showing none of the classes")
+        notes.append(f"images without an annotation, taken to show none of the classes: {empty}")
     return Listing("coco", entries, {"annotations": used}, notes)
 
 

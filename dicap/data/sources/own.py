@@ -177,7 +177,7 @@ def with_test(raw: RawSet, share: float) -> RawSet:
     absent = [name for c, name in enumerate(raw.classes) if not counts[c]]
     notes = [*raw.notes, f"{len(chosen)} of {len(rows)} labelled images were drawn as the test split (own.test_share)"]
     if absent:
-        notes.append(f"{len(absent)} classes have too few images to be in both splits: {', '.join(absent[:10])}")
+        notes.append(f"classes with too few images to be in both splits: {len(absent)} ({', '.join(absent[:10])})")
     return replace(raw, items=items, notes=notes, source=raw.source | {"test_drawn": len(chosen)})
 
 

@@ -201,7 +201,7 @@ def _interpret_empty(listed: Listed, empty: str) -> None:
         )
     open_ = sum(row.empty and not row.split for row in listed.rows)
     if open_:
-        listed.notes.append(f"{open_} rows have neither split nor labels: not labelled")
+        listed.notes.append(f"rows with neither split nor labels, taken as not labelled: {open_}")
 
 
 def _check(listed: Listed, base: Path) -> None:
@@ -233,7 +233,7 @@ def _locate(listed: Listed, base: Path) -> None:
         if row.path != posixpath.normpath((folder.relative_to(base) / row.image.replace("\\", "/")).as_posix()):
             moved.append(row)
     if moved:
-        listed.notes.append(f"{len(moved)} images were found under another name: {moved[0].image} is {moved[0].path}")
+        listed.notes.append(f"images found under another name: {len(moved)} ({moved[0].image} is {moved[0].path})")
 
 
 def _merge(listed: Listed) -> None:
@@ -258,7 +258,7 @@ def _merge(listed: Listed) -> None:
         sum(len(rows) - 1 for rows in different.values()) if joined else 0
     )
     if repeated:
-        listed.notes.append(f"{repeated} rows say the same as an earlier one and were passed over")
+        listed.notes.append(f"rows that repeat an earlier one, counted once: {repeated}")
     if joined:
         listed.notes.append(f"{len(different)} images stand on several rows with a label each; their labels were joined")
     listed.rows = []

@@ -14,6 +14,12 @@ import torch
 
 from dicap.curve import Curve
 
+__all__ = [
+    "Decisions",
+    "plain",
+    "reliability",
+]
+
 
 @dataclass(frozen=True)
 class Decisions:

@@ -5,6 +5,15 @@ Letters: N images, C classes.
 
 import numpy as np
 
+__all__ = [
+    "average_precision",
+    "expected_calibration_error",
+    "jackknife_interval",
+    "leave_one_out",
+    "map_interval",
+    "mean_average_precision",
+]
+
 
 def average_precision(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """AP of every class by the published rule (docs/methods.md 2.9): scikit-learn's step-wise sum, ties grouped.

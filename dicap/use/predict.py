@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import torch
 
 from dicap.artifacts import read_parquet, replacing, write_json, write_parquet
-from dicap.data.loader import worker_count
 from dicap.curve import GROUP, MOST_GROUPS
+from dicap.data.loader import worker_count
 from dicap.errors import DataError, SettingsError
 from dicap.evaluation.engine import with_engine
 from dicap.models import SavedModel, load_model

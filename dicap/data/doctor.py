@@ -9,6 +9,7 @@ import pandas as pd
 from PIL import Image, ImageDraw
 
 from dicap.artifacts import read_split
+from dicap.catalogue import OWN
 from dicap.data import format as files
 from dicap.data.labels import labelled_mask, read_labels
 from dicap.data.sources.listing import finder_of
@@ -66,7 +67,7 @@ def examine(folder: Path) -> Findings:
     except DataError as error:
         findings.damage.append(str(error))
         return findings
-    _warn_of_classes(findings)
+    _warn_of_classes(findings, own=meta["dataset"] == OWN)
     findings.duplicates = find_duplicates(store, split)
     if findings.duplicates:
         test, train = findings.duplicates[0]
@@ -95,9 +96,10 @@ def _class_table(folder: Path, classes: list[str], split: np.ndarray, labelled: 
     return table
 
 
-def _warn_of_classes(findings: Findings) -> None:
+def _warn_of_classes(findings: Findings, *, own: bool) -> None:
     table = findings.classes
-    for name, effect in (("train", "they cannot be learned"), ("test", "nothing can be said of their score")):
+    untested = "nothing can be said of their score" if own else "their AP counts 0"
+    for name, effect in (("train", "they cannot be learned"), ("test", untested)):
         empty = table["class"][table[f"{name}_n"] == 0].tolist()
         full = table["class"][table[f"{name}_share"] == 1].tolist()
         if empty and not any(effect in line for line in findings.warnings):  # convert's notes may have said so

@@ -42,6 +42,11 @@ class Project:
         assert code == 0, errors
         return out
 
+    def suggested(self):
+        """The list that `suggest` writes."""
+        self.done("suggest")
+        return self.folder / "suggest" / "labels.csv"
+
     def refused(self, *arguments):
         """(exit code, the one line) of a command that must fail as for a user's mistake."""
         code, _, errors = self.run(*arguments)

@@ -194,7 +194,7 @@ def _is_image_name(text: str) -> bool:
 
 
 def _parquet(path: Path) -> Sheet:
-    frame = pq.read_table(path, partitioning=None).to_pandas()
+    frame = pq.read_table(path, partitioning=None).to_pandas()  # type: ignore[arg-type]
     columns = [[_cell(value) for value in frame.iloc[:, c]] for c in range(frame.shape[1])]
     rows = [list(row) for row in zip(*columns, strict=True)]
     return Sheet(path, [str(name).strip() for name in frame.columns], rows, list(range(1, len(rows) + 1)), {"format": "Parquet"})

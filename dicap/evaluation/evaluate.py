@@ -15,6 +15,7 @@ from dicap.decision import Decisions, reliability
 from dicap.errors import DataError
 from dicap.evaluation.engine import with_engine
 from dicap.evaluation.model_card import model_card
+from dicap.methods.base import Calibrates
 from dicap.metrics import average_precision, map_interval, mean_average_precision
 from dicap.models import SavedModel, load_model
 from dicap.operating_point import at_threshold, best_threshold, of_answers, with_intervals
@@ -112,7 +113,7 @@ def evaluate(
     scores, labels = score(experiment, fast(model))
     counterparts = [load_model(path, experiment.runtime.device) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
     others = {other.which: score(experiment, fast(other))[0] for other in counterparts}
-    chosen_on = experiment.roles.est if model.method.keeps_est else experiment.roles.labelled
+    chosen_on = experiment.roles.est if isinstance(model.method, Calibrates) else experiment.roles.labelled
     labelled_scores = replace(experiment, method=model.method).predict(model.network, chosen_on).cpu().numpy()
     if not experiment.group.is_main:
         return {}

@@ -15,6 +15,7 @@ from dicap.settings import Own
 MISSING = "missing"  # what the reader of images says of a file that is not there
 TEST_SHARE = 0.2  # of the labelled images, where no test split is said
 EXAMPLES = 5
+SAID_BELOW = ("to be in both splits", "classes occur only in")  # what the problems say of single classes
 FEW = 10  # labelled images of a class below which it will hardly be learnt
 
 
@@ -98,7 +99,7 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
         missing=missing,
         foreign=_foreign([root, options.unlabeled_root]),
         unlisted=unlisted,
-        notes=list(raw.notes),
+        notes=[note for note in raw.notes if not any(words in note for words in SAID_BELOW)],
     )
     result.understood = list(_understood(raw, kind, result, drawn, options.test_share))
     result.examples = [_example(item, raw.classes) for item in raw.items[:EXAMPLES]]

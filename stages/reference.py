@@ -9,9 +9,7 @@ PAGE, API = Path("docs/reference.md"), Path("docs/api.md")
 
 @click.command("reference")
 @click.option("--api", "python", is_flag=True, help="Print what Python programs may use instead; it is kept in docs/api.md.")
-@click.option(
-    "--write", is_flag=True, help="Bring docs/reference.md and docs/api.md up to date, and add missing keys to params.yaml."
-)
+@click.option("--write", is_flag=True, help="Bring docs/reference.md, docs/api.md and params.yaml up to date.")
 @click.option("--check", is_flag=True, help="Fail where --write would change a file.")
 @click.option(
     "--params",

@@ -238,7 +238,7 @@ def replaced_by_file(path):
 # -- the table --------------------------------------------------------------------------------------------------------
 
 SETTINGS = [
-    Case("a mistake, before DVC removes anything", "check", wrong(ratio="half"), code=2),
+    Case("a mistake, before DVC removes anything", "resolve", wrong(ratio="half"), code=2),
     Case("an unknown data set", "split", wrong(dataset="tabel"), code=2),
     Case("no data set at all", "split", wrong(dataset=None), code=2),
     Case("an unknown method", "warmup", wrong(method="dicapp"), code=2),

@@ -149,16 +149,6 @@ def test_doctor_tells_of_every_role_and_of_what_is_not_there(project):
     assert project.folder.name and "data/table: sound" in project.done("doctor")
 
 
-def test_check_finds_a_mistake_before_anything_is_removed(project):
-    project.done("check", "--out", "artifacts/check.txt")
-    assert (project.folder / "artifacts/check.txt").read_text() == "table\n"
-    assert "all settings in order" in project.done("check")
-    (project.folder / "params.yaml").write_text((project.folder / "params.yaml").read_text().replace("ratio:", "ratoi:"))
-    code, _, errors = project.run("check", "--out", "artifacts/check.txt")
-    assert code == 2 and "ratoi is not a setting; did you mean ratio?" in errors
-    assert (project.folder / "artifacts/check.txt").read_text() == "table\n"
-
-
 def test_init_data_shows_what_it_understood_and_says_why(project, tmp_path):
     photos = tmp_path / "mine"
     tiny.photographs(photos, {"train": 20})

@@ -16,14 +16,16 @@ SHOWN = 20  # changed images that are listed
 @click.option("--new-classes", is_flag=True, help="Allow names that no image had so far.")
 @params_option
 def command(filled: Path, new_classes: bool, params: Path) -> None:
-    """Add the labels of FILLED, a CSV of image and labels as `suggest` writes it, and set params.yaml to use them.
+    """Add the labels of FILLED, a table of image and labels as `suggest` writes it, and set params.yaml to use them.
 
-    Rows whose labels are empty are passed over; `-` means none of the classes. Says which labels that were there are changed.
+    Rows whose labels are empty are left out; `-` means none of the classes. These images train from then on, whatever the ratio.
+    Says which labels that were there are changed.
     All labels given so far are kept in one file under labels/, named by its content: commit it with params.yaml.
     """
     import csv
     import hashlib
     import io
+    from difflib import get_close_matches
 
     from dicap.artifacts import replacing
     from dicap.data.format import read_index, read_meta
@@ -36,18 +38,15 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
         raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only one's own data (table) takes new labels")
     folder = data_folder(settings)
     known, classes = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
-    fresh = read_added(filled)
+    fresh = read_added(filled, classes, known)
     if not fresh:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
-    strangers = [image for image in fresh if image not in known]
-    if strangers:
-        raise DataError(
-            f"{filled}: image {strangers[0]!r} is not in {folder} (and {len(strangers) - 1} more); keep its id as it was"
-        )
     names = sorted({name for labels in fresh.values() for name in labels} - set(classes))
     if names and not new_classes:
+        near = get_close_matches(names[0].casefold(), [name.casefold() for name in classes], 1, 0.6)
+        hint = next((f"; did you mean {name}?" for name in classes if near and name.casefold() == near[0]), "")
         raise DataError(
-            f"{filled}: no image was labelled {', '.join(names[:5])} so far; correct the spelling, or pass --new-classes"
+            f"{filled}: no image was labelled {', '.join(names[:5])} so far; correct the spelling, or pass --new-classes{hint}"
         )
     before = read_added(Path(settings.own.added)) if settings.own.added else {}
     changed, confirmed = compared(fresh, current_labels(folder, classes) | before)
@@ -61,8 +60,6 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     with replacing(path) as temporary:
         temporary.write_text(text.getvalue(), encoding="utf-8")
     write_settings(params, {"own": {"added": path.as_posix()}})
-    if settings.ratio < 1:
-        say(f"note: ratio is {settings.ratio}, so only that share of the labelled images is used; set it to 1 to use all")
     for image, lost, gained in changed[:SHOWN]:
         say(f"{image}: {', '.join([f'- {name}' for name in lost] + [f'+ {name}' for name in gained])}")
     if len(changed) > SHOWN:

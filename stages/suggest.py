@@ -28,6 +28,7 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     import numpy as np
 
     from dicap.artifacts import read_split, replacing
+    from dicap.data.labels import labelled_mask
     from dicap.data.store import Store
     from dicap.errors import DataError
     from dicap.evaluation.engine import with_engine
@@ -42,9 +43,11 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     if saved.settings.image_size != store.image_size or saved.classes != store.classes:
         raise DataError(f"{model or ARTIFACTS / 'finetune'}: trained on another data set than {store.folder}; run `dvc repro`")
     split = read_split(ARTIFACTS / "split" / "split.parquet")
-    rows = np.flatnonzero(split["role"].to_numpy() == "unlabeled")
+    open_ = split["role"].to_numpy() == "unlabeled"
+    rows = np.flatnonzero(open_ & ~labelled_mask(store.folder))  # labels that a ratio below 1 hides need not be given again
     if not len(rows):
-        raise DataError(f"{store.folder}: every image is labelled; own.unlabeled_root names a folder of more")
+        way = "set ratio to 1 to use all labels" if open_.any() else "own.unlabeled_root names a folder of more"
+        raise DataError(f"{store.folder}: every image is labelled already; {way}")
     saved, note = with_engine(saved, runtime, engine, len(rows))
     if note:
         click.echo(note, err=True)

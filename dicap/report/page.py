@@ -12,7 +12,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from dicap import artifacts as files
-from dicap.catalogue import METHODS
+from dicap.catalogue import METHODS, OWN
 from dicap.pages.html import render
 from dicap.report import evidence, exports, style
 from dicap.report.evidence import Evidence
@@ -124,7 +124,8 @@ def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
     total = sum(found.roles.values())
     return {
         "title": METHODS[method].title if method in METHODS else method,
-        "dataset": str(settings.get("dataset", "?")),
+        "dataset": "own images" if settings.get("dataset") == OWN else str(settings.get("dataset", "?")),
+        "warnings": list(metrics.get("warnings", [])),
         "ratio": settings.get("ratio"),
         "seed": settings.get("seed"),
         "backbone": settings.get("backbone"),
@@ -298,10 +299,20 @@ def _result(found: Evidence) -> Section:
     if not chances.empty:
         caption = "How often a decision is right, by the chance that the model states for it"
         caption += f": {found.metrics['decided']:.0%} of the test entries are decided,"
-        caption += f" {found.metrics['decided_right']:.1%} of these correctly."
+        caption += _worth(found.metrics)
         axes = ("stated chance of being right", "share right")
         drawings.append(Drawing("chance", "Chance of being right", caption, lambda: calibration.reliability(chances, *axes)))
     return Section("result", "Test images", drawings)
+
+
+def _worth(metrics: dict[str, Any]) -> str:
+    """What the decisions are worth, each kind apart, beside a constant answer."""
+    if metrics.get("yes_right") is None:
+        return f" none of them a yes; always saying no is right in {metrics['constant_right']:.1%} of the entries."
+    return (
+        f" {metrics['yes_right']:.1%} of the yes and {metrics['no_right'] or 0:.1%} of the no rightly; "
+        f"always saying {metrics['constant']} is right in {metrics['constant_right']:.1%} of the entries."
+    )
 
 
 def _chances(found: Evidence) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dicap.calibration import bin_curve, count_bins, curve_error, estimate_rates, pooled
+from dicap.catalogue import OWN
 from dicap.curve import Curve
 from dicap.estimators import log_loss
 from dicap.methods.base import Refresh
@@ -24,7 +25,8 @@ def map_on_test(experiment: Experiment, networks: dict[str, nn.Module]) -> dict[
     if not experiment.group.is_main:
         return {}
     y = _reader(experiment).labels(rows)[0].numpy()
-    return {f"map_{name}": mean_average_precision(p.cpu().numpy(), y) for name, p in scores.items()}
+    own = experiment.settings.dataset == OWN
+    return {f"map_{name}": mean_average_precision(p.cpu().numpy(), y, testable=own) for name, p in scores.items()}
 
 
 def _reader(experiment: Experiment) -> HiddenLabelReader:

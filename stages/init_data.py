@@ -64,6 +64,7 @@ def command(
         "dataset": "table",
         "data_root": str(folder.resolve()),
         "ratio": ratio,
+        "protocol": "recommended",
         "own": {"test_share": options.test_share or None, "unlabeled_root": options.unlabeled_root, "added": None} | chosen,
     }
     if not dry_run:

@@ -46,6 +46,7 @@ COUNTS = {"train": 40, "test": 10, "unlabeled": 8}
 LEAKS = "bbam, published leaks"  # looks up labels of any training image, so all of them need some
 STAGES = ("warmup", "pseudo-label", "train", "finetune")
 NO_THRESHOLDS = {"thresholds.rule": "none"}
+WHOLE = {"warmup.trainable": "all", "train.trainable": "all", "linear.solver": "steps"}  # `table` freezes the backbone
 Record = dict[str, dict[str, str]]  # path below artifacts -> {"file": sha256, name of a part of the content: sha256}
 
 # What runs beyond one of each method: changes of the tiny settings by title.
@@ -110,7 +111,7 @@ def record(changes: dict[str, Any], raw: Path) -> Record:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         (Path(folder) / "configs").symlink_to(ROOT / "configs")
         values = YAML(typ="safe", pure=True).load((ROOT / "params.yaml").read_text())
-        for key, value in (tiny.CHANGES | {"data_root": str(raw)} | changes).items():
+        for key, value in (tiny.CHANGES | WHOLE | {"data_root": str(raw)} | changes).items():
             *section, name = key.split(".")
             (values.setdefault(section[0], {}) if section else values)[name] = value
         with open("params.yaml", "w") as handle:

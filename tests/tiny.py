@@ -204,3 +204,22 @@ def set_labels(folder, rows, change):
     column = pa.array(labels, files.INDEX_SCHEMA.field("labels").type)
     place = table.schema.get_field_index("labels")
     files.write_index(folder / files.INDEX, table.set_column(place, "labels", column).to_pydict())
+
+
+def assert_same_step(one: nn.Module, other: nn.Module) -> None:
+    """Two modules that took the same optimiser step: equal buffers, gradients, and parameters.
+
+    Adam's first step divides a gradient by its own size, so where that is rounding alone the parameters say nothing.
+    """
+    close = torch.testing.assert_close
+    for (name, a), b in zip(one.named_buffers(), other.buffers(), strict=True):
+        close(a.float(), b.float(), rtol=1e-4, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}")
+    for (name, a), b in zip(one.named_parameters(), other.parameters(), strict=True):
+        assert (a.grad is None) == (b.grad is None), name
+        if a.grad is None:
+            assert torch.equal(a, b), name
+            continue
+        largest = float(b.grad.abs().max())
+        close(a.grad, b.grad, rtol=1e-3, atol=1e-4 * largest + 1e-7, msg=lambda text, name=name: f"gradient of {name}: {text}")
+        told = b.grad.abs() > max(1e-2 * largest, 1e-5)
+        close(a[told], b[told], rtol=1e-4, atol=2e-6, msg=lambda text, name=name: f"{name}: {text}")

@@ -178,6 +178,8 @@ class Phase:
         labelled, unlabelled: (n,) rows. Warm-up passes over the labelled images, the main stage over the unlabelled ones.
         batch_labelled, batch_unlabelled: images of each kind in a step.
         epochs: passes; 0 where the phase is left out.
+        lr: peak learning rate; None: optimiser.lr.
+        cycle_epochs: length of the one-cycle; 0: as long as the phase.
         publishes: the weights that are the result; the others are kept beside them.
         sums: whether losses are sums over images, so that several processes can each take a part of a step.
         begin: network -> None; changes the network in place before the phase.
@@ -193,6 +195,8 @@ class Phase:
     batch_labelled: int
     batch_unlabelled: int
     epochs: int
+    lr: float | None = None
+    cycle_epochs: int = 0
     publishes: Literal["ema", "raw"] = "ema"
     sums: bool = True
     begin: Callable[[nn.Module], None] | None = None
@@ -239,6 +243,7 @@ class Method:
             batch_labelled=labelled,
             batch_unlabelled=s.train.batch_size - labelled,
             epochs=s.train.epochs,
+            cycle_epochs=s.train.cycle_epochs,
             sums=s.loss.reduction == "sum",
         )
 

@@ -35,16 +35,21 @@ class BBAM(Method):
 
     def warmup(self, roles: Roles) -> Phase:
         """16 images a step at every ratio, as published, unless set; see `warmup_rows`."""
-        phase = replace(super().warmup(roles), labelled=self.warmup_rows(roles))
+        phase = replace(super().warmup(roles), labelled=self.warmup_rows(roles), lr=self.lr)
         return replace(phase, batch_labelled=16) if self.settings.warmup.batch_size == "auto" else phase
 
     def main(self, roles: Roles) -> Phase:
         """4/8/16/32 labelled images of 64 at 5/10/15/20 %, as published, unless set."""
-        s, phase = self.settings, replace(super().main(roles), install=install_statistics)
+        s, phase = self.settings, replace(super().main(roles), lr=self.lr, install=install_statistics)
         if s.train.batch_labelled != "auto" or self.share < 0.15:
             return phase
         labelled = max(1, s.train.batch_size // (4 if self.share < 0.2 else 2))
         return replace(phase, batch_labelled=labelled, batch_unlabelled=s.train.batch_size - labelled)
+
+    @property
+    def lr(self) -> float | None:
+        """Peak learning rate of both stages; None: that of all methods."""
+        return None if self.settings.bbam.lr == "auto" else self.settings.bbam.lr
 
     def warmup_rows(self, roles: Roles) -> np.ndarray:
         """D_l; with bbam.warmup_split `seed_1000` the published code's other draw of as many images."""
@@ -91,9 +96,9 @@ class BBAM(Method):
             p = teacher.scores(unlabelled)  # the network balances with the last epoch's statistics, (N_u, C)
         label, thresholds, guarded = rules.quota(p, y, eta_pos=cap.eta_pos, eta_neg=cap.eta_neg, unseen=cap.unseen)
 
-        h = teacher.outputs(np.concatenate([labelled, unlabelled]), _embed, online=True)  # (N, D), unit vectors
+        h = teacher.outputs(np.concatenate([labelled, unlabelled]), _hidden, online=True)  # (N, D)
         both = torch.cat([y.to(torch.int8), label])  # (N, C)
-        cosine = h @ F.normalize(prototypes(h, both), dim=1).T  # (N, C)
+        cosine = F.normalize(h, dim=1) @ F.normalize(prototypes(h, both), dim=1).T  # (N, C)
         old = (teacher.carry["mean"], teacher.carry["variance"]) if teacher.carry else None
         mean, variance, unknown = angle_statistics(cosine, both, old, momentum=s.momentum, clamp=s.clamp)
         if not s.balance:
@@ -134,8 +139,8 @@ def install_statistics(network: nn.Module, refresh: Refresh) -> None:
     head.variance.copy_(refresh.carry["variance"])
 
 
-def _embed(network: nn.Module, images: Tensor) -> Tensor:
-    return network.head.embed(network.features(images))  # type: ignore[operator, union-attr]
+def _hidden(network: nn.Module, images: Tensor) -> Tensor:
+    return network.head.hidden(network.features(images))  # type: ignore[operator, union-attr]
 
 
 def angular_margin_loss(cosine: Tensor, y: Tensor, *, scale: float = 20.0, margin: float = 0.4) -> Tensor:
@@ -145,7 +150,10 @@ def angular_margin_loss(cosine: Tensor, y: Tensor, *, scale: float = 20.0, margi
 
 
 def prototypes(h: Tensor, label: Tensor) -> Tensor:
-    """Mean feature of each class's positives, (C, D), of features (N, D) and labels (N, C); 0 without positives."""
+    """Mean of the features of each class's positives, (C, D), of features (N, D) and labels (N, C); 0 without positives.
+
+    The published code averages the features as they are, not scaled to unit length, so long ones count for more.
+    """
     positive = (label == 1).to(h.dtype)
     return positive.T @ h / positive.sum(0).clamp_min(1).unsqueeze(1)
 
@@ -153,34 +161,33 @@ def prototypes(h: Tensor, label: Tensor) -> Tensor:
 def angle_statistics(
     cosine: Tensor, label: Tensor, old: tuple[Tensor, Tensor] | None, *, momentum: float = 0.01, clamp: float = 1e-6
 ) -> tuple[Tensor, Tensor, int]:
-    """Mean and variance of the angles to the prototypes, over negatives and positives of every class.
+    """Mean and variance of the angles to the prototypes, over negatives and positives of every class, as published.
+
+    new = (1 - momentum) * current + momentum * old, of both; what there was before the first epoch is 0, and the current
+    variance is taken around the new mean, not around the current one.
 
     Args:
         cosine: (N, C) to the prototypes; label: (N, C), entries of -1 are ignored.
-        old: statistics of the epoch before; new = (1 - momentum) * current + momentum * old.
+        old: statistics of the epoch before; None: zeros.
 
     Returns:
         mean, variance, (2, C) float32 each, row 0 of the negatives; the number of classes without statistics of their own
-        (fewer than two positives or negatives, or no spread), which keep the old ones, or 0 for "unknown".
+        (fewer than two positives or negatives, or no spread), which keep the old ones: 0 stands for "unknown". The published
+        code divides by 0 there.
     """
     theta = torch.arccos(cosine.double().clamp(-1 + clamp, 1 - clamp) if clamp else cosine.double().clamp(-1, 1))
-    means, variances, counts = [], [], []
-    for v in (0, 1):
-        chosen = label == v
+    if old is None:
+        old = (theta.new_zeros(2, theta.shape[1]),) * 2
+    means, variances, known = [], [], []
+    for value in (0, 1):
+        chosen = label == value  # (N, C)
         n = chosen.sum(0)
-        mean = torch.where(chosen, theta, 0.0).sum(0) / n.clamp_min(1)
-        spread = torch.where(chosen, (theta - mean) ** 2, 0.0).sum(0) / (n - 1).clamp_min(1)
+        current = torch.where(chosen, theta, 0.0).sum(0) / n.clamp_min(1)
+        mean = (1 - momentum) * current + momentum * old[0][value]
+        variance = torch.where(chosen, (theta - mean) ** 2, 0.0).sum(0) / (n - 1).clamp_min(1)
         means.append(mean)
-        variances.append(spread)
-        counts.append(n)
-    mean, variance = torch.stack(means), torch.stack(variances)  # (2, C)
-    known = ((torch.stack(counts) >= 2) & (variance > 0)).all(0)  # (C,)
-    if old is not None:
-        before = (old[1] > 0).all(0)
-        mixed = [(1 - momentum) * new + momentum * was for new, was in ((mean, old[0]), (variance, old[1]))]
-        mean, variance = (torch.where(before, m, new) for m, new in zip(mixed, (mean, variance), strict=True))
-        mean, variance = torch.where(known, mean, old[0]), torch.where(known, variance, old[1])
-    else:
-        variance = torch.where(known, variance, 0.0)
-        mean = torch.where(known, mean, 0.0)
+        variances.append((1 - momentum) * variance + momentum * old[1][value])
+        known.append(torch.where(chosen, theta, -torch.inf).amax(0) > torch.where(chosen, theta, torch.inf).amin(0))
+    known = torch.stack(known).all(0)  # (C,)
+    mean, variance = torch.where(known, torch.stack(means), old[0]), torch.where(known, torch.stack(variances), old[1])
     return mean.float(), variance.float(), int((~known).sum())

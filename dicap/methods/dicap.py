@@ -181,8 +181,11 @@ class DiCaP(Method):
         return pairs if len(pairs) <= limit else pairs[np.sort(rng.choice(len(pairs), limit, replace=False))]
 
     def weak_embeddings(self, network: nn.Module, weak: Tensor) -> Tensor:
-        """z_w of the online network without gradient, in train mode (docs/methods.md 3.13-C3), (B, C, D)."""
-        with torch.no_grad(), frozen_statistics(network):
+        """z_w of the online network in train mode (docs/methods.md 3.13-C3), (B, C, D).
+
+        Without gradient unless contrastive.weak_gradient asks for it (3.14-A); BatchNorm's running statistics stay either way.
+        """
+        with torch.set_grad_enabled(self.settings.contrastive.weak_gradient), frozen_statistics(network):
             return network(weak)[1]
 
     def contrast(self, network: nn.Module, z_w: Tensor, z_s: Tensor, batch: Batch) -> Tensor:
@@ -190,7 +193,9 @@ class DiCaP(Method):
         c = self.settings.contrastive
         project = getattr(network, "project", nn.Identity())
         strong, which, weak = batch.pairs.unbind(1)
-        weak_z, strong_z = project(z_w[weak, which]).detach().float(), project(z_s[strong, which]).float()  # (m, D)
+        weak_z, strong_z = project(z_w[weak, which]).float(), project(z_s[strong, which]).float()  # (m, D)
+        if not c.weak_gradient:
+            weak_z = weak_z.detach()
         if batch.shard is not None:
             weak_z, strong_z, which = (batch.shard.all_gather(entries) for entries in (weak_z, strong_z, which))
         loss = nt_xent(

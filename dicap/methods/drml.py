@@ -84,8 +84,7 @@ class DRML(Method):
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Adopt the closest images once drml.start rounds are over; what is adopted keeps its soft label."""
         s, rows = self.settings.drml, roles.unlabeled
-        answers = teacher.outputs(rows, _answers, online=True)  # (N_u, 3, C): C1, C2, R
-        f1, f2, p = answers.unbind(1)
+        f1, f2, p = teacher.outputs(rows, answers, online=True).unbind(1)  # (N_u, C) of C1, C2 and R
         carry = teacher.carry
         target = carry["target"] if carry else torch.zeros_like(p)  # (N_u, C) soft labels of the adopted
         adopted = carry["adopted"] if carry else torch.zeros(len(p), dtype=torch.bool, device=p.device)
@@ -145,7 +144,8 @@ def pooled_features(network: nn.Module, images: Tensor) -> Tensor:
     return network.pooled(images)
 
 
-def _answers(network: nn.Module, features: Tensor) -> Tensor:
+def answers(network: nn.Module, features: Tensor) -> Tensor:
+    """Scores of C1, C2 and R, (B, 3, C), of pooled features (B, D)."""
     head = network.head
     assert isinstance(head, RelationHead)
     f1, f2 = head.classify(features)

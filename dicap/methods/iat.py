@@ -10,8 +10,8 @@ class IAT(Method):
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Pseudo-labels from the teacher's scores of D_u; classes without a labelled positive are left out.
 
-        iat.rule `fixed`: 1[p >= iat.threshold]; `dual`: two thresholds, masked between; `matched`: the threshold at which
-        the labelled images get as many positives as they have labels.
+        iat.rule `fixed`: 1[p >= iat.threshold], at 0.5 the plain reading of IAT; `dual`: two thresholds, masked between;
+        `matched`: the threshold at which the labelled images get as many positives as they have labels, a rule of this project.
         """
         s = self.settings.iat
         y = teacher.labels(roles.labelled)  # (N_l, C)

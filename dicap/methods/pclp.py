@@ -11,12 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dicap.batch_sizes import pclp_batch
 from dicap.calibration import PseudoLabels
 from dicap.data.loader import Request
 from dicap.errors import SettingsError
 from dicap.losses import binary_cross_entropy
 from dicap.methods import rules
-from dicap.methods.base import Batch, Method, ParamGroup, Phase, Refresh, Roles, Teacher, frozen_statistics
+from dicap.methods.base import Batch, Method, ParamGroup, Phase, Refresh, Roles, Teacher
 from dicap.network import build_network
 from dicap.network.adversary import Discriminator, Generator
 from dicap.network.causal_prior import CausalPrior
@@ -29,8 +30,13 @@ class PCLP(Method):
     # -- phases
 
     def warmup(self, roles: Roles) -> Phase:
-        """Passes over D_u with 2 + 6 images a step, as published."""
+        """Passes over D_u with 2 + 6 images a step, as published.
+
+        Raises SettingsError where D_u holds a single image: strong views of it alone leave BatchNorm nothing to normalise by.
+        """
         s = self.settings.pclp
+        if len(roles.unlabeled) == 1:
+            raise SettingsError("params.yaml: ratio: leaves 1 unlabelled image, but pclp needs at least 2; lower it")
         return replace(
             super().warmup(roles),
             unlabelled=roles.unlabeled,
@@ -41,12 +47,18 @@ class PCLP(Method):
         )
 
     def main(self, roles: Roles) -> Phase:
-        """The encoder alone, by Adam; 16 labelled images of 64 at every ratio, as published, unless set."""
-        s, phase = self.settings, replace(super().main(roles), sums=False, groups=self.encoder_group)
-        if s.train.batch_labelled != "auto":
-            return phase
-        labelled = max(1, s.train.batch_size // 4)
-        return replace(phase, batch_labelled=labelled, batch_unlabelled=s.train.batch_size - labelled)
+        """The encoder alone, by Adam; 16 labelled images of 64 at every ratio and a whole one-cycle, as published, unless set."""
+        s = self.settings
+        batch, labelled = pclp_batch(s.pclp.batch_size, s.pclp.batch_labelled, s.train.batch_size, s.train.batch_labelled)
+        return replace(
+            super().main(roles),
+            batch_labelled=labelled,
+            batch_unlabelled=batch - labelled,
+            epochs=s.train.epochs if s.pclp.epochs == "auto" else s.pclp.epochs,
+            cycle_epochs=s.pclp.cycle_epochs,
+            sums=False,
+            groups=self.encoder_group,
+        )
 
     def encoder_group(self, network: nn.Module) -> list[ParamGroup]:
         """Backbone and latent head."""
@@ -83,11 +95,16 @@ class PCLP(Method):
 
     def companions(self) -> nn.ModuleDict:
         """Generator, discriminator and causal prior, trained beside the encoder; none with pclp.prior `none`."""
-        if self.settings.pclp.prior == "none":
+        s = self.settings.pclp
+        if s.prior == "none":
             return nn.ModuleDict()
-        shape = (self.latent, self.adversary_size, self.settings.pclp.adversary_width)
+        shape = (self.latent, self.adversary_size, s.adversary_width)
         return nn.ModuleDict(
-            {"generator": Generator(*shape), "discriminator": Discriminator(*shape), "prior": CausalPrior(self.classes)}
+            {
+                "generator": Generator(*shape),
+                "discriminator": Discriminator(*shape),
+                "prior": CausalPrior(self.classes, affine=s.affine),
+            }
         )
 
     def param_groups(self, network: nn.Module, companions: nn.ModuleDict) -> list[ParamGroup]:
@@ -109,16 +126,18 @@ class PCLP(Method):
 
     def warmup_views(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
         """Weak views of all, strong views of the unlabelled."""
-        rows = np.concatenate([labelled, unlabelled])
-        return [Request("weak", rows, self.weak), Request("strong", unlabelled, self.strong_warmup)]
+        s, rows = self.settings, np.concatenate([labelled, unlabelled])
+        cutout = s.augment.cutout if s.pclp.warmup_cutout == "auto" else s.pclp.warmup_cutout
+        return [Request("weak", rows, self.weak), Request("strong", unlabelled, replace(self.strong, cutout=cutout))]
 
     def encode(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Mean and log variance (B, L) of the weak views, and the encoder's own losses."""
+        """Mean and log variance (B, L) of the weak views, and the encoder's own losses; strong views pass apart, as published."""
         assert isinstance(network, LatentNetwork)
         weak, strong = batch.views["weak"], batch.views["strong"]
-        mean, logvar = network.gaussian(torch.cat([weak, strong]))  # (B + b_u, L)
-        b, n, c = len(weak), len(batch.y), self.classes
-        return mean[:b], logvar[:b], self.encoder_terms(mean[:n, :c], batch.y, mean[n:b, :c], mean[b:, :c])
+        mean, logvar = network.gaussian(weak)  # (B, L)
+        n, c = len(batch.y), self.classes
+        logits = network.gaussian(strong)[0][:, :c]  # (b_u, C)
+        return mean, logvar, self.encoder_terms(mean[:n, :c], batch.y, mean[n:, :c], logits)
 
     # -- stage 2
 
@@ -143,12 +162,13 @@ class PCLP(Method):
         ]
 
     def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """ASL_mean(weak labelled) + consistency * BCE_mean(strong, sigmoid(weak)); the weak look is a constant."""
-        logits, _ = network(torch.cat([batch.views["labelled"], batch.views["strong"]]))
-        with torch.no_grad(), frozen_statistics(network):
-            target = network(batch.views["weak"])[0]
-        n = len(batch.y)
-        return self.encoder_terms(logits[:n], batch.y, target, logits[n:], batch.label >= 0)
+        """ASL_mean(weak labelled) + consistency * BCE_mean(strong, sigmoid(weak)); the target is a constant.
+
+        All views pass the network together, as published: BatchNorm normalises by them and counts them together.
+        """
+        views = [batch.views[name] for name in ("labelled", "weak", "strong")]
+        labelled, weak, strong = network(torch.cat(views))[0].split([len(view) for view in views])  # (b, C) each
+        return self.encoder_terms(labelled, batch.y, weak, strong, batch.label >= 0)
 
     def encoder_terms(
         self, labelled: Tensor, y: Tensor, weak: Tensor, strong: Tensor, active: Tensor | None = None

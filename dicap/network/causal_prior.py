@@ -4,6 +4,8 @@ epsilon ~ N(0, I); the first C coordinates become z = f(epsilon (I - A)^-1) with
 order of the classes is the causal order, and f an affine map of each coordinate; the others stay Gaussian.
 """
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -13,12 +15,14 @@ class CausalPrior(nn.Module):
 
     Args:
         classes: C.
+        affine: what f starts from; `uniform`: scale and shift drawn from U(0, 1), as in the published code, `identity`: 1 and 0.
     """
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int, *, affine: Literal["uniform", "identity"] = "uniform") -> None:
         super().__init__()
         self.adjacency = nn.Parameter(torch.zeros(classes, classes))
-        self.affine = nn.ParameterDict({"scale": torch.ones(classes), "shift": torch.zeros(classes)})
+        scale, shift = torch.rand(2, classes) if affine == "uniform" else (torch.ones(classes), torch.zeros(classes))
+        self.affine = nn.ParameterDict({"scale": scale, "shift": shift})
 
     @property
     def a(self) -> Tensor:

@@ -27,9 +27,13 @@ class CosineHead(nn.Module):
         self.register_buffer("variance", torch.zeros(2, classes))
         self.clamp = clamp
 
+    def hidden(self, features: Tensor) -> Tensor:
+        """Feature map (B, D_in, H, W) -> h (B, D), float32, of any length."""
+        return self.mlp(features.mean((2, 3))).float()
+
     def embed(self, features: Tensor) -> Tensor:
         """Feature map (B, D_in, H, W) -> unit vectors h / |h| (B, D), float32."""
-        return F.normalize(self.mlp(features.mean((2, 3))).float(), dim=1)
+        return F.normalize(self.hidden(features), dim=1)
 
     def cosines(self, features: Tensor) -> Tensor:
         """Feature map (B, D_in, H, W) -> cosines with the classes' weights (B, C), float32."""

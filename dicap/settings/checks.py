@@ -1,6 +1,6 @@
 """Settings that are fine alone and make no sense together."""
 
-from dicap.batch_sizes import labelled_batch
+from dicap.batch_sizes import labelled_batch, pclp_batch
 from dicap.catalogue import BUNDLED
 from dicap.settings.schema import Settings
 
@@ -48,6 +48,17 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
             f"{origins['pclp.prior']}: pclp.prior: found 'scm', whose generator makes images, with warmup.trainable head; "
             "set pclp.prior to none"
         )
+    if s.method == "pclp":
+        batch, labelled = pclp_batch(s.pclp.batch_size, s.pclp.batch_labelled, s.train.batch_size, s.train.batch_labelled)
+        if labelled >= batch:
+            key = "train.batch_labelled" if s.pclp.batch_labelled == "auto" else "pclp.batch_labelled"
+            problems.append(f"{origins[key]}: {key}: found {labelled}, expected less than the {batch} images of a step of pclp")
+        epochs = s.train.epochs if s.pclp.epochs == "auto" else s.pclp.epochs
+        if 0 < s.pclp.cycle_epochs < epochs:
+            problems.append(
+                f"{origins['pclp.cycle_epochs']}: pclp.cycle_epochs: found {s.pclp.cycle_epochs}, expected 0 or at least "
+                f"the {epochs} epochs of the stage"
+            )
     if s.method == "d2l" and "head" in (s.warmup.trainable, s.train.trainable):
         problems.append(
             f"{origins['warmup.trainable']}: warmup.trainable: found 'head', but d2l looks at tiles of the images themselves, "

@@ -80,7 +80,7 @@ class Split(Section):
 class Network(Section):
     """What is common to the networks beside backbone and head (docs/methods.md 2.4, 2.5, 5)."""
 
-    normalize: Literal["none", "imagenet", "half", "auto"] = stated(
+    normalize: Literal["none", "imagenet", "half", "auto"] = starred(
         "none",
         "none: pixels in [0, 1], as in the published code; half: mean = std = 0.5; auto: what the backbone was pretrained with",
     )
@@ -88,7 +88,7 @@ class Network(Section):
     decoder_dim: Count = stated(768, "width of ML-Decoder's tokens and embeddings")
     decoder_ffn: Count = stated(2048, "width of its feed-forward layer")
     decoder_heads: Count = stated(8, "attention heads of ML-Decoder; decoder_dim is a multiple of it")
-    dropout: Fraction = stated(0.1, "dropout inside ML-Decoder")
+    dropout: Fraction = starred(0.1, "dropout inside ML-Decoder")
 
 
 class Features(Section):
@@ -123,7 +123,7 @@ class Augment(Section):
 
     flip: Share = stated(0.5, "probability of mirroring, in weak and strong views")
     policy: Literal["published", "torchvision"] = stated("published", "RandAugment of the published code, or torchvision's")
-    cutout_warmup: Share = stated(0.0, "warm-up: side of the hole over the side of the image")
+    cutout_warmup: Share = starred(0.0, "warm-up: side of the hole over the side of the image")
     cutout: Share = stated(0.5, "the same in the main stage and in fine-tuning")
 
 
@@ -143,7 +143,7 @@ class Optimiser(Section):
 
     lr: Positive = stated(1.0e-4, "peak learning rate of warm-up and main stage")
     weight_decay: NonNegative = stated(1.0e-4, "decoupled weight decay of AdamW")
-    pct_start: Annotated[float, Field(gt=0, lt=1)] = stated(0.2, "share of the cycle in which the learning rate rises")
+    pct_start: Annotated[float, Field(gt=0, lt=1)] = starred(0.2, "share of the cycle in which the learning rate rises")
     ema_decay: Fraction = stated(0.9997, "weight of the old value in the moving average of the weights")
 
 
@@ -225,6 +225,10 @@ class Contrastive(Section):
         "auto", "weight of the loss; auto: 1 / images of the step, i.e. plain sums with coefficient 1"
     )
     same_class_negatives: bool = stated(True, "whether entries of the same class repel each other too")
+    weak_gradient: bool = starred(
+        False,
+        "whether the weak view carries a gradient too, in warm-up and main stage; false: it is a constant",
+    )
 
 
 class Train(Section):
@@ -238,7 +242,7 @@ class Train(Section):
         "auto",
         "labelled ones of these; auto: 1.25 x the labelled share of the batch, 4/8/12/16 of 64 at 5/10/15/20 % as published",
     )
-    shuffle: bool = stated(True, "false: the published code's fixed batches")
+    shuffle: bool = starred(True, "false: the published code's fixed batches")
     eval_every: Count = stated(1, "epochs between two evaluations")
     patience: Count = stated(5, "with split.validation: epochs without a better one after which the stage stops")
 
@@ -247,8 +251,8 @@ class Finetune(Section):
     """Head-only fine-tuning on D_est, FTE (docs/methods.md 3.9)."""
 
     enabled: bool = stated(True, "false: the model of the main stage is the result")
-    epochs: Count = stated(20, "passes over D_est")
-    batch_size: Count = stated(32, "images per step")
+    epochs: Count = starred(20, "passes over D_est")
+    batch_size: Count = starred(32, "images per step")
     lr: Positive = starred(1.0e-4, "learning rate of the head")
     ema_decay: Fraction = stated(0.9997, "as optimiser.ema_decay")
 
@@ -271,7 +275,7 @@ class Iat(Section):
     """Instance-aware thresholding (docs/methods.md 4.4; its definition is not public, so each reading has a name)."""
 
     rule: Literal["fixed", "dual", "matched"] = starred(
-        "fixed", "1[p >= threshold]; two thresholds; one that fits the label count of D_l"
+        "fixed", "fixed: 1[p >= threshold]; dual: two thresholds; matched: one that fits the label count of D_l, a rule of ours"
     )
     threshold: Share = starred(0.5, "of the rule fixed")
     high: Share = starred(0.95, "dual: positive from here")
@@ -319,7 +323,24 @@ class Pclp(Section):
     prior: Literal["scm", "none"] = stated("scm", "scm: adversarial stage 1 with the causal prior")
     warmup_epochs: Count = stated(10, "passes of stage 1 over D_u: 10 on VOC; COCO and NUS-WIDE: 1")
     warmup_labelled: Count = stated(2, "labelled images per step of stage 1")
-    warmup_unlabelled: Count = stated(6, "unlabelled images per step of stage 1")
+    warmup_unlabelled: Annotated[int, Field(ge=2)] = stated(6, "unlabelled images per step of stage 1")
+    warmup_cutout: Share | Literal["auto"] = stated(
+        "auto", "side of the hole over the side of the image in stage 1; auto: augment.cutout, which is 0.5 as published"
+    )
+    epochs: Count | Literal["auto"] = starred(
+        "auto", "passes of stage 2 over D_u: 10 on VOC, 29 on COCO and NUS-WIDE; auto: train.epochs"
+    )
+    cycle_epochs: Whole = stated(0, "length of the one-cycle of stage 2; 0: as long as the stage, as published")
+    batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = stated(
+        "auto",
+        "labelled + unlabelled images per step of stage 2: 64 on all data sets; auto: train.batch_size, which is halved on VOC",
+    )
+    batch_labelled: Count | Literal["auto"] = stated(
+        "auto", "labelled ones of these; auto: train.batch_labelled where that is set, else a quarter, 16 of 64 as published"
+    )
+    affine: Literal["uniform", "identity"] = stated(
+        "uniform", "what the prior's affine map starts from; uniform: U(0, 1), as in the published code; identity: 1 and 0"
+    )
     latent: Count | Literal["auto"] = stated(
         "auto", "auto: 32, 64, 128 ...: the first above the number of classes; 32 on VOC, 128 on COCO and NUS-WIDE"
     )
@@ -337,6 +358,9 @@ class Bbam(Section):
 
     scale: Positive = stated(20.0, "factor of the cosines")
     margin: NonNegative = stated(0.4, "margin of the angular loss")
+    lr: Positive | Literal["auto"] = stated(
+        "auto", "peak learning rate of both stages: 5e-5 on VOC, 1e-4 elsewhere; auto: optimiser.lr, which is 1e-4 as published"
+    )
     balance: bool = stated(True, "angle transform")
     momentum: Share = stated(0.01, "weight of the old statistics, as in the published code")
     negatives: Positive = stated(5.0, "hard negatives kept for each positive")

@@ -20,11 +20,16 @@ from dicap.training.hidden import HiddenLabelReader
 
 def map_on_test(experiment: Experiment, networks: dict[str, nn.Module]) -> dict[str, float]:
     """mAP on the test images of each network, {"map_<name>": percent}; of several processes one has it."""
-    rows = experiment.roles.test
-    scores = {name: experiment.predict(network, rows) for name, network in networks.items()}
+    return map_of_scores(
+        experiment, {name: experiment.predict(network, experiment.roles.test) for name, network in networks.items()}
+    )
+
+
+def map_of_scores(experiment: Experiment, scores: dict[str, Tensor]) -> dict[str, float]:
+    """mAP of scores (n, C) of the test images, {"map_<name>": percent}; of several processes one has it."""
     if not experiment.group.is_main:
         return {}
-    y = _reader(experiment).labels(rows)[0].numpy()
+    y = _reader(experiment).labels(experiment.roles.test)[0].numpy()
     own = experiment.settings.dataset == OWN
     return {f"map_{name}": mean_average_precision(p.cpu().numpy(), y, testable=own) for name, p in scores.items()}
 

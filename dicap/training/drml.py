@@ -4,9 +4,10 @@ import numpy as np
 from torch import nn
 
 from dicap.methods.base import Batch
-from dicap.methods.drml import DRML
+from dicap.methods.drml import DRML, answers
 from dicap.network.relation import RelationHead
 from dicap.training.batches import MainBatches
+from dicap.training.diagnostics import map_of_scores
 from dicap.training.plan import pool_plan
 from dicap.training.trainer import Trainer
 
@@ -29,7 +30,6 @@ def train(run: Trainer, network: nn.Module) -> None:
         steps=steps,
         eval_every=s.train.eval_every,
         patience=s.train.patience,
-        cycle_epochs=s.train.cycle_epochs,
         groups=groups,
     )
 
@@ -42,6 +42,9 @@ def train(run: Trainer, network: nn.Module) -> None:
         for batch in run.batches(MainBatches(run.experiment, phase, plan, epoch, refresh, run.teacher)):
             step(run, method, head, batch)
             run.advance()
+        if run.is_evaluated:
+            f1, f2, _ = run.experiment.predict(network, roles.test, function=answers).unbind(1)
+            run.log(**map_of_scores(run.experiment, {"c1": f1, "c2": f2}))  # beside R's, which is the method's answer
     run.publish()
 
 

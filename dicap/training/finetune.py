@@ -12,13 +12,13 @@ from dicap.training.trainer import Trainer
 def finetune(run: Trainer, network: nn.Module) -> None:
     """L_sup on D_est, for the head alone."""
     method, s, rows = run.method, run.settings.finetune, run.experiment.roles.est
-    phase = Phase(rows, NO_ROWS, s.batch_size, 0, s.epochs, publishes="raw")
+    phase = Phase(rows, NO_ROWS, s.batch_size, 0, s.epochs, lr=s.lr, publishes="raw")
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith("head."))
     before = before_finetuning(run.experiment, network.to(run.experiment.runtime.device))
 
     steps = len(finetune_plan(len(rows), s.batch_size, seed=run.settings.seed, epoch=0))
-    student = run.begin(network, phase, steps=steps, eval_every=s.epochs, lr=s.lr, ema_decay=s.ema_decay)
+    student = run.begin(network, phase, steps=steps, eval_every=s.epochs, ema_decay=s.ema_decay)
 
     for epoch in run.epochs():
         plan = finetune_plan(len(rows), s.batch_size, seed=run.settings.seed, epoch=epoch)

@@ -26,7 +26,6 @@ def train(run: Trainer, network: nn.Module) -> None:
         steps=len(main_plan(*counts, seed=s.seed, epoch=0)),
         eval_every=s.train.eval_every,
         patience=s.train.patience,
-        cycle_epochs=s.train.cycle_epochs,
         groups=() if phase.groups is None else phase.groups(network),
     )
 

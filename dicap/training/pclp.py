@@ -48,14 +48,14 @@ def step(run: Trainer, method: PCLP, encoder: nn.Module, companions: nn.ModuleDi
         return
     generator, discriminator, prior = (companions[name] for name in ("generator", "discriminator", "prior"))
     with run.autocast():
-        x, z_real = adversary_images(batch.views["weak"], method.adversary_size), sample(mean, logvar)
+        x = adversary_images(batch.views["weak"], method.adversary_size)
         z_fake = prior(torch.randn_like(mean))
         with torch.no_grad():
             fake = generator(z_fake)
-        loss = discriminator_loss(discriminator(fake, z_fake.detach()), discriminator(x, z_real.detach()))
+        loss = discriminator_loss(discriminator(fake, z_fake.detach()), discriminator(x, sample(mean, logvar).detach()))
     run.update({"loss_discriminator": loss}, "discriminator")
     with run.autocast():
-        terms["loss_adversarial"] = method.settings.pclp.adversarial * discriminator(x, z_real).mean()
+        terms["loss_adversarial"] = method.settings.pclp.adversarial * discriminator(x, sample(mean, logvar)).mean()
     run.update(terms, "encoder")
     with run.autocast():
         z_fake = prior(torch.randn_like(mean))

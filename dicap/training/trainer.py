@@ -89,8 +89,6 @@ class Trainer:
         steps: int,
         eval_every: int,
         patience: int | None = None,
-        cycle_epochs: int = 0,
-        lr: float | None = None,
         ema_decay: float | None = None,
         groups: Sequence[ParamGroup] = (),
         companions: nn.ModuleDict | None = None,
@@ -98,7 +96,7 @@ class Trainer:
         """A new optimiser, cycle and EMA for the network (docs/methods.md 2.6, 2.7), or those of the saved state to resume.
 
         Args:
-            steps: of an epoch; cycle_epochs: length of the one-cycle, 0: as long as the phase.
+            steps: of an epoch.
             eval_every: epochs between scores of the test images; patience: of early stopping, None: none.
             groups: tensors with optimisers of their own; companions: networks trained beside this one and no part of it.
 
@@ -110,11 +108,11 @@ class Trainer:
         self.optimisation = Optimisation(
             network,
             self.experiment.runtime,
-            lr=o.lr if lr is None else lr,
+            lr=o.lr if phase.lr is None else phase.lr,
             weight_decay=o.weight_decay,
             pct_start=o.pct_start,
             ema_decay=o.ema_decay if ema_decay is None else ema_decay,
-            cycle_steps=(cycle_epochs or phase.epochs) * steps,
+            cycle_steps=(phase.cycle_epochs or phase.epochs) * steps,
             companions=companions,
             group=self.group,
             param_groups=groups,
@@ -252,6 +250,11 @@ class Trainer:
         """Values for the epoch's row of the history."""
         self._row |= values
 
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether the test images are scored at the end of this epoch."""
+        return (self.epoch + 1) % self._eval_every == 0 or self.epoch + 1 == self.phase.epochs
+
     def advance(self) -> None:
         """After the updates of a step: one-cycle and EMA."""
         self.optimisation.advance()
@@ -262,7 +265,7 @@ class Trainer:
         means = {name: float(value) / self._steps for name, value in self._total().items()} | {"lr": self.memory.get("lr")}
         self.step, self.sums = 0, {}
         scores: dict[str, float] = {}
-        if (self.epoch + 1) % self._eval_every == 0 or self.epoch + 1 == self.phase.epochs:
+        if self.is_evaluated:
             with self.meter.timing("evaluation"):
                 scores = map_on_test(self.experiment, self.networks)
         row = dict.fromkeys(HISTORY) | {"epoch": self.epoch}

@@ -13,6 +13,7 @@ from dicap.artifacts import read_pseudo_labels
 from dicap.catalogue import METHODS, OWN_HEAD
 from dicap.errors import SettingsError
 from dicap.methods import build_method
+from dicap.metrics import mean_average_precision
 from dicap.models import load_model
 from dicap.settings import resolve
 from dicap.training import trainer
@@ -218,6 +219,13 @@ def test_drml_on_pretrained_features_has_no_warm_up(tiny_experiment, tmp_path):
     assert len(pd.read_csv(out / "history.csv")) == 0
     out = tiny.run_stage(experiment, "train", out / "model.safetensors", tmp_path)
     assert len(pd.read_csv(out / "history.csv")) == 3
+    model = load_model(out / "model.safetensors")
+    rows, trained = experiment.roles.test, model.network
+    with torch.no_grad():
+        f1, f2 = trained.head.classify(trained.pooled(experiment.store.read(rows)))
+    last, truth = pd.read_csv(out / "history.csv").iloc[-1], tiny.hidden_labels(experiment, rows)
+    for name, scores in (("map_c1", f1), ("map_c2", f2), ("map_raw", model.method.scores(trained, experiment.store.read(rows)))):
+        assert last[name] == pytest.approx(mean_average_precision(scores.detach().numpy(), truth), abs=1e-6)
     backbone = lambda path: {k: v for k, v in load_model(path).network.state_dict().items() if k.startswith("backbone")}  # noqa: E731
     start, end = backbone(tmp_path / "warmup" / "model.safetensors"), backbone(out / "model.safetensors")
     assert all(torch.equal(start[name], end[name]) for name in start)

@@ -1,18 +1,23 @@
 """PCLP: the causal prior, the losses, who moves when, and companions that stay out of the model."""
 
+import copy
 import math
 
+import numpy as np
 import pytest
 import tiny
 import torch
+import torch.nn.functional as F
+from ruamel.yaml import YAML
 
 from dicap.errors import SettingsError
 from dicap.methods import build_method
-from dicap.methods.base import Batch
+from dicap.methods.base import Batch, Roles
 from dicap.methods.pclp import adversary_images, discriminator_loss, generator_loss
 from dicap.network.adversary import Discriminator, Generator, widths
 from dicap.network.causal_prior import CausalPrior
 from dicap.runtime import Runtime
+from dicap.settings import resolve
 from dicap.training.optimisation import Optimisation
 from dicap.training.pclp import step
 
@@ -22,7 +27,7 @@ CHANGES = {"method": "pclp", "pclp.adversary_width": 2, "pclp.latent": "auto"}
 
 def test_prior_solves_the_structural_model_and_only_its_upper_triangle_learns():
     torch.manual_seed(0)
-    prior, epsilon = CausalPrior(4), torch.randn(5, 6)
+    prior, epsilon = CausalPrior(4, affine="identity"), torch.randn(5, 6)
     assert torch.equal(prior(epsilon), epsilon)  # A = 0, f = identity
     with torch.no_grad():
         prior.adjacency.copy_(torch.randn(4, 4))
@@ -40,6 +45,17 @@ def test_prior_solves_the_structural_model_and_only_its_upper_triangle_learns():
     assert torch.equal(z[:, 4:], epsilon[:, 4:])
     z.square().sum().backward()
     assert not prior.adjacency.grad.tril().any() and prior.adjacency.grad.triu(1).abs().sum() > 0
+
+
+def test_the_affine_map_starts_from_uniform_numbers_as_published():
+    torch.manual_seed(0)
+    prior = CausalPrior(2000)
+    for values in (prior.affine["scale"], prior.affine["shift"]):
+        assert values.min() >= 0 and values.max() <= 1 and float(values.detach().mean()) == pytest.approx(0.5, abs=0.03)
+        assert float(values.detach().var()) == pytest.approx(1 / 12, abs=0.01)
+    assert not torch.equal(prior.affine["scale"], prior.affine["shift"])
+    identity = build_method(tiny.settings(CHANGES | {"pclp.affine": "identity"}), 3).companions()["prior"]
+    assert identity.affine["scale"].tolist() == [1, 1, 1] and identity.affine["shift"].tolist() == [0, 0, 0]
 
 
 def test_losses_by_hand():
@@ -166,3 +182,166 @@ def test_label_logits_are_the_first_means():
         mean, logvar = network.gaussian(images)
         assert mean.shape == logvar.shape == (2, 32)
         assert torch.equal(network(images)[0], mean[:, :3])
+
+
+# -- whole steps against steps written from the published procedure: same weights, same batch, same random numbers
+
+ADAM = {"betas": (0.95, 0.999), "eps": 1e-8}  # one-cycle starts beta1 at 0.95
+
+
+def slow_asl(logits, y):
+    """Mean of ASL 4/0/0.05 over the entries; the focusing factor is a constant."""
+    total = 0.0
+    for x, target in zip(logits.flatten(), y.flatten().tolist(), strict=True):
+        p = torch.sigmoid(x)
+        below = (p - 0.05).clamp_min(0)
+        total = total - (torch.log(p) if target else torch.log(1 - below) * below.detach() ** 4)
+    return total / y.numel()
+
+
+def slow_consistency(strong, weak):
+    """Mean of BCE against the constant sigmoid(weak)."""
+    p, q = torch.sigmoid(weak).detach(), torch.sigmoid(strong)
+    return -(p * q.log() + (1 - p) * (1 - q).log()).mean()
+
+
+def slow_means(network, images):
+    """(B, L): backbone, mean over the positions, MLP, first half of the last layer."""
+    pixels = network.features(images).mean((2, 3))
+    out = network.head.out(network.head.mlp(pixels))
+    return out[:, : out.shape[1] // 2], out[:, out.shape[1] // 2 :]
+
+
+def adam(parameters, lr):
+    return torch.optim.AdamW(parameters, lr=lr, weight_decay=0.0, **ADAM)
+
+
+def main_batch():
+    torch.manual_seed(5)
+    images = lambda n: torch.randint(0, 256, (n, 3, 32, 32), dtype=torch.uint8)  # noqa: E731
+    views = {"labelled": images(2), "weak": images(3), "strong": images(3)}
+    label = torch.tensor([[1, 0, -1]] * 3, dtype=torch.int8)  # class 2 has no labelled positive
+    y = torch.tensor([[1, 0, 0], [0, 1, 0]], dtype=torch.uint8)
+    return Batch(views, y, label, torch.zeros(3, 3), True, torch.empty(0, 3), 5)
+
+
+def test_a_main_step_equals_the_published_one_and_batchnorm_counts_the_weak_views():
+    method, network, _, optimisation, _ = setup({"pclp.prior": "none"})
+    batch, slow = main_batch(), copy.deepcopy(network)
+
+    optimisation.update(sum(method.main_losses(network, batch).values()))
+
+    optimiser = adam(slow.parameters(), optimisation.lr)
+    views = torch.cat([batch.views["labelled"], batch.views["weak"], batch.views["strong"]])
+    logits = slow_means(slow, views)[0][:, :3]
+    loss = slow_asl(logits[:2], batch.y) + 0.1 * slow_consistency(logits[5:, :2], logits[2:5, :2])
+    loss.backward()
+    optimiser.step()
+    tiny.assert_same_step(network, slow)
+    assert all(int(m.num_batches_tracked) == 1 for m in network.modules() if hasattr(m, "num_batches_tracked"))
+
+
+def test_a_step_of_stage_1_equals_the_published_one():
+    method, network, companions, optimisation, batch = setup()
+    both = torch.nn.ModuleDict({"encoder": network, "others": companions})
+    slow = copy.deepcopy(both)
+    rate = {name: o.param_groups[0]["lr"] for name, o in optimisation.optimisers.items()}
+
+    torch.manual_seed(7)
+    step(tiny.Updates(lambda terms, groups: optimisation.update(sum(terms.values()), groups)), method, network, companions, batch)
+
+    torch.manual_seed(7)
+    encoder = slow["encoder"]
+    generator, discriminator, prior = (slow["others"][name] for name in ("generator", "discriminator", "prior"))
+    turns = {
+        "encoder": list(encoder.parameters()), "discriminator": list(discriminator.parameters()),
+        "generator": list(generator.parameters()), "adjacency": [prior.adjacency], "affine": list(prior.affine.parameters()),
+    }  # fmt: skip
+    optimisers = {name: adam(parameters, rate[name]) for name, parameters in turns.items()}
+    weak, strong = batch.views["weak"], batch.views["strong"]
+    x = weak.float() / 127.5 - 1
+
+    def scm():
+        noise = torch.randn(5, 32)
+        causes = noise[:, :3] @ torch.linalg.inv(torch.eye(3) - prior.adjacency.triu(1))
+        return torch.cat([causes * prior.affine["scale"] + prior.affine["shift"], noise[:, 3:]], 1)
+
+    def inferred(mean, logvar):
+        return mean + (0.5 * logvar).exp() * torch.randn(5, 32)
+
+    def turn(loss, *names):
+        loss.backward(retain_graph=True, inputs=[p for name in names for p in turns[name]])
+        for name in names:
+            optimisers[name].step()
+
+    mean, logvar = slow_means(encoder, weak)  # the weak views alone ...
+    answer = slow_means(encoder, strong)[0][:, :3]  # ... and the strong ones alone
+    z = scm().detach()
+    fake = generator(z).detach()
+    scores = discriminator(fake, z), discriminator(x, inferred(mean, logvar).detach())
+    turn(F.softplus(scores[0]).mean() + F.softplus(-scores[1]).mean(), "discriminator")
+
+    loss = slow_asl(mean[:2, :3], batch.y) + 0.1 * slow_consistency(answer, mean[2:, :3])
+    turn(loss + 1e-3 * discriminator(x, inferred(mean, logvar)).mean(), "encoder")
+
+    z = scm()
+    score = discriminator(generator(z), z)
+    turn(-(score.exp().clamp(0.5, 2).detach() * score).mean(), "generator", "adjacency", "affine")
+    tiny.assert_same_step(both, slow)
+
+
+# -- the authors' settings
+
+ROLES = Roles(np.arange(40), np.arange(40, 50), np.arange(50, 1000), np.arange(0))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "warmup", "epochs", "lr_bbam"),
+    [("voc2012", 10, 10, 5e-5), ("voc2007", 10, 10, 5e-5), ("coco2014", 1, 29, 1e-4), ("nuswide", 1, 29, 1e-4)],
+)
+def test_the_paper_s_data_sets_have_the_authors_settings(tmp_path, dataset, warmup, epochs, lr_bbam):
+    def phases(name):
+        values = YAML(typ="safe", pure=True).load((tiny.ROOT / "params.yaml").read_text())
+        with open(tmp_path / "params.yaml", "w") as handle:
+            YAML().dump(tiny.nested(values, {"dataset": dataset, "data_root": "/nowhere", "method": name}), handle)
+        method = build_method(resolve(tmp_path / "params.yaml", tiny.ROOT / "configs").settings, 20)
+        return method, method.warmup(ROLES), method.main(ROLES)
+
+    method, first, second = phases("pclp")
+    assert (first.batch_labelled, first.batch_unlabelled, first.epochs) == (2, 6, warmup)
+    assert (second.batch_labelled, second.batch_unlabelled, second.epochs, second.cycle_epochs) == (16, 48, epochs, 0)
+    assert [r.view.cutout for r in method.warmup_views(ROLES.sup, ROLES.unlabeled)] == [0, 0.5]
+    method, first, second = phases("bbam")
+    assert {first.lr or method.settings.optimiser.lr, second.lr or method.settings.optimiser.lr} == {lr_bbam}
+    assert second.cycle_epochs == 40 and second.epochs == 28
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pclp.batch_size": 8, "pclp.batch_labelled": 8}, r"pclp\.batch_labelled: found 8, expected less than the 8 images"),
+        (
+            {"train.batch_labelled": 16, "pclp.batch_size": 16},
+            r"train\.batch_labelled: found 16, expected less than the 16 images",
+        ),
+        ({"pclp.epochs": 5, "pclp.cycle_epochs": 4}, r"pclp\.cycle_epochs: found 4, expected 0 or at least the 5 epochs"),
+    ],
+)
+def test_settings_of_stage_2_that_contradict_each_other_are_refused(tmp_path, changes, message):
+    values = YAML(typ="safe", pure=True).load((tiny.ROOT / "params.yaml").read_text())
+    with open(tmp_path / "params.yaml", "w") as handle:
+        YAML().dump(tiny.nested(values, {"method": "pclp"} | changes), handle)
+    with pytest.raises(SettingsError, match=message):
+        resolve(tmp_path / "params.yaml", tiny.ROOT / "configs")
+
+
+def test_stage_2_follows_the_common_settings_unless_told():
+    phase = build_method(tiny.settings(CHANGES | {"train.batch_labelled": "auto", "train.batch_size": 32}), 3).main(ROLES)
+    assert (phase.batch_labelled, phase.batch_unlabelled, phase.epochs) == (8, 24, 2)
+    phase = build_method(tiny.settings(CHANGES | {"pclp.batch_size": 12, "pclp.epochs": 7}), 3).main(ROLES)
+    assert (phase.batch_labelled, phase.batch_unlabelled, phase.epochs) == (2, 10, 7)
+
+
+def test_a_single_unlabelled_image_is_refused():
+    with pytest.raises(SettingsError, match="ratio: leaves 1 unlabelled image, but pclp needs at least 2"):
+        build_method(tiny.settings(CHANGES), 3).warmup(Roles(np.arange(3), np.arange(3, 5), np.arange(5, 6), np.arange(0)))

@@ -85,12 +85,13 @@ def slow_quota(p, y, eta_pos, eta_neg):
     label = np.full((n, classes), -1)
     for c in range(classes):
         f = float(y[:, c].double().mean())
+        g = int((y[:, c] == 0).sum()) / len(y)  # counted, not 1 - f
         column = [float(v) for v in p[:, c].double()]
         falling = sorted(column, reverse=True)
         a = int(f * n)
         if a == 0:
             continue
-        high, low = int(eta_pos * f * n), int(eta_neg * (1 - f) * n)
+        high, low = int(eta_pos * f * n), int(eta_neg * g * n)
         for i, value in enumerate(column):
             used = (high > 0 and value >= falling[high - 1]) or (low > 0 and value <= falling[::-1][low - 1])
             if used:
@@ -107,6 +108,18 @@ def test_quota_equals_a_slow_version(eta, ties):
         assert (got.numpy() == slow_quota(p, y, *eta)).all()
         assert guarded >= 1 and not thresholds.active[-1]
         assert ((thresholds.tau_pos >= 0) & (thresholds.tau_pos <= 1)).all()
+
+
+def test_quota_counts_the_negatives_as_published():
+    """In every class, and there are classes in which 1 - f would give another integer."""
+    rng, differing = np.random.default_rng(0), 0
+    for _ in range(60):
+        n, n_l, eta_neg = int(rng.integers(20, 400)), int(rng.integers(3, 60)), float(rng.choice([0.998, 1.0]))
+        p, _, y = scores(int(rng.integers(1e6)), n, n_l, classes=30)
+        assert (rules.quota(p, y, eta_neg=eta_neg)[0].numpy() == slow_quota(p, y, 1.0, eta_neg)).all()
+        f, g = y.double().mean(0).numpy(), (y == 0).sum(0).numpy() / n_l
+        differing += int(((eta_neg * g * n).astype(int) != (eta_neg * (1 - f) * n).astype(int)).sum())
+    assert differing > 0
 
 
 def test_the_published_quota_makes_every_image_of_an_unseen_class_positive():

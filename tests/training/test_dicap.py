@@ -111,8 +111,48 @@ def test_no_gradient_flows_through_the_weak_view():
     assert network.z.grad[STRONG, 2, 2].any() and not network.z.grad[STRONG, 2, 0].any()
 
 
-def test_the_weak_look_leaves_the_running_statistics_alone():
-    network, method = Tables(), method_of()
+def slow_gradient(pairs, images):
+    """Gradients (2, N, C, D) of the contrastive term by autograd through both sides of the symmetric loop.
+
+    pairs: (weak image, strong image, class) of the entries, in order.
+    """
+    network = Tables()
+    z = [(network.z[view, image, c]) for view, place in ((WEAK, 0), (STRONG, 1)) for *rows, c in pairs for image in [rows[place]]]
+    z, n, total = [v / v.norm() for v in z], len(pairs), 0.0
+    for i in range(2 * n):
+        others = torch.stack([z[i] @ z[j] / 0.5 for j in range(2 * n) if j != i])
+        total = total - (z[i] @ z[(i + n) % (2 * n)] / 0.5 - torch.logsumexp(others, 0))
+    (total / (2 * n) / images).backward()
+    return network.z.grad
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_the_contrastive_gradient_goes_through_the_strong_view_or_through_both(both):
+    network, method = Tables(), method_of(contrastive__weak_gradient=both)
+    sum(method.main_losses(network, main_batch(method)).values()).backward()
+    uncertain = [(2 + i, 2 + i, c) for i in range(4) for c in range(CLASSES) if LABEL[i, c] == -1]
+    wanted = slow_gradient(uncertain, 6)
+    assert wanted[WEAK].abs().max() > 1e-3
+    torch.testing.assert_close(network.z.grad[STRONG], wanted[STRONG], rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(network.z.grad[WEAK], wanted[WEAK] * both, rtol=1e-4, atol=1e-7)
+    assert not network.logits.grad[WEAK].any()
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_the_gradient_of_the_warm_up_s_contrast_goes_through_the_same_views(both):
+    network, method = Tables(), method_of(contrastive__weak_gradient=both)
+    views = {"strong": pictures(STRONG, range(4)), "weak": pictures(WEAK, range(4))}
+    pairs = method.warmup(ROLES).pairs(np.full((4, CLASSES), -1), np.random.default_rng(0))
+    none = torch.empty(0, CLASSES)
+    method.warmup_losses(network, Batch(views, Y, none, none, False, torch.from_numpy(pairs), images=4))["loss_con"].backward()
+    wanted = slow_gradient([(i, i, c) for i in range(4) for c in range(CLASSES)], 4)
+    torch.testing.assert_close(network.z.grad[STRONG], wanted[STRONG], rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(network.z.grad[WEAK], wanted[WEAK] * both, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_the_weak_look_leaves_the_running_statistics_alone(both):
+    network, method = Tables(), method_of(contrastive__weak_gradient=both)
     method.main_losses(network, main_batch(method))
     once = Tables()
     once(pictures(STRONG, range(6)))

@@ -1,4 +1,4 @@
-"""Every method with a frozen backbone, trained by steps on a bank of features: resumes to the same bytes, publishes a whole model."""
+"""Every method on features of a frozen backbone, by steps: it resumes to the same bytes and publishes a whole model."""
 
 import numpy as np
 import pytest

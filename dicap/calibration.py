@@ -14,6 +14,19 @@ from torch import Tensor
 
 from dicap.curve import Curve
 
+__all__ = [
+    "PseudoLabels",
+    "Rates",
+    "Thresholds",
+    "bin_curve",
+    "bin_index",
+    "correctness_weight",
+    "count_bins",
+    "dual_thresholds",
+    "estimate_rates",
+    "hard_labels",
+]
+
 PIECE = 2048  # rows handled at once on a processor: temporaries of many million entries would leave its cache
 EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias small bins (docs/methods.md 3.13-A5)
 

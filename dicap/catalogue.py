@@ -17,6 +17,7 @@ DATASETS = {
     "awa2": "Animals with Attributes 2, 85 attributes, zero-shot species split",
 }
 
+OWN = "table"  # anybody's own images
 BUNDLED = ("digits", "pictograms")  # drawn when converted: they need no data_root
 
 PROTOCOLS = ("published", "recommended")  # the first is what dicap/settings/schema.py says, the others are files in configs/

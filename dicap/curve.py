@@ -9,6 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+__all__ = [
+    "Curve",
+    "carry_over",
+    "curve_by_rank",
+    "curve_of",
+    "log_odds",
+]
+
 FINEST = 1e-6  # confidences are kept this far from 0 and 1 where their logarithms are taken
 # Of groups by rank: entries of a group at least, how many groups at most, entries that the logistic curve counts for in a group.
 GROUP, MOST_GROUPS, LEAN = 20, 60, 40.0

@@ -14,6 +14,12 @@ import torch
 
 from dicap.curve import Curve
 
+__all__ = [
+    "Decisions",
+    "plain",
+    "reliability",
+]
+
 
 @dataclass(frozen=True)
 class Decisions:
@@ -38,6 +44,11 @@ class Decisions:
         """Chance that the class is present, (N, C) float64; without a curve the confidence itself."""
         p = np.asarray(p, np.float64)
         return p if self.curve is None else self.curve.at(torch.from_numpy(p)).numpy()
+
+    @property
+    def measured(self) -> int | None:
+        """Labelled images that the chance to be right was counted on; None where no chance is stated."""
+        return None if self.curve is None else self.entries // len(self.prior)
 
     def decide(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Decisions and the chance that each is right.

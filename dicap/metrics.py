@@ -5,6 +5,15 @@ Letters: N images, C classes.
 
 import numpy as np
 
+__all__ = [
+    "average_precision",
+    "expected_calibration_error",
+    "jackknife_interval",
+    "leave_one_out",
+    "map_interval",
+    "mean_average_precision",
+]
+
 
 def average_precision(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """AP of every class by the published rule (docs/methods.md 2.9): scikit-learn's step-wise sum, ties grouped.
@@ -24,9 +33,14 @@ def average_precision(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return aps
 
 
-def mean_average_precision(scores: np.ndarray, labels: np.ndarray) -> float:
-    """mAP in percent: 100 times the mean over all classes (docs/methods.md 2.9)."""
-    return float(100 * average_precision(scores, labels).mean())
+def mean_average_precision(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -> float:
+    """mAP in percent: 100 times the mean over all classes (docs/methods.md 2.9).
+
+    Args:
+        testable: leave out classes without a positive image, of which nothing can be said, instead of counting them 0.
+    """
+    counted = labels.any(0) if testable and labels.any() else slice(None)
+    return float(100 * average_precision(scores, labels)[counted].mean())
 
 
 def leave_one_out(scores: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:

@@ -116,10 +116,14 @@ def read_metadata(path: Path) -> dict[str, Any]:
 def load_model(path: str | Path, device: torch.device | str = "cpu") -> SavedModel:
     """Rebuild a published model, in eval mode, with its classes, settings and decisions.
 
+    Args:
+        path: a model.safetensors, or the folder that holds one.
+
     Raises:
         DataError: if the file is missing, damaged or of another schema.
     """
     path = Path(path)
+    path = path / "model.safetensors" if (path / "model.safetensors").is_file() else path
     metadata, state = _read_whole(path)
     try:
         settings = Settings.model_validate(metadata["settings"])

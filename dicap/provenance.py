@@ -34,7 +34,7 @@ STAGE_SETTINGS = {
     "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train", *_METHODS),
     # contrastive: it may have a projection head; thresholds: the model carries them
     "finetune": (*_COMMON, "optimiser", "calibration.source", "thresholds", "contrastive", "finetune", "train.trainable"),
-    "evaluate": ("dataset", "method", "seed", "evaluate"),
+    "evaluate": ("dataset", "method", "seed", "evaluate", "train.trainable"),
     "report": tuple(Settings.model_fields),  # it shows them
 }
 

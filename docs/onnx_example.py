@@ -10,6 +10,8 @@ import numpy as np
 import onnxruntime
 from PIL import Image
 
+if len(sys.argv) < 3:
+    sys.exit("usage: python docs/onnx_example.py MODEL.onnx PHOTO.jpg [MORE.jpg ...]")
 session = onnxruntime.InferenceSession(sys.argv[1])
 facts = json.loads(session.get_modelmeta().custom_metadata_map["dicap"])
 size = facts["input"]["shape"][2]

@@ -29,8 +29,9 @@ PIPELINE = {
 }
 USE = {
     "init-data": "Look at a folder of your own, say what is there, write the settings.",
-    "predict": "Predict a folder of images: probability, decision, chance to be right.",
+    "predict": "Predict images: probability, decision, chance to be right.",
     "suggest": "Choose the unlabelled images to label next.",
+    "review": "Find labels that are probably wrong.",
     "import-labels": "Add new labels to your own data set.",
     "export": "Write a model as ONNX or as a torch.export program.",
 }

@@ -1,10 +1,15 @@
 """`dicap-stage doctor`: is a converted data set sound, and what can this machine do?"""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from stages.common import params_option
+from stages.common import ARTIFACTS, data_folder, load, params_option
+from stages.terminal import finish, spoken
+
+if TYPE_CHECKING:
+    from dicap.machine.bench import Size
 
 
 @click.command("doctor")
@@ -14,17 +19,25 @@ from stages.common import params_option
     type=click.Path(path_type=Path, dir_okay=False),
     help="Contact sheet (PNG); default: artifacts/doctor/<name>.png.",
 )
+@click.option("--image", "image", metavar="ID", help="Tell of one image instead: its labels, its role, and why it has it.")
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings too.")
 @click.option("--bench", is_flag=True, help="Measure this machine instead, and predict the time of each data set's run on it.")
 @click.option("--seconds", type=click.FloatRange(0), default=2.0, show_default=True, help="With --bench: of each part.")
 @params_option
-def command(folder: Path | None, sheet: Path | None, strict: bool, bench: bool, seconds: float, params: Path) -> None:
-    """Check counts, checksums, labels and duplicates of data/<dataset>, and draw a contact sheet."""
+def command(
+    folder: Path | None, sheet: Path | None, image: str | None, strict: bool, bench: bool, seconds: float, params: Path
+) -> None:
+    """Check counts, checksums, labels and duplicates of FOLDER, and draw a contact sheet.
+
+    FOLDER is a converted set, such as data/digits; without it, that of the settings.
+    """
     if bench:
         _bench(params, seconds)
         return
-    if folder is None:
-        raise click.UsageError("name a converted set, such as data/digits, or ask for --bench")
+    if image is not None:
+        _about(folder, image, params)
+        return
+    folder = folder or data_folder(load(params))
     from dicap.data.doctor import contact_sheet, examine
     from dicap.errors import DataError
 
@@ -50,17 +63,31 @@ def command(folder: Path | None, sheet: Path | None, strict: bool, bench: bool, 
     click.echo(f"{folder}: sound")
 
 
+def _about(folder: Path | None, image: str, params: Path) -> None:
+    from dicap.data.doctor import about
+
+    settings = load(params)
+    facts = about(folder or data_folder(settings), ARTIFACTS / "split" / "split.parquet", image, settings.ratio)
+    if spoken()["json"]:
+        finish("doctor", facts)
+        return
+    for key, value in facts.items():
+        click.echo(f"{key:<8}  {value}")
+
+
 def _bench(params: Path, seconds: float) -> None:
     """What limits this machine, and what a run of each data set would take, by the settings of params.yaml."""
     import tempfile
 
     from ruamel.yaml import YAML
 
+    from dicap.catalogue import OWN
     from dicap.machine.bench import SIZES, measure, predict
     from dicap.runtime import Runtime
     from dicap.settings import load_settings
 
-    load_settings(params)
+    chosen = load_settings(params)
+    sizes = ({OWN: _own_size(data_folder(chosen))} if chosen.dataset == OWN else {}) | SIZES
     yaml, runtime = YAML(typ="safe", pure=True), Runtime.choose()
     values = yaml.load(params.read_text(encoding="utf-8"))
     gpu = runtime.device.type == "cuda"
@@ -68,10 +95,11 @@ def _bench(params: Path, seconds: float) -> None:
     click.echo(f"{'network':<32}{'trained':>9}{'scored':>9}{'views':>9}{'entries':>10}  limit     (a second)")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, size in SIZES.items():
+        for name, size in sizes.items():
             path = Path(folder) / params.name
+            own = {} if name == OWN else {"dataset": name, "data_root": "."}
             with open(path, "w", encoding="utf-8") as handle:
-                yaml.dump(values | {"dataset": name, "data_root": "."}, handle)
+                yaml.dump(values | own, handle)
             s = load_settings(path, params.parent / "configs")
             network = f"{s.backbone}, {s.image_size} px"
             if network not in measured:
@@ -87,4 +115,14 @@ def _bench(params: Path, seconds: float) -> None:
         found = (minutes.warmup, minutes.main, minutes.refresh, minutes.total)
         cells = [f"{int(value) // 60}:{int(value) % 60:02}" if value >= 1 else f"{60 * value:.1f} s" for value in found]
         click.echo(f"{name:<12}{cells[0]:>15}{cells[1]:>12}{cells[2]:>15}{cells[3]:>12}")
-    click.echo("Network, views and refresh, every unlabelled image with an uncertain entry. How near that is: docs/scaling.md.")
+    click.echo("Network, views and refresh, every unlabelled image with an uncertain entry. How exact this is: docs/scaling.md.")
+
+
+def _own_size(folder: Path) -> "Size":
+    """Images and classes of one's own converted set. Raises DataError."""
+    from dicap.data.format import read_meta
+    from dicap.machine.bench import Size
+
+    meta = read_meta(folder)
+    counts = meta["counts"]
+    return Size(counts["train"] + counts["unlabeled"], counts["test"], len(meta["classes"]))

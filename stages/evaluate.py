@@ -24,14 +24,14 @@ from stages.terminal import finish
 @engine_option
 @runtime_options
 def command(params: Path, model: Path | None, out: Path | None, engine: str, fresh: bool, **runtime) -> None:
-    """Score the test images: mAP by the published rule, AP per class, 95 % interval."""
+    """Score the test images: mAP with its 95 % interval, AP per class, and what the yes and no of the model are worth."""
     import tempfile
 
     from dicap.evaluation.evaluate import evaluate
     from stages.environment import environment
     from stages.training import open_experiment
 
-    experiment = open_experiment(params, runtime)
+    experiment = open_experiment(params, runtime, None if model else "finetune")
     own = ARTIFACTS / "finetune" / "model.safetensors"
     written = out or (None if model else ARTIFACTS / "evaluate")
     with tempfile.TemporaryDirectory() as scratch:
@@ -45,15 +45,27 @@ def command(params: Path, model: Path | None, out: Path | None, engine: str, fre
         if which != result["model"] and f"map_{which}" in result:
             lines.append(f"mAP {result[f'map_{which}']:.2f} with its {which} counterpart")
     if result["classes_without_positives"]:
-        lines.append(f"{result['classes_without_positives']} classes have no positive test image and count 0 in the mean")
+        rule = "are left out of the mean" if result["classes_left_out"] else "count 0 in the mean"
+        lines.append(f"{result['classes_without_positives']} classes have no positive test image and {rule}")
+    lines.append(f"answers: {result['yes']} yes, {result['no']} no, {result['unsure']} unsure; F1 of yes {result['f1']:.3f}")
     facts: dict[str, Any] = {"mAP": round(result["map"], 2)}
     if interval:
         facts["95 % interval"] = [round(float(result[key]), 2) for key in ("map_low", "map_high")]
     facts |= {f"mAP {which}": round(result[f"map_{which}"], 2) for which in ("raw", "ema") if f"map_{which}" in result}
-    facts |= {"test images": result["n_test"], "share decided": round(result["decided"], 3)}
-    if result["decided_right"] is not None:
-        facts["share of these right"] = round(float(result["decided_right"]), 3)
+    if result["classes_left_out"]:
+        facts["mean over"] = (
+            f"{result['n_classes'] - result['classes_left_out']} classes, {result['classes_left_out']} cannot be tested"
+        )
+    facts |= {"test images": result["n_test"]} | {key: result[key] for key in ("yes", "no", "unsure")}
+    for key, title in (("yes_right", "yes right"), ("yes_recall", "positives found"), ("no_right", "no right")):
+        facts[title] = "(none)" if result[key] is None else f"{result[key]:.1%}"
+    facts[f"always {result['constant']}"] = f"right in {result['constant_right']:.1%}"
+    facts["F1 of yes"] = f"{result['f1']:.3f}"
+    if result["threshold_best"] is not None:
+        facts["F1 at its best"] = f"{result['f1_best']:.3f}, at {result['threshold_best']:.3g}, chosen on labelled images"
     facts["model"] = str(model or own)
     if written is not None:
         facts |= {"numbers": str(written / "metrics.json"), "model card": str(written / "MODEL_CARD.md")}
+    for line in result["warnings"]:
+        click.echo(f"Warning: {line}", err=True)
     finish("evaluate", facts, [f"dicap-stage predict {model or own} FOLDER"], text="\n".join(lines))

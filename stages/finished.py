@@ -2,17 +2,22 @@
 
 import functools
 import json
+import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from dicap.errors import DataError, SettingsError
+from stages.revisions import Revision, cached, copy_of, has_remote, revisions, text_of
 
 METRICS = "artifacts/evaluate/metrics.json"
 IDENTITY = ("dataset", "method", "ratio", "seed")
+# Lines that say nothing; they take nine tenths of the time to parse.
+UNSET = re.compile(r"^(\s+\w+:[ \t]*(null[ \t]*)?|\w+: null[ \t]*|[ \t]*)(#.*)?\n", re.MULTILINE)
 _WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before a question is put again
 
 
@@ -23,37 +28,58 @@ def finished(params: Path, *, everywhere: bool) -> tuple[list[dict[str, Any]], l
         params: the settings file of the project; experiments are resolved over the same configs folder.
         everywhere: those of all commits, not only of the current one.
 
-    An experiment is {name, rev, when, settings (resolved, nested), metrics}. Raises DataError where DVC cannot answer.
+    An experiment is {name, rev, when, settings (resolved, nested), metrics}. Raises DataError outside a Git repository.
     """
-    from dicap.settings import read_yaml, resolve_values
+    from dicap.settings import parse_yaml, read_yaml, resolve_values
 
-    answer = question(
-        "exp", "show", "--json", "--hide-queued", "--hide-failed", "--hide-workspace", *(["-A"] if everywhere else [])
-    )
-    try:
-        revisions = json.loads(answer or "[]")
-    except json.JSONDecodeError:
-        raise DataError("dvc exp show --json: the answer is not JSON; run the command by hand to see why") from None
     found, notes = [], []
     read = functools.cache(read_yaml)
-    for name, revision in _revisions(revisions):
-        data = revision.get("data") or {}
-        values = ((data.get("params") or {}).get(params.name) or {}).get("data")
-        metrics = ((data.get("metrics") or {}).get(METRICS) or {}).get("data")
-        if not values or not metrics:
-            continue  # a commit before the first run, or a run that did not come this far
-        try:
-            settings = resolve_values(values, params, read=read).settings.model_dump()
-        except SettingsError as error:
-            notes.append(f"{name}: left out, its settings are no longer valid ({str(error).splitlines()[0]}).")
+    results = list(_with_metrics(revisions(params.name, everywhere=everywhere)))
+    texts = text_of(revision.params for revision, _ in results)
+    resolved: dict[str, dict[str, Any] | str] = {}
+    for revision, metrics in results:
+        if revision.params not in resolved:
+            try:
+                values = parse_yaml(UNSET.sub("", texts[revision.params]), params)
+                resolved[revision.params] = resolve_values(values, params, read=read).settings.model_dump()
+            except SettingsError as error:
+                resolved[revision.params] = str(error).splitlines()[0]
+        settings = resolved[revision.params]
+        if isinstance(settings, str):
+            notes.append(f"{revision.name}: left out, its settings are no longer valid ({settings}).")
             continue
         # A commit whose params.yaml was edited without a run shows the scores of the old settings.
         if any(key in metrics and metrics[key] != settings[key] for key in IDENTITY):
-            notes.append(f"{name}: left out, its scores belong to other settings than its {params.name}.")
+            notes.append(f"{revision.name}: left out, its scores belong to other settings than its {params.name}.")
             continue
-        rev = data.get("rev") or revision["rev"]
-        found.append({"name": name, "rev": rev, "when": data.get("timestamp"), "settings": settings, "metrics": metrics})
+        facts = {"name": revision.name, "rev": revision.rev, "when": revision.when}
+        found.append(facts | {"settings": settings, "metrics": metrics})
     return found, notes
+
+
+def _with_metrics(found: list[Revision]) -> Iterator[tuple[Revision, dict[str, Any]]]:
+    """Those that have run to the end, with what evaluate wrote; oldest first."""
+    locks = text_of(revision.lock for revision in found)
+    for revision in reversed(found):
+        metrics = _metrics(revision, locks[revision.lock])
+        if metrics:
+            yield revision, metrics
+
+
+def _metrics(revision: Revision, lock: str) -> dict[str, Any] | None:
+    if f"path: {METRICS}" not in lock and f"path: {PurePosixPath(METRICS).parent}\n" not in lock:
+        return None  # before the first run
+    place = cached(lock, METRICS)
+    try:
+        if place is not None:
+            return json.loads(place.read_text(encoding="utf-8"))
+        if not has_remote():
+            return None
+        with tempfile.TemporaryDirectory() as folder:  # not in this machine's cache: DVC knows where else to look
+            copy = Path(folder) / "metrics.json"
+            return json.loads(copy.read_text(encoding="utf-8")) if _by_dvc(revision.rev, METRICS, copy) else None
+    except ValueError:
+        return None
 
 
 def fetch(rev: str, path: str, folder: Path) -> Path | None:
@@ -64,6 +90,10 @@ def fetch(rev: str, path: str, folder: Path) -> Path | None:
 
 
 def _copied(rev: str, path: str, out: Path) -> bool:
+    return copy_of(rev, path, out) or (has_remote() and _by_dvc(rev, path, out))
+
+
+def _by_dvc(rev: str, path: str, out: Path) -> bool:
     # In this process: a `dvc get` for each file of sixty experiments would take minutes.
     from dvc.api import DVCFileSystem
     from dvc.exceptions import DvcException
@@ -74,17 +104,6 @@ def _copied(rev: str, path: str, out: Path) -> bool:
     except (DvcException, DataIndexDirError, OSError):
         return False
     return out.exists()
-
-
-def _revisions(answer: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(name, revision) of commits and experiments; those still running are passed over."""
-    for commit in answer:
-        yield commit.get("name") or str(commit["rev"])[:7], commit
-        for experiment in commit.get("experiments") or []:
-            if (experiment.get("executor") or {}).get("state") in {"running", "queued", "failed"}:
-                continue
-            for revision in (experiment.get("revs") or [])[:1]:
-                yield experiment.get("name") or str(revision["rev"])[:7], revision
 
 
 def ask(*arguments: str, waits: Sequence[float] = ()) -> str:

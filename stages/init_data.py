@@ -1,11 +1,20 @@
 """`dicap-stage init-data`: from a folder to settings that run."""
 
+import math
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from stages.common import params_option
+from stages.common import load, params_option
 from stages.terminal import finish, say
+
+if TYPE_CHECKING:
+    from dicap.data.survey import Survey
+
+SHOWN = 40  # classes
+MAX_REJECTED = 0.01  # convert.max_rejected as published
 
 
 @click.command("init-data")
@@ -14,52 +23,118 @@ from stages.terminal import finish, say
 @click.option(
     "--test-share", type=click.FloatRange(0, 1, max_open=True), help="Share of the labelled images to draw as test split."
 )
+@click.option("--separator", help="What separates several labels in a cell of a table, if it is not `;`.")
+@click.option(
+    "--empty", type=click.Choice(["none", "unlabeled"]), help="What an empty cell of labels means: none of the classes?"
+)
+@click.option("--label-folder", type=click.Choice(["first", "last", "all"]), help="Which of several folders is the label.")
 @click.option("--dry-run", is_flag=True, help="Look, and leave params.yaml as it is.")
 @params_option
-def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_run: bool, params: Path) -> None:
-    """Look at FOLDER, say what was found, and write the settings to run it.
+def command(
+    folder: Path,
+    unlabeled: Path | None,
+    test_share: float | None,
+    separator: str | None,
+    empty: str | None,
+    label_folder: str | None,
+    dry_run: bool,
+    params: Path,
+) -> None:
+    """Look at FOLDER, say what was understood, and write the settings to run it.
 
-    FOLDER holds images and their labels as a labels.csv, a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or a
-    folder a label; it may also be the file of labels itself.
+    FOLDER holds images and their labels as a table (CSV or Parquet), a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or
+    one folder for each label; it may also be the file of labels itself.
     """
     from dicap.data.survey import survey
     from dicap.settings import Own
 
-    options = Own(
-        format="auto",
-        unlabeled_root=None if unlabeled is None else str(unlabeled.resolve()),
-        test_share=test_share or 0.0,
-        added=None,
+    chosen = {"separator": separator, "empty": empty, "label_folder": label_folder}
+    options = Own.model_validate(
+        {
+            "format": "auto",
+            "unlabeled_root": None if unlabeled is None else str(unlabeled.resolve()),
+            "test_share": test_share or 0.0,
+            "added": None,
+        }
+        | {key: value for key, value in chosen.items() if value is not None}
     )
     found, options = survey(folder.resolve(), options)
-    width = max(5, *(len(name) for name, _, _ in found.classes))
-    say(f"{'class':<{width}}  {'train':>7}  {'share':>6}  {'test':>7}")
-    for name, train, test in found.classes[:40]:
-        say(f"{name:<{width}}  {train:>7}  {train / max(1, found.counts['train']):>6.1%}  {test:>7}")
-    if len(found.classes) > 40:
-        say(f"... and {len(found.classes) - 40} more classes")
+    ratio, why = found.ratio
+    settings = {
+        "dataset": "table",
+        "data_root": str(folder.resolve()),
+        "ratio": ratio,
+        "protocol": "recommended",
+        "own": {"test_share": options.test_share or None, "unlabeled_root": options.unlabeled_root, "added": None} | chosen,
+    }
+    if not dry_run:
+        write_settings(params, settings)
+    for what, how in [*found.understood, ("ratio", f"{ratio:g}: {why}")]:
+        say(f"{what:<8}  {how}")
+    say("")
+    for line in _columns([("class", "train", "share", "test"), *_class_rows(found)], right={1, 2, 3}):
+        say(line)
+    if len(found.classes) > SHOWN:
+        say(f"... and {len(found.classes) - SHOWN} more classes")
+    say("")
+    for line in _columns([("image", "split", "labels"), *found.examples]):
+        say(line)
+    say("")
     for line in found.notes:
         say(f"note: {line}")
     for line in found.problems:
         say(f"problem: {line}")
-    settings = {
-        "dataset": "table",
-        "data_root": str(folder.resolve()),
-        "ratio": 1.0 if found.counts["unlabeled"] else 0.5,
-        "own": {"test_share": options.test_share or None, "unlabeled_root": options.unlabeled_root, "added": None},
-    }
-    if not dry_run:
-        write_settings(params, settings)
     facts = {
         "format": found.kind,
         "images": ", ".join(f"{count} {split}" for split, count in found.counts.items() if count),
         "classes": len(found.classes),
         "labels an image": round(found.labels_per_image, 2),
+        "ratio": ratio,
         "unreadable": len(found.unreadable),
+        "missing": len(found.missing),
         "problems": len(found.problems),
         "settings": "not written" if dry_run else str(params),
     }
-    finish("init-data", facts, ["dvc repro"])
+    finish("init-data", facts, _next(found, folder, dry_run, _allowed(params)))
+
+
+def _allowed(params: Path) -> float:
+    """The share of images that `convert` may reject, by the settings as they are; the published one where they have a mistake."""
+    from dicap.errors import SettingsError
+
+    try:
+        return load(params).convert.max_rejected
+    except SettingsError:
+        return MAX_REJECTED
+
+
+def _class_rows(found: "Survey") -> list[tuple[str, str, str, str]]:
+    train = max(1, found.counts["train"])
+    return [(name, str(seen), f"{seen / train:.1%}", str(test)) for name, seen, test in found.classes[:SHOWN]]
+
+
+def _columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), most: int = 60) -> list[str]:
+    """Lines of a table without borders; `right`: columns of numbers."""
+    cut = [[cell if len(cell) <= most else f"{cell[: most - 3]}..." for cell in row] for row in rows]
+    widths = [max(len(row[c]) for row in cut) for c in range(len(cut[0]))]
+    return [
+        "  ".join(
+            f"{cell:>{width}}" if c in right else f"{cell:<{width}}"
+            for c, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cut
+    ]
+
+
+def _next(found: "Survey", folder: Path, dry_run: bool, allowed: float) -> list[str]:
+    """What to type next: the run only where it can succeed."""
+    if found.rejected > allowed:
+        share = min(1.0, math.ceil(found.rejected * 100 + 1) / 100)
+        return [
+            f"repair or remove the files that are named above, then dicap-stage init-data {folder}",
+            f"or leave them out: set convert.max_rejected to {share:g} in params.yaml, then dvc repro",
+        ]
+    return [f"dicap-stage init-data {folder}"] if dry_run else ["dvc repro"]
 
 
 def write_settings(params: Path, changes: dict) -> None:

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import click
 
-PAGE = Path("docs/reference.md")
+PAGE, API = Path("docs/reference.md"), Path("docs/api.md")
 
 
 @click.command("reference")
-@click.option("--write", is_flag=True, help="Bring docs/reference.md up to date, and add missing keys to params.yaml.")
+@click.option("--api", "python", is_flag=True, help="Print what Python programs may use instead; it is kept in docs/api.md.")
+@click.option("--write", is_flag=True, help="Bring docs/reference.md, docs/api.md and params.yaml up to date.")
 @click.option("--check", is_flag=True, help="Fail where --write would change a file.")
 @click.option(
     "--params",
@@ -17,23 +18,29 @@ PAGE = Path("docs/reference.md")
     show_default=True,
     help="The experiment's settings.",
 )
-def command(write: bool, check: bool, params: Path) -> None:
+def command(python: bool, write: bool, check: bool, params: Path) -> None:
     """Print the reference of all settings and commands as Markdown; it is kept in docs/reference.md.
 
     DVC changes only what it finds in params.yaml (`-S train.epochs=5`), so every setting has a line there, mostly empty.
     """
+    from stages.api import api
+
     if not write and not check:
-        click.echo(reference(), nl=False)
+        click.echo(api() if python else reference(), nl=False)
         return
     stale = []
-    for path, text in ((params, skeleton(params.read_text(encoding="utf-8"))), (params.parent / PAGE, reference())):
+    for path, text in (
+        (params, skeleton(params.read_text(encoding="utf-8"))),
+        (params.parent / PAGE, reference()),
+        (params.parent / API, api()),
+    ):
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(str(path))
             if write:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
     if check and stale and not write:
-        raise click.ClickException(f"{', '.join(stale)}: not up to date; `dicap-stage reference --write` mends it")
+        raise click.ClickException(f"{', '.join(stale)}: not up to date; `dicap-stage reference --write` brings it up to date")
     click.echo(f"written: {', '.join(stale)}" if stale else "up to date")
 
 

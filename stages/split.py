@@ -13,14 +13,10 @@ from stages.terminal import finish
 def command(params: Path) -> None:
     """Draw the labelled images and divide them into D_sup and D_est."""
     from dicap import artifacts
-    from dicap.data.format import read_index, read_meta
-    from dicap.data.split import ROLES, split_roles
+    from dicap.data.split import ROLES, split_index, split_roles
 
     settings = load(params)
-    read_meta(data_folder(settings))  # a set of another schema is refused here, not three stages later
-    table = read_index(data_folder(settings), ["id", "split", "labels"])
-    index = table.select(["id", "split"]).to_pandas()
-    index["labelled"] = table["labels"].is_valid().to_numpy()
+    index = split_index(data_folder(settings))  # a set of another schema is refused here, not three stages later
     roles = split_roles(index, settings.ratio, settings.seed, settings.split.est_fraction, settings.split.validation)
     path = ARTIFACTS / "split" / "split.parquet"
     artifacts.write_split(roles["id"].tolist(), roles["role"].tolist(), path)

@@ -20,19 +20,22 @@ from stages.terminal import finish
 def command(count: int, model: Path | None, out: Path, device: str, engine: str, params: Path) -> None:
     """Choose the unlabelled images to label next: the most uncertain ones, spread over the classes, no near copies.
 
-    Writes labels.csv, whose column `labels` waits to be filled in (names separated by `;`, or `-` for none of the classes), and
-    sheet.png, the same images as a contact sheet.
+    Writes index.html, a page to label them on: open it in a browser, download labels.csv at the end. To fill in by hand:
+    labels.csv (names separated by `;`, or `-` for none of the classes) and sheet.png, the same images as a contact sheet.
     """
     import csv
 
     import numpy as np
 
     from dicap.artifacts import read_split, replacing
+    from dicap.data.labels import labelled_mask
     from dicap.data.store import Store
     from dicap.errors import DataError
     from dicap.evaluation.engine import with_engine
+    from dicap.use.labelling import Question, write_labelling_page
     from dicap.use.predict import open_model
     from dicap.use.suggest import contact_sheet, suggest
+    from stages.photographs import originals
 
     settings = load(params)
     store = Store.open(data_folder(settings))
@@ -40,14 +43,16 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     if saved.settings.image_size != store.image_size or saved.classes != store.classes:
         raise DataError(f"{model or ARTIFACTS / 'finetune'}: trained on another data set than {store.folder}; run `dvc repro`")
     split = read_split(ARTIFACTS / "split" / "split.parquet")
-    rows = np.flatnonzero(split["role"].to_numpy() == "unlabeled")
+    open_ = split["role"].to_numpy() == "unlabeled"
+    rows = np.flatnonzero(open_ & ~labelled_mask(store.folder))  # labels that a ratio below 1 hides need not be given again
     if not len(rows):
-        raise DataError(f"{store.folder}: every image is labelled; own.unlabeled_root names a folder of more")
+        way = "set ratio to 1 to use all labels" if open_.any() else "own.unlabeled_root names a folder of more"
+        raise DataError(f"{store.folder}: every image is labelled already; {way}")
     saved, note = with_engine(saved, runtime, engine, len(rows))
     if note:
         click.echo(note, err=True)
     chosen = suggest(saved, store, rows, count, runtime)
-    listing, sheet = out / "labels.csv", out / "sheet.png"
+    listing, sheet, page = out / "labels.csv", out / "sheet.png", out / "index.html"
     with replacing(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["image", "labels", "chosen_for", "uncertainty", "model_says"])
@@ -56,5 +61,9 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
             writer.writerow([store.ids[found.row], "", saved.classes[found.asked], f"{found.uncertainty:.3f}", likely])
     with replacing(sheet) as temporary:
         contact_sheet(store, chosen, saved.classes).save(temporary, "PNG")
-    facts = {"images": len(chosen), "of": len(rows), "list": str(listing), "contact sheet": str(sheet)}
+    questions = [Question(str(store.ids[found.row]), found.chance, found.likely, asked=found.asked) for found in chosen]
+    pictures = originals(settings, store, [found.row for found in chosen])
+    measured = saved.decisions.curve is not None
+    write_labelling_page(questions, pictures, saved.classes, page, review=False, measured=measured)
+    facts = {"images": len(chosen), "of": len(rows), "page": str(page), "list": str(listing), "contact sheet": str(sheet)}
     finish("suggest", facts, [f"dicap-stage import-labels {listing}", "dvc repro"])

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,8 +55,9 @@ def box(title: str, facts: dict[str, Any], next_commands: Sequence[str], *, widt
     across, down, corners = ("-", "|", "++++") if ascii_only else ("─", "│", "╭╮╰╯")
     bold = (lambda text: click.style(text, bold=True, fg="green")) if colour else (lambda text: text)
     lines = [f"{corners[0]}{across} {bold(title)} {across * (inner - len(title) - 1)}{corners[1]}"]
+    indent = " " * min(label + 2, inner // 2)
     for row in rows:
-        pieces = [row[i : i + inner] for i in range(0, len(row), inner)] or [""]
+        pieces = textwrap.wrap(row, inner, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False) or [""]
         lines += [f"{down} {piece:<{inner}} {down}" for piece in pieces]
     lines.append(f"{corners[2]}{across * (inner + 2)}{corners[3]}")
     if next_commands:

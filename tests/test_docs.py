@@ -24,6 +24,23 @@ def test_the_reference_is_current():
     assert (ROOT / "docs" / "reference.md").read_text(encoding="utf-8") == reference(), "dicap-stage reference --write"
 
 
+def test_the_page_on_python_is_current():
+    from stages.api import api
+
+    assert (ROOT / "docs" / "api.md").read_text(encoding="utf-8") == api(), "dicap-stage reference --api > docs/api.md"
+
+
+def test_the_example_of_weights_runs_in_ten_lines(capsys):
+    (code,) = python_of((ROOT / "docs" / "api.md").read_text(encoding="utf-8"))[:1]
+    assert len([line for line in code.splitlines() if line.strip() and not line.startswith(("import", "from"))]) <= 10
+    namespace: dict = {}
+    exec(code, namespace)
+    assert "of the entries train" in capsys.readouterr().out and namespace["loss"].isfinite()
+    weight, pseudo = namespace["weight"], namespace["pseudo"]
+    assert weight.shape == pseudo.shape == (1000, 5) and (weight[pseudo < 0] == 0).all()
+    assert weight[pseudo == 1].mean() > 0.5 < weight[pseudo == 0].mean()
+
+
 def test_the_reference_explains_every_key_and_command():
     from dicap.settings import known_keys
     from stages.cli import PIPELINE, TOOLS, USE

@@ -21,15 +21,17 @@ FLOORS = [
         "dicap.progress",
         "dicap.randomness",
         "dicap.calibration",
+        "dicap.caution",
         "dicap.curve",
         "dicap.decision",
         "dicap.estimators",
         "dicap.linear",
         "dicap.losses",
         "dicap.metrics",
+        "dicap.operating_point",
         "dicap.source_code",
     ),
-    ("dicap.settings", "dicap.artifacts", "dicap.grid", "dicap.runtime"),
+    ("dicap.settings", "dicap.artifacts", "dicap.grid", "dicap.pages", "dicap.runtime"),
     ("dicap.network", "dicap.data"),
     ("dicap.features", "dicap.linear"),
     ("dicap.methods", "dicap.provenance"),
@@ -40,7 +42,16 @@ FLOORS = [
     ("stages",),
 ]
 # Pure mathematics: nothing of the project but its errors and each other.
-PURE = ("dicap.calibration", "dicap.curve", "dicap.decision", "dicap.estimators", "dicap.losses", "dicap.metrics")
+PURE = (
+    "dicap.calibration",
+    "dicap.caution",
+    "dicap.curve",
+    "dicap.decision",
+    "dicap.estimators",
+    "dicap.losses",
+    "dicap.metrics",
+    "dicap.operating_point",
+)
 
 
 def name_of(path):

@@ -148,6 +148,9 @@ def _write(
         "notes": notes,
         "source": raw.source,
     }
+    added = {was: [item.id for item in items if item.added == was] for was in ("train", "unlabeled")}
+    if any(added.values()):
+        meta["added"] = added  # labels given later: `split` never hides them
     if store == "jpeg":
         mean = error / (len(kept) * image_size**2 * 3)
         meta["fidelity"] = {
@@ -179,7 +182,7 @@ def _judge(raw: RawSet, rejected: list[dict[str, str]], kept: list[int], max_rej
         raise DataError(f"{raw.dataset}: no image of split {lost[0]} is left of those listed; {first}")
     raise DataError(
         f"{raw.dataset}: {len(rejected)} of {len(raw.items)} images rejected ({share:.1%}), "
-        f"more than convert.max_rejected ({max_rejected:.1%}); {first}; mend or remove them, or allow more"
+        f"more than convert.max_rejected ({max_rejected:.1%}); {first}; repair or remove them, or raise convert.max_rejected"
     )
 
 

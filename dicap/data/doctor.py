@@ -8,8 +8,11 @@ import numpy as np
 import pandas as pd
 from PIL import Image, ImageDraw
 
+from dicap.artifacts import read_split
+from dicap.catalogue import OWN
 from dicap.data import format as files
 from dicap.data.labels import labelled_mask, read_labels
+from dicap.data.sources.listing import finder_of
 from dicap.data.store import Store
 from dicap.errors import DataError
 from dicap.progress import progress
@@ -64,7 +67,7 @@ def examine(folder: Path) -> Findings:
     except DataError as error:
         findings.damage.append(str(error))
         return findings
-    _warn_of_classes(findings)
+    _warn_of_classes(findings, own=meta["dataset"] == OWN)
     findings.duplicates = find_duplicates(store, split)
     if findings.duplicates:
         test, train = findings.duplicates[0]
@@ -93,9 +96,10 @@ def _class_table(folder: Path, classes: list[str], split: np.ndarray, labelled: 
     return table
 
 
-def _warn_of_classes(findings: Findings) -> None:
+def _warn_of_classes(findings: Findings, *, own: bool) -> None:
     table = findings.classes
-    for name, effect in (("train", "they cannot be learned"), ("test", "their AP counts 0")):
+    untested = "nothing can be said of their score" if own else "their AP counts 0"
+    for name, effect in (("train", "they cannot be learned"), ("test", untested)):
         empty = table["class"][table[f"{name}_n"] == 0].tolist()
         full = table["class"][table[f"{name}_share"] == 1].tolist()
         if empty and not any(effect in line for line in findings.warnings):  # convert's notes may have said so
@@ -142,6 +146,61 @@ def fingerprints(pixels: np.ndarray) -> np.ndarray:
 
 def _near(a: np.ndarray, b: np.ndarray) -> bool:
     return float(np.abs(a.astype(np.int16) - b).mean()) < NEAR
+
+
+def about(folder: Path, split: Path, name: str, ratio: float) -> dict[str, str]:
+    """What one image is, and why: its split, labels and role.
+
+    Args:
+        folder: the converted set; split: split.parquet, which need not be there yet.
+        name: id of the image, or a file name that only one id fits.
+        ratio: share of the labels in use, for the explanation.
+
+    Raises:
+        DataError: there is no such image, or it was rejected (with the reason).
+    """
+    meta = files.read_meta(folder)
+    index = files.read_index(folder, ["id", "path", "width", "height", "split", "labels"]).to_pandas()
+    found = finder_of(index["id"])(name)
+    if found is None:
+        rejected = {entry["path"]: entry["reason"] for entry in meta["rejected"]}
+        lost = finder_of(rejected)(name)
+        if lost is not None:
+            raise DataError(f"{folder}: image {lost!r} was rejected by convert: {rejected[lost]}")
+        raise DataError(f"{folder}: no image {name!r}, or several that end so; write its id as in {files.INDEX}")
+    row = index[index["id"] == found].iloc[0]
+    added = next((was for was, names in meta.get("added", {}).items() if found in names), None)
+    labels = None if row["labels"] is None else "; ".join(meta["classes"][c] for c in row["labels"]) or "(none of the classes)"
+    role = None
+    if split.exists():
+        roles = read_split(split).set_index("id")["role"]
+        role = str(roles.get(found, "")) or None
+    return {
+        "image": found,
+        "file": f"{row['path']}, {row['width']} x {row['height']}",
+        "split": str(row["split"]),
+        "labels": labels if labels is not None else "(not labelled)",
+        "role": role or "not drawn yet: run `dicap-stage split`",
+        "because": _because(role, labels is not None, added, ratio),
+    }
+
+
+def _because(role: str | None, labelled: bool, added: str | None, ratio: float) -> str:
+    """Why an image has its role."""
+    use = {"sup": "trained on with its labels (D_sup)", "est": "its labels measure how often the network is right (D_est)"}
+    use |= {"validation": "only early stopping looks at its labels"}
+    if role == "test":
+        return "the test split is scored and never trained on"
+    if role == "unlabeled":
+        return f"it has labels, which ratio {ratio:g} hides: set ratio to 1 to use them" if labelled else "nobody has labelled it"
+    if role in use:
+        drawn = (
+            "its labels were given later, and such labels always count"
+            if added
+            else f"drawn among the labelled by ratio {ratio:g}"
+        )
+        return f"{drawn}; {use[role]}"
+    return "it has no role yet"
 
 
 def contact_sheet(folder: Path, path: Path, *, seed: int = 1, columns: int = 8, rows: int = 6, side: int = 128) -> None:

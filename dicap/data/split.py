@@ -1,8 +1,11 @@
 """Which labels may be used: the labelled/unlabelled split and D_sup / D_est (docs/methods.md 2.3, 3.2)."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
+from dicap.data.format import read_index, read_meta
 from dicap.errors import DataError, SettingsError
 
 ROLES = ("sup", "est", "unlabeled", "test", "validation")
@@ -23,8 +26,12 @@ def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: floa
     int((1 - est_fraction) * n_labelled) are D_sup and the others D_est. The remaining training images (labels
     hidden) and the truly unlabelled ones are D_u.
 
+    Labels that were given later always count: such images are labelled whatever the ratio, and cut into D_sup, D_est and
+    validation by the same shares among themselves, so that all other images keep the role they had before.
+
     Args:
-        index: a row an image, with columns id, split (train, test, unlabeled) and labelled (bool).
+        index: a row an image, with columns id, split (train, test, unlabeled), labelled (bool), and perhaps `added`: what the
+            image was before its labels were given (`train` or `unlabeled`; None for all others).
         ratio: share of the training images whose labels may be used, in (0, 1].
         seed: of the experiment.
         est_fraction: share of the labelled images that goes to D_est, in (0, 1).
@@ -48,29 +55,51 @@ def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: floa
         name = index["id"].iloc[unlabelled_train[0]]
         raise DataError(f"index.parquet: training image {name!r} has no labels; give it split unlabeled and convert again")
 
-    n_all = int(ratio * len(train))
+    added = index["added"].to_numpy() if "added" in index else np.full(len(index), None)
+    before = train[added[train] != "unlabeled"]  # what the ratio is a share of
+    n_all = int(ratio * len(before))
+    drawn = before[labelled_order(len(before), seed)[:n_all]]
+    given = np.setdiff1d(train[[was is not None for was in added[train]]], drawn)
+    given = given[labelled_order(len(given), seed)]
     n_validation = int(validation * n_all)
     if validation and not n_validation:
         raise SettingsError(
             f"params.yaml: split.validation: {validation} of {n_all} labelled images gives none; set it to "
             f"{np.ceil(1e4 / max(n_all, 1)) / 1e4:.4g} or more, or to 0"
         )
-    n_labelled = n_all - n_validation
-    n_sup = int((1 - est_fraction) * n_labelled)
-    if n_sup == 0 or n_sup == n_labelled:
-        raise SettingsError(
-            f"params.yaml: ratio: {ratio} of {len(train)} training images gives {n_sup} for D_sup and "
-            f"{n_labelled - n_sup} for D_est at split.est_fraction {est_fraction}; "
-            f"both need at least one, which takes {_labelled_needed(est_fraction)} labelled images, "
-            f"a ratio of {_ratio_needed(len(train), est_fraction)} or more"
-        )
     role = np.full(len(index), "unlabeled", dtype=object)
     role[split == "test"] = "test"
-    labelled = train[labelled_order(len(train), seed)[:n_all]]
-    role[labelled[n_labelled:]] = "validation"
-    role[labelled[:n_sup]] = "sup"
-    role[labelled[n_sup:n_labelled]] = "est"
+    for rows in (drawn, given):
+        _cut(role, rows, est_fraction, validation)
+    n_sup, n_est = int((role == "sup").sum()), int((role == "est").sum())
+    if not n_sup or not n_est:
+        raise SettingsError(
+            f"params.yaml: ratio: {ratio} of {len(before)} training images gives {n_sup} for D_sup and "
+            f"{n_est} for D_est at split.est_fraction {est_fraction}; "
+            f"both need at least one, which takes {_labelled_needed(est_fraction)} labelled images, "
+            f"a ratio of {_ratio_needed(len(before), est_fraction)} or more"
+        )
     return pd.DataFrame({"id": index["id"].to_numpy(), "role": role})
+
+
+def _cut(role: np.ndarray, rows: np.ndarray, est_fraction: float, validation: float) -> None:
+    """Give labelled rows, in the order drawn, the roles sup, est and validation."""
+    n_labelled = len(rows) - int(validation * len(rows))
+    n_sup = int((1 - est_fraction) * n_labelled)
+    role[rows[:n_sup]] = "sup"
+    role[rows[n_sup:n_labelled]] = "est"
+    role[rows[n_labelled:]] = "validation"
+
+
+def split_index(folder: Path) -> pd.DataFrame:
+    """What `split_roles` needs of a converted set: id, split, labelled, added. Raises DataError."""
+    meta = read_meta(folder)
+    table = read_index(folder, ["id", "split", "labels"])
+    index = table.select(["id", "split"]).to_pandas()
+    index["labelled"] = table["labels"].is_valid().to_numpy()
+    was = {name: split for split, names in meta.get("added", {}).items() for name in names}
+    index["added"] = pd.Series([was.get(name) for name in index["id"]], dtype=object)
+    return index
 
 
 def _labelled_needed(est_fraction: float) -> int:

@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dicap.data.sources import own
-from dicap.data.sources.base import Rejected
-from dicap.data.sources.files import FilesAt
+from dicap.data.sources.base import Item, RawSet, Rejected
+from dicap.data.sources.files import FOREIGN, FilesAt, list_images
 from dicap.data.sources.own import FORMATS
-from dicap.errors import DataError
 from dicap.progress import progress
 from dicap.settings import Own
 
+MISSING = "missing"  # what the reader of images says of a file that is not there
+TEST_SHARE = 0.2  # of the labelled images, where no test split is said
+EXAMPLES = 5
+SAID_BELOW = ("to be in both splits", "classes occur only in")  # what the problems say of single classes
 FEW = 10  # labelled images of a class below which it will hardly be learnt
 
 
@@ -25,19 +28,33 @@ class Survey:
         counts: images by split.
         classes: (name, training images, test images) of every class, most frequent first.
         labels_per_image: mean number of labels of a labelled image.
-        unreadable: (path, reason).
+        understood: (what, how it was read), in the order of reading.
+        examples: (image, split, labels) of the first rows.
+        ratio: share of the labels to use, and why.
+        unreadable, missing: (path, reason).
+        foreign: files below the folder whose kind cannot be read, by ending.
         unlisted: image files below the folder that no annotation names.
-        problems: sentences.
+        problems: sentences on what may go wrong; notes: sentences on what was assumed.
     """
 
     kind: str
     counts: dict[str, int]
     classes: list[tuple[str, int, int]]
     labels_per_image: float
+    understood: list[tuple[str, str]] = field(default_factory=list)
+    examples: list[tuple[str, str, str]] = field(default_factory=list)
+    ratio: tuple[float, str] = (1.0, "")
     unreadable: list[tuple[str, str]] = field(default_factory=list)
+    missing: list[tuple[str, str]] = field(default_factory=list)
+    foreign: dict[str, int] = field(default_factory=dict)
     unlisted: int = 0
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def rejected(self) -> float:
+        """Share of the images that `convert` would reject."""
+        return (len(self.unreadable) + len(self.missing)) / max(1, sum(self.counts.values()))
 
 
 def survey(root: Path, options: Own) -> tuple[Survey, Own]:
@@ -50,13 +67,10 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
     """
     kind = own.detect(root) if options.format == "auto" else options.format
     assert kind in FORMATS
-    try:
-        raw = own.read("table", root, 0, options)
-    except DataError as error:
-        if "split test" not in str(error):
-            raise
-        options = options.model_copy(update={"test_share": 0.2})
-        raw = own.read("table", root, 0, options)
+    drawing = options.model_copy(update={"test_share": options.test_share or TEST_SHARE})  # only where there is no test split
+    raw = own.read("table", root, 0, drawing)
+    drawn = raw.source.get("test_drawn", 0)
+    options = drawing if drawn else options
     unlisted = 0
     if not options.unlabeled_root and root.is_dir() and kind != "folders":
         assert isinstance(raw.images, FilesAt)
@@ -65,12 +79,12 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
         if unlisted:
             options = options.model_copy(update={"unlabeled_root": str(root)})
             raw = own.read("table", root, 0, options)
-    unreadable = []
+    unreadable, missing = [], []
     for i in progress(range(len(raw.items)), desc="look", total=len(raw.items), unit="image"):
         try:
             raw.images.read(i)
         except Rejected as reason:
-            unreadable.append((raw.items[i].path, str(reason)))
+            (missing if str(reason) == MISSING else unreadable).append((raw.items[i].path, str(reason)))
     seen = {
         split: Counter(c for item in raw.items if item.split == split for c in item.labels or ()) for split in ("train", "test")
     }
@@ -81,28 +95,67 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
         {split: sum(item.split == split for item in raw.items) for split in ("train", "test", "unlabeled")},
         sorted(classes, key=lambda row: (-row[1] - row[2], row[0])),
         sum(len(item.labels or ()) for item in labelled) / max(1, len(labelled)),
-        unreadable,
-        unlisted,
-        notes=list(raw.notes),
+        unreadable=unreadable,
+        missing=missing,
+        foreign=_foreign([root, options.unlabeled_root]),
+        unlisted=unlisted,
+        notes=[note for note in raw.notes if not any(words in note for words in SAID_BELOW)],
     )
+    result.understood = list(_understood(raw, kind, result, drawn, options.test_share))
+    result.examples = [_example(item, raw.classes) for item in raw.items[:EXAMPLES]]
+    result.ratio = _ratio(result)
     result.problems = list(_problems(result))
     return result, options
 
 
+def _understood(raw: RawSet, kind: str, found: Survey, drawn: int, share: float) -> Iterator[tuple[str, str]]:
+    read = raw.source.get("read", {})
+    where = raw.source.get("table") or raw.source.get("export") or ", ".join(raw.source.get("annotations", [])[:3])
+    how = " and ".join(f"{what} {read[what]}" for what in ("separator", "encoding") if what in read)
+    yield "format", f"{kind}{f': {where}' if where else ''}{f' ({how})' if how else ''}"
+    if read:
+        yield "columns", ", ".join(f"{what}: {read[what]}" for what in ("images", "split", "labels"))
+    splits = ", ".join(f"{count} {split}" for split, count in found.counts.items() if count)
+    yield "splits", splits + (f" (the test split drawn: own.test_share {share:g})" if drawn else "")
+
+
+def _example(item: Item, classes: list[str]) -> tuple[str, str, str]:
+    labels = "(not labelled)" if item.labels is None else "; ".join(classes[c] for c in item.labels) or "(none of the classes)"
+    return item.path, item.split, labels
+
+
+def _ratio(found: Survey) -> tuple[float, str]:
+    if found.counts["unlabeled"]:
+        return 1.0, f"all labels are used; the {found.counts['unlabeled']} unlabelled images are learnt from as well"
+    return (
+        0.5,
+        "no image is unlabelled, so half the training images stand in, their labels hidden; --unlabeled names a folder of more",
+    )
+
+
+def _foreign(folders: list[Path | str | None]) -> dict[str, int]:
+    places = {str(folder) for folder in folders if folder and Path(folder).is_dir()}
+    found = {path for place in places for path in list_images(Path(place), endings=FOREIGN, required=False)}
+    return dict(Counter(Path(path).suffix.lower() for path in found).most_common())
+
+
 def _problems(found: Survey) -> Iterator[str]:
     total = sum(found.counts.values())
-    if found.unreadable:
-        share = len(found.unreadable) / total
-        more = "; raise convert.max_rejected, or mend them" if share > 0.01 else ""
-        yield f"{len(found.unreadable)} of {total} images cannot be read ({share:.1%}){more}; the first: {found.unreadable[0][0]}"
+    for what, files in (("cannot be read", found.unreadable), ("are missing", found.missing)):
+        if files:
+            path, reason = files[0]
+            yield f"{len(files)} of {total} images {what} ({len(files) / total:.1%}); the first: {path}" + (
+                f": {reason}" if reason != MISSING else ""
+            )
+    if found.foreign:
+        kinds = ", ".join(f"{count} {ending}" for ending, count in found.foreign.items())
+        yield f"files of kinds that are not read here: {kinds}; photographs among them have to be saved as JPEG or PNG"
     few = [name for name, train, _ in found.classes if train < FEW]
     if few:
         yield f"classes with fewer than {FEW} labelled training images ({len(few)}): {_first(few)}"
     blind = [name for name, _, test in found.classes if not test]
     if blind:
-        yield f"classes without a test image, whose AP counts 0 ({len(blind)}): {_first(blind)}"
-    if not found.counts["unlabeled"]:
-        yield "no unlabelled images: below ratio 1 labelled ones stand in for them; own.unlabeled_root names a folder of more"
+        yield f"classes without a test image, of whose score nothing can be said ({len(blind)}): {_first(blind)}"
     if found.counts["train"] < 50:
         yield f"only {found.counts['train']} labelled training images; a few hundred are a good start"
     looks_alike = Counter(name.lower() for name, _, _ in found.classes)

@@ -9,12 +9,16 @@ import numpy as np
 import pandas as pd
 
 from dicap.artifacts import COST, cost_file, replacing, replacing_folder, write_json, write_predictions
+from dicap.catalogue import OWN
+from dicap.caution import of_results
 from dicap.decision import Decisions, reliability
 from dicap.errors import DataError
 from dicap.evaluation.engine import with_engine
 from dicap.evaluation.model_card import model_card
-from dicap.metrics import average_precision, map_interval
+from dicap.methods.base import Calibrates
+from dicap.metrics import average_precision, map_interval, mean_average_precision
 from dicap.models import SavedModel, load_model
+from dicap.operating_point import at_threshold, best_threshold, of_answers, with_intervals
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 
@@ -31,16 +35,24 @@ def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.nda
     return scores, HiddenLabelReader(experiment.folder, len(experiment.store.classes)).labels(rows)[0].numpy()
 
 
-def metrics(scores: np.ndarray, labels: np.ndarray, *, resamples: int, seed: int) -> dict[str, Any]:
-    """mAP in percent with its 95 % interval, and how many classes have no positive test image (AP 0 by rule)."""
-    low, high = map_interval(scores, labels) if resamples else (float("nan"), float("nan"))
+def metrics(scores: np.ndarray, labels: np.ndarray, *, resamples: int, seed: int, testable: bool = False) -> dict[str, Any]:
+    """mAP in percent with its 95 % interval, and how many classes have no positive test image.
+
+    By the published rule such a class has AP 0 and stays in the mean. With `testable`, for one's own images, the mean is over
+    the others, and `classes_left_out` says how many are not in it.
+    """
+    empty = int((labels.sum(0) == 0).sum())
+    left_out = empty if testable and labels.any() else 0
+    counted = labels.any(0) if left_out else slice(None)
+    low, high = map_interval(scores[:, counted], labels[:, counted]) if resamples else (float("nan"), float("nan"))
     return {
-        "map": 100 * float(average_precision(scores, labels).mean()),
+        "map": mean_average_precision(scores, labels, testable=testable),
         "map_low": _number(low),
         "map_high": _number(high),
         "n_test": len(scores),
         "n_classes": scores.shape[1],
-        "classes_without_positives": int((labels.sum(0) == 0).sum()),
+        "classes_without_positives": empty,
+        "classes_left_out": left_out,
     }
 
 
@@ -50,7 +62,7 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
     `chance_tenths` has a row for every tenth of the stated chance (see `dicap.decision.reliability`), `chance_gap` is the mean
     over decisions of |mean chance - share right| of their tenth. `chance_deciles` has a row for every tenth of the decisions,
     ranked by their chance, and `chance_gap_max` is the largest difference there. Without a correctness curve the lists are
-    empty and the gaps None.
+    empty and the gaps None. The other keys are those of `dicap.operating_point.of_answers`.
     """
     answer, chance = decisions.decide(scores)
     right = answer == labels
@@ -61,9 +73,9 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
         "decided_right": float(right[answer >= 0].mean()) if (answer >= 0).any() else None,
         "chance_gap": sum(row["n"] * abs(row["chance"] - row["share"]) for row in tenths) / n if n else None,
         "chance_gap_max": max((abs(row["chance"] - row["share"]) for row in deciles), default=None),
-        "chance_tenths": tenths,
+        "chance_tenths": with_intervals(tenths, chance),
         "chance_deciles": deciles,
-    }
+    } | of_answers(answer, labels)
 
 
 def evaluate(
@@ -81,7 +93,7 @@ def evaluate(
         model_path: model.safetensors, beside which model_raw or model_ema.safetensors may lie.
         artifacts: folder of the earlier stages' histories and costs.
         environment: versions to name on the model card.
-        engine: what computes the backbones (`dicap.features.engine`).
+        engine: what computes the backbones (`dicap.features.engine`), unless the experiment has their features.
 
     Returns:
         The content of metrics.json; {} on all but one of several processes.
@@ -94,14 +106,19 @@ def evaluate(
     _check_fits(model, model_path, experiment)
 
     def fast(loaded: SavedModel) -> SavedModel:
+        if experiment.frozen:  # the features of its backbone are there
+            return replace(loaded, network=experiment.place(loaded.network))
         return with_engine(loaded, experiment.runtime, engine, len(experiment.roles.test))[0]
 
     scores, labels = score(experiment, fast(model))
     counterparts = [load_model(path, experiment.runtime.device) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
     others = {other.which: score(experiment, fast(other))[0] for other in counterparts}
+    chosen_on = experiment.roles.est if isinstance(model.method, Calibrates) else experiment.roles.labelled
+    labelled_scores = replace(experiment, method=model.method).predict(model.network, chosen_on).cpu().numpy()
     if not experiment.group.is_main:
         return {}
-    result = metrics(scores, labels, resamples=s.evaluate.bootstrap, seed=s.seed)
+    own = s.dataset == OWN
+    result = metrics(scores, labels, resamples=s.evaluate.bootstrap, seed=s.seed, testable=own)
     result |= {
         "dataset": s.dataset,
         "method": model.settings.method,  # the model's own: it may be another than the pipeline's
@@ -113,7 +130,11 @@ def evaluate(
     result |= decided(scores, labels, model.decisions)
     result[f"map_{model.which}"] = result["map"]
     for which, other in others.items():
-        result[f"map_{which}"] = 100 * float(average_precision(other, labels).mean())
+        result[f"map_{which}"] = mean_average_precision(other, labels, testable=own)
+    best = best_threshold(labelled_scores, experiment.labels.of(chosen_on).numpy())
+    result |= at_threshold(scores, labels, best) | {"threshold_images": len(chosen_on)}
+    positives = labels.sum(0).tolist()
+    result["warnings"] = of_results(result, len(experiment.roles.labelled), model.decisions.measured, positives)
     result |= _from_histories(artifacts) | _from_costs(artifacts)
 
     aps = average_precision(scores, labels)

@@ -1,10 +1,12 @@
 """The model card: what a model was made from, how good it is, and what it should not be trusted with."""
 
 from collections.abc import Iterator, Sequence
+from io import StringIO
 from typing import Any
 
-from dicap.catalogue import METHODS
+from dicap.catalogue import METHODS, OWN
 from dicap.models import SavedModel
+from dicap.operating_point import digits
 from dicap.settings import flatten
 
 SHOWN = 100  # classes in the table at most: the best and the worst
@@ -27,9 +29,18 @@ def model_card(
         environment: name and version of what decides the numbers.
     """
     s = model.settings
+    name = f"{METHODS[s.method].title} on {'own images' if meta['dataset'] == OWN else meta['dataset']}"
     parts = [
-        f"# {METHODS[s.method].title} on {meta['dataset']}",
+        front_matter(model, metrics, name),
+        f"# {name}",
         f"A multi-label classifier of {len(model.classes)} classes: {s.backbone} with {s.head}, images of {s.image_size} px.",
+        *(f"> **Warning:** {line}." for line in metrics.get("warnings", [])),
+        "## Intended use",
+        "Says of a photograph which of its classes it shows: yes, no or unsure, each with the chance to be right where that was "
+        "measured. Meant for photographs like those it was tested on, with a person who looks at what is unsure. "
+        f"Classes: {_named(model.classes)}.",
+        "Not meant for decisions about people, nor where a wrong answer does harm, without a test on images of that use.",
+        '```python\nfrom dicap import load_model, predict\n\ntable = predict(load_model("."), "photograph.jpg")\n```',
         "## Result",
         _table(("measure", "value"), list(_results(metrics))),
         "## Data",
@@ -64,33 +75,95 @@ def model_card(
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
+def front_matter(model: SavedModel, metrics: dict[str, Any], name: str) -> str:
+    """The YAML that model hubs read: tags, a placeholder for the licence, and the result in their form."""
+    from ruamel.yaml import YAML
+
+    matter = {
+        "license": "other",
+        "license_name": "to-be-chosen-by-the-owner",  # of the photographs and the labels
+        "library_name": "dicap",
+        "pipeline_tag": "image-classification",
+        "tags": ["multi-label", "semi-supervised", "image-classification", model.settings.method, model.settings.backbone],
+        "model-index": [
+            {
+                "name": name,
+                "results": [
+                    {
+                        "task": {"type": "image-classification", "name": "Multi-label classification"},
+                        "dataset": {"type": metrics["dataset"], "name": name.partition(" on ")[2], "split": "test"},
+                        "metrics": [
+                            {"type": kind, "name": title, "value": round(float(metrics[key]), 4)}
+                            for kind, title, key in (("map", "mAP (%)", "map"), ("f1", "F1 of yes", "f1"))
+                            if metrics.get(key) is not None
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
+    text, yaml = StringIO(), YAML()
+    yaml.width = 4096
+    yaml.dump(matter, text)
+    return f"---\n{text.getvalue()}---"
+
+
+def _named(classes: Sequence[str], most: int = 30) -> str:
+    return ", ".join(classes[:most]) + (f" and {len(classes) - most} more" if len(classes) > most else "")
+
+
 def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     interval = ""
     if metrics["map_low"] is not None:
         interval = f" (95 % interval {metrics['map_low']:.2f} to {metrics['map_high']:.2f})"
-    yield "mAP on the test images", f"{metrics['map']:.2f} %{interval}"
+    left_out = metrics["classes_left_out"]
+    over = (
+        f", mean over {metrics['n_classes'] - left_out} classes ({left_out} without a positive test image left out)"
+        if left_out
+        else ""
+    )
+    yield "mAP on the test images", f"{metrics['map']:.2f} %{interval}{over}"
     yield "test images", metrics["n_test"]
-    yield "entries (image, class) decided", f"{metrics['decided']:.1%}"
-    if metrics["decided_right"] is not None:
-        yield "of these right", f"{metrics['decided_right']:.1%}"
+    yield "entries (image, class) answered yes, no, unsure", f"{metrics['yes']}, {metrics['no']}, {metrics['unsure']}"
+    yield "of the yes right (precision)", _share(metrics["yes_right"])
+    yield "of the positives found (recall)", _share(metrics["yes_recall"])
+    yield "F1 of yes, at the model's thresholds", f"{metrics['f1']:.3f}"
+    if metrics.get("threshold_best") is not None:
+        yield (
+            f"F1 of yes, at one threshold chosen on {metrics['threshold_images']} labelled images",
+            f"{metrics['f1_best']:.3f} (at {metrics['threshold_best']:.3g}: precision {_share(metrics['precision_best'])}, "
+            f"recall {_share(metrics['recall_best'])})",
+        )
+    yield "F1 of always saying yes", f"{metrics['constant_f1']:.3f}"
+    yield "of the no right", _share(metrics["no_right"])
+    yield f"right if the answer were always {metrics['constant']}", _share(metrics["constant_right"])
     if metrics["chance_gap"] is not None:
         yield "stated chance to be right is off by", f"{metrics['chance_gap']:.3f} on average"
 
 
+def _share(value: float | None) -> str:
+    return "(none)" if value is None else f"{value:.1%}"
+
+
 def _chance(metrics: dict[str, Any]) -> list[str]:
     rows = [
-        (f"{row['left']:.1f} to {row['right']:.1f}", row["n"], f"{row['chance']:.3f}", f"{row['share']:.3f}")
+        (
+            f"{row['left']:.1f} to {row['right']:.1f}",
+            f"{row['n']} in {row['images']} images",
+            f"{row['chance']:.{digits((row['high'] - row['low']) / 2)}f}",
+            f"{row['share']:.{digits((row['high'] - row['low']) / 2)}f} ({row['low']:.2f} to {row['high']:.2f})",
+        )
         for row in metrics["chance_tenths"]
     ]
-    return [_table(("stated chance", "decisions", "mean chance", "share right"), rows)] if rows else []
+    return [_table(("stated chance", "decisions", "mean chance", "share right (95 % interval)"), rows)] if rows else []
 
 
 def _classes(classes: Sequence[tuple[str, int, int, float]]) -> str:
-    ordered = sorted(classes, key=lambda row: (-row[3], row[0]))
+    ordered = sorted(classes, key=lambda row: (row[2] == 0, -row[3], row[0]))
     left_out = max(0, len(ordered) - SHOWN)
     if left_out:
         ordered = [*ordered[: SHOWN // 2], *ordered[-SHOWN // 2 :]]
-    rows = [(name, labelled, test, f"{ap:.1f}") for name, labelled, test, ap in ordered]
+    rows = [(name, labelled, test, f"{ap:.1f}" if test else "not tested") for name, labelled, test, ap in ordered]
     table = _table(("class", "labelled images", "test images", "AP (%)"), rows)
     return f"{table}\n\n{left_out} classes between the best and the worst are left out." if left_out else table
 

@@ -14,7 +14,7 @@ from dicap.artifacts import replacing
 from dicap.report import style
 from dicap.report.experiments import method_titles
 from dicap.report.figures import comparison
-from dicap.report.page import template
+from dicap.report.page import render_page
 from dicap.settings import flatten
 
 # Shown in columns of their own.
@@ -46,7 +46,7 @@ def build_comparison(
             for row in rows:
                 row["report"] = reports.get(row["rev"])
             groups.append({"dataset": dataset, "ratio": ratio, "rows": rows, "drawn": drawn, "id": f"group-{number}"})
-    html = template("comparison.html").render(groups=groups, total=len(experiments))
+    html = render_page("comparison.html", groups=groups, total=len(experiments))
     with replacing(out) as temporary:
         temporary.write_text(html, encoding="utf-8")
     return out

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pandas as pd
 
 from dicap.catalogue import METHODS
-from dicap.estimators import ESTIMATORS
-from dicap.settings import flatten
+from dicap.settings import Calibration, flatten
 
+ESTIMATORS = get_args(Calibration.model_fields["estimator"].annotation)  # those of dicap.estimators, which loads torch
 _STEPS = ("calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled")
 # The ladder of docs/methods.md 3.10: the values of _STEPS at each step.
 LADDER = {

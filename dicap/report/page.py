@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from dicap import artifacts as files
-from dicap.catalogue import METHODS
+from dicap.catalogue import METHODS, OWN
+from dicap.pages.html import render
 from dicap.report import evidence, exports, style
 from dicap.report.evidence import Evidence
 from dicap.report.figures import calibration, learning, pseudo_labels, result
@@ -87,7 +87,8 @@ def build_report(
                     label = f"{drawing.title}. {drawing.caption}"
                     drawn.append((drawing, Markup(style.inline(svg, drawing.name, label))))
                 sections.append((section, drawn))
-        html = template("page.html").render(
+        html = render_page(
+            "page.html",
             summary=summary(found, settings),
             sections=sections,
             galleries=galleries(found, pictures),
@@ -123,7 +124,8 @@ def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
     total = sum(found.roles.values())
     return {
         "title": METHODS[method].title if method in METHODS else method,
-        "dataset": str(settings.get("dataset", "?")),
+        "dataset": "own images" if settings.get("dataset") == OWN else str(settings.get("dataset", "?")),
+        "warnings": list(metrics.get("warnings", [])),
         "ratio": settings.get("ratio"),
         "seed": settings.get("seed"),
         "backbone": settings.get("backbone"),
@@ -297,10 +299,20 @@ def _result(found: Evidence) -> Section:
     if not chances.empty:
         caption = "How often a decision is right, by the chance that the model states for it"
         caption += f": {found.metrics['decided']:.0%} of the test entries are decided,"
-        caption += f" {found.metrics['decided_right']:.1%} of these correctly."
+        caption += _worth(found.metrics)
         axes = ("stated chance of being right", "share right")
         drawings.append(Drawing("chance", "Chance of being right", caption, lambda: calibration.reliability(chances, *axes)))
     return Section("result", "Test images", drawings)
+
+
+def _worth(metrics: dict[str, Any]) -> str:
+    """What the decisions are worth, each kind apart, beside a constant answer."""
+    if metrics.get("yes_right") is None:
+        return f" none of them a yes; always saying no is right in {metrics['constant_right']:.1%} of the entries."
+    return (
+        f" {metrics['yes_right']:.1%} of the yes and {metrics['no_right'] or 0:.1%} of the no rightly; "
+        f"always saying {metrics['constant']} is right in {metrics['constant_right']:.1%} of the entries."
+    )
 
 
 def _chances(found: Evidence) -> pd.DataFrame:
@@ -348,17 +360,13 @@ def _mean(values: pd.Series) -> float | None:
     return None if pd.isna(mean) else float(mean)
 
 
-def template(name: str) -> Template:
-    """A page of `templates/`: everything put into it is escaped unless it is Markup."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,  # class names come from users
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+def render_page(name: str, **values: Any) -> str:
+    """A page of `templates/` in the hand of all pages: tables to sort, figures to enlarge."""
+    return render(
+        name,
+        styles=["base.css", "figures.css", "page.css"],
+        scripts=["tables.js", "enlarge.js"],
+        style_attributes=True,  # those of the figures and bars
+        templates=Path(__file__).with_name("templates"),
+        **values,
     )
-    environment.filters["thousands"] = lambda n: f"{n:,}"
-    environment.filters["number"] = lambda x, digits=2: "–" if x is None else f"{x:.{digits}f}"
-    environment.filters["percent"] = lambda x, digits=0: "–" if x is None else f"{100 * x:.{digits}f}"
-    return environment.get_template(name)

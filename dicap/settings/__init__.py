@@ -6,14 +6,16 @@ from dicap.settings.resolve import (
     flatten,
     known_keys,
     load_settings,
+    parse_yaml,
     read_yaml,
     resolve,
     resolve_values,
 )
-from dicap.settings.schema import Own, Section, Settings
+from dicap.settings.schema import Calibration, Own, Section, Settings
 
 __all__ = [
     "PUBLISHED",
+    "Calibration",
     "Own",
     "Resolved",
     "Section",
@@ -21,6 +23,7 @@ __all__ = [
     "flatten",
     "known_keys",
     "load_settings",
+    "parse_yaml",
     "read_yaml",
     "resolve",
     "resolve_values",

@@ -59,10 +59,10 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
                 f"{origins['pclp.cycle_epochs']}: pclp.cycle_epochs: found {s.pclp.cycle_epochs}, expected 0 or at least "
                 f"the {epochs} epochs of the stage"
             )
-    if s.method == "d2l" and "head" in (s.warmup.trainable, s.train.trainable) and s.features.tiles != "all":
+    if s.method == "d2l" and "head" in (s.warmup.trainable, s.train.trainable):
         problems.append(
-            f"{origins['features.tiles']}: features.tiles: found {s.features.tiles!r}, but d2l trains on features of tiles; "
-            "set it to all"
+            f"{origins['warmup.trainable']}: warmup.trainable: found 'head', but d2l looks at tiles of the images themselves, "
+            "not at features; set warmup.trainable and train.trainable to all"
         )
     if s.iat.low > s.iat.high:
         problems.append(f"{origins['iat.low']}: iat.low: found {s.iat.low}, expected at most iat.high ({s.iat.high})")

@@ -123,12 +123,21 @@ def known_keys(section: type[BaseModel] = Settings, prefix: str = "") -> Iterato
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """The content of a file of settings. Raises SettingsError."""
-    # YAML 1.2, the dialect DVC writes: PyYAML would return the string "3e-05" for a learning rate of 0.00003.
     try:
-        values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise SettingsError(f"{path}: no such file; run from the project's folder or pass --params") from None
-    except (YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path}: not readable as YAML; compare it with the file in the repository") from None
+    return parse_yaml(text, path)
+
+
+def parse_yaml(text: str, path: Path) -> dict[str, Any]:
+    """The settings in the text of a file `path`, which messages name. Raises SettingsError."""
+    # YAML 1.2, the dialect DVC writes: PyYAML would return the string "3e-05" for a learning rate of 0.00003.
+    try:
+        values = YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f" (line {where.line + 1})" if where is not None else ""
         if isinstance(error, DuplicateKeyError):

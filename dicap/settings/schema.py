@@ -55,6 +55,15 @@ class Own(Section):
     unlabeled_root: str | None = stated(None, "a second folder, of truly unlabelled images")
     test_share: Fraction = stated(0.0, "share of the labelled images to draw as test split where there is none")
     added: str | None = stated(None, "CSV of labels given later, as `dicap-stage import-labels` writes it")
+    separator: str = stated(
+        "auto", "what separates names in a cell of a table; auto: `;`, and a question where it may be a comma"
+    )
+    empty: Literal["auto", "none", "unlabeled"] = stated(
+        "auto", "what an empty cell of labels means in a row of split train or test; auto: none of the classes, said in a note"
+    )
+    label_folder: Literal["auto", "first", "last", "all"] = stated(
+        "auto", "which of several folders is the label; auto: a question"
+    )
 
 
 class Split(Section):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dicap.calibration import bin_curve, count_bins, curve_error, estimate_rates, pooled
+from dicap.catalogue import OWN
 from dicap.curve import Curve
 from dicap.estimators import log_loss
 from dicap.methods.base import Refresh
@@ -29,7 +30,8 @@ def map_of_scores(experiment: Experiment, scores: dict[str, Tensor]) -> dict[str
     if not experiment.group.is_main:
         return {}
     y = _reader(experiment).labels(experiment.roles.test)[0].numpy()
-    return {f"map_{name}": mean_average_precision(p.cpu().numpy(), y) for name, p in scores.items()}
+    own = experiment.settings.dataset == OWN
+    return {f"map_{name}": mean_average_precision(p.cpu().numpy(), y, testable=own) for name, p in scores.items()}
 
 
 def _reader(experiment: Experiment) -> HiddenLabelReader:

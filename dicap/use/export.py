@@ -20,6 +20,7 @@ from dicap.randomness import generator
 from dicap.use.folder import read_square
 
 FORMATS = ("onnx", "pt2")
+ENDINGS = {"onnx": ".onnx", "pt2": ".pt2"}
 TOLERANCE = 1e-4
 CHECKED, BATCH = 100, 20  # images of each kind, and how many at a time
 
@@ -57,6 +58,10 @@ def export(model: SavedModel, out: Path, kind: str, images: Path | None = None) 
     """
     if kind not in FORMATS:
         raise SettingsError(f"--format: found {kind!r}, allowed are {', '.join(FORMATS)}")
+    other = {ending: name for name, ending in ENDINGS.items() if name != kind}.get(out.suffix.lower())
+    if other is not None or out.suffix.lower() != ENDINGS[kind]:
+        advice = f"--format {other}" if other else f"a name that ends in {ENDINGS[kind]}"
+        raise SettingsError(f"--out: found {out.name!r} for format {kind}, which ends in {ENDINGS[kind]}; give {advice}")
     _need(kind)
     scorer = Scorer(model).cpu().eval()
     size = model.settings.image_size

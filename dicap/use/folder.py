@@ -1,38 +1,124 @@
-"""Reading images ahead of the network."""
+"""What people have to predict: files, folders, patterns, lists, arrays and open images; reading them ahead of the network."""
 
+import glob
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from dicap.data.sources.base import Rejected, read_rgb
+from dicap.data.sources.base import Rejected, read_rgb, to_rgb
+from dicap.data.sources.files import list_images
+from dicap.errors import DataError
+
+One = str | Path | Image.Image | np.ndarray
+Images = One | Sequence[One]
 
 
-def read_square(path: Path, size: int) -> np.ndarray | str:
+@dataclass(frozen=True)
+class Photograph:
+    """An image by the name that its rows carry, and where it is: a file, an open image, or pixels."""
+
+    name: str
+    source: Path | Image.Image | np.ndarray
+
+
+def photographs(images: Images) -> list[Photograph]:
+    """The photographs that are meant.
+
+    Args:
+        images: a file, a folder (searched to the bottom, names relative to it), a pattern such as `shots/*.jpg`, a .txt file with
+            a path on each line, an open PIL image, an array (H, W, 3) or (N, H, W, 3) uint8, or a sequence of any of these.
+            Images without a file are named by their number.
+
+    Raises:
+        DataError: nothing is there, an address of the web is given, or an array is none of an image.
+    """
+    several = not isinstance(images, str | Path | Image.Image | np.ndarray)
+    many: Sequence[One] = images if several else [images]  # type: ignore[assignment]
+    found: list[Photograph] = []
+    for one in many:
+        if isinstance(one, str | Path):
+            found += _of_path(str(one), alone=len(many) == 1, listed=several)
+        elif isinstance(one, Image.Image):
+            found.append(Photograph(str(len(found)), one))
+        else:
+            found += [Photograph(str(len(found) + i), pixels) for i, pixels in enumerate(_arrays(one))]
+    if not found:
+        raise DataError("predict: no image is named; give a file, a folder or a pattern")
+    return found
+
+
+def _of_path(text: str, *, alone: bool, listed: bool) -> list[Photograph]:
+    if "://" in text:
+        raise DataError(f"{text}: an address; download the image and name its file")
+    path = Path(text)
+    if path.is_dir():
+        return [Photograph(name if alone else (path / name).as_posix(), path / name) for name in list_images(path)]
+    if path.suffix.lower() == ".txt" and path.is_file():
+        return _of_list(path)
+    if not path.exists() and glob.has_magic(text):
+        files = [name for name in sorted(glob.glob(text, recursive=True)) if Path(name).is_file()]
+        if not files:
+            raise DataError(f"{text}: no file fits this pattern")
+        return [Photograph(name, Path(name)) for name in files]
+    if not path.exists() and not path.is_symlink() and alone and not listed:
+        raise DataError(f"{text}: no such file or folder; name an image, a folder of images or a pattern in quotes")
+    return [Photograph(text, path)]
+
+
+def _of_list(path: Path) -> list[Photograph]:
+    """A path on each line, relative to the working directory or else to the folder of the list; empty lines do not count."""
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start} is not UTF-8; save the list as UTF-8") from None
+    lines = [line for line in lines if line and not line.startswith("#")]
+    if not lines:
+        raise DataError(f"{path}: an empty list; write the path of an image on each line")
+    address = next((line for line in lines if "://" in line), None)
+    if address is not None:
+        raise DataError(f"{path}: {address} is an address; download the images and list their files")
+    return [Photograph(line, Path(line) if Path(line).exists() else path.parent / line) for line in lines]
+
+
+def _arrays(pixels: np.ndarray) -> list[np.ndarray]:
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim not in (2, 3, 4):
+        found = f"{pixels.dtype} of shape {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+        raise DataError(f"predict: found {found}, expected a path, a PIL image, or an array of uint8 of shape (H, W, 3)")
+    if pixels.ndim > 2 and pixels.shape[-1] not in (3, 4):
+        raise DataError(f"predict: an array of shape {pixels.shape}; expected channels last, (H, W, 3)")
+    return list(pixels) if pixels.ndim == 4 else [pixels]
+
+
+def read_square(source: Path | Image.Image | np.ndarray, size: int) -> np.ndarray | str:
     """A photograph as `convert` would store one's own: upright, (size, size, 3) uint8, or the reason why it cannot be read."""
     try:
-        image = read_rgb(path, upright=True)
-    except Rejected as reason:
+        if isinstance(source, Path):
+            image = read_rgb(source, upright=True)
+        else:
+            image = to_rgb(Image.fromarray(source) if isinstance(source, np.ndarray) else source, upright=True)
+    except (Rejected, OSError) as reason:  # OSError: an open image whose file is damaged
         return str(reason)
     return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
 
 
 def read_ahead(
-    folder: Path, paths: Sequence[str], size: int, batch: int, workers: int
-) -> Iterator[tuple[Sequence[str], list[np.ndarray | str]]]:
-    """Yield (paths, images or reasons) of one batch after the other while the next one is being read.
+    images: Sequence[Photograph], size: int, batch: int, workers: int
+) -> Iterator[tuple[Sequence[Photograph], list[np.ndarray | str]]]:
+    """Yield (photographs, images or reasons) of one batch after the other while the next one is being read.
 
     At most two batches are in memory, however many images there are.
     """
-    batches = [paths[start : start + batch] for start in range(0, len(paths), batch)]
+    batches = [images[start : start + batch] for start in range(0, len(images), batch)]
     with ThreadPoolExecutor(max(1, workers)) as pool:
-        waiting: list[tuple[Sequence[str], list[Future]]] = []
-        for names in batches:
-            waiting.append((names, [pool.submit(read_square, Path(folder) / name, size) for name in names]))
+        waiting: list[tuple[Sequence[Photograph], list[Future]]] = []
+        for some in batches:
+            waiting.append((some, [pool.submit(read_square, one.source, size) for one in some]))
             if len(waiting) > 1:
                 first, futures = waiting.pop(0)
                 yield first, [future.result() for future in futures]
-        for names, futures in waiting:
-            yield names, [future.result() for future in futures]
+        for some, futures in waiting:
+            yield some, [future.result() for future in futures]

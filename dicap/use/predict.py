@@ -1,4 +1,4 @@
-"""Predictions for a folder of images, in memory or streamed to a file."""
+"""Predictions for images, in memory or streamed to a file."""
 
 import hashlib
 import json
@@ -16,14 +16,15 @@ import pyarrow.parquet as pq
 import torch
 
 from dicap.artifacts import read_parquet, replacing, write_json, write_parquet
+from dicap.curve import GROUP, MOST_GROUPS
 from dicap.data.loader import worker_count
-from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
 from dicap.evaluation.engine import with_engine
 from dicap.models import SavedModel, load_model
+from dicap.operating_point import chance_interval
 from dicap.progress import progress
 from dicap.runtime import Runtime
-from dicap.use.folder import read_ahead
+from dicap.use.folder import Images, Photograph, photographs, read_ahead
 
 ANSWERS = {1: "yes", 0: "no", -1: "unsure"}
 FORMATS = ("parquet", "csv", "json")
@@ -37,8 +38,11 @@ ROWS = pa.schema(
         ("probability", pa.float32()),
         ("decision", pa.string()),
         ("chance", pa.float32()),
+        ("chance_low", pa.float32()),  # 95 % interval of the chance
+        ("chance_high", pa.float32()),
     ]
 )
+IMAGES = pa.schema([("image", pa.string()), ("labels", pa.string()), ("unsure", pa.string())])
 
 
 @dataclass
@@ -53,44 +57,50 @@ class Outcome:
 
 def predict(
     model: SavedModel | str | Path,
-    images: str | Path | Sequence[str | Path],
+    images: Images,
     *,
     batch_size: int | None = None,
     device: str = "auto",
     engine: str = "auto",
+    per_image: bool = False,
 ) -> pd.DataFrame:
-    """One row for every image and class.
+    """A row for every image and class, or for every image.
 
     Args:
-        model: from `load_model`, or the path of a model.safetensors.
-        images: a folder, searched recursively, or the paths of image files.
-        batch_size: images per step; None: chosen, and halved where the memory is too small.
+        model: from `load_model`, or the path of a model.safetensors or of its folder.
+        images: a file, a folder (searched to the bottom), a pattern (`shots/*.jpg`), a .txt list of paths, an open PIL image, an
+            array (H, W, 3) or (N, H, W, 3) uint8, or a sequence of these.
+        batch_size: images a step; None: chosen, and halved where the memory is too small.
         device: `auto`, `cpu`, `cuda`.
         engine: what computes the backbone: `auto`, `torch`, `onnxruntime`, `openvino`, `openvino-bf16`.
+        per_image: a row for every image instead.
 
     Returns:
-        DataFrame of image (path), class, probability (the network's confidence), decision (`yes`, `no` or `unsure`, by the
-        model's thresholds) and chance (the measured chance that the decision is right; NaN where unsure or not measured).
-        `frame.attrs["unreadable"]` lists (path, reason) of the files that were skipped.
+        DataFrame of image (path, or number of an image without a file), class, probability (the network's confidence), decision
+        (`yes`, `no` or `unsure`, by the model's thresholds), chance (the measured chance that the decision is right; NaN where
+        unsure or not measured) and its 95 % interval, chance_low and chance_high. With `per_image`: image, labels (the classes
+        with a yes, separated by `;`; `-` where every class is a no) and unsure (classes likewise).
+        `frame.attrs["unreadable"]` lists (path, reason) of the files that could not be read.
 
     Raises:
-        DataError: the model cannot be read, the folder holds no image, or none of the images can be read.
+        DataError: the model cannot be read, nothing is there, or none of the images can be read.
     """
-    folder, paths = (Path(images), list_images(Path(images))) if isinstance(images, str | Path) else (Path(), [*map(str, images)])
+    photos = photographs(images)
     saved, runtime = open_model(model, device)
-    saved, note = with_engine(saved, runtime, engine, len(paths))
+    saved, note = with_engine(saved, runtime, engine, len(photos))
     outcome = Outcome(note=note)
-    tables = [_rows(names, scores, saved) for names, scores in stream(saved, folder, paths, runtime, batch_size, outcome)]
+    tables = [_rows(names, scores, saved) for names, scores in stream(saved, photos, runtime, batch_size, outcome)]
     if not tables:
-        raise DataError(f"{folder}: none of {len(paths)} images can be read; the first: {': '.join(outcome.unreadable[0])}")
-    frame = pa.concat_tables(tables).to_pandas()
+        raise _nothing(len(photos), outcome)
+    table = pa.concat_tables(tables)
+    frame = (_by_image(table, len(saved.classes)) if per_image else table).to_pandas()
     frame.attrs["unreadable"] = outcome.unreadable
     return frame
 
 
 def predict_to_file(
     model: SavedModel | str | Path,
-    folder: Path,
+    images: Images,
     out: Path,
     *,
     batch_size: int | None = None,
@@ -99,12 +109,13 @@ def predict_to_file(
     workers: int | None = None,
     fresh: bool = False,
     part: int = PART,
+    per_image: bool = False,
 ) -> Outcome:
-    """Predict every image below `folder` into `out`, as streamed: memory does not grow with the number of images.
+    """Predict images (as `predict` takes them) into `out`, as streamed: memory does not grow with the number of images.
 
-    `out` ends in .parquet or .csv (one row for every image and class) or .json (one object per image). Finished parts wait in
-    `<out>.parts/`; a killed run continues after them if model, folder and list of images are the same. Files that
-    cannot be read are listed with the reason in `<out stem>.unreadable.csv`.
+    `out` ends in .parquet or .csv (a row for every image and class, or with `per_image` for every image) or .json (an object an
+    image). Finished parts wait in `<out>.parts/`; a run that was killed goes on behind them if model and list of images are the
+    same. Files that cannot be read are listed with the reason in `<out stem>.unreadable.csv`.
 
     Raises:
         SettingsError: `out` has another ending; DataError: as `predict`.
@@ -112,35 +123,34 @@ def predict_to_file(
     kind = out.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise SettingsError(f"--out: found {str(out)!r}, expected a file that ends in .parquet, .csv or .json")
-    paths = list_images(folder)
+    photos = photographs(images)
     saved, runtime = open_model(model, device)
-    saved, note = with_engine(saved, runtime, engine, len(paths))
+    saved, note = with_engine(saved, runtime, engine, len(photos))
     parts = out.with_name(f"{out.name}.parts")
-    _same_job(parts, saved, folder, paths, part, fresh)
+    _same_job(parts, saved, photos, part, fresh)
     outcome = Outcome(note=note)
-    starts = range(0, len(paths), part)
+    starts = range(0, len(photos), part)
     done = [start for start in starts if (parts / f"{start:09d}.json").exists()]
-    with _bar(len(paths), sum(min(part, len(paths) - start) for start in done)) as advance:
+    with _bar(len(photos), sum(min(part, len(photos) - start) for start in done)) as advance:
         for start in starts:
-            names = paths[start : start + part]
+            some = photos[start : start + part]
             record = parts / f"{start:09d}.json"
             if not record.exists():
                 own = Outcome()
                 tables = [
-                    _rows(seen, scores, saved)
-                    for seen, scores in stream(saved, folder, names, runtime, batch_size, own, advance, workers)
+                    _rows(seen, scores, saved) for seen, scores in stream(saved, some, runtime, batch_size, own, advance, workers)
                 ]
                 write_parquet(pa.concat_tables(tables) if tables else ROWS.empty_table(), parts / f"{start:09d}.parquet")
                 write_json({"images": own.images, "unreadable": [list(pair) for pair in own.unreadable]}, record)
             else:
-                outcome.resumed += len(names)
+                outcome.resumed += len(some)
             written = json.loads(record.read_text(encoding="utf-8"))
             outcome.images += written["images"]
             outcome.unreadable += [(path, reason) for path, reason in written["unreadable"]]
     if not outcome.images:
         shutil.rmtree(parts)
-        raise DataError(f"{folder}: none of {len(paths)} images can be read; the first: {': '.join(outcome.unreadable[0])}")
-    _write(kind, [parts / f"{start:09d}.parquet" for start in starts], out, len(saved.classes))
+        raise _nothing(len(photos), outcome)
+    _write(kind, [parts / f"{start:09d}.parquet" for start in starts], out, len(saved.classes), per_image)
     listing = out.with_name(f"{out.stem}.unreadable.csv")
     listing.unlink(missing_ok=True)
     if outcome.unreadable:
@@ -148,6 +158,11 @@ def predict_to_file(
             pd.DataFrame(outcome.unreadable, columns=["image", "reason"]).to_csv(temporary, index=False, lineterminator="\n")
     shutil.rmtree(parts)
     return outcome
+
+
+def _nothing(images: int, outcome: Outcome) -> DataError:
+    path, reason = outcome.unreadable[0]
+    return DataError(f"{path}: {reason}" if images == 1 else f"none of {images} images can be read; the first: {path}: {reason}")
 
 
 def open_model(model: SavedModel | str | Path, device: str = "auto") -> tuple[SavedModel, Runtime]:
@@ -162,25 +177,24 @@ def open_model(model: SavedModel | str | Path, device: str = "auto") -> tuple[Sa
 
 def stream(
     model: SavedModel,
-    folder: Path,
-    paths: Sequence[str],
+    photos: Sequence[Photograph],
     runtime: Runtime,
     batch_size: int | None,
     outcome: Outcome,
     advance: Any = None,
     workers: int | None = None,
 ) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Yield (paths, scores (n, C) float32) of the readable images, batch by batch; `outcome` counts the others."""
+    """Yield (names, scores (n, C) float32) of the readable images, batch by batch; `outcome` counts the others."""
     batch = batch_size or (GPU_BATCH if runtime.device.type == "cuda" else CPU_BATCH)
     threads = max(1, worker_count() if workers is None else workers)
-    for names, images in read_ahead(folder, paths, model.settings.image_size, batch, threads):
-        readable = [(name, image) for name, image in zip(names, images, strict=True) if not isinstance(image, str)]
-        outcome.unreadable += [(name, image) for name, image in zip(names, images, strict=True) if isinstance(image, str)]
+    for some, images in read_ahead(photos, model.settings.image_size, batch, threads):
+        readable = [(one.name, image) for one, image in zip(some, images, strict=True) if not isinstance(image, str)]
+        outcome.unreadable += [(one.name, image) for one, image in zip(some, images, strict=True) if isinstance(image, str)]
         if readable:
             outcome.images += len(readable)
             yield [name for name, _ in readable], score(model, np.stack([image for _, image in readable]), runtime)
         if advance is not None:
-            advance(len(names))
+            advance(len(some))
 
 
 def score(model: SavedModel, images: np.ndarray, runtime: Runtime) -> np.ndarray:
@@ -200,20 +214,40 @@ def score(model: SavedModel, images: np.ndarray, runtime: Runtime) -> np.ndarray
 def _rows(names: Sequence[str], scores: np.ndarray, model: SavedModel) -> pa.Table:
     answer, chance = model.decisions.decide(scores)
     n, classes = scores.shape
+    chance, low, high = _with_interval(model, chance)
     words = np.array([ANSWERS[-1], ANSWERS[0], ANSWERS[1]], dtype=object)[answer.ravel() + 1]
     columns = [
         pa.array(np.repeat(np.array(names, dtype=object), classes), pa.string()),
         pa.array(np.tile(np.array(model.classes, dtype=object), n), pa.string()),
         pa.array(scores.ravel(), pa.float32()),
         pa.array(words, pa.string()),
-        pa.array(chance.ravel().astype(np.float32), pa.float32(), from_pandas=True),
+        *(pa.array(values.ravel().astype(np.float32), pa.float32(), from_pandas=True) for values in (chance, low, high)),
     ]
     return pa.Table.from_arrays(columns, schema=ROWS)
 
 
-def _same_job(parts: Path, model: SavedModel, folder: Path, paths: Sequence[str], part: int, fresh: bool) -> None:
-    """Keep the parts of the same job and remove all others."""
-    digest = hashlib.sha256(json.dumps([model.checksum, str(folder.resolve()), list(paths), part]).encode()).hexdigest()
+def _with_interval(model: SavedModel, chance: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    decisions = model.decisions
+    if decisions.curve is None:
+        return chance, chance, chance
+    return chance_interval(chance, decisions.entries, GROUP, MOST_GROUPS)
+
+
+def _by_image(table: pa.Table, classes: int) -> pa.Table:
+    """A row an image: the classes with a yes, and those that are unsure."""
+    names, decisions = (table[name].to_numpy().reshape(-1, classes) for name in ("class", "decision"))
+    yes, unsure = (
+        [";".join(row[said == word]) for row, said in zip(names, decisions, strict=True)] for word in ("yes", "unsure")
+    )
+    labels = [found or ("" if open_ else "-") for found, open_ in zip(yes, unsure, strict=True)]
+    images = table["image"].to_pylist()[::classes]
+    return pa.table({"image": images, "labels": labels, "unsure": unsure}, schema=IMAGES)
+
+
+def _same_job(parts: Path, model: SavedModel, photos: Sequence[Photograph], part: int, fresh: bool) -> None:
+    """Keep the parts of the same job, and no others. Images without a file are another job every time."""
+    places = [str(one.source.absolute()) if isinstance(one.source, Path) else str(id(one.source)) for one in photos]
+    digest = hashlib.sha256(json.dumps([model.checksum, places, [one.name for one in photos], part]).encode()).hexdigest()
     record = parts / "job.json"
     try:
         known = json.loads(record.read_text(encoding="utf-8")).get("job") == digest
@@ -224,17 +258,22 @@ def _same_job(parts: Path, model: SavedModel, folder: Path, paths: Sequence[str]
         write_json({"job": digest}, record)
 
 
-def _write(kind: str, parts: Sequence[Path], out: Path, classes: int) -> None:
+def _write(kind: str, parts: Sequence[Path], out: Path, classes: int, per_image: bool) -> None:
     """Join the parts, one in memory at a time."""
+
+    def tables() -> Iterator[pa.Table]:
+        for path in parts:
+            yield _by_image(read_parquet(path), classes) if per_image else read_parquet(path)
+
     with replacing(out) as temporary:
         if kind == "parquet":
-            with pq.ParquetWriter(temporary, ROWS, write_page_checksum=True, compression="zstd") as writer:
-                for path in parts:
-                    writer.write_table(read_parquet(path))
+            schema = IMAGES if per_image else ROWS
+            with pq.ParquetWriter(temporary, schema, write_page_checksum=True, compression="zstd") as writer:
+                for table in tables():
+                    writer.write_table(table)
         elif kind == "csv":
-            for i, path in enumerate(parts):
-                frame = read_parquet(path).to_pandas()
-                frame.to_csv(
+            for i, table in enumerate(tables()):
+                table.to_pandas().to_csv(
                     temporary, mode="a" if i else "w", header=not i, index=False, float_format="%.6g", lineterminator="\n"
                 )
         else:
@@ -253,7 +292,8 @@ def _objects(table: pa.Table, classes: int) -> Iterator[dict[str, Any]]:
         rows = zip(*(column[start : start + classes] for column in columns), strict=True)
         entry = {
             name: {"probability": _six(probability), "decision": decision, "chance": _six(chance)}
-            for _, name, probability, decision, chance in rows
+            | ({} if chance is None else {"chance_low": _six(low), "chance_high": _six(high)})
+            for _, name, probability, decision, chance, low, high in rows
         }
         yes = [name for name, values in entry.items() if values["decision"] == "yes"]
         yield {"image": columns[0][start], "yes": yes, "classes": entry}

@@ -23,12 +23,14 @@ class Suggestion:
         row: of the converted set.
         asked: the class it was chosen for.
         uncertainty: of that class's answer, 0 (sure) to 1 (a coin toss).
+        chance: (C,) that each class is present, as far as it was measured; else the scores.
         likely: classes that are likelier present than absent.
     """
 
     row: int
     asked: int
     uncertainty: float
+    chance: np.ndarray
     likely: list[int]
 
 
@@ -87,7 +89,7 @@ def suggest(model: SavedModel, store: Store, rows: np.ndarray, count: int, runti
     open_ = uncertainty(scores, model)
     present = model.decisions.present(scores)
     return [
-        Suggestion(int(rows[i]), c, float(open_[i, c]), np.flatnonzero(present[i] >= 0.5).tolist())
+        Suggestion(int(rows[i]), c, float(open_[i, c]), present[i], np.flatnonzero(present[i] >= 0.5).tolist())
         for i, c in choose(open_, embeddings, count)
     ]
 

@@ -90,7 +90,7 @@ def test_classes_without_positives_or_negatives_are_warned_of(tmp_path):
     convert(RawSet("table", raw.classes, items, raw.images), tmp_path / "set", image_size=16, workers=0)
     warnings = "\n".join(examine(tmp_path / "set").warnings)
     assert "1 classes have no positive train image, so they cannot be learned: c1" in warnings
-    assert "2 classes have no positive test image, so their AP counts 0: c0, c1" in warnings
+    assert "2 classes have no positive test image, so nothing can be said of their score: c0, c1" in warnings
     assert "2 classes are positive in every train image: c0, c2" in warnings
 
 

@@ -92,3 +92,42 @@ def test_missing_splits_and_unlabelled_training_images_are_data_errors():
     frame.loc[4, "labelled"] = False
     with pytest.raises(DataError, match="training image 'i4' has no labels"):
         split_roles(frame, 0.5, 1, 0.2)
+
+
+def added_index(n=40, unlabeled=10):
+    return pd.DataFrame(
+        {
+            "id": [f"i{k}" for k in range(n + unlabeled + 5)],
+            "split": ["train"] * n + ["unlabeled"] * unlabeled + ["test"] * 5,
+            "labelled": [True] * n + [False] * unlabeled + [True] * 5,
+            "added": None,
+        }
+    )
+
+
+@pytest.mark.parametrize("ratio", [0.2, 0.5, 1.0])
+@pytest.mark.parametrize("validation", [0.0, 0.25])
+def test_labels_given_later_count_whatever_the_ratio_and_move_nobody_else(ratio, validation):
+    index = added_index()
+    before = split_roles(index, ratio, 3, 0.25, validation)["role"]
+    hidden = [row for row in range(40) if before[row] == "unlabeled"][:4]
+    given = [*hidden, 41, 44, 45, 49]
+    after = index.copy()
+    after.loc[[41, 44, 45, 49], "split"] = "train"
+    after.loc[given, "labelled"] = True
+    after.loc[hidden, "added"] = "train"
+    after.loc[[41, 44, 45, 49], "added"] = "unlabeled"
+    roles = split_roles(after, ratio, 3, 0.25, validation)["role"]
+    assert all(roles[row] in ("sup", "est", "validation") for row in given)
+    assert {"sup", "est"} <= {roles[row] for row in given}
+    others = [row for row in range(len(index)) if row not in given]
+    assert (roles[others] == before[others]).all()
+
+
+def test_labels_given_later_are_enough_where_the_ratio_alone_is_not():
+    index = added_index()
+    with pytest.raises(SettingsError, match="gives 0 for D_sup"):
+        split_roles(index, 0.02, 1, 0.5)
+    index.loc[40:43, ["split", "labelled", "added"]] = ["train", True, "unlabeled"]
+    roles = split_roles(index, 0.02, 1, 0.5)["role"]
+    assert (roles == "sup").sum() == 2 and (roles == "est").sum() == 2

@@ -36,6 +36,7 @@ def test_it_counts_and_names_what_may_go_wrong(photographs):
     assert ("class 00", 1, 1) in found.classes and ("dog", 1, 0) in found.classes and len(found.classes) == 13
     said = "\n".join(found.problems)
     assert "classes with fewer than 10 labelled training images (13): " in said and said.count(" and 5 more") == 1
-    assert "classes without a test image, whose AP counts 0 (12): " in said and said.count(" and 4 more") == 1
-    assert "no unlabelled images" in said and "only 3 labelled training images" in said
+    assert "classes without a test image, of whose score nothing can be said (12): " in said and said.count(" and 4 more") == 1
+    assert found.ratio[0] == 0.5 and "no image is unlabelled" in found.ratio[1]
+    assert "only 3 labelled training images" in said
     assert "classes that differ in capitals only: cat" in said

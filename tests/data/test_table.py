@@ -81,11 +81,12 @@ def test_the_file_itself_may_be_given(tmp_path):
 
 
 BAD = {
-    "missing column": ("image,labels\na.png,cat\n", "column split is missing .found image, labels"),
+    "missing column": ("image,split\na.png,train\n", "column labels is missing .found image, split"),
+    "no column of images": ("split,labels\ntrain,cat\n", "column image is missing .found split, labels"),
     "empty file": ("", "column image is missing .found nothing"),
     "column twice": ("image,split,labels,split\na.png,train,x,test\n", "column split occurs twice"),
     "no rows": ("image,split,labels\n", "no rows"),
-    "unknown split": (GOOD.replace("test", "val"), "line 4: split: found 'val', allowed are train, test, unlabeled"),
+    "unknown split": (GOOD.replace("test", "tset"), "line 4: split: found 'tset', allowed are train, val, test, unlabeled"),
     "two unknown splits": (GOOD.replace("train", "x"), r"line 2: split: found 'x'.*\(and 1 more\)"),
     "duplicate": (GOOD + "a.png,test,cat\n", "line 6: image: 'a.png' stands on line 2 already"),
     "no image": (GOOD + ",train,cat\n", "line 6: column image is empty"),
@@ -96,7 +97,7 @@ BAD = {
     "no train": (GOOD.replace("train", "unlabeled"), "no row of split train"),
     "no test": (GOOD.replace("test", "train"), "no row of split test"),
     "no label at all": (GOOD.replace("dog;cat", "").replace(",cat", ","), "no row of split train or test names a label"),
-    "not utf-8": (GOOD.encode() + "é.png,train,cat\n".encode("latin-1"), "is not UTF-8"),
+    "cyrillic": (GOOD.encode() + "кот.png,train,cat\n".encode("cp1251"), "is not UTF-8, and no other encoding is certain"),
     "open quote": (GOOD + '"e.png,train,cat\n', "not readable .unexpected end of data"),
 }
 
@@ -129,9 +130,9 @@ def test_missing_places_are_one_line(tmp_path):
 
 def test_classes_that_only_one_split_has_are_noted(tmp_path):
     raw = read(table(tmp_path, GOOD.replace("sub/c.png,test,cat", "sub/c.png,test,horse")))
-    assert len(raw.notes) == 2
+    assert len(raw.notes) == 3
     assert "1 classes occur only in test, so they cannot be learned: horse" in raw.notes
-    assert "2 classes occur only in train, so their AP counts 0: cat, dog" in raw.notes
+    assert "2 classes occur only in train, so nothing can be said of their score: cat, dog" in raw.notes
 
 
 def test_labels_of_unlabeled_rows_are_ignored_and_noted(tmp_path):

@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score
 
 from dicap.artifacts import matrix, read_parquet
 from dicap.errors import DataError
-from dicap.evaluation.evaluate import evaluate
+from dicap.evaluation.evaluate import evaluate, metrics
 from dicap.models import load_model, save_model
 
 
@@ -93,14 +93,29 @@ def test_the_history_of_the_last_epoch_is_what_evaluate_finds(tiny_experiment, t
     assert result["map_ema"] == result["map"] == pytest.approx(result["map_train"], abs=1e-3)
 
 
-def test_a_class_without_positives_counts_0_and_is_told(tiny_experiment, trained, finetuned, own_set, out):
+def test_a_class_without_positives_is_left_out_of_the_mean_over_own_images_and_told(
+    tiny_experiment, trained, finetuned, own_set, out
+):
     experiment = tiny_experiment(folder=own_set)
     tiny.set_labels(own_set, experiment.roles.test, lambda labels: [c for c in labels if c != 1])
     result = evaluate(experiment, finetuned, trained, out)
     frame = pd.read_csv(out / "per_class.csv")
     assert result["classes_without_positives"] == 1
     assert frame["ap"][1] == 0 and frame["n_pos"][1] == 0
-    assert result["map"] == pytest.approx(100 * (frame["ap"][0] + frame["ap"][2]) / 3, abs=1e-3)
+    assert result["map"] == pytest.approx(100 * (frame["ap"][0] + frame["ap"][2]) / 2, abs=1e-3)
+    assert result["classes_left_out"] == 1 and result["map_low"] <= result["map"] <= result["map_high"]
+    card = (out / "MODEL_CARD.md").read_text()
+    assert "mean over 2 classes (1 without a positive test image left out)" in card and "| not tested |" in card
+
+
+def test_the_published_rule_counts_such_a_class_0():
+    scores, labels = np.array([[0.9, 0.1], [0.2, 0.3]]), np.array([[1, 0], [0, 0]])
+    published = metrics(scores, labels, resamples=0, seed=1)
+    own = metrics(scores, labels, resamples=0, seed=1, testable=True)
+    assert (published["map"], published["classes_left_out"], published["classes_without_positives"]) == (50.0, 0, 1)
+    assert (own["map"], own["classes_left_out"]) == (100.0, 1)
+    nothing = metrics(scores, np.zeros((2, 2)), resamples=0, seed=1, testable=True)
+    assert nothing["map"] == 0 and nothing["classes_without_positives"] == 2
 
 
 def test_no_bootstrap_leaves_the_interval_empty(tiny_experiment, trained, finetuned, out):

@@ -52,7 +52,7 @@ def test_the_page_has_every_run_in_its_group_and_links_to_its_report(tmp_path):
     assert not page.open and page.tags.count("section") == 3 and page.tags.count("tr") == 6 + 3
     assert page.tags.count("figure") == 4, "scores of three groups, curves of one"
     assert ("href", "aaaa.html") in page.attributes
-    assert "script" not in page.tags and EVIL in page.text
+    assert page.tags.count("script") == 1 and EVIL in page.text
     assert len(page.ids) == len(set(page.ids))
     assert not re.search(r"https?://", re.sub(r'xmlns(:\w+)?="[^"]*"', "", html))
 

@@ -13,10 +13,12 @@ DOCUMENT = tiny.ROOT / "docs" / "errors.md"
 INTRODUCTION = """# What is said when an input is wrong
 
 Every mistake is told in one line that names the file or the setting, what was found, and what to do. Exit code 2 is for
-settings and options, 1 for files and data; nothing that was made before is touched. This list is written by the tests
-(`tests/stages/bad_inputs.py`), which make each mistake and compare. `<project>` is the project's folder; `(…)` stands
-for the words of a library.
+settings and options, 1 for files and data. A command that refuses its input changes nothing that was made before. `dvc repro`
+removes what a stage made just before it runs the stage again; so that a mistake in the settings costs nothing there either, all
+settings are checked first, in a stage of their own (`resolve`). The list is written by the tests (`tests/stages/bad_inputs.py`),
+which make each mistake and compare. `<project>` is the project's folder; `(…)` stands for the words of a library.
 """
+AFTER = "\n## What people have on disk"  # written by tests/data/test_awkward.py
 ROW = re.compile(r"\| (.+?) \| `(.+?)` \| `` (.+?) `` \| (\d) \|")
 
 
@@ -27,10 +29,11 @@ def told():
     yield told
     if os.environ.get("WRITE_ERRORS") and len(told) == len(CASES):
         text = INTRODUCTION
+        tail = DOCUMENT.read_text(encoding="utf-8").partition(AFTER)
         for title, cases in GROUPS.items():
             text += f"\n## {title}\n\n| what is wrong | what is typed | what is said | exit code |\n| --- | --- | --- | --- |\n"
             text += "".join(row(case, told[case.what]) for case in cases)
-        DOCUMENT.write_text(text, encoding="utf-8")
+        DOCUMENT.write_text(text + tail[1] + tail[2], encoding="utf-8")
 
 
 def row(case, line):

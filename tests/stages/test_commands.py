@@ -331,6 +331,6 @@ def test_a_failure_tells_how_to_get_back_what_dvc_removed(project, monkeypatch):
         raise Stopped("the state is saved")
 
     project.set({"ratio": 0.5})
-    monkeypatch.setattr("dicap.data.format.read_meta", stop)
+    monkeypatch.setattr("dicap.data.split.read_meta", stop)
     code, _, errors = project.run("split")
     assert code == 75 and errors == "Stopped: the state is saved\n", "what was stopped is to go on, not back"

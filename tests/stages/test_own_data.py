@@ -35,6 +35,13 @@ def test_suggest_label_import_and_run_again(project):
     listing.write_text("image,labels\nunlabeled-000.png,red;blue\nunlabeled-001.png,-\nunlabeled-002.png,\n")
     project.done("import-labels", listing)
     project.done("convert")
+    project.done("split")  # at ratio 0.5: labels given later count all the same
+    roles = pd.read_parquet("artifacts/split/split.parquet").set_index("id")["role"]
+    assert {roles["unlabeled-000.png"], roles["unlabeled-001.png"]} <= {"sup", "est"} and roles[
+        "unlabeled-002.png"
+    ] == "unlabeled"
+    told = project.done("doctor", "--image", "unlabeled-000.png")
+    assert "blue; red" in told and "its labels were given later, and such labels always count" in told
     after = json.loads((project.folder / "data/table/meta.json").read_text())["counts"]
     assert after == {"train": before["train"] + 2, "test": before["test"], "unlabeled": before["unlabeled"] - 2}
     listing.write_text("image,labels\nunlabeled-002.png,green\n")
@@ -47,7 +54,7 @@ def test_suggest_label_import_and_run_again(project):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("image,labels\nnobody.png,red\n", "'nobody.png' is not in"),
+        ("image,labels\nnobody.png,red\n", "'nobody.png' is not in the data set"),
         ("image,labels\nunlabeled-000.png,rad\n", "no image was labelled rad so far"),
         ("image\nunlabeled-000.png\n", "column labels is missing"),
     ],
@@ -83,7 +90,7 @@ def test_quiet_says_nothing_and_json_says_one_object(project):
     assert project.done("--quiet", "split") == ""
     assert project.done("--quiet", "suggest", "--count", "2") == ""
     answer = json.loads(project.done("--json", "suggest", "--count", "2"))
-    assert answer["command"] == "suggest" and answer["of"] == 8 + 14
+    assert answer["command"] == "suggest" and answer["of"] == 8  # not the 14 whose labels the ratio hides
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -99,3 +106,107 @@ def test_the_box_keeps_to_the_terminal():
     assert "".join(line[2:-2].strip() for line in lines if "x" in line).endswith("x" * 30)
     assert any("12.3456" in line for line in lines) and lines[-1].endswith("y" * 100)  # a command is whole, to be copied
     assert "\x1b" in "".join(box("train", facts, [], width=40, colour=True))
+
+
+def test_a_filled_list_comes_back_from_a_spreadsheet(project):
+    """Semicolons between columns, Windows-1252, other capitals in the heads, a comma between known classes."""
+    text = "Image ;Labels;wegen\nunlabeled-000.png;blue, red;gemäß\nunlabeled-001.png;-;\nunlabeled-002.png;;\n"
+    (project.folder / "filled.csv").write_bytes(text.encode("cp1252"))
+    project.done("import-labels", "filled.csv")
+    (added,) = (project.folder / "labels").iterdir()
+    assert added.read_text() == "image,labels\nunlabeled-000.png,blue;red\nunlabeled-001.png,-\n"
+
+
+def test_a_misspelt_class_is_answered_with_the_one_that_is_meant(project):
+    (project.folder / "new.csv").write_text("image,labels\nunlabeled-000.png,Red\n")
+    _, line = project.refused("import-labels", "new.csv")
+    assert "did you mean red?" in line
+
+
+def test_suggest_offers_nothing_that_is_labelled(project):
+    rows = {row["image"] for row in csv.DictReader(project.suggested().open())}
+    assert rows and all(name.startswith("unlabeled") for name in rows)
+    photos = project.folder / "photos"
+    tiny.photographs(photos, {"train": 28, "test": 12})
+    project.set({"data_root": str(photos)})
+    for stage in ("convert", "split"):
+        project.done(stage)
+    _, line = project.refused("suggest")
+    assert "every image is labelled already; set ratio to 1 to use all labels" in line
+
+
+def test_doctor_tells_of_every_role_and_of_what_is_not_there(project):
+    roles = pd.read_parquet("artifacts/split/split.parquet").set_index("id")["role"]
+    words = {"sup": "trained on with its labels", "est": "measure how often", "test": "never trained on"}
+    for role, said in words.items():
+        answer = json.loads(project.done("--json", "doctor", "--image", roles.index[roles == role][0]))
+        assert answer["role"] == role and said in answer["because"]
+    hidden = next(name for name in roles.index[roles == "unlabeled"] if name.startswith("train"))
+    assert "which ratio 0.5 hides" in project.done("doctor", "--image", hidden)
+    assert "nobody has labelled it" in project.done("doctor", "--image", "UNLABELED-000")
+    _, line = project.refused("doctor", "--image", "nobody.png")
+    assert "no image 'nobody.png'" in line
+    assert project.folder.name and "data/table: sound" in project.done("doctor")
+
+
+def test_init_data_shows_what_it_understood_and_says_why(project, tmp_path):
+    photos = tmp_path / "mine"
+    tiny.photographs(photos, {"train": 20})
+    text = (
+        (photos / "labels.csv")
+        .read_text()
+        .replace(";", "+")
+        .replace(",", ";")
+        .replace("+", ",")
+        .replace("image;split", "Image ;Split")
+    )
+    rows = [line.split(";") for line in text.splitlines()]
+    lines = [";".join([image, split, f'"{labels.replace(",", ";")}"']) for image, split, labels in rows]
+    (photos / "labels.csv").write_text("\n".join(lines))
+    (photos / "film.mp4").write_bytes(b"x")
+    before = (project.folder / "params.yaml").read_text()
+    out = project.done("init-data", photos, "--dry-run")
+    assert (project.folder / "params.yaml").read_text() == before
+    assert "separator semicolon and encoding UTF-8" in out and "images: column Image, split: column Split" in out
+    assert "the test split drawn: own.test_share 0.2" in out and "0.5: no image is unlabelled" in out
+    assert "files of kinds that are not read here: 1 .mp4" in out
+    shown = out[out.index("\nimage ") :].splitlines()[2:7]
+    assert [line.split()[0] for line in shown] == [f"train-00{i}.png" for i in range(5)]
+    assert "blue; green" in "".join(shown) and "dvc repro" not in out
+
+
+def test_init_data_names_no_run_that_must_fail(project, tmp_path):
+    photos = tmp_path / "mine"
+    tiny.photographs(photos, {"train": 20, "test": 8})
+    (photos / "train-018.png").write_text("<html>")
+    (photos / "train-019.png").unlink()
+    out = project.done("init-data", photos)
+    assert "1 of 28 images cannot be read (3.6%); the first: train-018.png: not an image (HTML or XML text)" in out
+    assert "1 of 28 images are missing (3.6%); the first: train-019.png" in out
+    assert "set convert.max_rejected to 0.09" in out and out.rstrip().splitlines()[-1] != "  dvc repro"
+
+
+def test_three_images_are_called_what_they_are(project):
+    photos = project.folder / "photos"
+    tiny.photographs(photos, {"train": 3, "test": 4, "unlabeled": 6})
+    project.set({"data_root": str(photos), "ratio": 1.0, "split.est_fraction": 0.34})
+    for stage in ("convert", "split", "warmup", "pseudo-label", "train", "finetune"):
+        project.done(stage)
+    _, _, errors = project.run("evaluate")
+    for words in ("learnt from 3 images", "measured on 2 images only", "scored on 4 images only"):
+        assert words in errors and words in (project.folder / "artifacts/evaluate/MODEL_CARD.md").read_text()
+    project.done("report")
+    assert "learnt from 3 images" in (project.folder / "artifacts/report/index.html").read_text()
+    _, _, errors = project.run("predict", "artifacts/finetune", "photos/test-000.png", "--out", "p.csv")
+    assert "Warning: the chance to be right was measured on 2 images only: take it as a guess" in errors
+
+
+def test_the_bench_has_a_row_for_ones_own_data(project, monkeypatch):
+    from dicap.machine import bench
+
+    sizes = []
+    monkeypatch.setattr(bench, "measure", lambda s, classes, runtime, **_: bench.Rates(100, 400, 1000, 1e7, False))
+    predict = bench.predict
+    monkeypatch.setattr(bench, "predict", lambda s, size, rates: (sizes.append(size), predict(s, size, rates))[1])
+    out = project.done("doctor", "--bench")
+    assert "\ntable " in out and sizes[0] == (28 + 8, 12, 3)

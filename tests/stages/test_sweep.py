@@ -194,13 +194,13 @@ def test_a_bad_option_is_refused_before_anything_is_queued(project, monkeypatch,
     assert result.exit_code == 2 and line in result.stderr and not fake.added
 
 
-def test_without_a_queue_the_reason_is_dvcs_own(project, monkeypatch):
-    def refuse(*arguments: str) -> str:
-        raise DataError("dvc exp show: you are not inside of a DVC repository")
+def test_outside_a_repository_the_reason_is_gits_own(project, monkeypatch):
+    def refuse(*arguments: str, everywhere: bool) -> str:
+        raise DataError("git rev-parse: not a git repository")
 
-    monkeypatch.setattr(finished, "question", refuse)
+    monkeypatch.setattr(finished, "revisions", refuse)
     result = run("grid.yaml")
-    assert result.exit_code == 1 and "not inside of a DVC repository" in result.stderr
+    assert result.exit_code == 1 and "not a git repository" in result.stderr
 
 
 @pytest.mark.parametrize(("failures", "line", "tries"), [(2, UNEXPECTED, 3), (9, UNEXPECTED, 6), (9, "ERROR: no such file", 1)])

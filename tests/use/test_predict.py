@@ -56,12 +56,15 @@ def test_scores_are_those_of_evaluation(model, tiny_set, raw_photos):
 
 def test_a_row_holds_the_decision_and_its_chance(model, photos):
     frame = predict(model, photos)
-    assert list(frame) == ["image", "class", "probability", "decision", "chance"]
+    assert list(frame) == ["image", "class", "probability", "decision", "chance", "chance_low", "chance_high"]
     assert len(frame) == 12 * len(tiny.COLOURS)
     assert dict(frame.attrs["unreadable"]).keys() == BAD
     unsure = frame["decision"] == "unsure"
     assert frame.loc[unsure, "chance"].isna().all()
-    assert frame.loc[~unsure, "chance"].between(0, 1).all()
+    decided = frame[~unsure]
+    assert (decided["chance_low"] <= decided["chance"]).all() and (decided["chance"] <= decided["chance_high"]).all()
+    assert decided["chance_low"].min() >= 0 and decided["chance_high"].max() <= 1
+    assert (decided["chance_high"] - decided["chance_low"] > 0.05).all()  # few labelled images stand behind it
     present = model.decisions.present(frame["probability"].to_numpy())
     assert (frame.loc[~unsure, "chance"] >= 0.5).all()
     taus = dict(zip(model.classes, zip(model.decisions.tau_neg, model.decisions.tau_pos, strict=True), strict=True))
@@ -82,7 +85,7 @@ def test_every_format_says_the_same(model, photos, tmp_path, kind):
         rows = json.loads(out.read_text())
         assert [row["image"] for row in rows] == list(dict.fromkeys(frame["image"]))
         flat = [
-            (row["image"], name, v["probability"], v["decision"], v["chance"])
+            (row["image"], name, v["probability"], v["decision"], v["chance"], v.get("chance_low"), v.get("chance_high"))
             for row in rows
             for name, v in row["classes"].items()
         ]
@@ -153,7 +156,7 @@ def test_a_batch_that_does_not_fit_is_halved(model, photos, monkeypatch):
 def test_refusals_name_what_to_do(model, photos, tmp_path):
     with pytest.raises(SettingsError, match=r"\.parquet, \.csv or \.json"):
         predict_to_file(model, photos, tmp_path / "p.txt")
-    with pytest.raises(DataError, match="no such folder"):
+    with pytest.raises(DataError, match="no such file or folder"):
         predict(model, tmp_path / "nowhere")
     (tmp_path / "only.jpg").write_text("<html>")
     with pytest.raises(DataError, match="none of 1 images can be read"):

@@ -1,5 +1,6 @@
 """What a source hands to `convert`: a list of images with split and labels, and a way to read each."""
 
+import functools
 import os
 import stat
 import warnings
@@ -21,12 +22,14 @@ class Item:
         path: relative to the raw set's folder, with forward slashes.
         split: train, test or unlabeled.
         labels: sorted class indices; None for truly unlabelled.
+        added: what the image was before its labels were given later (`train`, its labels perhaps hidden, or `unlabeled`).
     """
 
     id: str
     path: str
     split: str
     labels: tuple[int, ...] | None
+    added: str | None = None
 
 
 class Rejected(Exception):
@@ -101,12 +104,15 @@ def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:
         raise Rejected("a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file")
     if info.st_size == 0:
         raise Rejected("empty (0 bytes)")
+    _know_heic()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of unusual metadata; what cannot be decoded raises
             with Image.open(path) as image:
-                return _to_rgb(ImageOps.exif_transpose(image) if upright else image)
+                return to_rgb(image, upright=upright)
     except UnidentifiedImageError:
+        if (missing := _without_plugin(path)) is not None:
+            raise Rejected(missing) from None
         raise Rejected(f"not an image ({_looks_like(path)})") from None
     except Image.DecompressionBombError:
         raise Rejected("more pixels than Pillow's limit") from None
@@ -117,7 +123,32 @@ def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:
         raise Rejected(f"not decodable: {reason[0] if reason else type(error).__name__}") from None
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+@functools.cache
+def _know_heic() -> bool:
+    """Tell Pillow of the package that reads HEIC, if it is installed (the extra `heic`)."""
+    try:
+        from pi_heif import register_heif_opener  # type: ignore[import-not-found]
+    except ImportError:
+        return False
+    register_heif_opener()
+    return True
+
+
+def _without_plugin(path: Path) -> str | None:
+    """Why a photograph of a telephone cannot be read, whatever its name ends in; None for any other file."""
+    with path.open("rb") as file:
+        head = file.read(12)
+    brand = head[8:12] if head[4:8] == b"ftyp" else b""
+    if brand in (b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1") and not _know_heic():
+        return "HEIC, which needs one more package: pip install 'dicap[heic]'"
+    if brand in (b"avif", b"avis"):
+        return "AVIF, which this Pillow was built without: pip install --upgrade pillow"
+    return None
+
+
+def to_rgb(image: Image.Image, *, upright: bool = False) -> Image.Image:
+    """An open image as RGB, perhaps turned as its EXIF orientation says."""
+    image = ImageOps.exif_transpose(image) if upright else image
     if image.mode.startswith("I;16"):
         # Pillow would clip 16-bit grey at 255, which leaves a white image.
         import numpy as np

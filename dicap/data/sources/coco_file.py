@@ -1,52 +1,102 @@
-"""COCO JSON of any edition: one file or several, as labelling tools and data set platforms export it."""
+"""COCO JSON of any edition: one file or several, as labelling tools and platforms export it, or as COCO is downloaded."""
 
 import json
+import mmap
 from pathlib import Path
+from typing import Any
 
 from dicap.data.sources.listing import SPLIT_NAMES, Entry, Finder, Listing, relative_id
 from dicap.errors import DataError
 
+# Other annotations of the same images, in a download of COCO beside its `instances_*.json`.
+OTHERS = ("person_keypoints", "captions", "stuff", "panoptic")
+WITHOUT_LABELS = "image_info"
+SMALL = 1 << 20  # bytes below which a file is read to see what it is
+
 
 def find(root: Path) -> list[Path]:
-    """The COCO files of a folder (in it, in annotations/, or in one of its folders), or the file itself."""
+    """The COCO files of a folder (in it, in annotations/, or in one of its folders), or the file itself.
+
+    Where `instances_*.json` lie, keypoints and captions of the same images beside them are passed by.
+    """
     places = [root] if root.is_file() else sorted([*root.glob("*.json"), *root.glob("*/*.json")])
-    return [path for path in places if _is_coco(path)]
+    instances = {path.parent for path in places if path.name.startswith("instances_")}
+    return [path for path in places if not (path.parent in instances and path.name.startswith(OTHERS)) and _is_coco(path)]
+
+
+def base_of(root: Path) -> Path:
+    """The folder of a data set that its folder or one of its annotation files names: that of annotations/ is the one above."""
+    if root.is_dir():
+        return root
+    return root.parent.parent if root.parent.name.lower() in ("annotations", "labels") else root.parent
 
 
 def read(root: Path, files: list[Path]) -> Listing:
     """An image with an annotation of a category has that label; one without any has none of them.
 
     The split is read from the file's or its folder's name (train, val, test). Categories are matched by name over the files.
+    A file none of whose images are here is passed by, where another one has some: few people download all of COCO.
     """
-    base = root if root.is_dir() else root.parent
-    finder, entries, notes = Finder(base), [], []
+    base = base_of(root)
+    finder, notes = Finder(base), []
+    entries: list[Entry] = []
     seen: dict[str, str] = {}
+    absent: list[tuple[Path, int]] = []
+    used: list[str] = []
     for path in files:
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            name_of = {entry["id"]: str(entry["name"]).strip() for entry in content["categories"]}
-            labels: dict[object, set[str]] = {entry["id"]: set() for entry in content["images"]}
-            for entry in content.get("annotations", []):
-                labels[entry["image_id"]].add(name_of[entry["category_id"]])
-            places = (path.parent, base / "images", path.parent / "images", *_year_folders(base, path))
-            for image in content["images"]:
-                file = finder.find(str(image["file_name"]), *places)
-                name = relative_id(file, base)
-                if name in seen:
-                    raise DataError(f"{path}: image {name!r} is listed in {seen[name]} already; keep one")
-                seen[name] = path.name
-                entries.append(Entry(file, name, frozenset(labels[image["id"]]), _split_of(path, base)))
-        except (KeyError, TypeError) as error:
-            raise DataError(f"{path}: an entry refers to {error}, which the file does not have; export it again") from None
-    empty = sum(not entry.labels for entry in entries)
+        found = _read_one(path, base, finder)
+        if found and not any(entry.file.is_file() for entry in found):
+            absent.append((path, len(found)))
+            continue
+        for entry in found:
+            if entry.id in seen:
+                raise DataError(
+                    f"{path}: image {entry.id!r} is listed in {seen[entry.id]} already; set data_root to one of the two files"
+                )
+            seen[entry.id] = path.name
+        entries += found
+        used.append(path.name)
+    if absent and not entries:
+        raise DataError(
+            f"{absent[0][0]}: none of its {absent[0][1]} images is below {base}; put the folder of images there, or a link to it"
+        )
+    notes += [f"{path.name} was passed by: none of its {count} images is here" for path, count in absent]
+    empty = sum(entry.labels is not None and not entry.labels for entry in entries)
     if empty:
-        notes.append(f"{empty} images have no annotation and count as showing none of the classes")
-    return Listing("coco", entries, {"annotations": [path.name for path in files]}, notes)
+        notes.append(f"images without an annotation, taken to show none of the classes: {empty}")
+    return Listing("coco", entries, {"annotations": used}, notes)
+
+
+def _read_one(path: Path, base: Path, finder: Finder) -> list[Entry]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        name_of = {entry["id"]: str(entry["name"]).strip() for entry in content["categories"]}
+        labels: dict[object, set[str]] = {entry["id"]: set() for entry in content["images"]}
+        annotated = isinstance(content.get("annotations"), list) and not path.name.startswith(WITHOUT_LABELS)
+        for entry in content["annotations"] if annotated else []:
+            labels[entry["image_id"]].add(name_of[entry["category_id"]])
+        places = (*_year_folders(base, path), path.parent, base / "images", path.parent / "images")
+        entries = []
+        for image in content["images"]:
+            file = finder.find(str(image["file_name"]), *places)
+            names = frozenset(labels[image["id"]]) if annotated else None
+            entries.append(Entry(file, relative_id(file, base), names, _split_of(path, base) if annotated else "unlabeled"))
+        return entries
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start} is not UTF-8; export it again") from None
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}: not readable as JSON (line {error.lineno}: {error.msg}); export it again") from None
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{path}: an entry refers to {error}, which the file does not have; export it again") from None
 
 
 def _is_coco(path: Path) -> bool:
+    """Whether a file has lists of images and of categories. Half a gigabyte is searched for the words, not read twice."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        if path.stat().st_size > SMALL:
+            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return data[:64].lstrip()[:1] == b"{" and data.find(b'"images"') >= 0 and data.find(b'"categories"') >= 0
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return isinstance(content, dict) and isinstance(content.get("images"), list) and isinstance(content.get("categories"), list)

@@ -10,17 +10,29 @@ from dicap.data.sources.base import Rejected, read_rgb, stays_below
 from dicap.errors import DataError
 
 ENDINGS = frozenset(
-    f".{name}" for name in ("jpg", "jpeg", "jpe", "jfif", "png", "bmp", "gif", "tif", "tiff", "webp", "ppm", "pgm", "pnm")
+    f".{name}"
+    for name in (
+        *("jpg", "jpeg", "jpe", "jfif", "png", "bmp", "gif", "tif", "tiff", "webp", "ppm", "pgm", "pnm"),
+        *("heic", "heif", "hif", "avif"),
+    )
+)
+# Photographs and films that cannot be read: they are counted, so that nobody misses them without a word.
+FOREIGN = frozenset(
+    f".{name}"
+    for name in (
+        *("cr2", "cr3", "nef", "arw", "dng", "orf", "rw2", "raf", "psd", "svg", "jxl", "eps", "pdf"),
+        *("mp4", "mov", "avi", "mkv", "zip", "tar", "gz", "7z", "rar"),
+    )
 )
 
 
-def list_images(folder: Path) -> list[str]:
+def list_images(folder: Path, *, endings: frozenset[str] = ENDINGS, required: bool = True) -> list[str]:
     """Paths of the image files below a folder, relative to it, with forward slashes, sorted; hidden files are passed over.
 
     Links are followed, each folder once.
 
     Raises:
-        DataError: there is no such folder, or no image in it.
+        DataError: there is no such folder, or no image in it although one is `required`.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -35,10 +47,10 @@ def list_images(folder: Path) -> list[str]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         relative = Path(place).relative_to(folder)
         found += [
-            (relative / name).as_posix() for name in names if Path(name).suffix.lower() in ENDINGS and not name.startswith(".")
+            (relative / name).as_posix() for name in names if Path(name).suffix.lower() in endings and not name.startswith(".")
         ]
-    if not found:
-        raise DataError(f"{folder}: no image files below it; known endings are {', '.join(sorted(ENDINGS))}")
+    if not found and required:
+        raise DataError(f"{folder}: no image files below it; known endings are {', '.join(sorted(endings))}")
     return sorted(found)
 
 
@@ -66,3 +78,18 @@ def same_file(path: Path) -> tuple[int, int] | str:
     except OSError:
         return str(path)
     return info.st_dev, info.st_ino
+
+
+def linked_folder(file: Path, root: Path) -> Path:
+    """The folder that a file must not leave by a link: `root`, or a folder in it (or in its images/) that is itself a link.
+
+    Linking a large folder of photographs into that of the annotations is the owner's own doing; a file in it that leads
+    elsewhere may be somebody else's.
+    """
+    place = root
+    if file.is_relative_to(root):
+        for part in file.relative_to(root).parts[:-1][:2]:
+            place = place / part
+            if place.is_symlink():
+                return place
+    return root

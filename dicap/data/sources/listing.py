@@ -1,5 +1,7 @@
 """What the readers of annotation formats have in common: a list of images with the names of their labels."""
 
+import unicodedata
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ SPLIT_NAMES = {
     "val": "val",
     "valid": "val",
     "validation": "val",
+    "dev": "val",
     "unlabeled": "unlabeled",
     "unlabelled": "unlabeled",
 }
@@ -58,8 +61,8 @@ def to_raw(listing: Listing, dataset: str) -> RawSet:
     Raises:
         DataError: no image has a label.
     """
-    has_test = any(entry.split == "test" for entry in listing.entries)
-    split_of = {"train": "train", "test": "test", "val": "train" if has_test else "test", None: "train", "unlabeled": "unlabeled"}
+    val = val_counts_as(entry.split for entry in listing.entries)
+    split_of = {"train": "train", "test": "test", "val": val, None: "train", "unlabeled": "unlabeled"}
     classes = sorted({name for entry in listing.entries for name in entry.labels or ()})
     if not classes:
         raise DataError(f"{listing.kind}: none of {len(listing.entries)} images has a label; annotate some, then try again")
@@ -77,23 +80,88 @@ class Finder:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._by_name: dict[str, list[str]] | None = None
+        self._by_end: Callable[[str], str | None] | None = None
 
     def find(self, name: str, *bases: Path) -> Path:
-        """The file `name` below one of `bases` or the root; else the one image below the root with the same last name.
+        """The file `name` below one of `bases` or the root; else the image below the root whose path ends most like it.
 
-        A path that is not there is returned as it was meant: `convert` rejects it as missing and says so.
+        Capitals, composed or decomposed accents, backslashes, folders of another machine and a missing ending do not matter,
+        where exactly one image fits. A path that is not there is returned as it was meant: `convert` rejects it as missing.
         """
-        name = name.replace("\\", "/").lstrip("/")
-        for base in (*bases, self._root):
-            if ".." not in Path(name).parts and (base / name).is_file():
-                return base / name
-        if self._by_name is None:
-            self._by_name = {}
-            for path in list_images(self._root):
-                self._by_name.setdefault(Path(path).name, []).append(path)
-        found = self._by_name.get(Path(name).name, [])
-        return self._root / (found[0] if len(found) == 1 else Path(name).name if ".." in Path(name).parts else name)
+        for spelling in (name, name.replace("\\", "/").lstrip("/")):
+            for base in (*bases, self._root):
+                if ".." not in Path(spelling).parts and _is_file(base / spelling):
+                    return base / spelling
+        meant = Path(name.replace("\\", "/"))
+        if ".." in meant.parts:
+            return (bases or (self._root,))[0] / meant
+        found = self._closest(meant)
+        return self._root / (found if found is not None else meant)
+
+    def _closest(self, meant: Path) -> str | None:
+        if self._by_end is None:
+            self._by_end = finder_of(list_images(self._root, required=False))
+        return self._by_end(meant.as_posix())
+
+
+def finder_of(paths: Iterable[str]) -> Callable[[str], str | None]:
+    """A function from a path as somebody wrote it to the one of `paths` that is meant: itself, or the one that ends most like it.
+
+    The last name has to be the same, but for capitals, accents composed or not, and an ending that was left out. None where no
+    path fits, or more than one equally well.
+    """
+    exact = set()
+    by_name: dict[str, list[str]] = {}
+    for path in paths:
+        exact.add(path)
+        last = _plain(Path(path).name)
+        by_name.setdefault(last, []).append(path)
+        if "." in last:
+            by_name.setdefault(last.rpartition(".")[0], []).append(path)
+
+    def find(name: str) -> str | None:
+        if name in exact:
+            return name
+        wanted = [_plain(part) for part in Path(name.replace("\\", "/")).parts]
+        if not wanted:
+            return None
+        split = SPLIT_NAMES.get(wanted[-2]) if len(wanted) > 1 else None
+        rated = []
+        for path in by_name.get(wanted[-1], []):
+            parts = [_plain(part) for part in Path(path).parts]
+            other = SPLIT_NAMES.get(parts[-2]) if len(parts) > 1 else None
+            if split is None or other is None or split == other:  # val/1.jpg is not train/1.jpg
+                rated.append((_common_end(wanted, parts), path))
+        best = [path for rate, path in rated if rate == max(rated)[0]]
+        return best[0] if len(best) == 1 else None
+
+    return find
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that is too long, or holds a zero byte
+        return False
+
+
+def _plain(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _common_end(one: list[str], other: list[str]) -> int:
+    """How many parts before the last are the same, from the end."""
+    count = 0
+    for a, b in zip(one[-2::-1], other[-2::-1], strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+def val_counts_as(splits: Iterable[str | None]) -> str:
+    """What validation images count as: test where there is no test split, else train."""
+    return "train" if "test" in set(splits) else "test"
 
 
 def relative_id(file: Path, root: Path) -> str:

@@ -1,7 +1,7 @@
 """Data set `table`: anybody's own images, in whichever format they come, with the options of the settings' section `own`."""
 
-import csv
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +9,9 @@ import numpy as np
 
 from dicap.data.sources import coco_file, folders, label_studio, table, xml_files
 from dicap.data.sources.base import Item, RawSet
-from dicap.data.sources.files import FilesAt, list_images, same_file
-from dicap.data.sources.listing import Listing, to_raw
+from dicap.data.sources.files import FilesAt, linked_folder, list_images, same_file
+from dicap.data.sources.listing import Listing, finder_of, to_raw
+from dicap.data.sources.sheet import ENDINGS, IMAGE, LABELS, Labels, read_sheet
 from dicap.errors import DataError
 from dicap.settings import Own
 
@@ -20,8 +21,8 @@ FORMATS = ("table", "coco", "labelstudio", "voc_xml", "folders")
 def read(dataset: str, root: Path | None, image_size: int, own: Own | None = None) -> RawSet:
     """Read `data_root` in the format that `own.format` names (auto: the one it looks like), then apply the options.
 
-    In this order: unlabelled images of a second folder (`own.unlabeled_root`), labels added later (`own.added`), which may be
-    theirs, and a test split drawn from the labelled images (`own.test_share`) where there is none.
+    In this order: unlabelled images of a second folder (`own.unlabeled_root`), a test split drawn from the labelled images
+    (`own.test_share`) where there is none, and labels added later (`own.added`), which so change no image of the test split.
 
     Raises:
         DataError: nothing readable is there, or a test split is missing and none is asked for.
@@ -30,19 +31,21 @@ def read(dataset: str, root: Path | None, image_size: int, own: Own | None = Non
     own = own or Own(format="auto", unlabeled_root=None, test_share=0.0, added=None)
     kind = detect(root) if own.format == "auto" else own.format
     if kind == "table":
-        raw = table.read(dataset, root, image_size, needs_test=not own.test_share)
+        options = {"separator": own.separator, "empty": own.empty}
+        raw = table.read(dataset, root, image_size, needs_test=not own.test_share, **options)
         base = root if root.is_dir() else root.parent
-        files, below = [base / item.path for item in raw.items], [base] * len(raw.items)
+        files = [base / item.path for item in raw.items]
     else:
-        listing = read_listing(root, kind)
+        listing = read_listing(root, kind, own.label_folder)
         raw, files = to_raw(listing, dataset), [entry.file for entry in listing.entries]
-        below = [] if kind == "folders" else [root if root.is_dir() else root.parent] * len(files)
+        base = coco_file.base_of(root) if kind == "coco" else root if root.is_dir() else root.parent
+    below = [] if kind == "folders" else [linked_folder(file, base) for file in files]
     if own.unlabeled_root:
         raw, files = with_unlabelled(raw, files, Path(own.unlabeled_root))
-    if own.added:
-        raw = with_added(raw, Path(own.added))
     if own.test_share and not any(item.split == "test" for item in raw.items):
         raw = with_test(raw, own.test_share)
+    if own.added:
+        raw = with_added(raw, Path(own.added))
     for split in ("train", "test"):
         if not any(item.split == split for item in raw.items):
             way = "set own.test_share, for example to 0.2, to draw one from the labelled images" if split == "test" else ""
@@ -54,7 +57,9 @@ def detect(root: Path) -> str:
     """The format a folder or file looks like. Raises DataError where it looks like none."""
     if not root.exists():
         raise DataError(f"{root}: no such folder or file; set data_root to the folder that holds your images and labels")
-    if root.suffix.lower() in (".csv", ".parquet") or (root.is_dir() and any((root / name).is_file() for name in table.NAMES)):
+    if root.suffix.lower() in (*ENDINGS, ".xlsx", ".xls", ".ods") or (
+        root.is_dir() and any((root / name).is_file() for name in table.NAMES)
+    ):
         return "table"
     if coco_file.find(root):
         return "coco"
@@ -62,6 +67,8 @@ def detect(root: Path) -> str:
         return "labelstudio"
     if xml_files.find(root):
         return "voc_xml"
+    if root.is_dir() and table.candidates(root):
+        return "table"
     if root.is_dir() and any(path.is_dir() and not path.name.startswith(".") for path in root.iterdir()):
         return "folders"
     raise DataError(
@@ -70,10 +77,10 @@ def detect(root: Path) -> str:
     )
 
 
-def read_listing(root: Path, kind: str) -> Listing:
+def read_listing(root: Path, kind: str, label_folder: str = "auto") -> Listing:
     """The annotations of a format other than `table`. Raises DataError."""
     if kind == "folders":
-        return folders.read(root)
+        return folders.read(root, label_folder)
     if kind == "coco":
         files = coco_file.find(root)
         if files:
@@ -90,52 +97,60 @@ def read_listing(root: Path, kind: str) -> Listing:
 
 
 def with_added(raw: RawSet, path: Path) -> RawSet:
-    """Labels given later: a CSV of image, labels. An unlabelled image becomes a training image.
+    """Labels given later: a table of image and labels. An unlabelled image becomes a training image.
 
     Raises:
         DataError: the file is missing, or names an image that the data set does not have.
     """
-    added = read_added(path)
-    known = {item.id for item in raw.items}
-    for line, (image, _) in enumerate(added.items(), 2):
-        if image not in known:
-            raise DataError(f"{path}: line {line}: image {image!r} is not in the data set; write its id as `suggest` does")
+    added = read_added(path, raw.classes, [item.id for item in raw.items])
     names = sorted({*raw.classes, *(name for labels in added.values() for name in labels)})
     number = {name: i for i, name in enumerate(names)}
     items = []
     for item in raw.items:
-        split, labels = item.split, item.labels
+        labels = item.labels
         if item.id in added:
-            split, labels = "train" if split == "unlabeled" else split, tuple(sorted(number[name] for name in added[item.id]))
-        elif labels is not None:
+            given = tuple(sorted(number[name] for name in added[item.id]))
+            was = item.split if item.split != "test" else None
+            items.append(Item(item.id, item.path, "train" if was else item.split, given, was))
+            continue
+        if labels is not None:
             labels = tuple(sorted(number[raw.classes[label]] for label in labels))
-        items.append(Item(item.id, item.path, split, labels))
+        items.append(replace(item, labels=labels))
     notes = [*raw.notes, f"{len(added)} images have labels from {path.name}"]
     return replace(raw, classes=names, items=items, notes=notes)
 
 
-def read_added(path: Path) -> dict[str, list[str]]:
-    """{image: names} of a CSV with columns image and labels; rows whose labels are empty are passed over, `-` means none.
+def read_added(path: Path, known: Iterable[str] = (), images: Iterable[str] | None = None) -> dict[str, list[str]]:
+    """{image: names} of a table with columns image and labels; rows whose labels are empty are left out, `-` means none.
+
+    Args:
+        known: names of classes, which settle what a comma between two of them means.
+        images: ids of the data set; a name that differs in capitals, accents or folders is taken for the one id that it fits.
 
     Raises:
-        DataError: the file is missing or lacks a column.
+        DataError: the file is missing, lacks a column, gives an image two answers, or names one that is not in `images`.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            missing = [name for name in ("image", "labels") if name not in (reader.fieldnames or [])]
-            if missing:
-                raise DataError(f"{path}: column {missing[0]} is missing; expected image, labels")
-            rows = [(row["image"].strip(), (row["labels"] or "").strip()) for row in reader]
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: not readable as CSV ({error}); save it as UTF-8") from None
-    return {
-        image: [] if labels == "-" else sorted({name.strip() for name in labels.split(";")} - {"", "-"})
-        for image, labels in rows
-        if labels
-    }
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it")
+    sheet = read_sheet(path)
+    image, labels = sheet.column(IMAGE), sheet.column(LABELS)
+    for name, column in (("image", image), ("labels", labels)):
+        if column is None:
+            raise DataError(f"{path}: column {name} is missing (found {', '.join(sheet.header)}); expected image, labels")
+    assert image is not None and labels is not None
+    found: dict[str, list[str]] = {}
+    find = None if images is None else finder_of(images)
+    for row, (name, names) in enumerate(zip(sheet.texts(image), Labels(sheet, labels, known=known).read(), strict=True)):
+        if names is None:
+            continue
+        if find is not None:
+            if (known_as := find(name)) is None:
+                raise sheet.error(row, f"image {name!r} is not in the data set; write its id as `suggest` does")
+            name = known_as
+        if found.get(name, names) != names:
+            raise sheet.error(row, f"image {name!r} has other labels than on an earlier line; keep one of them")
+        found[name] = names
+    return found
 
 
 def with_unlabelled(raw: RawSet, files: list[Path], folder: Path) -> tuple[RawSet, list[Path]]:
@@ -155,13 +170,15 @@ def with_test(raw: RawSet, share: float) -> RawSet:
     for place, row in enumerate(rows):
         labels[place, list(raw.items[row].labels or ())] = True
     chosen = {rows[place] for place in np.flatnonzero(stratified(labels, share))}
+    if not chosen and len(rows) > 1:  # no class has two images, so none lacks one in the test split
+        chosen = {rows[-1]}
     items = [replace(item, split="test") if i in chosen else item for i, item in enumerate(raw.items)]
     counts = Counter(label for i in chosen for label in raw.items[i].labels or ())
     absent = [name for c, name in enumerate(raw.classes) if not counts[c]]
     notes = [*raw.notes, f"{len(chosen)} of {len(rows)} labelled images were drawn as the test split (own.test_share)"]
     if absent:
-        notes.append(f"{len(absent)} classes have too few images to be in both splits: {', '.join(absent[:10])}")
-    return replace(raw, items=items, notes=notes)
+        notes.append(f"classes with too few images to be in both splits: {len(absent)} ({', '.join(absent[:10])})")
+    return replace(raw, items=items, notes=notes, source=raw.source | {"test_drawn": len(chosen)})
 
 
 def stratified(labels: np.ndarray, share: float) -> np.ndarray:

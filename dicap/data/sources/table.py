@@ -1,189 +1,323 @@
-"""`table`: anybody's own images, listed in a CSV or Parquet file with columns image, split, labels."""
+"""`table`: anybody's own images, listed in a CSV or Parquet file with a column of images and one of labels, or one a class."""
 
-import csv
 import posixpath
 import unicodedata
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-import pyarrow as pa
-
-from dicap.data.format import SPLITS, sha256
-from dicap.data.sources.base import FileImages, Item, RawSet, inside
+from dicap.data.format import sha256
+from dicap.data.sources import sheet as sheets
+from dicap.data.sources.base import Item, RawSet, inside
+from dicap.data.sources.files import FilesAt
+from dicap.data.sources.listing import SPLIT_NAMES, Finder, val_counts_as
+from dicap.data.sources.sheet import Labels, Sheet, one_hot, read_sheet
 from dicap.errors import DataError
 
-COLUMNS = ("image", "split", "labels")
 NAMES = ("labels.csv", "labels.parquet")
+REPEATED = 0.1  # share of images on several rows above which a row is one label of an image, not the image
 
 
-def read(dataset: str, root: Path | None, image_size: int, *, needs_test: bool = True) -> RawSet:
-    """Read the table.
+@dataclass
+class Row:
+    """An image as a table lists it: where, which labels (None: not labelled), and the split if one is said."""
 
-    `data_root` is the folder that holds labels.csv or labels.parquet, or the file itself. `image` is a path relative to
-    that folder, `split` one of train, test, unlabeled, `labels` the names separated by `;` (in Parquet also a list);
-    no name in a train or test row means "none of the classes". Rows of split unlabeled have no labels.
+    sheet: Sheet
+    number: int
+    image: str
+    split: str  # train, val, test, unlabeled, or empty
+    labels: list[str] | None
+    empty: bool = False  # the cell of labels is empty
+    path: str = ""  # of the file, below the root
 
-    The classes are the names found, sorted. `needs_test`: whether a row of split test must be there.
+
+@dataclass
+class Listed:
+    """All rows of all tables, and what a user should know about how they were read."""
+
+    rows: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+    none: bool = False  # somewhere `-` says none of the classes
+
+
+def read(
+    dataset: str, root: Path, image_size: int, *, needs_test: bool = True, separator: str = "auto", empty: str = "auto"
+) -> RawSet:
+    """Read the table, or the tables of several splits.
+
+    `root` is the folder that holds labels.csv or labels.parquet, another table with heads one knows, or a table for each split;
+    or the file itself. Columns are found by their heads (`dicap.data.sources.sheet`). Without a column of splits, or where its
+    cell is empty, a row with labels is a training image, and one without is not labelled. The classes are the names found.
+
+    Args:
+        needs_test: whether a row of split test must be there.
+        separator: what separates names in a cell; auto: `;`, and a question where a comma might.
+        empty: what an empty cell of labels means in a row of split train or test: `none` of the classes, `unlabeled`, or
+            `auto`: unlabelled where `-` says none in the same table, else none of the classes.
 
     Raises:
-        DataError: the file or one of its rows is not as described; names the line.
+        DataError: a file or one of its rows is not as described; names the line.
     """
-    assert root is not None
-    path = _find(root)
-    frame = _read(path)
-    _check(frame, path, needs_test)
-    unlabelled = (frame["split"] == "unlabeled").to_numpy()
-    names = [[] if hidden else labels for hidden, labels in zip(unlabelled, frame["labels"], strict=True)]
-    classes = sorted({name for labels in names for name in labels})
+    paths = find(root)
+    base = root if root.is_dir() else root.parent
+    listed = Listed()
+    for path in paths:
+        _read_one(path, base, separator, listed, several=len(paths) > 1)
+    if not listed.rows:
+        raise DataError(f"{paths[0]}: no rows; list the images, one a row")
+    _interpret_empty(listed, empty)
+    _check(listed, base)
+    _locate(listed, base)
+    _merge(listed)
+    return _raw_set(dataset, listed, paths, base, needs_test)
+
+
+def find(root: Path) -> list[Path]:
+    """The tables of a folder: labels.csv or labels.parquet; else the one with a head one knows; else one for each split.
+
+    Raises:
+        DataError: there is none, or more than one could be meant.
+    """
+    if root.is_file():
+        return [root]
+    if not root.is_dir():
+        raise DataError(f"{root}: no such folder or file; set data_root to the folder that holds {' or '.join(NAMES)}")
+    found = [root / name for name in NAMES if (root / name).is_file()]
+    if len(found) > 1:
+        raise DataError(f"{root}: expected {' or '.join(NAMES)} and both are there; set data_root to the file itself")
+    found = found or candidates(root)
+    if len(found) > 1 and any(split_of(path, root) is None for path in found):
+        names = ", ".join(path.relative_to(root).as_posix() for path in found[:4])
+        raise DataError(f"{root}: several tables could be meant ({names}); set data_root to one of them")
+    if not found:
+        raise DataError(f"{root}: expected {' or '.join(NAMES)} and neither is there; set data_root to the file itself")
+    return found
+
+
+def candidates(root: Path) -> list[Path]:
+    """Files in a folder or in one of its folders that have the head of a table of images."""
+    places = [path for pattern in ("*", "*/*") for path in root.glob(pattern)]
+    return sorted(
+        path
+        for path in places
+        if path.suffix.lower() in sheets.ENDINGS
+        and not any(part.startswith(".") for part in path.relative_to(root).parts)
+        and path.is_file()
+        and sheets.looks_like_labels(path)
+    )
+
+
+def split_of(path: Path, root: Path) -> str | None:
+    """The split that the name of a table or of its folder says."""
+    words = [*path.stem.lower().replace("-", "_").split("_"), *(part.lower() for part in path.relative_to(root).parent.parts)]
+    return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
+
+
+def _read_one(path: Path, base: Path, separator: str, listed: Listed, *, several: bool) -> None:
+    sheet = read_sheet(path)
+    image, labels, split = _columns(sheet)
+    if labels is None:
+        classes, names, left_out = one_hot(sheet, [c for c in (image, split) if c is not None])
+        if not classes:
+            found = ", ".join(sheet.header) or "nothing"
+            raise DataError(
+                f"{path}: column labels is missing (found {found}); expected image, labels, or a column of 0 and 1 a class"
+            )
+        repeated = [name for name, count in Counter(classes).items() if count > 1]
+        if repeated:
+            raise DataError(f"{path}: column {repeated[0]} occurs twice; keep one")
+        listed.facts["labels"] = f"{len(classes)} columns of 0 and 1"
+        if left_out:
+            listed.notes.append(
+                f"{path.name}: columns that are no classes of 0 and 1 were passed over: {', '.join(left_out[:8])}"
+            )
+    else:
+        reader = Labels(sheet, labels, separator)
+        names = reader.read()
+        listed.facts["labels"] = f"column {sheet.header[labels]}"
+    listed.facts["images"] = f"column {sheet.header[image]}"
+    listed.facts["split"] = "not said" if split is None else f"column {sheet.header[split]}"
+    listed.facts |= sheet.facts
+    if sheet.facts.get("encoding") == "Windows-1252":
+        word = next((text for row in sheet.rows for text in row if isinstance(text, str) and not text.isascii()), "")
+        listed.notes.append(f"{path.name}: not UTF-8, so it was read as Windows-1252; it holds for example {word.strip()!r}")
+    default = (split_of(path, base) or "") if several else ""
+    splits = sheet.texts(split) if split is not None else [default] * len(sheet.rows)
+    images = sheet.texts(image)
+    for number, (file, said, found) in enumerate(zip(images, splits, names, strict=True)):
+        if said and said.casefold() not in SPLIT_NAMES:
+            others = sum(bool(other) and other.casefold() not in SPLIT_NAMES for other in splits) - 1
+            more = f" (and {others} more)" if others else ""
+            raise sheet.error(number, f"split: found {said!r}, allowed are train, val, test, unlabeled{more}")
+        listed.rows.append(Row(sheet, number, file, SPLIT_NAMES.get(said.casefold(), ""), found, found is None))
+    if labels is not None:
+        listed.none |= any(isinstance(row[labels], str) and row[labels].strip() == sheets.NONE for row in sheet.rows)
+    if split is not None and default == "" and not all(splits) and any(splits):
+        listed.notes.append(f"{path.name}: {sum(not said for said in splits)} rows name no split: they train if they have labels")
+
+
+def _columns(sheet: Sheet) -> tuple[int, int | None, int | None]:
+    """Columns of images, of labels (None: perhaps one a class) and of splits (None: there is none)."""
+    image = sheet.column(sheets.IMAGE)
+    if image is None:
+        found = ", ".join(sheet.header) or "nothing"
+        raise DataError(f"{sheet.path}: column image is missing (found {found}); expected image, labels and perhaps split")
+    labels = sheet.column(sheets.LABELS)
+    if labels is not None and sheets.plain(sheet.header[labels]) != "labels":
+        rivals = [name for name in sheet.header if sheets.plain(name) in sheets.LABELS]
+        if len(rivals) > 1:
+            raise DataError(f"{sheet.path}: columns {' and '.join(rivals)} could be the labels; name the right one `labels`")
+        if {text.casefold() for text in sheet.texts(labels)} <= {*sheets.YES, *sheets.NO} and len(sheet.header) > 3:
+            labels = None  # a class by the name of `class`, among others
+    split = sheet.column(sheets.SPLIT)
+    if split is not None and sheets.plain(sheet.header[split]) != sheets.SPLIT[0]:
+        values = {text.casefold() for text in sheet.texts(split)} - {""}
+        split = split if values <= set(SPLIT_NAMES) else None
+    return image, labels, split
+
+
+def _interpret_empty(listed: Listed, empty: str) -> None:
+    """What an empty cell of labels means, row by row."""
+    doubtful = [row for row in listed.rows if row.empty and row.split in ("train", "val", "test")]
+    none = not listed.none if empty == "auto" else empty == "none"
+    said = sum(row.split in ("train", "val", "test") for row in listed.rows)
+    labelled = any(row.labels for row in listed.rows)
+    if empty == "auto" and none and labelled and 2 * len(doubtful) > said:
+        row = doubtful[0]
+        raise row.sheet.error(
+            row.number,
+            f"labels: empty, as in {len(doubtful)} of {said} rows of split train or test: none of the classes, or not labelled? "
+            "Set own.empty to none or to unlabeled (init-data --empty)",
+        )
+    for row in doubtful:
+        row.labels = [] if none else None
+    if doubtful:
+        meaning = "show none of the classes" if none else "are not labelled"
+        other = "unlabeled" if none else "none"
+        listed.notes.append(
+            f"{len(doubtful)} rows of split train or test have an empty cell of labels: taken to {meaning} "
+            f"(own.empty: {other} reads them otherwise)"
+        )
+    open_ = sum(row.empty and not row.split for row in listed.rows)
+    if open_:
+        listed.notes.append(f"rows with neither split nor labels, taken as not labelled: {open_}")
+
+
+def _check(listed: Listed, base: Path) -> None:
+    """Complain about the first row that is wrong, with the number of its line and how many more there are."""
+
+    def complain(bad: list[Row], text) -> None:
+        if bad:
+            more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+            raise bad[0].sheet.error(bad[0].number, text(bad[0]) + more)
+
+    complain([row for row in listed.rows if not row.image], lambda row: "column image is empty; name a file")
+    complain(
+        [row for row in listed.rows if any(map(_unprintable, (row.image, *(row.labels or ()))))],
+        lambda row: f"found a control character in {row.image!r} or in its labels; write the line again",
+    )
+
+
+def _locate(listed: Listed, base: Path) -> None:
+    """Find the file that each row means; what is nowhere keeps its name, and `convert` says that it is missing."""
+    finder, moved = Finder(base), []
+    for row in listed.rows:
+        folder = row.sheet.path.parent
+        file = finder.find(row.image, folder)
+        row.path = posixpath.normpath(file.relative_to(base).as_posix()) if file.is_relative_to(base) else str(file)
+        if not inside(base, row.path):
+            raise row.sheet.error(row.number, f"image: {row.image!r} leaves the folder of the table; move the images below it")
+        if "://" in row.image and not file.is_file():
+            raise row.sheet.error(row.number, f"image: {row.image!r} is an address; download the images and name their files")
+        if row.path != posixpath.normpath((folder.relative_to(base) / row.image.replace("\\", "/")).as_posix()):
+            moved.append(row)
+    if moved:
+        listed.notes.append(f"images found under another name: {len(moved)} ({moved[0].image} is {moved[0].path})")
+
+
+def _merge(listed: Listed) -> None:
+    """One row an image: identical rows are one, and where every row holds one label of many, they are joined."""
+    groups: dict[str, list[Row]] = {}
+    for row in listed.rows:  # one file under two spellings could be in train and in test
+        groups.setdefault(row.path, []).append(row)
+    different = {
+        path: rows for path, rows in groups.items() if len({(row.split, tuple(row.labels or ("",))) for row in rows}) > 1
+    }
+    single = all(row.labels is None or len(row.labels) <= 1 for row in listed.rows)
+    joined = single and len(different) > 1 and len(different) >= REPEATED * len(groups)
+    for rows in different.values():
+        first, second = rows[0], next(row for row in rows if (row.split, row.labels) != (rows[0].split, rows[0].labels))
+        if not joined or len({row.split for row in rows}) > 1:
+            remedy = "give it one split" if first.split != second.split else "keep one row, with all labels in it (`a;b`)"
+            place = f"{first.sheet.where} {first.sheet.lines[first.number]}"
+            raise second.sheet.error(
+                second.number, f"image: {second.image!r} stands on {place} already, with other values; {remedy}"
+            )
+    repeated = sum(len(rows) - 1 for rows in groups.values()) - (
+        sum(len(rows) - 1 for rows in different.values()) if joined else 0
+    )
+    if repeated:
+        listed.notes.append(f"rows that repeat an earlier one, counted once: {repeated}")
+    if joined:
+        listed.notes.append(f"{len(different)} images stand on several rows with a label each; their labels were joined")
+    listed.rows = []
+    for rows in groups.values():
+        known = [row.labels for row in rows if row.labels is not None]
+        rows[0].labels = sorted({name for names in known for name in names}) if known else None
+        listed.rows.append(rows[0])
+
+
+def _raw_set(dataset: str, listed: Listed, paths: list[Path], base: Path, needs_test: bool) -> RawSet:
+    path, rows = paths[0], listed.rows
+    splits = {"": "train", "train": "train", "test": "test", "val": val_counts_as(row.split for row in rows)}
+    counts = Counter(row.split for row in rows)
+    if counts["val"]:
+        listed.notes.append(f"{counts['val']} rows of split val count as {splits['val']}")
+    ignored = sum(row.split == "unlabeled" and bool(row.labels) for row in rows)
+    final = ["unlabeled" if row.split == "unlabeled" or row.labels is None else splits[row.split] for row in rows]
+    classes = sorted({name for row, split in zip(rows, final, strict=True) if split != "unlabeled" for name in row.labels or ()})
     if not classes:
         raise DataError(f"{path}: column labels: no row of split train or test names a label; fill it in")
+    for split in ("train", "test") if needs_test else ("train",):
+        if split not in final:
+            way = ", or let own.test_share draw them (`dicap-stage init-data` sets it)" if split == "test" else ""
+            raise DataError(f"{path}: no row of split {split}; mark some images {split}{way}")
     number = {name: i for i, name in enumerate(classes)}
     items = [
-        Item(image, image, split, None if split == "unlabeled" else tuple(sorted(number[name] for name in labels)))
-        for image, split, labels in zip(frame["image"], frame["split"], names, strict=True)
+        Item(
+            row.path, row.path, split, None if split == "unlabeled" else tuple(sorted(number[name] for name in row.labels or ()))
+        )
+        for row, split in zip(rows, final, strict=True)
     ]
-    ignored = int(sum(bool(labels) for labels in frame["labels"][unlabelled]))
+    notes = [f"{ignored} rows of split unlabeled name labels, which were ignored"] if ignored else []
+    source = {
+        "table": ", ".join(found.relative_to(base).as_posix() for found in paths),
+        "sha256": sha256(path),
+        "read": listed.facts,
+    }
     return RawSet(
         dataset=dataset,
         classes=classes,
         items=items,
-        images=FileImages(path.parent, [item.path for item in items]),
-        source={"table": path.name, "sha256": sha256(path)},
-        notes=_notes(items, classes, ignored),
+        images=FilesAt([base / item.path for item in items]),
+        source=source,
+        notes=notes + listed.notes + _absent(items, classes),
     )
-
-
-def _find(root: Path) -> Path:
-    if root.is_file():
-        return root
-    if not root.is_dir():
-        raise DataError(f"{root}: no such folder or file; set data_root to the folder that holds {' or '.join(NAMES)}")
-    found = [root / name for name in NAMES if (root / name).is_file()]
-    if len(found) != 1:
-        how = "both are" if found else "neither is"
-        raise DataError(f"{root}: expected {' or '.join(NAMES)} and {how} there; set data_root to the file itself")
-    return found[0]
-
-
-def _read(path: Path) -> pd.DataFrame:
-    """The three columns as text, labels as lists of names, and the number of the line each row stands on."""
-    try:
-        frame = _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start} is not UTF-8; save the table as UTF-8") from None
-    except (pa.ArrowException, csv.Error, OSError) as error:
-        raise DataError(f"{path}: not readable ({str(error).splitlines()[0]}); write it again") from None
-    frame["labels"] = [_names(labels, path, line) for labels, line in zip(frame["labels"], frame["line"], strict=True)]
-    return frame
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    with path.open(encoding="utf-8-sig", newline="") as file:  # -sig: spreadsheets write a byte order mark
-        reader = csv.reader(file, strict=True)
-        header = [name.strip() for name in next(reader, [])]
-        _require_columns(header, path)
-        rows, lines = [], []
-        for row in reader:
-            if not any(cell.strip() for cell in row):
-                continue
-            if len(row) != len(header):
-                raise DataError(
-                    f"{path}: line {reader.line_num}: {len(row)} cells, the header has {len(header)}; "
-                    "put quotes around values that hold a comma"
-                )
-            rows.append([row[header.index(name)].strip() for name in COLUMNS])
-            lines.append(reader.line_num)
-    frame = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
-    frame["line"] = np.array(lines, dtype=np.int64)
-    return frame
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    frame = pd.read_parquet(path)
-    _require_columns([str(name) for name in frame.columns], path)
-    frame = frame[list(COLUMNS)].astype(object).reset_index(drop=True)
-    for name in ("image", "split"):
-        frame[name] = ["" if value is None or value != value else str(value).strip() for value in frame[name]]
-    frame["line"] = np.arange(1, len(frame) + 1)
-    return frame
-
-
-def _require_columns(header: list[str], path: Path) -> None:
-    missing = [name for name in COLUMNS if name not in header]
-    if missing:
-        found = ", ".join(header) or "nothing"
-        raise DataError(f"{path}: column {missing[0]} is missing (found {found}); expected image, split, labels")
-    for name in COLUMNS:
-        if header.count(name) > 1:
-            raise DataError(f"{path}: column {name} occurs twice; keep one")
-
-
-def _names(labels: object, path: Path, line: int) -> list[str]:
-    """The names of a cell, sorted. Composed and decomposed accents are one name (Unicode's NFC)."""
-    if labels is None or (isinstance(labels, float) and np.isnan(labels)):
-        return []
-    parts = labels.split(";") if isinstance(labels, str) else labels
-    if not isinstance(parts, list | tuple | np.ndarray) or not all(isinstance(part, str) for part in parts):
-        shown = str(labels) if len(str(labels)) <= 60 else f"{str(labels)[:57]}..."
-        raise DataError(f"{path}: row {line}: labels: found {shown}, expected names, as one text with `;` between or as a list")
-    return sorted({unicodedata.normalize("NFC", part.strip()) for part in parts} - {""})
-
-
-def _check(frame: pd.DataFrame, path: Path, needs_test: bool) -> None:
-    """Complain about the first row that is wrong, with the number of its line and how many more there are."""
-    where = "line" if path.suffix != ".parquet" else "row"
-    if frame.empty:
-        raise DataError(f"{path}: no rows; list the images, one a row")
-
-    def complain(bad: np.ndarray, text) -> None:
-        rows = np.flatnonzero(bad)
-        if len(rows):
-            more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
-            raise DataError(f"{path}: {where} {frame['line'][rows[0]]}: {text(frame.loc[rows[0]])}{more}")
-
-    complain((frame["image"] == "").to_numpy(), lambda row: "column image is empty; name a file")
-    complain(
-        ~frame["split"].isin(SPLITS).to_numpy(),
-        lambda row: f"split: found {row['split']!r}, allowed are {', '.join(SPLITS)}",
-    )
-    complain(
-        np.array(
-            [any(map(_unprintable, (image, *labels))) for image, labels in zip(frame["image"], frame["labels"], strict=True)]
-        ),
-        lambda row: f"found a control character in {row['image']!r} or in its labels; write the line again",
-    )
-    complain(
-        ~np.array([inside(path.parent, image) for image in frame["image"]]),
-        lambda row: f"image: {row['image']!r} leaves the folder of the table; move the images below it",
-    )
-    # One file under two spellings could be in train and in test.
-    frame["file"] = [posixpath.normpath(image) for image in frame["image"]]
-    first = dict(zip(frame["file"][::-1], frame["line"][::-1], strict=True))
-    complain(
-        frame["file"].duplicated().to_numpy(),
-        lambda row: f"image: {row['image']!r} stands on {where} {first[row['file']]} already; keep one of them",
-    )
-    for split in ("train", "test") if needs_test else ("train",):
-        if not (frame["split"] == split).any():
-            way = ", or let own.test_share draw them" if split == "test" else ""
-            raise DataError(f"{path}: no row of split {split}; mark some images {split}{way}")
 
 
 def _unprintable(text: str) -> bool:
     return any(unicodedata.category(letter) == "Cc" for letter in text)
 
 
-def _notes(items: list[Item], classes: list[str], ignored: int) -> list[str]:
+def _absent(items: list[Item], classes: list[str]) -> list[str]:
     notes = []
-    if ignored:
-        notes.append(f"{ignored} rows of split unlabeled name labels, which were ignored")
+    has_test = any(item.split == "test" for item in items)
     for split, other in (("train", "test"), ("test", "train")):
         seen = Counter(label for item in items if item.split == split for label in item.labels or ())
         absent = [name for i, name in enumerate(classes) if not seen[i]]
-        if absent:
-            effect = "they cannot be learned" if split == "train" else "their AP counts 0"
+        if absent and has_test:
+            effect = "they cannot be learned" if split == "train" else "nothing can be said of their score"
             names = ", ".join(absent[:10]) + (" ..." if len(absent) > 10 else "")
             notes.append(f"{len(absent)} classes occur only in {other}, so {effect}: {names}")
     return notes

@@ -1,0 +1,400 @@
+const $ = (id) => document.getElementById(id);
+const batch = JSON.parse($("batch").textContent);
+const { items, kind, measured } = batch;
+const KEYS = "1234567890abcdefghijklmopqrtvwxyz"; // n, s and u are commands
+const SHOWN = 30; // chips before "show all"
+const place = `dicap-labels:${batch.key}`;
+
+// What is kept: `at`, the photograph being looked at; `extra`, names of new classes; `decided`, for each photograph that was touched,
+// [state, classes that are on]; `past`, what each step back restores. States: begun, done, skip.
+let kept = { at: 0, extra: [], decided: {}, past: [] };
+let all = false;
+
+function load() {
+  try {
+    const found = JSON.parse(localStorage.getItem(place));
+    if (found?.decided && found.at < items.length) kept = { ...kept, ...found };
+  } catch {
+    warn("This browser keeps nothing for this page: download labels.csv before you close it.");
+  }
+}
+
+function save() {
+  try {
+    localStorage.setItem(place, JSON.stringify(kept));
+  } catch {
+    warn("This browser keeps nothing for this page: download labels.csv before you close it.");
+  }
+}
+
+function warn(text) {
+  $("notice").textContent = text;
+  $("notice").hidden = false;
+}
+
+const say = (text) => { $("said").textContent = text; };
+const names = () => [...batch.classes, ...kept.extra];
+const nameOf = (c) => names()[c];
+const stateOf = (i) => kept.decided[i]?.[0] ?? "open";
+const onOf = (i) => kept.decided[i]?.[1] ?? items[i].on;
+const chanceOf = (i, c) => items[i].chance[c];
+
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+function percent(x) {
+  if (x > 0.995 && x < 1) return ">99 %";
+  if (x > 0 && x < 0.005) return "<1 %";
+  return `${Math.round(100 * x)} %`;
+}
+
+// ---- what is decided
+
+function change(i, state, on) {
+  kept.past.push([i, kept.decided[i] ?? null]);
+  if (kept.past.length > 300) kept.past.shift();
+  kept.decided[i] = [state, [...on].sort((a, b) => a - b)];
+}
+
+function toggle(c) {
+  const i = kept.at;
+  const on = new Set(onOf(i));
+  if (!on.delete(c)) on.add(c);
+  change(i, stateOf(i) === "done" ? "done" : "begun", on);
+  save();
+  say(`${nameOf(c)} ${on.has(c) ? "on" : "off"}`);
+  draw();
+}
+
+function decide(state, on) {
+  const i = kept.at;
+  change(i, state, on);
+  const next = following(i);
+  if (next === null) {
+    const { done, skip } = counts();
+    say(`Every photograph is decided or skipped: ${done} labelled, ${skip} skipped.`);
+    warn(`Every photograph is decided or skipped. Download labels.csv, then type: ${command()}`);
+  } else {
+    kept.at = next;
+  }
+  save();
+  draw(true);
+  if (next !== null) say(`Saved. Photograph ${next + 1} of ${items.length}.`);
+}
+
+function following(i) {
+  const open = (k) => !["done", "skip"].includes(stateOf(k));
+  for (let k = 1; k <= items.length; k += 1) {
+    const next = (i + k) % items.length;
+    if (open(next)) return next;
+  }
+  return null;
+}
+
+function undo() {
+  const last = kept.past.pop();
+  if (!last) return;
+  const [i, before] = last;
+  if (before === null) delete kept.decided[i];
+  else kept.decided[i] = before;
+  kept.at = i;
+  $("notice").hidden = true;
+  save();
+  draw(true);
+  say(`Undone. Photograph ${i + 1}.`);
+}
+
+function go(i) {
+  if (i < 0 || i >= items.length || i === kept.at) return;
+  kept.at = i;
+  save();
+  draw(true);
+  say(`Photograph ${i + 1} of ${items.length}, ${stateText(i)}`);
+}
+
+function counts() {
+  const found = { open: 0, begun: 0, done: 0, skip: 0 };
+  items.forEach((_, i) => { found[stateOf(i)] += 1; });
+  return found;
+}
+
+const stateText = (i) => ({ open: "not decided", begun: "not saved yet", done: "decided", skip: "skipped" })[stateOf(i)];
+
+// ---- the file that import-labels reads
+
+const cell = (text) => (/[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+
+function table() {
+  const rows = items.map((item, i) => {
+    const labels = stateOf(i) === "done" ? onOf(i).map(nameOf).join(";") || "-" : "";
+    return `${cell(item.id)},${cell(labels)}`;
+  });
+  return `image,labels\n${rows.join("\n")}\n`;
+}
+
+function newNames() {
+  const used = new Set(items.flatMap((_, i) => (stateOf(i) === "done" ? onOf(i) : [])));
+  return kept.extra.filter((_, k) => used.has(batch.classes.length + k));
+}
+
+const command = () => batch.command + (newNames().length ? " --new-classes" : "");
+
+function download() {
+  const { done, begun } = counts();
+  const address = URL.createObjectURL(new Blob([table()], { type: "text/csv" }));
+  element("a", { href: address, download: "labels.csv" }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60000);
+  const unsaved = begun ? ` ${begun} begun but not saved: without labels.` : "";
+  warn(`labels.csv: ${done} of ${items.length} photographs have labels.${unsaved} Next: ${command()}`);
+}
+
+// ---- what is seen
+
+const images = new Map(); // photograph -> address; a few, so that stepping back and forth is quick
+
+function pictureOf(i) {
+  if (!images.has(i)) {
+    images.set(i, `data:image/jpeg;base64,${JSON.parse($(`photograph-${i}`).textContent)}`);
+    if (images.size > 8) images.delete(images.keys().next().value);
+  }
+  return images.get(i);
+}
+
+const orders = new Map();
+
+function orderOf(i) {
+  if (!orders.has(i)) {
+    const odd = (items[i].odd ?? []).map(([c]) => c);
+    const rest = items[i].chance.map((_, c) => c).filter((c) => !odd.includes(c));
+    rest.sort((a, b) => chanceOf(i, b) - chanceOf(i, a) || a - b);
+    orders.set(i, [...odd, ...rest]);
+  }
+  return [...kept.extra.map((_, k) => batch.classes.length + k), ...orders.get(i)];
+}
+
+const fold = (text) => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
+
+function visible() {
+  const i = kept.at;
+  const wanted = fold($("search").value.trim());
+  const order = orderOf(i);
+  if (wanted) {
+    const found = order.filter((c) => fold(nameOf(c)).includes(wanted));
+    return [...found.filter((c) => fold(nameOf(c)).startsWith(wanted)), ...found.filter((c) => !fold(nameOf(c)).startsWith(wanted))];
+  }
+  if (all || order.length <= SHOWN + 5) return order;
+  const on = new Set(onOf(i));
+  return order.filter((c, k) => k < SHOWN || on.has(c));
+}
+
+function drawChips() {
+  const i = kept.at;
+  const on = new Set(onOf(i));
+  const odd = new Map(items[i].odd ?? []);
+  const focused = document.activeElement?.dataset?.class;
+  const shown = visible();
+  const chips = shown.map((c, k) => {
+    const key = KEYS[k];
+    const chip = element("button", { type: "button", className: odd.has(c) ? "chip odd" : "chip" });
+    chip.dataset.class = c;
+    chip.setAttribute("aria-pressed", on.has(c));
+    if (key) {
+      chip.append(element("kbd", { textContent: key }));
+      chip.setAttribute("aria-keyshortcuts", key);
+    }
+    chip.append(element("bdi", { textContent: nameOf(c) }));
+    const chance = chanceOf(i, c);
+    chip.append(element("span", { className: "chance", textContent: chance === undefined ? "new" : percent(chance) }));
+    chip.addEventListener("click", (event) => {
+      toggle(c);
+      if (event.detail) document.activeElement.blur(); // by mouse: the space bar goes on saving
+    });
+    return chip;
+  });
+  const hidden = orderOf(i).length - shown.length;
+  const typed = $("search").value.trim();
+  if (!typed && hidden > 0) {
+    const more = element("button", { type: "button", className: "chip more", textContent: `Show all ${names().length}` });
+    more.addEventListener("click", () => { all = true; draw(); $("chips").children[shown.length]?.focus(); });
+    chips.push(more);
+  }
+  if (typed && !names().includes(typed.normalize("NFC")) && !/[;\p{Cc}]/u.test(typed) && typed !== "-") {
+    const add = element("button", { type: "button", className: "chip more" }, "New class ", element("bdi", { textContent: typed }));
+    add.addEventListener("click", () => {
+      kept.extra.push(typed.normalize("NFC"));
+      $("search").value = "";
+      toggle(names().length - 1);
+    });
+    chips.push(add);
+  }
+  $("chips").replaceChildren(...chips);
+  if (focused !== undefined) $("chips").querySelector(`[data-class="${focused}"]`)?.focus();
+}
+
+function why(item) {
+  if (item.odd) {
+    const given = new Set(item.on);
+    const parts = item.odd.flatMap(([c, chance], k) => [
+      k ? " " : "",
+      given.has(c) ? "Labelled " : "Not labelled ",
+      element("b", {}, element("bdi", { textContent: nameOf(c) })),
+      given.has(c) ? `, found unlikely (${percent(chance)}).` : `, found likely (${percent(chance)}).`,
+    ]);
+    return parts;
+  }
+  if (item.asked === undefined) return [];
+  return ["Chosen because of ", element("b", {}, element("bdi", { textContent: nameOf(item.asked) })), `: ${percent(chanceOf(kept.at, item.asked))}.`];
+}
+
+function draw(moved = false) {
+  const i = kept.at;
+  const item = items[i];
+  if (moved) {
+    $("search").value = "";
+    all = false;
+    $("chips").scrollTop = 0;
+  }
+  const picture = pictureOf(i);
+  if ($("photo").src !== picture) $("photo").src = picture;
+  $("photo").alt = `Photograph ${i + 1}`;
+  $("name").textContent = item.id;
+  $("place").textContent = `${i + 1} / ${items.length}`;
+  $("state").textContent = stateText(i);
+  $("state").className = stateOf(i);
+  $("why").replaceChildren(...why(item));
+  $("previous").disabled = i === 0;
+  $("next").disabled = i === items.length - 1;
+  $("undo").disabled = !kept.past.length;
+  $("command").textContent = command();
+  const { done, skip } = counts();
+  $("tally").textContent = `${done} of ${items.length} decided${skip ? `, ${skip} skipped` : ""}`;
+  $("progress").setAttribute("aria-valuenow", done + skip);
+  $("progress").firstElementChild.style.width = `${(100 * (done + skip)) / items.length}%`;
+  drawChips();
+  drawStrip(moved);
+}
+
+function makeStrip() {
+  $("strip").replaceChildren(...items.map((item, i) => {
+    const picture = element("img", { alt: "", src: item.thumbnail, width: 58, height: 58 });
+    const button = element("button", { type: "button" }, picture);
+    button.addEventListener("click", (event) => {
+      go(i);
+      if (event.detail) document.activeElement.blur();
+    });
+    return element("li", {}, button, element("p", { className: "written" }));
+  }));
+}
+
+function drawStrip(moved) {
+  items.forEach((item, i) => {
+    const entry = $("strip").children[i];
+    const [button, written] = entry.children;
+    const labels = onOf(i).map(nameOf).join(", ") || "none";
+    button.className = stateOf(i);
+    button.setAttribute("aria-label", `Photograph ${i + 1}, ${stateText(i)}${stateOf(i) === "done" ? `: ${labels}` : ""}`);
+    button.setAttribute("aria-current", i === kept.at);
+    written.textContent = `${i + 1}. ${item.id}\n${stateOf(i) === "done" ? labels : stateText(i)}`;
+  });
+  const strip = $("strip").parentElement;
+  const button = $("strip").children[kept.at].firstElementChild;
+  if (moved) strip.scrollLeft = button.offsetLeft - strip.clientWidth / 2;
+}
+
+// ---- keys
+
+function walk(step) {
+  const chips = [...$("chips").children];
+  const at = chips.indexOf(document.activeElement);
+  if (at < 0) chips[step > 0 ? 0 : chips.length - 1]?.focus();
+  else chips[at + step]?.focus();
+}
+
+function searchKey(event) {
+  if (event.key === "Escape") {
+    $("search").value = "";
+    $("search").blur();
+    drawChips();
+  } else if (event.key === "Enter") {
+    const found = $("search").value.trim() ? visible() : [];
+    if (found.length) {
+      $("search").value = "";
+      toggle(found[0]);
+    }
+  } else if (event.key === "ArrowDown") {
+    walk(1);
+  } else {
+    return;
+  }
+  event.preventDefault();
+}
+
+// The letter of the key, also where the keyboard is set to another script.
+function keyOf(event) {
+  if (/^Key[A-Z]$/.test(event.code) && !/^[a-z]$/i.test(event.key)) return event.code[3].toLowerCase();
+  return event.key.length === 1 ? event.key.toLowerCase() : event.key;
+}
+
+const COMMANDS = {
+  ArrowLeft: () => go(kept.at - 1),
+  ArrowRight: () => go(kept.at + 1),
+  ArrowUp: () => walk(-1),
+  ArrowDown: () => walk(1),
+  Home: () => go(0),
+  End: () => go(items.length - 1),
+  " ": () => decide("done", onOf(kept.at)),
+  Enter: () => decide("done", onOf(kept.at)),
+  n: () => decide("done", []),
+  s: () => decide("skip", []),
+  u: undo,
+  "/": () => $("search").focus(),
+  "?": () => $("help").showModal(),
+  Escape: () => document.activeElement.blur(),
+};
+
+document.addEventListener("keydown", (event) => {
+  if ($("help").open || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.target === $("search")) {
+    searchKey(event);
+    return;
+  }
+  const pressing = event.target.closest?.("button") && (event.key === " " || event.key === "Enter");
+  if (pressing) return; // what has the focus is pressed
+  const key = keyOf(event);
+  const chip = KEYS.includes(key) ? visible()[KEYS.indexOf(key)] : undefined;
+  if (COMMANDS[key]) COMMANDS[key]();
+  else if (chip !== undefined && !event.repeat) toggle(chip);
+  else return;
+  event.preventDefault();
+});
+
+function onClick(id, act) {
+  $(id).addEventListener("click", (event) => {
+    act();
+    if (event.detail) document.activeElement?.blur();
+  });
+}
+
+onClick("previous", () => go(kept.at - 1));
+onClick("next", () => go(kept.at + 1));
+onClick("accept", () => decide("done", onOf(kept.at)));
+onClick("none", () => decide("done", []));
+onClick("skip", () => decide("skip", []));
+onClick("undo", undo);
+onClick("download", download);
+$("help-open").addEventListener("click", () => $("help").showModal());
+$("help-close").addEventListener("click", () => $("help").close());
+$("search").addEventListener("input", drawChips);
+window.addEventListener("storage", (event) => { // another tab of the same batch
+  if (event.key === place) {
+    load();
+    draw(true);
+  }
+});
+
+load();
+makeStrip();
+draw(true);

@@ -1,0 +1,116 @@
+"""A real browser, from the system's packages, that notes every complaint and every request."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+class Reader:
+    """Somebody who opens pages: a browser profile of their own, which closing and opening again does not empty."""
+
+    def __init__(self, playwright, program: str, profile: Path) -> None:
+        self._playwright, self._program, self._profile = playwright, program, profile
+        self._context = None
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+
+    def open(self, path: Path, **options):
+        """The page of a file; `options` as viewport or color_scheme."""
+        if self._context is None:
+            self._context = self._playwright.chromium.launch_persistent_context(
+                self._profile,
+                executable_path=self._program,
+                args=ARGUMENTS,
+                **({"viewport": {"width": 1400, "height": 900}} | options),
+            )
+        page = self._context.new_page()
+        page.on("console", lambda message: message.type in ("error", "warning") and self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.goto(path.as_uri())
+        return page
+
+    @staticmethod
+    def until(page, expression: str, seconds: float = 10) -> None:
+        """Wait until a JavaScript expression is true. The driver's own way needs eval, which the pages forbid."""
+        end = time.monotonic() + seconds
+        while not page.evaluate(expression):
+            assert time.monotonic() < end, expression
+            page.wait_for_timeout(20)
+
+    def close(self) -> None:
+        """Close the browser; what pages have kept stays."""
+        if self._context is not None:
+            self._context.close()
+            self._context = None
+
+    def left(self, *folders: Path) -> list[str]:
+        """Requests for anything but the files below `folders` and what pages hold themselves."""
+        return [
+            url
+            for url in self.requests
+            if urlsplit(url).scheme not in ("data", "blob")
+            and not (
+                urlsplit(url).scheme == "file"
+                and any(Path(unquote(urlsplit(url).path)).resolve().is_relative_to(folder.resolve()) for folder in folders)
+            )
+        ]
+
+
+@pytest.fixture(scope="session")
+def program() -> str:
+    """Where the browser is; the tests are skipped where there is none."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    return found
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator:
+    """The driver."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")
+    with api.sync_playwright() as running:
+        yield running
+
+
+@pytest.fixture
+def reader(playwright, program, tmp_path) -> Iterator[Reader]:
+    """Somebody who opens pages. Nothing may have been complained of at the end."""
+    somebody = Reader(playwright, program, tmp_path / "profile")
+    yield somebody
+    somebody.close()
+    assert not somebody.complaints
+
+
+@pytest.fixture(scope="session")
+def accessible():
+    """A function that says what axe-core finds wrong with a page by WCAG 2.2 AA and best practice: [(rule, element)].
+
+    The drawing inside a figure is left out: each has a name, and thousands of elements.
+    """
+    axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed: pip install '.[dev]'")
+    source = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+
+    def check(page) -> list[tuple[str, str]]:
+        page.evaluate(source)
+        tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+        found = page.evaluate("tags => axe.run({exclude: ['svg.figure']}, {runOnly: {type: 'tag', values: tags}})", tags)
+        return [(rule["id"], node["html"][:120]) for rule in found["violations"] for node in rule["nodes"]]
+
+    return check

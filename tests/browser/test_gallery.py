@@ -1,0 +1,161 @@
+"""The gallery in the browser: what it shows, in which order, by mouse and keyboard, and how it takes many photographs."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from dicap.curve import curve_of, log_odds
+from dicap.decision import Decisions
+from dicap.errors import DataError
+from dicap.use.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
+
+CLASSES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط"]
+FILES = ['we "are" <i>.png', "50%25 #1?.png", "dossier/été 猫.png", "a,b\nc.png", "&amp;.png", "it's.png"]
+CURVE = curve_of(np.array([-2.0, 0.0, 2.0]), np.array([0.1, 0.5, 0.8]), log_odds=True)
+
+
+def decisions(curve=CURVE):
+    low, high, prior = (np.full(len(CLASSES), value) for value in (0.3, 0.6, 0.2))
+    return Decisions(high, low, prior, curve, "")
+
+
+def predictions(path, images, scores, classes=CLASSES):
+    """A file as `predict` writes it, the word of each entry by the thresholds 0.3 and 0.6."""
+    words = np.where(scores > 0.6, "yes", np.where(scores < 0.3, "no", "unsure"))
+    frame = pd.DataFrame(
+        {
+            "image": np.repeat(np.array(images, dtype=object), len(classes)),
+            "class": np.tile(np.array(classes, dtype=object), len(images)),
+            "probability": scores.ravel(),
+            "decision": words.ravel(),
+            "chance": 0.5,
+        }
+    )
+    frame.to_parquet(path) if path.suffix == ".parquet" else frame.to_csv(path, index=False)
+    return words
+
+
+def photographs(folder, images):
+    for i, name in enumerate(images):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (640, 400), (40 * i % 255, 90, 120)).save(folder / name)
+    return folder
+
+
+@pytest.fixture
+def gallery(tmp_path):
+    """A gallery of six photographs with names that do harm where they can, and the scores behind it."""
+    scores = np.random.default_rng(3).random((len(FILES), len(CLASSES))).astype(np.float32)
+    predictions(tmp_path / "p.parquet", FILES, scores)
+    root = photographs(tmp_path / "photo's & co", FILES)
+    page = write_gallery(tmp_path / "p.parquet", root, CLASSES, decisions(), tmp_path / "gallery", workers=1)
+    return page, scores
+
+
+def test_filters_orders_and_names(reader, gallery, tmp_path):
+    path, scores = gallery
+    page = reader.open(path)
+    column = scores[:, 1]
+    page.select_option("#class", "1")
+    page.click(".filter.no")
+    order = np.argsort(-column)
+    names = page.locator(".tile bdi").all_text_contents()
+    assert names == [FILES[i] for i in order]
+    page.select_option("#sort", "unlikely")
+    assert page.locator(".tile bdi").all_text_contents() == names[::-1]
+    page.click(".filter.unsure")
+    page.keyboard.press("n")
+    assert page.locator(".tile bdi").all_text_contents() == [FILES[i] for i in order[::-1] if column[i] > 0.6]
+    page.click(".filter.unsure")
+    page.click(".filter.no")
+    page.fill("#search", "ETE")
+    reader.until(page, "document.querySelectorAll('.tile').length === 1")
+    assert page.locator(".tile bdi").all_text_contents() == ["dossier/été 猫.png"]
+    assert page.locator("#class option").all_text_contents()[0].startswith(CLASSES[0])
+    assert not reader.left(tmp_path / "gallery")
+
+
+def test_the_large_picture_is_the_photograph_itself(reader, gallery, tmp_path):
+    path, scores = gallery
+    page = reader.open(path)
+    page.click(".filter.no")
+    order = [FILES.index(name) for name in page.locator(".tile bdi").all_text_contents()]
+    assert len(order) == len(FILES)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    for i in order:
+        reader.until(page, "document.getElementById('large-picture').naturalWidth === 640")
+        assert page.locator("#large-name").text_content() == FILES[i]
+        listed = page.locator("#large-classes bdi").all_text_contents()
+        assert listed == [CLASSES[c] for c in np.argsort(-scores[i])]
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.className") == "tile"
+    (tmp_path / "photo's & co" / FILES[order[-1]]).unlink()  # moved away: the thumbnail is left
+    page.reload()
+    page.click(".filter.no")
+    page.locator(".tile").last.click()
+    reader.until(page, "document.getElementById('large-note').textContent !== ''")
+    reader.until(page, "document.getElementById('large-picture').naturalWidth === 256")
+    assert not reader.left(tmp_path / "gallery", tmp_path / "photo's & co")
+    reader.complaints.clear()  # the browser names the missing file
+
+
+def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path, accessible):
+    n = 20_000
+    scores = np.random.default_rng(0).random((n, len(CLASSES))).astype(np.float32)
+    predictions(tmp_path / "p.parquet", [f"{i:05d}.png" for i in range(n)], scores)
+    photographs(tmp_path / "photos", [f"{i:05d}.png" for i in range(30)])  # the others were deleted meanwhile
+    path = write_gallery(tmp_path / "p.parquet", tmp_path / "photos", CLASSES, decisions(), tmp_path / "gallery", workers=1)
+    page = reader.open(path)
+    page.click(".filter.no")
+    assert page.locator("#note").text_content().startswith(f"{CLASSES[0]}: 20,000 shown") or "20,000 shown" in page.inner_text(
+        "#note"
+    )
+    counts = []
+    for share in (0, 0.3, 0.7, 1):
+        page.evaluate("share => scrollTo(0, share * document.documentElement.scrollHeight)", share)
+        page.wait_for_timeout(100)
+        counts.append(page.locator(".tile").count())
+    assert max(counts) < 100
+    assert page.locator("#grid li").last.get_attribute("aria-posinset") == str(n)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Home")
+    assert page.evaluate("document.activeElement.closest('li').ariaPosInSet") == "1"
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.closest('li').ariaPosInSet") == str(n)
+    for width, scheme in ((1400, "light"), (390, "dark")):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.emulate_media(color_scheme=scheme)
+        if scheme == "dark":
+            page.locator(".tile").nth(20).click()
+        assert accessible(page) == []
+        page.keyboard.press("Escape")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    reader.complaints.clear()  # thumbnails of what was deleted
+
+
+@pytest.mark.parametrize("curve", [CURVE, None])
+def test_a_level_says_the_chance_and_keeps_the_order(curve):
+    scores = np.array([0, 1e-5, 0.02, 0.3, 0.5, 0.98, 0.99, 1 - 1e-5, 1])
+    levels = levels_of(scores)
+    assert levels[0] == 0 and levels[-1] == LEVELS and (np.diff(levels.astype(int)) > 0).all()
+    chances = np.array(chances_of_levels(decisions(curve)))
+    expected = scores if curve is None else np.interp(log_odds(torch.from_numpy(scores)), curve.knots, curve.rate)
+    assert np.abs(chances[levels] - expected).max() < 1e-3
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_predictions_are_read_back(tmp_path, kind):
+    scores = np.random.default_rng(3).random((6, 3)).astype(np.float32)
+    words = predictions(path := tmp_path / f"p.{kind}", ["NA", *FILES[1:]], scores)
+    images, found, decided = read_predictions(path, CLASSES)
+    assert images == ["NA", *FILES[1:]]
+    assert np.allclose(found, scores) and (np.array(["no", "yes", "unsure"])[decided] == words).all()
+    with pytest.raises(DataError, match="other classes"):
+        read_predictions(path, CLASSES[::-1])
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="not readable as predictions"):
+        read_predictions(tmp_path / "x.csv", CLASSES)

@@ -1,0 +1,251 @@
+"""Labelling in the browser: by key and by mouse, closed and opened again, to the labels of the data set."""
+
+import csv
+import shutil
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from data.raw import SHARED
+from PIL import Image
+from test_readme import clone
+
+from dicap.data.format import read_index, read_meta
+from dicap.data.sources.own import read_added
+from dicap.use.labelling import Question, batch_key, write_labelling_page
+from dicap.use.suggest import choose
+from stages.cli import PIPELINE, main
+
+NAMES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط", "a, b", "</script><script>alert(1)</script>", "plain", "p\u0301lain"]
+FILES = ['we "are" <i>.png', "50%25.png", "dossier/été 猫.png", "a,b\nc.png", "&amp;.png", "=1+1.png"]
+
+
+def page_of(folder, *, ids=FILES, classes=NAMES, review=False):
+    """A page with a picture a file."""
+    rng = np.random.default_rng(0)
+    questions = [
+        Question(
+            name,
+            chance := rng.random(len(classes)),
+            np.flatnonzero(chance >= 0.5).tolist(),
+            asked=None if review else 0,
+            odd=[1, 0] if review else [],
+        )
+        for name in ids
+    ]
+    pictures = [Image.new("RGB", (300, 200), (40 * i % 255, 90, 120)) for i in range(len(ids))]
+    write_labelling_page(questions, pictures, classes, folder / "index.html", review=review, measured=True)
+    return folder / "index.html", questions
+
+
+def downloaded(page, path):
+    with page.expect_download() as waiting:
+        page.click("#download")
+    assert waiting.value.suggested_filename == "labels.csv"
+    waiting.value.save_as(path)
+    return read_added(path)
+
+
+def on(page):
+    """Names of the chips that are on."""
+    return sorted(page.locator(".chip[aria-pressed=true] bdi").all_text_contents())
+
+
+def name_of(page):
+    return page.locator("#name").text_content()
+
+
+@pytest.mark.pipeline
+@pytest.mark.timeout(600)
+def test_twenty_photographs_by_key_and_by_mouse(reader, tmp_path, monkeypatch):
+    """`suggest`, twenty decisions in two sittings, `import-labels`, `dvc repro convert`: the labels are there."""
+    project, run = clone(tmp_path)
+    corel5k(tmp_path / "photographs")
+    monkeypatch.chdir(project)
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+
+    def done(*arguments):
+        result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+        assert result.exit_code == 0, result.output[-2000:]
+        return result.stdout
+
+    done("init-data", tmp_path / "photographs")
+    for stage in list(PIPELINE)[: list(PIPELINE).index("warmup") + 1]:
+        done(stage)
+    monkeypatch.setattr(choose, "__defaults__", (2.0,))  # to a tiny random network every photograph is a near copy
+    done("suggest", "--count", 20, "--model", "artifacts/warmup/model.safetensors")
+    suggested = [row["image"] for row in csv.DictReader((project / "suggest" / "labels.csv").open())]
+    assert len(suggested) == 20
+    before = read_meta(project / "data/table")["counts"]
+
+    expected = {}
+    page = reader.open(project / "suggest" / "index.html")
+    assert page.locator("#tally").text_content() == "0 of 20 decided"
+    for k in range(10):
+        assert name_of(page) == suggested[k]
+        if k == 0:
+            page.keyboard.press("n")
+            expected[suggested[k]] = []
+            continue
+        page.keyboard.press("1")
+        if k == 1:  # a wrong key, taken back twice
+            page.keyboard.press("2")
+            page.keyboard.press("u")
+            page.keyboard.press(" ")
+            page.keyboard.press("u")
+            assert name_of(page) == suggested[k]
+        if k == 2:
+            page.keyboard.press("/")
+            page.keyboard.type("sk")
+            page.keyboard.press("Enter")
+            page.keyboard.press("Escape")
+        if k == 3:
+            page.keyboard.press("s")
+            continue
+        if k == 4:  # into the chips and out again
+            page.keyboard.press("ArrowDown")
+            page.keyboard.press("ArrowDown")
+            page.keyboard.press(" ")
+            page.keyboard.press("Escape")
+        expected[suggested[k]] = on(page)
+        page.keyboard.press(" ")
+    reader.close()
+
+    page = reader.open(project / "suggest" / "index.html")
+    assert page.locator("#tally").text_content() == "9 of 20 decided, 1 skipped"
+    for k in range(10, 20):
+        assert name_of(page) == suggested[k]
+        page.locator(".chip").nth(k % 7).click()
+        expected[suggested[k]] = on(page)
+        if k == 11:
+            page.click("#none")
+            expected[suggested[k]] = []
+        elif k == 12:
+            page.keyboard.press(" ")  # after a click on a chip the space bar saves, it does not click again
+        else:
+            page.click("#accept")
+    assert "dicap-stage import-labels" in page.locator("#notice").text_content()
+    assert downloaded(page, project / "mine.csv") == expected and len(expected) == 19
+    assert not reader.left(project / "suggest")
+
+    assert "new" in done("import-labels", "mine.csv")
+    shutil.rmtree("data")  # made without DVC
+    repeated = run("dvc repro convert")
+    assert repeated.returncode == 0, repeated.stderr[-2000:]
+    table = read_index(project / "data/table", ["id", "split", "labels"]).to_pandas().set_index("id")
+    classes = read_meta(project / "data/table")["classes"]
+    for image, labels in expected.items():
+        assert sorted(classes[c] for c in table.loc[image, "labels"]) == labels
+    after = read_meta(project / "data/table")["counts"]
+    assert after["unlabeled"] == before["unlabeled"] - 19 and after["train"] == before["train"] + 19
+
+
+def corel5k(folder):
+    """A hundred photographs of Corel5k where they are at hand, else as many generated ones; forty without labels."""
+    rng = np.random.default_rng(1)
+    source = SHARED / "corel5k"
+    words = ["sky", "water", "tree", "people", "grass", "buildings", "snow", "clouds"]
+    folder.mkdir()
+    if source.exists():
+        found = [row for row in csv.DictReader((source / "labels.csv").open()) if set(row["labels"].split(";")) & set(words)][
+            ::40
+        ]
+    else:
+        found = [{"image": f"images/{i}.jpeg", "labels": ";".join(rng.choice(words, 2, replace=False))} for i in range(100)]
+    rows = []
+    for i, row in enumerate(found[:100]):
+        name = row["image"].split("/")[-1]
+        if source.exists():
+            shutil.copy(source / row["image"], folder / name)
+        else:
+            Image.fromarray(rng.integers(0, 255, (64, 96, 3), dtype=np.uint8)).save(folder / name)
+        split = "train" if i < 40 else "test" if i < 60 else "unlabeled"
+        labels = ";".join(word for word in row["labels"].split(";") if word in words)
+        rows.append((name, split, "" if split == "unlabeled" else labels))
+    with (folder / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("image", "split", "labels"), *rows])
+
+
+def test_strange_names_look_right_and_come_back_as_they_were(reader, tmp_path):
+    path, questions = page_of(tmp_path / "page")
+    page = reader.open(path)
+    expected = {}
+    for question in questions:
+        assert name_of(page) == question.id
+        assert sorted(page.locator("#chips bdi").all_text_contents()) == sorted(NAMES)
+        assert page.locator("#why bdi").text_content() == NAMES[0]
+        page.keyboard.press("1")
+        page.keyboard.press("2")
+        expected[question.id] = on(page)
+        page.keyboard.press("Enter")
+    assert downloaded(page, tmp_path / "labels.csv") == expected
+    assert page.locator("script").count() == len(FILES) + 2, "no name became an element"
+    assert not reader.left(tmp_path / "page")
+
+
+def test_hundreds_of_classes(reader, tmp_path):
+    classes = [f"class {i:03d}" for i in range(700)]
+    path, questions = page_of(tmp_path / "page", ids=["a.png", "b.png"], classes=classes)
+    page = reader.open(path)
+    chance = questions[0].chance
+    shown = page.locator(".chip bdi").all_text_contents()
+    assert shown[:30] == [classes[c] for c in np.argsort(-chance.round(4), kind="stable")[:30]]
+    assert set(shown) == set(shown[:30]) | {classes[c] for c in np.flatnonzero(chance >= 0.5)}
+    wanted = int(chance.argmin())
+    page.fill("#search", f"CLASS {wanted:03d}")
+    assert page.locator(".chip bdi").all_text_contents() == [classes[wanted], f"CLASS {wanted:03d}"]  # the second: as a new class
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    assert classes[wanted] in on(page)
+    page.click(".more")
+    assert page.locator(".chip").count() == 700
+
+
+def test_a_new_class_is_said_to_need_its_option(reader, tmp_path):
+    path, _ = page_of(tmp_path / "page", ids=["a.png"])
+    page = reader.open(path)
+    page.keyboard.press("n")
+    page.fill("#search", " zebra  ")
+    page.click(".more")
+    assert on(page) == ["zebra"]
+    assert downloaded(page, tmp_path / "labels.csv") == {"a.png": ["zebra"]}
+    assert "--new-classes" in page.locator("#notice").text_content()
+    for name in ("a;b", "-", "plain"):
+        page.fill("#search", name)
+        assert page.locator(".more").count() == 0
+
+
+def test_a_review_starts_from_the_labels_and_says_what_is_odd(reader, tmp_path):
+    path, questions = page_of(tmp_path / "page", review=True)
+    page = reader.open(path)
+    assert on(page) == sorted(NAMES[c] for c in questions[0].on)
+    assert page.locator(".chip bdi").all_text_contents()[:2] == [NAMES[1], NAMES[0]]
+    assert page.locator(".chip.odd").count() == 2
+    for c in (0, 1):
+        assert f"{'Labelled' if c in questions[0].on else 'Not labelled'} {NAMES[c]}," in page.locator("#why").text_content()
+
+
+def test_batches_are_kept_apart(tmp_path):
+    _, questions = page_of(tmp_path)
+    key = batch_key(questions, NAMES, review=False)
+    assert key == batch_key(questions, NAMES, review=False)
+    other = [Question(q.id, q.chance, [], asked=1) for q in questions]
+    assert key == batch_key(other, NAMES, review=False), "another model asks the same photographs: the decisions hold"
+    assert len({key, batch_key(other, NAMES, review=True), batch_key(questions, NAMES, review=True)}) == 3
+    assert key != batch_key(questions[1:], NAMES, review=False) and key != batch_key(questions, NAMES[1:], review=False)
+
+
+def test_the_page_is_accessible(reader, tmp_path, accessible):
+    path, _ = page_of(tmp_path / "page", review=True)
+    page = reader.open(path)
+    page.keyboard.press(" ")
+    page.keyboard.press("s")
+    page.keyboard.press("1")
+    for width, scheme in ((1400, "light"), (390, "dark")):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.emulate_media(color_scheme=scheme)
+        if scheme == "dark":
+            page.keyboard.press("?")
+        assert accessible(page) == []
+        page.keyboard.press("Escape")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

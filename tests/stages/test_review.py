@@ -1,0 +1,74 @@
+"""The commands that write pages to label on: what they write, which images they take, what an import changes."""
+
+import csv
+import html
+import json
+import re
+
+import pandas as pd
+
+
+def batch_of(page):
+    """What a page asks: the JSON inside it."""
+    text = page.read_text(encoding="utf-8")
+    assert "default-src 'none'" in html.unescape(text)
+    return json.loads(re.search(r'<script type="application/json" id="batch">(.*?)</script>', text)[1])
+
+
+def listed(project, folder="review"):
+    return list(csv.DictReader((project.folder / folder / "review.csv").open()))
+
+
+def test_suggest_writes_a_page_beside_its_list(project):
+    project.done("suggest", "--count", "4")
+    rows = list(csv.DictReader((project.folder / "suggest" / "labels.csv").open()))
+    batch = batch_of(project.folder / "suggest" / "index.html")
+    assert [item["id"] for item in batch["items"]] == [row["image"] for row in rows]
+    for item, row in zip(batch["items"], rows, strict=True):
+        assert ";".join(batch["classes"][c] for c in item["on"]) == row["model_says"]
+        assert batch["classes"][item["asked"]] == row["chosen_for"]
+
+
+def test_photographs_that_were_moved_are_shown_as_they_were_converted(project, tmp_path):
+    project.set({"data_root": str(tmp_path / "gone")})
+    project.done("suggest", "--count", "2")
+    assert len(batch_of(project.folder / "suggest" / "index.html")["items"]) == 2
+
+
+def test_review_ranks_what_was_not_trained_on_and_import_says_what_changes(project):
+    out = project.done("review", "--count", "2")
+    assert "on whose labels that network was trained are left out" in out, "the tiny network began with random weights"
+    roles = pd.read_parquet("artifacts/split/split.parquet").set_index("id")["role"]
+    rows = listed(project)
+    index = pd.read_parquet("data/table/index.parquet").set_index("id")
+    labelled = set(index.index[index["labels"].notna() & (index["split"] == "train")])
+    assert {row["image"] for row in rows} == {image for image in labelled if roles[image] in ("est", "unlabeled")}
+    assert [float(row["surprise"]) for row in rows] == sorted((float(row["surprise"]) for row in rows), reverse=True)
+    batch = batch_of(project.folder / "review" / "index.html")
+    assert [item["id"] for item in batch["items"]] == [row["image"] for row in rows][:2]
+    assert all(item["odd"] for item in batch["items"])
+    given = [";".join(batch["classes"][c] for c in item["on"]) or "-" for item in batch["items"]]
+    assert given == [row["labels"] for row in rows[:2]]
+
+    change = "red" if given[0] != "red" else "blue"
+    (project.folder / "mine.csv").write_text(f"image,labels\n{rows[0]['image']},{change}\n{rows[1]['image']},{given[1]}\n")
+    out = project.done("import-labels", "mine.csv")
+    (line,) = [line for line in out.splitlines() if line.startswith(f"{rows[0]['image']}: ")]
+    assert f"+ {change}" in line or change in given[0]
+    assert "changed" in out and rows[1]["image"] not in out
+    project.done("review", "--out", "again")
+    left = {row["image"] for row in listed(project, "again")}
+    assert left == {row["image"] for row in rows[2:]}, "what was looked at is not asked again"
+    project.done("review", "--out", "again", "--again")
+    assert {row["image"] for row in listed(project, "again")} == {row["image"] for row in rows}
+
+
+def test_a_network_with_pretrained_weights_ranks_every_labelled_image(project, monkeypatch):
+    import dicap.network.backbone as backbone
+
+    monkeypatch.setattr(backbone, "read_state", lambda path: {})
+    monkeypatch.setattr(backbone, "_load", lambda network, state, origin: None)
+    project.set({"backbone_weights": "weights.pth"})
+    out = project.done("review")
+    assert "each image left out in turn" in out and "left out;" not in out
+    assert len(listed(project)) == (pd.read_parquet("data/table/index.parquet")["split"] == "train").sum()

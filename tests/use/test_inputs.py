@@ -1,0 +1,100 @@
+"""What `predict` takes: files, folders, patterns, lists, arrays and open images; and one row for each image."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import dicap
+from dicap.errors import DataError
+from dicap.use.folder import photographs
+from dicap.use.predict import predict, predict_to_file
+
+
+@pytest.fixture(scope="module")
+def model(model_file):
+    return dicap.load_model(model_file.parent)  # a folder stands for the model in it
+
+
+@pytest.fixture
+def shots(photos, monkeypatch):
+    monkeypatch.chdir(photos)
+    return sorted(path.as_posix() for path in photos.glob("deep/*.png"))
+
+
+def probabilities(frame):
+    return frame["probability"].to_numpy()
+
+
+def test_a_file_a_pattern_a_list_and_a_folder_say_the_same(model, shots, photos):
+    folder = predict(model, photos / "deep")
+    several = predict(model, shots)
+    np.testing.assert_array_equal(probabilities(folder), probabilities(several))
+    assert list(several["image"].unique()) == shots and list(folder["image"].unique()) == [path.split("/")[-1] for path in shots]
+    (photos / "list.txt").write_text("\n".join(["# chosen", "", *(f"deep/{path.split('/')[-1]}" for path in shots)]))
+    for images in ("deep/*.png", "list.txt", ["deep"], ("deep/*.png",)):
+        assert len(predict(model, images)) == len(folder), images
+    (photos / "list.txt").unlink()
+    one = predict(model, shots[0])
+    np.testing.assert_allclose(probabilities(one), probabilities(folder)[: len(one)], atol=1e-6)
+
+
+def test_open_images_and_arrays_say_what_the_file_says(model, shots):
+    expected = probabilities(predict(model, shots[:2]))
+    opened = [Image.open(path) for path in shots[:2]]
+    pixels = [np.asarray(image.convert("RGB")) for image in opened]
+    for images in (opened, pixels, np.stack(pixels)):
+        frame = predict(model, images)
+        np.testing.assert_allclose(probabilities(frame), expected, atol=1e-6)
+        assert list(frame["image"].unique()) == ["0", "1"]
+    assert len(predict(model, pixels[0][..., 0])) == 3  # grey
+
+
+def test_an_open_image_stands_upright(model, tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (20, 40, 3), np.uint8)).save(tmp_path / "a.png", exif=exif)
+    with Image.open(tmp_path / "a.png") as image:
+        np.testing.assert_array_equal(probabilities(predict(model, image)), probabilities(predict(model, tmp_path / "a.png")))
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        ("https://example.org/a.jpg", "an address; download the image"),
+        ("nowhere.jpg", "no such file or folder; name an image"),
+        ("nowhere/*.jpg", "no file fits this pattern"),
+        ([], "no image is named"),
+        (["nowhere.jpg"], "nowhere.jpg: missing"),
+        (np.zeros((8, 8, 3)), "found float64 of shape"),
+        (np.zeros((3, 8, 8), np.uint8), "expected channels last"),
+        ([3], "found int, expected a path"),
+    ],
+)
+def test_what_is_no_image_is_one_line(model, shots, images, message):
+    with pytest.raises(DataError, match=message) as caught:
+        predict(model, images)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_list_of_addresses_is_refused(tmp_path):
+    (tmp_path / "list.txt").write_text("http://example.org/a.jpg\n")
+    with pytest.raises(DataError, match="is an address; download the images and list their files"):
+        photographs(tmp_path / "list.txt")
+    (tmp_path / "list.txt").write_text("\n")
+    with pytest.raises(DataError, match="an empty list"):
+        photographs(tmp_path / "list.txt")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_one_row_for_each_image(model, photos, tmp_path, kind):
+    out = tmp_path / f"p.{kind}"
+    predict_to_file(model, photos, out, per_image=True, part=5)
+    frame = (pd.read_csv(out, keep_default_na=False) if kind == "csv" else pd.read_parquet(out)).set_index("image")
+    entries = predict(model, photos)
+    assert len(frame) == 12 and list(frame) == ["labels", "unsure"]
+    for image, rows in entries.groupby("image"):
+        yes, unsure = (";".join(rows["class"][rows["decision"] == word]) for word in ("yes", "unsure"))
+        assert frame.loc[image, "unsure"] == unsure
+        assert frame.loc[image, "labels"] == (yes or ("" if unsure else "-"))
+    pd.testing.assert_frame_equal(predict(model, photos, per_image=True).set_index("image"), frame, check_dtype=False)

@@ -225,7 +225,7 @@ def test_drml_on_pretrained_features_has_no_warm_up(tiny_experiment, tmp_path):
         f1, f2 = trained.head.classify(trained.pooled(experiment.store.read(rows)))
     last, truth = pd.read_csv(out / "history.csv").iloc[-1], tiny.hidden_labels(experiment, rows)
     for name, scores in (("map_c1", f1), ("map_c2", f2), ("map_raw", model.method.scores(trained, experiment.store.read(rows)))):
-        assert last[name] == pytest.approx(mean_average_precision(scores.detach().numpy(), truth), abs=1e-6)
+        assert last[name] == pytest.approx(mean_average_precision(scores.detach().numpy(), truth), abs=1e-3)
     backbone = lambda path: {k: v for k, v in load_model(path).network.state_dict().items() if k.startswith("backbone")}  # noqa: E731
     start, end = backbone(tmp_path / "warmup" / "model.safetensors"), backbone(out / "model.safetensors")
     assert all(torch.equal(start[name], end[name]) for name in start)

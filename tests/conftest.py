@@ -46,6 +46,23 @@ def tiny_experiment(tiny_set, tmp_path):
 
 
 @pytest.fixture(scope="session")
+def bank(tiny_set, tmp_path_factory):
+    """The features of the tiny set, by a frozen backbone of random weights."""
+    return tiny.features(tiny_set, tmp_path_factory.mktemp("bank") / "features")
+
+
+@pytest.fixture
+def frozen_experiment(tiny_set, bank, tmp_path):
+    """A function from changed settings to an experiment that trains the head alone, on features."""
+
+    def make(changes=None, *, folder=tiny_set, split=None):
+        frozen = {"warmup.trainable": "head", "train.trainable": "head", "features.views": bank.views}
+        return tiny.open_experiment(folder, split or tmp_path / "split.parquet", frozen | (changes or {}), bank=bank)
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def trained(tiny_set, tmp_path_factory) -> Path:
     """A folder with warmup, train and finetune as an undisturbed run of the default tiny settings makes them."""
     place = tmp_path_factory.mktemp("trained")

@@ -20,6 +20,10 @@ from dicap.data import format as files
 from dicap.data.convert import convert
 from dicap.data.sources import read_raw
 from dicap.data.split import split_roles
+from dicap.data.store import Store
+from dicap.features.bank import FeatureBank
+from dicap.features.compute import fill
+from dicap.features.recipe import Recipe, pretrained_network
 from dicap.models import load_weights
 from dicap.runtime import Runtime
 from dicap.settings import Settings, resolve
@@ -133,12 +137,24 @@ def draw_split(folder: Path, path: Path, s: Settings) -> Path:
     return path
 
 
-def open_experiment(folder: Path, split: Path, changes: dict[str, Any] | None = None, workers: int = 0) -> Experiment:
-    """An experiment on the processor."""
+def open_experiment(
+    folder: Path, split: Path, changes: dict[str, Any] | None = None, workers: int = 0, bank: FeatureBank | None = None
+) -> Experiment:
+    """An experiment on the processor; with a bank of features the head alone is trained."""
     s = settings(changes)
     if not split.exists():
         draw_split(folder, split, s)
-    return Experiment.open(s, Runtime(torch.device("cpu"), workers=workers), folder, split)
+    return Experiment.open(s, Runtime(torch.device("cpu"), workers=workers), folder, split, bank=bank)
+
+
+def features(folder: Path, place: Path, changes: dict[str, Any] | None = None) -> FeatureBank:
+    """The bank of a converted set's features, computed by torch."""
+    s, store = settings({"features.views": 2} | (changes or {})), Store.open(folder)
+    network = pretrained_network(s)
+    recipe = Recipe.of(s, store, network)
+    engine = {"name": "torch", "version": torch.__version__, "precision": "float32", "difference": 0.0}
+    fill(place, recipe, store, network, engine=engine, workers=0)
+    return FeatureBank.open(place, recipe)
 
 
 def run_stage(experiment: Experiment, stage: str, source: Path | None, place: Path, **options: Any) -> Path:

@@ -43,8 +43,7 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     problem = Problem.of(run.experiment, network, phase)
     l2 = run.settings.linear.l2
     if l2 == "auto":
-        folds = assign_folds(problem.y, min(FOLDS, len(problem.y)), _seed(run.experiment))
-        l2 = choose_l2(problem.rows[problem.labelled], problem.y, folds, candidates=CANDIDATES).l2
+        l2 = _chosen(problem, _seed(run.experiment))
     write_json({"l2": l2}, run.state.products / PENALTY)
 
     student = Students(network)
@@ -81,6 +80,14 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
     problem = Problem.of(experiment, experiment.place(network), phase)
     teacher = Teachers.solved(problem, _penalty(source)).of_student(())
     return record_first(experiment, experiment.method.refresh(teacher, experiment.roles), phase, folder)
+
+
+def _chosen(problem: "Problem", seed: int) -> float:
+    """The penalty by cross-validation; of a single labelled image, which has no folds, the middle candidate."""
+    if len(problem.y) < 2:
+        return CANDIDATES[len(CANDIDATES) // 2]
+    folds = assign_folds(problem.y, min(FOLDS, len(problem.y)), seed)
+    return choose_l2(problem.rows[problem.labelled], problem.y, folds, candidates=CANDIDATES).l2
 
 
 def _penalty(source: Path | None) -> float:

@@ -205,7 +205,7 @@ def test_the_bench_has_a_row_for_ones_own_data(project, monkeypatch):
     from dicap.machine import bench
 
     sizes = []
-    monkeypatch.setattr(bench, "measure", lambda s, classes, runtime, **_: bench.Rates(100, 400, 1000, 1e7, False))
+    monkeypatch.setattr(bench, "measure", lambda s, classes, runtime, **_: bench.Speeds(100, 400, 1000, 1e7, False))
     predict = bench.predict
     monkeypatch.setattr(bench, "predict", lambda s, size, rates: (sizes.append(size), predict(s, size, rates))[1])
     out = project.done("doctor", "--bench")

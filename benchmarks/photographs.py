@@ -1,0 +1,370 @@
+"""Own photographs on frozen features: is DiCaP worth more than the ten lines that people would write instead?
+
+    python benchmarks/photographs.py --data FOLDER [--ratios 0.05 0.1 0.2] [--seeds 1 2 3 4 5]
+
+FOLDER holds photographs with labels.csv, as the data set `table` takes them. They are converted and their features computed once,
+with the settings of configs/table.yaml, and kept in --cache. Then, for each ratio and seed, mAP on the test images and seconds of
+
+    regression        scikit-learn's LogisticRegression, class by class, on the features of the images, standardised
+    regression_mirror the same on the mean feature of each image and its mirror image, which is what the heads below see
+    labelled_only     this project's solved head on the labelled images (method bce)
+    cap, cap_tenth    CAP with the same head; pseudo-labelled rows weigh 0.3 (the default), or 0.1 (its best on validation images)
+    published         DiCaP as published, with a holdout, on the same head; then its fine-tuning (published_finetuned)
+    holdout           the recommended rule, but correctness counted on a holdout
+    given_back        labels and weights of `holdout`, its student solved on all labelled images
+    recommended       `protocol: recommended`
+
+Every C is chosen by cross-validation on the labelled images, by log loss, among the same candidates. No setting is chosen here.
+Beside the table: paired differences with 95 % t intervals over seeds; how far the stated chance lies from the share that is
+right, over deciles of the test decisions; error and excess log loss of the curves, with a holdout and out of fold, on the
+hidden labels of the unlabelled images (what the main stage begins with) and on the test images (what is published).
+
+Writes benchmarks/results/photographs.json and ends with `photographs ratio=R target=1`, R: mAP points of `recommended` above
+the better regression, mean over the seeds, the smaller of ratios 0.05 and 0.1 (of those that ran). Exits 1 below it, or if in
+any seed it is below the regression, if the labelled-only head is more than 0.3 below it, if the chance is off by more than
+0.02 on average, if the curves out of fold are worse than those of the holdout, or if five folds take more than 2.5 times as long.
+"""
+
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+import torch
+from common import Parser, finish
+from made_up import ROOT, converted, settings
+from scipy import stats
+
+from dicap.artifacts import write_split
+from dicap.calibration import bin_curve, count_bins, curve_error, estimate_rates
+from dicap.data import format as files
+from dicap.data.convert import convert
+from dicap.data.sources import read_raw
+from dicap.data.split import split_roles
+from dicap.data.store import Store
+from dicap.decision import Decisions
+from dicap.estimators import log_loss
+from dicap.evaluation.evaluate import decided
+from dicap.features.bank import FeatureBank
+from dicap.features.compute import fill
+from dicap.features.engine import scoring_engine
+from dicap.features.recipe import Recipe, pretrained_network
+from dicap.metrics import mean_average_precision
+from dicap.models import load_model, load_weights
+from dicap.runtime import Runtime
+from dicap.settings import Settings
+from dicap.training.convex import CANDIDATES, FOLDS
+from dicap.training.experiment import Experiment
+from dicap.training.hidden import HiddenLabelReader
+from dicap.training.run import run_stage
+from dicap.training.warmup import initial_network
+
+TARGET, BELOW, GAP, TIMES = 1.0, 0.3, 0.02, 2.5
+RECOMMENDED = {"method": "dicap", "protocol": "recommended"}
+RUNS: dict[str, dict[str, Any]] = {
+    "labelled_only": {"method": "bce", "head": "linear"},
+    "cap": {"method": "cap", "head": "linear"},
+    "cap_tenth": {"method": "cap", "head": "linear", "linear.pseudo_weight": 0.1},
+    "published": {"method": "dicap", "head": "linear"},
+    "holdout": RECOMMENDED | {"calibration.source": "holdout", "finetune.enabled": False},
+    "recommended": RECOMMENDED,
+}
+BASE = {"dataset": "table", "data_root": ".", "features.views": 4}
+SMOKE = {"backbone": "test_resnet", "backbone_weights": "random", "network.stride": 16, "image_size": 32}
+
+
+def regression(x: np.ndarray, y: np.ndarray, x_test: np.ndarray) -> np.ndarray:
+    """What people write: standardised features, one logistic regression a class, C by cross-validation. Logits (m, C)."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import log_loss
+    from sklearn.model_selection import KFold
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler().fit(x)
+    x, x_test = scaler.transform(x), scaler.transform(x_test)
+
+    def scores(c: float, inside: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        columns = []
+        for labels in y[inside].T:
+            if labels.min() == labels.max():  # nothing to learn in this class
+                columns.append(np.full(len(rows), -5.0 if labels[0] == 0 else 5.0))
+            else:
+                columns.append(LogisticRegression(C=c, max_iter=1000).fit(x[inside], labels).decision_function(rows))
+        return np.stack(columns, axis=1)
+
+    losses = {}
+    for c in CANDIDATES:
+        folds = KFold(FOLDS, shuffle=True, random_state=0).split(x)
+        losses[c] = np.mean(
+            [log_loss(y[o].ravel(), 1 / (1 + np.exp(-scores(c, i, x[o]).ravel())), labels=[0, 1]) for i, o in folds]
+        )
+    return scores(min(losses, key=losses.__getitem__), np.arange(len(x)), x_test)
+
+
+class Place:
+    """A converted set, its features, and experiments on them."""
+
+    def __init__(self, folder: Path, data: Path | None, common: dict[str, Any]) -> None:
+        self.folder, self.common = folder, common
+        folder.mkdir(parents=True, exist_ok=True)
+        s = self.settings({})
+        self.set = folder / "set"
+        if not self.set.exists():
+            if data is None:
+                converted(self.set, 80, 20, 3, s.image_size)
+            else:
+                convert(read_raw("table", data, s.image_size), self.set, image_size=s.image_size)
+        self.store = Store.open(self.set)
+        self.runtime = Runtime.choose()
+        network = pretrained_network(s).to(self.runtime.device)
+        recipe = Recipe.of(s, self.store, network)
+        bank, begin = folder / f"features-{recipe.fingerprint[:16]}", time.perf_counter()
+        fast, engine = scoring_engine(network, self.runtime, image_size=s.image_size)
+        if not (bank / "meta.json").exists():
+            fill(bank, recipe, self.store, fast, engine=engine.to_dict(), device=self.runtime.device, autocast=self.runtime.amp)
+        self.engine, self.seconds = engine.to_dict(), time.perf_counter() - begin
+        self.bank = FeatureBank.open(bank, recipe)
+        classes = len(self.store.classes)
+        self.labels = HiddenLabelReader(self.set, classes).labels(np.arange(self.store.n))[0].numpy()
+
+    def settings(self, changes: dict[str, Any]) -> Settings:
+        return settings(self.folder, BASE | self.common | changes)
+
+    def split(self, ratio: float, seed: int, est_fraction: float) -> Path:
+        index = files.read_index(self.set, ["id", "split"]).to_pandas().assign(labelled=True)
+        roles = split_roles(index, ratio, seed, est_fraction)
+        path = self.folder / "split.parquet"
+        write_split(roles["id"].tolist(), roles["role"].tolist(), path)
+        return path
+
+    def experiment(self, changes: dict[str, Any], ratio: float, seed: int) -> Experiment:
+        s = self.settings(changes | {"ratio": ratio, "seed": seed})
+        split = self.split(ratio, seed, s.split.est_fraction)
+        return Experiment.open(s, self.runtime, self.set, split, bank=self.bank)
+
+
+def run(experiment: Experiment, stages: tuple[str, ...], place: Path) -> tuple[dict[str, Path], float]:
+    """The model of each stage, and the seconds of all."""
+    models: dict[str, Path] = {}
+    source: Path | None = None
+    begin = time.perf_counter()
+    for stage in stages:
+
+        def network(source: Path | None = source) -> torch.nn.Module:
+            if source is None:
+                return initial_network(experiment)
+            made = experiment.method.build_network(pretrained=False)
+            load_weights(made, source)
+            return made
+
+        inputs = [] if source is None else [source]
+        folder = None if source is None else source.parent
+        run_stage(
+            stage, experiment, network, inputs=inputs, root=place, out=place / stage, fresh=True, tell=lambda lines: None,
+            source=folder,
+        )  # fmt: skip
+        source = models[stage] = place / stage / "model.safetensors"
+    return models, time.perf_counter() - begin
+
+
+def curve_figures(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dict[str, float]:
+    """Error against the optimal curve of 20 bins, and the log loss above that curve's, of a published model's curve."""
+    assert decisions.curve is not None
+    p, y = torch.from_numpy(scores), torch.from_numpy(labels)
+    n_pos, n_neg = count_bins(p, y, 20)
+    optimal, stated = estimate_rates(n_pos, n_neg).r_pos, decisions.curve.at(p)
+    index = (p * 20).long().clamp(max=19).flatten()
+    mean = torch.zeros(20, dtype=torch.float64).index_add_(0, index, stated.flatten()) / (n_pos + n_neg).clamp_min(1)
+    return {
+        "curve_error": curve_error(mean, optimal, n_pos + n_neg),
+        "excess_log_loss": log_loss(stated, y) - log_loss(bin_curve(optimal, anchor="centre").at(p), y),
+    }
+
+
+def cell(place: Place, ratio: float, seed: int) -> dict[str, Any]:
+    """mAP, seconds and curves of everything at one ratio and seed."""
+    maps: dict[str, float] = {}
+    seconds: dict[str, float] = {}
+    curves: dict[str, dict[str, float]] = {}
+    chance: dict[str, float] = {}
+    for name, changes in RUNS.items():
+        experiment = place.experiment(changes, ratio, seed)
+        test = experiment.roles.test
+        y_test = place.labels[test]
+        if name == "labelled_only":
+            known, mirrored = experiment.roles.labelled, place.bank.view("mirror").astype(np.float32).mean(1)
+            plain = place.bank.view("plain").astype(np.float32).mean(1)
+            for title, x in (("regression", plain), ("regression_mirror", (plain + mirrored) / 2)):
+                begin = time.perf_counter()
+                maps[title] = mean_average_precision(regression(x[known], place.labels[known], x[test]), y_test)
+                seconds[title] = time.perf_counter() - begin
+        stages = {"labelled_only": ("warmup",), "published": ("warmup", "train", "finetune")}.get(name, ("warmup", "train"))
+        with tempfile.TemporaryDirectory() as scratch:
+            models, seconds[name] = run(experiment, stages, Path(scratch))
+            for stage, model in models.items():
+                if stage == "warmup" and name != "labelled_only":
+                    continue
+                network = experiment.method.build_network(pretrained=False)
+                load_weights(network, model)
+                scores = experiment.predict(experiment.place(network), test).cpu().numpy()
+                title = name + ("_finetuned" if stage == "finetune" else "")
+                maps[title] = mean_average_precision(scores, y_test)
+                decisions = load_model(model).decisions
+                if decisions.curve is not None and stage == "train":
+                    rows = decided(scores, y_test, decisions)["chance_deciles"]
+                    chance[title] = float(np.mean([abs(row["chance"] - row["share"]) for row in rows])) if rows else 0.0
+                    curves[title] = {f"test_{key}": value for key, value in curve_figures(scores, y_test, decisions).items()}
+                    curves[title] |= begun(models["train"].parent)
+            if name == "holdout":
+                maps["given_back"] = given_back(place, experiment, models["train"].parent, models["warmup"].parent)
+    return {"ratio": ratio, "seed": seed, "map": maps, "seconds": seconds, "chance_gap": chance, "curves": curves}
+
+
+def begun(folder: Path) -> dict[str, float]:
+    """Of the curve that the main stage begins with, on hidden labels: its history says so."""
+    import pandas as pd
+
+    row = pd.read_csv(folder / "history.csv").iloc[0]
+    return {f"unlabelled_{key}": float(row[key]) for key in ("curve_error", "excess_log_loss")}
+
+
+def given_back(place: Place, experiment: Experiment, train: Path, warmup: Path) -> float:
+    """mAP of the student that learns from all labelled images, D_est's too, and from the holdout's labels and weights of D_u."""
+    from dicap.artifacts import epoch_file, read_json, read_pseudo_labels
+    from dicap.linear.solver import solve
+    from dicap.training.convex import Problem
+
+    network = initial_network(experiment)
+    problem = Problem.of(experiment, network, experiment.method.main(experiment.roles))
+    ids, _, label, weight = read_pseudo_labels(epoch_file(train, "pseudo_labels", 0))
+    row_of = {name: row for row, name in enumerate(place.store.ids)}
+    rows = np.array([row_of[name] for name in ids])
+    free = ~np.isin(rows, experiment.roles.est)
+    known, rows = experiment.roles.labelled, rows[free]
+    target = np.concatenate([place.labels[known], label[free] == 1]).astype(np.float32)
+    share = experiment.settings.linear.pseudo_weight
+    weights = np.concatenate([np.ones((len(known), target.shape[1])), share * weight[free] * (label[free] >= 0)])
+    l2 = read_json(warmup / "penalty.json")["l2"]
+    head = solve(problem.rows[np.concatenate([known, rows])], target, weight=weights.astype(np.float32), l2=l2)
+    test = experiment.roles.test
+    return mean_average_precision(head.logits(problem.rows[test])[0], place.labels[test])
+
+
+def paired(cells: list[dict[str, Any]], ours: str, theirs: str) -> dict[str, float]:
+    """Mean difference of mAP, half of its 95 % t interval over the seeds, and the smallest one."""
+    d = np.array([found["map"][ours] - found["map"][theirs] for found in cells])
+    half = float(stats.t.ppf(0.975, len(d) - 1) * d.std(ddof=1) / len(d) ** 0.5) if len(d) > 1 else float("nan")
+    return {"mean": round(float(d.mean()), 3), "half": round(half, 3), "least": round(float(d.min()), 3)}
+
+
+PAIRS = (
+    ("labelled_only", "regression"),
+    ("labelled_only", "regression_mirror"),
+    ("recommended", "regression"),
+    ("recommended", "regression_mirror"),
+    ("recommended", "labelled_only"),
+    ("recommended", "cap"),
+    ("recommended", "cap_tenth"),
+    ("recommended", "published"),
+    ("recommended", "holdout"),
+    ("given_back", "holdout"),
+)
+
+
+def mean_of(cells: list[dict[str, Any]], kind: str, name: str, key: str | None = None) -> float:
+    """Mean over cells of a figure."""
+    return float(np.mean([found[kind][name] if key is None else found[kind][name][key] for found in cells]))
+
+
+def main() -> int:
+    """Run, compare, write."""
+    given = Parser(__doc__, "photographs", ratios=[0.4], seeds=[1])
+    given.add_argument("--data", type=Path, help="folder of photographs with labels.csv; not needed at toy size")
+    given.add_argument("--ratios", type=float, nargs="+", default=[0.05, 0.1, 0.2])
+    given.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    given.add_argument("--cache", type=Path, default=ROOT / ".dicap" / "photographs", help="where the features are kept")
+    options = given.options()
+    if options.data is None and not options.smoke:
+        given.error("--data: name a folder of photographs with labels.csv")
+    if not options.smoke:
+        warnings.simplefilter("error", RuntimeWarning)  # a solve that ends above its tolerance fails the benchmark
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Place(Path(scratch) if options.smoke else options.cache, options.data, SMOKE if options.smoke else {})
+        cells = []
+        for ratio in options.ratios:
+            for seed in options.seeds:
+                cells.append(cell(place, ratio, seed))
+                shown = ", ".join(f"{name} {value:.2f}" for name, value in cells[-1]["map"].items())
+                print(f"{ratio:g} {seed}: {shown}", flush=True)
+    by_ratio = {ratio: [found for found in cells if found["ratio"] == ratio] for ratio in options.ratios}
+    table = {}
+    for ratio, some in by_ratio.items():
+        table[str(ratio)] = {
+            "map": {name: round(mean_of(some, "map", name), 2) for name in some[0]["map"]},
+            "seconds": {name: round(mean_of(some, "seconds", name), 2) for name in some[0]["seconds"]},
+            "difference": {f"{a} - {b}": paired(some, a, b) for a, b in PAIRS},
+            "chance_gap": {name: round(mean_of(some, "chance_gap", name), 5) for name in some[0]["chance_gap"]},
+            "curves": {
+                name: {key: round(mean_of(some, "curves", name, key), 5) for key in values}
+                for name, values in some[0]["curves"].items()
+            },
+        }
+    show(table)
+    better = {r: max(("regression", "regression_mirror"), key=lambda name, r=r: table[str(r)]["map"][name]) for r in by_ratio}
+    gains = {r: table[str(r)]["difference"][f"recommended - {better[r]}"] for r in by_ratio}
+    few = [r for r in by_ratio if r in (0.05, 0.1)] or list(by_ratio)
+    times = max(part["seconds"]["recommended"] / part["seconds"]["holdout"] for part in table.values())
+    checks = {
+        "never below the regression": all(gain["least"] >= 0 for gain in gains.values()),
+        "labelled-only reaches it": all(
+            table[str(r)]["difference"][f"labelled_only - {better[r]}"]["mean"] >= -BELOW for r in by_ratio
+        ),
+        "chance": all(part["chance_gap"]["recommended"] <= GAP for part in table.values()),
+        "curves": all(
+            part["curves"]["recommended"][key] <= part["curves"]["holdout"][key]
+            for part in table.values()
+            for key in part["curves"]["holdout"]
+        ),
+        "five folds": times <= TIMES,
+    }
+    print("; ".join(f"{name}: {'yes' if value else 'NO'}" for name, value in checks.items()))
+    result = {
+        "images": place.store.n,
+        "classes": len(place.store.classes),
+        "seeds": options.seeds,
+        "engine": place.engine,
+        "features_seconds": round(place.seconds, 1),
+        "settings": RUNS,
+        "table": table,
+        "checks": checks,
+        "five_folds_over_none": round(times, 2),
+        "cells": cells,
+    }
+    ratio = min(gains[r]["mean"] for r in few)
+    return finish("photographs", result, ratio, TARGET, options, quick=all(checks.values()))
+
+
+def show(table: dict[str, Any]) -> None:
+    """The table, on the terminal."""
+    ratios = list(table)
+    print(f"{'mAP (seconds)':22}" + "".join(f"{ratio:>18}" for ratio in ratios))
+    for name in table[ratios[0]]["map"]:
+        row = [(table[r]["map"][name], table[r]["seconds"].get(name)) for r in ratios]
+        print(f"{name:22}" + "".join(f"{f'{value:.2f}' + (f' ({s:.1f})' if s is not None else ''):>18}" for value, s in row))
+    for name in table[ratios[0]]["difference"]:
+        row = [table[r]["difference"][name] for r in ratios]
+        print(f"{name:34}" + "  ".join(f"{d['mean']:+.2f} ± {d['half']:.2f} (least {d['least']:+.2f})" for d in row))
+    for name in table[ratios[0]]["chance_gap"]:
+        print(f"{'chance gap, ' + name:34}" + "  ".join(f"{table[r]['chance_gap'][name]:.4f}" for r in ratios))
+    for name, values in table[ratios[0]]["curves"].items():
+        for key in values:
+            print(f"{name + ' ' + key:44}" + "  ".join(f"{table[r]['curves'][name][key]:.5f}" for r in ratios))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

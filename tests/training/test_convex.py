@@ -1,0 +1,325 @@
+"""Warm-up and main stage solved as convex problems: the optimum, nothing leaks, and a published model is whole."""
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from safetensors.numpy import load_file
+from sklearn.linear_model import LogisticRegression
+
+import dicap
+from dicap.artifacts import epoch_file, read_json, read_pseudo_labels
+from dicap.calibration import PseudoLabels
+from dicap.curve import curve_by_rank
+from dicap.data.loader import scoring_batches
+from dicap.errors import Stopped
+from dicap.models import load_model
+from dicap.training import convex, run
+from dicap.training.convex import Problem, Students, Teachers, entries, first_refresh
+from dicap.training.state import StopSignal
+from dicap.use.predict import predict
+from training.test_leaks import hidden_rows, invert_labels, models
+from training.test_resume import Killed, StopAfter
+
+HOLDOUT = {"method": "dicap", "head": "linear", "linear.solver": "convex", "linear.features": "root", "linear.l2": 0.05}
+RECOMMENDED = HOLDOUT | {
+    "linear.neighbours": 3,
+    "linear.pseudo_weight": 0.5,
+    "calibration.source": "cross_fit",
+    "calibration.folds": 3,
+    "calibration.estimator": "class_score",
+    "calibration.power": 2.0,
+    "thresholds.rule": "quota",
+}
+ALIKE = {"atol": 2e-3}  # a solution is within its tolerance of the optimum, and so are two of the same problem
+
+
+def run_all(experiment, place, stages=("warmup", "train")):
+    source = None
+    for stage in stages:
+        source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
+    return place
+
+
+@pytest.fixture
+def stay(monkeypatch):
+    """Folds that do not depend on labels, so that labels of one fold can change while it stays the same images."""
+    monkeypatch.setattr(convex, "assign_folds", lambda y, folds, seed: np.arange(len(y)) % folds)
+
+
+@pytest.fixture
+def solved(monkeypatch):
+    """The problem and the students of the main stage that was run last."""
+    seen = {}
+    counted = Students.counted
+
+    def remember(students, problem):
+        seen["problem"], seen["students"], seen["counted"] = problem, students, counted(students, problem)
+        return seen["counted"]
+
+    monkeypatch.setattr(Students, "counted", remember)
+    return seen
+
+
+def problem_of(experiment, place):
+    """The main stage's problem, on the features as the warm-up's network scales them."""
+    network = tiny.network_of(experiment, place / "warmup" / "model.safetensors")()
+    return Problem.of(experiment, network, experiment.method.main(experiment.roles))
+
+
+# -- the optimum ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["plain", "standard", "root"])
+def test_the_warm_up_is_what_scikit_learn_finds_on_the_same_rows(frozen_experiment, tmp_path, kind):
+    experiment = frozen_experiment({"method": "bce", "head": "linear", "linear.solver": "convex", "linear.features": kind})
+    place = run_all(experiment, tmp_path, ("warmup",))
+    l2 = read_json(place / "warmup" / "penalty.json")["l2"]
+    assert l2 in convex.CANDIDATES
+    problem = problem_of(experiment, place)
+    x, y = problem.rows[problem.labelled].astype(float), tiny.hidden_labels(experiment, experiment.roles.labelled)
+    found = load_file(place / "warmup" / "model.safetensors")
+    for c in range(y.shape[1]):
+        peer = LogisticRegression(C=l2, tol=1e-10, max_iter=100000).fit(x, y[:, c])
+        assert np.allclose(found["head.linear.weight"][c], peer.coef_[0], atol=1.1e-3)
+        assert found["head.linear.bias"][c] == pytest.approx(peer.intercept_[0], abs=1e-2)
+
+
+def test_a_given_penalty_is_taken_and_one_labelled_image_is_enough(frozen_experiment, tmp_path):
+    run_all(frozen_experiment(HOLDOUT | {"linear.l2": 0.07}), tmp_path / "given")
+    assert read_json(tmp_path / "given" / "warmup" / "penalty.json") == {"l2": 0.07}
+    few = HOLDOUT | {"linear.l2": "auto", "ratio": 0.08}
+    experiment = frozen_experiment(few, split=tmp_path / "few.parquet")
+    assert len(experiment.roles.sup) == len(experiment.roles.est) == 1
+    run_all(experiment, tmp_path / "few")
+    run_all(frozen_experiment(RECOMMENDED | few | {"calibration.folds": 5}, split=tmp_path / "few.parquet"), tmp_path / "cross")
+
+
+@pytest.mark.parametrize("changes", [HOLDOUT, RECOMMENDED])
+def test_the_student_is_scikit_learn_s_on_labelled_and_pseudo_labelled_rows(frozen_experiment, tmp_path, changes):
+    experiment = frozen_experiment(changes)
+    place = run_all(experiment, tmp_path)
+    problem = problem_of(experiment, place)
+    _, _, label, weight = read_pseudo_labels(epoch_file(place / "train", "pseudo_labels", 0))
+    x = problem.rows[np.concatenate([problem.labelled, problem.unlabelled])].astype(float)
+    found = load_file(place / "train" / "model.safetensors")
+    share = experiment.settings.linear.pseudo_weight
+    for c in range(problem.y.shape[1]):
+        y = np.concatenate([problem.y[:, c], label[:, c] == 1])
+        w = np.concatenate([np.ones(len(problem.y)), share * weight[:, c].astype(float) * (label[:, c] >= 0)])
+        peer = LogisticRegression(C=0.05, tol=1e-10, max_iter=100000).fit(x, y, sample_weight=w)
+        assert np.allclose(found["head.linear.weight"][c], peer.coef_[0], atol=2e-3)  # weights are written as halves
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_entries_are_those_of_a_loop(soft):
+    rng = np.random.default_rng(0)
+    label, weight = rng.integers(-1, 2, (7, 3)).astype(np.int8), rng.random((7, 3)).astype(np.float32)
+    target, found = entries(PseudoLabels(torch.zeros(7, 3), torch.from_numpy(label), torch.from_numpy(weight), soft))
+    for i in range(7):
+        for c in range(3):
+            if label[i, c] < 0:
+                assert found[i, c] == 0
+            elif soft:
+                expected = weight[i, c] if label[i, c] == 1 else 1 - weight[i, c]
+                assert found[i, c] == 1 and target[i, c] == pytest.approx(expected)
+            else:
+                assert target[i, c] == label[i, c] and found[i, c] == weight[i, c]
+
+
+def test_roles_without_a_fold_know_no_label_of_it(frozen_experiment, tmp_path):
+    experiment = frozen_experiment(RECOMMENDED)
+    problem = problem_of(experiment, run_all(experiment, tmp_path, ("warmup",)))
+    assert problem.folds == 3 and len(problem.labelled) == 14
+    for k in range(3):
+        roles = problem.roles_without(k)
+        assert set(roles.labelled) == {row for row, fold in zip(problem.labelled, problem.fold, strict=True) if fold != k}
+        assert not len(roles.est) and np.array_equal(roles.unsup, experiment.roles.unlabeled)
+
+
+# -- a published model is whole ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [HOLDOUT, RECOMMENDED])
+def test_a_published_model_scores_images_as_its_head_scores_their_features(frozen_experiment, bank, tmp_path, changes):
+    experiment = frozen_experiment(changes)
+    model = load_model(run_all(experiment, tmp_path) / "train" / "model.safetensors")
+    with torch.inference_mode():
+        features = torch.from_numpy(bank.view("plain").astype(np.float32))  # (N, 1, D)
+        expected = torch.sigmoid(model.network.head(features.transpose(1, 2)[..., None])[0])
+        batches = scoring_batches(experiment.store, np.arange(experiment.store.n), 16)
+        found = torch.cat([model.method.scores(model.network, images) for _, images in batches])
+    apart = (found - expected).abs()  # the bank holds halves, and standardising makes their rounding larger
+    assert float(apart.mean()) < 1e-4 and float(apart.max()) < 1e-3
+    assert float(expected.std(0).min()) > 1e-3
+
+
+def test_a_published_model_predicts_and_says_what_its_chance_was_counted_on(frozen_experiment, raw_photos, tmp_path):
+    experiment = frozen_experiment(RECOMMENDED)
+    model = dicap.load_model(run_all(experiment, tmp_path) / "train" / "model.safetensors")
+    frame = predict(model, raw_photos)
+    assert len(frame) == 48 * 3 and frame["chance"].dropna().between(0.5, 1).all()
+    assert "14 labelled images, each scored by a head that never saw it" in model.decisions.note
+    assert model.decisions.entries == 14 * 3
+
+
+def test_a_published_model_is_exported(frozen_experiment, raw_photos, tmp_path):
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(name, reason="the extra `export` is not installed: pip install 'dicap[export]'")
+    from dicap.use.export import TOLERANCE, export
+
+    model = load_model(run_all(frozen_experiment(RECOMMENDED), tmp_path) / "train" / "model.safetensors")
+    check = export(model, tmp_path / "model.onnx", "onnx", raw_photos)
+    assert check.random <= TOLERANCE and check.real <= TOLERANCE
+
+
+# -- nothing leaks ----------------------------------------------------------------------------------------------------
+
+
+def permute_fold(folder, rows):
+    """Give each of the rows the labels of the next one."""
+    labels = {}
+    tiny.set_labels(folder, rows, lambda own: labels.setdefault(len(labels), own))
+    turned = iter([labels[(i + 1) % len(labels)] for i in range(len(labels))])
+    tiny.set_labels(folder, rows, lambda own: next(turned))
+
+
+def out_of_fold(table, labelled):
+    """The labelled images' log-odds, in units of the unlabelled images' mean and deviation."""
+    z = np.log(table) - np.log1p(-table)
+    n = len(labelled)
+    return (z[:n] - z[n:].mean(0)) / z[n:].std(0)
+
+
+@pytest.mark.parametrize("neighbours", [0, 3])
+def test_labels_of_a_fold_never_reach_what_scores_it(frozen_experiment, own_set, stay, solved, tmp_path, neighbours):
+    changes = RECOMMENDED | {"linear.neighbours": neighbours}
+    found = []
+    for name in ("before", "after"):
+        experiment = frozen_experiment(changes, folder=own_set)
+        place = run_all(experiment, tmp_path / name)
+        problem = problem_of(experiment, place)
+        found.append((problem, Teachers.solved(problem, 0.05), solved["students"].w.numpy(), solved["counted"]))
+        permute_fold(own_set, problem.labelled[problem.fold == 1])
+    (problem, teachers, students, counted), (other, teachers_after, students_after, counted_after) = found
+    assert (problem.y != other.y).any() and np.array_equal(problem.y[problem.fold != 1], other.y[problem.fold != 1])
+
+    inside = problem.fold == 1
+    for h, without in enumerate(teachers.without):  # each fold, each pair
+        same = np.allclose(teachers.logits[h], teachers_after.logits[h], **ALIKE)
+        assert same == (1 in without), without
+    assert np.allclose(teachers.of_student((1,)).table, teachers_after.of_student((1,)).table, **ALIKE)
+    # The head on all labels gives out-of-fold scores its scale, class by class, and nothing else.
+    whole, whole_after = (out_of_fold(t.of_student(()).table, inside) for t in (teachers, teachers_after))
+    assert np.allclose(whole[inside], whole_after[inside], atol=2e-2)
+    assert not np.allclose(whole[~inside], whole_after[~inside], atol=2e-2)
+
+    assert np.allclose(students[1], students_after[1], **ALIKE)
+    assert not np.allclose(students[0], students_after[0], **ALIKE) and not np.allclose(students[-1], students_after[-1], **ALIKE)
+    assert np.allclose(counted.p[inside], counted_after.p[inside], **ALIKE)
+    assert not np.allclose(counted.p[~inside], counted_after.p[~inside], **ALIKE)
+
+
+def test_the_chance_is_counted_on_scores_of_heads_that_never_saw_the_image(frozen_experiment, solved, tmp_path):
+    experiment = frozen_experiment(RECOMMENDED)
+    place = run_all(experiment, tmp_path)
+    problem, w, b = solved["problem"], solved["students"].w.numpy(), solved["students"].b.numpy()
+    p = np.zeros(problem.y.shape)
+    for i, row in enumerate(problem.labelled):
+        for c in range(p.shape[1]):
+            k = problem.fold[i]
+            p[i, c] = 1 / (1 + np.exp(-(problem.rows[row] @ w[k, c] + b[k, c])))
+    y = tiny.hidden_labels(experiment, problem.labelled)
+    published = load_model(place / "train" / "model.safetensors").decisions.curve
+    expected = curve_by_rank(torch.from_numpy(p), torch.from_numpy(y))
+    assert torch.allclose(published.rate, expected.rate, atol=1e-4)
+    assert torch.allclose(published.knots, expected.knots, atol=1e-3)
+    seen = 1 / (1 + np.exp(-(problem.rows[problem.labelled] @ w[-1].T + b[-1])))
+    assert ((seen - y) ** 2).mean() < ((p - y) ** 2).mean(), "scores of images that were trained on look better"
+
+
+@pytest.mark.parametrize("changes", [HOLDOUT, RECOMMENDED, RECOMMENDED | {"thresholds.rule": "midrange"}])
+def test_hidden_labels_change_no_byte_of_a_model(frozen_experiment, own_set, tmp_path, changes):
+    before = run_all(frozen_experiment(changes), tmp_path / "before")
+    for rows in hidden_rows(frozen_experiment()):
+        invert_labels(own_set, rows)
+    after = run_all(frozen_experiment(changes, folder=own_set), tmp_path / "after")
+    assert models(after) == models(before) and len(models(before)) == 2
+
+
+def test_labels_of_a_holdout_reach_the_student_through_the_weights_alone(frozen_experiment, own_set, tmp_path):
+    found = {}
+    for policy in ("estimated", "uniform"):
+        changes = HOLDOUT | {"calibration.policy": policy, "thresholds.rule": "fixed"}
+        for name, folder in (("before", None), ("after", own_set)):
+            experiment = frozen_experiment(changes, **({} if folder is None else {"folder": folder}))
+            place = run_all(experiment, tmp_path / policy / name)
+            found[policy, name] = [load_file(place / stage / "model.safetensors") for stage in ("warmup", "train")]
+            if name == "before" and policy == "estimated":
+                invert_labels(own_set, list(experiment.roles.est))
+    for policy, same in (("estimated", False), ("uniform", True)):
+        (warmup, train), (warmup_after, train_after) = found[policy, "before"], found[policy, "after"]
+        assert all((warmup[name] == warmup_after[name]).all() for name in warmup)
+        assert all((train[name] == train_after[name]).all() for name in train) == same, policy
+
+
+# -- resuming, recording ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["warmup", "train"])
+@pytest.mark.parametrize("when", ["solving", "publishing", "stopped"])
+def test_killed_anywhere_it_ends_in_the_same_bytes(frozen_experiment, monkeypatch, tmp_path, stage, when):
+    experiment = frozen_experiment(RECOMMENDED)
+    whole = run_all(experiment, tmp_path / "whole")
+    source = None if stage == "warmup" else whole / "warmup" / "model.safetensors"
+
+    def die(*_, **__):
+        raise Killed
+
+    lines = []
+    with monkeypatch.context() as patch:
+        match when:
+            case "solving":  # the last solve of the stage
+                if stage == "warmup":
+                    patch.setattr(convex, "solve", die)
+                else:
+                    patch.setattr(Problem, "solve_students", die)
+            case "publishing":
+                patch.setattr(run, "replacing_folder", die)
+            case "stopped":
+                patch.setattr(run, "StopSignal", lambda: StopAfter(1))
+        with pytest.raises((Killed, Stopped)):
+            tiny.run_stage(experiment, stage, source, tmp_path / "again")
+    assert not (tmp_path / "again" / stage).exists() and not StopSignal()
+    out = tiny.run_stage(experiment, stage, source, tmp_path / "again", tell=lines.extend)
+    assert tiny.content(out) == tiny.content(whole / stage)
+    assert (lines[-1:] == [f"resuming {stage} at epoch 1, step 0"]) == (when != "solving")
+
+
+def test_pseudo_label_shows_what_the_student_is_solved_on(frozen_experiment, tmp_path):
+    experiment = frozen_experiment(RECOMMENDED)
+    place = run_all(experiment, tmp_path)
+    network = tiny.network_of(experiment, place / "warmup" / "model.safetensors")()
+    shares = first_refresh(experiment, network, tmp_path / "first", place / "warmup")
+    first, train = tiny.content(tmp_path / "first"), tiny.content(place / "train")
+    assert len(first) == 3 and all(train[name] == content for name, content in first.items())
+    assert shares["share_pos"] > 0
+
+
+def test_a_main_stage_has_a_row_of_history_with_the_precision_of_its_labels(frozen_experiment, tmp_path):
+    import pandas as pd
+
+    place = run_all(frozen_experiment(RECOMMENDED), tmp_path)
+    (row,) = pd.read_csv(place / "train" / "history.csv").to_dict("records")
+    assert 0 < row["share_pos"] < 1 and 0 <= row["precision_pos"] <= 1 and row["loss"] > 0 and row["map_raw"] > 0
+    assert np.isfinite(row["curve_error"])
+
+
+@pytest.mark.parametrize("method", ["asl", "top1", "topk", "iat", "cap"])
+@pytest.mark.parametrize("kind", ["plain", "root"])
+def test_every_method_whose_labels_a_head_can_be_solved_on(frozen_experiment, tmp_path, method, kind):
+    experiment = frozen_experiment({"method": method, "head": "linear", "linear.solver": "convex", "linear.features": kind})
+    stages = ("warmup",) if method == "asl" else ("warmup", "train")
+    place = run_all(experiment, tmp_path, stages)
+    model = load_model(place / stages[-1] / "model.safetensors")
+    assert model.decisions.curve is None and "trains on all labelled images" in model.decisions.note

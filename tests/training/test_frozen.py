@@ -1,4 +1,4 @@
-"""Every method with a frozen backbone, by steps on a bank of features: it resumes to the same bytes and publishes a whole model."""
+"""Every method with a frozen backbone, by steps on a bank of features: it resumes to the same bytes, its model is whole."""
 
 import numpy as np
 import pytest

@@ -20,7 +20,7 @@ Beside the table: paired differences with 95 % t intervals over seeds; how far t
 right, over deciles of the test decisions; error and excess log loss of the curves, with a holdout and out of fold, on the
 hidden labels of the unlabelled images (what the main stage begins with) and on the test images (what is published).
 
-Writes benchmarks/results/photographs.json and ends with `photographs ratio=R target=1`, R: mAP points of `recommended` above
+Writes photographs.json among the results and ends with `photographs ratio=R target=1`, R: mAP points of `recommended` above
 the better regression, mean over the seeds, the smaller of ratios 0.05 and 0.1 (of those that ran). Exits 1 below it, or if in
 any seed it is below the regression, if the labelled-only head is more than 0.3 below it, if the chance is off by more than
 0.02 on average, if the curves out of fold are worse than those of the holdout, or if five folds take more than 2.5 times as long.

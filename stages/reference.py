@@ -46,41 +46,41 @@ def command(python: bool, write: bool, check: bool, params: Path) -> None:
 
 def skeleton(text: str) -> str:
     """params.yaml with a line for every setting, in order; what has no value is empty, values and comments stay."""
-    from io import StringIO
-
     from ruamel.yaml import YAML
 
     from dicap.settings import known_keys
 
-    sections: dict[str, list[str]] = {}  # {top-level key: names below it}
+    values = YAML(typ="safe", pure=True).load(text)
+    lines, before = text.splitlines(), ""  # before: the key in whose place, or behind which, the last one stands
     for key in known_keys():
-        section, _, name = key.partition(".")
-        sections.setdefault(section, []).extend([name] if name else [])
-    yaml = YAML()
-    values = yaml.load(text)
-    for section, names in sections.items():
-        if names and section in values and not isinstance(values[section], dict):
+        section, _, name = key.rpartition(".")
+        if section and not values.get(section):  # absent, empty, or no section
+            if section in values:
+                lines[_line(lines, section)] = f"{section}:"
+            else:
+                place = _end(lines, before.split(".")[0])
+                lines[place:place] = ["", f"{section}:"]
             values[section] = {}
-        for name in names if section in values else ():
-            values[section].setdefault(name, None)
-    out = StringIO()
-    yaml.dump(values, out)
-
-    lines, before = out.getvalue().splitlines(), None
-    for section, names in sections.items():
-        if section not in values:
-            place = _end(lines, before)
-            lines[place:place] = ["", f"{section}:", *(f"  {name}:" for name in names)] if names else [f"{section}:"]
-        before = section
+        if name not in (values[section] if section else values):
+            place = _end(lines, before if before.startswith(f"{section}.") or not section else section, inner=bool(section))
+            lines.insert(place, f"  {name}:" if section else f"{name}:")
+        before = key
     return "\n".join(lines) + "\n"
 
 
-def _end(lines: list[str], key: str | None) -> int:
-    """The line behind a top-level key and all that is indented below it."""
-    if key is None:
+def _line(lines: list[str], key: str) -> int:
+    """The line of a key, dotted where it lies in a section."""
+    section, _, name = key.rpartition(".")
+    start = _line(lines, section) + 1 if section else 0
+    return next(i for i in range(start, len(lines)) if lines[i].startswith(f"  {name}:" if section else f"{name}:"))
+
+
+def _end(lines: list[str], key: str, *, inner: bool = False) -> int:
+    """The line behind a key and what is indented below it; `inner`: behind the line itself. No key: the first line."""
+    if not key:
         return 0
-    place = next(i for i, line in enumerate(lines) if line.startswith(f"{key}:")) + 1
-    while place < len(lines) and lines[place].startswith(" "):
+    place = _line(lines, key) + 1
+    while not inner and place < len(lines) and lines[place].startswith(" "):
         place += 1
     return place
 

@@ -140,7 +140,7 @@ def test_the_command_writes_a_file_per_stage_that_a_comment_does_not_change(tmp_
     assert set(before) == {f"{stage}.json" for stage in STAGE_SETTINGS}
     content = json.loads(before["warmup.json"])
     assert content["settings"]["warmup"]["epochs"] == 60 and len(content["code"]["dicap.losses"]) == 64
-    same = text.replace("warmup:\n  epochs:", "warmup:\n  epochs: 60  # as before")
+    same = text.replace("warmup:\n  trainable:\n  epochs:", "warmup:\n  trainable:\n  epochs: 60  # as before")
     assert same != text and resolved(same) == before, "the value that was in force"
     after = resolved(text.replace("finetune:\n  enabled:\n  epochs:", "finetune:\n  enabled:\n  epochs: 3"))
     assert {name for name in after if after[name] != before[name]} == {"finetune.json", "report.json"}

@@ -107,7 +107,7 @@ def test_bad_choices_lose_nothing(place, arguments, code, line):
 def test_a_main_stage_on_features_of_a_backbone_that_has_moved_is_a_contradiction(place):
     write_params(place, {"train.trainable": "head"})
     result = run(place)
-    assert result.exit_code == 2 and "set warmup.trainable to head, or train.trainable to all" in result.stderr
+    assert result.exit_code == 2 and "warmup.trainable is 'all', which changes the backbone" in result.stderr
 
 
 def test_a_set_of_another_size_is_refused(place):

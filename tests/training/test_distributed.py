@@ -84,9 +84,10 @@ def test_what_one_process_alone_can_do_is_refused_with_its_name(tiny_set, tmp_pa
 
 def test_one_process_imports_nothing_of_several():
     code = (
-        "import sys; from dicap.training import run; from dicap.training.loops import loop_of; loop_of('train', 'dicap'); "
+        "import sys; sys.path.insert(0, 'tests'); import tiny; from dicap.training import run; "
+        "from dicap.training.loops import loop_of; loop_of('train', tiny.settings()); "
         "sys.exit('dicap.training.distributed' in sys.modules)"
     )
-    assert (
-        subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(tiny.ROOT)}, check=False).returncode == 0
-    )
+    environment = os.environ | {"PYTHONPATH": str(tiny.ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tiny.ROOT, env=environment, check=False)
+    assert done.returncode == 0

@@ -28,7 +28,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 test: env lint
-	PATH="$(abspath $(BIN)):$$PATH" OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	PATH="$(abspath $(BIN)):$$PATH" OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 faults: env
 	PATH="$(abspath $(BIN)):$$PATH" OMP_NUM_THREADS=1 FAULTS=long $(BIN)/python -m pytest -q tests/faults tests/stages/test_bad_inputs.py

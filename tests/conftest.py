@@ -16,6 +16,20 @@ from hypothesis import settings
 settings.register_profile("busy", deadline=None)
 settings.load_profile("busy")
 
+# The files that take longest, longest first. `make test` gives one file after another to whichever process is free (loadfile): a
+# long one that begins last would be waited for by a process with nothing to do.
+LONG = (
+    *("test_pipeline.py", "test_readme.py", "test_benchmarks.py", "test_docs.py", "methods/test_methods.py"),
+    *("training/test_every_method.py", "faults/test_processes.py", "faults/test_dvc.py", "training/test_resume.py"),
+    *("stages/test_several.py", "training/test_distributed.py", "report/test_page.py"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first; the order within a file stays."""
+    rank = {tiny.ROOT / "tests" / name: i for i, name in enumerate(LONG)}
+    items.sort(key=lambda item: rank.get(item.path, len(LONG)))
+
 
 @pytest.fixture(scope="session")
 def raw_photos(tmp_path_factory) -> Path:

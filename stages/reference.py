@@ -45,24 +45,44 @@ def command(python: bool, write: bool, check: bool, params: Path) -> None:
 
 
 def skeleton(text: str) -> str:
-    """params.yaml with a line for every setting, as DVC writes it: what has no value is empty; values and comments stay."""
+    """params.yaml with a line for every setting, in order; what has no value is empty, values and comments stay."""
     from io import StringIO
 
     from ruamel.yaml import YAML
 
     from dicap.settings import known_keys
 
+    sections: dict[str, list[str]] = {}  # {top-level key: names below it}
+    for key in known_keys():
+        section, _, name = key.partition(".")
+        sections.setdefault(section, []).extend([name] if name else [])
     yaml = YAML()
     values = yaml.load(text)
-    for key in known_keys():
-        section, _, name = key.rpartition(".")
-        if section and not isinstance(values.get(section), dict):
+    for section, names in sections.items():
+        if names and section in values and not isinstance(values[section], dict):
             values[section] = {}
-            values.yaml_set_comment_before_after_key(section, before="\n")
-        (values[section] if section else values).setdefault(name, None)
+        for name in names if section in values else ():
+            values[section].setdefault(name, None)
     out = StringIO()
     yaml.dump(values, out)
-    return out.getvalue()
+
+    lines, before = out.getvalue().splitlines(), None
+    for section, names in sections.items():
+        if section not in values:
+            place = _end(lines, before)
+            lines[place:place] = ["", f"{section}:", *(f"  {name}:" for name in names)] if names else [f"{section}:"]
+        before = section
+    return "\n".join(lines) + "\n"
+
+
+def _end(lines: list[str], key: str | None) -> int:
+    """The line behind a top-level key and all that is indented below it."""
+    if key is None:
+        return 0
+    place = next(i for i, line in enumerate(lines) if line.startswith(f"{key}:")) + 1
+    while place < len(lines) and lines[place].startswith(" "):
+        place += 1
+    return place
 
 
 def reference() -> str:

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 
 from dicap.calibration import count_bins, estimate_rates
 from dicap.curve import Curve, carry_over
@@ -60,6 +61,58 @@ def test_class_rank_knows_what_one_curve_cannot():
     losses = {name: log_loss(fit_curve(name, p[:200], y[:200], p, share).at(p), y) for name in ("beta", "class_rank")}
     optimal = estimate_rates(*count_bins(p, y, 20), anchor="centre").curve.at(p)
     assert losses["class_rank"] < losses["beta"] and losses["class_rank"] < log_loss(optimal, y)
+
+
+def slow_class_score(p, y, p_unlabelled, share, at):
+    """Rates (n, C) at confidences `at` (n, C), entry by entry: logistic regression on share, standardised score, and rank."""
+    n, classes = p_unlabelled.shape
+
+    def row(value, c):
+        odds = np.log(np.clip(p_unlabelled[:, c], 1e-6, 1 - 1e-6)) - np.log1p(-np.clip(p_unlabelled[:, c], 1e-6, 1 - 1e-6))
+        value_odds = np.log(np.clip(value, 1e-6, 1 - 1e-6)) - np.log1p(-np.clip(value, 1e-6, 1 - 1e-6))
+        above = (sum(other >= value for other in p_unlabelled[:, c]) + 0.5) / (n + 1)
+        return [(value_odds - odds.mean()) / (odds.std() + 1e-6), np.log(share[c] / (1 - share[c])), -np.log(above / share[c])]
+
+    x = [row(p[i, c], c) for c in range(classes) for i in range(len(p))]
+    target = [y[i, c] for c in range(classes) for i in range(len(p))]
+    weight = [1.0] * len(x)
+    middle = int(np.argsort(share)[classes // 2])
+    for outcome in (0, 1):  # two entries on which the network's own confidence is right
+        for k in range(20):
+            centre = (k + 0.5) / 20
+            x.append(row(centre, middle))
+            target.append(outcome)
+            weight.append((centre if outcome else 1 - centre) * 2 / 20)
+    x = np.array(x)
+    mean, deviation = x.mean(0), x.std(0)
+    model = LogisticRegression(C=100.0, max_iter=1000).fit((x - mean) / deviation, target, sample_weight=weight)
+    assert (model.coef_ >= 0).all(), "the loop knows no rule for a feature that lowers the odds"
+    out = np.zeros(at.shape)
+    for i in range(len(at)):
+        for c in range(classes):
+            out[i, c] = 1 / (1 + np.exp(-model.decision_function([(np.array(row(at[i, c], c)) - mean) / deviation])[0]))
+    return out
+
+
+def test_class_score_is_a_logistic_regression_on_share_score_and_rank():
+    (p, y, _), (p_unlabelled, _, _) = world(60, 0, classes=3), world(50, 1, classes=3)
+    share = class_shares(y)
+    curve = fit_curve("class_score", p, y, p_unlabelled, share)
+    at = curve.knots[::20].repeat(3, 1).T  # where a curve is exact
+    expected = slow_class_score(p.numpy(), y.numpy(), p_unlabelled.numpy(), share.numpy(), at.numpy())
+    assert np.allclose(curve.at(at).numpy(), expected, atol=1e-6)
+
+
+def test_class_score_does_not_care_for_the_scale_of_a_class():
+    """Log-odds stretched and shifted, class by class, are the same scores: what a class cries matters, not how loud."""
+    (p, y, _), (p_unlabelled, _, _) = world(80, 0, classes=3), world(200, 1, classes=3)
+    share, stretch, shift = class_shares(y), torch.tensor([0.5, 1.0, 2.0]), torch.tensor([1.0, 0.0, -0.5])
+    louder = lambda p: torch.sigmoid(torch.logit(p) * stretch + shift)  # noqa: E731
+    one = fit_curve("class_score", p, y, p_unlabelled, share).at(p_unlabelled)
+    two = fit_curve("class_score", louder(p), y, louder(p_unlabelled), share).at(louder(p_unlabelled))
+    assert (one - two).abs().mean() < 0.01
+    rank = fit_curve("class_rank", louder(p), y, louder(p_unlabelled), share).at(louder(p_unlabelled))
+    assert (one - rank).abs().mean() > 2 * (one - two).abs().mean()
 
 
 @pytest.mark.parametrize("name", LEARNT)

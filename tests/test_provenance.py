@@ -12,6 +12,7 @@ from dicap import source_code
 from dicap.catalogue import METHODS
 from dicap.provenance import REGISTRIES, STAGE_SETTINGS, code, loop_module, modules, relevant
 from dicap.source_code import Choice, closure, code_digest, digests
+from dicap.training.loops import first_refresh_of, loop_of
 
 SOURCE = '''"""A module."""
 
@@ -85,12 +86,22 @@ def test_a_method_depends_on_its_own_module_and_on_no_other_s_by_the_registry(me
 
 
 def test_the_loops_are_those_that_train():
-    from dicap.training.loops import loop_of
-
+    solver = {"linear.solver": "convex", "warmup.trainable": "head", "train.trainable": "head"}
     for stage in ("warmup", "train", "finetune"):
         for method in METHODS:
-            assert loop_module(stage, method) == loop_of(stage, method).__module__
-    assert loop_module("pseudo_label", "dicap") is None
+            settings = tiny.settings({"method": method, "head": METHODS[method].head})
+            assert loop_module(stage, settings) == loop_of(stage, settings).__module__
+            if METHODS[method].convex:
+                solved = tiny.settings({"method": method, "head": "linear"} | solver)
+                assert solved.solves(stage) == (stage != "finetune")
+                assert loop_module(stage, solved) == loop_of(stage, solved).__module__
+
+
+def test_the_first_pseudo_labels_are_made_by_the_module_that_is_named():
+    solved = {"head": "linear", "linear.solver": "convex", "warmup.trainable": "head", "train.trainable": "head"}
+    for settings in (tiny.settings(), tiny.settings(solved)):
+        assert loop_module("pseudo_label", settings) == first_refresh_of(settings).__module__
+    assert loop_module("convert", tiny.settings()) is None
 
 
 def test_every_import_by_name_is_a_registry_that_is_known():

@@ -1,5 +1,6 @@
 """Settings: layers, types, every mistake at once, and the numbers of the published protocol."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,8 @@ def test_every_setting_says_what_it_means_and_has_a_valid_published_value():
 def test_a_file_of_configs_holds_only_what_it_changes(name):
     values = dict(flatten(YAML(typ="safe", pure=True).load((ROOT / "configs" / f"{name}.yaml").read_text())))
     usual = dict(flatten(published()))
-    assert values and not [key for key, value in values.items() if value is None or value == {} or value == usual[key]]
+    assert set(values) <= set(known_keys()) and values
+    assert not [key for key, value in values.items() if value in (None, {}, usual.get(key))]
 
 
 def test_a_new_setting_gets_its_line_in_params_and_nothing_else_moves():
@@ -111,8 +113,12 @@ def test_a_new_setting_gets_its_line_in_params_and_nothing_else_moves():
     text = (ROOT / "params.yaml").read_text()
     assert skeleton(text) == text, "dicap-stage reference --write"
     assert skeleton(text.replace("  clip:\n", "")).replace("  clip:\n", "") == text.replace("  clip:\n", "")
-    start, end = text.index("d2l:"), len(text)
-    assert skeleton(text[:start] + text[end:]).rstrip() == text.rstrip()
+    sections = re.findall(r"^((\w+):\n(?:  .*\n)+\n?)", text, re.MULTILINE)
+    assert [name for _, name in sections] == [name for name in Settings.model_fields if f"\n{name}:\n  " in text]
+    for lines, name in sections:
+        if name != "topk":  # the first below a comment of its own, above which it would be added
+            assert skeleton(text.replace(lines, "")).rstrip() == text.rstrip(), name
+    assert skeleton(text.replace("image_size:\n", "")) == text
 
 
 @pytest.mark.parametrize("dataset", [name for name in DATASETS if (ROOT / "configs" / f"{name}.yaml").exists()])

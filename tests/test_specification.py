@@ -9,6 +9,8 @@ from ruamel.yaml import YAML
 
 from dicap.data.split import labelled_order
 from dicap.losses import asymmetric_loss
+from dicap.settings import flatten
+from dicap.settings.resolve import published
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
@@ -47,7 +49,7 @@ def test_the_loss_and_its_gradient():
 
 
 def test_the_defaults_are_those_of_the_published_protocol():
-    published = YAML(typ="safe", pure=True).load((ROOT / "configs" / "published.yaml").read_text(encoding="utf-8"))
+    defaults = dict(flatten(published()))
     compared = 0
     for names, values, *_ in table("### 3.12 ", "One epoch of the main stage:", "setting"):
         keys = re.findall(r"`([\w.]+)`", names)
@@ -55,7 +57,6 @@ def test_the_defaults_are_those_of_the_published_protocol():
         if len(keys) != len(stated) or any("2.8" in value or " / " in value for value in stated):
             continue
         for key, value in zip(keys, stated, strict=True):
-            section, name = key.split(".")
-            assert YAML(typ="safe", pure=True).load(value) == published[section][name], key
+            assert YAML(typ="safe", pure=True).load(value) == defaults[key], key
             compared += 1
     assert compared > 18

@@ -113,7 +113,8 @@ def evaluate(
     scores, labels = score(experiment, fast(model))
     counterparts = [load_model(path, experiment.runtime.device) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
     others = {other.which: score(experiment, fast(other))[0] for other in counterparts}
-    chosen_on = experiment.roles.est if isinstance(model.method, Calibrates) else experiment.roles.labelled
+    held_out = isinstance(model.method, Calibrates) and model.settings.calibration.source == "holdout"
+    chosen_on = experiment.roles.est if held_out else experiment.roles.labelled
     labelled_scores = replace(experiment, method=model.method).predict(model.network, chosen_on).cpu().numpy()
     if not experiment.group.is_main:
         return {}

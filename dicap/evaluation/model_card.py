@@ -30,6 +30,7 @@ def model_card(
     """
     s = model.settings
     name = f"{METHODS[s.method].title} on {'own images' if meta['dataset'] == OWN else meta['dataset']}"
+    held_out = METHODS[s.method].finetunes and s.calibration.source == "holdout"
     parts = [
         front_matter(model, metrics, name),
         f"# {name}",
@@ -51,7 +52,7 @@ def model_card(
                 (
                     "D_est",
                     roles["est"],
-                    "labelled, kept for estimating correctness" if METHODS[s.method].finetunes else "labelled, trained on",
+                    "labelled, kept for estimating correctness" if held_out else "labelled, trained on",
                 ),
                 ("D_u", roles["unlabeled"], "unlabelled"),
                 ("test", roles["test"], "scored, never trained on"),

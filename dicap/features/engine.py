@@ -226,7 +226,7 @@ def _open_onnxruntime(path: Path) -> Run:
 
 
 def _open_openvino(path: Path, name: str) -> Run:
-    import openvino
+    import openvino  # type: ignore[import-not-found]  # the extra of the same name
 
     core = openvino.Core()
     precision = "bf16" if name.endswith("bf16") else "f32"

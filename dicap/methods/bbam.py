@@ -176,18 +176,18 @@ def angle_statistics(
         code divides by 0 there.
     """
     theta = torch.arccos(cosine.double().clamp(-1 + clamp, 1 - clamp) if clamp else cosine.double().clamp(-1, 1))
-    if old is None:
-        old = (theta.new_zeros(2, theta.shape[1]),) * 2
+    zeros = theta.new_zeros(2, theta.shape[1])
+    before = (zeros, zeros) if old is None else old
     means, variances, known = [], [], []
     for value in (0, 1):
         chosen = label == value  # (N, C)
         n = chosen.sum(0)
         current = torch.where(chosen, theta, 0.0).sum(0) / n.clamp_min(1)
-        mean = (1 - momentum) * current + momentum * old[0][value]
+        mean = (1 - momentum) * current + momentum * before[0][value]
         variance = torch.where(chosen, (theta - mean) ** 2, 0.0).sum(0) / (n - 1).clamp_min(1)
         means.append(mean)
-        variances.append((1 - momentum) * variance + momentum * old[1][value])
+        variances.append((1 - momentum) * variance + momentum * before[1][value])
         known.append(torch.where(chosen, theta, -torch.inf).amax(0) > torch.where(chosen, theta, torch.inf).amin(0))
     known = torch.stack(known).all(0)  # (C,)
-    mean, variance = torch.where(known, torch.stack(means), old[0]), torch.where(known, torch.stack(variances), old[1])
+    mean, variance = torch.where(known, torch.stack(means), before[0]), torch.where(known, torch.stack(variances), before[1])
     return mean.float(), variance.float(), int((~known).sum())

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+CONSTANT = 1e-6  # deviation of a feature over its mean below which it counts as constant
+
 
 class Scaling(nn.Module):
     """Pooled features as the head sees them: plain, standardised, or standardised signed roots of one length.
@@ -39,9 +41,10 @@ def fit_scaling(network: nn.Module, x: Tensor) -> None:
     for module in network.modules():
         if isinstance(module, Scaling) and module.kind != "plain":
             rows = module.root(x.double())
-            module.mean.copy_(rows.mean(0))
-            deviation = rows.std(0, correction=0)
-            module.scale.copy_(torch.where(deviation > 0, deviation, 1.0))
+            mean, deviation = rows.mean(0), rows.std(0, correction=0)
+            module.mean.copy_(mean)
+            # What single precision cannot tell from a constant stays one: divided by its deviation it would be noise.
+            module.scale.copy_(torch.where(deviation > CONSTANT * mean.abs(), deviation, 1.0))
 
 
 class LinearHead(nn.Module):

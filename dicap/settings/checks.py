@@ -1,7 +1,7 @@
 """Settings that are fine alone and make no sense together."""
 
 from dicap.batch_sizes import labelled_batch, pclp_batch
-from dicap.catalogue import BUNDLED
+from dicap.catalogue import BUNDLED, METHODS
 from dicap.settings.schema import Settings
 
 
@@ -64,6 +64,12 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
             f"{origins['warmup.trainable']}: warmup.trainable: found 'head', but d2l looks at tiles of the images themselves, "
             "not at features; set warmup.trainable and train.trainable to all"
         )
+    if not s.features.views:
+        problems += [
+            f"{origins['features.views']}: features.views: found 0, but {stage} trains the head by steps on strong views; "
+            "set it to 1 or more"
+            for stage in _by_steps_on_features(s)[:1]
+        ]
     if s.iat.low > s.iat.high:
         problems.append(f"{origins['iat.low']}: iat.low: found {s.iat.low}, expected at most iat.high ({s.iat.high})")
     if s.dataset not in BUNDLED and not s.data_root:
@@ -72,3 +78,14 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
             f"for example `dvc exp run -S dataset={s.dataset} -S data_root=/path/to/{s.dataset}`"
         )
     return problems
+
+
+def _by_steps_on_features(s: Settings) -> list[str]:
+    """The stages that take gradient steps on features of strong views. (DRML has fixed features of plain images.)"""
+    facts, drml = METHODS[s.method], s.method == "drml"
+    there = {
+        "warmup": not drml,
+        "train": facts.unlabelled and not drml,
+        "finetune": facts.finetunes and s.finetune.enabled and s.calibration.source == "holdout",
+    }
+    return [stage for stage in there if there[stage] and s.trainable(stage) == "head" and not s.solves(stage)]

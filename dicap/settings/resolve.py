@@ -86,7 +86,7 @@ def resolve_values(
         settings = Settings.model_validate(merged)
     except ValidationError as error:
         problems += [_explain(item, origins, params) for item in error.errors() if item["type"] != "extra_forbidden"]
-    if settings is not None:
+    if settings is not None and not problems:  # else what contradicts may only follow from another mistake
         problems += contradictions(settings, origins)
     if problems or settings is None:
         raise SettingsError("\n".join(problems))

@@ -23,7 +23,7 @@ def finetune(run: Trainer, network: nn.Module) -> None:
     for epoch in run.epochs():
         plan = finetune_plan(len(rows), s.batch_size, seed=run.settings.seed, epoch=epoch)
         for batch in run.batches(FinetuneBatches(run.experiment, phase, plan, epoch)):
-            if not run.experiment.frozen:
+            if not run.experiment.frozen:  # else the inputs are its features
                 student.backbone.eval()  # type: ignore[union-attr]  # BatchNorm of the frozen part stays as it is
             with run.autocast():
                 logits, _ = student(batch.views["strong"])

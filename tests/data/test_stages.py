@@ -66,7 +66,7 @@ def test_broken_files_are_counted_on_the_terminal(project):
     reasons = twelve_broken(root)
     make_table(project, names=reasons)
     change(project)
-    text = (project / "params.yaml").read_text().replace("max_rejected: null", "max_rejected: 0.5")
+    text = (project / "params.yaml").read_text().replace("max_rejected:\n", "max_rejected: 0.5\n")
     (project / "params.yaml").write_text(text)
     result = run("convert", "--workers", "0")
     assert result.exit_code == 0 and "13 images rejected, listed with reasons in data/table/meta.json" in result.stdout

@@ -235,6 +235,22 @@ def replaced_by_file(path):
     return both(remove(path), written(path, "a file"))
 
 
+def frozen(**settings):
+    """Settings of a head on a frozen backbone."""
+    return wrong(warmup__trainable="head", train__trainable="head", features__views=1) | wrong(**settings)
+
+
+def computed(*spoils):
+    """Features of the frozen backbone, and then what is wrong with them."""
+    return both(frozen(), lambda project: project.done("features", "--engine", "torch", "--workers", "0"), *spoils)
+
+
+def converted_again(project):
+    """The data set converted anew after a photograph has changed."""
+    Path("photos/train-000.png").write_bytes(Path("photos/train-001.png").read_bytes())
+    project.done("convert")
+
+
 # -- the table --------------------------------------------------------------------------------------------------------
 
 SETTINGS = [
@@ -276,6 +292,21 @@ SETTINGS = [
     Case("thresholds the wrong way round", "train", wrong(thresholds__fixed_neg=0.9), code=2),
     Case("soft targets with thresholds", "train", wrong(calibration__target="soft"), code=2),
     Case("a cycle shorter than the training", "train", wrong(train__cycle_epochs=1), code=2),
+    Case("tokens that the attention heads cannot share", "warmup", wrong(network__decoder_heads=3), code=2),
+    Case("a batch of labelled images alone", "train", wrong(train__batch_labelled=8), code=2),
+    Case("an upper threshold below the lower one", "train", wrong(method="iat", iat__low=0.99), code=2),
+    Case("features of a backbone that was trained", "train", wrong(train__trainable="head"), code=2),
+    Case("cross-fitting of the whole network", "train", wrong(calibration__source="cross_fit"), code=2),
+    Case(
+        "cross-fitting of a head that is trained by steps",
+        "train",
+        frozen(head="linear", linear__solver="steps", calibration__source="cross_fit"),
+        code=2,
+    ),
+    Case("images for a generator that gets features", "warmup", frozen(method="pclp", head=None), code=2),
+    Case("tiles for a method that gets features", "warmup", frozen(method="d2l", head="linear"), code=2),
+    Case("no strong views to train on", "warmup", frozen(features__views=0), code=2),
+    Case("no strong views to fine-tune on", "train", frozen(features__views=0, head="linear", linear__solver="convex"), code=2),
     Case("another image size than the converted one", "warmup", wrong(image_size=48), code=2),
     Case("another network than the model's", "train", wrong(backbone="test_vit"), code=2),
     Case("no data_root", "convert", wrong(data_root=None), code=2),
@@ -402,6 +433,15 @@ MADE = [
         frame("artifacts/split/split.parquet", lambda f: f.rename(columns={"id": "name"})),
     ),
     Case("an unknown role", "warmup", frame("artifacts/split/split.parquet", column("role", 0, "trian"))),
+    Case("no features of the frozen backbone", "warmup", frozen()),
+    Case("features of other views", "warmup", computed(wrong(features__views=2))),
+    Case("features of another backbone", "warmup", computed(wrong(network__stride=32))),
+    Case("features of other images", "warmup", computed(converted_again)),
+    Case("a truncated view", "warmup", computed(cut("artifacts/features/plain.npy")), vague=True),
+    Case("a flipped bit in the features", "warmup", computed(flip("artifacts/features/mirror.npy", 4000))),
+    Case("a view that is missing", "warmup", computed(remove("artifacts/features/strong_0.npy"))),
+    Case("features without their description", "warmup", computed(remove("artifacts/features/meta.json"))),
+    Case("a description of features cut short", "warmup", computed(cut("artifacts/features/meta.json")), vague=True),
     Case("no model to start from", "train", remove("artifacts/warmup")),
     Case("a truncated model", "finetune", cut("artifacts/train/model.safetensors"), vague=True),
     Case("a flipped bit in a model", "finetune", flip("artifacts/train/model.safetensors", -100)),

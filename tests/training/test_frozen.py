@@ -1,4 +1,4 @@
-"""Every method with a frozen backbone, trained by steps on a bank of features: resumes to the same bytes, publishes a whole model."""
+"""Every method with a frozen backbone, by steps on a bank of features: it resumes to the same bytes, its model is whole."""
 
 import numpy as np
 import pytest
@@ -81,7 +81,7 @@ def test_its_backbone_is_the_one_whose_features_it_was_given(frozen_experiment, 
         names = [name for name in after if name.startswith("backbone.")]
         assert names and all((before[name] == after[name]).all() for name in names), stage
         moved = [name for name in after if not name.startswith("backbone.") and (before[name] != after[name]).any()]
-        assert moved, stage
+        assert moved or (method, stage) == ("drml", "warmup"), stage  # DRML takes the pretrained features as they are
 
 
 @pytest.mark.parametrize(("method", "head"), CASES)

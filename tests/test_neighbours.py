@@ -1,0 +1,113 @@
+"""Rows averaged with their neighbours, against slow loops; what must not change the answer."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dicap.linear import neighbours
+from dicap.linear.neighbours import affinity, averaged, principal_components
+
+
+def rows_of(n, features, seed=0):
+    return np.random.default_rng(seed).normal(0.3, 1, (n, features)).astype(np.float32)
+
+
+def slow_affinity(x, k):
+    """Weights (n, n) by loops over pairs."""
+    n, k = len(x), min(k, len(x) - 1)
+    x = x.astype(np.float64)
+    w = np.zeros((n, n))
+    for i in range(n):
+        cosine = [(x[i] @ x[j] / np.linalg.norm(x[i]) / np.linalg.norm(x[j]), j) for j in range(n) if j != i]
+        for value, j in sorted(cosine, reverse=True)[:k]:
+            w[i, j] += max(value, 0) ** 3
+            w[j, i] += max(value, 0) ** 3
+    out = np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            out[i, j] = w[i, j] / np.sqrt((w[i].sum() + 1e-9) * (w[j].sum() + 1e-9))
+    return out
+
+
+def slow_average(x, k, turns, share):
+    """In all principal components, which is a rotation: distances, cosines and lengths are those of the rows."""
+    weights, out = slow_affinity(x, k), x.astype(np.float64)
+    for _ in range(turns):
+        new = np.zeros_like(out)
+        for i in range(len(x)):
+            new[i] = share * sum(weights[i, j] * out[j] for j in range(len(x))) + (1 - share) * x[i]
+        out = new
+    out = out - out.mean(0)
+    return out * np.sqrt((x.astype(np.float64) ** 2).sum() / (out**2).sum())
+
+
+@pytest.mark.parametrize("k", [1, 4, 100])  # the last: all others
+def test_weights_are_those_of_a_loop_over_pairs(k):
+    x = rows_of(17, 5)
+    found = affinity(x, k).toarray()
+    assert np.allclose(found, slow_affinity(x, k), atol=1e-5)
+    assert np.allclose(found, found.T, atol=1e-7) and not found.diagonal().any() and found.min() >= 0
+
+
+@pytest.mark.parametrize(("turns", "share"), [(2, 0.5), (1, 0.3), (3, 0.9), (0, 0.5)])
+def test_averages_are_those_of_a_loop(turns, share):
+    x = rows_of(15, 4)
+    found, expected = averaged(x, 3, turns=turns, share=share), slow_average(x, 3, turns, share)
+    # Components are known up to their signs: what is compared are inner products.
+    assert np.allclose(found @ found.T, expected @ expected.T, atol=1e-3)
+    assert np.allclose(found.mean(0), 0, atol=1e-5)
+    assert (found**2).sum() == pytest.approx((x**2).sum(), rel=1e-4)
+
+
+@settings(max_examples=15)
+@given(n=st.integers(4, 30), k=st.integers(1, 6), seed=st.integers(0, 1000))
+def test_permuting_rows_permutes_the_answer(n, k, seed):
+    x = rows_of(n, 6, seed)
+    order = np.random.default_rng(seed).permutation(n)
+    assert np.allclose(affinity(x[order], k).toarray(), affinity(x, k).toarray()[order][:, order], atol=1e-5)
+    one, two = averaged(x, k), averaged(x[order], k)
+    assert np.allclose(two @ two.T, (one @ one.T)[order][:, order], atol=1e-3)
+
+
+@pytest.mark.parametrize("block", [1, 4, 7])
+def test_blocks_of_rows_give_what_one_block_gives(monkeypatch, block):
+    x = rows_of(19, 5)
+    whole = affinity(x, 3).toarray()
+    monkeypatch.setattr(neighbours, "BLOCK", block)
+    assert np.allclose(affinity(x, 3).toarray(), whole, atol=1e-6)
+
+
+def test_more_rows_than_a_block_holds():
+    x = rows_of(neighbours.BLOCK + 3, 3)
+    weights = affinity(x, 2)
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    for i in (0, neighbours.BLOCK - 1, neighbours.BLOCK, len(x) - 1):
+        cosine = unit @ unit[i]
+        cosine[i] = -2
+        assert set(np.argsort(-cosine)[:2]) <= set(weights[i].indices)
+
+
+def test_the_first_components_hold_the_most_and_all_of_them_everything():
+    x = rows_of(30, 8) * np.geomspace(3, 0.1, 8).astype(np.float32)
+    parts = principal_components(x)
+    assert parts.shape == (30, 8) and parts.dtype == np.float32
+    assert np.allclose(parts @ parts.T, x @ x.T, atol=1e-3)
+    sizes = (parts**2).sum(0)
+    assert (np.diff(sizes) <= 1e-3).all()
+    assert np.allclose(np.abs(principal_components(x, 3)), np.abs(parts[:, :3]), atol=1e-4)
+    assert principal_components(x[:5]).shape == (5, 5)
+
+
+@pytest.mark.parametrize("x", [np.ones((1, 3)), np.zeros((6, 3)), np.ones((6, 3)), -np.eye(3)])
+def test_one_row_zero_rows_and_equal_rows_stay_finite(x):
+    assert np.isfinite(averaged(x.astype(np.float32), 2)).all()
+
+
+def test_rows_of_a_cluster_move_together():
+    rng = np.random.default_rng(0)
+    centre = np.repeat(np.eye(2) * 4, 20, axis=0)
+    x = (centre + rng.normal(0, 1, centre.shape)).astype(np.float32)
+    found = averaged(x, 5)
+    spread = lambda v: sum(v[:20].var(0)) + sum(v[20:].var(0))  # noqa: E731
+    assert spread(found) / found.var(0).sum() < 0.7 * spread(x) / x.var(0).sum()

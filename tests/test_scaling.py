@@ -1,0 +1,97 @@
+"""How a linear head sees pooled features: against NumPy, and as part of a saved model."""
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from torch import nn
+
+from dicap.models import load_model
+from dicap.network.linear import LinearHead, Scaling, fit_scaling
+
+
+def scaled(x, rows, kind):
+    """Rows as the head sees them, by NumPy; mean and deviation are those of x."""
+    x, rows = x.astype(np.float64), rows.astype(np.float64)
+    if kind == "plain":
+        return rows
+    if kind == "root":
+        x, rows = (np.sign(v) * np.sqrt(np.abs(v)) for v in (x, rows))
+    deviation = x.std(0)
+    rows = (rows - x.mean(0)) / np.where(deviation > 1e-6 * np.abs(x.mean(0)), deviation, 1)
+    if kind == "root":
+        rows = rows * np.sqrt(rows.shape[1]) / np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows
+
+
+def features(n=40, d=6):
+    x = np.random.default_rng(0).normal(0.5, 1, (n, d)).astype(np.float32) * np.geomspace(0.01, 10, d).astype(np.float32)
+    x[:, 2] = 3.0  # never changes, though the deviation of many 3.0 or roots of it need not be 0 to the last bit
+    return x
+
+
+@pytest.mark.parametrize("kind", ["plain", "standard", "root"])
+def test_rows_are_scaled_as_by_numpy(kind):
+    x, others = features(), features(9) + 0.1
+    network = nn.ModuleDict({"head": LinearHead(6, 3, kind), "other": nn.Linear(2, 2)})
+    fit_scaling(network, torch.from_numpy(x))
+    scaling = network["head"].scaling
+    assert isinstance(scaling, Scaling)
+    for rows in (x, others):
+        assert np.allclose(scaling(torch.from_numpy(rows)).numpy(), scaled(x, rows, kind), atol=1e-4)
+
+
+def test_what_each_kind_promises():
+    x = torch.from_numpy(features())
+    seen = {}
+    for kind in ("standard", "root"):
+        head = LinearHead(6, 3, kind)
+        fit_scaling(head, x)
+        seen[kind] = head.scaling(x)
+    changing = [0, 1, 3, 4, 5]
+    assert torch.allclose(seen["standard"][:, changing].std(0, correction=0), torch.ones(5), atol=1e-4)
+    assert torch.allclose(seen["standard"].mean(0), torch.zeros(6), atol=1e-4) and not seen["standard"][:, 2].any()
+    assert torch.allclose(seen["root"].norm(dim=1), torch.full((40,), 6**0.5), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["standard", "root"])
+@pytest.mark.parametrize("value", [3.0, 0.1, 1e-3, 12345.678])
+def test_a_constant_stays_one_on_images_that_differ_by_rounding(kind, value):
+    head = LinearHead(1, 2, kind)
+    fit_scaling(head, torch.full((1001, 1), value))
+    assert head.scaling.scale.item() == 1
+    head = LinearHead(2, 2, "standard")
+    fit_scaling(head, torch.stack([torch.full((1001,), value), torch.linspace(0, 1, 1001)], 1))
+    assert head.scaling(torch.tensor([[value * (1 + 1e-6), 0.5]]))[0, 0].abs() < 0.1
+
+
+def test_a_row_equal_to_the_mean_stays_finite():
+    head = LinearHead(4, 2, "root")
+    fit_scaling(head, torch.ones(5, 4))
+    assert head.scaling(torch.ones(1, 4)).isfinite().all()
+
+
+def test_a_plain_head_has_nothing_to_save_and_pools_first():
+    head = LinearHead(6, 3, "plain")
+    assert set(head.state_dict()) == {"linear.weight", "linear.bias"}
+    head = LinearHead(6, 3, "root")
+    fit_scaling(head, torch.from_numpy(features()))
+    maps = torch.rand(2, 6, 3, 4)
+    logits, z = head(maps)
+    pooled = head.scaling(maps.mean((2, 3)))
+    assert torch.allclose(logits, head.linear(pooled), atol=1e-6)
+    assert torch.allclose(z.sum(2) + head.linear.bias, logits, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["standard", "root"])
+def test_a_saved_model_keeps_what_the_training_images_said(frozen_experiment, bank, tmp_path, kind):
+    experiment = frozen_experiment({"method": "bce", "head": "linear", "linear.solver": "convex", "linear.features": kind})
+    model = load_model(tiny.run_stage(experiment, "warmup", None, tmp_path) / "model.safetensors")
+    training = np.concatenate([experiment.roles.labelled, experiment.roles.unlabeled])
+    assert not set(training) & set(experiment.roles.test)
+    x = (bank.view("plain")[training, 0].astype(np.float64) + bank.view("mirror")[training, 0]) / 2
+    if kind == "root":
+        x = np.sign(x) * np.sqrt(np.abs(x))
+    scaling = model.network.head.scaling
+    assert np.allclose(scaling.mean.numpy(), x.mean(0), atol=1e-5, rtol=1e-4)
+    assert np.allclose(scaling.scale.numpy(), np.where(x.std(0) > 0, x.std(0), 1), atol=1e-6, rtol=1e-3)

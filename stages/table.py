@@ -6,7 +6,7 @@ import click
 
 from stages.common import ARTIFACTS, params_option, parse_changes
 
-KINDS = ("main", "ablation", "weighting", "estimators", "cost")
+KINDS = ("main", "photographs", "ablation", "weighting", "estimators", "cost")
 
 
 @click.command("table")

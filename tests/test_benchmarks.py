@@ -39,4 +39,5 @@ def test_the_suite_and_the_list_name_every_benchmark():
     assert listed >= set(NAMES)
     found = re.search(r"^NAMES = \((.*)\)$", (FOLDER / "suite.py").read_text(), re.MULTILINE)
     assert found is not None
-    assert set(re.findall(r'"(\w+)"', found[1])) == set(NAMES) - {"suggest"}  # trains for an hour
+    apart = {"suggest", "photographs"}  # one trains for an hour, one needs photographs
+    assert set(re.findall(r'"(\w+)"', found[1])) == set(NAMES) - apart

@@ -9,7 +9,8 @@ import tiny
 from dicap.catalogue import METHODS
 from dicap.errors import SettingsError
 from dicap.grid import Grid, cells, read_grid
-from dicap.report.experiments import LADDER, row_of
+from dicap.report.experiments import FREE, LADDER, RECOMMENDED, row_of
+from dicap.settings.resolve import flatten
 
 PARAMS = tiny.ROOT / "params.yaml"
 GRIDS = sorted((tiny.ROOT / "experiments").glob("*.yaml"))
@@ -100,12 +101,25 @@ def test_the_ready_made_grids_are_valid_and_fill_their_table(path: Path):
         assert set(rows) == set(METHODS)
     if path.stem == "ablation":
         assert set(rows) == {"baseline", *LADDER}
+    if path.stem == "photographs":
+        assert set(rows) == set(METHODS) - {"d2l"} | {RECOMMENDED}
     if path.stem == "weighting":
         assert set(rows) == {"uniform", "confidence", "labeled", "estimated", "optimal"}
     if path.stem == "estimators":
         hard = {"bins 0.2", "beta 0.2", "class_rank 0.2", "class_rank 0.1", "class_rank 0.05", "optimal"}
         assert set(rows) == hard | {"soft bins 0.2", "soft beta 0.2", "soft class_rank 0.2"}
     assert json.dumps([cell.changes for cell in found])
+
+
+def test_methods_on_own_photographs_share_all_that_their_table_wants_shared():
+    plan = read_grid(tiny.ROOT / "experiments" / "photographs.yaml").override({"dataset": ["table"], "data_root": ["photos"]})
+    found = cells(plan, PARAMS)
+    assert len(found) == 12 * 3 * 5 and plan.table == "photographs"
+    shared = {tuple((key, repr(v)) for key, v in flatten(cell.settings) if key not in FREE["photographs"]) for cell in found}
+    assert len(shared) == 1
+    assert {cell.settings["train"]["trainable"] for cell in found} == {"head"}
+    heads = {cell.settings["method"]: cell.settings["head"] for cell in found}
+    assert heads.pop("mld") == "ml_decoder" and set(heads.values()) == {"linear", "own"}
 
 
 def test_the_last_step_of_the_ladder_is_a_cell_of_the_main_table():

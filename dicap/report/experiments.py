@@ -30,8 +30,19 @@ PAPERS_BINS = "bins 0.2"  # its row that the others are compared with
 SOFT = ("soft", "none", True, True)  # the whole method with the rates as soft targets; no entry is uncertain then
 # What may differ between the cells of one table; all else has to be the same.
 _IDENTITY = {"dataset", "data_root", "ratio", "seed", "method", "head", "protocol"}  # a protocol is a name for values
+# By which the rule that `protocol: recommended` stands for differs from the others on the same head: (theirs, its own).
+_RULE: dict[str, tuple[Any, Any]] = {
+    "calibration.source": ("holdout", "cross_fit"),
+    "calibration.estimator": ("bins", "class_score"),
+    "calibration.power": (1.0, 2.0),
+    "thresholds.rule": ("midrange", "quota"),
+    "linear.pseudo_weight": (0.3, 0.5),
+    "linear.neighbours": (0, 10),
+}
+RECOMMENDED = "dicap_recommended"  # its row beside DiCaP's as published
 FREE = {
     "main": _IDENTITY,
+    "photographs": _IDENTITY | set(_RULE) | {"pclp.prior", "drml.features"},
     "cost": _IDENTITY,
     "ablation": _IDENTITY | set(_STEPS),
     "weighting": _IDENTITY | set(_STEPS) | {"calibration.policy"},
@@ -83,6 +94,16 @@ def estimator_row(settings: dict[str, Any]) -> str | None:
     return row if values["calibration.policy"] == "estimated" and row in estimator_rows() else None
 
 
+def photographs_row(settings: dict[str, Any]) -> str | None:
+    """The method of a run on frozen features, or RECOMMENDED; None for a DiCaP that is neither it nor as published."""
+    values = dict(flatten(settings))
+    theirs, own = ({key: pair[i] for key, pair in _RULE.items()} for i in (0, 1))
+    rule = {key: values[key] for key in _RULE}
+    if rule == own:
+        return RECOMMENDED if values["method"] == "dicap" else None
+    return row_of("main", settings) if rule == theirs else None
+
+
 def row_of(kind: str, settings: dict[str, Any]) -> str | None:
     """Row of table `kind` (a key of FREE) that a run belongs to, or None."""
     if kind == "ablation":
@@ -91,6 +112,8 @@ def row_of(kind: str, settings: dict[str, Any]) -> str | None:
         return weighting_policy(settings)
     if kind == "estimators":
         return estimator_row(settings)
+    if kind == "photographs":
+        return photographs_row(settings)
     assert kind in ("main", "cost"), kind
     method = settings["method"]
     # Steps of the ladder and other weights are runs of DiCaP too, but not what the main table means by its name.

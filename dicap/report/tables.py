@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
-from dicap.report.experiments import PAPERS_BINS, estimator_rows, method_titles
+from dicap.report.experiments import PAPERS_BINS, RECOMMENDED, estimator_rows, method_titles
 from dicap.report.gains import Gain, gain
 from dicap.report.paired import Interval
 
@@ -68,7 +68,7 @@ class Table:
 
 
 def spec_of(kind: str) -> list[Spec]:
-    """The tables that `kind` (main, ablation, weighting, estimators, cost) consists of."""
+    """The tables that `kind` (main, photographs, ablation, weighting, estimators, cost) consists of."""
     methods = method_titles()
     steps = {
         "baseline": "Baseline (labelled only)",
@@ -90,6 +90,15 @@ def spec_of(kind: str) -> list[Spec]:
     estimators = estimator_rows()
     return {
         "main": [Spec("main", "mAP (%)", "method", methods, ours="dicap")],
+        "photographs": [
+            Spec(
+                "photographs",
+                "Frozen features, mAP (%)",
+                "method",
+                methods | {RECOMMENDED: "DiCaP (recommended)"},
+                ours=RECOMMENDED,
+            )
+        ],
         "ablation": [Spec("ablation", "Ablation, mAP (%)", "step", steps, against=before, gain="over the step before")],
         "weighting": [
             Spec(

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from dicap.report.experiments import FREE, LADDER, PAPERS_BINS, estimator_rows, frame_of, ladder_step, row_of, weighting_policy
+from dicap.report.experiments import (
+    FREE,
+    LADDER,
+    PAPERS_BINS,
+    RECOMMENDED,
+    estimator_rows,
+    frame_of,
+    ladder_step,
+    row_of,
+    weighting_policy,
+)
 from dicap.settings import known_keys, load_settings
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +52,33 @@ def step(settings: dict[str, Any], name: str) -> dict[str, Any]:
 
 def experiment(settings: dict[str, Any], score: float = 50.0, when: str = "2026-01-01T00:00:00", **metrics) -> dict[str, Any]:
     return {"name": when, "rev": when, "when": when, "settings": settings, "metrics": {"map": score} | metrics}
+
+
+RULE = {
+    "calibration__source": "cross_fit",
+    "calibration__estimator": "class_score",
+    "calibration__power": 2.0,
+    "thresholds__rule": "quota",
+    "linear__pseudo_weight": 0.5,
+    "linear__neighbours": 10,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "row"),
+    [
+        ({}, "dicap"),
+        ({"method": "cap"}, "cap"),
+        (RULE, RECOMMENDED),
+        (RULE | {"protocol": "recommended"}, RECOMMENDED),
+        (RULE | {"linear__neighbours": 5}, None),
+        ({"linear__pseudo_weight": 0.1, "method": "cap"}, None),
+        ({"contrastive__enabled": False}, None),
+        (RULE | {"method": "cap"}, None),
+    ],
+)
+def test_rows_of_own_photographs_tell_the_recommended_rule_from_the_published_one(defaults, changes, row):
+    assert row_of("photographs", changed(defaults, **changes)) == row
 
 
 def test_the_keys_of_the_ladder_are_settings():

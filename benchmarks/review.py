@@ -6,7 +6,7 @@ another photograph (swapped). Scores are those of `leave_one_out`; counted are t
 The labels of a real data set hold errors of their own, which count as misses here.
 
     python benchmarks/review.py /path/to/photographs --out benchmarks/results/review.json
-    python benchmarks/review.py --tiny          seconds, on generated features, to see that it runs
+    python benchmarks/review.py --smoke          seconds, on generated features, to see that it runs
 
 cleanlab (pip install cleanlab) is compared where it is installed.
 """
@@ -33,6 +33,7 @@ from dicap.use.review import PENALTY, doubts, features_of, leave_one_out
 
 ROOT = Path(__file__).parents[1]
 KINDS = ("added", "dropped", "replaced", "swapped")
+RESULT = ROOT / "benchmarks" / "results" / "review.json"
 PENALTIES = (1.0, 3.0, PENALTY, 30.0)
 
 
@@ -44,19 +45,19 @@ def main() -> None:
     parser.add_argument("--labelled", type=int, default=450)
     parser.add_argument("--wrong", type=int, default=20)
     parser.add_argument("--shown", type=int, default=40)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "review.json")
-    parser.add_argument("--tiny", action="store_true", help="two draws on generated features; nothing is written")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--smoke", action="store_true", help="two draws on generated features; no result is overwritten")
     options = parser.parse_args()
-    if options.tiny:
+    if options.smoke:
         options.seeds = [1, 2]
         features, labels = generated()
     elif options.photographs is None:
-        parser.error("name a folder of labelled photographs, or --tiny")
+        parser.error("name a folder of labelled photographs, or --smoke")
     else:
         features, labels = photographs(options.photographs)
     found = compare(features, labels, options)
     print(json.dumps(found, indent=2))
-    if not options.tiny:
+    if not options.smoke or options.out != RESULT:
         artifacts.write_json(found, options.out)
 
 

@@ -24,7 +24,7 @@ def raw_set(folder, relabel):
         writer.writerow(rows[0])
         for i, (image, split, names) in enumerate(rows[1:]):
             kept = relabel(split, i, [name for name in names.split(";") if name])
-            writer.writerow([image, split, ";".join(kept) if split != "unlabeled" else ""])
+            writer.writerow([image, split, (";".join(kept) or "-") if split != "unlabeled" else ""])
     return folder
 
 

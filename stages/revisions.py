@@ -60,7 +60,8 @@ def revisions(params: str, *, everywhere: bool) -> list[Revision]:
     names = {rev: name for rev, _, name in (line.partition(" ") for line in reversed(places))} | experiments
     wanted = [*experiments, "--branches", "--tags", "HEAD"] if everywhere else ["--no-walk=unsorted", *experiments, "HEAD"]
     log = _git("log", "--format=%H %cI", *wanted, "--").splitlines()
-    commits = sorted({tuple(line.split(" ")) for line in log}, key=lambda pair: (pair[1], pair[0]), reverse=True)
+    # Newest first; of one second, in the order of Git, which has children before their parents.
+    commits = sorted(dict.fromkeys(tuple(line.split(" ")) for line in log), key=lambda pair: pair[1], reverse=True)
     blobs = _blobs([f"{rev}:./{file}" for rev, _ in commits for file in (params, LOCK)])
     found_once: dict[tuple[str, str], Revision] = {}
     for i, (rev, when) in enumerate(commits):
@@ -76,7 +77,7 @@ def text_of(blobs: Iterable[str]) -> dict[str, str]:
     wanted = list(dict.fromkeys(blobs))
     if not wanted:
         return {}
-    answer = _run(["git", "cat-file", "--batch"], "\n".join(wanted) + "\n")
+    answer = _run(["cat-file", "--batch"], "\n".join(wanted) + "\n")
     texts, place = {}, 0
     for _ in wanted:
         end = answer.index(b"\n", place)
@@ -145,17 +146,17 @@ def _config(folder: Path) -> tuple[Path, configparser.ConfigParser]:
 
 def _blobs(names: list[str]) -> list[str | None]:
     """The ids of files named as `revision:path`; None for those that are not there."""
-    answer = _run(["git", "cat-file", "--batch-check"], "\n".join(names) + "\n").decode().splitlines()
+    answer = _run(["cat-file", "--batch-check"], "\n".join(names) + "\n").decode().splitlines()
     return [line.split(" ")[0] if line.endswith(tuple("0123456789")) and " blob " in line else None for line in answer]
 
 
 def _git(*arguments: str) -> str:
-    return _run(["git", *arguments]).decode()
+    return _run([*arguments]).decode()
 
 
-def _run(command: list[str], text: str | None = None) -> bytes:
-    done = subprocess.run(command, input=None if text is None else text.encode(), capture_output=True, check=False)
+def _run(arguments: list[str], text: str | None = None) -> bytes:
+    done = subprocess.run(["git", *arguments], input=None if text is None else text.encode(), capture_output=True, check=False)
     if done.returncode:
         reason = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"])[0]
-        raise DataError(f"{' '.join(command[:2])}: {reason.removeprefix('fatal: ')}")
+        raise DataError(f"git {arguments[0]}: {reason.removeprefix('fatal: ')}")
     return done.stdout

@@ -37,12 +37,9 @@ ASIDE = {
 
 # Settings a stage looks at without its result depending on them.
 IDLE = {
-    ("warmup", "calibration"): "whether a leak is configured is asked where an experiment is opened; the warm-up has none",
-    ("pseudo_label", "train"): "the main phase is described whole, batches included, of which none is drawn",
-    ("finetune", "calibration"): "as warmup",
-    ("finetune", "bbam"): "as warmup",
-    ("evaluate", "calibration"): "as warmup",
-    ("evaluate", "bbam"): "as warmup",
+    ("finetune", "bbam"): "whether a leak is configured is asked where an experiment is opened; fine-tuning has none",
+    ("evaluate", "calibration"): "as finetune",
+    ("evaluate", "bbam"): "as finetune",
     ("evaluate", "ratio"): "a method is built with its share of labels, which composes batches",
     ("evaluate", "augment"): "a method makes its views when it is built, and only the test view is looked at",
     ("evaluate", "image_size"): "compared with the converted set's, which is an input",

@@ -140,7 +140,7 @@ def test_bombs_take_no_memory(tmp_path):
 OURSELVES = "os.execv(sys.executable, [sys.executable, '-m', 'stages.cli', *sys.argv[1:]])"
 
 
-def test_no_program_is_started_but_dvc_and_ourselves_with_a_list_of_arguments():
+def test_no_program_is_started_but_dvc_git_and_ourselves_with_a_list_of_arguments():
     started = []
     for path in SOURCES:
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -153,7 +153,8 @@ def test_no_program_is_started_but_dvc_and_ourselves_with_a_list_of_arguments():
                 started.append((path.relative_to(tiny.ROOT).as_posix(), ast.unparse(call.args[0])[:40]))
                 assert isinstance(call.args[0], ast.List), f"{path}: a command line as text"
                 assert not any(word.arg == "shell" for word in call.keywords), path
-    known = ("'-m', 'dvc'", "[*command]")  # the second: more processes of the same command (stages/launch.py)
+    # dvc, git where the experiments are read, and more processes of the same command (stages/launch.py)
+    known = ("'-m', 'dvc'", "['git', *arguments]", "[*command]")
     assert started and all(any(words in command for words in known) for _, command in started), started
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -176,7 +177,7 @@ def test_strange_names_look_right_and_come_back_as_they_were(reader, tmp_path):
         assert page.locator("#why bdi").text_content() == NAMES[0]
         page.keyboard.press("1")
         page.keyboard.press("2")
-        expected[question.id] = on(page)
+        expected[question.id] = sorted(normalize("NFC", name) for name in on(page))  # as names of classes are kept
         page.keyboard.press("Enter")
     assert downloaded(page, tmp_path / "labels.csv") == expected
     assert page.locator("script").count() == len(FILES) + 2, "no name became an element"

@@ -159,7 +159,7 @@ def test_refusals_name_what_to_do(model, photos, tmp_path):
     with pytest.raises(DataError, match="no such file or folder"):
         predict(model, tmp_path / "nowhere")
     (tmp_path / "only.jpg").write_text("<html>")
-    with pytest.raises(DataError, match="none of 1 images can be read"):
+    with pytest.raises(DataError, match=r"only\.jpg: not an image"):
         predict_to_file(model, tmp_path, tmp_path / "p.csv")
     with pytest.raises(AttributeError, match="no attribute 'train'"):
         _ = dicap.train

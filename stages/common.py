@@ -1,5 +1,6 @@
 """What every command needs: the settings, the project's places, the runtime choices."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,9 @@ from dicap.settings import Settings, load_settings
 from stages.launch import nproc_option
 
 ARTIFACTS = Path("artifacts")
+# One place for all data sets, so that every `dvc.lock` knows it. DVC takes the hash of an output that the lock's stage lacks for
+# one of DVC 2, and with a folder named after the data set read a whole array twice in each stage of a sweep (seen with DVC 3.67).
+DATA = Path("data") / "converted"
 
 
 def params_option(function: Callable) -> Callable:
@@ -34,8 +38,19 @@ def project_root() -> Path:
 
 
 def data_folder(settings: Settings) -> Path:
-    """Where the converted data set lies."""
-    return Path("data") / settings.dataset
+    """Where the converted data set lies. Raises DataError if it is another one than that of the settings."""
+    from dicap.errors import DataError
+
+    try:
+        found = json.loads((DATA / "meta.json").read_text(encoding="utf-8")).get("dataset", settings.dataset)
+    except (OSError, ValueError, AttributeError):
+        return DATA  # missing or damaged: whoever reads it says so
+    if found != settings.dataset:
+        raise DataError(
+            f"{DATA}: found the data set {found!r}, but params.yaml: dataset is {settings.dataset!r}; run `dvc repro` "
+            "(or `dicap-stage convert`)"
+        )
+    return DATA
 
 
 def engine_option(function: Callable) -> Callable:
@@ -49,8 +64,8 @@ def engine_option(function: Callable) -> Callable:
     )(function)
 
 
-def runtime_options(function: Callable) -> Callable:
-    """Choices that change no result and retrain nothing: options, or environment variables for `dvc repro`."""
+def machine_options(function: Callable) -> Callable:
+    """Choices of the machine that change no result and retrain nothing: options, or environment variables for `dvc repro`."""
     options = [
         click.option(
             "--device",
@@ -76,12 +91,19 @@ def runtime_options(function: Callable) -> Callable:
             show_default=True,
             help="Draw the views on the processor or on the accelerator. [DICAP_DATA_ON]",
         ),
-        click.option("--compile", "compiled", envvar="DICAP_COMPILE", is_flag=True, help="Use torch.compile. [DICAP_COMPILE]"),
         click.option("--fresh", is_flag=True, help="Discard the saved state instead of resuming."),
     ]
     for option in reversed(options):
         function = option(function)
-    return nproc_option(function)
+    return function
+
+
+def runtime_options(function: Callable) -> Callable:
+    """Those of the machine, and those that only training has."""
+    compiled = click.option(
+        "--compile", "compiled", envvar="DICAP_COMPILE", is_flag=True, help="Use torch.compile. [DICAP_COMPILE]"
+    )
+    return machine_options(compiled(nproc_option(function)))
 
 
 def parse_changes(changes: tuple[str, ...]) -> dict[str, list]:

@@ -1,11 +1,11 @@
-"""`dicap-stage convert`: the raw data set becomes `data/<dataset>`."""
+"""`dicap-stage convert`: the raw data set becomes `data/converted`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from stages.common import data_folder, load, params_option, project_root
+from stages.common import DATA, load, params_option, project_root
 from stages.terminal import finish, say
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> Non
     """Convert a listed data set and say what came of it."""
     from dicap.data.convert import convert
 
-    folder = data_folder(settings)
+    folder = DATA
     meta = convert(
         raw,
         folder,

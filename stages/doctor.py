@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stages.common import ARTIFACTS, data_folder, load, params_option
+from stages.common import ARTIFACTS, DATA, data_folder, load, params_option
 from stages.terminal import finish, spoken
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def command(
 ) -> None:
     """Check counts, checksums, labels and duplicates of FOLDER, and draw a contact sheet.
 
-    FOLDER is a converted set, such as data/digits; without it, that of the settings.
+    FOLDER is a converted set, such as data/converted; without it, that of the settings.
     """
     if bench:
         _bench(params, seconds)
@@ -39,6 +39,7 @@ def command(
         return
     folder = folder or data_folder(load(params))
     from dicap.data.doctor import contact_sheet, examine
+    from dicap.data.format import read_meta
     from dicap.errors import DataError
 
     findings = examine(folder)
@@ -55,7 +56,7 @@ def command(
         click.echo(f"warning: {line}")
     if findings.damage:
         raise DataError("\n".join([*findings.damage, f"{folder} is damaged; run `dicap-stage convert` again"]))
-    sheet = sheet or Path("artifacts") / "doctor" / f"{folder.resolve().name}.png"
+    sheet = sheet or Path("artifacts") / "doctor" / f"{read_meta(folder)['dataset']}.png"
     contact_sheet(folder, sheet)
     click.echo(f"{sheet}: contact sheet")
     if strict and findings.warnings:
@@ -87,7 +88,7 @@ def _bench(params: Path, seconds: float) -> None:
     from dicap.settings import load_settings
 
     chosen = load_settings(params)
-    sizes = ({OWN: _own_size(data_folder(chosen))} if chosen.dataset == OWN else {}) | SIZES
+    sizes = ({OWN: _own_size(DATA)} if chosen.dataset == OWN else {}) | SIZES
     yaml, runtime = YAML(typ="safe", pure=True), Runtime.choose()
     values = yaml.load(params.read_text(encoding="utf-8"))
     gpu = runtime.device.type == "cuda"

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from stages.common import ARTIFACTS, engine_option, params_option, runtime_options
+from stages.common import ARTIFACTS, engine_option, load, params_option, runtime_options
 from stages.terminal import finish
 
 
@@ -31,7 +31,7 @@ def command(params: Path, model: Path | None, out: Path | None, engine: str, fre
     from stages.environment import environment
     from stages.training import open_experiment
 
-    experiment = open_experiment(params, runtime, None if model else "finetune")
+    experiment = open_experiment(load(params), runtime, None if model else "finetune")
     own = ARTIFACTS / "finetune" / "model.safetensors"
     written = out or (None if model else ARTIFACTS / "evaluate")
     with tempfile.TemporaryDirectory() as scratch:

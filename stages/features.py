@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stages.common import ARTIFACTS, data_folder, engine_option, load, params_option, project_root
+from stages.common import ARTIFACTS, data_folder, engine_option, load, machine_options, params_option, project_root
 from stages.terminal import finish
 
 if TYPE_CHECKING:
@@ -17,25 +17,7 @@ BANK = ARTIFACTS / "features"
 @click.command("features")
 @params_option
 @engine_option
-@click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
-@click.option(
-    "--amp",
-    envvar="DICAP_AMP",
-    type=click.Choice(["auto", "off", "bf16", "fp16"]),
-    default="auto",
-    show_default=True,
-    help="Mixed precision of torch; auto: on a GPU. [DICAP_AMP]",
-)
-@click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Loader processes. [DICAP_WORKERS]")
-@click.option(
-    "--data-on",
-    envvar="DICAP_DATA_ON",
-    type=click.Choice(["host", "device"]),
-    default="host",
-    show_default=True,
-    help="Draw the views on the processor or on the accelerator. [DICAP_DATA_ON]",
-)
-@click.option("--fresh", is_flag=True, help="Discard the saved state instead of resuming.")
+@machine_options
 def command(params: Path, engine: str, fresh: bool, **runtime: Any) -> None:
     """Compute the features of all images, where a stage is to train the head alone.
 

@@ -1,10 +1,11 @@
 """`dicap-stage pseudo-label`: what the first main epoch would train on."""
 
+import os
 from pathlib import Path
 
 import click
 
-from stages.common import ARTIFACTS, params_option, runtime_options
+from stages.common import ARTIFACTS, load, params_option, runtime_options
 from stages.terminal import finish
 
 
@@ -15,24 +16,26 @@ def command(params: Path, fresh: bool, **runtime) -> None:
     """Write the pseudo-labels, weights and thresholds that the first main epoch would train on, to look at."""
     from dicap.artifacts import replacing_folder
     from dicap.catalogue import METHODS
+
+    settings, source, out = load(params), ARTIFACTS / "warmup", ARTIFACTS / "pseudo_label"
+    if not settings.trains("train"):
+        if os.environ.get("RANK", "0") == "0":
+            title = METHODS[settings.method].title
+            with replacing_folder(out) as folder:
+                (folder / "none.txt").write_text(f"{title} trains on labelled images only.\n", encoding="utf-8")
+            text = f"pseudo-label: {title} makes none; {out} is empty"
+            finish("pseudo-label", {"found": text, "folder": str(out)}, text=text)
+        return
     from dicap.training.loops import first_refresh_of
     from stages.training import open_experiment, start_from
 
-    experiment = open_experiment(params, runtime, "train")
-    network = start_from(experiment, ARTIFACTS / "warmup" / "model.safetensors")
-    out = ARTIFACTS / "pseudo_label"
-    facts = METHODS[experiment.settings.method]
+    experiment = open_experiment(settings, runtime, "train")
+    network, first_refresh = start_from(experiment, source / "model.safetensors"), first_refresh_of(settings)
     if not experiment.group.is_main:
-        if facts.unlabelled:
-            first_refresh_of(experiment.settings)(experiment, network(), out, ARTIFACTS / "warmup")
+        first_refresh(experiment, network(), out, source)
         return
     with replacing_folder(out) as folder:
-        if facts.unlabelled:
-            summary = first_refresh_of(experiment.settings)(experiment, network(), folder, ARTIFACTS / "warmup")
-            shares = ", ".join(f"{summary[f'share_{name}']:.1%} {name}" for name in ("pos", "neg", "uncertain"))
-            text = f"pseudo-label: of the entries {shares}: {out}"
-        else:
-            text = f"pseudo-label: {facts.title} makes none; {out} is empty"
-            (folder / "none.txt").write_text(f"{facts.title} trains on labelled images only.\n", encoding="utf-8")
-    look = [f"dicap-stage histogram {out / 'pseudo_labels'}"] if facts.unlabelled else []
-    finish("pseudo-label", {"found": text, "folder": str(out)}, look, text=text)
+        summary = first_refresh(experiment, network(), folder, source)
+    shares = ", ".join(f"{summary[f'share_{name}']:.1%} {name}" for name in ("pos", "neg", "uncertain"))
+    text = f"pseudo-label: of the entries {shares}: {out}"
+    finish("pseudo-label", {"found": text, "folder": str(out)}, [f"dicap-stage histogram {out / 'pseudo_labels'}"], text=text)

@@ -1,4 +1,4 @@
-"""What the training commands share: opening the experiment, running or passing on a stage, and what is said at the end."""
+"""What the training commands share: opening the experiment, running a stage, and what is said at the end."""
 
 import os
 from collections.abc import Callable
@@ -8,23 +8,21 @@ from typing import Any
 import click
 from torch import nn
 
-from dicap.catalogue import METHODS
 from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
 from dicap.runtime import Runtime
 from dicap.settings import Settings
 from dicap.training.experiment import Experiment
-from dicap.training.run import pass_on, run_stage
-from stages.common import ARTIFACTS, data_folder, load, project_root
+from dicap.training.run import run_stage
+from stages.common import ARTIFACTS, data_folder, project_root
+from stages.passing import FOLLOWING
 from stages.terminal import finish
 
 SPLIT = ARTIFACTS / "split" / "split.parquet"
-FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
 
 
-def open_experiment(params: Path, runtime: dict[str, Any], stage: str | None = None) -> Experiment:
-    """Settings, converted data set and split, on the chosen device; with the other processes of the run, if there are any."""
-    settings = load(params)
+def open_experiment(settings: Settings, runtime: dict[str, Any], stage: str | None = None) -> Experiment:
+    """Converted data set and split, on the chosen device; with the other processes of the run, if there are any."""
     chosen, group = Runtime.choose(**runtime), None
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from dicap.training.distributed import join
@@ -71,18 +69,6 @@ def run(
         return
     model = out / "model.safetensors"
     finish(stage, _facts(out) | {"model": str(model)}, [f"dvc repro {FOLLOWING[stage]}"], text=f"{stage}: {_summary(out)}{model}")
-
-
-def hand_on(stage: str, experiment: Experiment, source: Path, out: Path) -> None:
-    """Say that the method has no such stage and publish the model of the one before."""
-    title = METHODS[experiment.settings.method].title
-    if not experiment.group.is_main:
-        return
-    pass_on(stage, source, out)
-    text = f"{stage}: {title} has no such stage; the model of {source} is passed on to {out}"
-    finish(
-        stage, {"passed on": str(source), "model": str(out / "model.safetensors")}, [f"dvc repro {FOLLOWING[stage]}"], text=text
-    )
 
 
 def tell(lines: list[str]) -> None:

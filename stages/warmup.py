@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from stages.common import ARTIFACTS, params_option, runtime_options
+from stages.common import ARTIFACTS, load, params_option, runtime_options
 
 
 @click.command("warmup")
@@ -12,8 +12,9 @@ from stages.common import ARTIFACTS, params_option, runtime_options
 @runtime_options
 def command(params: Path, fresh: bool, **runtime) -> None:
     """Train on the labelled images to initialise the model."""
+    settings = load(params)
     from dicap.training.warmup import initial_network
     from stages.training import open_experiment, run
 
-    experiment = open_experiment(params, runtime, "warmup")
+    experiment = open_experiment(settings, runtime, "warmup")
     run("warmup", experiment, lambda: initial_network(experiment), source=None, out=ARTIFACTS / "warmup", fresh=fresh)

@@ -61,7 +61,7 @@ def convert(
 
     Args:
         raw: the listed images.
-        destination: `data/<dataset>`; replaced as a whole when everything has been written.
+        destination: `data/converted`; replaced as a whole when everything has been written.
         image_size: side in pixels.
         store: array, or jpeg (re-encoded at quality 95, 4:4:4, for small disks; the loss is measured and recorded).
         max_rejected: share of rejected images above which the conversion fails.

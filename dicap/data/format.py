@@ -1,6 +1,6 @@
 """The files of a converted set: their names, their schema, and reading them with every check that is cheap.
 
-A converted set is a folder `data/<dataset>/` with
+A converted set is a folder `data/converted/` with
 
 - `images.npy`, (N, H, W, 3) uint8, C order (`store: array`), or `images.jpg.npy`, the bytes of N JPEG files one after
   the other, with `offsets.npy`, (N + 1,) int64 (`store: jpeg`);

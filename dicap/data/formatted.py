@@ -62,7 +62,7 @@ def write_formatted(folder: Path, out: Path, *, full_paths: bool = False) -> dic
     """Write the four npy files of a converted set.
 
     Args:
-        folder: `data/<dataset>`.
+        folder: `data/converted`.
         out: where to; made if need be.
         full_paths: paths as they lie below data_root, instead of the published code's shorter ones
             (VOC: the bare name; NUS-WIDE: below Flickr/; AWA2: the bare name).

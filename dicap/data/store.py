@@ -42,7 +42,7 @@ class Store:
 
     @classmethod
     def open(cls, folder: str | os.PathLike) -> "Store":
-        """Open `data/<dataset>`.
+        """Open `data/converted`.
 
         Raises:
             DataError: a file is missing or damaged, or the files do not belong together. The checksums of the whole

@@ -1,7 +1,7 @@
 """Settings that are fine alone and make no sense together."""
 
 from dicap.batch_sizes import labelled_batch, pclp_batch
-from dicap.catalogue import BUNDLED, METHODS
+from dicap.catalogue import BUNDLED
 from dicap.settings.schema import Settings
 
 
@@ -82,10 +82,5 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
 
 def _by_steps_on_features(s: Settings) -> list[str]:
     """The stages that take gradient steps on features of strong views. (DRML has fixed features of plain images.)"""
-    facts, drml = METHODS[s.method], s.method == "drml"
-    there = {
-        "warmup": not drml,
-        "train": facts.unlabelled and not drml,
-        "finetune": facts.finetunes and s.finetune.enabled and s.calibration.source == "holdout",
-    }
-    return [stage for stage in there if there[stage] and s.trainable(stage) == "head" and not s.solves(stage)]
+    frozen = [stage for stage in ("warmup", "train", "finetune") if s.trains(stage) and s.trainable(stage) == "head"]
+    return [stage for stage in frozen if s.method != "drml" and not s.solves(stage)]

@@ -437,6 +437,13 @@ class Settings(Section):
         """
         return self.warmup.trainable if stage == "warmup" else self.train.trainable
 
+    def trains(self, stage: str) -> bool:
+        """Whether the method has this stage: `warmup`, `train` or `finetune`. Else the model of the one before is passed on."""
+        facts = METHODS[self.method]
+        if stage == "finetune":
+            return facts.finetunes and self.finetune.enabled and self.calibration.source == "holdout"
+        return stage == "warmup" or facts.unlabelled
+
     def solves(self, stage: str) -> bool:
         """Whether a stage solves for the head as a convex problem instead of training it by steps."""
         frozen_linear = self.trainable(stage) == "head" and self.head == "linear" and METHODS[self.method].convex

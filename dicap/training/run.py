@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from dicap.artifacts import COST, HISTORY, cost_file, replacing, replacing_folder, write_history
+from dicap.artifacts import cost_file, replacing, replacing_folder
 from dicap.errors import DataError
 from dicap.provenance import code, relevant
 from dicap.training import earlier
@@ -80,12 +80,3 @@ def _copy(source: Path, target: Path) -> None:
     except shutil.Error as error:  # a list of failures, each (from, to, why)
         _, place, why = error.args[0][0]
         raise DataError(f"{place}: {why}; make room or choose another disk, and run again: nothing is trained twice") from None
-
-
-def pass_on(stage: str, source: Path, out: Path) -> None:
-    """Publish the models of the stage before, unchanged, with empty history and costs: for methods without this stage."""
-    write_history([], cost_file(out.parent, stage), COST)
-    with replacing_folder(out) as temporary:
-        for model in sorted(source.glob("model*.safetensors")):
-            shutil.copy2(model, temporary / model.name)
-        (temporary / "history.csv").write_text(",".join(HISTORY) + "\n", encoding="utf-8")

@@ -77,7 +77,7 @@ def test_twenty_photographs_by_key_and_by_mouse(reader, tmp_path, monkeypatch):
     done("suggest", "--count", 20, "--model", "artifacts/warmup/model.safetensors")
     suggested = [row["image"] for row in csv.DictReader((project / "suggest" / "labels.csv").open())]
     assert len(suggested) == 20
-    before = read_meta(project / "data/table")["counts"]
+    before = read_meta(project / "data/converted")["counts"]
 
     expected = {}
     page = reader.open(project / "suggest" / "index.html")
@@ -133,11 +133,11 @@ def test_twenty_photographs_by_key_and_by_mouse(reader, tmp_path, monkeypatch):
     shutil.rmtree("data")  # made without DVC
     repeated = run("dvc repro convert")
     assert repeated.returncode == 0, repeated.stderr[-2000:]
-    table = read_index(project / "data/table", ["id", "split", "labels"]).to_pandas().set_index("id")
-    classes = read_meta(project / "data/table")["classes"]
+    table = read_index(project / "data/converted", ["id", "split", "labels"]).to_pandas().set_index("id")
+    classes = read_meta(project / "data/converted")["classes"]
     for image, labels in expected.items():
         assert sorted(classes[c] for c in table.loc[image, "labels"]) == labels
-    after = read_meta(project / "data/table")["counts"]
+    after = read_meta(project / "data/converted")["counts"]
     assert after["unlabeled"] == before["unlabeled"] - 19 and after["train"] == before["train"] + 19
 
 

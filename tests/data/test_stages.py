@@ -51,12 +51,12 @@ def run(*arguments):
 def test_convert_split_and_doctor(project):
     make_table(project)
     result = run("convert", "--workers", "0")
-    assert result.exit_code == 0 and "data/table: 15 train, 5 test; 2 classes; 24 px" in result.stdout
+    assert result.exit_code == 0 and "data/converted: 15 train, 5 test; 2 classes; 24 px" in result.stdout
     result = run("split")
     assert result.exit_code == 0
     assert result.stdout == "artifacts/split/split.parquet: 5 sup, 2 est, 8 unlabeled, 5 test\n"
-    result = run("doctor", "data/table")
-    assert result.exit_code == 0 and "data/table: sound" in result.stdout
+    result = run("doctor", "data/converted")
+    assert result.exit_code == 0 and "data/converted: sound" in result.stdout
     with Image.open("artifacts/doctor/table.png") as sheet:
         assert sheet.size[0] > 500
 
@@ -69,13 +69,13 @@ def test_broken_files_are_counted_on_the_terminal(project):
     text = (project / "params.yaml").read_text().replace("max_rejected:\n", "max_rejected: 0.5\n")
     (project / "params.yaml").write_text(text)
     result = run("convert", "--workers", "0")
-    assert result.exit_code == 0 and "13 images rejected, listed with reasons in data/table/meta.json" in result.stdout
-    before = {path.name: path.read_bytes() for path in Path("data/table").iterdir()}
+    assert result.exit_code == 0 and "13 images rejected, listed with reasons in data/converted/meta.json" in result.stdout
+    before = {path.name: path.read_bytes() for path in Path("data/converted").iterdir()}
     (project / "params.yaml").write_text(text.replace("max_rejected: 0.5", "max_rejected: 0.01"))
     result = run("convert", "--workers", "0")
     assert result.exit_code == 1 and "13 of 33 images rejected (39.4%), more than convert.max_rejected (1.0%)" in result.stderr
     assert len([line for line in result.stderr.splitlines() if line.startswith("Error")]) == 1
-    assert {path.name: path.read_bytes() for path in Path("data/table").iterdir()} == before
+    assert {path.name: path.read_bytes() for path in Path("data/converted").iterdir()} == before
 
 
 def test_a_relative_data_root_is_the_projects_even_in_a_queued_run(project, monkeypatch):
@@ -127,21 +127,23 @@ def test_split_without_a_converted_set_says_what_to_run(project):
 def test_doctor_finds_a_flipped_byte(project, name):
     make_table(project)
     run("convert", "--workers", "0")
-    path = Path("data/table") / name
+    path = Path("data/converted") / name
     content = bytearray(path.read_bytes())
     content[300 if name == "images.npy" else 40] ^= 4
     path.write_bytes(content)
-    result = run("doctor", "data/table")
-    assert result.exit_code == 1 and f"data/table/{name}: its bytes differ" in result.stderr and "Traceback" not in result.output
+    result = run("doctor", "data/converted")
+    assert (
+        result.exit_code == 1 and f"data/converted/{name}: its bytes differ" in result.stderr and "Traceback" not in result.output
+    )
 
 
 def test_doctor_finds_a_test_image_that_is_a_training_image(project):
     root = make_table(project)
     shutil.copy(root / "3.png", root / "19.png")
     run("convert", "--workers", "0")
-    result = run("doctor", "data/table")
+    result = run("doctor", "data/converted")
     assert result.exit_code == 0 and "duplicate: test 19.png = train 3.png" in result.stdout
-    assert run("doctor", "data/table", "--strict").exit_code == 1
+    assert run("doctor", "data/converted", "--strict").exit_code == 1
 
 
 def test_doctor_of_no_set(project):
@@ -152,11 +154,11 @@ def test_doctor_of_no_set(project):
 def test_lists_go_out_and_in(project):
     make_table(project)
     run("convert", "--workers", "0")
-    pixels = Path("data/table/images.npy").read_bytes()
+    pixels = Path("data/converted/images.npy").read_bytes()
     result = run("formatted", "export")
     assert result.exit_code == 0 and "artifacts/formatted/table: 15 train, 5 val images" in result.stdout
     result = run("formatted", "import", "artifacts/formatted/table", "--workers", "0")
-    assert result.exit_code == 0 and Path("data/table/images.npy").read_bytes() == pixels
+    assert result.exit_code == 0 and Path("data/converted/images.npy").read_bytes() == pixels
     assert run("formatted", "import", "nowhere").exit_code == 1
     assert np.load("artifacts/formatted/table/formatted_val_labels.npy").shape == (5, 2)
 

@@ -103,8 +103,8 @@ def flipped(content):
 
 # The file, the command that notices, and the stage that makes it anew.
 FILES = {
-    "index": ("data/table/index.parquet", "split", "convert"),
-    "array": ("data/table/images.npy", "doctor data/table", "convert"),
+    "index": ("data/converted/index.parquet", "split", "convert"),
+    "array": ("data/converted/images.npy", "doctor data/converted", "convert"),
     "split": ("artifacts/split/split.parquet", "warmup", "split"),
     "model of the warm-up": ("artifacts/warmup/model.safetensors", "train", "warmup"),
     "model of the main stage": ("artifacts/train/model.safetensors", "finetune", "train"),
@@ -129,7 +129,7 @@ def test_a_damaged_file_is_refused_and_made_anew(place, record_property, name, d
 def test_files_of_another_schema_are_refused(place, record_property, monkeypatch, key):
     record_property("fault", "another schema")
     if key == "meta.json":
-        path = place.folder / "data/table/meta.json"
+        path = place.folder / "data/converted/meta.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 99}))
         assert "schema is 99, expected 1" in place.refused("split")
     else:

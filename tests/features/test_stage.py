@@ -34,7 +34,7 @@ def place(tmp_path, tiny_set):
     """A project whose data set is converted."""
     (tmp_path / "configs").symlink_to(tiny.ROOT / "configs")
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "table").symlink_to(tiny_set)
+    (tmp_path / "data" / "converted").symlink_to(tiny_set)
     write_params(tmp_path, FROZEN)
     return tmp_path
 

@@ -109,7 +109,7 @@ def written(path, content):
 
 def meta(**changes):
     def spoil(project):
-        path = Path("data/table/meta.json")
+        path = Path("data/converted/meta.json")
         values = json.loads(path.read_text()) | changes
         path.write_text(json.dumps({key: value for key, value in values.items() if value is not ...}))
 
@@ -410,19 +410,22 @@ ARCHIVES = [
 ]
 
 MADE = [
-    Case("no converted set", "split", remove("data/table")),
-    Case("a description cut short", "warmup", cut("data/table/meta.json"), vague=True),
+    Case("another data set than the converted one", "split", meta(dataset="digits")),
+    Case("no converted set", "split", remove("data/converted")),
+    Case("a description cut short", "warmup", cut("data/converted/meta.json"), vague=True),
     Case("a description of another version", "warmup", meta(schema=99)),
     Case("a description without its classes", "warmup", meta(classes=...)),
     Case("a description with other counts", "warmup", meta(counts={"train": 1, "test": 1, "unlabeled": 0})),
-    Case("a truncated array", "warmup", cut("data/table/images.npy"), vague=True),
-    Case("an array that is a text", "warmup", written("data/table/images.npy", "hello")),
-    Case("a flipped bit in the array", "doctor data/table", flip("data/table/images.npy", 5000)),
-    Case("a truncated index", "split", cut("data/table/index.parquet"), vague=True),
-    Case("a flipped bit in the index", "warmup", flip("data/table/index.parquet", 40), vague=True),
-    Case("a label that is no class", "warmup", frame("data/table/index.parquet", lambda f: f.assign(labels=[[77]] * len(f)))),
-    Case("a negative label", "warmup", frame("data/table/index.parquet", lambda f: f.assign(labels=[[-1]] * len(f)))),
-    Case("an index without labels", "warmup", frame("data/table/index.parquet", lambda f: f.drop(columns="labels")), vague=True),
+    Case("a truncated array", "warmup", cut("data/converted/images.npy"), vague=True),
+    Case("an array that is a text", "warmup", written("data/converted/images.npy", "hello")),
+    Case("a flipped bit in the array", "doctor data/converted", flip("data/converted/images.npy", 5000)),
+    Case("a truncated index", "split", cut("data/converted/index.parquet"), vague=True),
+    Case("a flipped bit in the index", "warmup", flip("data/converted/index.parquet", 40), vague=True),
+    Case("a label that is no class", "warmup", frame("data/converted/index.parquet", lambda f: f.assign(labels=[[77]] * len(f)))),
+    Case("a negative label", "warmup", frame("data/converted/index.parquet", lambda f: f.assign(labels=[[-1]] * len(f)))),
+    Case(
+        "an index without labels", "warmup", frame("data/converted/index.parquet", lambda f: f.drop(columns="labels")), vague=True
+    ),
     Case("no split", "warmup", remove("artifacts/split")),
     Case("a truncated split", "train", cut("artifacts/split/split.parquet"), vague=True),
     Case("a flipped bit in the split", "train", flip("artifacts/split/split.parquet", 40), vague=True),
@@ -472,7 +475,7 @@ MADE = [
         lambda project: Path("photos.svg").mkdir(),
         code=2,
     ),
-    Case("a file in the place of the converted set", "convert", replaced_by_file("data/table")),
+    Case("a file in the place of the converted set", "convert", replaced_by_file("data/converted")),
     Case("a figure of an unknown kind", "histogram artifacts/train/weights --out x.bmp", {}),
     Case("a check of no set", "doctor nowhere", {}),
     Case("an image that the set does not hold", "doctor --image nobody.png", {}),

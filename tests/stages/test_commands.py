@@ -18,7 +18,7 @@ import tiny
 from dicap.errors import Stopped
 
 STAGES = ("convert", "split", "warmup", "pseudo-label", "train", "finetune", "evaluate")
-OUT = {"convert": "data/table", "pseudo-label": "artifacts/pseudo_label"}
+OUT = {"convert": "data/converted", "pseudo-label": "artifacts/pseudo_label"}
 
 
 def out_of(stage):
@@ -149,9 +149,9 @@ def other_split(project):
 
 
 def other_classes(project):
-    meta = json.loads(Path("data/table/meta.json").read_text())
+    meta = json.loads(Path("data/converted/meta.json").read_text())
     meta["classes"][0] = "azure"
-    Path("data/table/meta.json").write_text(json.dumps(meta))
+    Path("data/converted/meta.json").write_text(json.dumps(meta))
 
 
 def other_columns(project):
@@ -159,19 +159,19 @@ def other_columns(project):
 
 
 def other_schema(project):
-    meta = json.loads(Path("data/table/meta.json").read_text())
-    Path("data/table/meta.json").write_text(json.dumps(meta | {"schema": 99}))
+    meta = json.loads(Path("data/converted/meta.json").read_text())
+    Path("data/converted/meta.json").write_text(json.dumps(meta | {"schema": 99}))
 
 
 FILES = {
     "raw folder missing": ("convert", lambda p: p.set({"data_root": "/no/such/folder"}), ["/no/such/folder", "data_root"]),
-    "set missing": ("split", lambda p: shutil.rmtree("data/table"), ["data/table", "convert"]),
-    "set missing later": ("warmup", lambda p: shutil.rmtree("data/table"), ["data/table", "convert"]),
+    "set missing": ("split", lambda p: shutil.rmtree("data/converted"), ["data/converted", "convert"]),
+    "set missing later": ("warmup", lambda p: shutil.rmtree("data/converted"), ["data/converted", "convert"]),
     "set of another schema": ("warmup", other_schema, ["meta.json", "99"]),
-    "description damaged": ("warmup", lambda p: cut("data/table/meta.json"), ["meta.json"]),
-    "array truncated": ("warmup", lambda p: cut("data/table/images.npy"), ["images.npy"]),
-    "index damaged": ("split", lambda p: cut("data/table/index.parquet"), ["index.parquet", "damaged"]),
-    "index bit-flipped": ("warmup", lambda p: flip("data/table/index.parquet", 40), ["index.parquet", "damaged"]),
+    "description damaged": ("warmup", lambda p: cut("data/converted/meta.json"), ["meta.json"]),
+    "array truncated": ("warmup", lambda p: cut("data/converted/images.npy"), ["images.npy"]),
+    "index damaged": ("split", lambda p: cut("data/converted/index.parquet"), ["index.parquet", "damaged"]),
+    "index bit-flipped": ("warmup", lambda p: flip("data/converted/index.parquet", 40), ["index.parquet", "damaged"]),
     "split missing": ("warmup", lambda p: shutil.rmtree("artifacts/split"), ["split.parquet", "no such file", "dvc repro"]),
     "split damaged": ("train", lambda p: cut("artifacts/split/split.parquet"), ["split.parquet", "damaged"]),
     "split bit-flipped": ("train", lambda p: flip("artifacts/split/split.parquet", 40), ["split.parquet", "damaged"]),

@@ -20,7 +20,7 @@ def test_predict_writes_and_says_where(project):
 
 
 def test_suggest_label_import_and_run_again(project):
-    before = json.loads((project.folder / "data/table/meta.json").read_text())["counts"]
+    before = json.loads((project.folder / "data/converted/meta.json").read_text())["counts"]
     project.done("suggest", "--count", "4")
     listing = project.folder / "suggest" / "labels.csv"
     with Image.open(project.folder / "suggest" / "sheet.png") as sheet:
@@ -42,7 +42,7 @@ def test_suggest_label_import_and_run_again(project):
     ] == "unlabeled"
     told = project.done("doctor", "--image", "unlabeled-000.png")
     assert "blue; red" in told and "its labels were given later, and such labels always count" in told
-    after = json.loads((project.folder / "data/table/meta.json").read_text())["counts"]
+    after = json.loads((project.folder / "data/converted/meta.json").read_text())["counts"]
     assert after == {"train": before["train"] + 2, "test": before["test"], "unlabeled": before["unlabeled"] - 2}
     listing.write_text("image,labels\nunlabeled-002.png,green\n")
     out = project.done("import-labels", listing)
@@ -83,7 +83,7 @@ def test_init_data_looks_and_writes_settings_that_run(project, tmp_path):
     own = dict.fromkeys(("head", "warmup.trainable", "train.trainable", "linear.solver", "linear.features"))
     project.set(own | {"convert.max_rejected": 0.2})
     project.done("convert")
-    meta = json.loads((project.folder / "data/table/meta.json").read_text())
+    meta = json.loads((project.folder / "data/converted/meta.json").read_text())
     assert meta["counts"]["unlabeled"] == 1 and len(meta["rejected"]) == 1
     project.done("split")
 
@@ -148,7 +148,7 @@ def test_doctor_tells_of_every_role_and_of_what_is_not_there(project):
     assert "nobody has labelled it" in project.done("doctor", "--image", "UNLABELED-000")
     _, line = project.refused("doctor", "--image", "nobody.png")
     assert "no image 'nobody.png'" in line
-    assert project.folder.name and "data/table: sound" in project.done("doctor")
+    assert project.folder.name and "data/converted: sound" in project.done("doctor")
 
 
 def test_init_data_shows_what_it_understood_and_says_why(project, tmp_path):

@@ -40,7 +40,7 @@ def test_review_ranks_what_was_not_trained_on_and_import_says_what_changes(proje
     assert "on whose labels that network was trained are left out" in out, "the tiny network began with random weights"
     roles = pd.read_parquet("artifacts/split/split.parquet").set_index("id")["role"]
     rows = listed(project)
-    index = pd.read_parquet("data/table/index.parquet").set_index("id")
+    index = pd.read_parquet("data/converted/index.parquet").set_index("id")
     labelled = set(index.index[index["labels"].notna() & (index["split"] == "train")])
     assert {row["image"] for row in rows} == {image for image in labelled if roles[image] in ("est", "unlabeled")}
     assert [float(row["surprise"]) for row in rows] == sorted((float(row["surprise"]) for row in rows), reverse=True)
@@ -71,4 +71,4 @@ def test_a_network_with_pretrained_weights_ranks_every_labelled_image(project, m
     project.set({"backbone_weights": "weights.pth"})
     out = project.done("review")
     assert "each image left out in turn" in out and "left out;" not in out
-    assert len(listed(project)) == (pd.read_parquet("data/table/index.parquet")["split"] == "train").sum()
+    assert len(listed(project)) == (pd.read_parquet("data/converted/index.parquet")["split"] == "train").sum()

@@ -57,6 +57,16 @@ def test_watching_ends_with_every_experiment_and_gives_up_without_workers(monkey
     assert started == [1, 1], "two attempts to bring up a worker"
 
 
+def test_a_watch_wakes_when_dvc_notes_a_result(tmp_path, monkeypatch):
+    folder = tmp_path / "result"
+    folder.mkdir()
+    monkeypatch.setattr(queue, "_RESULTS", folder)
+    monkeypatch.setattr(queue.time, "sleep", lambda _: (folder / "one").write_text(""))
+    before = queue._results()
+    queue._wait(600.0)  # returns at the first look, or this test lasts ten minutes
+    assert (before, queue._results()) == (0, 1)
+
+
 def test_a_worker_that_died_is_replaced(monkeypatch):
     answers = iter(
         [_answer(1, a="Running", b="Queued"), _answer(2, a="Running", b="Running"), _answer(0, a="Success", b="Success")]
@@ -77,7 +87,7 @@ def test_asking_less_often_while_nothing_ends(monkeypatch):
     answers = iter([running, running, running, next_one, next_one, away, _answer(0, a="Success", b="Success")])
     pauses: list[float] = []
     monkeypatch.setattr(queue, "question", lambda *_: next(answers))
-    monkeypatch.setattr(queue.time, "sleep", pauses.append)
+    monkeypatch.setattr(queue, "_wait", pauses.append)
     assert dict(queue.watch(["a", "b"], 1, interval=10)) == {"a": "Success", "b": "Success"}
     assert pauses == [10, 20, 40, 10, 20, 10], "up to a minute; at once more often where one ended or no worker answers"
 

@@ -1,6 +1,7 @@
 """The estimator against slow loop versions, the fixtures of the specification, and properties."""
 
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from dicap.calibration import (
     hard_labels,
 )
 from dicap.curve import Curve, log_odds
+from dicap.settings.schema import Calibration
 
 K = 20
 CALIBRATED = (torch.arange(K) + 0.5).double() / K  # r_pos[k] = centre of bin k
@@ -257,6 +259,20 @@ def test_monotone_rates_give_monotone_weights(rates, anchor):
     p = torch.linspace(0, 1, 401).unsqueeze(1)
     w = bin_curve(torch.from_numpy(np.sort(rates)), anchor=anchor).at(p)
     assert (w.diff(dim=0) >= -1e-12).all()
+
+
+@pytest.mark.parametrize("policy", get_args(Calibration.model_fields["policy"].annotation))
+@given(
+    p=arrays.arrays(np.float32, (4, 3), elements=st.floats(0, 1, width=32)),
+    labels=arrays.arrays(np.int8, (4, 3), elements=st.integers(-1, 1)),
+)
+def test_every_policy_weights_each_entry_by_itself(policy, p, labels):
+    p, label = torch.from_numpy(p), torch.from_numpy(labels)
+    weight = correctness_weight(p, label, table(CALIBRATED, "centre"), policy=policy)
+    assert weight.dtype == torch.float32 and bool(((weight >= 0) & (weight <= 1)).all())
+    assert not weight[label < 0].any(), "an uncertain entry has no weight"
+    other = correctness_weight(p.flip(0, 1), label.flip(0, 1), table(CALIBRATED, "centre"), policy=policy)
+    assert torch.equal(other, weight.flip(0, 1))
 
 
 def test_policies():

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import tiny
+import torch
 from PIL import Image
 from test_readme import ROOT, clone, commands_of, photographs
 
@@ -113,11 +114,26 @@ def test_the_example_method_makes_pseudo_labels(tiny_experiment, tmp_path):
     assert shares["share_uncertain"] == 0 and shares["share_pos"] + shares["share_neg"] == pytest.approx(1)
 
 
+def test_the_example_option_has_a_default_and_bounds():
+    namespace = {"__name__": __name__}
+    exec(python_of(CONTRIBUTING)[1], namespace)
+    assert namespace["HalfOptions"]().threshold == 0.5
+    with pytest.raises(ValueError, match="less than or equal to 1"):
+        namespace["HalfOptions"](threshold=2)
+
+
+def test_the_example_policy_weights_by_the_distance_from_one_half():
+    namespace = {}
+    exec(python_of(CONTRIBUTING)[2], namespace)
+    p, label = torch.tensor([[0.9, 0.5, 0.2]]), torch.tensor([[1, 1, -1]])
+    assert namespace["margin"](p, label)[0].tolist() == pytest.approx([0.8, 0.0, 0.0])
+
+
 def test_the_example_data_set_converts(tmp_path):
     from dicap.data.convert import convert
 
     namespace = {}
-    exec(python_of(CONTRIBUTING)[1], namespace)
+    exec(python_of(CONTRIBUTING)[3], namespace)
     for name in ("a1", "a10", "b1", "b20", "b3"):
         (tmp_path / "raw").mkdir(exist_ok=True)
         Image.new("RGB", (9, 7)).save(tmp_path / "raw" / f"{name}.png")
@@ -129,6 +145,6 @@ def test_the_example_data_set_converts(tmp_path):
 def test_the_example_backbone_is_built_by_name():
     from dicap.network.backbone import create_backbone
 
-    exec(python_of(CONTRIBUTING)[2], {"__name__": __name__})
+    exec(python_of(CONTRIBUTING)[4], {"__name__": __name__})
     backbone, channels = create_backbone("two_layers", "random", 32, 32)
     assert channels == 16 and sum(p.numel() for p in backbone.parameters()) > 0

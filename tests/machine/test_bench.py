@@ -62,4 +62,4 @@ def test_the_command_measures_each_network_once_and_lists_every_data_set(monkeyp
     assert result.exit_code == 0, result.output
     assert sorted(asked) == [("resnet50", 224), ("test_resnet", 32), ("tf_efficientnet_lite0", 128)]
     assert all(f"\n{name} " in result.output for name in bench.SIZES)
-    assert "data/digits" in CliRunner().invoke(main, ["doctor"]).output, "the set of the settings"
+    assert "data/pictograms" in CliRunner().invoke(main, ["doctor"]).output, "the set of the settings"

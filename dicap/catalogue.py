@@ -6,8 +6,8 @@ Nothing heavy is imported here, so `dicap-stage methods` and the checks of the s
 from dataclasses import dataclass
 
 DATASETS = {
-    "digits": "scenes of handwritten digits, bundled (the default)",
-    "pictograms": "scenes of pictograms on photographs out of focus, bundled",
+    "pictograms": "scenes of pictograms on photographs out of focus, bundled (the default)",
+    "digits": "scenes of handwritten digits, bundled; small enough to train a whole network",
     "table": "your own photographs: a CSV or Parquet with image,split,labels",
     "voc2007": "PASCAL VOC 2007, trainval / test",
     "voc2012": "PASCAL VOC 2012, train / val (the VOC of the published tables)",
@@ -18,7 +18,7 @@ DATASETS = {
 }
 
 OWN = "table"  # anybody's own images
-BUNDLED = ("digits", "pictograms")  # drawn when converted: they need no data_root
+BUNDLED = ("pictograms", "digits")  # drawn when converted: they need no data_root
 
 PROTOCOLS = ("published", "recommended")  # the first is what dicap/settings/schema.py says, the others are files in configs/
 HEADS = ("ml_decoder", "linear")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dicap.settings import Settings, load_settings
+from dicap.settings import Resolved, Settings, load_settings, resolve
 from stages.launch import nproc_option
 
 ARTIFACTS = Path("artifacts")
@@ -30,6 +30,14 @@ def params_option(function: Callable) -> Callable:
 def load(params: Path) -> Settings:
     """Read and check the settings. Raises SettingsError."""
     return load_settings(params)
+
+
+def resolve_and_warn(params: Path) -> Resolved:
+    """Settings and their origins, and a line on stderr for every choice that is hardly meant. Raises SettingsError."""
+    resolved = resolve(params)
+    for line in resolved.doubts:
+        click.echo(f"Warning: {line}", err=True)
+    return resolved
 
 
 def project_root() -> Path:

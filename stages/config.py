@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from dicap.settings import flatten, resolve
-from stages.common import params_option
+from dicap.settings import flatten
+from stages.common import params_option, resolve_and_warn
 
 
 @click.command("config")
@@ -15,7 +15,7 @@ def command(params: Path, as_json: bool) -> None:
     """Print the settings in force and where each comes from."""
     import json
 
-    resolved = resolve(params)
+    resolved = resolve_and_warn(params)
     values = dict(flatten(resolved.settings.model_dump()))
     if as_json:
         rows = {key: {"value": value, "from": resolved.origins.get(key)} for key, value in values.items()}

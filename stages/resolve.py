@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from stages.common import ARTIFACTS, load, params_option
+from stages.common import ARTIFACTS, params_option, resolve_and_warn
 from stages.terminal import finish
 
 RESOLVED = ARTIFACTS / "resolved"
@@ -23,7 +23,7 @@ def command(params: Path) -> None:
     from dicap.artifacts import replacing
     from dicap.provenance import STAGE_SETTINGS, code, relevant
 
-    settings = load(params)
+    settings = resolve_and_warn(params).settings
     for stage in STAGE_SETTINGS:
         content = {"settings": relevant(settings, stage), "code": code(stage, settings)}
         with replacing(RESOLVED / f"{stage}.json") as temporary:

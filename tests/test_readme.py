@@ -106,6 +106,8 @@ def shorten(project):
         values["train"]["cycle_epochs"] = 0
         with open(path, "w") as handle:
             yaml.dump(values, handle)
+    params = project / "params.yaml"  # the whole network is trained: no stage is passed over, and no features are computed
+    params.write_text(re.sub(r"^dataset: pictograms", "dataset: digits", params.read_text(), flags=re.MULTILINE))
     source = project / "dicap" / "data" / "sources" / "digits.py"
     text, changed = re.subn(r"TRAIN, TEST = \d+, \d+", "TRAIN, TEST = 400, 100", source.read_text())
     assert changed == 1

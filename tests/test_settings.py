@@ -53,7 +53,7 @@ def test_a_value_comes_from_the_first_file_that_has_one(write):
     resolved = resolve(write({"train.epochs": 3}), ROOT / "configs")
     assert resolved.settings.train.epochs == 3
     assert resolved.origins["train.epochs"] == "params.yaml"
-    assert resolved.origins["backbone"] == "configs/digits.yaml"
+    assert resolved.origins["backbone"] == "configs/pictograms.yaml"
     assert resolved.origins["calibration.bins"] == PUBLISHED
     assert resolved.origins["head"] == "published head of dicap"
 
@@ -61,14 +61,25 @@ def test_a_value_comes_from_the_first_file_that_has_one(write):
 def test_a_protocol_stands_between_the_data_set_and_the_published_values(write):
     recommended = YAML(typ="safe", pure=True).load((ROOT / "configs/recommended.yaml").read_text())
     changed = dict(flatten(recommended))
-    resolved = resolve(write({"protocol": "recommended"}), ROOT / "configs")
-    published = resolve(write(), ROOT / "configs").settings.model_dump()
+    own = {"dataset": "digits"}  # its file sets nothing that the protocol sets
+    resolved = resolve(write(own | {"protocol": "recommended"}), ROOT / "configs")
+    published = resolve(write(own), ROOT / "configs").settings.model_dump()
     values = dict(flatten(resolved.settings.model_dump()))
     assert {key: values[key] for key in changed} == changed
     assert set(changed) == {key for key, origin in resolved.origins.items() if origin == "configs/recommended.yaml"}
     differing = {key for key, value in flatten(published) if value != values[key]}
     assert differing == {"protocol", *changed}, "a key that repeats the published value is no recommendation"
     assert load(write({"protocol": "recommended", "calibration.estimator": "bins"})).calibration.estimator == "bins"
+
+
+def test_features_of_a_network_that_nothing_has_trained_are_doubted(write):
+    def doubts(**changes):
+        return resolve(write(changes), ROOT / "configs").doubts
+
+    (line,) = doubts(dataset="digits", protocol="recommended")
+    assert line.startswith("configs/digits.yaml: backbone_weights: found 'random' with warmup.trainable head (configs/recomm")
+    assert len(doubts(backbone_weights="random")) == 1
+    assert not doubts() and not doubts(protocol="recommended") and not doubts(dataset="digits")
 
 
 def test_runs_from_before_there_were_protocols_are_published_ones(write):

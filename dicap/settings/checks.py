@@ -1,4 +1,4 @@
-"""Settings that are fine alone and make no sense together."""
+"""Settings that are fine alone and make no sense together: contradictions, which are refused, and doubts, which are told."""
 
 from dicap.batch_sizes import labelled_batch, pclp_batch
 from dicap.catalogue import BUNDLED
@@ -78,6 +78,18 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
             f"for example `dvc exp run -S dataset={s.dataset} -S data_root=/path/to/{s.dataset}`"
         )
     return problems
+
+
+def doubts(s: Settings, origins: dict[str, str]) -> list[str]:
+    """One line for every choice that runs and is hardly what anybody wants. `origins` as above."""
+    if s.backbone_weights != "random" or "head" not in (s.warmup.trainable, s.train.trainable):
+        return []
+    key = "warmup" if s.warmup.trainable == "head" else "train"
+    return [
+        f"{origins['backbone_weights']}: backbone_weights: found 'random' with {key}.trainable head "
+        f"({origins[f'{key}.trainable']}): the head learns from a backbone that nothing has trained; set backbone_weights to "
+        "those of a pretrained backbone, or warmup.trainable and train.trainable to all"
+    ]
 
 
 def _by_steps_on_features(s: Settings) -> list[str]:

@@ -18,7 +18,7 @@ from ruamel.yaml.error import YAMLError
 
 from dicap.catalogue import DATASETS, HEADS, METHODS, OWN_HEAD, PROTOCOLS
 from dicap.errors import SettingsError
-from dicap.settings.checks import contradictions
+from dicap.settings.checks import contradictions, doubts
 from dicap.settings.schema import Settings
 
 PUBLISHED = "published value"  # the origin of a value that no file sets
@@ -30,6 +30,11 @@ class Resolved:
 
     settings: Settings
     origins: dict[str, str]
+
+    @property
+    def doubts(self) -> list[str]:
+        """Lines about choices that run and are hardly what anybody wants; see `dicap.settings.checks`."""
+        return doubts(self.settings, self.origins)
 
 
 def load_settings(params: Path, configs: Path | None = None) -> Settings:

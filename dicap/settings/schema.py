@@ -393,9 +393,9 @@ class Settings(Section):
     """One experiment, resolved."""
 
     dataset: str = required(
-        "which images: digits, pictograms, table (one's own), voc2007, voc2012, coco2014, coco2017, nuswide, awa2"
+        "which images: pictograms, digits, table (one's own), voc2007, voc2012, coco2014, coco2017, nuswide, awa2"
     )
-    data_root: str | None = stated(None, "folder of the raw data set (digits needs none)")
+    data_root: str | None = stated(None, "folder of the raw data set (pictograms and digits need none)")
     ratio: Annotated[float, Field(gt=0, le=1)] = required("share of the training images whose labels may be used")
     seed: Annotated[int, Field(ge=0, lt=2**32)] = required("of everything random")
     method: str = required("`dicap-stage methods` lists them")

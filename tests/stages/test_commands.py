@@ -93,6 +93,15 @@ def test_config_and_methods_print(project):
     assert json.loads(project.done("config", "--json"))["train.epochs"]["value"] == 2
 
 
+@pytest.mark.parametrize("command", ["resolve", "config"])
+def test_what_is_hardly_meant_is_told(project, command):
+    assert "Warning" not in project.run(command)[2]
+    project.set({"warmup.trainable": "head", "train.trainable": "head"})
+    code, _, errors = project.run(command)
+    (line,) = errors.splitlines()
+    assert code == 0 and line.startswith("Warning: params.yaml: backbone_weights: found 'random'")
+
+
 # -- mistakes ---------------------------------------------------------------------------------------------------------
 
 SETTINGS = {

@@ -1,4 +1,4 @@
-"""`digits`: scenes composed from scikit-learn's bundled handwritten digits, the default data set.
+"""`digits`: scenes composed from scikit-learn's bundled handwritten digits.
 
 One to four digits stand on a textured ground, in their own colours, sizes and slants; the label is the set of
 digits that occur. No file is read from outside scikit-learn, and the same scenes come out everywhere.

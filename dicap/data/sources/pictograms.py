@@ -1,4 +1,4 @@
-"""`pictograms`: scenes composed from symbols of matplotlib's bundled typeface on scikit-learn's two bundled photographs.
+"""`pictograms`: the default data set: symbols of matplotlib's bundled typeface on scikit-learn's two bundled photographs.
 
 One to four pictograms (an anchor, a cup, a pair of scissors ...) stand anywhere on a piece of a photograph out of focus, in
 their own sizes, turns, colours and slants, and may cover each other in part; the label is the set of kinds that occur. Most

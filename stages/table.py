@@ -31,8 +31,8 @@ def command(
 ) -> None:
     """Set finished runs beside the published tables.
 
-    `main` and `plateau` have a table for every data set and ratio, with the steps of each row; a row is compared with labelled-only
-    training with its head and as many steps, or with half of its steps.
+    `main` and `plateau` have a table for every data set and ratio, with the steps of each row; a row is compared with
+    labelled-only training with its head and as many steps, or with half of its steps.
 
     Collects the experiments that DVC knows into Markdown (printed), CSV and LaTeX: mean and deviation over seeds, the
     best in bold, the second underlined, the paper's number where data set and ratio match. A run that was not committed

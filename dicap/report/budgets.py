@@ -18,12 +18,7 @@ from dicap.report.tables import Column, Spec, Table, collect
 EQUAL = 0.05  # numbers of steps that differ by no more count as equal: an epoch is the smallest step of a budget
 ENOUGH = 0.5  # points of mAP: where twice the steps gain less, a row is at its plateau
 HEADS = {"linear": "linear", "ml_decoder": "ML-Decoder", "own": "its own"}
-BASELINES = (
-    "asl",
-    "mld",
-    "bce",
-    "bce ml_decoder",
-)  # labelled-only rows to compare with, the first of the same head that there is
+BASELINES = ("asl", "mld", "bce", "bce ml_decoder")  # labelled-only rows to compare with: the first of the same head
 NETWORKS = {"raw": "raw network", "ema": "EMA network"}
 
 
@@ -121,9 +116,8 @@ def _other_network(runs: pd.DataFrame) -> dict[str, dict[str, str]]:
     for (which, row), part in known.groupby(["which", "row"], sort=False):
         values = part["other"].astype(float)
         title = NETWORKS["ema" if which == "raw" else "raw"]
-        column.setdefault(title, {})[str(row)] = f"{values.mean():.2f}" + (
-            f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
-        )
+        deviation = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
+        column.setdefault(title, {})[str(row)] = f"{values.mean():.2f}{deviation}"
     return column
 
 

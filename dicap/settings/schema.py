@@ -402,7 +402,7 @@ class Settings(Section):
     image_size: Annotated[int, Field(ge=16, le=2048)] = stated(224, "side of the square images in pixels")
     weights: Literal["raw", "ema"] = starred(
         "raw",
-        "which network is the result, of every method alike, and where fine-tuning starts: raw: the trained one; ema: its average",
+        "the network that is the result, of every method alike, and that is fine-tuned; raw: as trained; ema: its moving average",
     )
     convert: Convert
     own: Own

@@ -47,8 +47,16 @@ def budget_tables(
         titles = row_titles()
         rows = {key: titles[row] for key, (row, _) in sorted(keys.items(), key=lambda item: _order(item[1]))}
         against = _half_the_steps(keys) if spec.kind == "plateau" else _same_head(keys)
+        rivals = frozenset(key for key, (_, steps) in keys.items() if ours and equal_steps(steps, keys[ours][1]))
         here = here.assign(row=[_key(row, steps) for row, steps in zip(here["row"], here["steps"], strict=True)])
-        own = replace(spec, title=f"{spec.title}, {dataset} {100 * ratio:.4g} %", rows=rows, ours=ours or None, against=against)
+        own = replace(
+            spec,
+            title=f"{spec.title}, {dataset} {100 * ratio:.4g} %",
+            rows=rows,
+            ours=ours or None,
+            against=against,
+            rivals=rivals,
+        )
         table = collect(here, own, printed)
         table.facts["head"] = {key: HEADS[head_of(row)] for key, (row, _) in keys.items()}
         table.facts["steps"] = {key: _words(steps) for key, (_, steps) in keys.items()}

@@ -26,6 +26,7 @@ class Spec:
     rows: key -> title, in order. ours: the row that Delta compares with the best other one; None: no Delta.
     value: the frame's column. higher: whether more is better.
     against: row -> the row that it is compared with, seed by seed; gain: the title of these differences.
+    rivals: the rows that Delta looks for the best in; None: all.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class Spec:
     higher: bool = True
     against: Mapping[str, str] = field(default_factory=dict)
     gain: str = ""
+    rivals: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,8 @@ def collect(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, str, f
         if spec.ours is not None and spec.ours in cells:
             others = [row for row in cells if row != spec.ours]
             ours = cells[spec.ours][column]
-            best, printed = _best({row: means[row] for row in others}, spec.higher), None
+            rivals = [row for row in others if spec.rivals is None or row in spec.rivals]
+            best, printed = _best({row: means[row] for row in rivals}, spec.higher), None
             prints = [p for row in others if (p := cells[row][column].published) is not None]
             if prints and ours.published is not None:
                 printed = ours.published - (max(prints) if spec.higher else min(prints))
@@ -189,7 +192,7 @@ def to_markdown(table: Table) -> str:
     """A GitHub table: mean ± deviation, best bold, second underlined, the published value in brackets."""
     scores = [f"{dataset} {_percent(ratio)} %" for dataset, ratio in table.columns]
     head = [table.spec.head, *table.facts, *scores, *table.more, *_gain_heads(table)]
-    lines = [_line(head), _line(["---"] + ["---:"] * (len(head) - 1))]
+    lines = [_line(head), _line(["---"] * (1 + len(table.facts)) + ["---:"] * (len(head) - 1 - len(table.facts)))]
     before, after = [""] * len(table.facts), [""] * (len(table.more) + len(_gain_heads(table)))
     most = _most(table)
     for row, cells in table.cells.items():
@@ -371,6 +374,7 @@ def _caption(table: Table) -> str:
         text += "; in round brackets the published number"
     if table.delta:
         text += f". Delta: {table.spec.rows[table.spec.ours or '']} minus the best other row"
+        text += " with as many steps" if table.spec.rivals is not None else ""
     if table.intervals:
         text += ", its interval over test images (these trainings on other images; the deviation is that of other trainings)"
     if table.gains:

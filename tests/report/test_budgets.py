@@ -83,6 +83,14 @@ def test_the_published_number_stands_beside_the_longest_run_and_delta_too():
     assert table.delta[DIGITS].mean == 4.0
 
 
+def test_delta_is_to_the_best_row_with_as_many_steps():
+    (table,) = made("main", run("mld", 400, [80.0]), run("cap", 198, [60.0]), run("dicap", 200, [70.0]))
+    assert table.delta[DIGITS].mean == 10.0 and table.best_other == {DIGITS: "cap 198"}
+    assert "best other row with as many steps" in tables.to_markdown(table)
+    (table,) = made("main", run("mld", 400, [80.0]), run("dicap", 200, [70.0]))
+    assert table.delta[DIGITS].mean is None and table.best_other == {}
+
+
 def test_every_ratio_has_a_table():
     found = made("main", run("mld", 10, [60.0]), run("mld", 20, [65.0], ratio=0.1))
     assert [table.columns for table in found] == [[("digits", 0.05)], [("digits", 0.1)]]

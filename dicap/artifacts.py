@@ -54,8 +54,9 @@ PSEUDO_LABELS = pa.schema(
         ("weight", pa.list_(pa.float16())),
     ]
 )
-# Columns of history.csv, one row per epoch: what each epoch of a stage gave; a method may add columns.
-HISTORY = ("epoch", "loss", "loss_sup", "loss_pseudo", "loss_con", "lr", "map_raw", "map_ema")
+# Columns of history.csv, one row per epoch: what each epoch of a stage gave; a method may add columns. `steps` counts
+# batches and is empty where the stage was solved.
+HISTORY = ("epoch", "steps", "loss", "loss_sup", "loss_pseudo", "loss_con", "lr", "map_raw", "map_ema")
 # Columns of cost.csv, one row per epoch: minutes of all of it and of its parts; memory of the device, and of the process, in GiB.
 COST = (
     *("epoch", "minutes", "minutes_data", "minutes_step", "minutes_refresh", "minutes_evaluation"),

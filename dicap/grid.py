@@ -20,7 +20,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -29,31 +29,41 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from dicap.errors import SettingsError
-from dicap.settings import known_keys, read_yaml, resolve_values
+from dicap.settings import flatten, known_keys, read_yaml, resolve_values
 
 KEYS = ("title", "table", "settings", "cases", "axes")
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid as written: `cases` (name -> settings) times `axes` (setting -> values), over common `settings`."""
+    """A grid as written: `cases` (name -> settings) times `axes` (setting -> values), over common `settings`.
+
+    chosen: setting -> the values of the cells that are wanted; all others are left out.
+    """
 
     title: str
     table: str | None
     settings: dict[str, Any]
     cases: dict[str, dict[str, Any]]
     axes: dict[str, list[Any]]
+    chosen: dict[str, list[Any]] = field(default_factory=dict)
 
     def override(self, changes: Mapping[str, Sequence[Any]]) -> Grid:
-        """The grid with other values: an axis is replaced, any other setting becomes one (or a common one if single)."""
-        axes, settings = dict(self.axes), dict(self.settings)
+        """The grid with other values: an axis is replaced, any other setting becomes one (or a common one if single).
+
+        Of a setting that a case has a value of its own for, the values choose among the cells.
+        """
+        axes, settings, chosen = dict(self.axes), dict(self.settings), dict(self.chosen)
         for key, values in changes.items():
+            if any(key in case for case in self.cases.values()):
+                chosen[key] = list(values)
+                continue
             settings.pop(key, None)
             if key in axes or len(values) > 1:
                 axes[key] = list(values)
             else:
                 settings[key] = values[0]
-        return Grid(self.title, self.table, settings, self.cases, axes)
+        return Grid(self.title, self.table, settings, self.cases, axes, chosen)
 
 
 @dataclass(frozen=True)
@@ -103,21 +113,36 @@ def cells(grid: Grid, params: Path) -> list[Cell]:
     """Every cell, first case first, checked by the same rules as params.yaml. Cells of equal settings are merged.
 
     Raises:
-        SettingsError: with a line for every cell that is not valid.
+        SettingsError: with a line for every cell that is not valid, or where no cell has a value that was chosen.
     """
     read = functools.cache(read_yaml)  # a file for every cell would take minutes
     base = read(params)
     found: dict[str, Cell] = {}
     problems = []
+    had: dict[str, list[Any]] = {key: [] for key in grid.chosen}  # the values of all cells
     for case, changes in _combinations(grid):
+        if any(changes.get(key) not in (None, *values) for key, values in grid.chosen.items()):
+            for key in grid.chosen:
+                had[key].append(changes.get(key))
+            continue
         try:
             settings = resolve_values(changed(base, changes), params, read=read).settings.model_dump()
         except SettingsError as error:
             label = " ".join(f"{key}={value}" for key, value in changes.items())
             problems += [f"{label}: {line}" for line in str(error).splitlines()]
             continue
+        flat = dict(flatten(settings))
+        for key in grid.chosen:
+            had[key].append(flat[key])
+        if any(flat[key] not in values for key, values in grid.chosen.items()):
+            continue
         mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:6]
         found.setdefault(mark, Cell(_name(case, _varied(grid, case, changes), settings, mark), changes, settings))
+    for key, values in grid.chosen.items():
+        for value in values:
+            if value not in had[key]:
+                there = ", ".join(sorted({str(each) for each in had[key] if each is not None}))
+                problems.append(f"-S {key}={value}: no cell of the grid has it; the cases set {key} themselves ({there})")
     if problems:
         raise SettingsError("\n".join(problems))
     return list(found.values())
@@ -144,7 +169,8 @@ def changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 def _varied(grid: Grid, case: str, changes: Mapping[str, Any]) -> list[str]:
     """Values of the axes that every name does not tell anyway."""
     told = {"dataset", "ratio", "seed"} | (set() if case else {"method"})
-    return [str(changes[key]) for key, values in grid.axes.items() if len(values) > 1 and key not in told]
+    values = [changes[key] for key, values in grid.axes.items() if len(values) > 1 and key not in told]
+    return [str(value) for value in values if value is not None]
 
 
 def _name(case: str, varied: Sequence[str], settings: Mapping[str, Any], mark: str) -> str:

@@ -15,7 +15,7 @@ from dicap.settings import Settings
 from dicap.source_code import ROOT, Choice, closure, digests
 
 _NETWORK = ("dataset", "ratio", "seed", "method", "backbone", "backbone_weights", "head", "image_size", "network")
-_COMMON = (*_NETWORK, "augment", "loss", "features", "linear")
+_COMMON = (*_NETWORK, "weights", "augment", "loss", "features", "linear")
 _METHODS = ("topk", "iat", "drml", "cap", "pclp", "bbam", "d2l")  # the sections of single methods
 
 # The settings that a stage's result depends on: sections, or single keys of one. A protocol is a name for values, and these are
@@ -34,7 +34,7 @@ STAGE_SETTINGS = {
     "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train", *_METHODS),
     # contrastive: it may have a projection head; thresholds: the model carries them
     "finetune": (*_COMMON, "optimiser", "calibration.source", "thresholds", "contrastive", "finetune", "train.trainable"),
-    "evaluate": ("dataset", "method", "seed", "evaluate", "train.trainable"),
+    "evaluate": ("dataset", "method", "seed", "train.trainable"),
     "report": tuple(Settings.model_fields),  # it shows them
 }
 

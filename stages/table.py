@@ -6,7 +6,7 @@ import click
 
 from stages.common import ARTIFACTS, params_option, parse_changes
 
-KINDS = ("main", "photographs", "ablation", "weighting", "estimators", "cost")
+KINDS = ("main", "plateau", "photographs", "ablation", "weighting", "estimators", "cost")
 
 
 @click.command("table")
@@ -31,6 +31,9 @@ def command(
 ) -> None:
     """Set finished runs beside the published tables.
 
+    `main` and `plateau` have a table for every data set and ratio, with the steps of each row; a row is compared with
+    labelled-only training with its head and as many steps, or with half of its steps.
+
     Collects the experiments that DVC knows into Markdown (printed), CSV and LaTeX: mean and deviation over seeds, the
     best in bold, the second underlined, the paper's number where data set and ratio match. A run that was not committed
     or saved (dvc exp run, dvc exp save) is not among them.
@@ -41,7 +44,8 @@ def command(
     from dicap.errors import DataError
     from dicap.grid import changed
     from dicap.report import tables
-    from dicap.report.experiments import frame_of
+    from dicap.report.budgets import budget_tables
+    from dicap.report.experiments import BUDGETS, frame_of
     from dicap.settings import read_yaml, resolve_values
     from stages.finished import finished
 
@@ -56,11 +60,13 @@ def command(
     with tempfile.TemporaryDirectory() as folder:
         made = []
         for spec in tables.spec_of(kind):
-            table = tables.collect(runs, spec, tables.published_numbers(spec))
-            if intervals and table.best_other:
-                table.intervals.update(_intervals(table, runs, Path(folder)))
-            table.notes.extend(notes + more)
-            made.append(table)
+            published = tables.published_numbers(spec)
+            each = budget_tables(runs, spec, published) if kind in BUDGETS else [(tables.collect(runs, spec, published), runs)]
+            for table, its_runs in each:
+                if intervals and table.best_other:
+                    table.intervals.update(_intervals(table, its_runs, Path(folder)))
+                made.append(table)
+        made[-1].notes.extend(notes + more)
     for ending, write in (("md", tables.to_markdown), ("csv", tables.to_csv), ("tex", tables.to_latex)):
         with replacing(out / f"{kind}.{ending}") as temporary:
             temporary.write_text("\n".join(write(table) for table in made), encoding="utf-8")

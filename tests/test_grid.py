@@ -1,16 +1,21 @@
 """Grids of experiments: expansion, checks, and the ready-made files."""
 
 import json
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tiny
 
 from dicap.catalogue import METHODS
 from dicap.errors import SettingsError
 from dicap.grid import Grid, cells, read_grid
+from dicap.methods import build_method
+from dicap.methods.base import Roles
+from dicap.report.budgets import equal_steps
 from dicap.report.experiments import FREE, LADDER, RECOMMENDED, row_of
-from dicap.settings.resolve import flatten
+from dicap.settings import Settings, flatten
 
 PARAMS = tiny.ROOT / "params.yaml"
 GRIDS = sorted((tiny.ROOT / "experiments").glob("*.yaml"))
@@ -58,6 +63,26 @@ def test_override_replaces_an_axis_and_sets_anything_else():
     assert plan.axes == {"seed": [5], "ratio": [0.05], "method": ["mld", "bce"]} and plan.settings == {"train.epochs": 2}
 
 
+def test_what_the_cases_set_themselves_is_chosen_among_not_overridden():
+    plan = grid(cases={"a": {"method": "mld"}, "b": {"method": "asl"}, "c": {"warmup.wcl": False}}, axes={"seed": [1, 2]})
+
+    def methods(**changes):
+        return [(cell.settings["method"], cell.settings["seed"]) for cell in cells(plan.override(changes), PARAMS)]
+
+    assert methods(method=["asl"]) == [("asl", 1), ("asl", 2)]
+    assert methods(method=["asl", "mld"], seed=[7]) == [("mld", 7), ("asl", 7)]
+    assert methods(method=["dicap"]) == [("dicap", 1), ("dicap", 2)], "a case that leaves it as it is has it too"
+    with pytest.raises(SettingsError) as caught:
+        methods(method=["cap"])
+    assert str(caught.value) == "-S method=cap: no cell of the grid has it; the cases set method themselves (asl, dicap, mld)"
+
+
+def test_of_the_photographs_one_method_runs():
+    plan = read_grid(tiny.ROOT / "experiments" / "photographs.yaml")
+    found = cells(plan.override({"dataset": ["table"], "data_root": ["photos"], "method": ["asl"]}), PARAMS)
+    assert len(found) == 3 * 5 and {cell.settings["method"] for cell in found} == {"asl"}
+
+
 def test_every_invalid_cell_is_named_before_anything_runs():
     with pytest.raises(SettingsError) as caught:
         cells(grid(axes={"method": ["dicap", "nope"], "seed": [1], "ratio": [0.05, 7]}), PARAMS)
@@ -94,11 +119,19 @@ def test_a_missing_file_is_named(tmp_path):
 @pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
 def test_the_ready_made_grids_are_valid_and_fill_their_table(path: Path):
     plan = read_grid(path)
+    if path.stem == "paper":
+        plan = plan.override({"dataset": ["voc2012"], "data_root": ["VOC2012"]})
     found = cells(plan, PARAMS)
     rows = [row_of(plan.table, cell.settings) for cell in found] if plan.table else []
     assert None not in rows
+    if path.stem == "paper":
+        assert set(rows) == set(METHODS)
     if path.stem == "main":
-        assert set(rows) == set(METHODS) - {"d2l"}
+        both = {"bce", "top1", "topk", "iat", "iat_matched", "cap"}
+        expected = {"asl", "mld", "drml", "pclp", "bbam", "dicap", "dicap linear", *both, *(f"{row} ml_decoder" for row in both)}
+        assert set(rows) == expected and len(rows) == 5 * len(expected)
+    if path.stem == "plateau":
+        assert set(rows) == {"asl", "mld"} and len(rows) == 2 * 4 * 5
     if path.stem == "ablation":
         assert set(rows) == {"baseline", *LADDER}
     if path.stem == "photographs":
@@ -122,7 +155,63 @@ def test_methods_on_own_photographs_share_all_that_their_table_wants_shared():
     assert heads.pop("mld") == "ml_decoder" and set(heads.values()) == {"linear", "own"}
 
 
-def test_the_last_step_of_the_ladder_is_a_cell_of_the_main_table():
-    main, ablation = (cells(read_grid(tiny.ROOT / "experiments" / f"{name}.yaml"), PARAMS) for name in ("main", "ablation"))
-    last = [cell.settings for cell in ablation if cell.changes.get("method") is None and row_of("main", cell.settings)]
-    assert len(last) == 3 and all(any(cell.settings == one for cell in main) for one in last)
+def steps_of(s: Settings, n: int = 4000) -> dict[str, int]:
+    """Optimiser steps of every stage of a run on `n` training images."""
+    order = np.arange(n)
+    n_l = int(s.ratio * n)
+    n_sup = int((1 - s.split.est_fraction) * n_l) if METHODS[s.method].finetunes else n_l
+    roles = Roles(sup=order[:n_sup], est=order[n_sup:n_l], unlabeled=order[n_l:], test=order[:0])
+    method = build_method(s, 15)
+    phases = {"warmup": method.warmup(roles)}
+    if METHODS[s.method].unlabelled:
+        phases["train"] = method.main(roles)
+    found = {}
+    for stage, phase in phases.items():
+        images, batch = (
+            (len(phase.labelled), phase.batch_labelled)
+            if stage == "warmup" and s.method != "pclp"
+            else (len(phase.unlabelled), phase.batch_unlabelled)
+        )
+        found[stage] = phase.epochs * (s.drml.iterations if (stage, s.method) == ("train", "drml") else math.ceil(images / batch))
+    if METHODS[s.method].finetunes:
+        found["finetune"] = s.finetune.epochs * math.ceil(len(roles.est) / s.finetune.batch_size)
+    return found
+
+
+def test_all_methods_of_the_main_grid_have_equal_steps_within_an_epoch():
+    plan = read_grid(tiny.ROOT / "experiments" / "main.yaml").override({"dataset": ["pictograms"], "seed": [1]})
+    totals = {}
+    for cell in cells(plan, PARAMS):
+        settings = Settings.model_validate(cell.settings)
+        totals[row_of("main", cell.settings)] = sum(steps_of(settings).values())
+        assert not settings.solves("warmup") and not settings.solves("train")
+    epoch = 80  # of the longest main stage, PCLP's
+    assert max(totals.values()) - min(totals.values()) < epoch, totals
+    assert all(equal_steps(one, totals["mld"]) for one in totals.values()), totals
+
+
+def test_the_plateau_is_looked_for_from_the_main_grid_s_budget_on():
+    plan, main = (
+        read_grid(tiny.ROOT / "experiments" / f"{name}.yaml").override({"dataset": ["pictograms"], "seed": [1]})
+        for name in ("plateau", "main")
+    )
+    found: dict[str, list[int]] = {}
+    for cell in cells(plan, PARAMS):
+        steps = sum(steps_of(Settings.model_validate(cell.settings)).values())
+        found.setdefault(str(row_of("plateau", cell.settings)), []).append(steps)
+    assert found == {row: [780, 1547, 2 * 1547, 4 * 1547] for row in ("asl", "mld")}
+    settings = [cell.settings for cell in cells(main, PARAMS)]
+    first = [cell.settings for cell in cells(plan.override({"warmup.epochs": [119]}), PARAMS)]
+    assert all(one in settings for one in first), "no labelled-only run is trained twice"
+
+
+def test_the_tables_of_budgets_take_the_cells_of_their_grids_together():
+    for name in ("main", "plateau"):
+        found = cells(read_grid(tiny.ROOT / "experiments" / f"{name}.yaml"), PARAMS)
+        shared = {tuple((key, repr(v)) for key, v in flatten(cell.settings) if key not in FREE[name]) for cell in found}
+        assert len(shared) == 1
+
+
+def test_digits_have_the_published_iat():
+    found = cells(grid(cases={"": {"dataset": "digits", "method": "iat"}}), PARAMS)
+    assert found[0].settings["iat"]["rule"] == "fixed" and row_of("main", found[0].settings) == "iat"

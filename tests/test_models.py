@@ -29,7 +29,7 @@ def model(trained, tmp_path):
 def test_a_model_brings_all_that_is_needed_to_use_it(trained, tiny_experiment):
     experiment = tiny_experiment({"data_root": "/somewhere/private"})
     saved = load_model(trained / "train" / "model.safetensors")
-    assert (saved.classes, saved.which, saved.stage) == (CLASSES, "ema", "train")
+    assert (saved.classes, saved.which, saved.stage) == (CLASSES, "raw", "train")
     assert saved.settings.data_root is None
     assert saved.settings.train == experiment.settings.train and saved.settings.image_size == tiny.SIZE
     assert not saved.network.training

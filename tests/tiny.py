@@ -72,7 +72,6 @@ CHANGES: dict[str, Any] = {
     "drml.batch_size": 4,
     "drml.start": 1,
     "drml.per_round": 2,
-    "evaluate.bootstrap": 20,
 }
 
 

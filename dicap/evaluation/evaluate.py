@@ -35,7 +35,7 @@ def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.nda
     return scores, HiddenLabelReader(experiment.folder, len(experiment.store.classes)).labels(rows)[0].numpy()
 
 
-def metrics(scores: np.ndarray, labels: np.ndarray, *, resamples: int, seed: int, testable: bool = False) -> dict[str, Any]:
+def metrics(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -> dict[str, Any]:
     """mAP in percent with its 95 % interval, and how many classes have no positive test image.
 
     By the published rule such a class has AP 0 and stays in the mean. With `testable`, for one's own images, the mean is over
@@ -44,7 +44,7 @@ def metrics(scores: np.ndarray, labels: np.ndarray, *, resamples: int, seed: int
     empty = int((labels.sum(0) == 0).sum())
     left_out = empty if testable and labels.any() else 0
     counted = labels.any(0) if left_out else slice(None)
-    low, high = map_interval(scores[:, counted], labels[:, counted]) if resamples else (float("nan"), float("nan"))
+    low, high = map_interval(scores[:, counted], labels[:, counted])
     return {
         "map": mean_average_precision(scores, labels, testable=testable),
         "map_low": _number(low),
@@ -119,7 +119,7 @@ def evaluate(
     if not experiment.group.is_main:
         return {}
     own = s.dataset == OWN
-    result = metrics(scores, labels, resamples=s.evaluate.bootstrap, seed=s.seed, testable=own)
+    result = metrics(scores, labels, testable=own)
     result |= {
         "dataset": s.dataset,
         "method": model.settings.method,  # the model's own: it may be another than the pipeline's
@@ -136,7 +136,7 @@ def evaluate(
     result |= at_threshold(scores, labels, best) | {"threshold_images": len(chosen_on)}
     positives = labels.sum(0).tolist()
     result["warnings"] = of_results(result, len(experiment.roles.labelled), model.decisions.measured, positives)
-    result |= _from_histories(artifacts) | _from_costs(artifacts)
+    result |= _from_histories(artifacts, model.settings.weights) | _from_costs(artifacts)
 
     aps = average_precision(scores, labels)
     n_labelled = experiment.labels.of(experiment.roles.labelled).sum(0).numpy()
@@ -173,13 +173,25 @@ def _check_fits(model: SavedModel, path: Path, experiment: Experiment) -> None:
         )
 
 
-def _from_histories(artifacts: Path) -> dict[str, Any]:
-    """What the stages before recorded: their last mAP, the paper's best-on-test number, the error of the curve."""
+def _from_histories(artifacts: Path, weights: str) -> dict[str, Any]:
+    """What the stages before recorded: steps, last mAP, DRML's classifiers, the paper's best-on-test number, error of the curve.
+
+    Args:
+        weights: raw or ema, the network that the main stage published.
+    """
     frames = {stage: _csv(artifacts / stage / "history.csv", stage) for stage in ("warmup", "train", "finetune")}
-    out: dict[str, Any] = {}
-    for stage, column in (("warmup", "map_raw"), ("train", "map_ema")):
-        values = frames[stage].get(column, pd.Series(dtype=float)).dropna()
-        out[f"map_{stage}"] = float(values.iloc[-1]) if len(values) else None
+    out: dict[str, Any] = _steps(frames)
+
+    def last(stage: str, *columns: str) -> float | None:
+        for column in columns:
+            if len(values := frames[stage].get(column, pd.Series(dtype=float)).dropna()):
+                return float(values.iloc[-1])
+        return None
+
+    out |= {"map_warmup": last("warmup", "map_raw"), "map_train": last("train", f"map_{weights}", "map_raw")}
+    for name in ("map_c1", "map_c2"):  # beside R's, which is DRML's answer
+        if (value := last("train", name)) is not None:
+            out[name] = value
     for name in ("curve_error", "excess_log_loss"):
         errors = frames["train"].get(name, pd.Series(dtype=float)).dropna()
         out[name] = float(errors.iloc[-1]) if len(errors) else None
@@ -196,6 +208,22 @@ def _from_histories(artifacts: Path) -> dict[str, Any]:
         value, stage, epoch, which = max(best)
         out |= {"best_on_test": value, "best_on_test_stage": stage, "best_on_test_epoch": epoch, "best_on_test_model": which}
     return out
+
+
+def _steps(frames: dict[str, pd.DataFrame]) -> dict[str, int | None]:
+    """`steps_<stage>` of warmup, train and finetune, and `steps`, their sum: batches trained on, whatever epoch was kept of them.
+
+    0 for a stage that the method does not have; None for one that was solved instead of trained by steps, and for the sum then.
+    Nothing where a history is missing.
+    """
+    if any(not len(frame.columns) for frame in frames.values()):
+        return {}
+    counts: dict[str, int | None] = {}
+    for stage, frame in frames.items():
+        steps = frame.get("steps", pd.Series(index=frame.index, dtype=float))
+        counts[f"steps_{stage}"] = None if steps.isna().any() else int(steps.sum())
+    known = [value for value in counts.values() if value is not None]
+    return counts | {"steps": sum(known) if len(known) == len(counts) else None}
 
 
 def _from_costs(artifacts: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from dicap.batch_sizes import labelled_batch, warmup_batch
 from dicap.calibration import PseudoLabels, Rates, Thresholds
+from dicap.catalogue import METHODS
 from dicap.data.augment import View
 from dicap.data.loader import Request
 from dicap.losses import asymmetric_loss
@@ -180,7 +181,7 @@ class Phase:
         epochs: passes; 0 where the phase is left out.
         lr: peak learning rate; None: optimiser.lr.
         cycle_epochs: length of the one-cycle; 0: as long as the phase.
-        publishes: the weights that are the result; the others are kept beside them.
+        publishes: the weights that the next stage starts from, or that are the result; the others are kept beside them.
         sums: whether losses are sums over images, so that several processes can each take a part of a step.
         begin: network -> None; changes the network in place before the phase.
         install: (network, refresh) -> None; puts an epoch's tables into the network where its scores depend on them.
@@ -197,7 +198,7 @@ class Phase:
     epochs: int
     lr: float | None = None
     cycle_epochs: int = 0
-    publishes: Literal["ema", "raw"] = "ema"
+    publishes: Literal["ema", "raw"] = "raw"
     sums: bool = True
     begin: Callable[[nn.Module], None] | None = None
     install: Callable[[nn.Module, Refresh], None] | None = None
@@ -229,7 +230,7 @@ class Method:
             batch_labelled=warmup_batch(s.warmup.batch_size, self.share),
             batch_unlabelled=0,
             epochs=s.warmup.epochs,
-            publishes=s.warmup.passes_on,
+            publishes=s.warmup.passes_on if METHODS[s.method].unlabelled else s.weights,  # the result, where no stage follows
             sums=s.loss.reduction == "sum",
         )
 
@@ -244,6 +245,7 @@ class Method:
             batch_unlabelled=s.train.batch_size - labelled,
             epochs=s.train.epochs,
             cycle_epochs=s.train.cycle_epochs,
+            publishes=s.weights,
             sums=s.loss.reduction == "sum",
         )
 

@@ -47,14 +47,13 @@ class DRML(Method):
         return phase if self.settings.drml.features == "warmup" else replace(phase, epochs=0)
 
     def main(self, roles: Roles) -> Phase:
-        """Rounds on pooled features; from here on the relation network answers. The method has no EMA."""
+        """Rounds on pooled features; from here on the relation network answers."""
         s = self.settings.drml
         return replace(
             super().main(roles),
             batch_labelled=s.batch_size,
             batch_unlabelled=s.batch_size,
             epochs=s.rounds,
-            publishes="raw",
             sums=False,
             begin=answer_by_relation,
             features=pooled_features,

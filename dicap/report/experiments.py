@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import pandas as pd
 
-from dicap.catalogue import METHODS
+from dicap.catalogue import HEADS, METHODS, OWN_HEAD
 from dicap.settings import Calibration, flatten
 
 ESTIMATORS = get_args(Calibration.model_fields["estimator"].annotation)  # those of dicap.estimators, which loads torch
@@ -39,9 +39,18 @@ _RULE: dict[str, tuple[Any, Any]] = {
     "linear.pseudo_weight": (0.3, 0.5),
     "linear.neighbours": (0, 10),
 }
+# Of a method's budget and of how its head is trained: rows of the main table are told apart by the steps that follow from these.
+_BUDGET = {
+    *("warmup.epochs", "warmup.eval_every", "train.epochs", "train.eval_every", "linear.solver"),
+    *("pclp.prior", "pclp.warmup_epochs", "pclp.epochs", "pclp.batch_labelled"),
+    *("drml.features", "drml.rounds", "drml.iterations", "drml.start"),
+}
+SOLVED = "solved"  # in place of a number of steps
 RECOMMENDED = "dicap_recommended"  # its row beside DiCaP's as published
+BUDGETS = ("main", "plateau")  # tables whose rows are told apart by steps (dicap.report.budgets)
 FREE = {
-    "main": _IDENTITY,
+    "main": _IDENTITY | _BUDGET | {"iat.rule"},
+    "plateau": _IDENTITY | _BUDGET,
     "photographs": _IDENTITY | set(_RULE) | {"pclp.prior", "drml.features"},
     "cost": _IDENTITY,
     "ablation": _IDENTITY | set(_STEPS),
@@ -101,7 +110,7 @@ def photographs_row(settings: dict[str, Any]) -> str | None:
     rule = {key: values[key] for key in _RULE}
     if rule == own:
         return RECOMMENDED if values["method"] == "dicap" else None
-    return row_of("main", settings) if rule == theirs else None
+    return settings["method"] if rule == theirs and _method_row(settings) else None
 
 
 def row_of(kind: str, settings: dict[str, Any]) -> str | None:
@@ -114,20 +123,59 @@ def row_of(kind: str, settings: dict[str, Any]) -> str | None:
         return estimator_row(settings)
     if kind == "photographs":
         return photographs_row(settings)
-    assert kind in ("main", "cost"), kind
-    method = settings["method"]
-    # Steps of the ladder and other weights are runs of DiCaP too, but not what the main table means by its name.
-    return method if method != "dicap" or ladder_step(settings) == "fte" else None
+    if kind == "cost":
+        return settings["method"] if _method_row(settings) == settings["method"] else None
+    assert kind in ("main", "plateau"), kind
+    row = _method_row(settings)
+    return row if kind == "main" or (row is not None and labelled_only(row)) else None
+
+
+def _method_row(settings: dict[str, Any]) -> str | None:
+    """The method, with its head where that is not the published one: `cap`, `cap ml_decoder`, `iat_matched`.
+
+    None for steps of the ladder and other weights: they are runs of DiCaP too, but not what the main table means by its name.
+    """
+    method, head = settings["method"], settings["head"]
+    if method == "dicap" and ladder_step(settings) != "fte":
+        return None
+    rule = settings["iat"]["rule"] if method == "iat" else "fixed"
+    name = method if rule == "fixed" else f"{method}_{rule}"
+    return name if head == METHODS[method].head else f"{name} {head}"
+
+
+def row_titles() -> dict[str, str]:
+    """Titles of the rows of the main table, in order: a method's published head, then the other one."""
+    titles = {}
+    for method, title in method_titles().items():
+        rules = {"": "", "_matched": ", matched threshold (ours)", "_dual": ", two thresholds"} if method == "iat" else {"": ""}
+        for key, words in rules.items():
+            other = [f"{method}{key} {head}" for head in HEADS if METHODS[method].head not in (head, OWN_HEAD)]
+            titles |= dict.fromkeys((f"{method}{key}", *other), title + words)
+    return titles
+
+
+def head_of(row: str) -> str:
+    """The head of a row of the main table: linear, ml_decoder, or own."""
+    name, _, head = row.partition(" ")
+    return head or METHODS[name.partition("_")[0]].head
+
+
+def labelled_only(row: str) -> bool:
+    """Whether a row of the main table uses no unlabelled images."""
+    return not METHODS[row.partition(" ")[0].partition("_")[0]].unlabelled
 
 
 def frame_of(
     experiments: Sequence[dict[str, Any]], kind: str, reference: dict[str, Any] | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The runs of table `kind`: dataset, row, ratio, seed, map, minutes_per_epoch, peak_memory_gb, rev, name.
+    """The runs of table `kind`, a row each.
+
+    Columns: dataset, row, ratio, seed, map, minutes_per_epoch, peak_memory_gb, rev, name; steps (a number, SOLVED, or empty where
+    nothing is known); which, the network that was scored, and other, the mAP of the other one; map_c1, map_c2 of DRML.
 
     Runs of one data set are comparable if all settings but FREE[kind] agree. Where they do not, those that agree with
     `reference` (the settings of params.yaml) are kept, or else the most numerous ones. Of several runs of one cell
-    and seed the latest counts.
+    and seed the latest counts; in the tables of budgets runs of other numbers of steps are other cells.
 
     Returns the frame and a sentence about every group that was left out.
     """
@@ -144,6 +192,11 @@ def frame_of(
                 "ratio": float(settings["ratio"]),
                 "seed": int(settings["seed"]),
                 "map": float(metrics["map"]),
+                "steps": SOLVED if metrics.get("steps", "") is None else metrics.get("steps", ""),
+                "which": metrics.get("model", ""),
+                "other": metrics.get("map_ema" if metrics.get("model") == "raw" else "map_raw"),
+                "map_c1": metrics.get("map_c1"),
+                "map_c2": metrics.get("map_c2"),
                 "minutes_per_epoch": metrics.get("minutes_per_epoch"),
                 "peak_memory_gb": metrics.get("peak_memory_gb"),
                 "rev": experiment["rev"],
@@ -168,7 +221,8 @@ def frame_of(
             listed = ", ".join(keys[:4]) + (", ..." if len(keys) > 4 else "")
             notes.append(f"{dataset}: left out {left} run{'s' if left > 1 else ''} with other settings ({listed}).")
     frame = pd.DataFrame(kept).sort_values("when", kind="stable").drop(columns=["rest"])
-    frame = frame.drop_duplicates(["dataset", "row", "ratio", "seed"], keep="last")
+    cell = ["dataset", "row", "ratio", "seed", *(["steps"] if kind in BUDGETS else [])]
+    frame = frame.drop_duplicates(cell, keep="last")
     return frame.sort_values(["dataset", "ratio", "row", "seed"], kind="stable").reset_index(drop=True), notes
 
 

@@ -169,14 +169,22 @@ def class_rows(found: Evidence) -> list[dict[str, Any]]:
 
 
 def time_rows(found: Evidence) -> list[dict[str, Any]]:
-    """Epochs, minutes, their parts, speed and memory of each stage."""
+    """Epochs, steps, minutes, their parts, speed and memory of each stage."""
     parts = ("minutes", "minutes_data", "minutes_step", "minutes_refresh", "minutes_evaluation")
     return [
         {"stage": STAGE_NAMES.get(str(stage), str(stage)), "epochs": len(part), "images_per_s": _mean(part["images_per_s"])}
+        | {"steps": steps_in_words(found.metrics, f"steps_{stage}")}
         | {name: float(part[name].sum()) for name in parts}
         | {name: None if part[name].isna().all() else float(part[name].max()) for name in ("peak_memory_gb", "peak_resident_gb")}
         for stage, part in found.costs.groupby("stage", sort=False)
     ]
+
+
+def steps_in_words(metrics: dict[str, Any], key: str = "steps") -> str:
+    """A number of optimiser steps of metrics.json; `solved` for a stage that took none, – where nothing is known."""
+    if key not in metrics:
+        return "–"
+    return "solved" if metrics[key] is None else f"{metrics[key]:,}"
 
 
 def setting_groups(settings: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -194,6 +202,13 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         value, high = metrics.get("map"), metrics.get("map_high")
         if value is not None and high is not None and value > high:
             yield "mAP lies above it: few positive images a class raise it by more than the interval's half width."
+    if "steps" in metrics:
+        parts = [
+            f"{name.lower()} {steps_in_words(metrics, f'steps_{stage}')}"
+            for stage, name in STAGE_NAMES.items()
+            if metrics[f"steps_{stage}"] != 0
+        ]
+        yield f"Optimiser steps: {', '.join(parts)}."
     if metrics.get("map_raw") is not None and metrics.get("map_ema") is not None:
         yield f"Raw network {metrics['map_raw']:.2f}, EMA network {metrics['map_ema']:.2f}."
     if metrics.get("best_on_test") is not None:

@@ -26,6 +26,7 @@ class Spec:
     rows: key -> title, in order. ours: the row that Delta compares with the best other one; None: no Delta.
     value: the frame's column. higher: whether more is better.
     against: row -> the row that it is compared with, seed by seed; gain: the title of these differences.
+    rivals: the rows that Delta looks for the best in; None: all.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class Spec:
     higher: bool = True
     against: Mapping[str, str] = field(default_factory=dict)
     gain: str = ""
+    rivals: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Table:
     """Cells by row and column.
 
     delta: ours minus the best other row, by column, and the same of the published numbers. gains: by row and column.
+    facts, more: further columns of text, title -> row -> text, before the scores and after them.
     """
 
     spec: Spec
@@ -64,11 +67,13 @@ class Table:
     best_other: dict[Column, str] = field(default_factory=dict)
     intervals: dict[Column, Interval] = field(default_factory=dict)
     gains: dict[str, dict[Column, Gain]] = field(default_factory=dict)
+    facts: dict[str, dict[str, str]] = field(default_factory=dict)
+    more: dict[str, dict[str, str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
 def spec_of(kind: str) -> list[Spec]:
-    """The tables that `kind` (main, photographs, ablation, weighting, estimators, cost) consists of."""
+    """The tables that `kind` (main, plateau, photographs, ablation, weighting, estimators, cost) consists of."""
     methods = method_titles()
     steps = {
         "baseline": "Baseline (labelled only)",
@@ -89,7 +94,8 @@ def spec_of(kind: str) -> list[Spec]:
     }
     estimators = estimator_rows()
     return {
-        "main": [Spec("main", "mAP (%)", "method", methods, ours="dicap")],
+        "main": [Spec("main", "mAP (%)", "method", methods, ours="dicap", gain="minus labelled-only")],
+        "plateau": [Spec("plateau", "Plateaus, mAP (%)", "method", methods, gain="over half the steps")],
         "photographs": [
             Spec(
                 "photographs",
@@ -166,7 +172,8 @@ def collect(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, str, f
         if spec.ours is not None and spec.ours in cells:
             others = [row for row in cells if row != spec.ours]
             ours = cells[spec.ours][column]
-            best, printed = _best({row: means[row] for row in others}, spec.higher), None
+            rivals = [row for row in others if spec.rivals is None or row in spec.rivals]
+            best, printed = _best({row: means[row] for row in rivals}, spec.higher), None
             prints = [p for row in others if (p := cells[row][column].published) is not None]
             if prints and ours.published is not None:
                 printed = ours.published - (max(prints) if spec.higher else min(prints))
@@ -183,16 +190,19 @@ def collect(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, str, f
 
 def to_markdown(table: Table) -> str:
     """A GitHub table: mean ± deviation, best bold, second underlined, the published value in brackets."""
-    head = [table.spec.head, *(f"{dataset} {_percent(ratio)} %" for dataset, ratio in table.columns), *_gain_heads(table)]
-    lines = [_line(head), _line(["---"] + ["---:"] * (len(head) - 1))]
+    scores = [f"{dataset} {_percent(ratio)} %" for dataset, ratio in table.columns]
+    head = [table.spec.head, *table.facts, *scores, *table.more, *_gain_heads(table)]
+    lines = [_line(head), _line(["---"] * (1 + len(table.facts)) + ["---:"] * (len(head) - 1 - len(table.facts)))]
+    before, after = [""] * len(table.facts), [""] * (len(table.more) + len(_gain_heads(table)))
     most = _most(table)
     for row, cells in table.cells.items():
         values = [_markdown(cells[c], most) for c in table.columns]
-        lines.append(_line([_escape_markdown(table.spec.rows[row]), *values, *_gain_cells(table, row, "±")]))
+        facts, more = ([texts.get(row, "–") for texts in part.values()] for part in (table.facts, table.more))
+        lines.append(_line([_escape_markdown(table.spec.rows[row]), *facts, *values, *more, *_gain_cells(table, row, "±")]))
     if any(cell.mean is not None or cell.published is not None for cell in table.delta.values()):
-        lines.append(_line(["Delta", *(_signed(table.delta[c]) for c in table.columns)]))
+        lines.append(_line(["Delta", *before, *(_signed(table.delta[c]) for c in table.columns), *after]))
     if table.intervals:
-        lines.append(_line(["95 % of Delta", *(_interval(table.intervals.get(c)) for c in table.columns)]))
+        lines.append(_line(["95 % of Delta", *before, *(_interval(table.intervals.get(c)) for c in table.columns), *after]))
     notes = [_caption(table), *table.notes]
     return "\n".join([f"**{table.spec.title}**", "", *lines, "", *notes]) + "\n"
 
@@ -200,7 +210,7 @@ def to_markdown(table: Table) -> str:
 def to_csv(table: Table) -> str:
     """One line a cell: dataset, ratio, row, title, mean, sd, n, rank, published, delta, delta_low, delta_high.
 
-    Where rows are compared with one another also against, gain, gain_half.
+    Where rows are compared with one another also against, gain, gain_half; and the further columns of text under their titles.
     """
     rows = []
     for row, cells in table.cells.items():
@@ -227,15 +237,16 @@ def to_csv(table: Table) -> str:
                 found = table.gains.get(row, {}).get(column)
                 against = table.spec.against.get(row) if found else None
                 rows[-1] |= {"against": against, "gain": found and found.mean, "gain_half": found and found.half}
+            rows[-1] |= {title: texts.get(row) for title, texts in (table.facts | table.more).items()}
     frame = pd.DataFrame(rows).astype({"rank": "Int64"}) if rows else pd.DataFrame()
     return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 def to_latex(table: Table) -> str:
     """A booktabs table: best bold, second underlined, the published value in grey brackets (needs xcolor)."""
-    heads = [rf"{_tex(dataset)} {_percent(ratio)}\,\%" for dataset, ratio in table.columns] + [
-        _tex(t) for t in _gain_heads(table)
-    ]
+    scores = [rf"{_tex(dataset)} {_percent(ratio)}\,\%" for dataset, ratio in table.columns]
+    heads = [*map(_tex, table.facts), *scores, *map(_tex, table.more), *map(_tex, _gain_heads(table))]
+    before, after = [""] * len(table.facts), [""] * (len(table.more) + len(_gain_heads(table)))
     lines = [
         r"\begin{tabular}{l" + "r" * len(heads) + "}",
         r"\toprule",
@@ -245,12 +256,18 @@ def to_latex(table: Table) -> str:
     most = _most(table)
     for row, cells in table.cells.items():
         values = [_latex(cells[c], most) for c in table.columns]
-        lines.append(" & ".join([_tex(table.spec.rows[row]), *values, *_gain_cells(table, row, r"$\pm$")]) + r" \\")
+        facts, more = (
+            [_tex(texts.get(row, "–")).replace("±", r"$\pm$").replace("–", "--") for texts in part.values()]
+            for part in (table.facts, table.more)
+        )
+        gains = _gain_cells(table, row, r"$\pm$")
+        lines.append(" & ".join([_tex(table.spec.rows[row]), *facts, *values, *more, *gains]) + r" \\")
     if any(cell.mean is not None or cell.published is not None for cell in table.delta.values()):
         cells = [_signed(table.delta[c], r"\textcolor{gray}{(%s)}") for c in table.columns]
-        lines += [r"\midrule", " & ".join([r"$\Delta$", *cells]) + r" \\"]
+        lines += [r"\midrule", " & ".join([r"$\Delta$", *before, *cells, *after]) + r" \\"]
     if table.intervals:
-        lines.append(" & ".join([r"95\,\% of $\Delta$", *(_interval(table.intervals.get(c)) for c in table.columns)]) + r" \\")
+        cells = [_interval(table.intervals.get(c)) for c in table.columns]
+        lines.append(" & ".join([r"95\,\% of $\Delta$", *before, *cells, *after]) + r" \\")
     return "\n".join([f"% {table.spec.title}. {_caption(table)}", *lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
@@ -357,6 +374,7 @@ def _caption(table: Table) -> str:
         text += "; in round brackets the published number"
     if table.delta:
         text += f". Delta: {table.spec.rows[table.spec.ours or '']} minus the best other row"
+        text += " with as many steps" if table.spec.rivals is not None else ""
     if table.intervals:
         text += ", its interval over test images (these trainings on other images; the deviation is that of other trainings)"
     if table.gains:

@@ -159,7 +159,7 @@ class Warmup(Section):
     )
     wcl: bool = stated(True, "class-wise contrastive loss on labelled and unlabelled images during warm-up")
     passes_on: Literal["raw", "ema"] = stated(
-        "raw", "which weights the main stage starts from; published: ema on NUS-WIDE and AWA2"
+        "raw", "which weights the main stage starts from, where there is one; published: ema on NUS-WIDE and AWA2"
     )
     eval_every: Count = stated(1, "epochs between two evaluations")
     patience: Count = stated(5, "with split.validation: epochs without a better one after which the stage stops")
@@ -255,12 +255,6 @@ class Finetune(Section):
     batch_size: Count = starred(32, "images per step")
     lr: Positive = starred(1.0e-4, "learning rate of the head")
     ema_decay: Fraction = stated(0.9997, "as optimiser.ema_decay")
-
-
-class Evaluate(Section):
-    """Evaluation (docs/methods.md 2.9)."""
-
-    bootstrap: Whole = stated(1000, "resamples of the test images for the 95 % interval")
 
 
 class Topk(Section):
@@ -406,6 +400,10 @@ class Settings(Section):
     backbone_weights: str = stated("imagenet", "imagenet (timm's own), lite (extra package), random, or the path of a file")
     head: str = required("ml_decoder, linear; null: the method's published head")
     image_size: Annotated[int, Field(ge=16, le=2048)] = stated(224, "side of the square images in pixels")
+    weights: Literal["raw", "ema"] = starred(
+        "raw",
+        "the network that is the result, of every method alike, and that is fine-tuned; raw: as trained; ema: its moving average",
+    )
     convert: Convert
     own: Own
     split: Split
@@ -421,7 +419,6 @@ class Settings(Section):
     contrastive: Contrastive
     train: Train
     finetune: Finetune
-    evaluate: Evaluate
     topk: Topk
     iat: Iat
     drml: Drml

@@ -12,7 +12,7 @@ from dicap.training.trainer import Trainer
 def finetune(run: Trainer, network: nn.Module) -> None:
     """L_sup on D_est, for the head alone."""
     method, s, rows = run.method, run.settings.finetune, run.experiment.roles.est
-    phase = Phase(rows, NO_ROWS, s.batch_size, 0, s.epochs, lr=s.lr, publishes="raw")
+    phase = Phase(rows, NO_ROWS, s.batch_size, 0, s.epochs, lr=s.lr, publishes=run.settings.weights)
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith("head."))
     before = before_finetuning(run.experiment, network.to(run.experiment.runtime.device))

@@ -74,7 +74,7 @@ class Trainer:
         self.memory: dict[str, Any] = {}
         self.carry: dict[str, Tensor] = {}
         self.sums: dict[str, Tensor] = {}
-        self._steps = 0  # of the epoch
+        self._steps = 0  # of the epoch; none where the stage is solved
         self._weight = 1.0  # of this process's losses in the step
         self._row: dict[str, Any] = {}  # what the loop adds to the epoch's row of the history
         self._saved = time.monotonic()
@@ -268,7 +268,7 @@ class Trainer:
         if self.is_evaluated:
             with self.meter.timing("evaluation"):
                 scores = map_on_test(self.experiment, self.networks)
-        row = dict.fromkeys(HISTORY) | {"epoch": self.epoch}
+        row = dict.fromkeys(HISTORY) | {"epoch": self.epoch, "steps": self._steps or None}
         self.history.append(row | means | scores | self._row | self.selection.judge(self.epoch))
         self.costs.append(self.meter.row(self.epoch))
         self.meter.start({})

@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score
 
 from dicap.artifacts import matrix, read_parquet
 from dicap.errors import DataError
-from dicap.evaluation.evaluate import evaluate, metrics
+from dicap.evaluation.evaluate import _from_histories, evaluate, metrics
 from dicap.models import load_model, save_model
 
 
@@ -69,7 +69,7 @@ def test_the_earlier_stages_are_quoted_from_their_histories(tiny_experiment, tra
     result = evaluate(tiny_experiment(), finetuned, trained, out)
     frames = {stage: pd.read_csv(trained / stage / "history.csv") for stage in ("warmup", "train", "finetune")}
     assert result["map_warmup"] == frames["warmup"]["map_raw"].iloc[-1]
-    assert result["map_train"] == frames["train"]["map_ema"].iloc[-1]
+    assert result["map_train"] == frames["train"]["map_raw"].iloc[-1]
     assert result["curve_error"] == frames["train"]["curve_error"].iloc[-1]
     best = max(
         (value, stage, int(epoch), which)
@@ -90,7 +90,7 @@ def test_the_cost_of_a_main_epoch_is_quoted_without_the_scoring_of_test_images(t
 
 def test_the_history_of_the_last_epoch_is_what_evaluate_finds(tiny_experiment, trained, out):
     result = evaluate(tiny_experiment(), trained / "train" / "model.safetensors", trained, out)
-    assert result["map_ema"] == result["map"] == pytest.approx(result["map_train"], abs=1e-3)
+    assert result["map_raw"] == result["map"] == pytest.approx(result["map_train"], abs=1e-3)
 
 
 def test_a_class_without_positives_is_left_out_of_the_mean_over_own_images_and_told(
@@ -110,23 +110,55 @@ def test_a_class_without_positives_is_left_out_of_the_mean_over_own_images_and_t
 
 def test_the_published_rule_counts_such_a_class_0():
     scores, labels = np.array([[0.9, 0.1], [0.2, 0.3]]), np.array([[1, 0], [0, 0]])
-    published = metrics(scores, labels, resamples=0, seed=1)
-    own = metrics(scores, labels, resamples=0, seed=1, testable=True)
+    published = metrics(scores, labels)
+    own = metrics(scores, labels, testable=True)
     assert (published["map"], published["classes_left_out"], published["classes_without_positives"]) == (50.0, 0, 1)
     assert (own["map"], own["classes_left_out"]) == (100.0, 1)
-    nothing = metrics(scores, np.zeros((2, 2)), resamples=0, seed=1, testable=True)
+    nothing = metrics(scores, np.zeros((2, 2)), testable=True)
     assert nothing["map"] == 0 and nothing["classes_without_positives"] == 2
-
-
-def test_no_bootstrap_leaves_the_interval_empty(tiny_experiment, trained, finetuned, out):
-    result = evaluate(tiny_experiment({"evaluate.bootstrap": 0}), finetuned, trained, out)
-    assert result["map_low"] is None and result["map_high"] is None
 
 
 def test_it_works_without_any_history(tiny_experiment, finetuned, tmp_path, out):
     result = evaluate(tiny_experiment(), finetuned, tmp_path / "nothing", out)
     assert result["map_warmup"] is None and result["curve_error"] is None and "best_on_test" not in result
-    assert result["minutes_per_epoch"] is None and result["peak_memory_gb"] is None
+    assert result["minutes_per_epoch"] is None and result["peak_memory_gb"] is None and "steps" not in result
+
+
+def test_the_steps_of_every_stage_are_those_of_the_plans(tiny_experiment, trained, finetuned, out):
+    experiment = tiny_experiment()
+    n_sup, n_est, n_unlabeled = (len(getattr(experiment.roles, role)) for role in ("sup", "est", "unlabeled"))
+
+    def steps(epochs: int, images: int, batch: int) -> int:
+        whole, rest = divmod(images, batch)
+        return epochs * (whole + (rest > 1))  # a last single image joins the step before
+
+    result = evaluate(experiment, finetuned, trained, out)
+    expected = {
+        "steps_warmup": steps(2, n_sup, 3),
+        "steps_train": steps(2, n_unlabeled + n_est, 8 - 2),
+        "steps_finetune": steps(3, n_est, 2),
+    }
+    assert {key: result[key] for key in expected} == expected
+    assert result["steps"] == sum(expected.values())
+
+
+def test_a_stage_that_was_left_out_has_no_steps_and_a_solved_one_no_number(tmp_path):
+    for stage, rows in (("warmup", "0,13\n1,13\n"), ("train", ""), ("finetune", "0,\n")):
+        (tmp_path / stage).mkdir()
+        (tmp_path / stage / "history.csv").write_text(f"epoch,steps\n{rows}")
+    found = _from_histories(tmp_path, "raw")
+    assert {key: found[key] for key in ("steps_warmup", "steps_train", "steps_finetune", "steps")} == {
+        "steps_warmup": 26, "steps_train": 0, "steps_finetune": None, "steps": None,
+    }  # fmt: skip
+
+
+def test_drml_s_two_classifiers_stand_beside_its_answer(tmp_path):
+    for stage in ("warmup", "train", "finetune"):
+        (tmp_path / stage).mkdir()
+        rows = "0,70,61,62\n1,71,63,64\n" if stage == "train" else ""
+        (tmp_path / stage / "history.csv").write_text(f"epoch,map_raw,map_c1,map_c2\n{rows}")
+    found = _from_histories(tmp_path, "raw")
+    assert (found["map_train"], found["map_c1"], found["map_c2"]) == (71.0, 63.0, 64.0)
 
 
 def test_its_bytes_are_the_same_again(tiny_experiment, trained, finetuned, tmp_path):

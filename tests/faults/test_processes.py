@@ -12,7 +12,7 @@ STAGES = ("convert", "warmup", "train", "finetune")
 # What the long form does is done to digits, shortened: a second or more of work a stage, so that moments differ.
 DIGITS = {
     "dataset": "digits", "warmup.epochs": 6, "warmup.eval_every": 6, "train.epochs": 1, "train.cycle_epochs": 0,
-    "finetune.epochs": 8, "evaluate.bootstrap": 0,
+    "finetune.epochs": 8,
 }  # fmt: skip
 
 

@@ -133,6 +133,10 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
         "map_ema": 83.53,
         "map_warmup": 71.9,
         "map_train": 82.4,
+        "steps_warmup": 600,
+        "steps_train": 1120,
+        "steps_finetune": 40,
+        "steps": 1760,
         "best_on_test": 83.9,
         "best_on_test_stage": "train",
         "best_on_test_epoch": 5,
@@ -190,6 +194,7 @@ def _history(stage: str, epochs: int, rng: np.random.Generator, hidden: bool) ->
         gain = (1 - np.exp(-3 * (epoch + 1) / epochs)) * {"warmup": 17, "train": 10.5, "finetune": 1}[stage]
         row = {
             "epoch": epoch,
+            "steps": {"warmup": 200, "train": 187, "finetune": 20}[stage],
             "loss": 9.0 * np.exp(-0.3 * epoch) + 1,
             "loss_sup": 6.0 * np.exp(-0.4 * epoch) + 0.3,
             "lr": 1e-4,

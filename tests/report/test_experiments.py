@@ -11,6 +11,7 @@ from dicap.report.experiments import (
     LADDER,
     PAPERS_BINS,
     RECOMMENDED,
+    SOLVED,
     estimator_rows,
     frame_of,
     ladder_step,
@@ -160,13 +161,37 @@ def test_the_latest_run_of_a_cell_counts(defaults):
 
 
 def test_runs_with_other_settings_are_left_out_with_a_sentence(defaults):
-    longer = changed(defaults, train__epochs=99)
-    runs = [experiment(changed(longer, seed=k), 70.0) for k in (1, 2)] + [experiment(changed(defaults, seed=3), 50.0)]
+    other = changed(defaults, train__batch_size=99)
+    runs = [experiment(changed(other, seed=k), 70.0) for k in (1, 2)] + [experiment(changed(defaults, seed=3), 50.0)]
     frame, notes = frame_of(runs, "main", defaults)
     assert frame["seed"].tolist() == [3], "those that agree with params.yaml"
-    assert notes == ["digits: left out 2 runs with other settings (train.epochs)."]
-    frame, _ = frame_of(runs, "main", changed(defaults, train__epochs=7))
+    assert notes == ["digits: left out 2 runs with other settings (train.batch_size)."]
+    frame, _ = frame_of(runs, "main", changed(defaults, train__batch_size=7))
     assert frame["seed"].tolist() == [1, 2], "else the most numerous"
+
+
+def test_budgets_and_heads_are_rows_of_one_table(defaults):
+    cap = changed(defaults, method="cap", head="linear")
+    longer = changed(cap, warmup__epochs=99)
+    runs = [
+        experiment(cap, 50.0, steps=100, model="raw", map_raw=50.0, map_ema=51.0),
+        experiment(longer, 55.0, steps=200),
+        experiment(changed(longer, seed=2), 56.0, "2026-02-02", steps=None),
+        experiment(changed(cap, head="ml_decoder"), 60.0),
+        experiment(changed(cap, method="iat"), 61.0),
+        experiment(changed(cap, method="iat", iat__rule="matched"), 62.0),
+    ]
+    frame, notes = frame_of(runs, "main", defaults)
+    assert notes == []
+    assert sorted(zip(frame["row"], map(str, frame["steps"]), frame["map"], strict=True)) == [
+        ("cap", "100", 50.0), ("cap", "200", 55.0), ("cap", SOLVED, 56.0), ("cap ml_decoder", "", 60.0), ("iat", "", 61.0),
+        ("iat_matched", "", 62.0),
+    ]  # fmt: skip
+    assert frame[frame["steps"].astype(str) == "100"]["other"].tolist() == [51.0], (
+        "the EMA's, where the raw network is the result"
+    )
+    plateau, _ = frame_of([*runs, experiment(changed(defaults, method="mld"), 70.0)], "plateau", defaults)
+    assert plateau["row"].tolist() == ["mld"]
 
 
 def test_data_sets_are_judged_apart(defaults):

@@ -261,3 +261,23 @@ def test_the_plots_of_dvc_yaml_find_their_columns(whole):
 def test_an_interval_below_the_score_is_explained(high, told):
     lines = list(_remarks({"n_test": 500, "map": 48.8, "map_low": None, "map_high": high}))
     assert any(line.startswith("mAP lies above it") for line in lines) == told
+
+
+@pytest.mark.parametrize(
+    ("steps", "line"),
+    [
+        ((600, 1120, 40), "Optimiser steps: warm-up 600, main stage 1,120, fine-tuning 40."),
+        ((780, 0, 0), "Optimiser steps: warm-up 780."),
+        ((None, None, 40), "Optimiser steps: warm-up solved, main stage solved, fine-tuning 40."),
+    ],
+)
+def test_the_steps_of_every_stage_are_told(steps, line):
+    counts = dict(zip(("steps_warmup", "steps_train", "steps_finetune"), steps, strict=True))
+    total = None if None in steps else sum(steps)
+    assert line in list(_remarks(counts | {"steps": total}))
+    assert not any("steps" in line for line in _remarks({}))
+
+
+def test_the_table_of_times_has_the_steps(whole):
+    page = whole.read_text(encoding="utf-8")
+    assert '<td class="num">1,120</td>' in page

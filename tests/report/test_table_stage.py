@@ -35,7 +35,7 @@ def revision(
 
 def answer(*experiments: dict[str, Any]) -> str:
     children = [{"name": item["name"], "revs": [item]} for item in experiments]
-    return json.dumps([revision("main", PARAMS, 50.0) | {"experiments": children}])
+    return json.dumps([revision("main", PARAMS, 50.0, steps=1760) | {"experiments": children}])
 
 
 @pytest.fixture
@@ -83,14 +83,15 @@ def test_table_main(project, dvc, tmp_path_factory):
     for name in runs:  # one test set, other scores
         (runs[name] / "evaluate" / "predictions.parquet").unlink()
         _predict(runs[name], quality=2.0 if name == "main" else 0.5)
-    dvc(answer(revision("other", PARAMS | {"method": "mld"}, 40.0), revision("third", PARAMS | {"seed": 2}, 54.0)), runs)
+    other = revision("other", PARAMS | {"method": "mld", "warmup": {"epochs": 135}}, 40.0, steps=1755)
+    dvc(answer(other, revision("third", PARAMS | {"seed": 2}, 54.0, steps=1760)), runs)
     result = CliRunner().invoke(main, ["table", "main"])
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert "| DiCaP | **52.00 ± 2.83** |" in lines
-    assert "| MLD | <u>40.00 [1]</u> |" in lines
-    assert "| Delta | +12.00 |" in lines
-    assert any(line.startswith("| 95 % of Delta | +") for line in lines), "seed 1 is common to both"
+    assert "| DiCaP | ML-Decoder | 1,760 | **52.00 ± 2.83** | +10.00 |" in lines
+    assert "| MLD | ML-Decoder | 1,755 | <u>40.00 [1]</u> |  |" in lines
+    assert "| Delta |  |  | +12.00 |  |" in lines
+    assert any(line.startswith("| 95 % of Delta |  |  | +") for line in lines), "seed 1 is common to both"
     assert sorted(path.name for path in (project / "tables").iterdir()) == ["main.csv", "main.md", "main.tex"]
 
 
@@ -224,8 +225,10 @@ def test_with_dvc_itself(project):
     run(*dvc, "exp", "run", "-q", "-S", "method=mld")
     result = CliRunner().invoke(main, ["table", "main"])
     assert result.exit_code == 0, result.output
-    assert "| DiCaP | <u>43.00 ± 1.41</u> |" in result.output.splitlines()
-    assert "| MLD | **44.00 [1]** |" in result.output.splitlines(), "an experiment starts from the workspace: seed 2"
+    assert "| DiCaP | ML-Decoder | – | <u>43.00 ± 1.41</u> |" in result.output.splitlines()
+    assert "| MLD | ML-Decoder | – | **44.00 [1]** |" in result.output.splitlines(), (
+        "an experiment starts from the workspace: seed 2"
+    )
     for rev, path, there in (("HEAD", "metrics.json", True), ("HEAD", "nothing.csv", False), ("nowhere", "metrics.json", False)):
         copy = finished.fetch(rev, f"artifacts/evaluate/{path}", project / "copies")
         assert (copy is not None and json.loads(copy.read_text())["map"] == 42.0) if there else copy is None

@@ -21,7 +21,7 @@ def scores(path, experiment, rows):
 
 
 @pytest.mark.parametrize(
-    ("stage", "name"), [("warmup", "model"), ("warmup", "model_ema"), ("train", "model"), ("train", "model_raw")]
+    ("stage", "name"), [("warmup", "model"), ("warmup", "model_ema"), ("train", "model"), ("train", "model_ema")]
 )
 def test_thresholds_are_of_d_sup_and_the_curve_of_d_est(tiny_experiment, trained, stage, name):
     path = trained / stage / f"{name}.safetensors"

@@ -5,6 +5,7 @@ import tiny
 
 from dicap.catalogue import METHODS
 from dicap.errors import Stopped
+from dicap.models import load_model
 from dicap.training import run
 from training.test_leaks import hidden_rows, invert_labels, models
 from training.test_resume import StopAfter
@@ -57,6 +58,28 @@ def test_stopped_at_every_second_step_it_ends_in_the_same_bytes(tiny_experiment,
     place = run_all(tiny_experiment(changes_of(method)), tmp_path / "again", stop_every=2)
     for stage in stages_of(method):
         assert tiny.content(place / stage) == tiny.content(undisturbed(method) / stage), stage
+
+
+@pytest.mark.parametrize("weights", ["raw", "ema"])
+@pytest.mark.parametrize("method", METHODS)
+def test_one_rule_says_which_network_is_the_result(tiny_experiment, method, weights):
+    """Of the last stage that the method has; what the main stage starts from is another setting."""
+    passed_on = {"raw": "ema", "ema": "raw"}[weights]
+    changes = {"weights": weights, "warmup.passes_on": passed_on}
+    experiment = tiny_experiment(changes_of(method) | changes)
+    warmup, main = experiment.method.warmup(experiment.roles), experiment.method.main(experiment.roles)
+    if METHODS[method].unlabelled:
+        assert (warmup.publishes, main.publishes) == (passed_on, weights)
+    else:
+        assert warmup.publishes == weights
+
+
+@pytest.mark.parametrize("method", ["cap", "mld", "dicap"])
+def test_the_model_of_the_last_stage_is_the_raw_network_s(undisturbed, method):
+    place = undisturbed(method)
+    last = place / stages_of(method)[-1]
+    assert load_model(last / "model.safetensors").which == "raw"
+    assert load_model(last / "model_ema.safetensors").which == "ema"
 
 
 @pytest.mark.parametrize("method", METHODS)

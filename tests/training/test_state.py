@@ -193,7 +193,7 @@ def test_every_relevant_setting_changes_the_fingerprint_and_no_other():
         "seed": 2, "ratio": 0.25, "method": "mld", "head": "linear", "backbone": "test_vit", "image_size": 48,
         "network.dropout": 0.5, "augment.cutout": 0.1, "loss.clip": 0.1, "optimiser.lr": 0.5, "warmup.epochs": 9,
         "contrastive.temperature": 0.1, "calibration.bins": 7, "thresholds.rule": "fixed", "train.epochs": 9,
-        "finetune.lr": 0.5, "evaluate.bootstrap": 3, "convert.max_rejected": 0.5,
+        "finetune.lr": 0.5, "convert.max_rejected": 0.5,
     }  # fmt: skip
     for stage, names in STAGE_SETTINGS.items():
         frozen = {"warmup.trainable": "head"} if stage == "features" else {}

@@ -1,0 +1,151 @@
+"""Rows by method, head and number of optimiser steps: one table for every data set and ratio (docs/methods.md 2.12).
+
+A difference to labelled-only training is shown where there is a labelled-only row with the same head and as many steps. What was
+solved took no steps, and is compared with what was solved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pandas as pd
+
+from dicap.report.experiments import SOLVED, head_of, labelled_only, row_titles
+from dicap.report.gains import Gain
+from dicap.report.tables import Column, Spec, Table, collect
+
+EQUAL = 0.05  # numbers of steps that differ by no more count as equal: an epoch is the smallest step of a budget
+ENOUGH = 0.5  # points of mAP: where twice the steps gain less, a row is at its plateau
+HEADS = {"linear": "linear", "ml_decoder": "ML-Decoder", "own": "its own"}
+BASELINES = ("asl", "mld", "bce", "bce ml_decoder")  # labelled-only rows to compare with: the first of the same head
+NETWORKS = {"raw": "raw network", "ema": "EMA network"}
+
+
+def budget_tables(
+    runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, str, float], float]
+) -> Iterator[tuple[Table, pd.DataFrame]]:
+    """The tables of kind `main` or `plateau`, each with its runs, whose `row` is a row of that table.
+
+    Args:
+        runs: as `experiments.frame_of` gives them.
+        spec: the kind's; its rows are replaced.
+        published: the paper's numbers; each stands beside the row of the method with most steps.
+    """
+    for dataset, ratio in sorted({(str(d), round(float(r), 6)) for d, r in zip(runs["dataset"], runs["ratio"], strict=True)}):
+        here = runs[(runs["dataset"] == dataset) & ((runs["ratio"] - ratio).abs() < 1e-6)]
+        found = sorted({(row, steps) for row, steps in zip(here["row"], here["steps"], strict=True)}, key=_order)
+        last = {row: key for row, steps in found for key in [_key(row, steps)]}
+        ours = last.get(spec.ours or "", "")
+        printed = {
+            (last.get(row, row), dataset, ratio): value
+            for (row, d, r), value in published.items()
+            if d == dataset and abs(r - ratio) < 1e-6
+        }
+        keys = {_key(row, steps): (row, steps) for row, steps in found}
+        keys |= {row: (row, "") for row, _, _ in printed if row not in keys}
+        titles = row_titles()
+        rows = {key: titles[row] for key, (row, _) in sorted(keys.items(), key=lambda item: _order(item[1]))}
+        against = _half_the_steps(keys) if spec.kind == "plateau" else _same_head(keys)
+        rivals = frozenset(key for key, (_, steps) in keys.items() if ours and equal_steps(steps, keys[ours][1]))
+        here = here.assign(row=[_key(row, steps) for row, steps in zip(here["row"], here["steps"], strict=True)])
+        own = replace(
+            spec,
+            title=f"{spec.title}, {dataset} {100 * ratio:.4g} %",
+            rows=rows,
+            ours=ours or None,
+            against=against,
+            rivals=rivals,
+        )
+        table = collect(here, own, printed)
+        table.facts["head"] = {key: HEADS[head_of(row)] for key, (row, _) in keys.items()}
+        table.facts["steps"] = {key: _words(steps) for key, (_, steps) in keys.items()}
+        table.more.update(_other_network(here))
+        table.notes.extend(_plateaus(keys, table, (dataset, ratio)) if spec.kind == "plateau" else _drml(here))
+        yield table, here
+
+
+def at_plateau(doubled: Gain | None) -> bool:
+    """Whether a row is at its plateau: the mean gain of twice the steps over its own, seed by seed, is below ENOUGH."""
+    return doubled is not None and doubled.mean < ENOUGH
+
+
+def equal_steps(one: int | str, other: int | str) -> bool:
+    """Whether two rows had the same budget: numbers of steps within EQUAL of each other, or both solved."""
+    if isinstance(one, int) and isinstance(other, int):
+        return abs(one - other) <= EQUAL * max(one, other)
+    return one == other == SOLVED
+
+
+def _same_head(keys: Mapping[str, tuple[str, int | str]]) -> dict[str, str]:
+    """Row -> the labelled-only row with its head and its number of steps, where there is one."""
+    against = {}
+    for key, (row, steps) in keys.items():
+        if labelled_only(row):
+            continue
+        for base in BASELINES:
+            found = [k for k, (r, s) in keys.items() if r == base and head_of(r) == head_of(row) and equal_steps(s, steps)]
+            if found:
+                against[key] = found[0]
+                break
+    return against
+
+
+def _half_the_steps(keys: Mapping[str, tuple[str, int | str]]) -> dict[str, str]:
+    """Row -> the row of the same method and head with half of its steps, where there is one."""
+    against = {}
+    for key, (row, steps) in keys.items():
+        found = [
+            k
+            for k, (r, s) in keys.items()
+            if r == row and isinstance(s, int) and isinstance(steps, int) and s != steps and equal_steps(2 * s, steps)
+        ]
+        if found:
+            against[key] = found[0]
+    return against
+
+
+def _plateaus(keys: Mapping[str, tuple[str, int | str]], table: Table, column: Column) -> Iterator[str]:
+    """For every method and head the fewest steps at which it is at its plateau."""
+    for row in dict.fromkeys(row for row, _ in keys.values()):
+        halves = {table.spec.against[key]: key for key, (r, _) in keys.items() if r == row and key in table.spec.against}
+        reached = [keys[half][1] for half, key in halves.items() if at_plateau(table.gains.get(key, {}).get(column))]
+        name = f"{row_titles()[row]}, {HEADS[head_of(row)]}"
+        if reached:
+            yield f"{name}: at its plateau with {min(reached):,} steps (twice as many gain less than {ENOUGH} mAP)."
+        elif halves:
+            yield f"{name}: no plateau yet; twice the steps gain {ENOUGH} mAP or more."
+
+
+def _other_network(runs: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """The score of the network that is not the result, by row: mean and sample standard deviation."""
+    column: dict[str, dict[str, str]] = {}
+    known = runs[runs["other"].notna()]
+    for (which, row), part in known.groupby(["which", "row"], sort=False):
+        values = part["other"].astype(float)
+        title = NETWORKS["ema" if which == "raw" else "raw"]
+        deviation = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
+        column.setdefault(title, {})[str(row)] = f"{values.mean():.2f}{deviation}"
+    return column
+
+
+def _drml(runs: pd.DataFrame) -> Iterator[str]:
+    """DRML's two classifiers beside its answer, the relation network's."""
+    part = runs[runs["map_c1"].notna() & runs["map_c2"].notna()]
+    if len(part):
+        c1, c2, r = (part[name].astype(float).mean() for name in ("map_c1", "map_c2", "map"))
+        yield f"DRML answers by its relation network R ({r:.2f}); its classifiers C1 and C2 have {c1:.2f} and {c2:.2f}."
+
+
+def _key(row: str, steps: int | str) -> str:
+    return f"{row} {steps}".strip()
+
+
+def _order(budget: tuple[str, int | str]) -> tuple[int, int, str]:
+    """Methods in the paper's order, heads of one method together, fewer steps first; what was solved comes last."""
+    row, steps = budget
+    return list(row_titles()).index(row), steps if isinstance(steps, int) else 10**12 * (steps == SOLVED), str(steps)
+
+
+def _words(steps: int | str) -> str:
+    return f"{steps:,}" if isinstance(steps, int) else steps or "–"

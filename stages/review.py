@@ -96,25 +96,25 @@ def honest_scores(
     from dicap.network import build_network
     from dicap.training.inputs import BankFeatures
     from dicap.use.predict import open_model
-    from dicap.use.review import features_of, out_of_fold
+    from dicap.use.review import among_neighbours, features_of, out_of_fold
     from stages.training import open_bank
 
-    all_of_them, every = np.arange(len(rows)), np.ones(len(rows), bool)
+    every = np.ones(len(rows), bool)
     source = f"linear heads on the features of {settings.backbone} as it was before training, each image scored out of fold"
     if needs_features(settings):
         seen = np.flatnonzero(roles != "test")  # the unlabelled ones tell what is alike
         features = BankFeatures(open_bank(settings), settings.seed, settings.augment.flip).mean(seen)
-        return out_of_fold(features, np.searchsorted(seen, rows), labels), every, source
+        return out_of_fold(among_neighbours(features)[np.searchsorted(seen, rows)], labels), every, source
     if settings.backbone_weights != "random":
         network = build_network(settings, len(store.classes), make_head=lambda channels: nn.Identity())
-        return out_of_fold(features_of(network, store, rows, runtime), all_of_them, labels), every, source
+        return out_of_fold(among_neighbours(features_of(network, store, rows, runtime)), labels), every, source
     # A network that began with random weights knows nothing but the labels it was trained on: only the others' scores are honest.
     saved, _ = open_model(ARTIFACTS / "train" / "model.safetensors", str(runtime.device))
     if not hasattr(saved.network, "features"):
         raise SettingsError(
             f"params.yaml: method: found {settings.method!r}, whose network has no features; set backbone_weights"
         )
-    scores = out_of_fold(features_of(saved.network, store, rows, runtime), all_of_them, labels)
+    scores = out_of_fold(among_neighbours(features_of(saved.network, store, rows, runtime)), labels)
     honest = ~np.isin(roles[rows], ("sup",) if isinstance(saved.method, Calibrates) else ("sup", "est"))
     source = "linear heads on the features of the main stage's network, each image scored out of fold"
     if honest.any():

@@ -25,7 +25,7 @@ from dicap.runtime import Runtime
 BATCH = 256
 FOLDS = 10
 NEIGHBOURS = 10  # of an image, whose features are averaged with its own
-CANDIDATES = (0.0003, 0.001, 0.003, 0.01, 0.03)  # of the penalty; cross-validation chooses
+CANDIDATES = (0.001, 0.003, 0.01)  # of the penalty; cross-validation chooses
 # Of `surprise`, from benchmarks/review.py: exponent of a class's share, and what the worst of the classes that are not labelled
 # counts beside the worst of those that are.
 SHARE, ABSENT = 0.3, 0.5
@@ -61,21 +61,26 @@ def features_of(network: nn.Module, store: Store, rows: np.ndarray, runtime: Run
     return np.concatenate(seen)
 
 
-def out_of_fold(features: np.ndarray, labelled: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Scores (n, C) float64 of the labelled images, each by logistic regressions that were solved without its fold.
+def among_neighbours(features: np.ndarray) -> np.ndarray:
+    """Features (N, D), pooled, as rows (N, r) float32: as the recommended head takes them, averaged with the nearest images'.
 
-    Features as the recommended head takes them, averaged with those of the nearest images, labelled or not; the penalty by
-    cross-validation. The same input gives the same scores.
-
-    Args:
-        features: (N, D) of all images, pooled, as the backbone gives them.
-        labelled: (n,) rows of them, n at least 2; labels: (n, C) of 0 and 1.
+    Images without labels take part: they say what is alike.
     """
-    assert len(labelled) == len(labels) > 1, (labelled.shape, labels.shape)
     scaling = Scaling(features.shape[1], "root")
     x = torch.from_numpy(np.asarray(features, np.float32))
     fit_scaling(scaling, x)
-    rows = averaged(scaling(x).numpy(), NEIGHBOURS)[labelled]
+    return averaged(scaling(x).numpy(), NEIGHBOURS)
+
+
+def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Scores (n, C) float64 of the labelled images, each by logistic regressions that were solved without its fold.
+
+    The penalty is chosen by cross-validation. The same input gives the same scores.
+
+    Args:
+        rows: (n, r) float32 of the labelled images, from `among_neighbours`, n at least 2; labels: (n, C) of 0 and 1.
+    """
+    assert len(rows) == len(labels) > 1, (rows.shape, labels.shape)
     y = labels.astype(np.float32)
     fold = assign_folds(y, min(FOLDS, len(y)), seed=0)
     l2 = choose_l2(rows, y, fold, candidates=CANDIDATES).l2

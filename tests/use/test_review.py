@@ -10,7 +10,11 @@ from dicap.linear.folds import assign_folds
 from dicap.network import build_network
 from dicap.runtime import Runtime
 from dicap.use import review
-from dicap.use.review import chances, doubts, entry_surprise, features_of, out_of_fold
+from dicap.use.review import among_neighbours, chances, doubts, entry_surprise, features_of, out_of_fold
+
+
+def scored(features, labels):
+    return out_of_fold(among_neighbours(features), labels)
 
 
 def test_a_score_does_not_know_its_own_label():
@@ -23,18 +27,17 @@ def test_a_score_does_not_know_its_own_label():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in fixed.items():
             patch.setattr(review, name, value)
-        before, after = (out_of_fold(features, np.arange(20), y) for y in (labels, other))
+        before, after = (scored(features, y) for y in (labels, other))
     assert np.allclose(before[4], after[4], atol=1e-4)
     assert np.abs(np.delete(before - after, [4, 14], 0)).max() > 1e-3, "others learn from it; 14 is of its fold"
 
 
 def test_out_of_fold_scores_against_scikit_learn():
     features, labels, _, _ = blobs(60, 4)
-    everything = np.arange(60)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(review, "CANDIDATES", (0.003,))
         patch.setattr(review, "averaged", lambda rows, k: rows)
-        found = out_of_fold(features, everything, labels)
+        found = scored(features, labels)
     roots = np.sign(features) * np.sqrt(np.abs(features))
     x = (roots - roots.mean(0)) / roots.std(0)
     x *= np.sqrt(x.shape[1]) / np.linalg.norm(x, axis=1, keepdims=True)
@@ -46,19 +49,19 @@ def test_out_of_fold_scores_against_scikit_learn():
 
 
 def test_images_without_labels_say_what_is_alike():
-    """Which image is which is told by its row alone; the others take part as neighbours."""
+    """The order of the images is no matter, and those without labels take part as neighbours."""
     rng = np.random.default_rng(3)
     features, labelled, y = rng.normal(size=(80, 12)), np.arange(0, 80, 4), rng.integers(0, 2, (20, 3))
     order = rng.permutation(80)
-    found = out_of_fold(features, labelled, y)
-    assert np.allclose(found, out_of_fold(features[order], np.argsort(order)[labelled], y), atol=1e-3)
-    assert not np.allclose(found, out_of_fold(features[labelled], np.arange(20), y), atol=1e-2)
+    found = out_of_fold(among_neighbours(features)[labelled], y)
+    assert np.allclose(found, out_of_fold(among_neighbours(features[order])[np.argsort(order)[labelled]], y), atol=1e-3)
+    assert not np.allclose(found, scored(features[labelled], y), atol=1e-2)
 
 
 @pytest.mark.parametrize("n", [2, 3, 11])
 def test_few_images_are_scored_too(n):
     rng = np.random.default_rng(n)
-    scores = out_of_fold(rng.normal(size=(n, 5)), np.arange(n), np.eye(n, 3, dtype=np.uint8))
+    scores = scored(rng.normal(size=(n, 5)), np.eye(n, 3, dtype=np.uint8))
     assert scores.shape == (n, 3) and ((scores > 0) & (scores < 1)).all()
 
 
@@ -76,7 +79,7 @@ def blobs(n=450, wrong=20, seed=0):
 
 def test_planted_wrong_labels_come_first():
     features, labels, truth, wrong = blobs()
-    ranked = doubts(out_of_fold(features, np.arange(len(labels)), labels), labels)
+    ranked = doubts(scored(features, labels), labels)
     first = [doubt.row for doubt in ranked[:40]]
     assert len(set(first) & set(wrong)) >= 18
     found = {doubt.row: doubt.odd for doubt in ranked}
@@ -89,9 +92,7 @@ def test_planted_wrong_labels_come_first():
 def test_only_honest_scores_are_ranked():
     features, labels, _, _ = blobs(60, 4)
     honest = np.arange(60) % 3 == 0
-    assert {doubt.row for doubt in doubts(out_of_fold(features, np.arange(len(labels)), labels), labels, honest)} == set(
-        np.flatnonzero(honest)
-    )
+    assert {doubt.row for doubt in doubts(scored(features, labels), labels, honest)} == set(np.flatnonzero(honest))
 
 
 def test_entries_against_a_loop():
@@ -115,7 +116,7 @@ def test_an_image_without_labels_is_doubted_for_what_it_lacks():
 
 def test_chances_rise_with_the_score_and_are_shares():
     features, labels, _, _ = blobs()
-    scores = out_of_fold(features, np.arange(len(labels)), labels)
+    scores = scored(features, labels)
     found = chances(scores, labels)
     assert ((found >= 0) & (found <= 1)).all() and abs(found.mean() - labels.mean()) < 0.02
     order = np.argsort(scores.ravel())

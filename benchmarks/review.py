@@ -10,12 +10,12 @@ errors of their own, which count as misses here.
 
 FOLDER is a project in which `dvc repro features` has run on one's own photographs: its converted set and its features are read.
 
-Scores: `all`, those of `out_of_fold` with the neighbours of each photograph among all; `labelled`, with neighbours among the
-labelled alone; `ridge`, of ridge regression on the same features without neighbours, each photograph left out in turn.
+Scores: `review`, those of `out_of_fold` with the neighbours of each photograph among all; `alone`, the same without neighbours;
+`ridge`, of ridge regression without neighbours, each photograph left out in turn.
 Ranks: `review`, that of `doubts`; `sum`, the worst entry of both kinds in full; `worst`, the single worst entry; `least`, the
 least likely entry, which is also the order of the smallest normalised margin; `total`, the likelihood of all entries; and
 cleanlab's two ways to put the entries' self-confidence together (pip install cleanlab), where it is installed.
-`SHARE` and `ABSENT` of dicap/use/review.py were chosen on draws 1 to 40, with a fixed penalty.
+`L2`, `SHARE` and `ABSENT` of dicap/use/review.py were chosen on these draws.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
 from dicap.training.inputs import BankFeatures
 from dicap.use import review
-from dicap.use.review import among_neighbours, doubts, entry_surprise, out_of_fold
+from dicap.use.review import among_neighbours, doubts, entry_surprise, out_of_fold, scaled
 
 ROOT = Path(__file__).parents[1]
 KINDS = ("added", "dropped", "replaced", "swapped")
@@ -44,7 +44,7 @@ def main() -> None:
     """Run and write the numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("project", type=Path, nargs="?", help="a folder with data/table and artifacts/features")
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(41, 51)))
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 41)))
     parser.add_argument("--labelled", type=int, default=450)
     parser.add_argument("--wrong", type=int, default=20)
     parser.add_argument("--shown", type=int, default=40)
@@ -98,10 +98,10 @@ def spoiled(labels: np.ndarray, kind: str, count: int, rng: np.random.Generator)
 
 def scorers(features: np.ndarray) -> dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]]:
     """Functions from rows and labels to scores (n, C) that know no label of their own row."""
-    everything = among_neighbours(features)
+    everything, alone = among_neighbours(features), scaled(features)
     return {
-        "all": lambda rows, labels: out_of_fold(everything[rows], labels),
-        "labelled": lambda rows, labels: out_of_fold(among_neighbours(features[rows]), labels),
+        "review": lambda rows, labels: out_of_fold(everything[rows], labels),
+        "alone": lambda rows, labels: out_of_fold(alone[rows], labels),
         "ridge": lambda rows, labels: ridge(features[rows], labels),
     }
 
@@ -180,7 +180,7 @@ def compare(features: np.ndarray, labels: np.ndarray, options: argparse.Namespac
         "what": f"{what}; draws {options.seeds[0]} to {options.seeds[-1]}",
         "mean": each(lambda hits: float(hits.mean())),
         "draws_with_half": each(lambda hits: int((2 * hits >= options.wrong).sum())),
-        "draws": {kind: by["all"]["review"] for kind, by in counts.items()},
+        "draws": {kind: by["review"]["review"] for kind, by in counts.items()},
     }
 
 

@@ -16,7 +16,6 @@ from dicap.data.loader import scoring_batches
 from dicap.data.store import Store
 from dicap.linear.folds import assign_folds, fold_scores, left_out
 from dicap.linear.neighbours import averaged
-from dicap.linear.selection import choose_l2
 from dicap.linear.solver import solve
 from dicap.network.linear import Scaling, fit_scaling
 from dicap.progress import progress
@@ -25,7 +24,7 @@ from dicap.runtime import Runtime
 BATCH = 256
 FOLDS = 10
 NEIGHBOURS = 10  # of an image, whose features are averaged with its own
-CANDIDATES = (0.001, 0.003, 0.01)  # of the penalty; cross-validation chooses
+L2 = 0.003  # the penalty, as scikit-learn's C; benchmarks/review.py tried 0.0003 to 0.01
 # Of `surprise`, from benchmarks/review.py: exponent of a class's share, and what the worst of the classes that are not labelled
 # counts beside the worst of those that are.
 SHARE, ABSENT = 0.3, 0.5
@@ -66,16 +65,21 @@ def among_neighbours(features: np.ndarray) -> np.ndarray:
 
     Images without labels take part: they say what is alike.
     """
+    return averaged(scaled(features), NEIGHBOURS)
+
+
+def scaled(features: np.ndarray) -> np.ndarray:
+    """Features (N, D), pooled, as the recommended head takes them: standardised signed roots of one length, float32."""
     scaling = Scaling(features.shape[1], "root")
     x = torch.from_numpy(np.asarray(features, np.float32))
     fit_scaling(scaling, x)
-    return averaged(scaling(x).numpy(), NEIGHBOURS)
+    return scaling(x).numpy()
 
 
 def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Scores (n, C) float64 of the labelled images, each by logistic regressions that were solved without its fold.
 
-    The penalty is chosen by cross-validation. The same input gives the same scores.
+    The same input gives the same scores.
 
     Args:
         rows: (n, r) float32 of the labelled images, from `among_neighbours`, n at least 2; labels: (n, C) of 0 and 1.
@@ -83,8 +87,7 @@ def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
     assert len(rows) == len(labels) > 1, (rows.shape, labels.shape)
     y = labels.astype(np.float32)
     fold = assign_folds(y, min(FOLDS, len(y)), seed=0)
-    l2 = choose_l2(rows, y, fold, candidates=CANDIDATES).l2
-    heads = solve(rows, y, weight=left_out(fold, int(fold.max()) + 1), l2=l2)
+    heads = solve(rows, y, weight=left_out(fold, int(fold.max()) + 1), l2=L2)
     return 1 / (1 + np.exp(-fold_scores(heads, rows, fold).astype(np.float64)))
 
 

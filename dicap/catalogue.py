@@ -160,3 +160,11 @@ METHODS = {
         confidence="high (recipe on AWA2: medium)",
     ),
 }
+
+
+def holds_out(method: str, source: str) -> bool:
+    """Whether D_est is kept from training until correctness is counted on it.
+
+    Not by a method that counts nothing, nor where `calibration.source` is cross_fit: then all of D_l is trained on and counted.
+    """
+    return METHODS[method].finetunes and source == "holdout"

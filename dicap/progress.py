@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
+from statistics import median
 from typing import TextIO, TypeVar
 
 from tqdm import tqdm
@@ -35,6 +36,19 @@ def progress(items: Iterable[T], *, desc: str, total: int | None = None, unit: s
         file=sys.stderr if terminal else _Lines(sys.stderr),
     ) as bar:
         yield from bar
+
+
+def time_left(seconds: Sequence[float], left: int) -> str:
+    """How long `left` more epochs take if they are like those that took `seconds`, in words; "" before the first has ended.
+
+    Of the median: an epoch in which the machine was asleep foretells nothing.
+    """
+    if not seconds:
+        return ""
+    minutes = median(seconds) * left / 60
+    if minutes < 1:
+        return "less than a minute"
+    return f"about {minutes:.0f} min" if minutes < 90 else f"about {minutes / 60:.1f} h"
 
 
 class _Lines:

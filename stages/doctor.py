@@ -65,10 +65,13 @@ def command(
 
 
 def _about(folder: Path | None, image: str, params: Path) -> None:
+    from dicap.catalogue import holds_out
     from dicap.data.doctor import about
 
     settings = load(params)
-    facts = about(folder or data_folder(settings), ARTIFACTS / "split" / "split.parquet", image, settings.ratio)
+    held_out = holds_out(settings.method, settings.calibration.source)
+    split = ARTIFACTS / "split" / "split.parquet"
+    facts = about(folder or data_folder(settings), split, image, settings.ratio, held_out=held_out)
     if spoken()["json"]:
         finish("doctor", facts)
         return

@@ -91,25 +91,32 @@ def honest_scores(
     from torch import nn
 
     from dicap.errors import SettingsError
+    from dicap.features.recipe import needs_features
     from dicap.methods.base import Calibrates
     from dicap.network import build_network
+    from dicap.training.inputs import BankFeatures
     from dicap.use.predict import open_model
-    from dicap.use.review import features_of, leave_one_out
+    from dicap.use.review import among_neighbours, features_of, out_of_fold
+    from stages.training import open_bank
 
+    every = np.ones(len(rows), bool)
+    source = f"linear heads on the features of {settings.backbone} as it was before training, each image scored out of fold"
+    if needs_features(settings):
+        seen = np.flatnonzero(roles != "test")  # the unlabelled ones tell what is alike
+        features = BankFeatures(open_bank(settings), settings.seed, settings.augment.flip).mean(seen)
+        return out_of_fold(among_neighbours(features)[np.searchsorted(seen, rows)], labels), every, source
     if settings.backbone_weights != "random":
         network = build_network(settings, len(store.classes), make_head=lambda channels: nn.Identity())
-        features = features_of(network, store, rows, runtime)
-        source = f"a linear model on the features of {settings.backbone} as it was before training, each image left out in turn"
-        return leave_one_out(features, labels), np.ones(len(rows), bool), source
+        return out_of_fold(among_neighbours(features_of(network, store, rows, runtime)), labels), every, source
     # A network that began with random weights knows nothing but the labels it was trained on: only the others' scores are honest.
     saved, _ = open_model(ARTIFACTS / "train" / "model.safetensors", str(runtime.device))
     if not hasattr(saved.network, "features"):
         raise SettingsError(
             f"params.yaml: method: found {settings.method!r}, whose network has no features; set backbone_weights"
         )
-    scores = leave_one_out(features_of(saved.network, store, rows, runtime), labels)
+    scores = out_of_fold(among_neighbours(features_of(saved.network, store, rows, runtime)), labels)
     honest = ~np.isin(roles[rows], ("sup",) if isinstance(saved.method, Calibrates) else ("sup", "est"))
-    source = "a linear model on the features of the main stage's network, each image left out in turn"
+    source = "linear heads on the features of the main stage's network, each image scored out of fold"
     if honest.any():
         return scores, honest, f"{source}; images on whose labels that network was trained are left out"
     return scores, ~honest, f"{source}; that network was trained on these very labels, so many wrong ones will not stand out"

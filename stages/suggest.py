@@ -46,8 +46,11 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     open_ = split["role"].to_numpy() == "unlabeled"
     rows = np.flatnonzero(open_ & ~labelled_mask(store.folder))  # labels that a ratio below 1 hides need not be given again
     if not len(rows):
-        way = "set ratio to 1 to use all labels" if open_.any() else "own.unlabeled_root names a folder of more"
-        raise DataError(f"{store.folder}: every image is labelled already; {way}")
+        hidden = f" (ratio {settings.ratio:g} hides the labels of {open_.sum()}: set it to 1 to train on all)"
+        raise DataError(
+            f"{store.folder}: every image is labelled already{hidden if open_.any() else ''}; name a folder of images without "
+            f"labels to choose from: dicap-stage init-data {settings.data_root} --unlabeled FOLDER"
+        )
     saved, note = with_engine(saved, runtime, engine, len(rows))
     if note:
         click.echo(note, err=True)

@@ -5,7 +5,9 @@ import io
 import sys
 from contextlib import closing
 
-from dicap.progress import progress
+import pytest
+
+from dicap.progress import progress, time_left
 
 
 def test_a_bar_of_work_that_fails_is_closed_before_the_error_is_told(monkeypatch):
@@ -50,3 +52,17 @@ def test_in_a_log_short_work_is_one_line(monkeypatch):
     assert list(progress(range(3), desc="work")) == [0, 1, 2]
     (line,) = stream.getvalue().splitlines()
     assert line.startswith("work: 100%") and "3/3" in line
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left", "words"),
+    [
+        ([], 4, ""),
+        ([2], 4, "less than a minute"),
+        ([60, 60, 9000], 4, "about 4 min"),
+        ([1800], 5, "about 2.5 h"),
+        ([0.0], 0, "less than a minute"),
+    ],
+)
+def test_what_a_stage_has_left(seconds, left, words):
+    assert time_left(seconds, left) == words

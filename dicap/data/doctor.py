@@ -148,13 +148,13 @@ def _near(a: np.ndarray, b: np.ndarray) -> bool:
     return float(np.abs(a.astype(np.int16) - b).mean()) < NEAR
 
 
-def about(folder: Path, split: Path, name: str, ratio: float) -> dict[str, str]:
+def about(folder: Path, split: Path, name: str, ratio: float, *, held_out: bool) -> dict[str, str]:
     """What one image is, and why: its split, labels and role.
 
     Args:
         folder: the converted set; split: split.parquet, which need not be there yet.
         name: id of the image, or a file name that only one id fits.
-        ratio: share of the labels in use, for the explanation.
+        ratio: share of the labels in use; held_out: whether D_est is kept from training. For the explanation.
 
     Raises:
         DataError: there is no such image, or it was rejected (with the reason).
@@ -181,14 +181,17 @@ def about(folder: Path, split: Path, name: str, ratio: float) -> dict[str, str]:
         "split": str(row["split"]),
         "labels": labels if labels is not None else "(not labelled)",
         "role": role or "not drawn yet: run `dicap-stage split`",
-        "because": _because(role, labels is not None, added, ratio),
+        "because": _because(role, labels is not None, added, ratio, held_out),
     }
 
 
-def _because(role: str | None, labelled: bool, added: str | None, ratio: float) -> str:
+def _because(role: str | None, labelled: bool, added: str | None, ratio: float, held_out: bool) -> str:
     """Why an image has its role."""
-    use = {"sup": "trained on with its labels (D_sup)", "est": "its labels measure how often the network is right (D_est)"}
-    use |= {"validation": "only early stopping looks at its labels"}
+    use = {
+        "sup": "trained on with its labels (D_sup)",
+        "est": "its labels measure how often the network is right (D_est)" if held_out else "trained on with its labels (D_est)",
+        "validation": "only early stopping looks at its labels",
+    }
     if role == "test":
         return "the test split is scored and never trained on"
     if role == "unlabeled":

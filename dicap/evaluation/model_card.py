@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import Any
 
-from dicap.catalogue import METHODS, OWN
+from dicap.catalogue import METHODS, OWN, holds_out
 from dicap.models import SavedModel
 from dicap.operating_point import digits
 from dicap.settings import flatten
@@ -30,7 +30,7 @@ def model_card(
     """
     s = model.settings
     name = f"{METHODS[s.method].title} on {'own images' if meta['dataset'] == OWN else meta['dataset']}"
-    held_out = METHODS[s.method].finetunes and s.calibration.source == "holdout"
+    held_out = holds_out(s.method, s.calibration.source)
     parts = [
         front_matter(model, metrics, name),
         f"# {name}",

@@ -25,7 +25,7 @@ def render(
 ) -> str:
     """The text of a page. Everything put into the template is escaped unless it is Markup.
 
-    The template finds `policy`, `style` and `script` beside `values`: the content of its Content-Security-Policy, of its one
+    It extends frame.html, which finds `policy`, `style` and `script`: the content of the Content-Security-Policy, of the one
     <style> and of its one <script>. The policy names these two by their hashes and allows nothing else.
 
     Args:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from dicap import artifacts as files
-from dicap.catalogue import METHODS, OWN
+from dicap.catalogue import METHODS, OWN, holds_out
 from dicap.pages.html import render
 from dicap.report import evidence, exports, style
 from dicap.report.evidence import Evidence
@@ -22,7 +22,7 @@ from dicap.report.thumbnails import thumbnails
 STAGE_NAMES = {"warmup": "Warm-up", "train": "Main stage", "finetune": "Fine-tuning"}
 ROLES = {  # symbol, its index, what the images are for
     "sup": ("D", "sup", "labelled, trained on"),
-    "est": ("D", "est", "labelled, for estimation"),
+    "est": ("D", "est", "labelled, for estimation"),  # of a method that holds it out; see `roles_of`
     "unlabeled": ("D", "u", "unlabelled"),
     "test": ("test", "", "for the score above"),
     "validation": ("validation", "", "labelled, only for early stopping"),
@@ -121,7 +121,7 @@ def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
     def place(value: float) -> float:
         return round(100 * (value - start) / (end - start), 2)
 
-    total = sum(found.roles.values())
+    total, of = sum(found.roles.values()), roles_of(settings)
     return {
         "title": METHODS[method].title if method in METHODS else method,
         "dataset": "own images" if settings.get("dataset") == OWN else str(settings.get("dataset", "?")),
@@ -139,8 +139,19 @@ def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
         "steps": [(name, value, place(value)) for name, value in steps],
         "n_classes": metrics.get("n_classes"),
         "remarks": list(_remarks(metrics)),
-        "roles": [(role, ROLES[role], n, round(100 * n / total, 3)) for role, n in found.roles.items() if n],
+        "roles": [(role, of[role], n, round(100 * n / total, 3)) for role, n in found.roles.items() if n],
     }
+
+
+def roles_of(settings: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
+    """ROLES, with what D_est is for in this run: it may be trained on like D_sup."""
+    return ROLES if _holds_out(settings) else ROLES | {"est": (*ROLES["est"][:2], ROLES["sup"][2])}
+
+
+def _holds_out(settings: dict[str, Any]) -> bool:
+    """Whether D_est was kept from training to count on; not where all labelled images are scored out of fold."""
+    method = str(settings.get("method"))
+    return method not in METHODS or holds_out(method, settings.get("calibration", {}).get("source", "holdout"))
 
 
 def galleries(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -250,7 +261,8 @@ def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
     last = _last(weights)
     epoch = int(last["epoch"].iloc[0])
     entries = int((last["n_pos"] + last["n_neg"]).sum())
-    caption = f"Share of positives among {entries:,} labelled entries of the estimation set at each confidence, epoch {epoch}"
+    counted = " of the estimation set" if _holds_out(settings) else ", each scored by a head that never saw its image,"
+    caption = f"Share of positives among {entries:,} labelled entries{counted} at each confidence, epoch {epoch}"
     caption += "; dashed, the same on the unlabelled images by their hidden labels" if found.has_truth else ""
     caption += "; larger dots have more entries, an open dot has none."
     drawings = [Drawing("curve", "Estimated correctness", caption, lambda: calibration.correctness(last))]

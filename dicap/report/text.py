@@ -16,7 +16,10 @@ NARROWEST = 40  # columns: below this the numbers alone fill the line
 
 
 def rates(weights: pd.DataFrame, width: int, ascii_only: bool = False) -> list[str]:
-    """One epoch's rates: one bar per bin, as long as its share of positives, the entries counted, the optimal share if known."""
+    """One epoch's rates: one bar per bin, as long as its share of positives, the entries counted, the optimal share if known.
+
+    A bin in which nothing was counted has no bar: its rate was filled in from elsewhere (calibration.empty_bin).
+    """
     known = weights["optimal_r_pos"].notna().any()
     entries = [f"{n:,}" for n in weights["n_pos"] + weights["n_neg"]]
     column = max(len("entries"), *map(len, entries))
@@ -24,8 +27,10 @@ def rates(weights: pd.DataFrame, width: int, ascii_only: bool = False) -> list[s
     room = _room(width, len(head) + 6 + (9 if known else 0))
     lines = [f"{head}{'share of positives'[: room + 6]:<{room + 6}}" + ("  optimal" if known else "")]
     for row, n in zip(weights.itertuples(), entries, strict=True):
-        bar = blocks(float(row.r_pos), room, ascii_only)  # type: ignore[arg-type]
-        line = f"{row.left:.2f}-{row.right:.2f}   {n:>{column}}  {bar:<{room}} {row.r_pos:.3f}"
+        empty = n == "0"
+        bar = "" if empty else blocks(float(row.r_pos), room, ascii_only)  # type: ignore[arg-type]
+        rate = f"{'-':>5}" if empty else f"{row.r_pos:.3f}"
+        line = f"{row.left:.2f}-{row.right:.2f}   {n:>{column}}  {bar:<{room}} {rate}"
         if known:
             line += f"    {row.optimal_r_pos:.3f}" if pd.notna(row.optimal_r_pos) else f"    {'-':>5}"  # type: ignore[arg-type]
         lines.append(line)

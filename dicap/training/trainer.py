@@ -17,7 +17,7 @@ from dicap.machine.cost import Meter
 from dicap.methods.base import Batch, ParamGroup, Phase, Refresh, Teacher
 from dicap.models import save_model
 from dicap.network import restore_backbone
-from dicap.progress import progress
+from dicap.progress import progress, time_left
 from dicap.randomness import torch_seed
 from dicap.training.background import BackgroundWriter
 from dicap.training.batches import Batches
@@ -210,8 +210,7 @@ class Trainer:
         views = experiment.inputs.views(experiment.runtime, source.requests(), stage=self.stage, epoch=self.epoch, start=first)
         self.networks["raw"].train()
         stream = self.stage if self.group.is_main else f"{self.stage}/{self.group.rank}"  # other images, other dropout
-        desc = f"{self.stage} {self.epoch + 1}/{self.phase.epochs}"
-        bar = progress(self.meter.steps(views), desc=desc, total=steps, unit="step", initial=first)
+        bar = progress(self.meter.steps(views), desc=self._heading(), total=steps, unit="step", initial=first)
         with self.background, closing(bar):
             for inputs in bar:
                 torch.manual_seed(torch_seed(self.settings.seed, stream, self.epoch, self.step))  # dropout
@@ -258,6 +257,11 @@ class Trainer:
     def advance(self) -> None:
         """After the updates of a step: one-cycle and EMA."""
         self.optimisation.advance()
+
+    def _heading(self) -> str:
+        """The bar's first words: the epoch, counted from 0 as everywhere, of the last one, and what the stage has left."""
+        rest = time_left([60 * row["minutes"] for row in self.costs], self.phase.epochs - self.epoch)
+        return f"{self.stage}, epoch {self.epoch} of 0 to {self.phase.epochs - 1}{rest and f', {rest} left'}"
 
     # -- the end of an epoch
 

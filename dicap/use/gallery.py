@@ -65,7 +65,7 @@ def write_gallery(
         page = render(
             "gallery.html",
             styles=["base.css", "gallery.css"],
-            scripts=["gallery.js"],
+            scripts=["common.js", "gallery.js"],
             images="'self' file:",  # the photographs beside the page; a page opened from a server reaches that server alone
             count=len(images),
             chance="measured chance that the class is present"

@@ -74,7 +74,7 @@ def write_labelling_page(
     page = render(
         "labelling.html",
         styles=["base.css", "labelling.css"],
-        scripts=["labelling.js"],
+        scripts=["common.js", "labelling.js"],
         title=f"{'Review' if review else 'Label'} {count:,} photograph{'s' if count != 1 else ''}",
         count=count,
         classes=len(classes),

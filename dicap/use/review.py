@@ -1,8 +1,8 @@
 """Which labels are probably wrong: labelled images whose labels surprise a model that did not learn from them.
 
 A network remembers the labels it was trained on, the wrong ones too, so its own scores of its training images find little.
-`leave_one_out` gives scores that are honest for every labelled image: of a linear model on features that know no label of this
-data set, fitted for each image on all the others.
+`out_of_fold` gives scores that are honest for every labelled image: of linear heads on features that know no label of this
+data set, each image scored by the head that never saw its fold.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,20 @@ from torch import nn
 from dicap.curve import curve_by_rank
 from dicap.data.loader import scoring_batches
 from dicap.data.store import Store
+from dicap.linear.folds import assign_folds, fold_scores, left_out
+from dicap.linear.neighbours import averaged
+from dicap.linear.solver import solve
+from dicap.network.linear import Scaling, fit_scaling
 from dicap.progress import progress
 from dicap.runtime import Runtime
 
 BATCH = 256
-PENALTY = 10.0  # of the ridge, in mean squared lengths of a feature vector; benchmarks/review.py compares
+FOLDS = 10
+NEIGHBOURS = 10  # of an image, whose features are averaged with its own
+L2 = 0.003  # the penalty, as scikit-learn's C; benchmarks/review.py tried 0.0003 to 0.01
+# Of `surprise`, from benchmarks/review.py: exponent of a class's share, and what the worst of the classes that are not labelled
+# counts beside the worst of those that are.
+SHARE, ABSENT = 0.3, 0.5
 LOWEST = 1e-3  # a score below it surprises no more than at it
 LIKELY = 0.5  # chance from which a class that an image is not labelled with is pointed out
 MOST_ODD = 3  # classes of an image that are pointed out
@@ -40,51 +49,52 @@ class Doubt:
 
 
 def features_of(network: nn.Module, store: Store, rows: np.ndarray, runtime: Runtime) -> np.ndarray:
-    """Pooled features (n, D) float64 of some rows: square roots, sign kept, of the sum over each image and its mirror image.
-
-    The root keeps a few strong channels from drowning the others (power normalisation, Perronnin et al., ECCV 2010).
-    """
+    """Pooled features (n, D) float32 of some rows: the mean over each image and its mirror image."""
     network = network.to(runtime.device).eval()
     seen = []
     with torch.inference_mode(), runtime.autocast():
         batches = scoring_batches(store, rows, BATCH, device=runtime.device)
         for _, images in progress(batches, desc="review", total=-(-len(rows) // BATCH), unit="batch"):
             both = [network.features(view).float().mean((2, 3)) for view in (images, images.flip(3))]  # type: ignore[operator]
-            total = both[0] + both[1]
-            seen.append((total.sign() * total.abs().sqrt()).cpu().double().numpy())
+            seen.append(((both[0] + both[1]) / 2).cpu().numpy())
     return np.concatenate(seen)
 
 
-def leave_one_out(features: np.ndarray, labels: np.ndarray, penalty: float = PENALTY) -> np.ndarray:
-    """Scores (n, C) of each image by ridge regression on all the other images, float64.
+def among_neighbours(features: np.ndarray) -> np.ndarray:
+    """Features (N, D), pooled, as rows (N, r) float32: as the recommended head takes them, averaged with the nearest images'.
 
-    The residual of an image left out is its residual in the fit to all, divided by 1 - h, with h the weight of its own label in
-    its fitted value (Allen, Technometrics 1974): one fit stands for n. Rows are scaled to length 1; no penalty on the intercept.
+    Images without labels take part: they say what is alike.
+    """
+    return averaged(scaled(features), NEIGHBOURS)
+
+
+def scaled(features: np.ndarray) -> np.ndarray:
+    """Features (N, D), pooled, as the recommended head takes them: standardised signed roots of one length, float32."""
+    scaling = Scaling(features.shape[1], "root")
+    x = torch.from_numpy(np.asarray(features, np.float32))
+    fit_scaling(scaling, x)
+    return scaling(x).numpy()
+
+
+def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Scores (n, C) float64 of the labelled images, each by logistic regressions that were solved without its fold.
+
+    The same input gives the same scores.
 
     Args:
-        features: (n, D); labels: (n, C) of 0 and 1.
-        penalty: in mean squared lengths of the centred features.
+        rows: (n, r) float32 of the labelled images, from `among_neighbours`, n at least 2; labels: (n, C) of 0 and 1.
     """
-    n = len(features)
-    assert n > 1 and labels.shape[0] == n, (features.shape, labels.shape)
-    z = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
-    z = z - z.mean(0)  # (n, D)
-    strength = penalty * max(float((z**2).sum() / n), 1e-12)
-    y = labels.astype(np.float64)
-    if n <= z.shape[1]:
-        smooth = np.linalg.solve(z @ z.T + strength * np.eye(n), z @ z.T)  # (n, n)
-        own, fitted = np.diag(smooth), smooth.T @ (y - y.mean(0))
-    else:
-        solved = np.linalg.solve(z.T @ z + strength * np.eye(z.shape[1]), z.T)  # (D, n)
-        own, fitted = np.einsum("nd,dn->n", z, solved), z @ (solved @ (y - y.mean(0)))
-    own = (own + 1 / n)[:, None]
-    return (fitted + y.mean(0) - own * y) / np.maximum(1 - own, 1e-12)
+    assert len(rows) == len(labels) > 1, (rows.shape, labels.shape)
+    y = labels.astype(np.float32)
+    fold = assign_folds(y, min(FOLDS, len(y)), seed=0)
+    heads = solve(rows, y, weight=left_out(fold, int(fold.max()) + 1), l2=L2)
+    return 1 / (1 + np.exp(-fold_scores(heads, rows, fold).astype(np.float64)))
 
 
 def entry_surprise(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """How surprising each entry of the labels is, (n, C) float64; 0 and below: not at all.
 
-    A class that is labelled: -log(score) + log(share) / 2, with the share of the *other* images that bear it. Halfway between
+    A class that is labelled: -log(score) + SHARE log(share), with the share of the *other* images that bear it. Between
     "unlikely" and "less likely than in any other image": by the first alone rare classes would always be in front.
     A class that is not labelled: -log(1 - score).
     """
@@ -92,11 +102,11 @@ def entry_surprise(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     y = labels.astype(bool)
     n = len(y)
     share = np.clip((y.sum(0) - y) / max(n - 1, 1), 0.5 / n, 1)
-    return np.where(y, -np.log(p) + np.log(share) / 2, -np.log1p(-p))
+    return np.where(y, -np.log(p) + SHARE * np.log(share), -np.log1p(-p))
 
 
 def doubts(scores: np.ndarray, labels: np.ndarray, honest: np.ndarray | None = None) -> list[Doubt]:
-    """Labelled images, the most surprising first: the worst entry among the classes it bears plus the worst among the others.
+    """Labelled images, the most surprising first: the worst entry of the classes it bears plus ABSENT times that of the others.
 
     Args:
         scores: (n, C) in [0, 1], by a model that did not learn from these labels (out of fold, left out, or of D_est).
@@ -107,7 +117,7 @@ def doubts(scores: np.ndarray, labels: np.ndarray, honest: np.ndarray | None = N
     y = labels.astype(bool)
     entries = entry_surprise(scores, labels)
     worst_on = np.where(y, entries, -np.inf).max(1)
-    total = np.where(y.any(1), worst_on, 0.0) + np.where(y, 0.0, entries).max(1)
+    total = np.where(y.any(1), worst_on, 0.0) + ABSENT * np.where(y, 0.0, entries).max(1)
     rows = np.arange(len(y)) if honest is None else np.flatnonzero(honest)
     found = []
     for row in rows[np.argsort(-total[rows], kind="stable")]:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -68,6 +69,22 @@ def test_drawing(run, kind, ending, tmp_path):
     assert result.exit_code == 0
     assert out.read_bytes()[:4] == {"svg": b"<svg", "png": b"\x89PNG"}[ending]
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_bin_without_entries_has_no_bar():
+    weights = pd.DataFrame(
+        {
+            "left": [0.0, 0.5],
+            "right": [0.5, 1.0],
+            "n_pos": [3, 0],
+            "n_neg": [1, 0],
+            "r_pos": [0.75, 0.5],
+            "optimal_r_pos": [0.7, 0.9],
+        }
+    )
+    _, full, empty = text.rates(weights, 80)
+    assert "█" in full and full.endswith("0.750    0.700")
+    assert "█" not in empty and empty.split() == ["0.50-1.00", "0", "-", "0.900"]
 
 
 def test_a_name_cannot_command_the_terminal(tmp_path, monkeypatch):

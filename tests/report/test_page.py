@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from PIL import Image
 from ruamel.yaml import YAML
@@ -16,6 +17,7 @@ from ruamel.yaml import YAML
 from dicap import artifacts as files
 from dicap.errors import DataError
 from dicap.report import evidence
+from dicap.report.figures import learning
 from dicap.report.page import _remarks, build_report
 
 from . import synthetic
@@ -281,3 +283,28 @@ def test_the_steps_of_every_stage_are_told(steps, line):
 def test_the_table_of_times_has_the_steps(whole):
     page = whole.read_text(encoding="utf-8")
     assert '<td class="num">1,120</td>' in page
+
+
+def test_where_no_label_is_withheld_nothing_is_called_held_out(tmp_path):
+    held = build(tmp_path / "held")
+    fitted = build(tmp_path / "fitted", {"calibration": {"source": "cross_fit"}})
+    labelled_only = build(tmp_path / "labelled", {"method": "asl"})
+    assert "labelled, for estimation" in held and "of the estimation set at each confidence" in held
+    for page in (fitted, labelled_only):
+        assert "labelled, for estimation" not in page and page.count("labelled, trained on") == 2
+    assert "estimation set" not in fitted and "each scored by a head that never saw its image, at each confidence" in fitted
+
+
+def test_epochs_count_from_0_on_every_axis(tmp_path):
+    found = evidence.gather(synthetic.write_run(tmp_path / "artifacts"))
+    for draw in (learning.scores, learning.losses):
+        (ax,) = draw(found.history).axes
+        shown = [label.get_text() for label in ax.get_xticklabels()]
+        assert shown == [*"012", *"012345", *"01"], "warm-up, main stage, fine-tuning"
+        assert list(ax.get_xticks()) == list(found.history["position"])
+
+
+def test_an_axis_of_many_epochs_is_not_crowded():
+    history = pd.DataFrame({"stage": "train", "epoch": range(300), "position": range(1, 301), "map_ema": 1.0, "map_raw": 1.0})
+    (ax,) = learning.scores(history).axes
+    assert [label.get_text() for label in ax.get_xticklabels()] == [str(epoch) for epoch in range(0, 300, 20)]

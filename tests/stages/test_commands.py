@@ -1,9 +1,11 @@
 """Every command on the tiny set: what it prints, what it writes, and one line with the right exit code when it cannot."""
 
+import csv
 import functools
 import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +17,7 @@ import pandas as pd
 import pytest
 import tiny
 
+from dicap.catalogue import METHODS
 from dicap.errors import Stopped
 
 STAGES = ("convert", "split", "warmup", "pseudo-label", "train", "finetune", "evaluate")
@@ -100,6 +103,26 @@ def test_what_is_hardly_meant_is_told(project, command):
     code, _, errors = project.run(command)
     (line,) = errors.splitlines()
     assert code == 0 and line.startswith("Warning: params.yaml: backbone_weights: found 'random'")
+
+
+def test_the_list_of_methods_fits_a_terminal_and_leaves_nothing_out(project):
+    lines = project.done("methods").splitlines()
+    assert max(map(len, lines)) <= 100
+    words = " ".join(lines).split()
+    for facts in METHODS.values():
+        assert all(
+            set(text.split()) <= set(words) for text in (facts.title, facts.loss, facts.rule, facts.source, facts.confidence)
+        )
+
+
+def test_bars_count_epochs_as_the_artifacts_do_and_say_what_is_left(project):
+    _, _, said = project.run("train", "--fresh")
+    with open(project.folder / "artifacts" / "train" / "history.csv") as file:
+        epochs = [row["epoch"] for row in csv.DictReader(file)]
+    bars = [line for line in said.splitlines() if line.startswith("train, epoch")]
+    told = list(dict.fromkeys(re.findall(r"^train, epoch (\d+) of 0 to 1", "\n".join(bars), re.MULTILINE)))
+    assert told == epochs == ["0", "1"]
+    assert "left" in bars[-1].partition(":")[0] and "left" not in bars[0].partition(":")[0]
 
 
 # -- mistakes ---------------------------------------------------------------------------------------------------------

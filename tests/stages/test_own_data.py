@@ -134,7 +134,7 @@ def test_suggest_offers_nothing_that_is_labelled(project):
     for stage in ("convert", "split"):
         project.done(stage)
     _, line = project.refused("suggest")
-    assert "every image is labelled already; set ratio to 1 to use all labels" in line
+    assert "every image is labelled already" in line and "hides the labels of" in line and "--unlabeled" in line
 
 
 def test_doctor_tells_of_every_role_and_of_what_is_not_there(project):

@@ -4,6 +4,7 @@ import csv
 import html
 import json
 import re
+import shutil
 
 import pandas as pd
 
@@ -70,5 +71,18 @@ def test_a_network_with_pretrained_weights_ranks_every_labelled_image(project, m
     monkeypatch.setattr(backbone, "_load", lambda network, state, origin: None)
     project.set({"backbone_weights": "weights.pth"})
     out = project.done("review")
-    assert "each image left out in turn" in out and "left out;" not in out
+    assert "each image scored out of fold" in out and "are left out" not in out
     assert len(listed(project)) == (pd.read_parquet("data/converted/index.parquet")["split"] == "train").sum()
+
+
+def test_a_frozen_backbone_is_not_asked_again(project, monkeypatch):
+    """Features that were computed once are read; they know no label, whatever the weights they came from."""
+    project.set({"warmup.trainable": "head", "train.trainable": "head", "head": "linear"})
+    project.done("features")
+    monkeypatch.setattr("dicap.use.review.features_of", None)
+    out = project.done("review")
+    assert "as it was before training, each image scored out of fold" in out and "are left out" not in out
+    assert len(listed(project)) == (pd.read_parquet("data/converted/index.parquet")["split"] == "train").sum()
+    shutil.rmtree("artifacts/features")
+    _, line = project.refused("review")
+    assert "dvc repro features" in line

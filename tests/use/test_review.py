@@ -3,42 +3,63 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 
 from dicap.data.store import Store
+from dicap.linear.folds import assign_folds
 from dicap.network import build_network
 from dicap.runtime import Runtime
-from dicap.use.review import chances, doubts, entry_surprise, features_of, leave_one_out
+from dicap.use import review
+from dicap.use.review import among_neighbours, chances, doubts, entry_surprise, features_of, out_of_fold
 
 
-def slow_leave_one_out(features, labels, penalty):
-    """A fit for each image, on all others; lengths, centre of the penalty's unit as for all of them."""
-    z = features / np.linalg.norm(features, axis=1, keepdims=True)
-    strength = penalty * ((z - z.mean(0)) ** 2).sum() / len(z)
-    scores = np.empty(labels.shape)
-    for i in range(len(z)):
-        others = np.arange(len(z)) != i
-        x, y = z[others], labels[others].astype(float)
-        a, b = x - x.mean(0), y - y.mean(0)
-        weight = np.linalg.solve(a.T @ a + strength * np.eye(a.shape[1]), a.T @ b)
-        scores[i] = y.mean(0) + (z[i] - x.mean(0)) @ weight
-    return scores
-
-
-@given(st.integers(0, 100), st.sampled_from([(6, 20), (30, 4), (12, 12)]), st.sampled_from([0.1, 1.0, 10.0]))
-def test_one_fit_stands_for_one_without_each_image(seed, shape, penalty):
-    rng = np.random.default_rng(seed)
-    features, labels = rng.normal(size=shape), rng.integers(0, 2, (shape[0], 3))
-    assert np.allclose(leave_one_out(features, labels, penalty), slow_leave_one_out(features, labels, penalty))
+def scored(features, labels):
+    return out_of_fold(among_neighbours(features), labels)
 
 
 def test_a_score_does_not_know_its_own_label():
+    """With the folds held fast, whatever an image is labelled leaves its own scores as they are."""
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(20, 8)), rng.integers(0, 2, (20, 3))
     other = labels.copy()
     other[4] = 1 - other[4]
-    assert np.allclose(leave_one_out(features, labels)[4], leave_one_out(features, other)[4])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(review, "assign_folds", lambda y, folds, seed: np.arange(len(y)) % folds)
+        before, after = (scored(features, y) for y in (labels, other))
+    assert np.allclose(before[4], after[4], atol=1e-4)
+    assert np.abs(np.delete(before - after, [4, 14], 0)).max() > 1e-3, "others learn from it; 14 is of its fold"
+
+
+def test_out_of_fold_scores_against_scikit_learn():
+    features, labels, _, _ = blobs(60, 4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(review, "averaged", lambda rows, k: rows)
+        found = scored(features, labels)
+    roots = np.sign(features) * np.sqrt(np.abs(features))
+    x = (roots - roots.mean(0)) / roots.std(0)
+    x *= np.sqrt(x.shape[1]) / np.linalg.norm(x, axis=1, keepdims=True)
+    fold = assign_folds(labels, 10, 0)
+    for k in range(10):
+        for c in range(labels.shape[1]):
+            model = LogisticRegression(C=review.L2, tol=1e-8, max_iter=1000).fit(x[fold != k], labels[fold != k, c])
+            assert np.allclose(found[fold == k, c], model.predict_proba(x[fold == k])[:, 1], atol=2e-3)
+
+
+def test_images_without_labels_say_what_is_alike():
+    """The order of the images is no matter, and those without labels take part as neighbours."""
+    rng = np.random.default_rng(3)
+    features, labelled, y = rng.normal(size=(80, 12)), np.arange(0, 80, 4), rng.integers(0, 2, (20, 3))
+    order = rng.permutation(80)
+    found = out_of_fold(among_neighbours(features)[labelled], y)
+    assert np.allclose(found, out_of_fold(among_neighbours(features[order])[np.argsort(order)[labelled]], y), atol=1e-3)
+    assert not np.allclose(found, scored(features[labelled], y), atol=1e-2)
+
+
+@pytest.mark.parametrize("n", [2, 3, 11])
+def test_few_images_are_scored_too(n):
+    rng = np.random.default_rng(n)
+    scores = scored(rng.normal(size=(n, 5)), np.eye(n, 3, dtype=np.uint8))
+    assert scores.shape == (n, 3) and ((scores > 0) & (scores < 1)).all()
 
 
 def blobs(n=450, wrong=20, seed=0):
@@ -55,7 +76,7 @@ def blobs(n=450, wrong=20, seed=0):
 
 def test_planted_wrong_labels_come_first():
     features, labels, truth, wrong = blobs()
-    ranked = doubts(leave_one_out(features, labels), labels)
+    ranked = doubts(scored(features, labels), labels)
     first = [doubt.row for doubt in ranked[:40]]
     assert len(set(first) & set(wrong)) >= 18
     found = {doubt.row: doubt.odd for doubt in ranked}
@@ -68,7 +89,7 @@ def test_planted_wrong_labels_come_first():
 def test_only_honest_scores_are_ranked():
     features, labels, _, _ = blobs(60, 4)
     honest = np.arange(60) % 3 == 0
-    assert {doubt.row for doubt in doubts(leave_one_out(features, labels), labels, honest)} == set(np.flatnonzero(honest))
+    assert {doubt.row for doubt in doubts(scored(features, labels), labels, honest)} == set(np.flatnonzero(honest))
 
 
 def test_entries_against_a_loop():
@@ -78,7 +99,7 @@ def test_entries_against_a_loop():
     for i in range(7):
         for c in range(3):
             others = max(sum(labels[k, c] for k in range(7) if k != i) / 6, 0.5 / 7)
-            expected = -np.log(scores[i, c]) + np.log(others) / 2 if labels[i, c] else -np.log(1 - scores[i, c])
+            expected = -np.log(scores[i, c]) + review.SHARE * np.log(others) if labels[i, c] else -np.log(1 - scores[i, c])
             assert found[i, c] == pytest.approx(expected)
 
 
@@ -92,7 +113,7 @@ def test_an_image_without_labels_is_doubted_for_what_it_lacks():
 
 def test_chances_rise_with_the_score_and_are_shares():
     features, labels, _, _ = blobs()
-    scores = leave_one_out(features, labels)
+    scores = scored(features, labels)
     found = chances(scores, labels)
     assert ((found >= 0) & (found <= 1)).all() and abs(found.mean() - labels.mean()) < 0.02
     order = np.argsort(scores.ravel())
@@ -108,4 +129,4 @@ def test_features_are_those_of_both_sides(tiny_set, tiny_experiment):
     images = store.read(rows)
     with torch.inference_mode():
         both = sum(network.features(view).mean((2, 3)) for view in (images, images.flip(3)))
-    assert np.allclose(found, (both.sign() * both.abs().sqrt()).numpy(), atol=1e-4)
+    assert np.allclose(found, both.numpy() / 2, atol=1e-4)

@@ -1,4 +1,3 @@
-const $ = (id) => document.getElementById(id);
 const facts = JSON.parse($("facts").textContent);
 const names = JSON.parse($("names").textContent);
 const WORDS = ["no", "yes", "unsure"];
@@ -26,18 +25,6 @@ function columnOf(c) {
 const chanceOf = (entry) => facts.chances[entry & facts.levels];
 const decisionOf = (entry) => entry >> 14;
 
-function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-}
-
-function percent(x) {
-  if (x > 0.995 && x < 1) return ">99 %";
-  if (x > 0 && x < 0.005) return "<1 %";
-  return `${Math.round(100 * x)} %`;
-}
-
 const thumbnailOf = (i) => `thumbs/${Math.floor(i / facts.folder_of)}/${i}.jpg`;
 
 function addressOf(i) {
@@ -57,7 +44,6 @@ let active = 0; // place in `shown` of the photograph that the keyboard is at
 
 const wantedClass = () => Number($("class").value);
 const filters = [...document.querySelectorAll(".filter")];
-const fold = (text) => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
 
 function choose() {
   const column = columnOf(wantedClass());

@@ -1,4 +1,3 @@
-const $ = (id) => document.getElementById(id);
 const batch = JSON.parse($("batch").textContent);
 const { items, kind, measured } = batch;
 const KEYS = "1234567890abcdefghijklmopqrtvwxyz"; // n, s and u are commands
@@ -38,18 +37,6 @@ const nameOf = (c) => names()[c];
 const stateOf = (i) => kept.decided[i]?.[0] ?? "open";
 const onOf = (i) => kept.decided[i]?.[1] ?? items[i].on;
 const chanceOf = (i, c) => items[i].chance[c];
-
-function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-}
-
-function percent(x) {
-  if (x > 0.995 && x < 1) return ">99 %";
-  if (x > 0 && x < 0.005) return "<1 %";
-  return `${Math.round(100 * x)} %`;
-}
 
 // ---- what is decided
 
@@ -174,8 +161,6 @@ function orderOf(i) {
   }
   return [...kept.extra.map((_, k) => batch.classes.length + k), ...orders.get(i)];
 }
-
-const fold = (text) => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
 
 function visible() {
   const i = kept.at;

@@ -6,9 +6,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from dicap.report import style
+
+MOST_TICKS = 16  # along the lower edge
+STEPS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))  # between two ticks
 
 _STAGE_NAMES = {"warmup": "warm-up", "train": "main", "finetune": "fine-tuning"}
 
@@ -68,9 +70,11 @@ def _line(ax: Axes, history: pd.DataFrame, column: str, label: str, colour: str,
 
 
 def _epochs(ax: Axes, history: pd.DataFrame) -> None:
-    """Name the stages along the lower edge and shade every other one."""
-    ax.set_xlabel("epoch, all stages in a row", labelpad=16)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    """Name the stages along the lower edge and shade every other one; each stage's epochs count from 0, as in history.csv."""
+    ax.set_xlabel("epoch of each stage", labelpad=16)
+    every = next(step for step in STEPS if len(history) <= MOST_TICKS * step)
+    ticked = history[history["epoch"] % every == 0]
+    ax.set_xticks(ticked["position"], [str(int(epoch)) for epoch in ticked["epoch"]])
     ax.grid(visible=False, axis="x")
     ax.set_xlim(0.4, max(1, len(history)) + 0.6)
     for number, (stage, part) in enumerate(history.groupby("stage", sort=False)):

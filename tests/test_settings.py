@@ -92,6 +92,19 @@ def test_params_file_lists_every_setting_so_that_dvc_can_set_it():
     assert {key for key, _ in flatten(values)} == set(known_keys())
 
 
+def test_dvc_changes_the_one_line_it_is_asked_to(tmp_path):
+    """`dvc exp run -S` writes params.yaml as DVC would write all of it: it must look so from the start."""
+    from dvc.utils.serialize import modify_yaml
+
+    before = (ROOT / "params.yaml").read_text()
+    (tmp_path / "params.yaml").write_text(before)
+    with modify_yaml(str(tmp_path / "params.yaml")) as values:
+        values["seed"] = 7
+    after = (tmp_path / "params.yaml").read_text()
+    changed = [pair for pair in zip(before.splitlines(), after.splitlines(), strict=True) if pair[0] != pair[1]]
+    assert len(changed) == 1 and changed[0][1].startswith("seed: 7")
+
+
 def fields():
     """{dotted key: its field} of every setting."""
     for name, field in Settings.model_fields.items():

@@ -208,3 +208,14 @@ def test_a_damaged_history_is_one_line(tiny_experiment, finetuned, tmp_path, out
     with pytest.raises(DataError, match=r"history\.csv: damaged") as caught:
         evaluate(tiny_experiment(), finetuned, tmp_path, out)
     assert "\n" not in str(caught.value)
+
+
+def test_the_card_is_one_that_a_model_hub_takes(tiny_experiment, trained, finetuned, out):
+    hub = pytest.importorskip("huggingface_hub", reason="comes with timm")
+    result = evaluate(tiny_experiment(), finetuned, trained, out)
+    card = hub.ModelCard.load(out / "MODEL_CARD.md")
+    assert card.data.pipeline_tag == "image-classification" and card.data.library_name == "dicap"
+    scores = {entry.metric_type: entry.metric_value for entry in card.data.eval_results}
+    assert scores["map"] == pytest.approx(result["map"], abs=1e-4) and scores["f1"] == pytest.approx(result["f1"], abs=1e-4)
+    assert {"multi-label", "semi-supervised"} <= set(card.data.tags)
+    assert "## Intended use" in card.text and "## Limits" in card.text

@@ -308,3 +308,8 @@ def test_an_axis_of_many_epochs_is_not_crowded():
     history = pd.DataFrame({"stage": "train", "epoch": range(300), "position": range(1, 301), "map_ema": 1.0, "map_raw": 1.0})
     (ax,) = learning.scores(history).axes
     assert [label.get_text() for label in ax.get_xticklabels()] == [str(epoch) for epoch in range(0, 300, 20)]
+
+
+def test_own_photographs_are_not_called_by_the_name_of_the_reader(tmp_path):
+    page = build(tmp_path, {"dataset": "table"})
+    assert "on own images" in page and "on table" not in page

@@ -75,6 +75,19 @@ def test_commits_that_are_alike_are_one_and_experiments_have_their_names(reposit
     assert {revision.name for revision in revisions("params.yaml", everywhere=False)} == {repository[:7], "wild-guess"}
 
 
+def test_git_is_asked_as_often_of_many_commits_as_of_few(repository, monkeypatch):
+    asked = []
+    run = module._run
+    monkeypatch.setattr(module, "_run", lambda *arguments: (asked.append(arguments), run(*arguments))[1])
+    finished(Path("params.yaml"), everywhere=True)
+    few = len(asked)
+    for number in range(8):
+        commit(f"later {number}", seed=10 + number)
+    asked.clear()
+    experiments, _ = finished(Path("params.yaml"), everywhere=True)
+    assert len(asked) == few and len(experiments) >= 10
+
+
 def test_settings_and_metrics_belong_together(repository):
     experiments, notes = finished(Path("params.yaml"), everywhere=True)
     assert not notes

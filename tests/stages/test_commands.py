@@ -80,7 +80,7 @@ def test_evaluate_takes_another_model_and_writes_nothing_then(project):
     shutil.rmtree("artifacts/evaluate")
     shutil.rmtree("artifacts/finetune")
     out = project.done("evaluate", "--model", "artifacts/train/model.safetensors")
-    assert out.startswith("mAP ") and "ema model of train" in out and "raw counterpart" in out
+    assert out.startswith("mAP ") and "raw model of train" in out and "ema counterpart" in out
     assert not Path("artifacts/evaluate").exists()
     project.done("evaluate", "--model", "artifacts/train/model.safetensors", "--out", "elsewhere")
     assert json.loads(Path("elsewhere/metrics.json").read_text())["stage"] == "train"

@@ -152,21 +152,21 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         fits = heads is not None and heads.w.shape == (fold.max() + 2, y.shape[1], rows.shape[1])
         return heads if fits else None
 
-    def decision_function(self, X: Any) -> NDArray:
+    def decision_function(self, X: Any) -> np.ndarray:
         """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
         check_is_fitted(self, "coef_")
         stated = self._scaling.apply(self._features(X, reset=False)).astype(np.float64) @ self.coef_.T + self.intercept_
         return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * stated
 
-    def predict_proba(self, X: Any) -> NDArray:
+    def predict_proba(self, X: Any) -> np.ndarray:
         """(n, C) measured probability of each class: the share of labelled entries, scored so, that turned out positive."""
         return expit(self.decision_function(X))
 
-    def predict(self, X: Any) -> NDArray:
+    def predict(self, X: Any) -> np.ndarray:
         """(n, C) 1 where a class is likelier there than not, else 0."""
         return (self.decision_function(X) > 0).astype(np.int64)
 
-    def chance(self, X: Any) -> NDArray:
+    def chance(self, X: Any) -> np.ndarray:
         """(n, C) measured chance, from 0.5 to 1, that each entry of `predict` is right."""
         return expit(np.abs(self.decision_function(X)))
 

@@ -61,12 +61,11 @@ from dicap.features.bank import FeatureBank
 from dicap.features.compute import fill
 from dicap.features.engine import scoring_engine
 from dicap.features.recipe import Recipe, pretrained_network
-from dicap.linear.selection import choose_l2
+from dicap.linear.selection import CANDIDATES, FOLDS, choose_l2
 from dicap.metrics import mean_average_precision
 from dicap.models import load_model, load_weights
 from dicap.runtime import Runtime
 from dicap.settings import Settings
-from dicap.training.convex import CANDIDATES, FOLDS
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 from dicap.training.run import run_stage

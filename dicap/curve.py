@@ -9,6 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dicap.linear import ranks
+from dicap.linear.ranks import FINEST
+
 __all__ = [
     "Curve",
     "carry_over",
@@ -16,10 +19,6 @@ __all__ = [
     "curve_of",
     "log_odds",
 ]
-
-FINEST = 1e-6  # confidences are kept this far from 0 and 1 where their logarithms are taken
-# Of groups by rank: entries of a group at least, how many groups at most, entries that the logistic curve counts for in a group.
-GROUP, MOST_GROUPS, LEAN = 20, 60, 40.0
 
 
 class Curve(NamedTuple):
@@ -66,21 +65,14 @@ def curve_of(knots: np.ndarray, rate: np.ndarray, log_odds: bool = False) -> Cur
 
 
 def curve_by_rank(p: Tensor, y: Tensor) -> Curve:
-    """P(y = 1 | p) of groups by rank, what a published model carries.
-
-    For confidences that crowd near 0 and 1, where bins of equal width are full or empty.
-
-    A group's rate is (n_pos + LEAN s) / (n + LEAN) with s its mean on the logistic curve fitted to all entries. On digits with
-    D_est of 40 images this halves the error of bins of equal width.
+    """P(y = 1 | p) of groups by rank, what a published model carries (`dicap.linear.ranks.curve_by_rank`).
 
     Args:
         p, y: (N, C) confidences and labels, of images that the network was not trained on.
     """
     assert p.shape == y.shape and p.numel(), (p.shape, y.shape)
-    x, right = _log_odds(p), (y > 0).double().cpu().numpy().ravel()
-    groups, smooth = _by_rank(x), _logistic(x, right)
-    rates = [(right[group].sum() + LEAN * smooth[group].mean()) / (len(group) + LEAN) for group in groups]
-    return _rising([x[group].mean() for group in groups], rates, groups).to(p.device)
+    knots, rate = ranks.curve_by_rank(p.double().cpu().numpy(), y.cpu().numpy())
+    return curve_of(knots, rate, log_odds=True).to(p.device)
 
 
 def carry_over(curve: Curve, before: Tensor, after: Tensor) -> Curve:
@@ -94,38 +86,7 @@ def carry_over(curve: Curve, before: Tensor, after: Tensor) -> Curve:
         before, after: (N, C) confidences of the two networks on images that neither was trained on with labels.
     """
     assert before.shape == after.shape and before.numel(), (before.shape, after.shape)
-    x, rate = _log_odds(after), curve.at(before).cpu().numpy().ravel()
-    groups = _by_rank(x)
-    return _rising([x[group].mean() for group in groups], [rate[group].mean() for group in groups], groups).to(after.device)
-
-
-def _by_rank(x: np.ndarray) -> list[np.ndarray]:
-    """The places of x (n,), sorted and cut into groups of equal size."""
-    return np.array_split(np.argsort(x, kind="stable"), min(MOST_GROUPS, max(1, len(x) // GROUP)))
-
-
-def _rising(knots: list[float], rates: list[float], groups: list[np.ndarray]) -> Curve:
-    """A curve over log-odds from the groups' means, made non-decreasing (isotonic regression).
-
-    Knots that coincide become one, with the mean of their rates: interpolation wants ascending knots.
-    """
-    from sklearn.isotonic import IsotonicRegression
-
-    k, n = np.arange(len(groups)), np.array([len(group) for group in groups], float)
-    rate = IsotonicRegression(y_min=0, y_max=1).fit(k, np.array(rates), n).predict(k)
-    unique, place = np.unique(np.array(knots), return_inverse=True)
-    return curve_of(unique, np.bincount(place, rate) / np.bincount(place), log_odds=True)
-
-
-def _logistic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The logistic curve of y over x at the points x (Platt scaling); the mean where y has one value only."""
-    from sklearn.linear_model import LogisticRegression
-
-    if y.min() == y.max():
-        return np.full(len(x), y.mean())
-    return LogisticRegression(C=1e4).fit(x[:, None], y).predict_proba(x[:, None])[:, 1]
-
-
-def _log_odds(p: Tensor) -> np.ndarray:
-    p_ = np.clip(p.double().cpu().numpy().ravel(), FINEST, 1 - FINEST)
-    return np.stack([np.log(p_), -np.log1p(-p_)], axis=1).sum(1)
+    x, rate = ranks.log_odds(after.cpu().numpy().ravel()), curve.at(before).cpu().numpy().ravel()
+    groups = ranks.by_rank(x)
+    knots, rates = ranks.rising([x[group].mean() for group in groups], [rate[group].mean() for group in groups], groups)
+    return curve_of(knots, rates, log_odds=True).to(after.device)

@@ -12,12 +12,18 @@ import torch
 from torch import Tensor
 
 from dicap.calibration import Rates, bin_index, count_bins
-from dicap.curve import FINEST, Curve, curve_by_rank, curve_of
+from dicap.curve import Curve, curve_by_rank, curve_of
+from dicap.linear.rates import (
+    beta_features,
+    knots_of_confidence,
+    logistic_rates,
+    own_confidence,
+    rates_of_classes,
+    shares_of_classes,
+)
 
 ESTIMATORS = ("bins", "beta", "shrunk_bins", "class_rank", "class_score")
 SHRINKAGE = 30.0  # entries that the beta fit counts for in a bin of `shrunk_bins`
-PRIOR_ENTRIES = 2.0  # entries that the network's own confidence counts for; keeps a fit on one outcome finite
-KNOTS = 401
 
 
 def estimate_curve(estimator: str, p: Tensor, y: Tensor, p_unlabelled: Tensor, share: Tensor, *, bins: int = 20) -> Rates:
@@ -67,104 +73,33 @@ def fit_curve(
         The curve, non-decreasing in p, on the device of `p`, the same for the same input.
     """
     assert p.shape == y.shape and p.numel(), (p.shape, y.shape)
-    p_, y_ = p.double().cpu().numpy(), (y > 0).cpu().numpy()
     if estimator == "groups":
         return curve_by_rank(p, y)
-    knots = _knots()
+    p_, y_ = p.double().cpu().numpy(), y.cpu().numpy()
     if estimator in ("class_rank", "class_score"):
         assert p_unlabelled is not None and share is not None and p.shape[1] == p_unlabelled.shape[1] == len(share)
         unlabelled, shares = p_unlabelled.double().cpu().numpy(), share.double().cpu().numpy()
-        r = _by_class(p_, y_, unlabelled, shares, knots, standardised=estimator == "class_score")
+        knots, r = rates_of_classes(p_, y_, unlabelled, shares, standardised=estimator == "class_score")
     else:
-        beta = _fit(_beta_features(p_.ravel()), y_.ravel(), *_own_confidence(_beta_features))
+        beta = logistic_rates(beta_features(p_.ravel()), y_.ravel() > 0, *own_confidence(beta_features))
         if estimator == "shrunk_bins":
             knots = (np.arange(bins) + 0.5) / bins
             n_pos, n_neg = (n.cpu().numpy() for n in count_bins(p, y, bins))
-            r = (n_pos + SHRINKAGE * beta(_beta_features(knots))) / (n_pos + n_neg + SHRINKAGE)
+            r = (n_pos + SHRINKAGE * beta(beta_features(knots))) / (n_pos + n_neg + SHRINKAGE)
             r = np.maximum.accumulate(r)
         else:
             assert estimator == "beta", estimator
-            r = beta(_beta_features(knots))
+            knots = knots_of_confidence()
+            r = beta(beta_features(knots))
     return curve_of(knots, r).to(p.device)
 
 
 def class_shares(y: Tensor) -> Tensor:
     """(C,) share of positives of each class among labels (N, C), half a positive and half a negative added to each."""
-    return ((y > 0).double().sum(0) + 0.5) / (len(y) + 1)
+    return torch.from_numpy(shares_of_classes(y.cpu().numpy())).to(y.device)
 
 
 def log_loss(r: Tensor, y: Tensor, floor: float = 1e-4) -> float:
     """Mean of -log P(y) over entries for rates r (N, C) of y = 1; rates are kept `floor` away from 0 and 1."""
     r = r.double().clamp(floor, 1 - floor)
     return float(-torch.where(y > 0, r.log(), (1 - r).log()).mean())
-
-
-def _knots() -> np.ndarray:
-    """Confidences evenly spaced in log-odds, where beta curves are smooth, (G,)."""
-    end = np.log((1 - FINEST) / FINEST)
-    return 1 / (1 + np.exp(-np.linspace(-end, end, KNOTS)))
-
-
-def _beta_features(p: np.ndarray) -> np.ndarray:
-    """log p and -log(1 - p), (..., 2)."""
-    p = np.clip(p, FINEST, 1 - FINEST)
-    return np.stack([np.log(p), -np.log1p(-p)], axis=-1)
-
-
-def _own_confidence(features) -> tuple[np.ndarray, np.ndarray]:
-    """Pseudo-entries on which the network's own confidence is right, and their weights: PRIOR_ENTRIES in all."""
-    p = (np.arange(20) + 0.5) / 20
-    return features(p), np.stack([1 - p, p], axis=1) * (PRIOR_ENTRIES / len(p))
-
-
-def _by_class(
-    p: np.ndarray, y: np.ndarray, p_unlabelled: np.ndarray, share: np.ndarray, knots: np.ndarray, *, standardised: bool
-) -> np.ndarray:
-    """Rates (C, G) of an estimator that knows the class."""
-    ordered = np.sort(p_unlabelled, axis=0)  # (N_u, C)
-    odds_unlabelled = _beta_features(p_unlabelled).sum(-1)  # (N_u, C)
-    mean, deviation = odds_unlabelled.mean(0), odds_unlabelled.std(0) + 1e-6
-
-    def features(values: np.ndarray, c: int) -> np.ndarray:
-        """(n, F): of the score, log-odds of the class's share, and how far inside the class's quota the score ranks."""
-        above = (len(ordered) - np.searchsorted(ordered[:, c], values, side="left") + 0.5) / (len(ordered) + 1)
-        odds = np.full(len(values), np.log(share[c] / (1 - share[c])))
-        score = _beta_features(values)
-        if standardised:
-            score = (score.sum(1) - mean[c]) / deviation[c]
-        return np.column_stack([score, odds, -np.log(above / share[c])])
-
-    classes = range(p.shape[1])
-    x = np.concatenate([features(p[:, c], c) for c in classes])
-    middle = int(np.argsort(share)[len(share) // 2])
-    rates = _fit(x, y.T.ravel(), *_own_confidence(lambda values: features(values, middle)))
-    return np.stack([np.maximum.accumulate(rates(features(knots, c))) for c in classes])
-
-
-def _fit(x: np.ndarray, y: np.ndarray, x_prior: np.ndarray, weight_prior: np.ndarray):
-    """Logistic regression of y (n,) on x (n, F), all of whose features should raise the odds.
-
-    One that lowers them fits noise and is left out, as beta calibration does. The prior entries count once as negatives
-    and once as positives, by the columns of weight_prior (m, 2). Returns the rates as a function of features.
-    """
-    from sklearn.linear_model import LogisticRegression
-
-    everything = np.concatenate([x, x_prior, x_prior])
-    target = np.concatenate([y, np.zeros(len(x_prior)), np.ones(len(x_prior))]).astype(int)
-    weight = np.concatenate([np.ones(len(x)), weight_prior[:, 0], weight_prior[:, 1]])
-    centre, scale = everything.mean(0), everything.std(0)
-    kept = [f for f in range(x.shape[1]) if scale[f] > 0]
-
-    def scaled(values: np.ndarray) -> np.ndarray:
-        return (values[:, kept] - centre[kept]) / scale[kept]
-
-    while kept:
-        # C: features correlate, so a little ridge keeps their coefficients small at no cost in fit.
-        model = LogisticRegression(C=100.0, max_iter=1000).fit(scaled(everything), target, sample_weight=weight)
-        worst = int(np.argmin(model.coef_[0]))
-        if model.coef_[0][worst] >= 0:
-            slopes, constant = model.coef_[0].copy(), float(model.intercept_[0])
-            return lambda values: 1 / (1 + np.exp(-(scaled(values) @ slopes + constant)))
-        kept.pop(worst)
-    rate = float((weight * target).sum() / weight.sum())
-    return lambda values: np.full(len(values), rate)

@@ -6,7 +6,10 @@ import re
 import textwrap
 from typing import Any
 
-MODULES = ("dicap", "dicap.calibration", "dicap.curve", "dicap.decision", "dicap.metrics", "dicap.operating_point")
+MODULES = (
+    *("dicap", "dicap.calibration", "dicap.curve", "dicap.decision", "dicap.metrics", "dicap.operating_point"),
+    "dicap.sklearn",
+)
 INTRODUCTION = """# Python
 
 Made by `dicap-stage reference --api` from the docstrings; a test keeps it current. What is listed here stays as it is within a

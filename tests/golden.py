@@ -4,8 +4,8 @@
     python tests/golden.py --check OUT.json            # in the checkout after it
     python tests/golden.py --check OUT.json --only dicap --only "dicap, estimator beta"
 
-Each run goes through `dicap-stage` convert, split, warmup, pseudo-label, train and finetune, on generated images, on one thread
-of the processor. Recorded for every run, by path below `artifacts/`:
+Each run goes through `dicap-stage` convert, features, split, warmup, pseudo-label, train and finetune, on generated images, on
+one thread of the processor. Recorded for every run, by path below `artifacts/`:
 
 - models (`model*.safetensors`): sha256 of the file, of the tensors, and of what else is needed to use them;
 - tables (`*.parquet`): sha256 of the file and of its rows;
@@ -47,6 +47,10 @@ LEAKS = "bbam, published leaks"  # looks up labels of any training image, so all
 STAGES = ("warmup", "pseudo-label", "train", "finetune")
 NO_THRESHOLDS = {"thresholds.rule": "none"}
 WHOLE = {"warmup.trainable": "all", "train.trainable": "all", "linear.solver": "steps"}  # `table` freezes the backbone
+SOLVED = {
+    **{"head": "linear", "linear.solver": "convex", "linear.features": "root", "features.views": 2},
+    **{"warmup.trainable": "head", "train.trainable": "head"},
+}
 Record = dict[str, dict[str, str]]  # path below artifacts -> {"file": sha256, name of a part of the content: sha256}
 
 # What runs beyond one of each method: changes of the tiny settings by title.
@@ -94,6 +98,19 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "drml, features of the warm-up": {"method": "drml", "drml.features": "warmup"},
     "pclp, no prior": {"method": "pclp", "pclp.prior": "none"},
     "bbam, balance by hidden labels": {"method": "bbam", "bbam.transform": "hidden_labels"},
+    "bce, solved head": SOLVED | {"method": "bce"},
+    "cap, solved head": SOLVED | {"method": "cap"},
+    "dicap, solved head": SOLVED,
+    "dicap, recommended": SOLVED
+    | {
+        **{"linear.pseudo_weight": 0.5, "linear.neighbours": 3, "thresholds.rule": "quota"},
+        **{
+            "calibration.source": "cross_fit",
+            "calibration.folds": 3,
+            "calibration.estimator": "class_score",
+            "calibration.power": 2.0,
+        },
+    },
     LEAKS: {"method": "bbam", "bbam.labelled_mask": "first_epoch", "bbam.warmup_split": "seed_1000"},
 }
 
@@ -102,7 +119,7 @@ def runs() -> dict[str, dict[str, Any]]:
     """Changes of the tiny settings by the title of a run: the twelve methods, then the variants."""
     chosen = {method: {"method": method} for method in METHODS} | VARIANTS
     for changes in chosen.values():
-        changes["head"] = METHODS[changes.get("method", "dicap")].head
+        changes.setdefault("head", METHODS[changes.get("method", "dicap")].head)
     return chosen
 
 
@@ -116,7 +133,7 @@ def record(changes: dict[str, Any], raw: Path) -> Record:
             (values.setdefault(section[0], {}) if section else values)[name] = value
         with open("params.yaml", "w") as handle:
             YAML().dump(values, handle)
-        for stage in ("convert", "split", *STAGES):
+        for stage in ("convert", "features", "split", *STAGES):
             _stage(stage)
         return _hashes(Path("artifacts"))
 

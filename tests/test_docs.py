@@ -42,6 +42,16 @@ def test_the_example_of_weights_runs_in_ten_lines(capsys):
     assert weight[pseudo == 1].mean() > 0.5 < weight[pseudo == 0].mean()
 
 
+def test_the_cell_on_features_runs_and_its_chances_hold(capsys):
+    (code,) = python_of((ROOT / "docs" / "sklearn.md").read_text(encoding="utf-8"))
+    namespace: dict = {}
+    exec(code, namespace)
+    assert "of the answers are right" in capsys.readouterr().out
+    right, chance = namespace["right"], namespace["chance"]
+    assert abs(right.mean() - chance.mean()) < 0.05 and right.mean() > 0.85
+    assert right[chance >= np.median(chance)].mean() > right.mean()
+
+
 def test_the_reference_explains_every_key_and_command():
     from dicap.settings import known_keys
     from stages.cli import PIPELINE, TOOLS, USE

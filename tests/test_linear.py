@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from dicap.linear.folds import assign_folds, fold_scores, left_out, of_own_head
+from dicap.linear.folds import assign_folds, left_out, of_own_head
 from dicap.linear.selection import choose_l2
 from dicap.linear.solver import Solution, solve, turn
-from dicap.linear.standard import standard_of, views_as_rows
+from dicap.linear.students import out_of_fold
 
 TIGHT = 1e-7
 
@@ -180,17 +180,6 @@ def test_turning_rows_loses_nothing(n, seed, features):
     assert np.allclose(turned.axes.T @ turned.axes, np.eye(min(n, features)), atol=1e-9)
 
 
-def test_standardisation_is_over_all_rows_and_views_and_keeps_constant_features_at_zero():
-    x = np.random.default_rng(0).normal(3, 2, (2, 50, 4)).astype(np.float32)
-    x[..., 3] = 7
-    standard = standard_of(x)
-    flat = x.reshape(-1, 4).astype(np.float64)
-    assert np.allclose(standard.mean, flat.mean(0)) and np.allclose(standard.scale[:3], flat[:, :3].std(0))
-    assert np.allclose(standard.apply(x).reshape(-1, 4).mean(0), 0, atol=1e-5) and not standard.apply(x)[..., 3].any()
-    stacked, image = views_as_rows(x)
-    assert all(np.array_equal(stacked[r], x[r // 50, image[r]]) for r in range(100))
-
-
 @settings(max_examples=30, deadline=None)
 @given(n=st.integers(6, 60), folds=st.integers(2, 6), seed=seeds)
 def test_folds_are_even_in_rows_and_in_every_class(n, folds, seed):
@@ -212,13 +201,14 @@ def test_out_of_fold_scores_come_from_the_head_that_did_not_see_the_row():
     x, y = world()
     fold = assign_folds(y, 3, 1)
     heads = solve(x, y, weight=left_out(fold, 3), tolerance=TIGHT)
-    scores = fold_scores(heads, x, fold)
+    scores = of_own_head(heads.logits(x), fold)
     assert all(np.allclose(scores[i], x[i] @ heads.w[fold[i]].T + heads.b[fold[i]]) for i in range(len(x)))
+    assert np.allclose(out_of_fold(heads.w, heads.b, x, fold), 1 / (1 + np.exp(-scores)))
     permuted = y.copy()
     permuted[fold == 0] = permuted[fold == 0][::-1]
     other = solve(x, permuted, weight=left_out(fold, 3), tolerance=TIGHT)
     # A fold's labels never reach its own head (what remains is rounding: the heads share their matrix products).
-    assert np.allclose(fold_scores(other, x, fold)[fold == 0], scores[fold == 0], atol=1e-5)
+    assert np.allclose(of_own_head(other.logits(x), fold)[fold == 0], scores[fold == 0], atol=1e-5)
     assert not np.allclose(other.w[1], heads.w[1], atol=1e-2)
     with pytest.raises(AssertionError, match="seen by every head"):
         of_own_head(heads.logits(x), np.where(fold == 0, -1, fold))

@@ -3,8 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from dicap.linear.solver import Solution
-
 
 def assign_folds(y: NDArray, folds: int, seed: int) -> NDArray:
     """A fold for each row, (n,) int64, sizes differing by at most one, and each class spread evenly over the folds.
@@ -57,8 +55,3 @@ def of_own_head(scores: NDArray, fold: NDArray) -> NDArray:
     """Of every head's scores (K, n, C), each row's by the head that never saw it: out-of-fold scores (n, C)."""
     assert (fold >= 0).all(), "a row without a fold was seen by every head"
     return scores[fold, np.arange(len(fold))]
-
-
-def fold_scores(heads: Solution, x: NDArray, fold: NDArray) -> NDArray:
-    """Out-of-fold logits (n, C) of rows x (n, D) by K heads solved with `left_out`."""
-    return of_own_head(heads.logits(x), fold)

@@ -5,11 +5,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dicap.linear.folds import left_out, of_own_head
+from dicap.linear.folds import assign_folds, left_out, of_own_head
 from dicap.linear.solver import Turned, solve, turn
 from dicap.metrics import average_precision
 
-CANDIDATES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+CANDIDATES = (0.001, 0.003, 0.01, 0.03, 0.1)
+FOLDS = 5
 
 
 class Choice(NamedTuple):
@@ -18,7 +19,20 @@ class Choice(NamedTuple):
     l2: float  # the best candidate (scikit-learn's C)
     candidates: NDArray  # (G,)
     log_loss: NDArray  # (G,): mean over known entries, out of fold
-    precision: NDArray  # (G,): mean average precision in percent of the out-of-fold scores, over classes with positives
+    precision: NDArray  # (G,): mAP in percent of the out-of-fold scores, over classes with positives; NaN unless it decides
+
+
+def choose_penalty(x: NDArray, y: NDArray, fold: NDArray | None = None, *, seed: int = 0) -> float:
+    """The penalty of labelled rows (n, D) and labels (n, C), by the log loss of their known entries out of fold.
+
+    Without folds they are dealt by `seed`. Of a single row, which has no folds, the middle candidate.
+    """
+    if len(y) < 2:
+        return CANDIDATES[len(CANDIDATES) // 2]
+    if fold is None:
+        fold = assign_folds(y, min(FOLDS, len(y)), seed)
+    known = y >= 0
+    return choose_l2(x, np.where(known, y, 0).astype(y.dtype), fold, weight=1.0 if known.all() else known).l2
 
 
 def choose_l2(
@@ -50,16 +64,17 @@ def choose_l2(
     rows: Turned = turn(x)
     solution = solve(rows, y, weight=heads, l2=l2, tolerance=tolerance)
     scores = solution.logits(x).reshape(count, folds, *y.shape)
-    losses, precisions = np.zeros(count), np.zeros(count)
+    losses, precisions = np.zeros(count), np.full(count, np.nan)
     for g in range(count):
         z = of_own_head(scores[g], fold).astype(np.float64)
         losses[g] = float((weight * (np.logaddexp(0, z) - y * z)).sum() / weight.sum())
-        precisions[g] = _precision(z, y, weight)
+        if criterion == "precision":
+            precisions[g] = mean_precision(z, y, weight)
     best = int(np.argmin(losses)) if criterion == "log_loss" else int(np.argmax(precisions))
     return Choice(float(candidates[best]), np.asarray(candidates), losses, precisions)
 
 
-def _precision(scores: NDArray, y: NDArray, weight: NDArray) -> float:
+def mean_precision(scores: NDArray, y: NDArray, weight: NDArray) -> float:
     """mAP in percent over known entries (weight above 0) of the classes that have a positive among them."""
     values = []
     for c in range(y.shape[1]):

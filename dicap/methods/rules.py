@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from dicap.calibration import Thresholds
+from dicap.linear.quota import quota_of
 
 PUBLISHED_K = {"voc2007": 2, "voc2012": 2, "coco2014": 3, "coco2017": 3, "nuswide": 2}  # a table in CAP's code
 
@@ -67,9 +68,7 @@ def quota(
 ) -> tuple[Tensor, Thresholds, int]:
     """CAP's rank rule: the share of pseudo-positives of a class is that of its labelled positives (docs/methods.md 4.6).
 
-    With f and g the shares of positives and of negatives among the labels and N images, the int(f N)-th largest score is the
-    threshold. An entry trains if it is among the int(eta_pos f N) largest or the int(eta_neg g N) smallest; ties may select
-    more. As in the published code g is counted, not 1 - f: the integers differ where one of the two is rounded.
+    The thresholds are those of `dicap.linear.quota.quota_of`.
 
     Args:
         p: (N, C) scores; y: (N_l, C) labels.
@@ -79,37 +78,22 @@ def quota(
     Returns:
         labels (N, C) int8; the thresholds between which entries do not train; the number of guarded classes.
     """
-    n = len(p)
-    p, n_pos = p.double(), (y > 0).sum(0)
-    n_neg = len(y) - n_pos
-    f, g = n_pos.double() / max(len(y), 1), n_neg.double() / max(len(y), 1)
-    positives = (f * n).long()  # int() as in the published code: 0 for a class without labelled positives
-    high, low = (eta_pos * f * n).long(), (eta_neg * g * n).long()
-    ascending = p.sort(0).values  # (N, C)
-    threshold = _ranked(ascending, n - positives, positives > 0, torch.inf)
-    tau_pos = _ranked(ascending, n - high, high > 0, torch.inf)
-    tau_neg = _ranked(ascending, low - 1, low > 0, -torch.inf)
+    p = p.double()
+    found = quota_of(p.cpu().numpy(), y.cpu().numpy(), eta_pos=eta_pos, eta_neg=eta_neg)
+    threshold, tau_pos, tau_neg, n_pos, n_neg, there = (torch.from_numpy(part).to(p.device) for part in found)
     label = (p >= threshold).to(torch.int8)
     label = torch.where((p >= tau_pos) | (p <= tau_neg), label, torch.full_like(label, -1))
-    guarded = positives == 0
+    guarded = ~there
     active = torch.ones_like(guarded) if unseen != "mask" else ~guarded
     if unseen == "negative":
         label[:, guarded] = 0
     elif unseen == "published":
         label[:, guarded] = 1
-        tau_pos = torch.where(guarded, ascending[0] if n else tau_pos, tau_pos)
+        tau_pos = torch.where(guarded, p.amin(0) if len(p) else tau_pos, tau_pos)
     label = masked(label, active)
     # What is written down stays within [0, 1]: no score is above 1, none below 0.
     thresholds = Thresholds(tau_pos.clamp(0, 1), tau_neg.clamp(0, 1), n_pos, n_neg, torch.zeros_like(guarded), active)
     return label, thresholds, int(guarded.sum())
-
-
-def _ranked(ascending: Tensor, index: Tensor, there: Tensor, otherwise: float) -> Tensor:
-    """Each column's value at its own index (C,), or `otherwise` where it is not `there`."""
-    if not len(ascending):
-        return torch.full_like(index, otherwise, dtype=ascending.dtype)
-    values = ascending.gather(0, index.clamp(0, len(ascending) - 1).unsqueeze(0)).squeeze(0)
-    return torch.where(there, values, torch.full_like(values, otherwise))
 
 
 def between(p: Tensor, thresholds: Thresholds) -> Tensor:

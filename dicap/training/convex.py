@@ -3,10 +3,9 @@
 A row is the mean feature of an image and its mirror image. The main stage has one round: teachers are solved on the labelled
 rows, they label the unlabelled ones, and the student is solved on both. With cross-fitting there are K fold students beside the
 student, in the same solve; nothing that reaches student k depends on a label of fold k, so its scores of that fold measure how
-often a confidence is right. For that a teacher is solved without each fold and without each pair of folds.
+often a confidence is right. The arrays' part of it is in `dicap.linear`; here are the experiment, the method and what is written.
 """
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,10 +18,11 @@ from torch import Tensor, nn
 from dicap.artifacts import read_json, write_json
 from dicap.calibration import PseudoLabels
 from dicap.curve import curve_by_rank
-from dicap.linear.folds import assign_folds, left_out, of_own_head
-from dicap.linear.neighbours import averaged
-from dicap.linear.selection import choose_l2
-from dicap.linear.solver import Solution, solve, turn
+from dicap.linear.folds import assign_folds
+from dicap.linear.selection import choose_penalty
+from dicap.linear.solver import Solution, solve
+from dicap.linear.students import Pseudo, out_of_fold, solve_students
+from dicap.linear.teachers import Teachers, number_of, solve_teachers
 from dicap.methods.base import Calibrates, HiddenLabels, Phase, Roles
 from dicap.network.linear import LinearHead
 from dicap.randomness import torch_seed
@@ -33,8 +33,6 @@ from dicap.training.records import record_first
 from dicap.training.trainer import Trainer
 
 PENALTY = "penalty.json"
-CANDIDATES = (0.001, 0.003, 0.01, 0.03, 0.1)  # of the penalty
-FOLDS = 5  # of the cross-validation that chooses it
 
 
 def warm_up(run: Trainer, network: nn.Module) -> None:
@@ -43,7 +41,7 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     problem = Problem.of(run.experiment, network, phase)
     l2 = run.settings.linear.l2
     if l2 == "auto":
-        l2 = _chosen(problem, _seed(run.experiment))
+        l2 = choose_penalty(problem.rows[problem.labelled], problem.y, seed=_seed(run.experiment))
     write_json({"l2": l2}, run.state.products / PENALTY)
 
     student = Students(network)
@@ -65,9 +63,11 @@ def train(run: Trainer, network: nn.Module) -> None:
     run.begin_with(students, {"raw": network}, phase, eval_every=1)
     for _ in run.epochs():
         # (1) - (3) rates, thresholds, pseudo-labels and weights: for the student, and for each fold's without its labels
-        teachers = Teachers.solved(problem, l2)
-        refresh = run.refresh(lambda teacher: method.refresh(teacher, roles), teacher=teachers.of_student(()))
-        folds = [method.refresh(teachers.of_student((k,)), problem.roles_without(k)).pseudo for k in range(problem.folds)]
+        teachers = problem.teachers(l2)
+        refresh = run.refresh(lambda teacher: method.refresh(teacher, roles), teacher=HeadTeacher.of(problem, teachers, ()))
+        folds = [
+            method.refresh(HeadTeacher.of(problem, teachers, (k,)), problem.roles_without(k)).pseudo for k in range(problem.folds)
+        ]
         # (4) L = L_sup + L_pseudo at its minimum, for all students at once
         students.put(problem.solve_students([*folds, refresh.pseudo], l2))
         run.log(loss=students.objective)
@@ -78,16 +78,8 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
     """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
     phase = experiment.method.main(experiment.roles)
     problem = Problem.of(experiment, experiment.place(network), phase)
-    teacher = Teachers.solved(problem, _penalty(source)).of_student(())
+    teacher = HeadTeacher.of(problem, problem.teachers(_penalty(source)), ())
     return record_first(experiment, experiment.method.refresh(teacher, experiment.roles), phase, folder)
-
-
-def _chosen(problem: "Problem", seed: int) -> float:
-    """The penalty by cross-validation; of a single labelled image, which has no folds, the middle candidate."""
-    if len(problem.y) < 2:
-        return CANDIDATES[len(CANDIDATES) // 2]
-    folds = assign_folds(problem.y, min(FOLDS, len(problem.y)), seed)
-    return choose_l2(problem.rows[problem.labelled], problem.y, folds, candidates=CANDIDATES).l2
 
 
 def _penalty(source: Path | None) -> float:
@@ -133,25 +125,27 @@ class Problem:
     @property
     def folds(self) -> int:
         """K; 0 without cross-fitting."""
-        return int(self.fold.max(initial=-1)) + 1
+        return number_of(self.fold)
 
     def roles_without(self, fold: int) -> Roles:
         """The roles as the student of a fold may know them: its fold is no labelled image."""
         roles = self.experiment.roles
         return Roles(self.labelled[self.fold != fold], roles.est[:0], roles.unlabeled, roles.test, roles.validation)
 
+    @property
+    def both(self) -> np.ndarray:
+        """Rows (n_l + n_u, D) of the labelled images, then of the unlabelled ones."""
+        return self.rows[np.concatenate([self.labelled, self.unlabelled])]
+
+    def teachers(self, l2: float) -> Teachers:
+        """The heads that make pseudo-labels, on rows averaged with their neighbours where linear.neighbours says so."""
+        neighbours = self.experiment.settings.linear.neighbours
+        return solve_teachers(self.both, self.y, self.fold, l2=l2, neighbours=neighbours)
+
     def solve_students(self, pseudo: list[PseudoLabels], l2: float) -> Solution:
         """The fold students and, last, the student, each on its labelled rows and the rows of its pseudo-labels."""
-        seen = np.ones((len(pseudo), len(self.y), 1), np.float32)
-        if self.folds:
-            seen[:-1] = left_out(self.fold, self.folds)
-        made = [entries(part) for part in pseudo]
         share = self.experiment.settings.linear.pseudo_weight
-        rows = np.concatenate([self.rows[self.labelled], self.rows[self.unlabelled]])
-        known = np.broadcast_to(self.y, (len(pseudo), *self.y.shape))
-        target = np.concatenate([known, np.stack([t for t, _ in made])], axis=1)
-        weight = np.concatenate([np.broadcast_to(seen, known.shape), share * np.stack([w for _, w in made])], axis=1)
-        return solve(turn(rows), target, weight=weight, l2=l2)
+        return solve_students(self.both, self.y, self.fold, [entries(part) for part in pseudo], l2=l2, pseudo_weight=share)
 
 
 class Students:
@@ -171,9 +165,7 @@ class Students:
         """What the fold students' scores of their own folds say of a confidence; None without cross-fitting."""
         if not problem.folds:
             return None
-        w, b = self.w.numpy(), self.b.numpy()
-        logits = np.einsum("nd,hcd->hnc", problem.rows[problem.labelled], w) + b[:, None]  # (H, n_l, C)
-        p = torch.from_numpy(1 / (1 + np.exp(-of_own_head(logits, problem.fold))))
+        p = torch.from_numpy(out_of_fold(self.w.numpy(), self.b.numpy(), problem.rows[problem.labelled], problem.fold))
         y = torch.from_numpy(problem.y)
         return Counted(curve_by_rank(p, y), p, y)
 
@@ -191,56 +183,17 @@ class Students:
 
 
 @dataclass(frozen=True)
-class Teachers:
-    """Heads solved on the labelled rows, each without some folds.
-
-    Attributes:
-        without: the folds each head leaves out, ascending: none, each one, each pair.
-        logits: (H, n_l + n_u, C) of the labelled rows, then the unlabelled ones.
-    """
-
-    problem: Problem
-    without: list[tuple[int, ...]]
-    logits: np.ndarray
-
-    @staticmethod
-    def solved(problem: Problem, l2: float) -> "Teachers":
-        """All teachers in one solve, on rows averaged with their neighbours where linear.neighbours says so."""
-        rows = problem.rows[np.concatenate([problem.labelled, problem.unlabelled])]
-        neighbours = problem.experiment.settings.linear.neighbours
-        if neighbours:
-            rows = averaged(rows, neighbours)
-        folds = range(problem.folds)
-        without = [(), *((k,) for k in folds), *itertools.combinations(folds, 2)]
-        seen = np.stack([~np.isin(problem.fold, leave) for leave in without]).astype(np.float32)[:, :, None]
-        heads = solve(rows[: len(problem.y)], problem.y, weight=seen, l2=l2)
-        return Teachers(problem, without, heads.logits(rows))
-
-    def of_student(self, without: tuple[int, ...]) -> "HeadTeacher":
-        """The scores that the student without these folds may learn from.
-
-        Unlabelled images are scored by the head without them. So is a labelled image, of fold j, by the head that leaves out j
-        besides: an out-of-fold score. Head j's scores are brought to the scale of the first by their mean and deviation over
-        the unlabelled images, class by class.
-        """
-        n = len(self.problem.y)
-        own = self.logits[self.without.index(without)]
-        scores = own.copy()
-        for j in set(range(self.problem.folds)) - set(without):
-            other = self.logits[self.without.index(tuple(sorted((*without, j))))]
-            ratio = own[n:].std(0) / np.maximum(other[n:].std(0), 1e-6)
-            here = np.flatnonzero(self.problem.fold == j)
-            scores[here] = (other[here] - other[n:].mean(0)) * ratio + own[n:].mean(0)
-        return HeadTeacher(self.problem, (1 / (1 + np.exp(-scores.astype(np.float64)))).astype(np.float32))
-
-
-@dataclass(frozen=True)
 class HeadTeacher:
     """See `dicap.methods.base.Teacher`: scores (n_l + n_u, C) of the labelled rows, then the unlabelled ones."""
 
     problem: Problem
     table: np.ndarray
     epoch: int = 0
+
+    @staticmethod
+    def of(problem: Problem, teachers: Teachers, without: tuple[int, ...]) -> "HeadTeacher":
+        """What the student without these folds may learn from."""
+        return HeadTeacher(problem, teachers.scores(without))
 
     @property
     def carry(self) -> dict[str, Tensor]:
@@ -268,12 +221,12 @@ class HeadTeacher:
         return self.problem.experiment.labels.of(rows)
 
 
-def entries(pseudo: PseudoLabels) -> tuple[np.ndarray, np.ndarray]:
+def entries(pseudo: PseudoLabels) -> Pseudo:
     """Targets and weights (n, C) float32 of pseudo-labels; an uncertain entry has weight 0.
 
     A soft target is the label with its weight and the opposite label with the rest (docs/methods.md 3.10).
     """
     label, weight = pseudo.label.cpu().numpy(), pseudo.weight.cpu().numpy().astype(np.float32)
     if pseudo.soft:
-        return np.where(label == 1, weight, 1 - weight), (label >= 0).astype(np.float32)
-    return (label == 1).astype(np.float32), weight * (label >= 0)
+        return Pseudo(np.where(label == 1, weight, 1 - weight), (label >= 0).astype(np.float32))
+    return Pseudo((label == 1).astype(np.float32), weight * (label >= 0))

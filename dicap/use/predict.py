@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import torch
 
 from dicap.artifacts import read_parquet, replacing, write_json, write_parquet
-from dicap.curve import GROUP, MOST_GROUPS
 from dicap.data.loader import worker_count
 from dicap.errors import DataError, SettingsError
 from dicap.evaluation.engine import with_engine
+from dicap.linear.ranks import GROUP, MOST_GROUPS
 from dicap.models import SavedModel, load_model
 from dicap.operating_point import chance_interval
 from dicap.progress import progress

@@ -13,9 +13,10 @@ from dicap.calibration import PseudoLabels
 from dicap.curve import curve_by_rank
 from dicap.data.loader import scoring_batches
 from dicap.errors import Stopped
+from dicap.linear.selection import CANDIDATES
 from dicap.models import load_model
 from dicap.training import convex, run
-from dicap.training.convex import Problem, Students, Teachers, entries, first_refresh
+from dicap.training.convex import Problem, Students, entries, first_refresh
 from dicap.training.state import StopSignal
 from dicap.use.predict import predict
 from training.test_leaks import hidden_rows, invert_labels, models
@@ -75,7 +76,7 @@ def test_the_warm_up_is_what_scikit_learn_finds_on_the_same_rows(frozen_experime
     experiment = frozen_experiment({"method": "bce", "head": "linear", "linear.solver": "convex", "linear.features": kind})
     place = run_all(experiment, tmp_path, ("warmup",))
     l2 = read_json(place / "warmup" / "penalty.json")["l2"]
-    assert l2 in convex.CANDIDATES
+    assert l2 in CANDIDATES
     problem = problem_of(experiment, place)
     x, y = problem.rows[problem.labelled].astype(float), tiny.hidden_labels(experiment, experiment.roles.labelled)
     found = load_file(place / "warmup" / "model.safetensors")
@@ -199,7 +200,7 @@ def test_labels_of_a_fold_never_reach_what_scores_it(frozen_experiment, own_set,
         experiment = frozen_experiment(changes, folder=own_set)
         place = run_all(experiment, tmp_path / name)
         problem = problem_of(experiment, place)
-        found.append((problem, Teachers.solved(problem, 0.05), solved["students"].w.numpy(), solved["counted"]))
+        found.append((problem, problem.teachers(0.05), solved["students"].w.numpy(), solved["counted"]))
         permute_fold(own_set, problem.labelled[problem.fold == 1])
     (problem, teachers, students, counted), (other, teachers_after, students_after, counted_after) = found
     assert (problem.y != other.y).any() and np.array_equal(problem.y[problem.fold != 1], other.y[problem.fold != 1])
@@ -208,9 +209,9 @@ def test_labels_of_a_fold_never_reach_what_scores_it(frozen_experiment, own_set,
     for h, without in enumerate(teachers.without):  # each fold, each pair
         same = np.allclose(teachers.logits[h], teachers_after.logits[h], **ALIKE)
         assert same == (1 in without), without
-    assert np.allclose(teachers.of_student((1,)).table, teachers_after.of_student((1,)).table, **ALIKE)
+    assert np.allclose(teachers.scores((1,)), teachers_after.scores((1,)), **ALIKE)
     # The head on all labels gives out-of-fold scores its scale, class by class, and nothing else.
-    whole, whole_after = (out_of_fold(t.of_student(()).table, inside) for t in (teachers, teachers_after))
+    whole, whole_after = (out_of_fold(t.scores(), inside) for t in (teachers, teachers_after))
     assert np.allclose(whole[inside], whole_after[inside], atol=2e-2)
     assert not np.allclose(whole[~inside], whole_after[~inside], atol=2e-2)
 

@@ -1,0 +1,39 @@
+"""Features as a linear head sees them, on arrays: what `dicap.network.linear.Scaling` is for a network."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONSTANT = 1e-6  # deviation of a feature over its mean below which it counts as constant
+
+Kind = Literal["plain", "standard", "root"]
+
+
+class Scaling(NamedTuple):
+    """Rows are shifted by `mean` and divided by `scale`, float64 (D,); with kind `root` their signed roots are, to one length."""
+
+    kind: Kind
+    mean: NDArray
+    scale: NDArray
+
+    def apply(self, x: NDArray) -> NDArray:
+        """Rows (n, D) -> (n, D) float32; of kind `root` each of length sqrt(D)."""
+        rows = ((_root(x, self.kind) - self.mean) / self.scale).astype(np.float32)
+        if self.kind == "root":
+            rows *= np.sqrt(rows.shape[1]) / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        return rows
+
+
+def scaling_of(x: NDArray, kind: Kind) -> Scaling:
+    """Mean and deviation of rows (n, D), labelled or not. A feature that never changes has deviation 1, so that it becomes 0."""
+    if kind == "plain":
+        return Scaling(kind, np.zeros(x.shape[1]), np.ones(x.shape[1]))
+    rows = _root(x, kind)
+    mean, deviation = rows.mean(0, dtype=np.float64), rows.std(0, dtype=np.float64)
+    return Scaling(kind, mean, np.where(deviation > CONSTANT * np.abs(mean), deviation, 1.0))
+
+
+def _root(x: NDArray, kind: Kind) -> NDArray:
+    """Signed square roots, where the kind is `root`."""
+    return np.sign(x) * np.sqrt(np.abs(x)) if kind == "root" else x

@@ -1,0 +1,248 @@
+"""DiCaP on any feature matrix, as a scikit-learn estimator: `protocol: recommended` without images, files or torch.
+
+Letters: n samples, D features, C classes.
+"""
+
+import os
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
+
+from dicap.linear.folds import assign_folds
+from dicap.linear.pseudo import pseudo_labels
+from dicap.linear.ranks import curve_by_rank, log_odds
+from dicap.linear.scaling import Kind, scaling_of
+from dicap.linear.selection import choose_penalty, mean_precision
+from dicap.linear.solver import Solution
+from dicap.linear.students import out_of_fold, solve_students
+from dicap.linear.teachers import solve_teachers
+
+__all__ = ["DiCaPClassifier"]
+
+# Share of the head's own log-odds in the decision value: the measured curve is flat in places, and samples keep their order.
+OWN = 1e-3
+
+
+class DiCaPClassifier(ClassifierMixin, BaseEstimator):
+    """Semi-supervised classifier of several labels at once, on features, with the measured chance that a decision is right.
+
+    A teacher is solved on the labelled samples, whose rows are averaged with their neighbours'. It labels whatever has no label,
+    as large a share of each class positive as among the known labels; these labels are weighted by how often such labels are
+    right, which is counted out of fold, and the classifier is solved on labels and pseudo-labels (docs/photographs.md).
+
+    A label may be missing entry by entry: an entry of Y that is -1 or NaN is unknown, not negative. A sample without any known
+    entry is an unlabelled one.
+
+    Parameters are named as the settings; docs/reference.md has their whole text.
+
+    Args:
+        l2: weight of the loss beside half the squared norm (scikit-learn's C); `auto`: by cross-validation.
+        features: what the classifier sees: `plain`, `standard` (standardised), or `root` (signed square roots, standardised,
+            each row of one length). The scaling learns from all samples, labelled or not.
+        pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one.
+        neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
+        folds: of the labelled samples; each is scored by heads that never saw it. As many as there are labelled samples at most.
+        power: exponent of the chance of being right in the weight of a pseudo-label.
+        warm_start: begin the solution of `fit` with that of the call before, which changes its seconds and, within the solver's
+            tolerance, nothing else.
+        random_state: of the folds. They depend on it and on the samples, not on the order of samples or classes.
+        n_jobs: threads of the linear algebra; None: as the libraries choose, -1: all cores.
+
+    Attributes:
+        classes_: (C,) the columns' names where Y is a data frame, else 0 to C - 1.
+        coef_, intercept_: (C, D), (C,) of the scaled features.
+        l2_: the penalty, given or chosen.
+        curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
+        n_labelled_: samples with a known entry.
+        n_features_in_, feature_names_in_: as everywhere in scikit-learn.
+    """
+
+    def __init__(
+        self,
+        *,
+        l2: float | Literal["auto"] = "auto",
+        features: Literal["plain", "standard", "root"] = "root",
+        pseudo_weight: float = 0.5,
+        neighbours: int = 10,
+        folds: int = 5,
+        power: float = 2.0,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.l2 = l2
+        self.features = features
+        self.pseudo_weight = pseudo_weight
+        self.neighbours = neighbours
+        self.folds = folds
+        self.power = power
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any) -> "DiCaPClassifier":
+        """Learn from labelled and unlabelled samples.
+
+        Args:
+            X: (n, D) finite features.
+            y: (n, C) of 1, 0, and -1 or NaN for unknown.
+
+        Raises:
+            ValueError: a parameter or an array is not as described, fewer than two samples have a known entry, or a class
+                has none.
+        """
+        self._check_parameters()
+        names = getattr(y, "columns", None)
+        x = self._features(X, reset=True)
+        labels = _known_labels(y, type(self).__name__)
+        check_consistent_length(x, labels)
+        labelled = np.asarray((labels >= 0).any(1))
+        if labelled.sum() < 2:
+            raise ValueError(
+                f"Found {int(labelled.sum())} sample(s) with a known label while a minimum of 2 is required by "
+                f"{type(self).__name__}: one to learn from and one to measure on."
+            )
+        if (empty := np.flatnonzero(~(labels >= 0).any(0))).size:
+            raise ValueError(f"y: column {empty[0]} has no known label: leave it out, or label some samples of it")
+
+        self.classes_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
+        self.n_labelled_ = int(labelled.sum())
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        with self._threads():
+            self._solve(x, labels, labelled, seed)
+        return self
+
+    def _solve(self, x: NDArray, labels: NDArray, labelled: NDArray, seed: int) -> None:
+        kind: Kind = self.features
+        self._scaling = scaling_of(x, kind)
+        order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
+        rows, y = self._scaling.apply(x)[order], labels[labelled]
+        own = rows[: len(y)]
+        fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
+        self.l2_ = choose_penalty(own, y, fold) if self.l2 == "auto" else float(self.l2)
+
+        teachers = solve_teachers(rows, y, fold, l2=self.l2_, neighbours=min(self.neighbours, len(rows) - 1))
+        made = []
+        for without in [*((k,) for k in range(fold.max() + 1)), ()]:  # those of the folds' students and, last, the student's
+            known_to = np.where(np.isin(fold, without)[:, None], -1, y)  # nothing of its fold reaches a fold's student
+            made.append(pseudo_labels(teachers.scores(without), known_to, teachers.open, power=self.power))
+        heads = solve_students(
+            rows, y, fold, made, l2=self.l2_, pseudo_weight=self.pseudo_weight, start=self._start(y, rows, fold)
+        )
+        if self.warm_start:
+            self._heads = heads
+        self.coef_, self.intercept_ = heads.w[-1], heads.b[-1]
+        self.curve_ = np.stack(curve_by_rank(out_of_fold(heads.w, heads.b, own, fold), y))
+
+    def _features(self, X: Any, *, reset: bool) -> NDArray:
+        """(n, D) finite, in single or double precision."""
+        options: dict[str, Any] = {"dtype": [np.float64, np.float32], "reset": reset}
+        return np.asarray(validate_data(self, X, **options))
+
+    def _start(self, y: NDArray, rows: NDArray, fold: NDArray) -> Solution | None:
+        """The solution of the call before, where it is wanted and of the same shape."""
+        heads = getattr(self, "_heads", None) if self.warm_start else None
+        fits = heads is not None and heads.w.shape == (fold.max() + 2, y.shape[1], rows.shape[1])
+        return heads if fits else None
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
+        check_is_fitted(self, "coef_")
+        stated = self._scaling.apply(self._features(X, reset=False)).astype(np.float64) @ self.coef_.T + self.intercept_
+        return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * stated
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(n, C) measured probability of each class: the share of labelled entries, scored so, that turned out positive."""
+        return expit(self.decision_function(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(n, C) 1 where a class is likelier there than not, else 0."""
+        return (self.decision_function(X) > 0).astype(np.int64)
+
+    def chance(self, X: Any) -> np.ndarray:
+        """(n, C) measured chance, from 0.5 to 1, that each entry of `predict` is right."""
+        return expit(np.abs(self.decision_function(X)))
+
+    def score(self, X: Any, y: Any) -> float:
+        """Mean average precision, 0 to 1, over known entries of y, of the classes with a positive among them; NaN without one.
+
+        So GridSearchCV may be given partly labelled and unlabelled samples.
+        """
+        labels = _known_labels(y, type(self).__name__)
+        return mean_precision(self.decision_function(X), labels, labels >= 0) / 100
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.single_output = False
+        tags.target_tags.multi_output = True
+        tags.target_tags.two_d_labels = True
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    def _check_parameters(self) -> None:
+        """Raises ValueError for a value that the settings of the same name would not take."""
+        whole = {"neighbours": 0, "folds": 2}
+        positive = ["power"] if self.l2 == "auto" else ["power", "l2"]
+        wrong = [
+            (name, f"a whole number from {low}") for name, low in whole.items() if not _number(getattr(self, name), low, int)
+        ]
+        wrong += [(name, "a number above 0") for name in positive if not _number(getattr(self, name), np.nextafter(0, 1))]
+        if not (_number(self.pseudo_weight, 0) and self.pseudo_weight <= 1):
+            wrong.append(("pseudo_weight", "a number from 0 to 1"))
+        if self.features not in ("plain", "standard", "root"):
+            wrong.append(("features", "plain, standard or root"))
+        for name, wanted in wrong:
+            raise ValueError(f"{type(self).__name__}: {name}: found {getattr(self, name)!r}, expected {wanted}")
+
+    def _threads(self) -> AbstractContextManager:
+        if self.n_jobs is None:
+            return nullcontext()
+        cores = os.cpu_count() or 1
+        return threadpool_limits(self.n_jobs if self.n_jobs > 0 else max(1, cores + 1 + self.n_jobs))
+
+
+def _known_labels(y: Any, name: str) -> NDArray:
+    """Labels (n, C) float32 of 1, 0 and, where unknown, -1.
+
+    Raises:
+        ValueError: anything else, in scikit-learn's words where it has them.
+    """
+    if y is None:
+        raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
+    array: Any = check_array  # annotated with the types of its defaults alone
+    options = {"ensure_all_finite": "allow-nan", "input_name": "y"}
+    labels = array(y, ensure_2d=False, dtype=None, **options)
+    if labels.ndim != 2:
+        raise ValueError(
+            "Unknown label type: y is a 1d array, of one label a sample. Only binary classification is supported, of several "
+            f"labels at once: {name} needs y of shape (n_samples, n_classes)"
+        )
+    labels = array(labels, dtype=np.float64, **options)
+    labels = np.where(np.isnan(labels), -1, labels).astype(np.float32)
+    strange = ~np.isin(labels, (-1, 0, 1))
+    if strange.any():
+        raise ValueError(f"Unknown label type: y holds {labels[strange][0]:g}; expected 1, 0, and -1 or NaN for unknown")
+    return labels
+
+
+def _folds(x: NDArray, y: NDArray, folds: int, seed: int) -> NDArray:
+    """Folds (n,) that follow the samples: neither their order nor that of the classes matters, nor a feature's unit."""
+    rank = np.unique(x, axis=0, return_inverse=True)[1].reshape(-1)
+    rows = np.lexsort(((y > 0).sum(1), rank))
+    columns = np.lexsort(y[rows][::-1])
+    fold = np.empty(len(y), np.int64)
+    fold[rows] = assign_folds(y[rows][:, columns], folds, seed)
+    return fold
+
+
+def _number(value: Any, least: float, kind: type = float) -> bool:
+    numbers = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
+    return isinstance(value, numbers) and not isinstance(value, bool) and bool(value >= least)

@@ -1,0 +1,439 @@
+"""DiCaPClassifier: scikit-learn's own checks, slow versions of the rule, unknown entries, what must not change the answer."""
+
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dicap.linear.folds import assign_folds
+from dicap.linear.pseudo import pseudo_labels
+from dicap.linear.quota import quota_of
+from dicap.linear.rates import rates_of_classes, shares_of_classes
+from dicap.linear.scaling import scaling_of
+from dicap.linear.solver import solve
+from dicap.linear.students import Pseudo, solve_students
+from dicap.linear.teachers import solve_teachers
+from dicap.sklearn import DiCaPClassifier
+
+TWO_CLASSES = "one label a sample is asked for in classes 1 and 2; a column of y holds 1, 0 and, where unknown, -1"
+ONE_LABEL = "one label a sample is asked for as a 1d array, and y has a column for each of several labels"
+EXPECTED = {
+    "check_estimators_dtypes": TWO_CLASSES,
+    "check_classifier_data_not_an_array": TWO_CLASSES,
+    "check_fit2d_1feature": TWO_CLASSES,
+    "check_classifiers_classes": ONE_LABEL,
+    "check_classifiers_train": ONE_LABEL,
+    "check_decision_proba_consistency": ONE_LABEL,
+}
+
+
+@parametrize_with_checks([DiCaPClassifier()], expected_failed_checks=lambda estimator: EXPECTED)
+def test_what_scikit_learn_asks_of_every_estimator(estimator, check):
+    check(estimator)
+
+
+def world(n=80, labelled=30, features=12, classes=4, seed=0, test=40):
+    """x, y with -1 for what is hidden, and as many test rows: labels that move the features along directions of their own."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random((n + test, classes)) < 0.3).astype(int)
+    x = y @ rng.standard_normal((classes, features)) + 0.8 * rng.standard_normal((n + test, features))
+    hidden = y.copy()
+    hidden[labelled:] = -1
+    return x[:n], hidden[:n], x[n:], y[n:]
+
+
+def probabilities(x, y, x_test, **parameters):
+    return DiCaPClassifier(**{"random_state": 0} | parameters).fit(x, y).predict_proba(x_test)
+
+
+# -- what scikit-learn's checks ask with labels that are none here ------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])
+def test_features_of_any_number_type(dtype):
+    x, y, x_test, _ = world()
+    model = DiCaPClassifier(random_state=0).fit((10 * x).astype(dtype), y)
+    assert model.predict((10 * x_test).astype(dtype)).dtype == np.int64 and model.coef_.shape == (4, 12)
+
+
+def test_a_single_feature_and_lists():
+    x, y, x_test, y_test = world(n=200, labelled=100, features=1, classes=1, seed=2)
+    model = DiCaPClassifier(features="standard", random_state=0).fit(x.tolist(), y.tolist())
+    assert model.predict_proba(x_test.tolist()).shape == y_test.shape
+    assert model.score(x_test, y_test) > y_test.mean()
+
+
+def test_decisions_probabilities_and_chances_agree():
+    x, y, x_test, _ = world()
+    model = DiCaPClassifier(random_state=0).fit(x, y)
+    decision, p, answer = model.decision_function(x_test), model.predict_proba(x_test), model.predict(x_test)
+    assert np.array_equal(answer, decision > 0) and np.array_equal(answer, p > 0.5)
+    assert np.allclose(model.chance(x_test), np.where(answer == 1, p, 1 - p)) and model.chance(x_test).min() >= 0.5
+    stated = model._scaling.apply(x_test) @ model.coef_.T + model.intercept_
+    assert all(np.array_equal(np.argsort(decision[:, c]), np.argsort(stated[:, c])) for c in range(4)), "strictly rising"
+
+
+# -- the rule -----------------------------------------------------------------------------------------------------------
+
+
+def test_unlabelled_rows_help_where_classes_are_clusters():
+    """Few labels, many features: the mean gain over the labelled-only head over draws is clear."""
+    gains = []
+    for seed in range(6):
+        x, y, x_test, y_test = world(n=400, labelled=20, features=40, seed=seed, test=400)
+        scores = [DiCaPClassifier(pseudo_weight=w, random_state=0).fit(x, y).score(x_test, y_test) for w in (0.5, 0.0)]
+        gains.append(scores[0] - scores[1])
+    assert np.mean(gains) > 0.01 and min(gains) > -0.02
+
+
+def test_the_stated_chance_is_the_share_that_is_right():
+    x, y, x_test, y_test = world(n=600, labelled=200, seed=3, test=2000)
+    model = DiCaPClassifier(random_state=0).fit(x, y)
+    right, chance = (model.predict(x_test) == y_test).ravel(), model.chance(x_test).ravel()
+    assert abs(right.mean() - chance.mean()) < 0.02
+    order = np.argsort(chance)
+    gaps = [abs(right[part].mean() - chance[part].mean()) for part in np.array_split(order, 10)]
+    assert np.mean(gaps) < 0.05
+
+
+def slow_pseudo_labels(scores, y, open_entries, power):
+    """Entry by entry: the class's quota among its own open entries; the chance by the class's own curve."""
+    target, weight = np.zeros(scores.shape), np.zeros(scores.shape)
+    unlabelled = np.where(open_entries, scores, np.nan)
+    knots, rates = rates_of_classes(scores[: len(y)], y, unlabelled, shares_of_classes(y))
+    for c in range(scores.shape[1]):
+        known = [value for value in y[:, c] if value >= 0]
+        entries = sorted(scores[i, c] for i in range(len(scores)) if open_entries[i, c])
+        f, g = sum(v == 1 for v in known) / len(known), sum(v == 0 for v in known) / len(known)
+        high, low = int(f * len(entries)), int(0.998 * g * len(entries))
+        if not high:
+            continue
+        for i in range(len(scores)):
+            if not open_entries[i, c]:
+                continue
+            chance = np.interp(scores[i, c], knots, rates[c])
+            if scores[i, c] >= entries[len(entries) - high]:
+                target[i, c], weight[i, c] = 1, chance**power
+            elif low and scores[i, c] <= entries[low - 1]:
+                weight[i, c] = (1 - chance) ** power
+    return target, weight
+
+
+@pytest.mark.parametrize("partly", [False, True])
+def test_pseudo_labels_are_those_of_a_loop_over_entries(partly):
+    rng = np.random.default_rng(1)
+    y = np.where(rng.random((20, 3)) < 0.3, -1 if partly else 0, rng.integers(0, 2, (20, 3))).astype(np.float32)
+    scores = rng.random((50, 3)).astype(np.float32)
+    open_entries = np.concatenate([y < 0, np.ones((30, 3), bool)])
+    found = pseudo_labels(scores, y, open_entries, power=2)
+    target, weight = slow_pseudo_labels(scores, y, open_entries, 2)
+    assert np.array_equal(found.target, target) and np.allclose(found.weight, weight, atol=1e-6)
+    assert not found.weight[:20][y >= 0].any() and (found.weight[:20][y < 0].any() == partly)
+
+
+def test_a_class_learns_from_its_own_known_entries_alone():
+    """Quota, shares and rates of a class are those of its known labels and its open entries, whatever the other classes know."""
+    rng = np.random.default_rng(2)
+    y = rng.integers(-1, 2, (40, 2)).astype(np.float32)
+    p = rng.random((30, 2))
+    p[:10, 1] = np.nan  # of the second class only twenty entries are open
+    for c in range(2):
+        known, there = y[:, c] >= 0, ~np.isnan(p[:, c])
+        whole, alone = quota_of(p, y), quota_of(p[there][:, [c]], y[known][:, [c]])
+        assert whole.threshold[c] == alone.threshold[0] and whole.tau_neg[c] == alone.tau_neg[0]
+        assert shares_of_classes(y)[c] == shares_of_classes(y[known][:, [c]])[0]
+    some = y[:, 0] >= 0
+    one = rates_of_classes(y[:, :1] * 0.3 + 0.4, y[:, :1], p[:, :1], shares_of_classes(y[:, :1]))[1]
+    two = rates_of_classes(y[some][:, :1] * 0.3 + 0.4, y[some][:, :1], p[:, :1], shares_of_classes(y[:, :1]))[1]
+    assert np.allclose(one, two)
+
+
+def partly_labelled(seed=0, n=60, labelled=40):
+    x, y, _, _ = world(n=n, labelled=labelled, seed=seed)
+    rng = np.random.default_rng(seed)
+    y[:labelled][rng.random((labelled, 4)) < 0.4] = -1
+    y[:labelled, 0] = np.where(y[:labelled, 0] < 0, 0, y[:labelled, 0])  # every row knows one
+    return x.astype(np.float32), y.astype(np.float32)
+
+
+def test_teachers_score_what_they_never_saw():
+    """Known entries by the head without their fold, brought to scale; open entries by the head itself."""
+    x, y = partly_labelled()
+    fold = assign_folds(y[:40], 3, 0)
+    teachers = solve_teachers(x, y[:40], fold, l2=0.5)
+    logit = {}
+    for without in ((0,), (0, 1), (0, 2)):
+        used = ~np.isin(fold, without)
+        for c in range(4):
+            rows = used & (y[:40, c] >= 0)
+            logit[without, c] = solve(x[:40][rows], y[:40][rows][:, [c]], l2=0.5).logits(x)[0, :, 0]
+    scores = teachers.scores((0,))
+    for c in range(4):
+        own, hidden = logit[(0,), c], y[:, c] < 0
+        for i in range(60):
+            z = own[i]
+            if not hidden[i] and fold[i] != 0:
+                other = logit[tuple(sorted((0, fold[i]))), c]
+                z = (other[i] - other[hidden].mean()) / other[hidden].std() * own[hidden].std() + own[hidden].mean()
+            assert scores[i, c] == pytest.approx(1 / (1 + np.exp(-z)), abs=5e-3), (i, c)
+
+
+def test_students_learn_from_known_and_from_pseudo_labelled_entries():
+    x, y = partly_labelled()
+    fold, rng = assign_folds(y[:40], 2, 0), np.random.default_rng(0)
+    pseudo = [Pseudo(rng.integers(0, 2, y.shape).astype(np.float32), rng.random(y.shape).astype(np.float32)) for _ in range(3)]
+    found = solve_students(x, y[:40], fold, pseudo, l2=0.3, pseudo_weight=0.5)
+    for h, part in enumerate(pseudo):
+        for c in range(4):
+            known = y[:, c] >= 0
+            weight = np.where(known, 1, 0.5 * part.weight[:, c])
+            weight[:40][fold == h] = 0
+            alone = solve(x, np.where(known, y[:, c], part.target[:, c])[:, None], weight=weight[:, None], l2=0.3)
+            assert np.allclose(found.w[h, c], alone.w[0, 0], atol=3e-3) and found.b[h, c] == pytest.approx(
+                alone.b[0, 0], abs=3e-3
+            )
+
+
+@pytest.mark.parametrize("kind", ["plain", "standard", "root"])
+def test_features_are_scaled_as_the_network_s_head_scales_them(kind):
+    import torch
+
+    from dicap.network.linear import LinearHead, fit_scaling
+
+    x = np.random.default_rng(0).normal(0.5, 2, (30, 6)).astype(np.float32)
+    x[:, 5] = 3
+    head = LinearHead(6, 2, kind)
+    fit_scaling(head, torch.from_numpy(x))
+    assert np.allclose(scaling_of(x, kind).apply(x), head.scaling(torch.from_numpy(x)).numpy(), atol=1e-5)
+
+
+# -- unknown entries ----------------------------------------------------------------------------------------------------
+
+
+def test_minus_one_nan_and_a_missing_value_of_pandas_are_the_same():
+    x, y = partly_labelled()
+    found = [
+        DiCaPClassifier(random_state=0).fit(x, labels).coef_
+        for labels in (y.astype(int), np.where(y < 0, np.nan, y), pd.DataFrame(y.astype(int)).astype("Int64").mask(y < 0))
+    ]
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+
+
+def test_half_of_the_entries_unknown_is_better_than_calling_them_negative_or_dropping_rows():
+    found = {"unknown": [], "negative": [], "dropped": []}
+    for seed in range(6):
+        x, y, x_test, y_test = world(n=300, labelled=80, seed=seed, test=300)
+        hidden = (y >= 0) & (np.random.default_rng(seed).random(y.shape) < 0.5)
+        ways = {"unknown": np.where(hidden, -1, y), "negative": np.where(hidden, 0, y)}
+        ways["dropped"] = np.where(hidden.any(1, keepdims=True), -1, y)
+        for name, labels in ways.items():
+            found[name].append(DiCaPClassifier(random_state=0).fit(x, labels).score(x_test, y_test))
+    mean = {name: 100 * np.mean(values) for name, values in found.items()}
+    assert mean["unknown"] > mean["negative"] + 2 and mean["unknown"] > mean["dropped"] + 2, mean
+
+
+def test_the_score_asks_for_known_entries_only():
+    x, y, x_test, y_test = world()
+    model = DiCaPClassifier(random_state=0).fit(x, y)
+    hidden = y_test.copy()
+    hidden[::3, 1], hidden[:, 3] = -1, -1
+    rows = np.arange(len(x_test)) % 3 != 0
+    decision = model.decision_function(x_test)
+    expected = [average_precision_score(y_test[:, c], decision[:, c]) for c in (0, 2)]
+    expected.append(average_precision_score(y_test[rows, 1], decision[rows, 1]))
+    assert model.score(x_test, hidden) == pytest.approx(np.mean(expected))
+
+
+# -- what must not change the answer -------------------------------------------------------------------------------------
+
+seeds = st.integers(0, 1000)
+
+
+@settings(max_examples=5)
+@given(seed=seeds)
+def test_permuting_rows_permutes_the_answer(seed):
+    x, y, x_test, _ = world(seed=seed)
+    order = np.random.default_rng(seed).permutation(len(x))
+    assert np.allclose(probabilities(x[order], y[order], x_test), probabilities(x, y, x_test), atol=2e-3)
+
+
+@settings(max_examples=5)
+@given(seed=seeds)
+def test_permuting_classes_permutes_the_answer(seed):
+    x, y, x_test, _ = world(seed=seed)
+    order = np.random.default_rng(seed).permutation(4)
+    # The fit of the rates begins with two pseudo-entries of one class, which of equally frequent ones is by order.
+    assert np.allclose(probabilities(x, y[:, order], x_test), probabilities(x, y, x_test)[:, order], atol=0.02)
+
+
+@settings(max_examples=5)
+@given(seed=seeds)
+@pytest.mark.parametrize("kind", ["root", "standard"])
+def test_the_unit_of_a_feature_changes_no_probability_by_more_than_rounding(kind, seed):
+    x, y, x_test, _ = world(seed=seed)
+    unit = np.exp(np.random.default_rng(seed).uniform(-5, 5, 12))
+    assert np.allclose(
+        probabilities(x * unit, y, x_test * unit, features=kind), probabilities(x, y, x_test, features=kind), atol=2e-3
+    )
+
+
+@settings(max_examples=5)
+@given(seed=seeds)
+def test_an_unlabelled_row_twice_changes_no_more_than_other_folds_would(seed):
+    """Of fifty unlabelled rows, whose quota moves by one: no probability by more than 0.2, on average by at most 0.03."""
+    x, y, x_test, _ = world(seed=seed)
+    apart = np.abs(probabilities(np.r_[x, x[-1:]], np.r_[y, y[-1:]], x_test) - probabilities(x, y, x_test))
+    assert apart.max() < 0.2 and apart.mean() < 0.03
+
+
+def test_a_warm_start_and_threads_change_nothing():
+    x, y, x_test, _ = world()
+    once = DiCaPClassifier(random_state=0, warm_start=True, n_jobs=-1).fit(x, y)
+    before = once.predict_proba(x_test)
+    assert np.allclose(once.fit(x, y).predict_proba(x_test), before, atol=2e-3)
+    assert np.allclose(probabilities(x, y, x_test, n_jobs=1), before, atol=2e-3)
+    more = once.fit(np.c_[x, x], y[:, :2]).predict_proba(np.c_[x_test, x_test])  # of another shape: from the beginning
+    assert np.allclose(more, probabilities(np.c_[x, x], y[:, :2], np.c_[x_test, x_test]), atol=2e-3)
+
+
+# -- little to learn from ------------------------------------------------------------------------------------------------
+
+
+def test_labels_of_one_outcome_are_answered_with_it():
+    x, y, x_test, _ = world()
+    y[:30, 0], y[:30, 1] = 1, 0
+    p = probabilities(x, y, x_test)
+    assert np.isfinite(p).all() and p[:, 0].min() > 0.5 > p[:, 1].max()
+    y[:30] = 0
+    assert probabilities(x, y, x_test).max() < 0.5
+
+
+def test_without_unlabelled_rows_it_is_the_labelled_only_classifier():
+    x, y, x_test, _ = world(labelled=80)
+    model = DiCaPClassifier(random_state=0, l2=0.3).fit(x, y)
+    rows = model._scaling.apply(x)
+    alone = solve(rows, y, l2=0.3)
+    assert np.allclose(model.coef_, alone.w[0], atol=3e-3)
+    assert np.isfinite(model.predict_proba(x_test)).all()
+
+
+def test_two_labelled_rows_are_enough_and_one_is_not():
+    x, y, x_test, _ = world(labelled=2)
+    assert np.isfinite(probabilities(x, y, x_test)).all()
+    y[1] = -1
+    with pytest.raises(ValueError, match=r"Found 1 sample\(s\) with a known label while a minimum of 2 is required"):
+        DiCaPClassifier().fit(x, y)
+    y[0] = -1
+    with pytest.raises(ValueError, match=r"Found 0 sample\(s\)"):
+        DiCaPClassifier().fit(x, y)
+
+
+def test_one_unlabelled_row_and_fewer_rows_than_neighbours():
+    x, y, x_test, _ = world(n=8, labelled=7)
+    assert np.isfinite(probabilities(x, y, x_test)).all()
+    assert np.isfinite(probabilities(x[:3], y[:3], x_test)).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda x, y: (x, np.where(y == 1, 2, y)), "y holds 2; expected 1, 0, and -1 or NaN for unknown"),
+        (lambda x, y: (x, np.where(np.arange(4) == 2, -1, y)), "column 2 has no known label"),
+        (lambda x, y: (x, y[:, 0]), "1d array"),
+        (lambda x, y: (x[:-1], y), "inconsistent numbers of samples"),
+        (lambda x, y: (np.where(x == x[3, 3], np.nan, x), y), "Input X contains NaN"),
+    ],
+)
+def test_bad_arrays_are_refused(change, said):
+    x, y, _, _ = world()
+    with pytest.raises(ValueError, match=re.escape(said)):
+        DiCaPClassifier().fit(*change(x, y))
+
+
+def test_sparse_features_are_refused_in_scikit_learn_s_words():
+    x, y, _, _ = world()
+    with pytest.raises(TypeError, match="Sparse data was passed"):
+        DiCaPClassifier().fit(sparse.csr_matrix(x), y)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("l2", 0), ("l2", "some"), ("features", "roots"), ("pseudo_weight", 1.5), ("neighbours", -1), ("folds", 1), ("power", 0)],
+)
+def test_bad_parameters_are_named_with_their_value(name, value):
+    x, y, _, _ = world()
+    with pytest.raises(ValueError, match=f"DiCaPClassifier: {name}: found {value!r}, expected"):
+        DiCaPClassifier(**{name: value}).fit(x, y)
+
+
+# -- among scikit-learn's others -----------------------------------------------------------------------------------------
+
+
+def test_parameters_are_settings_with_the_recommended_values():
+    from ruamel.yaml import YAML
+
+    from dicap.settings import known_keys
+
+    place = {"folds": "calibration", "power": "calibration"} | dict.fromkeys(
+        ("l2", "features", "pseudo_weight", "neighbours"), "linear"
+    )
+    recommended = YAML(typ="safe").load((Path(__file__).parents[1] / "configs" / "recommended.yaml").read_text())
+    ours = DiCaPClassifier().get_params()
+    assert set(place) == set(ours) - {"warm_start", "random_state", "n_jobs"}
+    for name, section in place.items():
+        assert f"{section}.{name}" in known_keys()
+        assert ours[name] == recommended[section].get(name, ours[name])
+    assert (ours["l2"], ours["folds"]) == ("auto", 5)
+
+
+def test_in_a_pipeline_that_hands_on_data_frames():
+    x, y, x_test, _ = world()
+    names, classes = [f"feature {i}" for i in range(12)], ["red", "green", "blue", "round"]
+    frame, labels = pd.DataFrame(x, columns=names), pd.DataFrame(y, columns=classes)
+    pipeline = make_pipeline(StandardScaler(), DiCaPClassifier(random_state=0)).set_output(transform="pandas").fit(frame, labels)
+    model = pipeline[-1]
+    assert list(model.feature_names_in_) == names and list(model.classes_) == classes and model.n_features_in_ == 12
+    found = pipeline.predict_proba(pd.DataFrame(x_test, columns=names))
+    assert isinstance(found, np.ndarray) and np.allclose(
+        found, probabilities(StandardScaler().fit(x).transform(x), y, StandardScaler().fit(x).transform(x_test))
+    )
+    again = pickle.loads(pickle.dumps(pipeline))
+    assert np.array_equal(
+        again.predict(pd.DataFrame(x_test, columns=names)), pipeline.predict(pd.DataFrame(x_test, columns=names))
+    )
+
+
+def test_under_a_grid_search_with_unlabelled_rows():
+    x, y, x_test, y_test = world(n=120, labelled=60)
+    search = GridSearchCV(DiCaPClassifier(random_state=0), {"neighbours": [0, 5]}, cv=KFold(3, shuffle=True, random_state=0)).fit(
+        x, y
+    )
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all() and search.score(x_test, y_test) > y_test.mean()
+    assert clone(search.best_estimator_).get_params() == search.best_estimator_.get_params()
+
+
+def test_no_torch_is_imported():
+    code = """
+import sys
+import numpy as np
+from dicap.sklearn import DiCaPClassifier
+x, y = np.random.default_rng(0).random((40, 5)), np.arange(40)[:, None] % [2, 3] == 0
+DiCaPClassifier().fit(x, np.where(np.arange(40)[:, None] < 20, y, -1)).chance(x)
+heavy = {"torch", "torchvision", "timm", "pandas", "pyarrow", "pydantic", "matplotlib"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -74,10 +74,11 @@ def curve_by_rank(p: Tensor, y: Tensor) -> Curve:
     D_est of 40 images this halves the error of bins of equal width.
 
     Args:
-        p, y: (N, C) confidences and labels, of images that the network was not trained on.
+        p, y: (N, C) confidences and labels, of images that the network was not trained on; entries with y below 0 are left out.
     """
     assert p.shape == y.shape and p.numel(), (p.shape, y.shape)
-    x, right = _log_odds(p), (y > 0).double().cpu().numpy().ravel()
+    known = y >= 0
+    x, right = _log_odds(p[known.to(p.device)]), (y[known] > 0).double().cpu().numpy()
     groups, smooth = _by_rank(x), _logistic(x, right)
     rates = [(right[group].sum() + LEAN * smooth[group].mean()) / (len(group) + LEAN) for group in groups]
     return _rising([x[group].mean() for group in groups], rates, groups).to(p.device)

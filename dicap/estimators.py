@@ -4,7 +4,7 @@ The paper counts 20 bins (dicap/calibration.py). On the few images of D_est most
 is smooth: three parameters describe it. Every estimator here returns the same `Curve`, so that artifacts, resuming and
 prediction need not know how it was learnt.
 
-Letters as in calibration.py: N images, C classes, K bins, G knots.
+Letters as in calibration.py: N images, C classes, K bins, G knots. Entries whose label is below 0 are unknown and left out.
 """
 
 import numpy as np
@@ -67,16 +67,16 @@ def fit_curve(
         The curve, non-decreasing in p, on the device of `p`, the same for the same input.
     """
     assert p.shape == y.shape and p.numel(), (p.shape, y.shape)
-    p_, y_ = p.double().cpu().numpy(), (y > 0).cpu().numpy()
+    p_, y_, known = p.double().cpu().numpy(), (y > 0).cpu().numpy(), (y >= 0).cpu().numpy()
     if estimator == "groups":
         return curve_by_rank(p, y)
     knots = _knots()
     if estimator in ("class_rank", "class_score"):
         assert p_unlabelled is not None and share is not None and p.shape[1] == p_unlabelled.shape[1] == len(share)
         unlabelled, shares = p_unlabelled.double().cpu().numpy(), share.double().cpu().numpy()
-        r = _by_class(p_, y_, unlabelled, shares, knots, standardised=estimator == "class_score")
+        r = _by_class(p_, y_, known, unlabelled, shares, knots, standardised=estimator == "class_score")
     else:
-        beta = _fit(_beta_features(p_.ravel()), y_.ravel(), *_own_confidence(_beta_features))
+        beta = _fit(_beta_features(p_[known]), y_[known], *_own_confidence(_beta_features))
         if estimator == "shrunk_bins":
             knots = (np.arange(bins) + 0.5) / bins
             n_pos, n_neg = (n.cpu().numpy() for n in count_bins(p, y, bins))
@@ -89,13 +89,13 @@ def fit_curve(
 
 
 def class_shares(y: Tensor) -> Tensor:
-    """(C,) share of positives of each class among labels (N, C), half a positive and half a negative added to each."""
-    return ((y > 0).double().sum(0) + 0.5) / (len(y) + 1)
+    """(C,) share of positives of each class among known labels (N, C), half a positive and half a negative added to each."""
+    return ((y > 0).double().sum(0) + 0.5) / ((y >= 0).double().sum(0) + 1)
 
 
 def log_loss(r: Tensor, y: Tensor, floor: float = 1e-4) -> float:
     """Mean of -log P(y) over entries for rates r (N, C) of y = 1; rates are kept `floor` away from 0 and 1."""
-    r = r.double().clamp(floor, 1 - floor)
+    r, y = r[y >= 0].double().clamp(floor, 1 - floor), y[y >= 0]
     return float(-torch.where(y > 0, r.log(), (1 - r).log()).mean())
 
 
@@ -118,9 +118,16 @@ def _own_confidence(features) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _by_class(
-    p: np.ndarray, y: np.ndarray, p_unlabelled: np.ndarray, share: np.ndarray, knots: np.ndarray, *, standardised: bool
+    p: np.ndarray,
+    y: np.ndarray,
+    known: np.ndarray,
+    p_unlabelled: np.ndarray,
+    share: np.ndarray,
+    knots: np.ndarray,
+    *,
+    standardised: bool,
 ) -> np.ndarray:
-    """Rates (C, G) of an estimator that knows the class."""
+    """Rates (C, G) of an estimator that knows the class, learnt on the `known` entries of p and y, all (N, C)."""
     ordered = np.sort(p_unlabelled, axis=0)  # (N_u, C)
     odds_unlabelled = _beta_features(p_unlabelled).sum(-1)  # (N_u, C)
     mean, deviation = odds_unlabelled.mean(0), odds_unlabelled.std(0) + 1e-6
@@ -135,9 +142,9 @@ def _by_class(
         return np.column_stack([score, odds, -np.log(above / share[c])])
 
     classes = range(p.shape[1])
-    x = np.concatenate([features(p[:, c], c) for c in classes])
+    x = np.concatenate([features(p[known[:, c], c], c) for c in classes])
     middle = int(np.argsort(share)[len(share) // 2])
-    rates = _fit(x, y.T.ravel(), *_own_confidence(lambda values: features(values, middle)))
+    rates = _fit(x, y.T[known.T], *_own_confidence(lambda values: features(values, middle)))
     return np.stack([np.maximum.accumulate(rates(features(knots, c))) for c in classes])
 
 

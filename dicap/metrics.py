@@ -1,6 +1,6 @@
 """Average precision and calibration error. Scores of any scale: only their order counts for precision.
 
-Letters: N images, C classes.
+Letters: N images, C classes. Entries whose label is below 0 are unknown: every class is judged by its known ones.
 """
 
 import numpy as np
@@ -28,8 +28,9 @@ def average_precision(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     assert scores.shape == labels.shape and scores.ndim == 2, (scores.shape, labels.shape)
     aps = np.zeros(scores.shape[1])
-    for c in np.flatnonzero(labels.any(axis=0)):
-        aps[c] = average_precision_score(labels[:, c], scores[:, c])
+    known = labels >= 0
+    for c in np.flatnonzero((labels > 0).any(axis=0)):
+        aps[c] = average_precision_score(labels[known[:, c], c], scores[known[:, c], c])
     return aps
 
 
@@ -39,7 +40,8 @@ def mean_average_precision(scores: np.ndarray, labels: np.ndarray, *, testable: 
     Args:
         testable: leave out classes without a positive image, of which nothing can be said, instead of counting them 0.
     """
-    counted = labels.any(0) if testable and labels.any() else slice(None)
+    positive = (labels > 0).any(0)
+    counted = positive if testable and positive.any() else slice(None)
     return float(100 * average_precision(scores, labels)[counted].mean())
 
 
@@ -57,10 +59,13 @@ def leave_one_out(scores: np.ndarray, labels: np.ndarray) -> tuple[float, np.nda
         mAP, float; mAP without image i, (N,) float64, NaN where no class keeps a positive.
     """
     n, classes = scores.shape
-    tested = np.flatnonzero(labels.any(axis=0))
+    tested = np.flatnonzero((labels > 0).any(axis=0))
     whole, total, counted = 0.0, np.zeros(n), np.zeros(n)
     for c in tested:
-        ap, without = _leave_one_out(scores[:, c], labels[:, c] > 0)
+        known = labels[:, c] >= 0
+        without = np.empty(n)
+        ap, without[known] = _leave_one_out(scores[known, c], labels[known, c] > 0)
+        without[~known] = ap  # an image of which nothing is known is not missed
         kept = ~np.isnan(without)
         whole += ap
         total[kept] += without[kept]

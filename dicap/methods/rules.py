@@ -1,7 +1,7 @@
 """How teacher scores become pseudo-labels: the rules of the compared methods as pure functions (docs/methods.md 4).
 
 Scores p are (N, C) of the unlabelled images, p_l and y those of the labelled ones; labels are int8: 1, 0, or -1 for an
-entry that does not train. No rule ever gives a positive to a class that has no labelled positive: such a class is
+entry that does not train. Entries of y below 0 are unknown and count nowhere. No rule ever gives a positive to a class that has no labelled positive: such a class is
 guarded, because nothing but noise ranks its scores.
 """
 
@@ -25,7 +25,11 @@ def masked(label: Tensor, active: Tensor) -> Tensor:
 
 def default_k(y: Tensor, dataset: str) -> int:
     """k of Top-k: the published table, elsewhere max(1, rounded mean number of labels of an image) (docs/methods.md 4.4)."""
-    return PUBLISHED_K.get(dataset) or max(1, round(float(y.sum(1).double().mean())))
+    if dataset in PUBLISHED_K:
+        return PUBLISHED_K[dataset]
+    if (y < 0).any():  # the sum over classes of their share of positives among known entries
+        return max(1, round(float(((y > 0).sum(0).double() / (y >= 0).sum(0).clamp_min(1)).sum())))
+    return max(1, round(float(y.sum(1).double().mean())))
 
 
 def top_k(p: Tensor, k: int, active: Tensor) -> Tensor:
@@ -59,7 +63,7 @@ def matched_threshold(p_l: Tensor, y: Tensor) -> float:
     It is the m-th largest score for m positives; above every score if there is none.
     """
     m = int((y > 0).sum())
-    return float(p_l.reshape(-1).double().sort(descending=True).values[m - 1]) if m else float("inf")
+    return float(p_l[y >= 0].double().sort(descending=True).values[m - 1]) if m else float("inf")
 
 
 def quota(
@@ -67,7 +71,7 @@ def quota(
 ) -> tuple[Tensor, Thresholds, int]:
     """CAP's rank rule: the share of pseudo-positives of a class is that of its labelled positives (docs/methods.md 4.6).
 
-    With f and g the shares of positives and of negatives among the labels and N images, the int(f N)-th largest score is the
+    With f and g the shares of positives and of negatives among the known labels of the class and N images, the int(f N)-th largest score is the
     threshold. An entry trains if it is among the int(eta_pos f N) largest or the int(eta_neg g N) smallest; ties may select
     more. As in the published code g is counted, not 1 - f: the integers differ where one of the two is rounded.
 
@@ -80,9 +84,9 @@ def quota(
         labels (N, C) int8; the thresholds between which entries do not train; the number of guarded classes.
     """
     n = len(p)
-    p, n_pos = p.double(), (y > 0).sum(0)
-    n_neg = len(y) - n_pos
-    f, g = n_pos.double() / max(len(y), 1), n_neg.double() / max(len(y), 1)
+    p, n_pos, n_neg = p.double(), (y > 0).sum(0), (y == 0).sum(0)
+    known = (n_pos + n_neg).clamp_min(1)
+    f, g = n_pos.double() / known, n_neg.double() / known
     positives = (f * n).long()  # int() as in the published code: 0 for a class without labelled positives
     high, low = (eta_pos * f * n).long(), (eta_neg * g * n).long()
     ascending = p.sort(0).values  # (N, C)
@@ -144,11 +148,11 @@ def metric_thresholds(
         thresholds with tau_pos = tau_neg = (C,); the number of guarded classes.
     """
     p_l, positive = p_l.double(), y > 0
-    n_pos, n_neg = positive.sum(0), (~positive).sum(0)
+    n_pos, n_neg = positive.sum(0), (y == 0).sum(0)
     grid = torch.arange(steps, dtype=torch.float64, device=p_l.device) / steps
     scores = []
     for threshold in grid.unbind():  # a loop over 100 thresholds: N_l x C x 100 at once is too much on COCO
-        chosen = p_l >= threshold
+        chosen = (p_l >= threshold) & (y >= 0)
         hits = (chosen & positive).sum(0).double()
         precision, recall = hits / chosen.sum(0).clamp_min(1), hits / n_pos.clamp_min(1)
         scores.append(f_beta(precision, recall, beta, formula=formula))

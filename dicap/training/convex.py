@@ -49,7 +49,7 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     student = Students(network)
     run.begin_with(student, {"raw": network}, phase, eval_every=1)
     for _ in run.epochs():
-        student.put(solve(problem.rows[problem.labelled], problem.y, l2=l2))
+        student.put(solve(problem.rows[problem.labelled], problem.y, weight=problem.known, l2=l2))
         run.log(loss=student.objective)
     run.publish()
 
@@ -87,7 +87,8 @@ def _chosen(problem: "Problem", seed: int) -> float:
     if len(problem.y) < 2:
         return CANDIDATES[len(CANDIDATES) // 2]
     folds = assign_folds(problem.y, min(FOLDS, len(problem.y)), seed)
-    return choose_l2(problem.rows[problem.labelled], problem.y, folds, candidates=CANDIDATES).l2
+    rows = problem.rows[problem.labelled]
+    return choose_l2(rows, problem.y, folds, weight=problem.known, candidates=CANDIDATES).l2
 
 
 def _penalty(source: Path | None) -> float:
@@ -106,7 +107,7 @@ class Problem:
     Attributes:
         rows: (N, D) float32 of all images, as the head scales them.
         labelled, unlabelled: rows of the phase, (n_l,) and (n_u,).
-        y: (n_l, C) float32 labels.
+        y: (n_l, C) float32 labels, -1 where unknown.
         fold: (n_l,) fold of each labelled image; -1 without cross-fitting.
     """
 
@@ -131,6 +132,11 @@ class Problem:
         return Problem(experiment, rows, phase.labelled, phase.unlabelled, y, fold)
 
     @property
+    def known(self) -> np.ndarray:
+        """(n_l, C) float32 weight of the labelled entries: 1, and 0 where the label is unknown."""
+        return (self.y >= 0).astype(np.float32)
+
+    @property
     def folds(self) -> int:
         """K; 0 without cross-fitting."""
         return int(self.fold.max(initial=-1)) + 1
@@ -150,7 +156,7 @@ class Problem:
         rows = np.concatenate([self.rows[self.labelled], self.rows[self.unlabelled]])
         known = np.broadcast_to(self.y, (len(pseudo), *self.y.shape))
         target = np.concatenate([known, np.stack([t for t, _ in made])], axis=1)
-        weight = np.concatenate([np.broadcast_to(seen, known.shape), share * np.stack([w for _, w in made])], axis=1)
+        weight = np.concatenate([seen * self.known, share * np.stack([w for _, w in made])], axis=1)
         return solve(turn(rows), target, weight=weight, l2=l2)
 
 
@@ -213,7 +219,7 @@ class Teachers:
         folds = range(problem.folds)
         without = [(), *((k,) for k in folds), *itertools.combinations(folds, 2)]
         seen = np.stack([~np.isin(problem.fold, leave) for leave in without]).astype(np.float32)[:, :, None]
-        heads = solve(rows[: len(problem.y)], problem.y, weight=seen, l2=l2)
+        heads = solve(rows[: len(problem.y)], problem.y, weight=seen * problem.known, l2=l2)
         return Teachers(problem, without, heads.logits(rows))
 
     def of_student(self, without: tuple[int, ...]) -> "HeadTeacher":
@@ -264,7 +270,7 @@ class HeadTeacher:
         raise NotImplementedError("a solved head has scores alone")
 
     def labels(self, rows: np.ndarray) -> Tensor:
-        """(n, C) uint8 labels of D_l."""
+        """(n, C) labels of D_l, -1 where unknown."""
         return self.problem.experiment.labels.of(rows)
 
 

@@ -60,17 +60,29 @@ def leave_one_out(features: np.ndarray, labels: np.ndarray, penalty: float = PEN
 
     The residual of an image left out is its residual in the fit to all, divided by 1 - h, with h the weight of its own label in
     its fitted value (Allen, Technometrics 1974): one fit stands for n. Rows are scaled to length 1; no penalty on the intercept.
+    A class is fitted on the images in which it is known; the others are scored by that fit.
 
     Args:
-        features: (n, D); labels: (n, C) of 0 and 1.
+        features: (n, D); labels: (n, C) of 0 and 1, -1 where unknown.
         penalty: in mean squared lengths of the centred features.
     """
-    n = len(features)
-    assert n > 1 and labels.shape[0] == n, (features.shape, labels.shape)
+    assert len(features) > 1 and len(labels) == len(features), (features.shape, labels.shape)
     z = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
-    z = z - z.mean(0)  # (n, D)
+    patterns, group = np.unique(labels >= 0, axis=1, return_inverse=True)
+    scores = np.empty(labels.shape)
+    for g, known in enumerate(patterns.T):  # classes that are known in the same images share a fit
+        scores[:, group == g] = _fitted(z, labels[:, group == g], known, penalty)
+    return scores
+
+
+def _fitted(z: np.ndarray, labels: np.ndarray, known: np.ndarray, penalty: float) -> np.ndarray:
+    """`leave_one_out` of classes that are known in the images `known` (n,), at least one of them; without one, 0."""
+    if known.sum() < 2:
+        return np.broadcast_to(np.where(known.any(), (labels == 1).any(0), 0.0), labels.shape)
+    y, rest = labels[known].astype(np.float64), z[~known] - z[known].mean(0)
+    z = z[known] - z[known].mean(0)  # (n, D)
+    n = len(z)
     strength = penalty * max(float((z**2).sum() / n), 1e-12)
-    y = labels.astype(np.float64)
     if n <= z.shape[1]:
         smooth = np.linalg.solve(z @ z.T + strength * np.eye(n), z @ z.T)  # (n, n)
         own, fitted = np.diag(smooth), smooth.T @ (y - y.mean(0))
@@ -78,7 +90,12 @@ def leave_one_out(features: np.ndarray, labels: np.ndarray, penalty: float = PEN
         solved = np.linalg.solve(z.T @ z + strength * np.eye(z.shape[1]), z.T)  # (D, n)
         own, fitted = np.einsum("nd,dn->n", z, solved), z @ (solved @ (y - y.mean(0)))
     own = (own + 1 / n)[:, None]
-    return (fitted + y.mean(0) - own * y) / np.maximum(1 - own, 1e-12)
+    scores = np.empty(labels.shape)
+    scores[known] = (fitted + y.mean(0) - own * y) / np.maximum(1 - own, 1e-12)
+    if len(rest):
+        inner = np.linalg.solve(z @ z.T + strength * np.eye(n), y - y.mean(0))
+        scores[~known] = rest @ (z.T @ inner) + y.mean(0)
+    return scores
 
 
 def entry_surprise(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -86,13 +103,13 @@ def entry_surprise(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     A class that is labelled: -log(score) + log(share) / 2, with the share of the *other* images that bear it. Halfway between
     "unlikely" and "less likely than in any other image": by the first alone rare classes would always be in front.
-    A class that is not labelled: -log(1 - score).
+    A class that is not there: -log(1 - score). An unknown entry (label below 0) surprises nobody: -infinity.
     """
     p = np.clip(scores, LOWEST, 1 - LOWEST)
-    y = labels.astype(bool)
-    n = len(y)
-    share = np.clip((y.sum(0) - y) / max(n - 1, 1), 0.5 / n, 1)
-    return np.where(y, -np.log(p) + np.log(share) / 2, -np.log1p(-p))
+    y, known = labels > 0, labels >= 0
+    n = known.sum(0)
+    share = np.clip((y.sum(0) - y) / np.maximum(n - 1, 1), 0.5 / np.maximum(n, 1), 1)
+    return np.where(known, np.where(y, -np.log(p) + np.log(share) / 2, -np.log1p(-p)), -np.inf)
 
 
 def doubts(scores: np.ndarray, labels: np.ndarray, honest: np.ndarray | None = None) -> list[Doubt]:
@@ -100,24 +117,25 @@ def doubts(scores: np.ndarray, labels: np.ndarray, honest: np.ndarray | None = N
 
     Args:
         scores: (n, C) in [0, 1], by a model that did not learn from these labels (out of fold, left out, or of D_est).
-        labels: (n, C) of 0 and 1.
+        labels: (n, C) of 0 and 1, -1 where unknown.
         honest: (n,) rows whose scores are such; the others are not ranked. None: all.
     """
     assert scores.shape == labels.shape, (scores.shape, labels.shape)
-    y = labels.astype(bool)
+    y = labels > 0
     entries = entry_surprise(scores, labels)
-    worst_on = np.where(y, entries, -np.inf).max(1)
-    total = np.where(y.any(1), worst_on, 0.0) + np.where(y, 0.0, entries).max(1)
+    worst_on, worst_off = (np.where(chosen, entries, -np.inf).max(1) for chosen in (y, labels == 0))
+    total = sum(np.where(np.isneginf(worst), 0.0, worst) for worst in (worst_on, worst_off))
     rows = np.arange(len(y)) if honest is None else np.flatnonzero(honest)
     found = []
     for row in rows[np.argsort(-total[rows], kind="stable")]:
         order = np.argsort(-entries[row], kind="stable")
-        pointed = [int(c) for c in order if (y[row, c] and entries[row, c] > 0) or scores[row, c] >= LIKELY][:MOST_ODD]
+        known = [int(c) for c in order if labels[row, c] >= 0]
+        pointed = [c for c in known if (y[row, c] and entries[row, c] > 0) or scores[row, c] >= LIKELY][:MOST_ODD]
         found.append(Doubt(int(row), float(total[row]), pointed or [int(order[0])]))
     return found
 
 
 def chances(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """What the scores are worth, (n, C): the share of the labels that bear a class at such a score."""
+    """What the scores are worth, (n, C): the share of the known labels that bear a class at such a score."""
     p = torch.from_numpy(np.clip(scores, LOWEST, 1 - LOWEST))
     return curve_by_rank(p, torch.from_numpy(labels)).at(p).numpy()

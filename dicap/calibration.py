@@ -2,8 +2,8 @@
 
 rates (counts per confidence bin on D_est) -> weights w(p, label) -> thresholds per class on D_sup -> pseudo-labels.
 
-Letters: N images, C classes, K bins; p confidence in [0, 1]; y label, 1 or 0, below 0 where unknown: such an entry counts nowhere.
-Everything is vectorised tensor code that runs where its inputs are; counts are float64.
+Letters: N images, C classes, K bins; p confidence in [0, 1]; y label, 1 or 0, below 0 where unknown: such an entry counts
+nowhere. Everything is vectorised tensor code that runs where its inputs are; counts are float64.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """How teacher scores become pseudo-labels: the rules of the compared methods as pure functions (docs/methods.md 4).
 
-Scores p are (N, C) of the unlabelled images, p_l and y those of the labelled ones; labels are int8: 1, 0, or -1 for an
-entry that does not train. Entries of y below 0 are unknown and count nowhere. No rule ever gives a positive to a class that has no labelled positive: such a class is
-guarded, because nothing but noise ranks its scores.
+Scores p are (N, C) of the unlabelled images, p_l and y those of the labelled ones; labels are int8: 1, 0, or -1 for an entry
+that does not train. Entries of y below 0 are unknown and count nowhere. No rule ever gives a positive to a class that has no
+labelled positive: such a class is guarded, because nothing but noise ranks its scores.
 """
 
 import torch
@@ -71,9 +71,10 @@ def quota(
 ) -> tuple[Tensor, Thresholds, int]:
     """CAP's rank rule: the share of pseudo-positives of a class is that of its labelled positives (docs/methods.md 4.6).
 
-    With f and g the shares of positives and of negatives among the known labels of the class and N images, the int(f N)-th largest score is the
-    threshold. An entry trains if it is among the int(eta_pos f N) largest or the int(eta_neg g N) smallest; ties may select
-    more. As in the published code g is counted, not 1 - f: the integers differ where one of the two is rounded.
+    With f and g the shares of positives and of negatives among the known labels of the class and N images, the int(f N)-th
+    largest score is the threshold. An entry trains if it is among the int(eta_pos f N) largest or the int(eta_neg g N)
+    smallest; ties may select more. As in the published code g is counted, not 1 - f: the integers differ where one of the two
+    is rounded.
 
     Args:
         p: (N, C) scores; y: (N_l, C) labels.

@@ -124,7 +124,7 @@ def doubts(scores: np.ndarray, labels: np.ndarray, honest: np.ndarray | None = N
     y = labels > 0
     entries = entry_surprise(scores, labels)
     worst_on, worst_off = (np.where(chosen, entries, -np.inf).max(1) for chosen in (y, labels == 0))
-    total = sum(np.where(np.isneginf(worst), 0.0, worst) for worst in (worst_on, worst_off))
+    total = np.where(np.isneginf(worst_on), 0.0, worst_on) + np.where(np.isneginf(worst_off), 0.0, worst_off)
     rows = np.arange(len(y)) if honest is None else np.flatnonzero(honest)
     found = []
     for row in rows[np.argsort(-total[rows], kind="stable")]:

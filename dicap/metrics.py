@@ -7,6 +7,7 @@ import numpy as np
 
 __all__ = [
     "average_precision",
+    "can_be_tested",
     "expected_calibration_error",
     "jackknife_interval",
     "leave_one_out",
@@ -38,11 +39,19 @@ def mean_average_precision(scores: np.ndarray, labels: np.ndarray, *, testable: 
     """mAP in percent: 100 times the mean over all classes (docs/methods.md 2.9).
 
     Args:
-        testable: leave out classes without a positive image, of which nothing can be said, instead of counting them 0.
+        testable: leave out classes of which nothing can be said (`can_be_tested`), instead of counting them as they are.
     """
-    positive = (labels > 0).any(0)
-    counted = positive if testable and positive.any() else slice(None)
+    able = can_be_tested(labels)
+    counted = able if testable and able.any() else slice(None)
     return float(100 * average_precision(scores, labels)[counted].mean())
+
+
+def can_be_tested(labels: np.ndarray) -> np.ndarray:
+    """Classes, (C,) bool, that have a positive among labels (N, C), and where entries are unknown a known negative too.
+
+    Of positives alone every order is perfect: AP 1 would say how the labels were collected.
+    """
+    return (labels > 0).any(0) & ((labels == 0).any(0) | (labels > 0).all(0))
 
 
 def leave_one_out(scores: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:

@@ -28,6 +28,7 @@ class Findings:
     Attributes:
         counts: images per split.
         rejected: images that convert left out.
+        unknown: entries (image, class) of labelled images per split of which nothing is known.
         damage: lines on what is broken; training on the set would be wrong.
         warnings: lines on what a user should know.
         duplicates: (id of a test image, id of a training image), the same picture.
@@ -36,6 +37,7 @@ class Findings:
 
     counts: dict[str, int] = field(default_factory=dict)
     rejected: int = 0
+    unknown: dict[str, int] = field(default_factory=dict)
     damage: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     duplicates: list[tuple[str, str]] = field(default_factory=list)
@@ -51,6 +53,7 @@ def examine(folder: Path) -> Findings:
     findings = Findings()
     meta = files.read_meta(folder)
     findings.counts, findings.rejected = meta["counts"], len(meta["rejected"])
+    findings.unknown = meta.get("unknown", {})
     findings.warnings += meta["notes"]
     for name, checksum in progress(meta["checksums"].items(), desc="checksums", unit="file"):
         path = folder / name

@@ -16,7 +16,7 @@ from dicap.errors import DataError
 from dicap.evaluation.engine import with_engine
 from dicap.evaluation.model_card import model_card
 from dicap.methods.base import Calibrates
-from dicap.metrics import average_precision, map_interval, mean_average_precision
+from dicap.metrics import average_precision, can_be_tested, map_interval, mean_average_precision
 from dicap.models import SavedModel, load_model
 from dicap.operating_point import at_threshold, best_threshold, of_answers, with_intervals
 from dicap.training.experiment import Experiment
@@ -42,10 +42,9 @@ def metrics(scores: np.ndarray, labels: np.ndarray, *, resamples: int, seed: int
     the others, and `classes_left_out` says how many are not in it. Where the labels (n, C) leave entries open (-1),
     `unknown_entries` counts them.
     """
-    positive, unknown = (labels > 0).any(0), int((labels < 0).sum())
-    empty = int((~positive).sum())
-    left_out = empty if testable and positive.any() else 0
-    counted = positive if left_out else slice(None)
+    able, unknown = can_be_tested(labels), int((labels < 0).sum())
+    left_out = int((~able).sum()) if testable and able.any() else 0
+    counted = able if left_out else slice(None)
     low, high = map_interval(scores[:, counted], labels[:, counted]) if resamples else (float("nan"), float("nan"))
     return {
         "map": mean_average_precision(scores, labels, testable=testable),
@@ -53,7 +52,7 @@ def metrics(scores: np.ndarray, labels: np.ndarray, *, resamples: int, seed: int
         "map_high": _number(high),
         "n_test": len(scores),
         "n_classes": scores.shape[1],
-        "classes_without_positives": empty,
+        "classes_without_positives": int((~(labels > 0).any(0)).sum()),
         "classes_left_out": left_out,
     } | ({"unknown_entries": unknown} if unknown else {})
 

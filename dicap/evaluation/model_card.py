@@ -126,8 +126,9 @@ def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     if metrics["map_low"] is not None:
         interval = f" (95 % interval {metrics['map_low']:.2f} to {metrics['map_high']:.2f})"
     left_out = metrics["classes_left_out"]
+    kind = "positive" if left_out <= metrics["classes_without_positives"] else "positive or without a known negative"
     over = (
-        f", mean over {metrics['n_classes'] - left_out} classes ({left_out} without a positive test image left out)"
+        f", mean over {metrics['n_classes'] - left_out} classes ({left_out} without a {kind} test image left out)"
         if left_out
         else ""
     )

@@ -77,7 +77,8 @@ def quota(
     is rounded.
 
     Args:
-        p: (N, C) scores; y: (N_l, C) labels.
+        p: (N, C) scores; y: (N_l, C) labels. A class whose known labels are all positive, others being unknown, has a quota
+            of 0.
         unseen: a class with a quota of 0 is left out (`mask`), all negative (`negative`), or, by an index of -1, positive in
             every image (`published`).
 
@@ -88,6 +89,8 @@ def quota(
     p, n_pos, n_neg = p.double(), (y > 0).sum(0), (y == 0).sum(0)
     known = (n_pos + n_neg).clamp_min(1)
     f, g = n_pos.double() / known, n_neg.double() / known
+    one_sided = (n_neg == 0) & (n_pos < len(y))  # no negative was looked for, so a share of 1 would say nothing
+    f = torch.where(one_sided, torch.zeros_like(f), f)
     positives = (f * n).long()  # int() as in the published code: 0 for a class without labelled positives
     high, low = (eta_pos * f * n).long(), (eta_neg * g * n).long()
     ascending = p.sort(0).values  # (N, C)

@@ -1,8 +1,5 @@
 """Training on images that are labelled in part: only what is known counts, and methods that cannot say so."""
 
-import csv
-import shutil
-
 import numpy as np
 import pytest
 import tiny
@@ -17,29 +14,10 @@ from training.test_convex import run_all as solve_all
 from training.test_leaks import models, run_all
 
 
-def hide(raw, folder, share=0.4):
-    """The same photographs, a share of whose entries are unknown: a table with a column `absent`."""
-    rng = np.random.default_rng(3)
-    folder.mkdir()
-    for image in raw.glob("*.png"):
-        shutil.copy(image, folder)
-    rows = [("image", "split", "labels", "absent")]
-    for row in csv.DictReader((raw / "labels.csv").open()):
-        shown = row["labels"].split(";") if row["labels"] else []
-        known = [name for name in tiny.COLOURS if rng.random() > share] or ["red"]
-        present, absent = ([name for name in known if (name in shown) == wanted] for wanted in (True, False))
-        if row["split"] == "unlabeled":
-            present = absent = []
-        rows.append((row["image"], row["split"], ";".join(present), ";".join(absent) or ("-" if present else "")))
-    with open(folder / "labels.csv", "w", newline="") as handle:
-        csv.writer(handle).writerows(rows)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def partial(raw_photos, tmp_path_factory):
     place = tmp_path_factory.mktemp("partial")
-    return tiny.converted(hide(raw_photos, place / "raw"), place / "table")
+    return tiny.converted(tiny.in_part(raw_photos, place / "raw"), place / "table")
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 rates (counts per confidence bin on D_est) -> weights w(p, label) -> thresholds per class on D_sup -> pseudo-labels.
 
-Letters: N images, C classes, K bins; p confidence in [0, 1]; y label, 1 or 0.
-Everything is vectorised tensor code that runs where its inputs are; counts are float64.
+Letters: N images, C classes, K bins; p confidence in [0, 1]; y label, 1 or 0, below 0 where unknown: such an entry counts
+nowhere. Everything is vectorised tensor code that runs where its inputs are; counts are float64.
 """
 
 from collections.abc import Callable
@@ -90,7 +90,7 @@ def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> t
     """n_pos[k], n_neg[k]: entries of bin k with y = 1 and with y = 0 (docs/methods.md 3.4).
 
     Args:
-        p: (N, C) confidences; y: (N, C) labels 0/1.
+        p: (N, C) confidences; y: (N, C) labels 0/1, below 0 where unknown.
         per_class: count each class apart instead of pooling over classes.
 
     Returns:
@@ -103,9 +103,9 @@ def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> t
     if per_class:
         index = index + torch.arange(classes, device=p.device) * bins
         tables = classes
-    positive = y.reshape(-1).double()
+    positive = (y > 0).reshape(-1).double()
     n_all = torch.zeros(tables * bins, dtype=torch.float64, device=p.device)
-    n_all.index_add_(0, index.reshape(-1), torch.ones_like(positive))
+    n_all.index_add_(0, index.reshape(-1), (y >= 0).reshape(-1).double())
     n_pos = torch.zeros_like(n_all).index_add_(0, index.reshape(-1), positive)
     shape = (classes, bins) if per_class else (bins,)
     return n_pos.reshape(shape), (n_all - n_pos).reshape(shape)
@@ -237,13 +237,13 @@ def dual_thresholds(
             left out (`skip`).
     """
     assert p.shape == y.shape and p.ndim == 2, (p.shape, y.shape)
-    p, positive = p.double(), y > 0
-    n_pos, n_neg = positive.sum(0), (~positive).sum(0)  # (C,)
+    p, positive, negative = p.double(), y > 0, y == 0
+    n_pos, n_neg = positive.sum(0), negative.sum(0)  # (C,)
     if rule == "midrange":
-        tau_pos, tau_neg = _midrange(p, positive), _midrange(p, ~positive)
+        tau_pos, tau_neg = _midrange(p, positive), _midrange(p, negative)
     elif rule == "quantile":
         tau_pos = torch.nanquantile(torch.where(positive, p, torch.nan), quantile, dim=0)
-        tau_neg = torch.nanquantile(torch.where(~positive, p, torch.nan), 1 - quantile, dim=0)
+        tau_neg = torch.nanquantile(torch.where(negative, p, torch.nan), 1 - quantile, dim=0)
     else:
         assert rule in ("fixed", "none"), rule
         pair = fixed if rule == "fixed" else (0.5, 0.5)

@@ -36,6 +36,8 @@ class MethodFacts:
         finetunes: whether D_est is held out and used for fine-tuning (DiCaP only).
         rule: how teacher scores become pseudo-labels.
         convex: whether its training on fixed features is one linear head on weighted entries, so that it can be solved.
+        partial: whether it can learn from images of which some classes are unknown: everything it does with labels is done entry
+            by entry or class by class.
         source: publication.
         confidence: how sure docs/methods.md 13 is of the algorithm.
     """
@@ -49,6 +51,7 @@ class MethodFacts:
     unlabelled: bool = True
     finetunes: bool = False
     convex: bool = False
+    partial: bool = True
 
 
 METHODS = {
@@ -125,6 +128,7 @@ METHODS = {
         rule="images on which two classifiers agree, soft, adopted for good",
         source="AAAI 2020",
         confidence="high (recipe: low)",
+        partial=False,
     ),
     "cap": MethodFacts(
         title="CAP",
@@ -142,6 +146,7 @@ METHODS = {
         rule="the network's own soft scores",
         source="ICML 2024",
         confidence="high (recipe: medium)",
+        partial=False,
     ),
     "bbam": MethodFacts(
         title="BBAM",
@@ -150,6 +155,7 @@ METHODS = {
         rule="CAP's quota on balanced scores",
         source="NeurIPS 2024",
         confidence="high (recipe: medium, NUS-WIDE low)",
+        partial=False,
     ),
     "d2l": MethodFacts(
         title="D2L",

@@ -68,7 +68,7 @@ def curve_by_rank(p: Tensor, y: Tensor) -> Curve:
     """P(y = 1 | p) of groups by rank, what a published model carries (`dicap.linear.ranks.curve_by_rank`).
 
     Args:
-        p, y: (N, C) confidences and labels, of images that the network was not trained on.
+        p, y: (N, C) confidences and labels, of images that the network was not trained on; entries with y below 0 are left out.
     """
     assert p.shape == y.shape and p.numel(), (p.shape, y.shape)
     knots, rate = ranks.curve_by_rank(p.double().cpu().numpy(), y.cpu().numpy())

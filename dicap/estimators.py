@@ -4,7 +4,7 @@ The paper counts 20 bins (dicap/calibration.py). On the few images of D_est most
 is smooth: three parameters describe it. Every estimator here returns the same `Curve`, so that artifacts, resuming and
 prediction need not know how it was learnt.
 
-Letters as in calibration.py: N images, C classes, K bins, G knots.
+Letters as in calibration.py: N images, C classes, K bins, G knots. Entries whose label is below 0 are unknown and left out.
 """
 
 import numpy as np
@@ -64,7 +64,7 @@ def fit_curve(
             `class_rank`: the beta features, the class's share of positives, and the score's rank in its class;
             `class_score`: the same with the log-odds, standardised within the class, in place of the beta features;
             `groups`: groups of as many entries each, by rank, that lean on a logistic fit: what a published model carries.
-        p, y: (N, C) confidences and labels of D_est.
+        p, y: (N, C) confidences and labels of D_est, below 0 where unknown.
         p_unlabelled: (N_u, C) confidences of the unlabelled images, among which the estimators that know the class rank.
         share: (C,) share of positives of each class among the labelled images, strictly between 0 and 1, for those estimators.
         bins: K of `shrunk_bins`.
@@ -81,7 +81,8 @@ def fit_curve(
         unlabelled, shares = p_unlabelled.double().cpu().numpy(), share.double().cpu().numpy()
         knots, r = rates_of_classes(p_, y_, unlabelled, shares, standardised=estimator == "class_score")
     else:
-        beta = logistic_rates(beta_features(p_.ravel()), y_.ravel() > 0, *own_confidence(beta_features))
+        known = y_ >= 0
+        beta = logistic_rates(beta_features(p_[known]), y_[known] > 0, *own_confidence(beta_features))
         if estimator == "shrunk_bins":
             knots = (np.arange(bins) + 0.5) / bins
             n_pos, n_neg = (n.cpu().numpy() for n in count_bins(p, y, bins))
@@ -101,5 +102,5 @@ def class_shares(y: Tensor) -> Tensor:
 
 def log_loss(r: Tensor, y: Tensor, floor: float = 1e-4) -> float:
     """Mean of -log P(y) over entries for rates r (N, C) of y = 1; rates are kept `floor` away from 0 and 1."""
-    r = r.double().clamp(floor, 1 - floor)
+    r, y = r[y >= 0].double().clamp(floor, 1 - floor), y[y >= 0]
     return float(-torch.where(y > 0, r.log(), (1 - r).log()).mean())

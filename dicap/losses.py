@@ -1,6 +1,7 @@
 """The losses, element by element, in fp32: the caller reduces.
 
-Logits x, p = sigmoid(x), labels y in {0, 1}, all (B, C) unless said otherwise.
+Logits x, p = sigmoid(x), labels y in {0, 1}, all (B, C) unless said otherwise. A label below 0 marks an unknown entry: its loss
+and its gradient are 0.
 """
 
 from typing import Any
@@ -17,7 +18,7 @@ def asymmetric_loss(x: Tensor, y: Tensor, *, gamma_neg: float = 4.0, gamma_pos: 
     Soft labels mix the two linearly. The focusing weights are constants for the gradient, as in the published code.
 
     Args:
-        x: logits, any shape; y: labels in [0, 1] of the same shape.
+        x: logits, any shape; y: labels in [0, 1] of the same shape, below 0 where unknown.
 
     Returns:
         float32 tensor of x's shape, finite for every finite logit.
@@ -31,12 +32,17 @@ def asymmetric_loss(x: Tensor, y: Tensor, *, gamma_neg: float = 4.0, gamma_pos: 
     with torch.no_grad():
         focus_pos = (1 - p) ** gamma_pos if gamma_pos else torch.ones_like(p)
         focus_neg = shifted**gamma_neg if gamma_neg else torch.ones_like(p)
-    return y * focus_pos * positive + (1 - y) * focus_neg * negative
+    return of_known(y * focus_pos * positive + (1 - y) * focus_neg * negative, y)
 
 
 def binary_cross_entropy(x: Tensor, y: Tensor) -> Tensor:
-    """-y log p - (1 - y) log(1 - p), without reduction, in fp32 (docs/methods.md 4.1)."""
-    return F.binary_cross_entropy_with_logits(x.float(), y.float(), reduction="none")
+    """-y log p - (1 - y) log(1 - p), without reduction, in fp32 (docs/methods.md 4.1); 0 where y is below 0."""
+    return of_known(F.binary_cross_entropy_with_logits(x.float(), y.float(), reduction="none"), y)
+
+
+def of_known(loss: Tensor, y: Tensor) -> Tensor:
+    """The loss of each entry, 0 and without gradient where its label is below 0."""
+    return torch.where(y < 0, torch.zeros_like(loss), loss)
 
 
 def nt_xent(

@@ -1,12 +1,13 @@
 """Average precision and calibration error. Scores of any scale: only their order counts for precision.
 
-Letters: N images, C classes.
+Letters: N images, C classes. Entries whose label is below 0 are unknown: every class is judged by its known ones.
 """
 
 import numpy as np
 
 __all__ = [
     "average_precision",
+    "can_be_tested",
     "expected_calibration_error",
     "jackknife_interval",
     "leave_one_out",
@@ -28,8 +29,9 @@ def average_precision(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     assert scores.shape == labels.shape and scores.ndim == 2, (scores.shape, labels.shape)
     aps = np.zeros(scores.shape[1])
-    for c in np.flatnonzero(labels.any(axis=0)):
-        aps[c] = average_precision_score(labels[:, c], scores[:, c])
+    known = labels >= 0
+    for c in np.flatnonzero((labels > 0).any(axis=0)):
+        aps[c] = average_precision_score(labels[known[:, c], c], scores[known[:, c], c])
     return aps
 
 
@@ -37,10 +39,19 @@ def mean_average_precision(scores: np.ndarray, labels: np.ndarray, *, testable: 
     """mAP in percent: 100 times the mean over all classes (docs/methods.md 2.9).
 
     Args:
-        testable: leave out classes without a positive image, of which nothing can be said, instead of counting them 0.
+        testable: leave out classes of which nothing can be said (`can_be_tested`), instead of counting them as they are.
     """
-    counted = labels.any(0) if testable and labels.any() else slice(None)
+    able = can_be_tested(labels)
+    counted = able if testable and able.any() else slice(None)
     return float(100 * average_precision(scores, labels)[counted].mean())
+
+
+def can_be_tested(labels: np.ndarray) -> np.ndarray:
+    """Classes, (C,) bool, that have a positive among labels (N, C), and where entries are unknown a known negative too.
+
+    Of positives alone every order is perfect: AP 1 would say how the labels were collected.
+    """
+    return (labels > 0).any(0) & ((labels == 0).any(0) | (labels > 0).all(0))
 
 
 def leave_one_out(scores: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
@@ -57,10 +68,13 @@ def leave_one_out(scores: np.ndarray, labels: np.ndarray) -> tuple[float, np.nda
         mAP, float; mAP without image i, (N,) float64, NaN where no class keeps a positive.
     """
     n, classes = scores.shape
-    tested = np.flatnonzero(labels.any(axis=0))
+    tested = np.flatnonzero((labels > 0).any(axis=0))
     whole, total, counted = 0.0, np.zeros(n), np.zeros(n)
     for c in tested:
-        ap, without = _leave_one_out(scores[:, c], labels[:, c] > 0)
+        known = labels[:, c] >= 0
+        without = np.empty(n)
+        ap, without[known] = _leave_one_out(scores[known, c], labels[known, c] > 0)
+        without[~known] = ap  # an image of which nothing is known is not missed
         kept = ~np.isnan(without)
         whole += ap
         total[kept] += without[kept]

@@ -3,7 +3,7 @@
 A share of right answers alone misleads where positives are rare: always saying no is right for most entries. So each kind of
 answer has its own share, and beside it stands what the best constant answer gets.
 
-Letters: N images, C classes; an entry is a pair (image, class).
+Letters: N images, C classes; an entry is a pair (image, class). Entries whose label is below 0 are unknown and count nowhere.
 """
 
 from math import ceil, log10, sqrt
@@ -44,7 +44,7 @@ def f1(precision: float | None, recall: float | None) -> float:
 
 
 def of_answers(answer: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-    """Counts and shares of the answers to all entries.
+    """Counts and shares of the answers to all known entries.
 
     Args:
         answer: (N, C) 1 yes, 0 no, -1 unsure; labels: (N, C) 0/1.
@@ -56,7 +56,7 @@ def of_answers(answer: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
         always saying yes.
     """
     assert answer.shape == labels.shape, (answer.shape, labels.shape)
-    truth = labels > 0
+    answer, truth = answer[labels >= 0], labels[labels >= 0] > 0
     yes, no = answer == 1, answer == 0
     hits, positives = int((yes & truth).sum()), int(truth.sum())
     prevalence = positives / max(1, truth.size)
@@ -86,7 +86,7 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray) -> float:
     Returns:
         A score that occurs, the highest of equally good ones; infinity where there is no positive entry.
     """
-    flat, truth = scores.ravel(), labels.ravel() > 0
+    flat, truth = scores[labels >= 0], labels[labels >= 0] > 0
     if not truth.any():
         return float("inf")
     order = np.argsort(-flat, kind="stable")

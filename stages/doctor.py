@@ -45,6 +45,9 @@ def command(
     findings = examine(folder)
     counts = ", ".join(f"{count} {split}" for split, count in findings.counts.items() if count)
     click.echo(f"{folder}: {counts}; {findings.rejected} rejected")
+    if any(findings.unknown.values()):
+        open_ = " and ".join(f"{count} of {split}" for split, count in findings.unknown.items() if count)
+        click.echo(f"labelled in part: of {open_} entries (image, class) nothing is known")
     if len(findings.classes):
         width = max(5, *(len(name) for name in findings.classes["class"]))
         click.echo(f"{'class':<{width}}  {'train':>7}  {'share':>6}  {'test':>7}  {'share':>6}")

@@ -56,7 +56,10 @@ def command(params: Path, model: Path | None, out: Path | None, engine: str, fre
         facts["mean over"] = (
             f"{result['n_classes'] - result['classes_left_out']} classes, {result['classes_left_out']} cannot be tested"
         )
-    facts |= {"test images": result["n_test"]} | {key: result[key] for key in ("yes", "no", "unsure")}
+    facts["test images"] = result["n_test"]
+    if "unknown_entries" in result:
+        facts["entries unknown"] = result["unknown_entries"]
+    facts |= {key: result[key] for key in ("yes", "no", "unsure")}
     for key, title in (("yes_right", "yes right"), ("yes_recall", "positives found"), ("no_right", "no right")):
         facts[title] = "(none)" if result[key] is None else f"{result[key]:.1%}"
     facts[f"always {result['constant']}"] = f"right in {result['constant_right']:.1%}"

@@ -1,11 +1,17 @@
 """`dicap-stage import-labels`: new labels for one's own data set."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from stages.common import data_folder, load, params_option
 from stages.terminal import finish, say
+
+if TYPE_CHECKING:
+    from dicap.data.sources.own import Given
 
 FOLDER = Path("labels")
 SHOWN = 20  # changed images that are listed
@@ -18,7 +24,8 @@ SHOWN = 20  # changed images that are listed
 def command(filled: Path, new_classes: bool, params: Path) -> None:
     """Add the labels of FILLED, a table of image and labels as `suggest` writes it, and set params.yaml to use them.
 
-    Rows whose labels are empty are left out; `-` means none of the classes. These images train from then on, whatever the ratio.
+    Rows whose labels are empty are left out; `-` means none of the classes. With a column absent beside them, nothing is known of
+    the classes that are in neither; there `*` means all others. These images train from then on, whatever the ratio.
     Says which labels that were there are changed.
     All labels given so far are kept in one file under labels/, named by its content: commit it with params.yaml.
     """
@@ -38,23 +45,22 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
         raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only one's own data (table) takes new labels")
     folder = data_folder(settings)
     known, classes = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
-    fresh = read_added(filled, classes, known)
+    given = read_added(filled, classes, known)
+    before = read_added(Path(settings.own.added)) if settings.own.added else {}
+    fresh = {image: labels.after(before.get(image)) for image, labels in given.items()}
     if not fresh:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
-    names = sorted({name for labels in fresh.values() for name in labels} - set(classes))
+    names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
     if names and not new_classes:
         near = get_close_matches(names[0].casefold(), [name.casefold() for name in classes], 1, 0.6)
         hint = next((f"; did you mean {name}?" for name in classes if near and name.casefold() == near[0]), "")
         raise DataError(
             f"{filled}: no image was labelled {', '.join(names[:5])} so far; correct the spelling, or pass --new-classes{hint}"
         )
-    before = read_added(Path(settings.own.added)) if settings.own.added else {}
-    changed, confirmed = compared(fresh, current_labels(folder, classes) | before)
+    changed, confirmed = compared(fresh, current_labels(folder, classes) | before, classes)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["image", "labels"])
-    for image, labels in sorted((before | fresh).items()):
-        writer.writerow([image, ";".join(labels) or "-"])
+    writer.writerows(table_of(before | fresh))
     name = hashlib.sha256(text.getvalue().encode()).hexdigest()[:12]
     path = FOLDER / f"added-{name}.csv"
     with replacing(path) as temporary:
@@ -68,20 +74,46 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     finish("import-labels", facts | {"in all": len(before | fresh), "labels": str(path)}, ["dvc repro"])
 
 
-def current_labels(folder: Path, classes: list[str]) -> dict[str, list[str]]:
-    """{image: names} of the images of a converted set that have labels."""
-    from dicap.data.format import read_index
+def table_of(given: dict[str, Given]) -> list[list[str]]:
+    """The rows of the file of labels, as `read_added` reads them; with a column `absent` where something is labelled in part."""
+    if all(known.absent is None for known in given.values()):
+        return [["image", "labels"], *([image, ";".join(known.labels) or "-"] for image, known in sorted(given.items()))]
+    rows = [["image", "labels", "absent"]]
+    for image, known in sorted(given.items()):
+        labels = ";".join(known.labels) or ("-" if known.absent is None else "")
+        absent = "*" if known.absent is None else ";".join(known.absent) or "-"
+        rows.append([image, labels, absent])
+    return rows
 
-    table = read_index(folder, ["id", "labels"])
-    rows = zip(table["id"].to_pylist(), table["labels"].to_pylist(), strict=True)
-    return {image: sorted(classes[c] for c in labels) for image, labels in rows if labels is not None}
+
+def current_labels(folder: Path, classes: list[str]) -> dict[str, Given]:
+    """{image: what is known of it} of the images of a converted set that have labels."""
+    from dicap.data.format import is_partial, read_index, read_meta
+    from dicap.data.sources.own import given_of
+
+    columns = ["id", "labels", "absent"] if is_partial(read_meta(folder)) else ["id", "labels"]
+    rows = read_index(folder, columns).to_pylist()
+    found = {row["id"]: given_of(row["labels"], row.get("absent"), classes) for row in rows}
+    return {image: known for image, known in found.items() if known is not None}
 
 
-def compared(fresh: dict[str, list[str]], known: dict[str, list[str]]) -> tuple[list[tuple[str, list[str], list[str]]], int]:
-    """(image, names lost, names gained) of the images whose labels change, and how many keep theirs."""
-    changed = [
-        (image, sorted(set(known[image]) - set(labels)), sorted(set(labels) - set(known[image])))
-        for image, labels in sorted(fresh.items())
-        if image in known and set(known[image]) != set(labels)
-    ]
+def compared(
+    fresh: dict[str, Given], known: dict[str, Given], classes: list[str]
+) -> tuple[list[tuple[str, list[str], list[str]]], int]:
+    """(image, names lost, names gained) of the images whose labels change, and how many keep theirs.
+
+    Of images that are labelled in part, before or after, the absent classes are compared too: `not cat`.
+    """
+
+    def words(labels: Given, in_part: bool) -> set[str]:
+        absent = [name for name in classes if name not in labels.labels] if labels.absent is None else labels.absent
+        return {*labels.labels, *(f"not {name}" for name in absent if in_part)}
+
+    changed = []
+    for image, labels in sorted(fresh.items()):
+        if image in known:
+            in_part = labels.absent is not None or known[image].absent is not None
+            was, now = words(known[image], in_part), words(labels, in_part)
+            if was != now:
+                changed.append((image, sorted(was - now), sorted(now - was)))
     return changed, sum(image in known for image in fresh) - len(changed)

@@ -27,6 +27,11 @@ MAX_REJECTED = 0.01  # convert.max_rejected as published
 @click.option(
     "--empty", type=click.Choice(["none", "unlabeled"]), help="What an empty cell of labels means: none of the classes?"
 )
+@click.option(
+    "--empty-absent",
+    type=click.Choice(["absent", "unknown"]),
+    help="What an empty cell of the column absent says of the classes that are no labels.",
+)
 @click.option("--label-folder", type=click.Choice(["first", "last", "all"]), help="Which of several folders is the label.")
 @click.option("--dry-run", is_flag=True, help="Look, and leave params.yaml as it is.")
 @params_option
@@ -36,6 +41,7 @@ def command(
     test_share: float | None,
     separator: str | None,
     empty: str | None,
+    empty_absent: str | None,
     label_folder: str | None,
     dry_run: bool,
     params: Path,
@@ -48,7 +54,7 @@ def command(
     from dicap.data.survey import survey
     from dicap.settings import Own
 
-    chosen = {"separator": separator, "empty": empty, "label_folder": label_folder}
+    chosen = {"separator": separator, "empty": empty, "empty_absent": empty_absent, "label_folder": label_folder}
     options = Own.model_validate(
         {
             "format": "auto",

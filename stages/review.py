@@ -54,7 +54,8 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     rows = np.flatnonzero(labelled_mask(store.folder) & (roles != "test"))  # those that `ratio` hides too: nothing trains here
     if len(rows) < 2:
         raise DataError(f"{store.folder}: fewer than two labelled images to compare; label some first (dicap-stage suggest)")
-    labels = read_labels(store.folder, rows)
+    labels = read_labels(store.folder, rows, partial=True)
+    in_part = (labels < 0).any()
     scores, honest, source = honest_scores(settings, store, rows, labels, roles, Runtime.choose(device))
     if settings.own.added and not again:
         known = read_added(Path(settings.own.added))
@@ -66,14 +67,20 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     listing, page = out / "review.csv", out / "index.html"
     with replacing(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["image", "labels", "surprise", "look_at"])
+        writer.writerow(["image", "labels", *(["absent"] if in_part else []), "surprise", "look_at"])
         for found in ranked:
-            given = ";".join(names[c] for c in np.flatnonzero(labels[found.row])) or "-"
+            mine = labels[found.row]
+            given, absent = (";".join(names[c] for c in np.flatnonzero(mine == value)) for value in (1, 0))
+            if (mine >= 0).all():
+                given, absent = given or "-", "*"
             odd = ";".join(names[c] for c in found.odd)
-            writer.writerow([store.ids[rows[found.row]], given, f"{found.surprise:.3f}", odd])
+            told = [given, absent or "-"] if in_part else [given]
+            writer.writerow([store.ids[rows[found.row]], *told, f"{found.surprise:.3f}", odd])
     shown = ranked[:count]
     questions = [
-        Question(str(store.ids[rows[found.row]]), chance[found.row], np.flatnonzero(labels[found.row]).tolist(), odd=found.odd)
+        Question(
+            str(store.ids[rows[found.row]]), chance[found.row], np.flatnonzero(labels[found.row] > 0).tolist(), odd=found.odd
+        )
         for found in shown
     ]
     pictures = originals(settings, store, [int(rows[found.row]) for found in shown])

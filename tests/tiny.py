@@ -1,6 +1,7 @@
 """A data set of coloured patches and settings that train on it in seconds: what the tests of the training side share."""
 
 import csv
+import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache
@@ -120,6 +121,25 @@ def photographs(folder: Path, counts: dict[str, int] | None = None, ending: str 
             rows.append((path, split, "" if split == "unlabeled" else ";".join(shown)))
     with open(folder / "labels.csv", "w", newline="") as handle:
         csv.writer(handle).writerows([("image", "split", "labels"), *rows])
+    return folder
+
+
+def in_part(raw: Path, folder: Path, share: float = 0.4) -> Path:
+    """The same photographs, a share of whose entries are unknown: a table with a column `absent`."""
+    rng = np.random.default_rng(3)
+    folder.mkdir()
+    for image in raw.glob("*.png"):
+        shutil.copy(image, folder)
+    rows = [("image", "split", "labels", "absent")]
+    for row in csv.DictReader((raw / "labels.csv").open()):
+        shown = row["labels"].split(";") if row["labels"] else []
+        known = [name for name in COLOURS if rng.random() > share] or ["red"]
+        present, absent = ([name for name in known if (name in shown) == wanted] for wanted in (True, False))
+        if row["split"] == "unlabeled":
+            present = absent = []
+        rows.append((row["image"], row["split"], ";".join(present), ";".join(absent) or ("-" if present else "")))
+    with open(folder / "labels.csv", "w", newline="") as handle:
+        csv.writer(handle).writerows(rows)
     return folder
 
 

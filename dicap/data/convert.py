@@ -26,7 +26,7 @@ from PIL import Image
 
 from dicap.artifacts import make_room
 from dicap.data import format as files
-from dicap.data.sources.base import Images, RawSet, Rejected
+from dicap.data.sources.base import Images, RawSet, Rejected, unknown_entries
 from dicap.errors import DataError
 from dicap.progress import progress
 
@@ -130,13 +130,18 @@ def _write(
         "split": [item.split for item in items],
         "labels": [None if item.labels is None else list(item.labels) for item in items],
     }
+    unknown = {
+        split: unknown_entries(len(raw.classes), [item for item in items if item.split == split]) for split in ("train", "test")
+    }
+    if any(unknown.values()):
+        columns["absent"] = [None if item.absent is None else list(item.absent) for item in items]
     files.write_index(scratch / files.INDEX, columns)
     written = [name, files.INDEX] + ([files.OFFSETS] if store == "jpeg" else [])
     notes = list(raw.notes)
     if rejected:
         notes.append(f"{len(rejected)} images were rejected, so the split differs from one drawn with them")
     meta = {
-        "schema": files.SCHEMA,
+        "schema": files.PARTIAL_SCHEMA if any(unknown.values()) else files.SCHEMA,
         "dataset": raw.dataset,
         "image_size": image_size,
         "store": store,
@@ -151,6 +156,8 @@ def _write(
     added = {was: [item.id for item in items if item.added == was] for was in ("train", "unlabeled")}
     if any(added.values()):
         meta["added"] = added  # labels given later: `split` never hides them
+    if any(unknown.values()):
+        meta["unknown"] = unknown  # entries (image, class) of which nothing is known, of the labelled images
     if store == "jpeg":
         mean = error / (len(kept) * image_size**2 * 3)
         meta["fidelity"] = {

@@ -28,6 +28,7 @@ class Findings:
     Attributes:
         counts: images per split.
         rejected: images that convert left out.
+        unknown: entries (image, class) of labelled images per split of which nothing is known.
         damage: lines on what is broken; training on the set would be wrong.
         warnings: lines on what a user should know.
         duplicates: (id of a test image, id of a training image), the same picture.
@@ -36,6 +37,7 @@ class Findings:
 
     counts: dict[str, int] = field(default_factory=dict)
     rejected: int = 0
+    unknown: dict[str, int] = field(default_factory=dict)
     damage: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     duplicates: list[tuple[str, str]] = field(default_factory=list)
@@ -51,6 +53,7 @@ def examine(folder: Path) -> Findings:
     findings = Findings()
     meta = files.read_meta(folder)
     findings.counts, findings.rejected = meta["counts"], len(meta["rejected"])
+    findings.unknown = meta.get("unknown", {})
     findings.warnings += meta["notes"]
     for name, checksum in progress(meta["checksums"].items(), desc="checksums", unit="file"):
         path = folder / name
@@ -90,9 +93,9 @@ def _check_index(store: Store, meta: dict, split: np.ndarray, findings: Findings
 def _class_table(folder: Path, classes: list[str], split: np.ndarray, labelled: np.ndarray) -> pd.DataFrame:
     table = pd.DataFrame({"class": classes})
     for name in ("train", "test"):
-        labels = read_labels(folder, np.flatnonzero((split == name) & labelled))
-        table[f"{name}_n"] = labels.sum(0).astype(int)
-        table[f"{name}_share"] = labels.mean(0) if len(labels) else 0.0
+        labels = read_labels(folder, np.flatnonzero((split == name) & labelled), partial=True)
+        table[f"{name}_n"] = (labels > 0).sum(0).astype(int)
+        table[f"{name}_share"] = (labels > 0).sum(0) / np.maximum((labels >= 0).sum(0), 1)
     return table
 
 
@@ -160,7 +163,8 @@ def about(folder: Path, split: Path, name: str, ratio: float, *, held_out: bool)
         DataError: there is no such image, or it was rejected (with the reason).
     """
     meta = files.read_meta(folder)
-    index = files.read_index(folder, ["id", "path", "width", "height", "split", "labels"]).to_pandas()
+    absent = ["absent"] if files.is_partial(meta) else []
+    index = files.read_index(folder, ["id", "path", "width", "height", "split", "labels", *absent]).to_pandas()
     found = finder_of(index["id"])(name)
     if found is None:
         rejected = {entry["path"]: entry["reason"] for entry in meta["rejected"]}
@@ -170,7 +174,16 @@ def about(folder: Path, split: Path, name: str, ratio: float, *, held_out: bool)
         raise DataError(f"{folder}: no image {name!r}, or several that end so; write its id as in {files.INDEX}")
     row = index[index["id"] == found].iloc[0]
     added = next((was for was, names in meta.get("added", {}).items() if found in names), None)
-    labels = None if row["labels"] is None else "; ".join(meta["classes"][c] for c in row["labels"]) or "(none of the classes)"
+    in_part = bool(absent) and row["absent"] is not None
+    none = "(none known)" if in_part else "(none of the classes)"
+    labels = None if row["labels"] is None else "; ".join(meta["classes"][c] for c in row["labels"]) or none
+    known = {}
+    if in_part:
+        open_ = [name for c, name in enumerate(meta["classes"]) if c not in row["labels"] and c not in row["absent"]]
+        known = {
+            "absent": "; ".join(meta["classes"][c] for c in row["absent"]) or "(none known)",
+            "unknown": "; ".join(open_) or "(nothing)",
+        }
     role = None
     if split.exists():
         roles = read_split(split).set_index("id")["role"]
@@ -180,6 +193,7 @@ def about(folder: Path, split: Path, name: str, ratio: float, *, held_out: bool)
         "file": f"{row['path']}, {row['width']} x {row['height']}",
         "split": str(row["split"]),
         "labels": labels if labels is not None else "(not labelled)",
+        **known,
         "role": role or "not drawn yet: run `dicap-stage split`",
         "because": _because(role, labels is not None, added, ratio, held_out),
     }
@@ -211,7 +225,7 @@ def contact_sheet(folder: Path, path: Path, *, seed: int = 1, columns: int = 8, 
     store = Store.open(folder)
     known = np.flatnonzero(labelled_mask(folder))
     chosen = np.sort(np.random.default_rng(seed).permutation(known)[: columns * rows])
-    labels = read_labels(folder, chosen)
+    labels = read_labels(folder, chosen, partial=True)
     splits = store.index["split"].to_numpy()
     caption = 34
     sheet = Image.new("RGB", (columns * (side + 4), -(-len(chosen) // columns) * (side + caption)), "white")
@@ -219,7 +233,7 @@ def contact_sheet(folder: Path, path: Path, *, seed: int = 1, columns: int = 8, 
     for i, (row, ones) in enumerate(zip(chosen, labels, strict=True)):
         x, y = i % columns * (side + 4) + 2, i // columns * (side + caption) + 2
         sheet.paste(Image.fromarray(store.image(int(row))).resize((side, side), Image.Resampling.BILINEAR), (x, y))
-        names = ", ".join(store.classes[c] for c in np.flatnonzero(ones)) or "(none)"
+        names = ", ".join(store.classes[c] for c in np.flatnonzero(ones > 0)) or "(none)"
         for line, text in enumerate(_wrap(draw, f"{splits[row]}: {names}", side)):
             draw.text((x, y + side + 2 + 14 * line), text, fill="black")
     path.parent.mkdir(parents=True, exist_ok=True)

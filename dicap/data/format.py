@@ -4,7 +4,8 @@ A converted set is a folder `data/converted/` with
 
 - `images.npy`, (N, H, W, 3) uint8, C order (`store: array`), or `images.jpg.npy`, the bytes of N JPEG files one after
   the other, with `offsets.npy`, (N + 1,) int64 (`store: jpeg`);
-- `index.parquet`, a row an image in the order of the array: id, path, width, height (of the original), split, labels;
+- `index.parquet`, a row an image in the order of the array: id, path, width, height (of the original), split, labels; where some
+  images are labelled in part, `absent` too: the classes known not to be there, null where that is all classes without a label;
 - `meta.json`, written last: classes, counts, rejected files, checksums. A folder without it is not a set.
 """
 
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from dicap.errors import DataError
 
 SCHEMA = 1
+PARTIAL_SCHEMA = 2  # of sets with a column `absent`, which a reader of schema 1 would take for fully labelled ones
 META = "meta.json"
 INDEX = "index.parquet"
 ARRAY = "images.npy"
@@ -38,11 +40,18 @@ INDEX_SCHEMA = pa.schema(
         ("labels", pa.list_(pa.int16())),
     ]
 )
+ABSENT = pa.field("absent", pa.list_(pa.int16()))
 
 
 def write_index(path: Path, columns: dict[str, list]) -> None:
     """Write `index.parquet`; pages carry checksums, or a flipped bit in one could be read without a word."""
-    pq.write_table(pa.table(columns, schema=INDEX_SCHEMA), path, write_page_checksum=True)
+    schema = INDEX_SCHEMA.append(ABSENT) if ABSENT.name in columns else INDEX_SCHEMA
+    pq.write_table(pa.table(columns, schema=schema), path, write_page_checksum=True)
+
+
+def is_partial(meta: dict[str, Any]) -> bool:
+    """Whether some images of a set are labelled in part, so that its index has a column `absent`."""
+    return meta["schema"] == PARTIAL_SCHEMA
 
 
 def read_index(folder: Path, columns: list[str] | None = None) -> pa.Table:
@@ -79,7 +88,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
         raise DataError(f"{path}: no such file, so {folder} is not a converted set; run `dicap-stage convert`") from None
     except (ValueError, OSError) as error:
         raise DataError(f"{path}: not readable ({error}); run `dicap-stage convert` again") from None
-    if not isinstance(meta, dict) or meta.get("schema") != SCHEMA:
+    if not isinstance(meta, dict) or meta.get("schema") not in (SCHEMA, PARTIAL_SCHEMA):
         found = meta.get("schema") if isinstance(meta, dict) else None
         raise DataError(f"{path}: schema is {found!r}, expected {SCHEMA}; run `dicap-stage convert` again")
     missing = [key for key in META_KEYS if key not in meta]

@@ -1,4 +1,4 @@
-"""The labels of a converted set, apart from its images.
+"""The labels of a converted set, apart from its images: 1 present, 0 absent, -1 unknown.
 
 Training may only ask for rows whose labels the split allows (roles sup and est); scoring for test rows. Only
 diagnostics ask for the hidden labels of simulated-unlabelled images.
@@ -8,33 +8,57 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from dicap.data import format as files
 from dicap.errors import DataError
 
+UNKNOWN = -1  # the label of an entry of which nothing is known; whatever reads labels takes any number below 0 for it
 
-def read_labels(folder: str | os.PathLike, rows: np.ndarray) -> np.ndarray:
-    """The label matrix of some rows, (n, C) uint8 of 0 and 1.
+
+def read_labels(folder: str | os.PathLike, rows: np.ndarray, *, partial: bool = False) -> np.ndarray:
+    """The label matrix of some rows, (n, C) uint8 of 0 and 1; int8 with UNKNOWN too where entries of these rows are unknown.
+
+    Args:
+        partial: whether the caller knows what to do with unknown entries.
 
     Raises:
-        DataError: one of the rows is truly unlabelled, or the set is damaged.
+        DataError: one of the rows is truly unlabelled, or labelled in part and not `partial`, or the set is damaged.
     """
     folder = Path(folder)
     rows = np.asarray(rows, dtype=np.int64)
-    column = files.read_index(folder, ["labels"])["labels"].combine_chunks().take(rows)
+    meta = files.read_meta(folder)
+    columns = ["labels", "absent"] if files.is_partial(meta) else ["labels"]
+    table = files.read_index(folder, columns).take(rows)
+    column = table["labels"].combine_chunks()
     if column.null_count:
         row = int(rows[np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]])
         raise DataError(f"{folder / files.INDEX}: row {row} has no labels (split unlabeled), so it cannot be used here")
-    lengths = column.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
-    matrix = np.zeros((len(rows), len(files.read_meta(folder)["classes"])), dtype=np.uint8)
+    present = _one_hot(folder, column, len(meta["classes"]))
+    if "absent" not in table.column_names or not (in_part := table["absent"].is_valid().to_numpy()).any():
+        return present
+    known = present | _one_hot(folder, table["absent"].combine_chunks(), len(meta["classes"]))
+    known[~in_part] = 1
+    if known.all():
+        return present
+    if not partial:
+        row = int(rows[np.flatnonzero(~known.all(1))[0]])
+        raise DataError(f"{folder / files.INDEX}: row {row} is labelled in part, and here every label has to be known")
+    return np.where(known, present, UNKNOWN).astype(np.int8)
+
+
+def _one_hot(folder: Path, column: pa.ListArray, width: int) -> np.ndarray:
+    """(n, C) uint8 of a column of lists of classes; a null is an empty list."""
+    lengths = np.nan_to_num(column.value_lengths().to_numpy(zero_copy_only=False)).astype(np.int64)
+    matrix = np.zeros((len(column), width), dtype=np.uint8)
     classes = column.flatten().to_numpy(zero_copy_only=False)
-    strange = (classes < 0) | (classes >= matrix.shape[1])  # NumPy would count a negative one from the end
+    strange = (classes < 0) | (classes >= width)  # NumPy would count a negative one from the end
     if strange.any():
         raise DataError(
-            f"{folder / files.INDEX}: label {classes[strange][0]} of {matrix.shape[1]} classes (0 to {matrix.shape[1] - 1}); "
+            f"{folder / files.INDEX}: label {classes[strange][0]} of {width} classes (0 to {width - 1}); "
             "run `dicap-stage convert` again"
         )
-    matrix[np.repeat(np.arange(len(rows)), lengths), classes] = 1
+    matrix[np.repeat(np.arange(len(column)), lengths), classes] = 1
     return matrix
 
 

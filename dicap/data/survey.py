@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dicap.data.sources import own
-from dicap.data.sources.base import Item, RawSet, Rejected
+from dicap.data.sources.base import Item, RawSet, Rejected, unknown_entries
 from dicap.data.sources.files import FOREIGN, FilesAt, list_images
 from dicap.data.sources.own import FORMATS
 from dicap.progress import progress
@@ -114,13 +114,20 @@ def _understood(raw: RawSet, kind: str, found: Survey, drawn: int, share: float)
     how = " and ".join(f"{what} {read[what]}" for what in ("separator", "encoding") if what in read)
     yield "format", f"{kind}{f': {where}' if where else ''}{f' ({how})' if how else ''}"
     if read:
-        yield "columns", ", ".join(f"{what}: {read[what]}" for what in ("images", "split", "labels"))
+        yield "columns", ", ".join(f"{what}: {read[what]}" for what in ("images", "split", "labels", "absent") if what in read)
     splits = ", ".join(f"{count} {split}" for split, count in found.counts.items() if count)
     yield "splits", splits + (f" (the test split drawn: own.test_share {share:g})" if drawn else "")
+    in_part = [item for item in raw.items if item.absent is not None]
+    if in_part:
+        unknown = unknown_entries(len(raw.classes), in_part)
+        yield "known", f"{len(in_part)} images are labelled in part: of {unknown} entries (image, class) nothing is known"
 
 
 def _example(item: Item, classes: list[str]) -> tuple[str, str, str]:
-    labels = "(not labelled)" if item.labels is None else "; ".join(classes[c] for c in item.labels) or "(none of the classes)"
+    none = "(none of the classes)" if item.absent is None else "(none known)"
+    labels = "(not labelled)" if item.labels is None else "; ".join(classes[c] for c in item.labels) or none
+    if item.absent is not None:
+        labels += f" (absent: {'; '.join(classes[c] for c in item.absent) or 'none known'})"
     return item.path, item.split, labels
 
 

@@ -16,7 +16,7 @@ from dicap.errors import DataError
 from dicap.evaluation.engine import with_engine
 from dicap.evaluation.model_card import model_card
 from dicap.methods.base import Calibrates
-from dicap.metrics import average_precision, map_interval, mean_average_precision
+from dicap.metrics import average_precision, can_be_tested, map_interval, mean_average_precision
 from dicap.models import SavedModel, load_model
 from dicap.operating_point import at_threshold, best_threshold, of_answers, with_intervals
 from dicap.training.experiment import Experiment
@@ -24,7 +24,7 @@ from dicap.training.hidden import HiddenLabelReader
 
 
 def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.ndarray]:
-    """Scores (n, C) float32 by the model's own method, and true labels (n, C) uint8, of the test images."""
+    """Scores (n, C) float32 by the model's own method, and true labels (n, C), -1 where unknown, of the test images."""
     rows = experiment.roles.test
     scores = (
         replace(experiment, method=model.method)
@@ -36,14 +36,15 @@ def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.nda
 
 
 def metrics(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -> dict[str, Any]:
-    """mAP in percent with its 95 % interval, and how many classes have no positive test image.
+    """mAP in percent with its 95 % interval, and how many classes have no positive test image; all over known entries.
 
     By the published rule such a class has AP 0 and stays in the mean. With `testable`, for one's own images, the mean is over
-    the others, and `classes_left_out` says how many are not in it.
+    the others, and `classes_left_out` says how many are not in it. Where the labels (n, C) leave entries open (-1),
+    `unknown_entries` counts them.
     """
-    empty = int((labels.sum(0) == 0).sum())
-    left_out = empty if testable and labels.any() else 0
-    counted = labels.any(0) if left_out else slice(None)
+    able, unknown = can_be_tested(labels), int((labels < 0).sum())
+    left_out = int((~able).sum()) if testable and able.any() else 0
+    counted = able if left_out else slice(None)
     low, high = map_interval(scores[:, counted], labels[:, counted])
     return {
         "map": mean_average_precision(scores, labels, testable=testable),
@@ -51,9 +52,9 @@ def metrics(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -
         "map_high": _number(high),
         "n_test": len(scores),
         "n_classes": scores.shape[1],
-        "classes_without_positives": empty,
+        "classes_without_positives": int((~(labels > 0).any(0)).sum()),
         "classes_left_out": left_out,
-    }
+    } | ({"unknown_entries": unknown} if unknown else {})
 
 
 def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dict[str, Any]:
@@ -65,12 +66,14 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
     empty and the gaps None. The other keys are those of `dicap.operating_point.of_answers`.
     """
     answer, chance = decisions.decide(scores)
+    known = labels >= 0
+    chance = np.where(known, chance, np.nan)
     right = answer == labels
     tenths, deciles = reliability(chance, right), reliability(chance, right, by_rank=True)
     n = sum(row["n"] for row in tenths)
     return {
-        "decided": float((answer >= 0).mean()),
-        "decided_right": float(right[answer >= 0].mean()) if (answer >= 0).any() else None,
+        "decided": float((answer[known] >= 0).mean()) if known.any() else None,
+        "decided_right": float(right[known & (answer >= 0)].mean()) if (known & (answer >= 0)).any() else None,
         "chance_gap": sum(row["n"] * abs(row["chance"] - row["share"]) for row in tenths) / n if n else None,
         "chance_gap_max": max((abs(row["chance"] - row["share"]) for row in deciles), default=None),
         "chance_tenths": with_intervals(tenths, chance),
@@ -134,17 +137,17 @@ def evaluate(
         result[f"map_{which}"] = mean_average_precision(other, labels, testable=own)
     best = best_threshold(labelled_scores, experiment.labels.of(chosen_on).numpy())
     result |= at_threshold(scores, labels, best) | {"threshold_images": len(chosen_on)}
-    positives = labels.sum(0).tolist()
+    positives = (labels > 0).sum(0).tolist()
     result["warnings"] = of_results(result, len(experiment.roles.labelled), model.decisions.measured, positives)
     result |= _from_histories(artifacts, model.settings.weights) | _from_costs(artifacts)
 
     aps = average_precision(scores, labels)
-    n_labelled = experiment.labels.of(experiment.roles.labelled).sum(0).numpy()
+    y_labelled = experiment.labels.of(experiment.roles.labelled)
+    n_labelled = (y_labelled > 0).sum(0).numpy()
+    if unknown := int((y_labelled < 0).sum()):
+        result["unknown_labelled"] = unknown
     roles = {name: len(getattr(experiment.roles, name)) for name in ("sup", "est", "unlabeled", "test")}
-    classes = [
-        (name, int(n_labelled[c]), int(labels[:, c].sum()), 100 * float(aps[c]))
-        for c, name in enumerate(experiment.store.classes)
-    ]
+    classes = [(name, int(n_labelled[c]), positives[c], 100 * float(aps[c])) for c, name in enumerate(experiment.store.classes)]
     card = model_card(model, result, experiment.store.meta, roles, classes, environment or {})
     with replacing_folder(out) as folder:
         (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
@@ -153,8 +156,8 @@ def evaluate(
             writer = csv.writer(handle, lineterminator="\n")
             writer.writerow(["class", "n_pos", "n_train_labelled", "ap", "chance"])
             for c, name in enumerate(experiment.store.classes):
-                n_pos = int(labels[:, c].sum())
-                writer.writerow([name, n_pos, int(n_labelled[c]), f"{aps[c]:.6f}", f"{n_pos / len(labels):.6f}"])
+                chance = positives[c] / max(1, int((labels[:, c] >= 0).sum()))
+                writer.writerow([name, positives[c], int(n_labelled[c]), f"{aps[c]:.6f}", f"{chance:.6f}"])
         write_predictions(experiment.store.ids[experiment.roles.test], scores, labels, folder / "predictions.parquet")
     return result
 

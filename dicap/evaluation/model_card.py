@@ -58,6 +58,7 @@ def model_card(
                 ("test", roles["test"], "scored, never trained on"),
             ],
         ),
+        _unknown(metrics),
         f"{len(meta['rejected'])} files were rejected at conversion. " + " ".join(f"{note}." for note in meta["notes"]),
         "## Decisions",
         f"Yes above the class's upper threshold, no below the lower one, unsure between. Chance: {model.decisions.note}.",
@@ -74,6 +75,13 @@ def model_card(
         _table(("name", "version"), list(environment.items())),
     ]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+
+
+def _unknown(metrics: dict[str, Any]) -> str:
+    entries = metrics.get("unknown_labelled")
+    return (
+        f"Of {entries} entries (image, class) of the labelled images nothing is known; they were not learnt." if entries else ""
+    )
 
 
 def front_matter(model: SavedModel, metrics: dict[str, Any], name: str) -> str:
@@ -118,13 +126,16 @@ def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     if metrics["map_low"] is not None:
         interval = f" (95 % interval {metrics['map_low']:.2f} to {metrics['map_high']:.2f})"
     left_out = metrics["classes_left_out"]
+    kind = "positive" if left_out <= metrics["classes_without_positives"] else "positive or without a known negative"
     over = (
-        f", mean over {metrics['n_classes'] - left_out} classes ({left_out} without a positive test image left out)"
+        f", mean over {metrics['n_classes'] - left_out} classes ({left_out} without a {kind} test image left out)"
         if left_out
         else ""
     )
     yield "mAP on the test images", f"{metrics['map']:.2f} %{interval}{over}"
     yield "test images", metrics["n_test"]
+    if metrics.get("unknown_entries"):
+        yield "entries (image, class) of the test images that are unknown and not counted", metrics["unknown_entries"]
     yield "entries (image, class) answered yes, no, unsure", f"{metrics['yes']}, {metrics['no']}, {metrics['unsure']}"
     yield "of the yes right (precision)", _share(metrics["yes_right"])
     yield "of the positives found (recall)", _share(metrics["yes_recall"])

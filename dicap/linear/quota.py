@@ -32,6 +32,8 @@ def quota_of(p: NDArray, y: NDArray, *, eta_pos: float = 1.0, eta_neg: float = 0
     the threshold. An entry trains if it is among the int(eta_pos f n) largest or the int(eta_neg g n) smallest; ties may
     select more. As in the published code g is counted, not 1 - f: the integers differ where one of the two is rounded.
 
+    A class whose known labels are all positive, others being unknown, has a quota of 0.
+
     Args:
         p: (n, C) scores of unlabelled entries; NaN where an entry is none.
         y: (n_l, C) labels.
@@ -40,6 +42,7 @@ def quota_of(p: NDArray, y: NDArray, *, eta_pos: float = 1.0, eta_neg: float = 0
     n_pos, known = (y > 0).sum(0), (y >= 0).sum(0)
     n_neg = known - n_pos
     f, g = n_pos / np.maximum(known, 1), n_neg / np.maximum(known, 1)
+    f = np.where((n_neg == 0) & (n_pos < len(y)), 0.0, f)  # no negative was looked for: a share of 1 would say nothing
     positives = (f * count).astype(np.int64)  # int() as in the published code: 0 for a class without labelled positives
     high, low = (eta_pos * f * count).astype(np.int64), (eta_neg * g * count).astype(np.int64)
     ascending = np.sort(p, axis=0)  # (n, C), NaN last

@@ -51,7 +51,7 @@ class HiddenLabels(Protocol):
     """Labels that training must not read, for the options that are named after reading them (`dicap.methods.leaks`)."""
 
     def labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """(n, C) uint8 and (n,) bool: the labels, and whether a row has any; zero where it has none."""
+        """(n, C) and (n,) bool: the labels, -1 where unknown, and whether a row has any; zero where it has none."""
         ...
 
 
@@ -82,7 +82,7 @@ class Teacher(Protocol):
         ...
 
     def labels(self, rows: np.ndarray) -> Tensor:
-        """(n, C) labels; only of images whose labels the method may read."""
+        """(n, C) labels, -1 where unknown; only of images whose labels the method may read."""
         ...
 
 
@@ -143,7 +143,7 @@ class Batch(NamedTuple):
     """One step's tensors on the device; of this process's part of the step, where several share it."""
 
     views: dict[str, Tensor]  # by request key: uint8 images, or features computed before
-    y: Tensor  # (b_l, C) labels of the labelled images
+    y: Tensor  # (b_l, C) labels of the labelled images; -1: unknown
     label: Tensor  # (b_u, C) int8 pseudo-labels, empty in warm-up
     weight: Tensor  # (b_u, C)
     soft: bool
@@ -269,7 +269,7 @@ class Method:
     def warmup_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Terms of the warm-up loss by name; their sum is minimised."""
         logits, _ = network(batch.views["strong"])
-        return {"loss_sup": reduced(self.supervised(logits, batch.y), batch.images, self.settings)}
+        return {"loss_sup": reduced(self.supervised(logits, batch.y), batch.images, self.settings, batch.y)}
 
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Pseudo-labels of the unlabelled images of `main`, for an epoch of it."""
@@ -284,7 +284,7 @@ class Method:
         logits, _ = network(batch.views["strong"])
         n = len(batch.y)
         return {
-            "loss_sup": reduced(self.supervised(logits[:n], batch.y), batch.images, self.settings),
+            "loss_sup": reduced(self.supervised(logits[:n], batch.y), batch.images, self.settings, batch.y),
             "loss_pseudo": pseudo_loss(self, logits[n:], batch),
         }
 
@@ -298,9 +298,15 @@ class Calibrates(Protocol):
         ...
 
 
-def reduced(elements: Tensor, images: int, settings: Settings) -> Tensor:
-    """Sum over entries / images of the step, or with loss.reduction `mean` the mean over entries (docs/methods.md 3.13-D)."""
+def reduced(elements: Tensor, images: int, settings: Settings, y: Tensor | None = None) -> Tensor:
+    """Sum over entries / images of the step, or with loss.reduction `mean` the mean over entries (docs/methods.md 3.13-D).
+
+    Args:
+        y: labels of the elements' entries; unknown ones, below 0, are not counted in the mean (their element is 0).
+    """
     if settings.loss.reduction == "mean":
+        if y is not None and y.is_signed():  # some entries of the data set are unknown
+            return elements.sum() / (y >= 0).sum().clamp_min(1)
         return elements.mean() if elements.numel() else elements.sum()
     return elements.sum() / images
 

@@ -49,7 +49,7 @@ class D2L(Method):
         whole, _ = network.head.f1(network.features(batch.views["strong"]))
         joint = network.joint(network.tile_features(batch.views["strong_tiles"]), network.head.f2)
         elements = self.supervised(whole, batch.y) + self.supervised(joint, batch.y)  # (B, C)
-        return {"loss_sup": reduced(elements, batch.images, self.settings)}
+        return {"loss_sup": reduced(elements, batch.images, self.settings, batch.y)}
 
     # -- main stage
 
@@ -98,7 +98,7 @@ class D2L(Method):
         elements = self.supervised(heads.f1(images[:n])[0], batch.y)
         elements = elements + self.supervised(network.joint(tiles[:cut], heads.f2), batch.y)
         return {
-            "loss_sup": reduced(elements, batch.images, self.settings),
+            "loss_sup": reduced(elements, batch.images, self.settings, batch.y),
             "loss_pseudo": pseudo_loss(self, heads.f3(images[n:])[0], batch)
             + pseudo_loss(self, network.joint(tiles[cut:], heads.f4), batch),
         }

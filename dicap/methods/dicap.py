@@ -66,7 +66,7 @@ class DiCaP(Method):
         """L = L_sup + lambda L_con."""
         logits, z_s = network(batch.views["strong"])  # (B, C), (B, C, D)
         labelled = logits[: len(batch.y)]
-        terms = {"loss_sup": reduced(self.supervised(labelled, batch.y), batch.images, self.settings)}
+        terms = {"loss_sup": reduced(self.supervised(labelled, batch.y), batch.images, self.settings, batch.y)}
         if self.settings.warmup.wcl:
             z_w = self.weak_embeddings(network, batch.views["weak"])  # (B, C, D)
             terms["loss_con"] = self.contrast(network, z_w, z_s, batch)
@@ -154,7 +154,7 @@ class DiCaP(Method):
         logits, z_s = network(batch.views["strong"])  # (B, C), (B, C, D)
         n = len(batch.y)
         terms = {
-            "loss_sup": reduced(self.supervised(logits[:n], batch.y), batch.images, self.settings),
+            "loss_sup": reduced(self.supervised(logits[:n], batch.y), batch.images, self.settings, batch.y),
             "loss_pseudo": pseudo_loss(self, logits[n:], batch),
         }
         if batch.contrasted >= 2:

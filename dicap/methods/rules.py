@@ -1,8 +1,8 @@
 """How teacher scores become pseudo-labels: the rules of the compared methods as pure functions (docs/methods.md 4).
 
-Scores p are (N, C) of the unlabelled images, p_l and y those of the labelled ones; labels are int8: 1, 0, or -1 for an
-entry that does not train. No rule ever gives a positive to a class that has no labelled positive: such a class is
-guarded, because nothing but noise ranks its scores.
+Scores p are (N, C) of the unlabelled images, p_l and y those of the labelled ones; labels are int8: 1, 0, or -1 for an entry
+that does not train. Entries of y below 0 are unknown and count nowhere. No rule ever gives a positive to a class that has no
+labelled positive: such a class is guarded, because nothing but noise ranks its scores.
 """
 
 import torch
@@ -26,7 +26,11 @@ def masked(label: Tensor, active: Tensor) -> Tensor:
 
 def default_k(y: Tensor, dataset: str) -> int:
     """k of Top-k: the published table, elsewhere max(1, rounded mean number of labels of an image) (docs/methods.md 4.4)."""
-    return PUBLISHED_K.get(dataset) or max(1, round(float(y.sum(1).double().mean())))
+    if dataset in PUBLISHED_K:
+        return PUBLISHED_K[dataset]
+    if (y < 0).any():  # the sum over classes of their share of positives among known entries
+        return max(1, round(float(((y > 0).sum(0).double() / (y >= 0).sum(0).clamp_min(1)).sum())))
+    return max(1, round(float(y.sum(1).double().mean())))
 
 
 def top_k(p: Tensor, k: int, active: Tensor) -> Tensor:
@@ -60,7 +64,7 @@ def matched_threshold(p_l: Tensor, y: Tensor) -> float:
     It is the m-th largest score for m positives; above every score if there is none.
     """
     m = int((y > 0).sum())
-    return float(p_l.reshape(-1).double().sort(descending=True).values[m - 1]) if m else float("inf")
+    return float(p_l[y >= 0].double().sort(descending=True).values[m - 1]) if m else float("inf")
 
 
 def quota(
@@ -71,7 +75,8 @@ def quota(
     The thresholds are those of `dicap.linear.quota.quota_of`.
 
     Args:
-        p: (N, C) scores; y: (N_l, C) labels.
+        p: (N, C) scores; y: (N_l, C) labels. A class whose known labels are all positive, others being unknown, has a quota
+            of 0.
         unseen: a class with a quota of 0 is left out (`mask`), all negative (`negative`), or, by an index of -1, positive in
             every image (`published`).
 
@@ -128,11 +133,11 @@ def metric_thresholds(
         thresholds with tau_pos = tau_neg = (C,); the number of guarded classes.
     """
     p_l, positive = p_l.double(), y > 0
-    n_pos, n_neg = positive.sum(0), (~positive).sum(0)
+    n_pos, n_neg = positive.sum(0), (y == 0).sum(0)
     grid = torch.arange(steps, dtype=torch.float64, device=p_l.device) / steps
     scores = []
     for threshold in grid.unbind():  # a loop over 100 thresholds: N_l x C x 100 at once is too much on COCO
-        chosen = p_l >= threshold
+        chosen = (p_l >= threshold) & (y >= 0)
         hits = (chosen & positive).sum(0).double()
         precision, recall = hits / chosen.sum(0).clamp_min(1), hits / n_pos.clamp_min(1)
         scores.append(f_beta(precision, recall, beta, formula=formula))

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from dicap import artifacts as files
 from dicap.calibration import count_bins, estimate_rates
-from dicap.data.format import META, read_index
+from dicap.data.format import read_index
+from dicap.data.labels import read_labels
 from dicap.errors import DataError
 from dicap.estimators import class_shares, fit_curve, log_loss
 
@@ -115,18 +116,14 @@ def read_scores(artifacts: Path, dataset: Path) -> tuple[Tensor, Tensor, Tensor]
     if not epochs:
         raise DataError(f"{folder}: no stored scores of unlabelled images; the run's method makes no pseudo-labels")
     ids, confidence, _, _ = files.read_pseudo_labels(files.epoch_file(folder, "pseudo_labels", epochs[0]))
-    classes = files.read_json(dataset / META)["classes"]
-    index = read_index(dataset, ["id", "split", "labels"]).to_pandas().set_index("id")
+    index = read_index(dataset, ["id", "split"]).to_pandas().set_index("id")
     roles = files.read_split(artifacts / "split" / "split.parquet")
     known = (index.loc[ids, "split"] == "train").to_numpy()  # rows of split `unlabeled` have no labels
     if not known.any():
         raise DataError(f"{dataset}: no unlabelled image has a hidden label, so estimators cannot be judged on it")
 
     def labels(ids: Sequence[str]) -> Tensor:
-        rows = np.zeros((len(ids), len(classes)), dtype=np.int8)
-        for row, names in zip(rows, index.loc[list(ids), "labels"], strict=True):
-            row[list(names)] = 1
-        return torch.from_numpy(rows)
+        return torch.from_numpy(read_labels(dataset, index.index.get_indexer(list(ids)), partial=True).astype(np.int8))
 
     labelled = roles.loc[roles["role"].isin(["sup", "est"]), "id"].tolist()
     p = torch.from_numpy(confidence[known].astype(np.float64))

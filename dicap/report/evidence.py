@@ -162,7 +162,7 @@ def _pseudo_labels(stage: Path, truth: pd.DataFrame | None, classes: list[str]) 
                     f"{path}: {label.shape[1]} classes, per_class.csv has {len(classes)}; run dvc repro evaluate again"
                 )
             true, known = _truth_matrix(ids, truth, len(classes))
-            if known.all():
+            if known.all() and (true >= 0).all():
                 by_confidence["right_n"] = _right(bin_of(confidence, WEIGHT_BINS), label, true)
             surprises = _surprises(ids, confidence, label, weight, true, known, classes)
         total = max(1, sum(numbers.values()))
@@ -201,11 +201,16 @@ def curve_errors(weights: pd.DataFrame) -> pd.DataFrame:
 
 
 def _truth_matrix(ids: list[str], truth: pd.DataFrame, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """True labels (n, C) int8 of `ids`, and which rows are known (n,) bool."""
-    labels = truth.dropna(subset=["labels"]).set_index("id")["labels"]
+    """True labels (n, C) int8 of `ids`, -1 where unknown, and which rows are labelled (n,) bool."""
+    truth = truth.dropna(subset=["labels"]).set_index("id")
+    labels, absent = truth["labels"], truth.get("absent")
     known = np.asarray(pd.Index(ids).isin(labels.index))
     true = np.zeros((len(ids), width), dtype=np.int8)  # (n, C)
     for row in np.flatnonzero(known):
+        gone = None if absent is None else absent[ids[row]]
+        if gone is not None:
+            true[row] = -1
+            true[row, np.asarray(gone, dtype=np.int64)] = 0
         true[row, np.asarray(labels[ids[row]], dtype=np.int64)] = 1
     return true, known
 
@@ -232,7 +237,7 @@ def _surprises(
     """
     rows = []
     for kind in (1, 0):
-        wrong = (label == kind) & (true != kind) & known[:, None]  # (n, C)
+        wrong = (label == kind) & (true == 1 - kind) & known[:, None]  # (n, C)
         found = np.argwhere(wrong)
         order = np.lexsort((found[:, 1], found[:, 0], -weight[wrong].astype(np.float32)))
         seen: set[int] = set()
@@ -247,7 +252,7 @@ def _surprises(
                     "label": kind,
                     "confidence": float(confidence[image, column]),
                     "weight": float(weight[image, column]),
-                    "truth": [classes[c] for c in np.flatnonzero(true[image])],
+                    "truth": [classes[c] for c in np.flatnonzero(true[image] > 0)],
                 }
             )
     return pd.DataFrame(rows)
@@ -294,6 +299,7 @@ def _reliability(path: Path, bins: int = 20) -> pd.DataFrame:
     table = files.read_parquet(path, ["score", "label"])
     score = files.matrix(table["score"]).ravel().astype(np.float64)
     label = files.matrix(table["label"]).ravel().astype(np.float64)
+    score, label = score[label >= 0], label[label >= 0]  # of unknown entries nothing can be said
     index = bin_of(score, bins)
     n = np.bincount(index, minlength=bins)
     edges = np.arange(bins + 1) / bins

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from dicap import artifacts as files
 from dicap.catalogue import METHODS, OWN, holds_out
+from dicap.data.format import ABSENT, INDEX
 from dicap.pages.html import render
 from dicap.report import evidence, exports, style
 from dicap.report.evidence import Evidence
@@ -220,6 +222,10 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
             if metrics[f"steps_{stage}"] != 0
         ]
         yield f"Optimiser steps: {', '.join(parts)}."
+    if metrics.get("unknown_entries"):
+        yield f"Of {metrics['unknown_entries']:,} entries (image, class) of the test images nothing is known: they count nowhere."
+    if metrics.get("unknown_labelled"):
+        yield f"Of {metrics['unknown_labelled']:,} entries of the labelled images nothing is known: they were not learnt."
     if metrics.get("map_raw") is not None and metrics.get("map_ema") is not None:
         yield f"Raw network {metrics['map_raw']:.2f}, EMA network {metrics['map_ema']:.2f}."
     if metrics.get("best_on_test") is not None:
@@ -359,7 +365,9 @@ def _why_none(settings: dict[str, Any], what: str) -> str:
 def _truth(dataset: Path | None) -> pd.DataFrame | None:
     if dataset is None or not (Path(dataset) / "index.parquet").exists():
         return None
-    return files.read_parquet(Path(dataset) / "index.parquet", ["id", "labels"]).to_pandas()
+    path = Path(dataset) / INDEX
+    absent = [ABSENT.name] if ABSENT.name in pq.read_schema(path).names else []
+    return files.read_parquet(path, ["id", "labels", *absent]).to_pandas()
 
 
 def _last(frame: pd.DataFrame) -> pd.DataFrame:

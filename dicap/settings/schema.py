@@ -61,6 +61,11 @@ class Own(Section):
     empty: Literal["auto", "none", "unlabeled"] = stated(
         "auto", "what an empty cell of labels means in a row of split train or test; auto: none of the classes, said in a note"
     )
+    empty_absent: Literal["auto", "absent", "unknown"] = stated(
+        "auto",
+        "what an empty cell of the column absent says of the classes that are no labels; auto: unknown, and a question where "
+        "most rows have one",
+    )
     label_folder: Literal["auto", "first", "last", "all"] = stated(
         "auto", "which of several folders is the label; auto: a question"
     )

@@ -47,7 +47,7 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     student = Students(network)
     run.begin_with(student, {"raw": network}, phase, eval_every=1)
     for _ in run.epochs():
-        student.put(solve(problem.rows[problem.labelled], problem.y, l2=l2))
+        student.put(solve(problem.rows[problem.labelled], problem.y, weight=problem.known, l2=l2))
         run.log(loss=student.objective)
     run.publish()
 
@@ -98,7 +98,7 @@ class Problem:
     Attributes:
         rows: (N, D) float32 of all images, as the head scales them.
         labelled, unlabelled: rows of the phase, (n_l,) and (n_u,).
-        y: (n_l, C) float32 labels.
+        y: (n_l, C) float32 labels, -1 where unknown.
         fold: (n_l,) fold of each labelled image; -1 without cross-fitting.
     """
 
@@ -121,6 +121,11 @@ class Problem:
         cross_fits = s.source == "cross_fit" and isinstance(experiment.method, Calibrates)
         fold = assign_folds(y, min(s.folds, len(y)), _seed(experiment)) if cross_fits else np.full(len(y), -1)
         return Problem(experiment, rows, phase.labelled, phase.unlabelled, y, fold)
+
+    @property
+    def known(self) -> np.ndarray:
+        """(n_l, C) float32 weight of the labelled entries: 1, and 0 where the label is unknown."""
+        return (self.y >= 0).astype(np.float32)
 
     @property
     def folds(self) -> int:
@@ -217,7 +222,7 @@ class HeadTeacher:
         raise NotImplementedError("a solved head has scores alone")
 
     def labels(self, rows: np.ndarray) -> Tensor:
-        """(n, C) uint8 labels of D_l."""
+        """(n, C) labels of D_l, -1 where unknown."""
         return self.problem.experiment.labels.of(rows)
 
 

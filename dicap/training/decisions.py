@@ -42,7 +42,7 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before:
     which reads the labels of D_est, the curve of the network `before` is carried over on unlabelled images.
     """
     method, roles = experiment.method, experiment.roles
-    prior = experiment.labels.of(roles.labelled).numpy().mean(0)
+    prior = prior_of(experiment.labels.of(roles.labelled).numpy())
     if not isinstance(method, Calibrates):
         return plain(
             prior, f"no curve: {METHODS[experiment.settings.method].title} trains on all labelled images; decisions at 0.5"
@@ -56,6 +56,7 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before:
             thresholds = method.thresholds(experiment.predict(network, roles.sup), y)
         tau_pos = torch.where(thresholds.active, thresholds.tau_pos, 1.0).cpu().numpy()
         tau_neg = torch.where(thresholds.active, thresholds.tau_neg, 0.0).cpu().numpy()
+    y_est = experiment.labels.of(roles.est)
     note = f"counted on {len(roles.est)} labelled images kept from training"
     if isinstance(before, Counted):
         curve, note = before.curve, f"counted on {len(before.y)} labelled images, each scored by a head that never saw it"
@@ -66,8 +67,15 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before:
         note += f", before fine-tuning, and carried over on {len(before.rows)} unlabelled images"
     else:
         curve, note = before.curve, note + ", before fine-tuning"
-    entries = before.y.numel() if isinstance(before, Counted) else len(roles.est) * method.classes
+    entries = int(((before.y if isinstance(before, Counted) else y_est) >= 0).sum())
     return Decisions(tau_pos, tau_neg, prior, curve, note, entries=entries)
+
+
+def prior_of(y: np.ndarray) -> np.ndarray:
+    """(C,) share of positives of each class among the known entries of labels (n, C); 0 where none is known."""
+    if (y >= 0).all():
+        return y.mean(0)
+    return (y > 0).sum(0) / np.maximum((y >= 0).sum(0), 1)
 
 
 def before_finetuning(experiment: Experiment, network: nn.Module) -> Before:

@@ -81,6 +81,6 @@ class Diagnostics:
         if self._truly.any():
             label, y = label[self._truly], self._y[self._truly]
             for name, value in (("precision_pos", 1), ("precision_neg", 0)):
-                chosen = label == value
+                chosen = (label == value) & (y >= 0)
                 row[name] = float((y[chosen] == value).float().mean()) if chosen.any() else math.nan
         return row

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from dicap.artifacts import ROLES, read_split
+from dicap.catalogue import METHODS
+from dicap.data.format import is_partial
 from dicap.data.labels import read_labels
 from dicap.data.store import Store
 from dicap.errors import DataError, SettingsError
@@ -33,10 +35,10 @@ class VisibleLabels:
 
     def __init__(self, folder: Path, rows: np.ndarray) -> None:
         self._rows = np.sort(rows)
-        self._matrix = torch.from_numpy(read_labels(folder, self._rows))  # (n, C) uint8
+        self._matrix = torch.from_numpy(read_labels(folder, self._rows, partial=True))  # (n, C)
 
     def of(self, rows: np.ndarray) -> Tensor:
-        """(n, C) uint8 labels of these rows."""
+        """(n, C) labels of these rows: uint8 of 0 and 1, or where entries of the set are unknown int8 with -1."""
         places = np.searchsorted(self._rows, rows)
         known = (places < len(self._rows)) & (self._rows[np.minimum(places, len(self._rows) - 1)] == rows)
         assert known.all(), "labels were asked for that this stage may not read"
@@ -80,6 +82,12 @@ class Experiment:
             raise SettingsError(
                 f"params.yaml: image_size: found {settings.image_size}, but {folder} was converted at {store.image_size}; "
                 "run `dvc repro` (or `dicap-stage convert`)"
+            )
+        if is_partial(store.meta) and not METHODS[settings.method].partial:
+            able = ", ".join(name for name, facts in METHODS.items() if facts.partial)
+            raise SettingsError(
+                f"params.yaml: method: found {settings.method!r}, which needs every label of a labelled image, but {folder} has "
+                f"images that are labelled in part; choose one of {able}"
             )
         frame = read_split(split)
         if len(frame) != store.n or not (frame["id"].to_numpy() == store.ids).all():

@@ -17,9 +17,14 @@ class HiddenLabelReader:
         self._folder, self._classes = folder, classes
 
     def labels(self, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """(n, C) uint8 and (n,) bool: the labels, and whether a row has any; zero where it has none."""
+        """(n, C) and (n,) bool: the labels, and whether a row has any; zero where it has none.
+
+        uint8 of 0 and 1, or where entries of these rows are unknown int8 with -1.
+        """
         known = labelled_mask(self._folder)[rows]
         labels = np.zeros((len(rows), self._classes), np.uint8)
         if known.any():
-            labels[known] = read_labels(self._folder, rows[known])
+            of_known = read_labels(self._folder, rows[known], partial=True)
+            labels = labels.astype(of_known.dtype)
+            labels[known] = of_known
         return torch.from_numpy(labels), torch.from_numpy(known)

@@ -38,5 +38,5 @@ class EpochTeacher:
         return self.experiment.predict(self.online if online else self.network, rows, function=function, weak=weak)
 
     def labels(self, rows: np.ndarray) -> Tensor:
-        """(n, C) uint8 labels of D_l."""
+        """(n, C) labels of D_l, -1 where unknown."""
         return self.experiment.labels.of(rows).to(self.experiment.runtime.device)

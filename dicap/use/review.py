@@ -14,7 +14,8 @@ from torch import nn
 from dicap.curve import curve_by_rank
 from dicap.data.loader import scoring_batches
 from dicap.data.store import Store
-from dicap.linear.folds import assign_folds, fold_scores, left_out
+from dicap.linear import students
+from dicap.linear.folds import assign_folds, left_out
 from dicap.linear.neighbours import averaged
 from dicap.linear.solver import solve
 from dicap.network.linear import Scaling, fit_scaling
@@ -82,13 +83,14 @@ def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
     The same input gives the same scores.
 
     Args:
-        rows: (n, r) float32 of the labelled images, from `among_neighbours`, n at least 2; labels: (n, C) of 0 and 1.
+        rows: (n, r) float32 of the labelled images, from `among_neighbours`, n at least 2.
+        labels: (n, C) of 0 and 1, -1 where unknown.
     """
     assert len(rows) == len(labels) > 1, (rows.shape, labels.shape)
     y = labels.astype(np.float32)
     fold = assign_folds(y, min(FOLDS, len(y)), seed=0)
-    heads = solve(rows, y, weight=left_out(fold, int(fold.max()) + 1), l2=L2)
-    return 1 / (1 + np.exp(-fold_scores(heads, rows, fold).astype(np.float64)))
+    heads = solve(rows, y, weight=left_out(fold, int(fold.max()) + 1) * (y >= 0), l2=L2)
+    return students.out_of_fold(heads.w, heads.b, rows, fold)
 
 
 def entry_surprise(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -96,13 +98,13 @@ def entry_surprise(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     A class that is labelled: -log(score) + SHARE log(share), with the share of the *other* images that bear it. Between
     "unlikely" and "less likely than in any other image": by the first alone rare classes would always be in front.
-    A class that is not labelled: -log(1 - score).
+    A class that is not there: -log(1 - score). An unknown entry (label below 0) surprises nobody: -infinity.
     """
     p = np.clip(scores, LOWEST, 1 - LOWEST)
-    y = labels.astype(bool)
-    n = len(y)
-    share = np.clip((y.sum(0) - y) / max(n - 1, 1), 0.5 / n, 1)
-    return np.where(y, -np.log(p) + SHARE * np.log(share), -np.log1p(-p))
+    y, known = labels > 0, labels >= 0
+    n = known.sum(0)
+    share = np.clip((y.sum(0) - y) / np.maximum(n - 1, 1), 0.5 / np.maximum(n, 1), 1)
+    return np.where(known, np.where(y, -np.log(p) + SHARE * np.log(share), -np.log1p(-p)), -np.inf)
 
 
 def doubts(scores: np.ndarray, labels: np.ndarray, honest: np.ndarray | None = None) -> list[Doubt]:
@@ -110,24 +112,25 @@ def doubts(scores: np.ndarray, labels: np.ndarray, honest: np.ndarray | None = N
 
     Args:
         scores: (n, C) in [0, 1], by a model that did not learn from these labels (out of fold, left out, or of D_est).
-        labels: (n, C) of 0 and 1.
+        labels: (n, C) of 0 and 1, -1 where unknown.
         honest: (n,) rows whose scores are such; the others are not ranked. None: all.
     """
     assert scores.shape == labels.shape, (scores.shape, labels.shape)
-    y = labels.astype(bool)
+    y = labels > 0
     entries = entry_surprise(scores, labels)
-    worst_on = np.where(y, entries, -np.inf).max(1)
-    total = np.where(y.any(1), worst_on, 0.0) + ABSENT * np.where(y, 0.0, entries).max(1)
+    worst_on, worst_off = (np.where(chosen, entries, -np.inf).max(1) for chosen in (y, labels == 0))
+    total = np.where(np.isneginf(worst_on), 0.0, worst_on) + ABSENT * np.where(np.isneginf(worst_off), 0.0, worst_off)
     rows = np.arange(len(y)) if honest is None else np.flatnonzero(honest)
     found = []
     for row in rows[np.argsort(-total[rows], kind="stable")]:
         order = np.argsort(-entries[row], kind="stable")
-        pointed = [int(c) for c in order if (y[row, c] and entries[row, c] > 0) or scores[row, c] >= LIKELY][:MOST_ODD]
+        known = [int(c) for c in order if labels[row, c] >= 0]
+        pointed = [c for c in known if (y[row, c] and entries[row, c] > 0) or scores[row, c] >= LIKELY][:MOST_ODD]
         found.append(Doubt(int(row), float(total[row]), pointed or [int(order[0])]))
     return found
 
 
 def chances(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """What the scores are worth, (n, C): the share of the labels that bear a class at such a score."""
+    """What the scores are worth, (n, C): the share of the known labels that bear a class at such a score."""
     p = torch.from_numpy(np.clip(scores, LOWEST, 1 - LOWEST))
     return curve_by_rank(p, torch.from_numpy(labels)).at(p).numpy()

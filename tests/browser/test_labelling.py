@@ -44,7 +44,7 @@ def downloaded(page, path):
         page.click("#download")
     assert waiting.value.suggested_filename == "labels.csv"
     waiting.value.save_as(path)
-    return read_added(path)
+    return {image: given.labels for image, given in read_added(path).items()}
 
 
 def on(page):

@@ -107,6 +107,16 @@ def coco(
     (root / name).write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
 
 
+def verified(root: Path, images: int) -> None:
+    """The first images are said to show no owl; e.png, the fifth, shows one."""
+    coco(root)
+    path = root / "annotations/instances_train2017.json"
+    content = json.loads(path.read_text())
+    for image in content["images"][:images]:
+        image["neg_category_ids"] = [12]
+    path.write_text(json.dumps(content))
+
+
 def download(root: Path) -> None:
     """As cocodataset.org gives it: instances, keypoints and captions of the same images."""
     coco(root)
@@ -135,6 +145,8 @@ def with_files(make: Callable[[Path], object], files: dict[str, bytes]) -> Calla
 HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(40)
 # Four rows without a test split are enough: one is drawn where none is said.
 ONE_HOT = "filename,cat,dog,owl\na.png,1,1,0\nb.png,0,1,0\nc.png,1,0,0\nd.png,0,0,0\ne.png,0,0,1\nf.png,,,\n"
+# All that is known of the six: of b.png that it shows no owl, of d.png that it shows no cat ...
+ABSENT = "image,labels,absent\na.png,cat;dog,*\nb.png,dog,owl\nc.png,cat,dog\nd.png,,cat\ne.png,owl,-\nf.png,,\n"
 LONG = "image,label\na.png,cat\na.png,dog\nb.png,dog\nb.png,owl\nc.png,cat\n"
 
 TABLES = [
@@ -182,6 +194,25 @@ TABLES = [
     Awkward("an image with two answers", table(PLAIN + "b.png,cat\n"), refused="'b.png' stands on line 3 already"),
     Awkward("an image in train and in test", table(SPLIT + "b.png,test,dog\n"), refused="give it one split"),
     Awkward("a row for each label", table(LONG), {"a.png": {"cat", "dog"}, "b.png": {"dog", "owl"}, "c.png": {"cat"}}),
+    Awkward("a column of absent classes", table(ABSENT), TRUTH | {"d.png": set(), "f.png": None}),
+    Awkward(
+        "a column of absent classes that is empty", table(PLAIN.replace("\n", ",\n").replace("labels,", "labels,absent")), TRUTH
+    ),
+    Awkward(
+        "most cells of the column of absent classes empty",
+        table(ABSENT.replace("dog,owl\n", "dog,\n").replace("cat,dog\n", "cat,\n").replace("owl,-\n", "owl,\n")),
+        refused="absent: empty, as in 3 of 5 labelled rows",
+    ),
+    Awkward(
+        "a class that is there and absent",
+        table(ABSENT.replace("b.png,dog,owl", "b.png,dog,owl;dog")),
+        refused="line 3: absent: 'dog' is among the labels of this row too",
+    ),
+    Awkward(
+        "a column `absent` of something else",
+        table(ABSENT.replace("dog,owl\n", "dog,no\n").replace("cat,dog\n", "cat,yes\n").replace(",,cat\n", ",,no\n")),
+        refused="column absent: 'no' is no label of any row",
+    ),
     Awkward("a column for each class", table(ONE_HOT), TRUTH),
     Awkward("a column for each class, true and false", table(ONE_HOT.replace(",1", ",True").replace(",0", ",FALSE")), TRUTH),
     Awkward(
@@ -376,6 +407,16 @@ ANNOTATIONS = [
         ],
         TRUTH,
         splits={"f.png": "unlabeled"},
+    ),
+    Awkward(
+        "COCO whose images say which categories they do not show",
+        lambda root: verified(root, 4),
+        {name: labels for name, labels in TRUTH.items() if labels is not None},
+    ),
+    Awkward(
+        "COCO with a category that is annotated and verified not to be there",
+        lambda root: verified(root, 5),
+        refused="'owl' is annotated and in neg_category_ids",
     ),
     Awkward(
         "COCO with an annotation of no category",

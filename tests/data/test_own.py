@@ -197,7 +197,7 @@ def read_ids(root):
 def test_added_labels_tell_nothing_from_none(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("image,labels\na,x;y\nb,-\nc,\n")
-    assert own.read_added(path) == {"a": ["x", "y"], "b": []}
+    assert own.read_added(path) == {"a": own.Given(["x", "y"]), "b": own.Given([])}
     path.write_text("image\na\n")
     with pytest.raises(DataError, match="column labels is missing"):
         own.read_added(path)

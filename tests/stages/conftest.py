@@ -56,6 +56,20 @@ class Project:
         return code, lines[0]
 
 
+@pytest.fixture
+def partial_project(raw_photos, tmp_path, monkeypatch):
+    """A project of photographs (`tmp_path`/photos) that are labelled in part, in which nothing has run."""
+    folder = tmp_path / "project"
+    shutil.copytree(tiny.ROOT / "configs", folder / "configs")
+    shutil.copy(tiny.ROOT / "params.yaml", folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    project = Project(folder)
+    whole = {"warmup.trainable": "all", "train.trainable": "all"}
+    project.set(tiny.CHANGES | whole | {"data_root": str(tiny.in_part(raw_photos, tmp_path / "photos"))})
+    return project
+
+
 @pytest.fixture(scope="session")
 def finished(raw_photos, tmp_path_factory) -> Path:
     """A project folder in which every stage has run; not to be written to."""

@@ -4,6 +4,7 @@ import functools
 import os
 import stat
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +23,8 @@ class Item:
         path: relative to the raw set's folder, with forward slashes.
         split: train, test or unlabeled.
         labels: sorted class indices; None for truly unlabelled.
+        absent: sorted class indices that are known not to be there, where nothing is known of the classes in neither list;
+            None: every class that is not in `labels` is absent.
         added: what the image was before its labels were given later (`train`, its labels perhaps hidden, or `unlabeled`).
     """
 
@@ -30,6 +33,7 @@ class Item:
     split: str
     labels: tuple[int, ...] | None
     added: str | None = None
+    absent: tuple[int, ...] | None = None
 
 
 class Rejected(Exception):
@@ -67,6 +71,11 @@ class RawSet:
     images: Images
     source: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+
+def unknown_entries(classes: int, items: Iterable[Item]) -> int:
+    """Entries (image, class) of labelled images of which nothing is known."""
+    return sum(classes - len(item.labels or ()) - len(item.absent) for item in items if item.absent is not None)
 
 
 class FileImages:

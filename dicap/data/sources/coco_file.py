@@ -11,6 +11,9 @@ from dicap.errors import DataError
 # Other annotations of the same images, in a download of COCO beside its `instances_*.json`.
 OTHERS = ("person_keypoints", "captions", "stuff", "panoptic")
 WITHOUT_LABELS = "image_info"
+# Keys of an image in files of which not every category was looked for in every image (LVIS): categories that are known not to be
+# there, and those whose objects were not all drawn.
+NEGATIVE, OPEN = "neg_category_ids", "not_exhaustive_category_ids"
 SMALL = 1 << 20  # bytes below which a file is read to see what it is
 
 
@@ -36,6 +39,9 @@ def read(root: Path, files: list[Path]) -> Listing:
 
     The split is read from the file's or its folder's name (train, val, test). Categories are matched by name over the files.
     A file none of whose images are here is passed by, where another one has some: few people download all of COCO.
+
+    Where images name the categories that were verified not to be there, as in LVIS, nothing is known of the categories that are
+    neither annotated nor named.
     """
     base = base_of(root)
     finder, notes = Finder(base), []
@@ -61,7 +67,10 @@ def read(root: Path, files: list[Path]) -> Listing:
             f"{absent[0][0]}: none of its {absent[0][1]} images is below {base}; put the folder of images there, or a link to it"
         )
     notes += [f"{path.name} was passed by: none of its {count} images is here" for path, count in absent]
-    empty = sum(entry.labels is not None and not entry.labels for entry in entries)
+    empty = sum(entry.labels is not None and not entry.labels and entry.absent is None for entry in entries)
+    in_part = sum(entry.absent is not None for entry in entries)
+    if in_part:
+        notes.append(f"images that say which categories they do not show, taken to be labelled in part: {in_part}")
     if empty:
         notes.append(f"images without an annotation, taken to show none of the classes: {empty}")
     return Listing("coco", entries, {"annotations": used}, notes)
@@ -76,11 +85,17 @@ def _read_one(path: Path, base: Path, finder: Finder) -> list[Entry]:
         for entry in content["annotations"] if annotated else []:
             labels[entry["image_id"]].add(name_of[entry["category_id"]])
         places = (*_year_folders(base, path), path.parent, base / "images", path.parent / "images")
-        entries = []
+        entries, split = [], _split_of(path, base) if annotated else "unlabeled"
+        verified = any(NEGATIVE in image for image in content["images"])
         for image in content["images"]:
-            file = finder.find(str(image["file_name"]), *places)
+            file = finder.find(_file_name(image), *places)
             names = frozenset(labels[image["id"]]) if annotated else None
-            entries.append(Entry(file, relative_id(file, base), names, _split_of(path, base) if annotated else "unlabeled"))
+            absent = None if names is None else _absent(image, names, name_of, verified)
+            if names is not None and (both := sorted(names & (absent or frozenset()))):
+                raise DataError(
+                    f"{path}: image {_file_name(image)!r}: {both[0]!r} is annotated and in {NEGATIVE}; mend one of them"
+                )
+            entries.append(Entry(file, relative_id(file, base), names, split, absent))
         return entries
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start} is not UTF-8; export it again") from None
@@ -88,6 +103,25 @@ def _read_one(path: Path, base: Path, finder: Finder) -> list[Entry]:
         raise DataError(f"{path}: not readable as JSON (line {error.lineno}: {error.msg}); export it again") from None
     except (KeyError, TypeError) as error:
         raise DataError(f"{path}: an entry refers to {error}, which the file does not have; export it again") from None
+
+
+def _file_name(image: dict[str, Any]) -> str:
+    """Where an image lies; LVIS gives an address alone, whose end is COCO's folder and file."""
+    if "file_name" not in image and "coco_url" in image:
+        return "/".join(str(image["coco_url"]).split("/")[-2:])
+    return str(image["file_name"])
+
+
+def _absent(image: dict[str, Any], labels: frozenset[str], name_of: dict[Any, str], verified: bool) -> frozenset[str] | None:
+    """The categories that are known not to be in an image; None where those are all but its labels.
+
+    Args:
+        verified: whether images of this file say what was verified not to be there; else all is but what was left open.
+    """
+    if verified:
+        return frozenset(name_of[number] for number in image.get(NEGATIVE, ()))
+    open_ = {name_of[number] for number in image.get(OPEN, ())} - labels
+    return frozenset(name_of.values()) - labels - open_ if open_ else None
 
 
 def _is_coco(path: Path) -> bool:

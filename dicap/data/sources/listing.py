@@ -29,13 +29,15 @@ SPLIT_NAMES = {
 class Entry:
     """One image: its file, its name (unique), the names of its labels (None = truly unlabelled), and the split if one is said.
 
-    `split` is train, val, test or unlabeled; None where the format knows none.
+    `split` is train, val, test or unlabeled; None where the format knows none. `absent`: the names that are known not to be
+    there, where nothing is known of the others; None: all but the labels.
     """
 
     file: Path
     id: str
     labels: frozenset[str] | None
     split: str | None = None
+    absent: frozenset[str] | None = None
 
 
 @dataclass
@@ -69,9 +71,13 @@ def to_raw(listing: Listing, dataset: str) -> RawSet:
     number = {name: i for i, name in enumerate(classes)}
     items = []
     for entry in listing.entries:
-        split = "unlabeled" if entry.labels is None else split_of[entry.split]
-        labels = None if split == "unlabeled" else tuple(sorted(number[name] for name in entry.labels or ()))
-        items.append(Item(entry.id, entry.id, split, labels))
+        labels = absent = None
+        if entry.labels is not None and entry.split != "unlabeled":
+            labels = tuple(sorted(number[name] for name in entry.labels))
+            absent = None if entry.absent is None else tuple(sorted(number[name] for name in entry.absent if name in number))
+        if absent == () == labels:  # nothing is known of it
+            labels = absent = None
+        items.append(Item(entry.id, entry.id, "unlabeled" if labels is None else split_of[entry.split], labels, absent=absent))
     return RawSet(dataset, classes, items, FilesAt([entry.file for entry in listing.entries]), listing.source, listing.notes)
 
 

@@ -1,8 +1,8 @@
 """Data set `table`: anybody's own images, in whichever format they come, with the options of the settings' section `own`."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,26 @@ from dicap.data.sources import coco_file, folders, label_studio, table, xml_file
 from dicap.data.sources.base import Item, RawSet
 from dicap.data.sources.files import FilesAt, linked_folder, list_images, same_file
 from dicap.data.sources.listing import Listing, finder_of, to_raw
-from dicap.data.sources.sheet import ENDINGS, IMAGE, LABELS, Labels, read_sheet
+from dicap.data.sources.sheet import ABSENT, ENDINGS, IMAGE, LABELS, OTHERS, Labels, read_sheet
 from dicap.errors import DataError
 from dicap.settings import Own
 
 FORMATS = ("table", "coco", "labelstudio", "voc_xml", "folders")
+
+
+@dataclass(frozen=True)
+class Given:
+    """Labels given later to an image: the names of its labels, and of the classes known not to be there (None: all others)."""
+
+    labels: list[str]
+    absent: list[str] | None = None
+
+    def after(self, before: "Given | None") -> "Given":
+        """What is known with what was known before: the later word counts, of the classes it does not name the earlier one."""
+        if before is None or self.absent is None:
+            return self
+        labels = sorted({*before.labels, *self.labels} - {*self.absent})
+        return Given(labels, None if before.absent is None else sorted({*before.absent, *self.absent} - {*self.labels}))
 
 
 def read(dataset: str, root: Path | None, image_size: int, own: Own | None = None) -> RawSet:
@@ -31,7 +46,7 @@ def read(dataset: str, root: Path | None, image_size: int, own: Own | None = Non
     own = own or Own(format="auto", unlabeled_root=None, test_share=0.0, added=None)
     kind = detect(root) if own.format == "auto" else own.format
     if kind == "table":
-        options = {"separator": own.separator, "empty": own.empty}
+        options = {"separator": own.separator, "empty": own.empty, "empty_absent": own.empty_absent}
         raw = table.read(dataset, root, image_size, needs_test=not own.test_share, **options)
         base = root if root.is_dir() else root.parent
         files = [base / item.path for item in raw.items]
@@ -103,32 +118,44 @@ def with_added(raw: RawSet, path: Path) -> RawSet:
         DataError: the file is missing, or names an image that the data set does not have.
     """
     added = read_added(path, raw.classes, [item.id for item in raw.items])
-    names = sorted({*raw.classes, *(name for labels in added.values() for name in labels)})
+    names = sorted({*raw.classes, *(name for given in added.values() for name in given.labels)})
     number = {name: i for i, name in enumerate(names)}
     items = []
     for item in raw.items:
-        labels = item.labels
+        given, was = given_of(item.labels, item.absent, raw.classes), item.added
         if item.id in added:
-            given = tuple(sorted(number[name] for name in added[item.id]))
+            given = added[item.id].after(given)
             was = item.split if item.split != "test" else None
-            items.append(Item(item.id, item.path, "train" if was else item.split, given, was))
-            continue
-        if labels is not None:
-            labels = tuple(sorted(number[raw.classes[label]] for label in labels))
-        items.append(replace(item, labels=labels))
+        if given is not None:
+            labels = tuple(sorted(number[name] for name in given.labels))
+            absent = None if given.absent is None else tuple(sorted(number[name] for name in given.absent if name in number))
+            if labels or absent != ():  # else nothing is known of it
+                item = Item(item.id, item.path, "train" if was else item.split, labels, was, absent)
+        items.append(item)
     notes = [*raw.notes, f"{len(added)} images have labels from {path.name}"]
     return replace(raw, classes=names, items=items, notes=notes)
 
 
-def read_added(path: Path, known: Iterable[str] = (), images: Iterable[str] | None = None) -> dict[str, list[str]]:
-    """{image: names} of a table with columns image and labels; rows whose labels are empty are left out, `-` means none.
+def given_of(labels: Sequence[int] | None, absent: Sequence[int] | None, classes: list[str]) -> Given | None:
+    """What is known of an image, by name; None where it is not labelled."""
+    if labels is None:
+        return None
+    return Given([classes[c] for c in labels], None if absent is None else [classes[c] for c in absent])
+
+
+def read_added(path: Path, known: Iterable[str] = (), images: Iterable[str] | None = None) -> dict[str, Given]:
+    """{image: what is known of it} of a table with columns image and labels; rows that are empty are left out, `-` means none.
+
+    With a column `absent` beside the labels nothing is known of the classes that are in neither of the two; there `*` means all
+    but the labels, and `-` none.
 
     Args:
         known: names of classes, which settle what a comma between two of them means.
         images: ids of the data set; a name that differs in capitals, accents or folders is taken for the one id that it fits.
 
     Raises:
-        DataError: the file is missing, lacks a column, gives an image two answers, or names one that is not in `images`.
+        DataError: the file is missing, lacks a column, gives an image two answers, names one that is not in `images`, says of a
+            class that it is there and not, or leaves open what an empty cell of `absent` means.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it")
@@ -138,18 +165,28 @@ def read_added(path: Path, known: Iterable[str] = (), images: Iterable[str] | No
         if column is None:
             raise DataError(f"{path}: column {name} is missing (found {', '.join(sheet.header)}); expected image, labels")
     assert image is not None and labels is not None
-    found: dict[str, list[str]] = {}
+    found: dict[str, Given] = {}
     find = None if images is None else finder_of(images)
-    for row, (name, names) in enumerate(zip(sheet.texts(image), Labels(sheet, labels, known=known).read(), strict=True)):
-        if names is None:
+    present = Labels(sheet, labels, known=known).read()
+    absent: list[list[str] | None] = [None] * len(present)
+    if (column := sheet.column(ABSENT)) is not None:
+        absent = table.read_absent(sheet, column, present, known=known)
+    in_part = any(gone is not None for gone in absent)
+    for row, (name, names, gone) in enumerate(zip(sheet.texts(image), present, absent, strict=True)):
+        if names is None and not gone:
             continue
+        if in_part and names and gone is None:
+            raise sheet.error(
+                row, "absent: empty beside labels; write `*` if all other classes are absent, `-` if that is known of none"
+            )
+        given = Given(names or [], None if names == [] or gone == [OTHERS] else gone)
         if find is not None:
             if (known_as := find(name)) is None:
                 raise sheet.error(row, f"image {name!r} is not in the data set; write its id as `suggest` does")
             name = known_as
-        if found.get(name, names) != names:
+        if found.get(name, given) != given:
             raise sheet.error(row, f"image {name!r} has other labels than on an earlier line; keep one of them")
-        found[name] = names
+        found[name] = given
     return found
 
 

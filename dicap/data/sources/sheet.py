@@ -23,12 +23,14 @@ from dicap.errors import DataError
 ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet")
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 NONE = "-"  # a cell that says: none of the classes
+OTHERS = "*"  # a cell of absent classes that says: all but the labels
 # Heads that people give to a column, in the order in which they are believed; capitals, blanks and dashes do not count.
 IMAGE = (
     *("image", "images", "file_name", "filename", "file", "image_path", "filepath", "file_path", "path", "image_name"),
     *("image_file", "img", "photo", "photograph", "picture", "image_id", "imageid", "id"),
 )
 LABELS = ("labels", "label", "tags", "tag", "classes", "class", "categories", "category", "keywords", "class_name", "label_name")
+ABSENT = ("absent",)  # one head alone: a column of another meaning would make a class's absence unknown
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
 YES, NO = ("1", "1.0", "true", "yes", "x"), ("0", "0.0", "false", "no")
 
@@ -216,10 +218,13 @@ class Labels:
     Args:
         separator: what separates names; `auto`: as above.
         known: names of classes that are certain; a cell whose parts all are known is then no question.
+        what: name of the column, for messages.
     """
 
-    def __init__(self, sheet: Sheet, column: int, separator: str = "auto", known: Iterable[str] = ()) -> None:
-        self._sheet, self._column, self._separator, self._known = sheet, column, separator, set(known)
+    def __init__(
+        self, sheet: Sheet, column: int, separator: str = "auto", known: Iterable[str] = (), what: str = "labels"
+    ) -> None:
+        self._sheet, self._column, self._separator, self._known, self._what = sheet, column, separator, set(known), what
 
     def read(self) -> list[list[str] | None]:
         """The names of each row, sorted; [] for `-` (none of the classes), None for an empty cell. Raises DataError."""
@@ -243,7 +248,7 @@ class Labels:
         if isinstance(parts, list | tuple) and all(isinstance(part, int | str) for part in parts):
             return sorted({unicodedata.normalize("NFC", str(part).strip()) for part in parts} - {"", NONE})
         shown = str(cell) if len(str(cell)) <= 60 else f"{str(cell)[:57]}..."
-        raise self._sheet.error(row, f"labels: found {shown}, expected names, as one text with `;` between or as a list")
+        raise self._sheet.error(row, f"{self._what}: found {shown}, expected names, as one text with `;` between or as a list")
 
     def _split(self, text: str) -> list[str]:
         if self._separator != "auto":
@@ -257,7 +262,7 @@ class Labels:
 
     def _listed(self, text: str, row: int) -> list[str]:
         if re.search(r"""(['"])\s+\1""", text):  # as NumPy prints an array; Python would join the names
-            raise self._sheet.error(row, f"labels: {text[:60]} is a printed array; write the names with `;` between")
+            raise self._sheet.error(row, f"{self._what}: {text[:60]} is a printed array; write the names with `;` between")
         try:
             value = ast.literal_eval(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -283,8 +288,8 @@ class Labels:
         shown = text if len(text) <= 60 else f"{text[:57]}..."
         return self._sheet.error(
             row,
-            f"labels: is {shown!r} one class or several? own.separator {mark!r} (init-data --separator {mark!r}) reads several, "
-            "';' one",
+            f"{self._what}: is {shown!r} one class or several? own.separator {mark!r} (init-data --separator {mark!r}) reads "
+            "several, ';' one",
         )
 
 

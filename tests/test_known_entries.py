@@ -1,0 +1,223 @@
+"""Where entries of the labels are unknown: every function counts the known ones alone, as a slow loop over them would."""
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
+
+from dicap.calibration import count_bins, dual_thresholds
+from dicap.curve import curve_by_rank
+from dicap.estimators import class_shares, estimate_curve, fit_curve, log_loss
+from dicap.losses import asymmetric_loss, binary_cross_entropy
+from dicap.methods import rules
+from dicap.methods.base import reduced
+from dicap.metrics import average_precision, can_be_tested, leave_one_out, map_interval, mean_average_precision
+from dicap.operating_point import best_threshold, of_answers
+from dicap.training.decisions import prior_of
+from dicap.use import review
+
+IMAGES, CLASSES = 40, 4
+
+
+def world(seed, unknown=0.4):
+    """(p, y): scores and labels of int8 with -1 at unknown entries; every class has a known positive and a known negative."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random((IMAGES, CLASSES)) < 0.4).astype(np.int8)
+    p = (0.3 * y + 0.7 * rng.random(y.shape)).clip(0.001, 0.999)
+    y[rng.random(y.shape) < unknown] = -1
+    y[0], y[1] = 1, 0
+    y[(y < 0).all(1), 2] = 0  # an image of which nothing is known is not labelled
+    return p, y
+
+
+def tensors(seed, unknown=0.4):
+    return tuple(torch.from_numpy(array) for array in world(seed, unknown))
+
+
+def elsewhere(y, seed):
+    """The same labels with other negative numbers at the unknown entries."""
+    other = np.random.default_rng(seed).integers(-100, 0, y.shape).astype(np.int8)
+    return torch.where(y < 0, torch.from_numpy(other), y)
+
+
+@pytest.mark.parametrize("loss", [asymmetric_loss, binary_cross_entropy])
+def test_an_unknown_entry_has_no_loss_and_no_gradient(loss):
+    p, y = tensors(0)
+    x = torch.logit(p).float().requires_grad_()
+    elements = loss(x, y)
+    for i in range(IMAGES):
+        for c in range(CLASSES):
+            alone = loss(x[i, c], y[i, c].clamp_min(0)) if y[i, c] >= 0 else torch.tensor(0.0)
+            assert torch.isclose(elements[i, c], alone) and (y[i, c] >= 0 or elements[i, c] == 0)
+    elements.sum().backward()
+    assert (x.grad[y < 0] == 0).all() and (x.grad[y == 1] != 0).all()
+
+
+def test_a_mean_loss_is_over_known_entries():
+    _, y = tensors(1)
+    elements = torch.where(y < 0, 0, torch.rand(y.shape))
+    mean = reduced(elements, IMAGES, tiny.settings({"loss.reduction": "mean"}), y)
+    assert mean == pytest.approx(float(elements[y >= 0].mean()))
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_bins_count_known_entries(per_class):
+    p, y = world(2)
+    expected = np.zeros((2, CLASSES, 5))
+    for i, c in np.argwhere(y >= 0):
+        expected[1 - y[i, c], c, int(p[i, c] * 5)] += 1
+    found = count_bins(torch.from_numpy(p), torch.from_numpy(y), 5, per_class=per_class)
+    for counts, wanted in zip(found, expected, strict=True):
+        assert np.array_equal(counts.numpy(), wanted if per_class else wanted.sum(0))
+
+
+@pytest.mark.parametrize("rule", ["midrange", "quantile"])
+def test_thresholds_are_those_of_each_class_alone(rule):
+    p, y = tensors(3)
+    found = dual_thresholds(p, y, rule=rule, quantile=0.3)
+    for c in range(CLASSES):
+        known = y[:, c] >= 0
+        alone = dual_thresholds(p[known, c, None], y[known, c, None], rule=rule, quantile=0.3)
+        assert [part[c] for part in found] == [part[0] for part in alone]
+
+
+def test_the_quota_of_a_class_is_its_share_among_known_labels():
+    p, _ = tensors(4)
+    _, y = tensors(5)
+    label, thresholds, _ = rules.quota(p, y)
+    for c in range(CLASSES):
+        known = y[:, c] >= 0
+        alone, its, _ = rules.quota(p[:, c, None], y[known, c, None])
+        assert torch.equal(label[:, c], alone[:, 0]) and thresholds.tau_pos[c] == its.tau_pos[0]
+
+
+def test_a_class_of_which_only_positives_are_known_gets_no_quota():
+    p, y = tensors(6)
+    y[:, 1] = torch.where(y[:, 1] == 1, 1, -1)
+    label, thresholds, guarded = rules.quota(p, y)
+    assert (label[:, 1] == -1).all() and guarded == 1 and not thresholds.active[1]
+    y[:, 1] = 1  # in every image, and that is known
+    assert (rules.quota(p, y)[0][:, 1] == 1).all()
+
+
+def test_metric_thresholds_are_those_of_each_class_alone():
+    p, y = tensors(7)
+    found, _ = rules.metric_thresholds(p, y)
+    for c in range(CLASSES):
+        known = y[:, c] >= 0
+        assert found.tau_pos[c] == rules.metric_thresholds(p[known, c, None], y[known, c, None])[0].tau_pos[0]
+
+
+def test_the_matched_threshold_and_k_count_known_entries():
+    p, y = tensors(8)
+    flat, truth = p[y >= 0], y[y >= 0]
+    assert rules.matched_threshold(p, y) == rules.matched_threshold(flat[:, None], truth[:, None])
+    share = sum(float((y[:, c] == 1).sum() / (y[:, c] >= 0).sum()) for c in range(CLASSES))
+    assert rules.default_k(y, "table") == max(1, round(share))
+
+
+@pytest.mark.parametrize("estimator", ["beta", "shrunk_bins", "groups"])
+def test_a_curve_is_learnt_from_known_entries(estimator):
+    p, y = tensors(9)
+    known = y >= 0
+    found, expected = fit_curve(estimator, p, y), fit_curve(estimator, p[known][:, None], y[known][:, None])
+    assert torch.equal(found.knots, expected.knots) and torch.equal(found.rate, expected.rate)
+    assert log_loss(found.at(p), y) == log_loss(found.at(p)[known], y[known])
+
+
+def test_shares_and_priors_are_of_known_entries():
+    _, y = world(10)
+    shares, prior = class_shares(torch.from_numpy(y)), prior_of(y)
+    for c in range(CLASSES):
+        known = y[y[:, c] >= 0, c]
+        assert shares[c] == (known.sum() + 0.5) / (len(known) + 1) and prior[c] == known.mean()
+
+
+def test_average_precision_is_of_each_class_known_entries():
+    p, y = world(11)
+    aps = [average_precision_score(y[y[:, c] >= 0, c], p[y[:, c] >= 0, c]) for c in range(CLASSES)]
+    assert average_precision(p, y) == pytest.approx(aps)
+    assert mean_average_precision(p, y) == pytest.approx(100 * np.mean(aps))
+    whole, without = leave_one_out(p, y)
+    assert whole == pytest.approx(100 * np.mean(aps))
+    for i in range(2, IMAGES):
+        rest = np.arange(IMAGES) != i
+        assert without[i] == pytest.approx(mean_average_precision(p[rest], y[rest]))
+    assert not np.isnan(map_interval(p, y)).any()
+
+
+def test_a_class_of_which_only_positives_are_known_is_not_judged():
+    p, y = world(12)
+    y[:, 0] = np.where(y[:, 0] == 1, 1, -1)
+    assert can_be_tested(y).tolist() == [False, True, True, True]
+    assert mean_average_precision(p, y, testable=True) == pytest.approx(mean_average_precision(p[:, 1:], y[:, 1:]))
+    assert can_be_tested(np.ones((3, 1), np.uint8)).all(), "in every image, and that is known"
+
+
+def test_answers_count_known_entries():
+    p, y = world(13)
+    answer = np.where(p > 0.6, 1, np.where(p < 0.3, 0, -1))
+    known = y >= 0
+    assert of_answers(answer, y) == of_answers(answer[known][:, None], y[known][:, None])
+    assert best_threshold(p, y) == best_threshold(p[known][:, None], y[known][:, None])
+
+
+def test_review_fits_and_doubts_known_entries():
+    rng = np.random.default_rng(14)
+    features, (_, y) = rng.normal(size=(IMAGES, 6)), world(14)
+    scores = review.leave_one_out(features, y)
+    for c in range(CLASSES):
+        known = y[:, c] >= 0
+        assert scores[known, c] == pytest.approx(review.leave_one_out(features[known], y[known, c, None])[:, 0])
+    i, c = np.argwhere(y < 0)[0]  # an unknown entry is scored by the fit to the known ones: as if it were left out
+    guess = y.copy()
+    guess[i, c] = 1
+    with_it = y[:, c] >= 0
+    with_it[i] = True
+    place = int(with_it[:i].sum())
+    left_out = review.leave_one_out(features[with_it], guess[with_it, c, None])[place, 0]
+    assert scores[i, c] == pytest.approx(left_out, abs=0.05)  # features are centred without it
+    for doubt in review.doubts(scores, y):
+        assert (y[doubt.row, doubt.odd] >= 0).all() and np.isfinite(doubt.surprise)
+    assert np.isfinite(review.chances(scores, y)).all()
+
+
+EVERYTHING = {
+    "asl": lambda p, y, u: asymmetric_loss(torch.logit(p), y),
+    "bce": lambda p, y, u: binary_cross_entropy(torch.logit(p), y),
+    "bins": lambda p, y, u: torch.stack(count_bins(p, y, 4)),
+    "midrange": lambda p, y, u: torch.stack(dual_thresholds(p, y)[:4]),
+    "quota": lambda p, y, u: rules.quota(u, y)[0],
+    "metric": lambda p, y, u: rules.metric_thresholds(p, y)[0].tau_pos,
+    "matched": lambda p, y, u: torch.tensor(rules.matched_threshold(p, y)),
+    "top k": lambda p, y, u: torch.tensor(rules.default_k(y, "table")),
+    "seen": lambda p, y, u: rules.seen(y),
+    "class_rank": lambda p, y, u: estimate_curve("class_rank", p, y, u, class_shares(y)).at_knots,
+    "class_score": lambda p, y, u: estimate_curve("class_score", p, y, u, class_shares(y)).at_knots,
+    "beta": lambda p, y, u: estimate_curve("beta", p, y, u, class_shares(y)).at_knots,
+    "groups": lambda p, y, u: curve_by_rank(p, y).rate,
+    "precision": lambda p, y, u: torch.from_numpy(average_precision(p.numpy(), y.numpy())),
+    "interval": lambda p, y, u: torch.tensor(map_interval(p.numpy(), y.numpy())),
+    "answers": lambda p, y, u: torch.tensor(of_answers((p > 0.5).numpy().astype(int), y.numpy())["f1"]),
+    "threshold": lambda p, y, u: torch.tensor(best_threshold(p.numpy(), y.numpy())),
+    "prior": lambda p, y, u: torch.from_numpy(prior_of(y.numpy())),
+    "surprise": lambda p, y, u: torch.from_numpy(review.entry_surprise(p.numpy(), y.numpy())),
+    "left out": lambda p, y, u: torch.from_numpy(review.leave_one_out(p.numpy(), y.numpy())),
+}
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+@settings(max_examples=5)
+@given(seed=st.integers(0, 1000))
+def test_what_stands_at_an_unknown_entry_changes_nothing(name, seed):
+    (p, y), (u, _) = tensors(seed), tensors(seed + 1)
+    assert torch.equal(EVERYTHING[name](p, y, u), EVERYTHING[name](p, elsewhere(y, seed), u))
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_nothing_changes_where_all_is_known(name):
+    (p, y), (u, _) = tensors(0, unknown=0), tensors(1)
+    assert torch.equal(EVERYTHING[name](p, y, u), EVERYTHING[name](p, y.to(torch.uint8), u))

@@ -1,0 +1,80 @@
+"""Training on images that are labelled in part: only what is known counts, and methods that cannot say so."""
+
+import numpy as np
+import pytest
+import tiny
+
+from dicap.catalogue import METHODS
+from dicap.data import labels as data_labels
+from dicap.data.labels import read_labels
+from dicap.errors import SettingsError
+from dicap.training import experiment, hidden
+from training.test_convex import RECOMMENDED
+from training.test_convex import run_all as solve_all
+from training.test_leaks import models, run_all
+
+
+@pytest.fixture(scope="module")
+def partial(raw_photos, tmp_path_factory):
+    place = tmp_path_factory.mktemp("partial")
+    return tiny.converted(tiny.in_part(raw_photos, place / "raw"), place / "table")
+
+
+@pytest.fixture
+def renamed(monkeypatch):
+    """A function that lets other negative numbers stand at unknown entries."""
+
+    def put(number):
+        def other(folder, rows, *, partial=False):
+            labels = read_labels(folder, rows, partial=partial)
+            assert labels.dtype == np.int8 and (labels == data_labels.UNKNOWN).any()
+            return np.where(labels < 0, np.int8(number), labels)
+
+        for module in (experiment, hidden):
+            monkeypatch.setattr(module, "read_labels", other)
+
+    return put
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"loss.reduction": "mean", "calibration.estimator": "class_rank", "thresholds.rule": "quota"},
+        {"method": "d2l", "head": "linear"},
+        {"method": "iat", "head": "linear", "iat.rule": "matched"},
+    ],
+)
+def test_what_stands_at_an_unknown_entry_changes_no_byte_of_a_model(tiny_experiment, partial, tmp_path, renamed, changes):
+    stages = ("warmup", "train", "finetune") if changes.get("method", "dicap") == "dicap" else ("warmup", "train")
+    before = run_all(tiny_experiment(changes, folder=partial), tmp_path / "before", stages)
+    renamed(-77)
+    after = run_all(tiny_experiment(changes, folder=partial), tmp_path / "after", stages)
+    assert models(after) == models(before) and len(models(before)) == 2 * len(stages)
+
+
+def test_what_stands_at_an_unknown_entry_changes_no_byte_of_a_solved_model(partial, tmp_path, renamed):
+    bank = tiny.features(partial, tmp_path / "features")
+    changes = {"warmup.trainable": "head", "train.trainable": "head", "features.views": bank.views} | RECOMMENDED
+    del changes["linear.l2"]  # chosen by cross-validation
+
+    def solved(name):
+        opened = tiny.open_experiment(partial, tmp_path / "split.parquet", changes, bank=bank)
+        return solve_all(opened, tmp_path / name)
+
+    before = solved("before")
+    renamed(-3)
+    assert models(solved("after")) == models(before) and len(models(before)) == 2
+
+
+def test_labels_of_signed_numbers_train_to_the_same_bytes_where_all_is_known(tiny_experiment, tmp_path, monkeypatch):
+    before = run_all(tiny_experiment(), tmp_path / "before", ("warmup", "train"))
+    monkeypatch.setattr(experiment, "read_labels", lambda *a, **k: read_labels(*a, **k).astype(np.int8))
+    after = run_all(tiny_experiment(), tmp_path / "after", ("warmup", "train"))
+    assert models(after) == models(before)
+
+
+@pytest.mark.parametrize("method", [name for name, facts in METHODS.items() if not facts.partial])
+def test_a_method_that_needs_every_label_says_so(tiny_experiment, partial, method):
+    with pytest.raises(SettingsError, match=f"method: found '{method}'.*labelled in part; choose one of dicap"):
+        tiny_experiment({"method": method, "head": METHODS[method].head}, folder=partial)

@@ -16,9 +16,9 @@ def test_from_the_table_to_the_page_and_new_labels(partial_project, tmp_path):
     assert "absent: column absent" in out and "labelled in part: of" in out and "(absent: " in out
     for stage in ("convert", "split", "warmup", "pseudo-label", "train", "finetune", "evaluate", "report"):
         project.done(stage)
-    unknown = json.loads((project.folder / "data/table/meta.json").read_text())["unknown"]
+    unknown = json.loads((project.folder / "data/converted/meta.json").read_text())["unknown"]
     assert unknown["train"] and unknown["test"]
-    assert f"{unknown['train']} of train and {unknown['test']} of test" in project.done("doctor", "data/table")
+    assert f"{unknown['train']} of train and {unknown['test']} of test" in project.done("doctor", "data/converted")
 
     found = json.loads((project.folder / "artifacts/evaluate/metrics.json").read_text())
     predictions = read_parquet(project.folder / "artifacts/evaluate/predictions.parquet", ["score", "label"])

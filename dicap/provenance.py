@@ -87,6 +87,8 @@ LOOPS = {
     ("warmup", "convex"): "dicap.training.convex",
     ("train", "convex"): "dicap.training.convex",
     ("pseudo_label", "convex"): "dicap.training.convex",
+    ("train", "unfrozen"): "dicap.training.unfrozen",
+    ("pseudo_label", "unfrozen"): "dicap.training.unfrozen",
     ("pseudo_label", ""): "dicap.training.main",
     ("warmup", "pclp"): "dicap.training.pclp",
     ("warmup", ""): "dicap.training.warmup",
@@ -98,7 +100,7 @@ LOOPS = {
 
 def loop_module(stage: str, settings: Settings) -> str | None:
     """The module of the loop that trains a stage; None for a stage that trains nothing."""
-    own = "convex" if settings.solves(stage) else settings.method
+    own = "convex" if settings.solves(stage) else "unfrozen" if settings.unfreezes else settings.method
     return LOOPS.get((stage, own), LOOPS.get((stage, "")))
 
 

@@ -32,7 +32,7 @@ def open_experiment(params: Path, runtime: dict[str, Any], stage: str | None = N
         group = join(chosen.device)
         click.get_current_context().call_on_close(group.close)
     bank = None
-    if stage is not None and settings.trainable(stage) == "head":
+    if stage is not None and (settings.trainable(stage) == "head" or (stage == "train" and settings.unfreezes)):
         bank = open_bank(settings)
     return Experiment.open(settings, chosen, data_folder(settings), SPLIT, group, bank)
 
@@ -64,7 +64,7 @@ def run(
 ) -> None:
     """Run a stage and say where its products are."""
     inputs = [SPLIT] if source is None else [SPLIT, *sorted(source.glob("*.safetensors"))]
-    if experiment.frozen:
+    if experiment.bank is not None:
         inputs.append(ARTIFACTS / "features" / "meta.json")
     run_stage(stage, experiment, network, inputs=inputs, root=project_root(), out=out, fresh=fresh, tell=tell, source=source)
     if not experiment.group.is_main:

@@ -235,6 +235,13 @@ class Train(Section):
     """Main stage (docs/methods.md 2.8, 3.8)."""
 
     trainable: Literal["head", "all"] = stated("all", "as warmup.trainable")
+    backbone_lr: Positive | Literal["auto"] = starred(
+        "auto", "peak learning rate of the backbone, where it is trained; auto: optimiser.lr, one rate for both as published"
+    )
+    head_lr: Positive | Literal["auto"] = starred("auto", "peak learning rate of all but the backbone; auto: optimiser.lr")
+    batch_norm: Literal["train", "eval"] = starred(
+        "train", "BatchNorm of a backbone that is trained; train: by the batch; eval: by the statistics it came with, which stay"
+    )
     epochs: Count = starred(28, "passes over the unlabelled images")
     cycle_epochs: Whole = starred(40, "length of the one-cycle; 0: as long as the training. CAP's cycle outlasts its training")
     batch_size: Annotated[int, Field(ge=2)] = starred(64, "labelled + unlabelled images per step")
@@ -441,3 +448,8 @@ class Settings(Section):
         """Whether a stage solves for the head as a convex problem instead of training it by steps."""
         frozen_linear = self.trainable(stage) == "head" and self.head == "linear" and METHODS[self.method].convex
         return self.linear.solver == "convex" and frozen_linear and stage != "finetune"
+
+    @property
+    def unfreezes(self) -> bool:
+        """Whether the main stage goes on from a cross-fitted solution on the frozen backbone to the whole network."""
+        return self.method == "dicap" and self.calibration.source == "cross_fit" and self.train.trainable == "all"

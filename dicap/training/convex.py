@@ -59,7 +59,7 @@ def train(run: Trainer, network: nn.Module) -> None:
     experiment, method, roles = run.experiment, run.method, run.experiment.roles
     phase = replace(method.main(roles), epochs=1)
     problem = Problem.of(experiment, network, phase)
-    l2 = _penalty(run.source)
+    l2 = penalty(run.source)
 
     students = Students(network)
     run.begin_with(students, {"raw": network}, phase, eval_every=1)
@@ -67,9 +67,8 @@ def train(run: Trainer, network: nn.Module) -> None:
         # (1) - (3) rates, thresholds, pseudo-labels and weights: for the student, and for each fold's without its labels
         teachers = Teachers.solved(problem, l2)
         refresh = run.refresh(lambda teacher: method.refresh(teacher, roles), teacher=teachers.of_student(()))
-        folds = [method.refresh(teachers.of_student((k,)), problem.roles_without(k)).pseudo for k in range(problem.folds)]
         # (4) L = L_sup + L_pseudo at its minimum, for all students at once
-        students.put(problem.solve_students([*folds, refresh.pseudo], l2))
+        students.put(problem.solve_students([*teachers.of_folds(), refresh.pseudo], l2))
         run.log(loss=students.objective)
     run.publish(students.counted(problem))
 
@@ -78,7 +77,7 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
     """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
     phase = experiment.method.main(experiment.roles)
     problem = Problem.of(experiment, experiment.place(network), phase)
-    teacher = Teachers.solved(problem, _penalty(source)).of_student(())
+    teacher = Teachers.solved(problem, penalty(source)).of_student(())
     return record_first(experiment, experiment.method.refresh(teacher, experiment.roles), phase, folder)
 
 
@@ -90,7 +89,8 @@ def _chosen(problem: "Problem", seed: int) -> float:
     return choose_l2(problem.rows[problem.labelled], problem.y, folds, candidates=CANDIDATES).l2
 
 
-def _penalty(source: Path | None) -> float:
+def penalty(source: Path | None) -> float:
+    """The L2 penalty that the warm-up chose and left in its folder."""
     assert source is not None, "the main stage follows a warm-up"
     return float(read_json(source / PENALTY)["l2"])
 
@@ -232,6 +232,11 @@ class Teachers:
             here = np.flatnonzero(self.problem.fold == j)
             scores[here] = (other[here] - other[n:].mean(0)) * ratio + own[n:].mean(0)
         return HeadTeacher(self.problem, (1 / (1 + np.exp(-scores.astype(np.float64)))).astype(np.float32))
+
+    def of_folds(self) -> list[PseudoLabels]:
+        """What each fold's student learns from: pseudo-labels and weights that no label of its fold has reached."""
+        method, without = self.problem.experiment.method, self.problem.roles_without
+        return [method.refresh(self.of_student((k,)), without(k)).pseudo for k in range(self.problem.folds)]
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,14 @@ Loop = Callable[[Trainer, nn.Module], None]
 
 def loop_of(stage: str, settings: Settings) -> Loop:
     """The loop of `warmup`, `train` or `finetune`. Only its own module is imported (`dicap.provenance.LOOPS`)."""
-    match stage, "convex" if settings.solves(stage) else settings.method:
+    own = "convex" if settings.solves(stage) else "unfrozen" if settings.unfreezes else settings.method
+    match stage, own:
         case "warmup", "convex":
             from dicap.training.convex import warm_up as loop
         case "train", "convex":
             from dicap.training.convex import train as loop
+        case "train", "unfrozen":
+            from dicap.training.unfrozen import train as loop
         case "warmup", "pclp":
             from dicap.training.pclp import warm_up as loop
         case "warmup", _:
@@ -36,6 +39,8 @@ def first_refresh_of(settings: Settings) -> Callable[..., dict[str, float]]:
     """What records the pseudo-labels of the first epoch: (experiment, network, folder, source) -> shares of the labels."""
     if settings.solves("train"):
         from dicap.training.convex import first_refresh
+    elif settings.unfreezes:
+        from dicap.training.unfrozen import first_refresh
     else:
         from dicap.training.main import first_refresh
     return first_refresh

@@ -22,7 +22,7 @@ from dicap.training.experiment import Experiment
 from dicap.training.main import learn
 from dicap.training.trainer import Trainer
 
-MOST_CARRIED = 1024  # images on which the curve is carried over: each is scored by the whole network
+MOST_CARRIED = 512  # images on which the curve is carried over: each is scored by the whole network
 
 
 def train(run: Trainer, network: nn.Module) -> None:

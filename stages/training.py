@@ -64,6 +64,10 @@ def run(
 ) -> None:
     """Run a stage and say where its products are."""
     inputs = [SPLIT] if source is None else [SPLIT, *sorted(source.glob("*.safetensors"))]
+    if stage == "finetune" and source is not None and experiment.settings.finetune.labels == "all":
+        from dicap.training.given_back import last_file
+
+        inputs.append(last_file(source))
     if experiment.bank is not None:
         inputs.append(ARTIFACTS / "features" / "meta.json")
     run_stage(stage, experiment, network, inputs=inputs, root=project_root(), out=out, fresh=fresh, tell=tell, source=source)

@@ -12,8 +12,7 @@ Loop = Callable[[Trainer, nn.Module], None]
 
 def loop_of(stage: str, settings: Settings) -> Loop:
     """The loop of `warmup`, `train` or `finetune`. Only its own module is imported (`dicap.provenance.LOOPS`)."""
-    own = "convex" if settings.solves(stage) else "unfrozen" if settings.unfreezes else settings.method
-    match stage, own:
+    match stage, settings.loop(stage):
         case "warmup", "convex":
             from dicap.training.convex import warm_up as loop
         case "train", "convex":
@@ -28,6 +27,8 @@ def loop_of(stage: str, settings: Settings) -> Loop:
             from dicap.training.drml import train as loop
         case "train", _:
             from dicap.training.main import train as loop
+        case "finetune", "given_back":
+            from dicap.training.given_back import finetune as loop
         case "finetune", _:
             from dicap.training.finetune import finetune as loop
         case _:

@@ -34,7 +34,9 @@ def open_experiment(params: Path, runtime: dict[str, Any], stage: str | None = N
     bank = None
     if stage is not None and (settings.trainable(stage) == "head" or (stage == "train" and settings.unfreezes)):
         bank = open_bank(settings)
-    return Experiment.open(settings, chosen, data_folder(settings), SPLIT, group, bank)
+    experiment = Experiment.open(settings, chosen, data_folder(settings), SPLIT, group, bank)
+    # Before the main stage unfreezes the backbone, the warm-up has solved for the head.
+    return experiment.on_bank() if stage is not None and settings.trainable(stage) == "head" else experiment
 
 
 def open_bank(settings: Settings) -> FeatureBank:

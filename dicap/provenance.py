@@ -33,7 +33,11 @@ STAGE_SETTINGS = {
     "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive", "train.trainable", *_METHODS),
     "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train", *_METHODS),
     # contrastive: it may have a projection head; thresholds: the model carries them
-    "finetune": (*_COMMON, "optimiser", "calibration.source", "thresholds", "contrastive", "finetune", "train.trainable"),
+    # train, calibration.refresh and target: with finetune.labels all it goes on as the main stage did
+    "finetune": (
+        *(*_COMMON, "optimiser", "calibration.source", "calibration.refresh", "calibration.target", "thresholds", "contrastive"),
+        *("finetune", "train"),
+    ),
     "evaluate": ("dataset", "method", "seed", "train.trainable"),
     "report": tuple(Settings.model_fields),  # it shows them
 }
@@ -87,19 +91,21 @@ LOOPS = {
     ("warmup", "convex"): "dicap.training.convex",
     ("train", "convex"): "dicap.training.convex",
     ("pseudo_label", "convex"): "dicap.training.convex",
+    ("train", "unfrozen"): "dicap.training.unfrozen",
+    ("pseudo_label", "unfrozen"): "dicap.training.unfrozen",
     ("pseudo_label", ""): "dicap.training.main",
     ("warmup", "pclp"): "dicap.training.pclp",
     ("warmup", ""): "dicap.training.warmup",
     ("train", "drml"): "dicap.training.drml",
     ("train", ""): "dicap.training.main",
+    ("finetune", "given_back"): "dicap.training.given_back",
     ("finetune", ""): "dicap.training.finetune",
 }
 
 
 def loop_module(stage: str, settings: Settings) -> str | None:
     """The module of the loop that trains a stage; None for a stage that trains nothing."""
-    own = "convex" if settings.solves(stage) else settings.method
-    return LOOPS.get((stage, own), LOOPS.get((stage, "")))
+    return LOOPS.get((stage, settings.loop(stage)), LOOPS.get((stage, "")))
 
 
 def code(stage: str, settings: Settings, root: Path = ROOT) -> dict[str, str]:

@@ -30,9 +30,11 @@ def open_experiment(settings: Settings, runtime: dict[str, Any], stage: str | No
         group = join(chosen.device)
         click.get_current_context().call_on_close(group.close)
     bank = None
-    if stage is not None and settings.trainable(stage) == "head":
+    if stage is not None and (settings.trainable(stage) == "head" or (stage == "train" and settings.unfreezes)):
         bank = open_bank(settings)
-    return Experiment.open(settings, chosen, data_folder(settings), SPLIT, group, bank)
+    experiment = Experiment.open(settings, chosen, data_folder(settings), SPLIT, group, bank)
+    # Before the main stage unfreezes the backbone, the warm-up has solved for the head.
+    return experiment.on_bank() if stage is not None and settings.trainable(stage) == "head" else experiment
 
 
 def open_bank(settings: Settings) -> FeatureBank:
@@ -62,7 +64,11 @@ def run(
 ) -> None:
     """Run a stage and say where its products are."""
     inputs = [SPLIT] if source is None else [SPLIT, *sorted(source.glob("*.safetensors"))]
-    if experiment.frozen:
+    if stage == "finetune" and source is not None and experiment.settings.finetune.labels == "all":
+        from dicap.training.given_back import last_file
+
+        inputs.append(last_file(source))
+    if experiment.bank is not None:
         inputs.append(ARTIFACTS / "features" / "meta.json")
     run_stage(stage, experiment, network, inputs=inputs, root=project_root(), out=out, fresh=fresh, tell=tell, source=source)
     if not experiment.group.is_main:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+SMALLEST = 1e-8  # below the least half above 0, so that no feature of a bank changes; the root's gradient at 0 is infinite
 CONSTANT = 1e-6  # deviation of a feature over its mean below which it counts as constant
 
 
@@ -23,8 +24,8 @@ class Scaling(nn.Module):
             self.register_buffer("scale", torch.ones(channels))
 
     def root(self, x: Tensor) -> Tensor:
-        """Signed square roots, where the kind is `root`."""
-        return x.sign() * x.abs().sqrt() if self.kind == "root" else x
+        """Signed square roots, where the kind is `root`. The gradient at 0 is 0."""
+        return x.sign() * x.abs().clamp_min(SMALLEST).sqrt() if self.kind == "root" else x
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, D) -> (B, D)."""

@@ -38,10 +38,10 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
             f"{origins['train.trainable']}: train.trainable: found 'head', but warmup.trainable is 'all', which changes the "
             "backbone whose features would be used; set both to head"
         )
-    if s.method == "dicap" and s.calibration.source == "cross_fit" and not (s.solves("warmup") and s.solves("train")):
+    if s.method == "dicap" and s.calibration.source == "cross_fit" and not s.solves("warmup"):
         problems.append(
             f"{origins['calibration.source']}: calibration.source: found 'cross_fit', which needs head linear, "
-            "linear.solver convex, and warmup.trainable and train.trainable head"
+            "linear.solver convex and warmup.trainable head"
         )
     if s.method == "pclp" and s.pclp.prior == "scm" and s.warmup.trainable == "head":
         problems.append(

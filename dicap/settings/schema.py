@@ -240,6 +240,13 @@ class Train(Section):
     """Main stage (docs/methods.md 2.8, 3.8)."""
 
     trainable: Literal["head", "all"] = stated("all", "as warmup.trainable")
+    backbone_lr: Positive | Literal["auto"] = starred(
+        "auto", "peak learning rate of the backbone, where it is trained; auto: optimiser.lr, one rate for both as published"
+    )
+    head_lr: Positive | Literal["auto"] = starred("auto", "peak learning rate of all but the backbone; auto: optimiser.lr")
+    batch_norm: Literal["train", "eval"] = starred(
+        "train", "BatchNorm of a backbone that is trained; train: by the batch; eval: by the statistics it came with, which stay"
+    )
     epochs: Count = starred(28, "passes over the unlabelled images")
     cycle_epochs: Whole = starred(40, "length of the one-cycle; 0: as long as the training. CAP's cycle outlasts its training")
     batch_size: Annotated[int, Field(ge=2)] = starred(64, "labelled + unlabelled images per step")
@@ -256,10 +263,15 @@ class Finetune(Section):
     """Head-only fine-tuning on D_est, FTE (docs/methods.md 3.9)."""
 
     enabled: bool = stated(True, "false: the model of the main stage is the result")
-    epochs: Count = starred(20, "passes over D_est")
-    batch_size: Count = starred(32, "images per step")
-    lr: Positive = starred(1.0e-4, "learning rate of the head")
+    epochs: Count = starred(20, "passes over D_est; with labels all over D_u, of which a few are enough")
+    batch_size: Count = starred(32, "images per step; with labels all train.batch_size is used")
+    lr: Positive = starred(1.0e-4, "learning rate")
     ema_decay: Fraction = stated(0.9997, "as optimiser.ema_decay")
+    labels: Literal["est", "all"] = stated(
+        "est",
+        "est: the head, on D_est, as published; all: D_est's labels are given back, and what the main stage trained goes on with "
+        "all labels and its last pseudo-labels",
+    )
 
 
 class Topk(Section):
@@ -450,3 +462,16 @@ class Settings(Section):
         """Whether a stage solves for the head as a convex problem instead of training it by steps."""
         frozen_linear = self.trainable(stage) == "head" and self.head == "linear" and METHODS[self.method].convex
         return self.linear.solver == "convex" and frozen_linear and stage != "finetune"
+
+    def loop(self, stage: str) -> str:
+        """Which loop trains a stage, where it is not the common one: by how it trains, or the method's own by its name."""
+        if self.solves(stage):
+            return "convex"
+        if stage in ("train", "pseudo_label") and self.unfreezes:
+            return "unfrozen"
+        return "given_back" if stage == "finetune" and self.finetune.labels == "all" else self.method
+
+    @property
+    def unfreezes(self) -> bool:
+        """Whether the main stage goes on from a cross-fitted solution on the frozen backbone to the whole network."""
+        return self.method == "dicap" and self.calibration.source == "cross_fit" and self.train.trainable == "all"

@@ -57,7 +57,7 @@ def train(run: Trainer, network: nn.Module) -> None:
     experiment, method, roles = run.experiment, run.method, run.experiment.roles
     phase = replace(method.main(roles), epochs=1)
     problem = Problem.of(experiment, network, phase)
-    l2 = _penalty(run.source)
+    l2 = penalty(run.source)
 
     students = Students(network)
     run.begin_with(students, {"raw": network}, phase, eval_every=1)
@@ -65,11 +65,8 @@ def train(run: Trainer, network: nn.Module) -> None:
         # (1) - (3) rates, thresholds, pseudo-labels and weights: for the student, and for each fold's without its labels
         teachers = problem.teachers(l2)
         refresh = run.refresh(lambda teacher: method.refresh(teacher, roles), teacher=HeadTeacher.of(problem, teachers, ()))
-        folds = [
-            method.refresh(HeadTeacher.of(problem, teachers, (k,)), problem.roles_without(k)).pseudo for k in range(problem.folds)
-        ]
         # (4) L = L_sup + L_pseudo at its minimum, for all students at once
-        students.put(problem.solve_students([*folds, refresh.pseudo], l2))
+        students.put(problem.solve_students([*problem.of_folds(teachers), refresh.pseudo], l2))
         run.log(loss=students.objective)
     run.publish(students.counted(problem))
 
@@ -78,11 +75,12 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
     """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
     phase = experiment.method.main(experiment.roles)
     problem = Problem.of(experiment, experiment.place(network), phase)
-    teacher = HeadTeacher.of(problem, problem.teachers(_penalty(source)), ())
+    teacher = HeadTeacher.of(problem, problem.teachers(penalty(source)), ())
     return record_first(experiment, experiment.method.refresh(teacher, experiment.roles), phase, folder)
 
 
-def _penalty(source: Path | None) -> float:
+def penalty(source: Path | None) -> float:
+    """The L2 penalty that the warm-up chose and left in its folder."""
     assert source is not None, "the main stage follows a warm-up"
     return float(read_json(source / PENALTY)["l2"])
 
@@ -146,6 +144,11 @@ class Problem:
         """The heads that make pseudo-labels, on rows averaged with their neighbours where linear.neighbours says so."""
         neighbours = self.experiment.settings.linear.neighbours
         return solve_teachers(self.both, self.y, self.fold, l2=l2, neighbours=neighbours)
+
+    def of_folds(self, teachers: Teachers) -> list[PseudoLabels]:
+        """What each fold's student learns from: pseudo-labels and weights that no label of its fold has reached."""
+        refresh = self.experiment.method.refresh
+        return [refresh(HeadTeacher.of(self, teachers, (k,)), self.roles_without(k)).pseudo for k in range(self.folds)]
 
     def solve_students(self, pseudo: list[PseudoLabels], l2: float) -> Solution:
         """The fold students and, last, the student, each on its labelled rows and the rows of its pseudo-labels."""

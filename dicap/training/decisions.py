@@ -34,12 +34,24 @@ class Counted:
     y: Tensor
 
 
-def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before: Before | Counted | None = None) -> Decisions:
+@dataclass(frozen=True)
+class Carried:
+    """What was counted out of fold on a frozen backbone, and the scores (n, C) of unlabelled images, `rows`, by its head."""
+
+    counted: Counted
+    rows: np.ndarray
+    scores: Tensor
+
+
+def decisions_of(
+    experiment: Experiment, network: nn.Module, stage: str, before: Before | Counted | Carried | None = None
+) -> Decisions:
     """Thresholds from D_sup by the method's own rule, and the correctness curve counted on D_est, for this network.
 
     Only a method that keeps D_est from training can count on it; the others decide at 0.5 and carry no curve. So does a warm-up
     model decide: the thresholds belong to the main stage, and another rule must not train the warm-up again. After fine-tuning,
-    which reads the labels of D_est, the curve of the network `before` is carried over on unlabelled images.
+    which reads the labels of D_est, the curve of the network `before` is carried over on unlabelled images. So are curve and
+    thresholds of heads on a frozen backbone once the whole network was trained.
     """
     method, roles = experiment.method, experiment.roles
     prior = prior_of(experiment.labels.of(roles.labelled).numpy())
@@ -47,6 +59,8 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, before:
         return plain(
             prior, f"no curve: {METHODS[experiment.settings.method].title} trains on all labelled images; decisions at 0.5"
         )
+    if isinstance(before, Carried):
+        return _carried(method, before, prior, _scores(experiment, network, before.rows))
     tau_pos = tau_neg = np.full(method.classes, 0.5)
     if stage != "warmup":
         if isinstance(before, Counted):
@@ -76,6 +90,31 @@ def prior_of(y: np.ndarray) -> np.ndarray:
     if (y >= 0).all():
         return y.mean(0)
     return (y > 0).sum(0) / np.maximum((y >= 0).sum(0), 1)
+
+
+def _carried(method: Calibrates, before: Carried, prior: np.ndarray, after: Tensor) -> Decisions:
+    """Thresholds and curve of the heads before, at the confidences `after` (n, C) of the whole network for the same images."""
+    counted = before.counted
+    thresholds = method.thresholds(counted.p, counted.y)
+    pair = (moved(tau.cpu().numpy(), before.scores.numpy(), after.numpy()) for tau in (thresholds.tau_pos, thresholds.tau_neg))
+    active = thresholds.active.cpu().numpy()
+    tau_pos, tau_neg = (np.where(active, tau, extreme) for tau, extreme in zip(pair, (1.0, 0.0), strict=True))
+    curve = carry_over(counted.curve, before.scores, after)
+    note = (
+        f"counted on {len(counted.y)} labelled images, each scored by a head that never saw it, on the frozen backbone, and "
+        f"carried over on {len(before.rows)} unlabelled images"
+    )
+    return Decisions(tau_pos, tau_neg, prior, curve, note, entries=counted.y.numel())
+
+
+def moved(tau: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Thresholds (C,) of confidences `before` (n, C), at the confidences `after` (n, C) of equal rank in the class.
+
+    Beyond the least and the largest confidence a threshold stays beyond: 0 stays 0, and 1 stays 1.
+    """
+    ends = np.array([0.0, 1.0])[:, None].repeat(len(tau), 1)
+    x, y = (np.sort(np.concatenate([part, ends]).astype(np.float64), axis=0) for part in (before, after))
+    return np.array([np.interp(tau[c], x[:, c], y[:, c]) for c in range(len(tau))])
 
 
 def before_finetuning(experiment: Experiment, network: nn.Module) -> Before:

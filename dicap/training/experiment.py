@@ -59,6 +59,7 @@ class Experiment:
     inputs: Inputs
     oracle: HiddenLabels | None = None  # see dicap.methods.leaks
     frozen: bool = False  # the head alone is trained, on features of the backbone
+    bank: BankFeatures | None = None  # of the backbone as it came, also where the stage trains it
     group: ProcessGroup = field(default_factory=ProcessGroup)
 
     @staticmethod
@@ -70,7 +71,10 @@ class Experiment:
         group: ProcessGroup | None = None,
         bank: FeatureBank | None = None,
     ) -> "Experiment":
-        """Open the converted data set `folder` and the split file; with a `bank` the head alone is trained, on its features.
+        """Open the converted data set `folder` and the split file.
+
+        With a `bank` the head alone is trained, on its features, unless the settings say that the whole network goes on from a
+        solution on them (`Settings.unfreezes`): then the inputs are images, and `on_bank` has the features.
 
         Raises:
             DataError: if they are missing, damaged, or do not belong together.
@@ -106,12 +110,17 @@ class Experiment:
             oracle = HiddenLabelReader(folder, len(store.classes))
             readable = np.union1d(readable, method.warmup(roles).labelled)
         labels = VisibleLabels(folder, readable)
-        inputs: Inputs = Images(store, settings.seed, settings.augment.flip)
-        if bank is not None:
-            inputs = BankFeatures(bank, settings.seed, settings.augment.flip)
-        return Experiment(
-            settings, runtime, folder, store, roles, labels, method, inputs, oracle, frozen=bank is not None, group=group
+        images = Images(store, settings.seed, settings.augment.flip)
+        features = None if bank is None else BankFeatures(bank, settings.seed, settings.augment.flip)
+        experiment = Experiment(
+            settings, runtime, folder, store, roles, labels, method, images, oracle, bank=features, group=group
         )
+        return experiment if features is None or settings.unfreezes else experiment.on_bank()
+
+    def on_bank(self) -> "Experiment":
+        """This experiment on the features of the frozen backbone."""
+        assert self.bank is not None
+        return replace(self, inputs=self.bank, frozen=True)
 
     def place(self, network: nn.Module) -> nn.Module:
         """The network on the device, as the stage trains it: a frozen backbone is put aside."""

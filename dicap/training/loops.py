@@ -12,11 +12,13 @@ Loop = Callable[[Trainer, nn.Module], None]
 
 def loop_of(stage: str, settings: Settings) -> Loop:
     """The loop of `warmup`, `train` or `finetune`. Only its own module is imported (`dicap.provenance.LOOPS`)."""
-    match stage, "convex" if settings.solves(stage) else settings.method:
+    match stage, settings.loop(stage):
         case "warmup", "convex":
             from dicap.training.convex import warm_up as loop
         case "train", "convex":
             from dicap.training.convex import train as loop
+        case "train", "unfrozen":
+            from dicap.training.unfrozen import train as loop
         case "warmup", "pclp":
             from dicap.training.pclp import warm_up as loop
         case "warmup", _:
@@ -25,6 +27,8 @@ def loop_of(stage: str, settings: Settings) -> Loop:
             from dicap.training.drml import train as loop
         case "train", _:
             from dicap.training.main import train as loop
+        case "finetune", "given_back":
+            from dicap.training.given_back import finetune as loop
         case "finetune", _:
             from dicap.training.finetune import finetune as loop
         case _:
@@ -36,6 +40,8 @@ def first_refresh_of(settings: Settings) -> Callable[..., dict[str, float]]:
     """What records the pseudo-labels of the first epoch: (experiment, network, folder, source) -> shares of the labels."""
     if settings.solves("train"):
         from dicap.training.convex import first_refresh
+    elif settings.unfreezes:
+        from dicap.training.unfrozen import first_refresh
     else:
         from dicap.training.main import first_refresh
     return first_refresh

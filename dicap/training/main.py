@@ -1,9 +1,12 @@
 """Stage 2: the main loop, Algorithm 1 of the paper (docs/methods.md 3.8, 3.12)."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from torch import nn
 
+from dicap.methods.base import ParamGroup, Phase, Refresh
+from dicap.settings import Settings
 from dicap.training.batches import MainBatches
 from dicap.training.experiment import Experiment
 from dicap.training.plan import main_plan
@@ -14,8 +17,15 @@ from dicap.training.trainer import Trainer
 
 def train(run: Trainer, network: nn.Module) -> None:
     """Algorithm 1: every epoch counts correctness anew, labels D_unsup by it, and passes over D_unsup once."""
-    method, roles, s = run.method, run.experiment.roles, run.settings
-    phase = method.main(roles)
+    method, roles = run.method, run.experiment.roles
+    # (1) r_pos and r_neg on D_est, (2) tau_pos and tau_neg on D_sup, (3) pseudo-labels and w(p, label) on D_unsup
+    learn(run, network, method.main(roles), lambda: run.refresh(lambda teacher: method.refresh(teacher, roles)))
+    run.publish()
+
+
+def learn(run: Trainer, network: nn.Module, phase: Phase, refreshed: Callable[[], Refresh]) -> None:
+    """The epochs of a main stage by gradient steps; `refreshed` gives what each of them trains on."""
+    method, s = run.method, run.settings
     counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled, phase.batch_unlabelled
 
     if phase.begin is not None:
@@ -26,21 +36,45 @@ def train(run: Trainer, network: nn.Module) -> None:
         steps=len(main_plan(*counts, seed=s.seed, epoch=0)),
         eval_every=s.train.eval_every,
         patience=s.train.patience,
-        groups=() if phase.groups is None else phase.groups(network),
+        groups=own_rates(network, phase, s) if phase.groups is None else phase.groups(network),
     )
 
     for epoch in run.epochs():
-        # (1) r_pos and r_neg on D_est, (2) tau_pos and tau_neg on D_sup, (3) pseudo-labels and w(p, label) on D_unsup
-        refresh = run.refresh(lambda teacher: method.refresh(teacher, roles))
+        refresh = refreshed()
 
         # (4) one pass over D_unsup
         plan = main_plan(*counts, seed=s.seed, epoch=epoch, shuffle=s.train.shuffle)
         for batch in run.batches(MainBatches(run.experiment, phase, plan, epoch, refresh, run.teacher)):
+            if s.train.batch_norm == "eval":
+                hold_statistics(student)
             with run.autocast():
                 losses = method.main_losses(student, batch)
             run.update(losses)  # L = L_sup + L_pseudo + lambda L_uncer
             run.advance()
-    run.publish()
+
+
+def own_rates(network: nn.Module, phase: Phase, s: Settings) -> list[ParamGroup]:
+    """Backbone and head as two groups where a rate is set for one of them; none where one rate serves both."""
+    if s.train.backbone_lr == s.train.head_lr == "auto":
+        return []
+    common = s.optimiser.lr if phase.lr is None else phase.lr
+    parts: dict[str, list[nn.Parameter]] = {"head": [], "backbone": []}
+    for name, parameter in network.named_parameters():
+        if parameter.requires_grad:
+            parts["backbone" if name.startswith("backbone.") else "head"].append(parameter)
+    rates = {"head": s.train.head_lr, "backbone": s.train.backbone_lr}
+    return [
+        ParamGroup(name, parameters, common if rates[name] == "auto" else float(rates[name]), s.optimiser.weight_decay)
+        for name, parameters in parts.items()
+        if parameters
+    ]
+
+
+def hold_statistics(network: nn.Module) -> None:
+    """BatchNorm normalises by its running statistics and leaves them as they are; its scale and shift are trained."""
+    for module in network.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()
 
 
 def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:

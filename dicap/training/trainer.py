@@ -21,7 +21,7 @@ from dicap.progress import progress, time_left
 from dicap.randomness import torch_seed
 from dicap.training.background import BackgroundWriter
 from dicap.training.batches import Batches
-from dicap.training.decisions import Before, Counted, decisions_of
+from dicap.training.decisions import Before, Carried, Counted, decisions_of
 from dicap.training.diagnostics import Diagnostics, map_on_test
 from dicap.training.experiment import Experiment
 from dicap.training.optimisation import Optimisation
@@ -141,7 +141,7 @@ class Trainer:
             self._end_epoch()
         self.tell(self.selection.restore(self.stage, self.epoch))
 
-    def publish(self, before: Before | Counted | None = None) -> None:
+    def publish(self, before: Before | Counted | Carried | None = None) -> None:
         """model.safetensors is what the next stage starts from; its counterpart is beside it under its own name."""
         first = self.phase.publishes if self.phase.publishes in self.networks else "raw"
         names = {first: "model"} | {which: f"model_{which}" for which in self.networks if which != first}

@@ -1,0 +1,81 @@
+"""A head's training on a frozen backbone, by steps and solved, and the whole network after it: killed anywhere, the same bytes.
+
+A moment is a call of one of this project's functions, counted from where the stage begins, so that a fixed list of seeds names
+the same moments on a slow machine. (The features stage itself is killed in tests/features/test_stage.py.)
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+import tiny
+from place import LONG, Place
+from training.test_convex import RECOMMENDED
+from training.test_unfrozen import WHOLE
+
+SEEDS = range(12) if LONG else (1, 2)
+FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 2}
+HEADS = {
+    "by steps": FROZEN | {"method": "dicap", "head": "ml_decoder"},
+    "solved": FROZEN | RECOMMENDED,
+    "solved, then unfrozen": FROZEN | WHOLE,
+}
+CASES = [(head, stage) for head in HEADS for stage in ("warmup", "train") if (head, stage) != ("solved, then unfrozen", "warmup")]
+
+# Runs a stage and kills its own process at the n-th call.
+DRIVER = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+import calls
+from stages.cli import main
+stage, moment = sys.argv[2], int(sys.argv[3])
+with calls.counted(lambda n: os.kill(os.getpid(), signal.SIGKILL) if n == moment else None):
+    main([stage])
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(raw_photos, tmp_path_factory):
+    """A function from a kind of head to its finished project, and how many calls each of its stages took."""
+    from calls import counted
+
+    places = {}
+
+    def finished(head) -> tuple[Place, dict[str, int]]:
+        if head not in places:
+            changes = tiny.CHANGES | {"data_root": str(raw_photos)} | HEADS[head]
+            place, taken = Place(tmp_path_factory.mktemp("head"), changes), {}
+            for stage in ("convert", "features", "split"):
+                place.done(stage)
+            for stage in ("warmup", "train"):
+                with counted(lambda n, stage=stage: taken.update({stage: n})):
+                    place.done(stage)
+            places[head] = place, taken
+        return places[head]
+
+    return finished
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("head", "stage"), CASES)
+def test_killed_at_random_calls_it_ends_in_the_same_bytes(finished, tmp_path, record_property, head, stage):
+    record_property("fault", "SIGKILL of a head's training")
+    before, calls = finished(head)
+    place, kills = before.copy(tmp_path / "project"), 0
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))}
+    environment |= {"PYTHONPATH": str(tiny.ROOT), "OMP_NUM_THREADS": "1"}
+    for seed in SEEDS:
+        place.forget(stage)
+        moment = random.Random(f"{head} {stage} {seed}").randrange(1, calls[stage] + 1)
+        command = [sys.executable, "-c", DRIVER, str(tiny.ROOT / "tests" / "faults"), stage, str(moment)]
+        done = subprocess.run(command, cwd=place.folder, env=environment, capture_output=True, text=True, timeout=600)
+        assert done.returncode in (-signal.SIGKILL, 0), done.stderr  # 0: what was left to do took fewer calls
+        kills += done.returncode != 0
+    record_property("tried", kills)
+    assert kills
+    place.done(stage)
+    assert place.out(stage) == before.out(stage)
+    assert not list((place.folder / ".dicap" / "state").glob(f"{stage}-*"))

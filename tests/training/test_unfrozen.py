@@ -1,0 +1,209 @@
+"""From a solution on the frozen backbone to the whole network: where it starts, what it learns from, what a model carries."""
+
+from collections import defaultdict
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from safetensors.numpy import load_file
+
+from dicap.artifacts import epoch_file, read_pseudo_labels
+from dicap.errors import Stopped
+from dicap.models import load_model
+from dicap.network.linear import Scaling
+from dicap.settings.checks import contradictions
+from dicap.training import run, unfrozen
+from dicap.training.decisions import moved
+from dicap.training.main import own_rates
+from training.test_convex import RECOMMENDED
+from training.test_leaks import hidden_rows, invert_labels, models
+from training.test_resume import StopAfter
+
+WHOLE = RECOMMENDED | {
+    "train.trainable": "all",
+    "train.backbone_lr": 1e-3,
+    "train.head_lr": 1e-4,
+    "train.batch_norm": "eval",
+    "contrastive.enabled": False,
+}
+
+
+@pytest.fixture
+def unfreeze(frozen_experiment, tmp_path):
+    """A function from changed settings to the folder of a warm-up on features and a main stage of the whole network."""
+
+    def unfreeze(changes=None, *, place=None, **options):
+        place = place or tmp_path / "whole"
+        experiment = frozen_experiment(WHOLE | (changes or {}), **options)
+        source = tiny.run_stage(experiment.on_bank(), "warmup", None, place) / "model.safetensors"
+        tiny.run_stage(experiment, "train", source, place)
+        return place
+
+    return unfreeze
+
+
+@pytest.fixture
+def solved(frozen_experiment, tmp_path):
+    """The folder of the same two stages on features alone."""
+    experiment, place, source = frozen_experiment(RECOMMENDED), tmp_path / "solved", None
+    for stage in ("warmup", "train"):
+        source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
+    return place
+
+
+def weights(place, name="model_raw"):
+    return load_file(place / "train" / f"{name}.safetensors")
+
+
+# -- where it starts and what moves -----------------------------------------------------------------------------------
+
+
+def test_without_a_learning_rate_it_stays_the_solution_on_the_frozen_backbone(unfreeze, solved):
+    place = unfreeze({"train.backbone_lr": 1e-12, "train.head_lr": 1e-12})
+    expected = weights(solved, "model")
+    for name in ("model", "model_raw"):
+        found = weights(place, name)
+        assert found.keys() == expected.keys()
+        assert all(np.allclose(found[key], expected[key], atol=1e-6) for key in expected)
+
+
+@pytest.mark.parametrize(("part", "other"), [("head", "backbone"), ("backbone", "head")])
+def test_backbone_and_head_have_rates_of_their_own(unfreeze, solved, part, other):
+    found, before = weights(unfreeze({f"train.{part}_lr": 1e-2, f"train.{other}_lr": 1e-12})), weights(solved, "model")
+    far = {key: float(np.abs(found[key] - before[key]).max()) for key in found if "running" not in key}
+    trained = {key: distance for key, distance in far.items() if "head.scaling" not in key and "num_batches" not in key}
+    assert max(distance for key, distance in trained.items() if key.startswith(part)) > 1e-3
+    assert max(distance for key, distance in trained.items() if key.startswith(other)) < 1e-6
+    assert all(far[key] == 0 for key in far if "head.scaling" in key), "its scaling is a part of the head that stays"
+
+
+@pytest.mark.parametrize("mode", ["eval", "train"])
+def test_statistics_of_batch_norm_stay_where_they_are_to_stay(unfreeze, solved, mode):
+    found, before = weights(unfreeze({"train.batch_norm": mode})), weights(solved, "model")
+    running = [key for key in found if "running_" in key or "num_batches" in key]
+    assert running and all((found[key] == before[key]).all() for key in running) == (mode == "eval")
+    affine = [key for key in found if key.startswith("backbone.") and ".bn" in key and key.endswith(".weight")]
+    assert affine and any((found[key] != before[key]).any() for key in affine), "scale and shift are trained"
+
+
+def test_one_rate_for_both_is_one_group_as_published():
+    network = torch.nn.ModuleDict({"backbone": torch.nn.Linear(2, 3), "head": torch.nn.Linear(3, 1)})
+    phase = SimpleNamespace(lr=None)
+    assert own_rates(network, phase, tiny.settings()) == []  # type: ignore[arg-type]
+    head, backbone = own_rates(network, phase, tiny.settings({"train.backbone_lr": 0.5}))  # type: ignore[arg-type]
+    assert (head.name, head.lr, backbone.name, backbone.lr) == ("head", 0.002, "backbone", 0.5)
+    assert [len(group.parameters) for group in (head, backbone)] == [2, 2]
+    network["backbone"].requires_grad_(False)
+    assert [group.name for group in own_rates(network, phase, tiny.settings({"train.head_lr": 0.5}))] == ["head"]  # type: ignore[arg-type]
+
+
+def test_a_signed_root_has_a_gradient_everywhere():
+    scaling = Scaling(4, "root")
+    x = torch.tensor([[0.0, 2.0**-24, -4.0, 9.0]], requires_grad=True)  # 2**-24: the least half above 0
+    assert torch.equal(scaling.root(x), x.sign() * x.abs().sqrt())
+    (slope,) = torch.autograd.grad(scaling.root(x).sum(), x)
+    assert torch.isfinite(slope).all()
+    assert slope[0].tolist() == pytest.approx([0, 2**11, 0.25, 1 / 6])
+
+
+# -- what it learns from ----------------------------------------------------------------------------------------------
+
+
+def test_every_epoch_learns_from_the_labels_of_the_frozen_main_stage(unfreeze, solved, monkeypatch):
+    seen = []
+    learn = unfrozen.learn
+
+    def watched(run, network, phase, refreshed):
+        learn(run, network, phase, lambda: seen.append(refreshed()) or seen[-1])
+
+    monkeypatch.setattr(unfrozen, "learn", watched)
+    place = unfreeze()
+    expected = read_pseudo_labels(epoch_file(solved / "train", "pseudo_labels", 0))
+    assert len(seen) == 2
+    for epoch, refresh in enumerate(seen):
+        found = read_pseudo_labels(epoch_file(place / "train", "pseudo_labels", epoch))
+        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+        assert np.array_equal(refresh.pseudo.label.numpy(), expected[2])
+        # A row's weight in the solve: the recorded weight, times linear.pseudo_weight.
+        assert np.allclose(refresh.pseudo.weight.numpy(), 0.5 * expected[3].astype(np.float32), atol=1e-3)
+
+
+def test_pseudo_label_shows_them(frozen_experiment, unfreeze, tmp_path):
+    place, experiment = unfreeze(), frozen_experiment(WHOLE)
+    network = tiny.network_of(experiment, place / "warmup" / "model.safetensors")()
+    unfrozen.first_refresh(experiment, network, tmp_path / "first", place / "warmup")
+    first, train = tiny.content(tmp_path / "first"), tiny.content(place / "train")
+    assert len(first) == 3 and all(train[name] == content for name, content in first.items())
+
+
+def test_all_labels_supervise_it(frozen_experiment):
+    experiment = frozen_experiment(WHOLE)
+    phase = experiment.method.main(experiment.roles)
+    assert set(phase.labelled) == set(experiment.roles.sup) | set(experiment.roles.est) and len(experiment.roles.est)
+    assert not set(phase.unlabelled) & set(phase.labelled)
+
+
+def test_hidden_labels_change_no_byte_of_its_model(frozen_experiment, unfreeze, own_set, tmp_path):
+    before = unfreeze(place=tmp_path / "before")
+    for rows in hidden_rows(frozen_experiment()):
+        invert_labels(own_set, rows)
+    after = unfreeze(place=tmp_path / "after", folder=own_set)
+    assert models(after) == models(before) and len(models(before)) == 3  # the warm-up's, and two of the main stage
+
+
+# -- resuming, using --------------------------------------------------------------------------------------------------
+
+
+def test_stopped_at_every_second_step_it_ends_in_the_same_bytes(frozen_experiment, unfreeze, tmp_path):
+    whole, experiment = unfreeze(), frozen_experiment(WHOLE)
+    source, stops = whole / "warmup" / "model.safetensors", 0
+    while True:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(run, "StopSignal", lambda: StopAfter(2))
+            try:
+                out = tiny.run_stage(experiment, "train", source, tmp_path / "again")
+                break
+            except Stopped:
+                stops += 1
+    assert stops > 3 and tiny.content(out) == tiny.content(whole / "train")
+
+
+def test_its_model_states_a_chance_that_was_counted_out_of_fold(unfreeze):
+    decisions = load_model(unfreeze() / "train" / "model.safetensors").decisions
+    assert decisions.curve is not None and decisions.entries == 14 * 3
+    assert "14 labelled images, each scored by a head that never saw it, on the frozen backbone" in decisions.note
+
+
+def test_without_a_learning_rate_its_thresholds_and_chances_are_those_of_the_heads(unfreeze, solved):
+    still = load_model(unfreeze({"train.backbone_lr": 1e-12, "train.head_lr": 1e-12}) / "train" / "model.safetensors").decisions
+    heads = load_model(solved / "train" / "model.safetensors").decisions
+    assert np.allclose(still.tau_pos, heads.tau_pos, atol=5e-3) and np.allclose(still.tau_neg, heads.tau_neg, atol=5e-3)
+    p = np.linspace(0.05, 0.95, 19)[:, None].repeat(3, 1)
+    assert (still.curve.at(torch.from_numpy(p)) - heads.curve.at(torch.from_numpy(p))).abs().mean() < 0.1
+
+
+def test_a_moved_threshold_has_the_rank_it_had():
+    rng = np.random.default_rng(0)
+    before = rng.random((50, 3))
+    assert np.allclose(moved(np.array([0.2, 0.5, 0.9]), before, before), [0.2, 0.5, 0.9])
+    after = before**3
+    for tau in (0.1, 0.4, 0.8):
+        found = moved(np.full(3, tau), before, after)
+        for c in range(3):
+            assert (after[:, c] > found[c]).sum() == (before[:, c] > tau).sum()
+    assert moved(np.array([0.0, 1.0, 0.5]), before, after)[:2].tolist() == [0, 1]
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{"linear.solver": "steps"}, {"head": "ml_decoder"}, {"warmup.trainable": "all"}])
+def test_what_cross_fitting_needs_is_a_warm_up_that_is_solved(changes):
+    whole = RECOMMENDED | {"warmup.trainable": "head", "train.trainable": "all"}
+    origins = defaultdict(lambda: "params.yaml")
+    assert tiny.settings(whole).unfreezes and not contradictions(tiny.settings(whole), origins)
+    assert not tiny.settings(whole | {"calibration.source": "holdout"}).unfreezes
+    lines = contradictions(tiny.settings(whole | changes), origins)
+    assert any("calibration.source: found 'cross_fit', which needs head linear" in line for line in lines)

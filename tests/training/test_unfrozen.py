@@ -22,6 +22,7 @@ from training.test_leaks import hidden_rows, invert_labels, models
 from training.test_resume import StopAfter
 
 WHOLE = RECOMMENDED | {
+    "weights": "ema",
     "train.trainable": "all",
     "train.backbone_lr": 1e-3,
     "train.head_lr": 1e-4,

@@ -46,11 +46,11 @@ def test_what_scikit_learn_asks_of_every_estimator(estimator, check):
     check(estimator)
 
 
-def world(n=80, labelled=30, features=12, classes=4, seed=0, test=40):
+def world(n=80, labelled=30, features=12, classes=4, seed=0, test=40, noise=0.8):
     """x, y with -1 for what is hidden, and as many test rows: labels that move the features along directions of their own."""
     rng = np.random.default_rng(seed)
     y = (rng.random((n + test, classes)) < 0.3).astype(int)
-    x = y @ rng.standard_normal((classes, features)) + 0.8 * rng.standard_normal((n + test, features))
+    x = y @ rng.standard_normal((classes, features)) + noise * rng.standard_normal((n + test, features))
     hidden = y.copy()
     hidden[labelled:] = -1
     return x[:n], hidden[:n], x[n:], y[n:]
@@ -94,10 +94,10 @@ def test_unlabelled_rows_help_where_classes_are_clusters():
     """Few labels, many features: the mean gain over the labelled-only head over draws is clear."""
     gains = []
     for seed in range(6):
-        x, y, x_test, y_test = world(n=400, labelled=20, features=40, seed=seed, test=400)
+        x, y, x_test, y_test = world(n=400, labelled=20, features=40, seed=seed, test=400, noise=2)
         scores = [DiCaPClassifier(pseudo_weight=w, random_state=0).fit(x, y).score(x_test, y_test) for w in (0.5, 0.0)]
         gains.append(scores[0] - scores[1])
-    assert np.mean(gains) > 0.01 and min(gains) > -0.02
+    assert np.mean(gains) > 0.05 and min(gains) > 0
 
 
 def test_the_stated_chance_is_the_share_that_is_right():
@@ -236,7 +236,7 @@ def test_minus_one_nan_and_a_missing_value_of_pandas_are_the_same():
 def test_half_of_the_entries_unknown_is_better_than_calling_them_negative_or_dropping_rows():
     found = {"unknown": [], "negative": [], "dropped": []}
     for seed in range(6):
-        x, y, x_test, y_test = world(n=300, labelled=80, seed=seed, test=300)
+        x, y, x_test, y_test = world(n=300, labelled=80, seed=seed, test=300, noise=2)
         hidden = (y >= 0) & (np.random.default_rng(seed).random(y.shape) < 0.5)
         ways = {"unknown": np.where(hidden, -1, y), "negative": np.where(hidden, 0, y)}
         ways["dropped"] = np.where(hidden.any(1, keepdims=True), -1, y)
@@ -263,7 +263,7 @@ def test_the_score_asks_for_known_entries_only():
 seeds = st.integers(0, 1000)
 
 
-@settings(max_examples=5)
+@settings(max_examples=5, deadline=None)
 @given(seed=seeds)
 def test_permuting_rows_permutes_the_answer(seed):
     x, y, x_test, _ = world(seed=seed)
@@ -271,7 +271,7 @@ def test_permuting_rows_permutes_the_answer(seed):
     assert np.allclose(probabilities(x[order], y[order], x_test), probabilities(x, y, x_test), atol=2e-3)
 
 
-@settings(max_examples=5)
+@settings(max_examples=5, deadline=None)
 @given(seed=seeds)
 def test_permuting_classes_permutes_the_answer(seed):
     x, y, x_test, _ = world(seed=seed)
@@ -280,7 +280,7 @@ def test_permuting_classes_permutes_the_answer(seed):
     assert np.allclose(probabilities(x, y[:, order], x_test), probabilities(x, y, x_test)[:, order], atol=0.02)
 
 
-@settings(max_examples=5)
+@settings(max_examples=5, deadline=None)
 @given(seed=seeds)
 @pytest.mark.parametrize("kind", ["root", "standard"])
 def test_the_unit_of_a_feature_changes_no_probability_by_more_than_rounding(kind, seed):
@@ -291,7 +291,7 @@ def test_the_unit_of_a_feature_changes_no_probability_by_more_than_rounding(kind
     )
 
 
-@settings(max_examples=5)
+@settings(max_examples=5, deadline=None)
 @given(seed=seeds)
 def test_an_unlabelled_row_twice_changes_no_more_than_other_folds_would(seed):
     """Of fifty unlabelled rows, whose quota moves by one: no probability by more than 0.2, on average by at most 0.03."""
@@ -433,7 +433,7 @@ import numpy as np
 from dicap.sklearn import DiCaPClassifier
 x, y = np.random.default_rng(0).random((40, 5)), np.arange(40)[:, None] % [2, 3] == 0
 DiCaPClassifier().fit(x, np.where(np.arange(40)[:, None] < 20, y, -1)).chance(x)
-heavy = {"torch", "torchvision", "timm", "pandas", "pyarrow", "pydantic", "matplotlib"} & set(sys.modules)
+heavy = {"torch", "torchvision", "timm", "pydantic", "matplotlib"} & set(sys.modules)
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code], check=True)

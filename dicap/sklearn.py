@@ -5,7 +5,7 @@ Letters: n samples, D features, C classes.
 
 import os
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,7 +120,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _solve(self, x: NDArray, labels: NDArray, labelled: NDArray, seed: int) -> None:
-        kind: Kind = self.features
+        kind = cast(Kind, self.features)  # checked
         self._scaling = scaling_of(x, kind)
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
         rows, y = self._scaling.apply(x)[order], labels[labelled]

@@ -153,7 +153,7 @@ def train(place: Path, folder: Path, roles: pd.DataFrame, settings: Settings) ->
         model = place / stage / "model.safetensors"
     assert model is not None
     scores, labels = score(experiment, load_model(model))
-    return experiment, model, metrics(scores, labels, resamples=0, seed=settings.seed)["map"]
+    return experiment, model, metrics(scores, labels)["map"]
 
 
 if __name__ == "__main__":

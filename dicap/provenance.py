@@ -76,6 +76,8 @@ NEUTRAL = {
 UNREACHED = {
     "dicap.calibration": (("warmup",), "there are no pseudo-labels yet"),
     "dicap.estimators": (("warmup", "finetune"), "rates are learnt on D_est in the main stage"),
+    "dicap.linear.quota": (("warmup", "finetune"), "as dicap.methods.rules"),
+    "dicap.linear.rates": (("warmup", "finetune"), "as dicap.estimators"),
     "dicap.methods.rules": (("warmup", "finetune"), "they make pseudo-labels"),
     "dicap.training.records": (("warmup", "finetune"), "of pseudo-labels"),
 }

@@ -38,7 +38,7 @@ FLOORS = [
     ("dicap.models", "dicap.machine", "dicap.report"),
     ("dicap.training",),
     ("dicap.evaluation",),
-    ("dicap.use", "dicap"),  # the package itself is its face: load_model, predict
+    ("dicap.use", "dicap.sklearn", "dicap"),  # the package itself is its face: load_model, predict
     ("stages",),
 ]
 # Pure mathematics: nothing of the project but its errors and each other.

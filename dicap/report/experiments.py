@@ -39,6 +39,11 @@ _RULE: dict[str, tuple[Any, Any]] = {
     "linear.pseudo_weight": (0.3, 0.5),
     "linear.neighbours": (0, 10),
 }
+# What that protocol says of a network that is trained by steps; a head that is solved does not know it.
+_BY_STEPS = {
+    *("weights", "loss.gamma_neg", "loss.clip", "contrastive.enabled"),
+    *("train.backbone_lr", "train.head_lr", "train.batch_norm"),
+}
 # Of a method's budget and of how its head is trained: rows of the main table are told apart by the steps that follow from these.
 _BUDGET = {
     *("warmup.epochs", "warmup.eval_every", "train.epochs", "train.eval_every", "linear.solver"),
@@ -51,7 +56,7 @@ BUDGETS = ("main", "plateau")  # tables whose rows are told apart by steps (dica
 FREE = {
     "main": _IDENTITY | _BUDGET | {"iat.rule"},
     "plateau": _IDENTITY | _BUDGET,
-    "photographs": _IDENTITY | set(_RULE) | {"pclp.prior", "drml.features"},
+    "photographs": _IDENTITY | set(_RULE) | _BY_STEPS | {"pclp.prior", "drml.features"},
     "cost": _IDENTITY,
     "ablation": _IDENTITY | set(_STEPS),
     "weighting": _IDENTITY | set(_STEPS) | {"calibration.policy"},

@@ -272,7 +272,7 @@ def resolved(tmp_path, changes):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_s_name_alone_brings_its_published_head(tmp_path, method):
-    assert resolved(tmp_path, {"method": method}).head == METHODS[method].head
+    assert resolved(tmp_path, {"dataset": "digits", "method": method}).head == METHODS[method].head
 
 
 def test_a_head_for_a_method_with_a_network_of_its_own_is_refused(tmp_path):

@@ -69,7 +69,8 @@ def write(folder, splits: list[str]):
             "labels": labels,
         },
     )
-    files.write_json({"classes": ["a", "b"]}, folder / "data" / sets.META)
+    meta = dict.fromkeys(sets.META_KEYS) | {"schema": sets.SCHEMA, "classes": ["a", "b"]}
+    files.write_json(meta, folder / "data" / sets.META)
     files.write_split(ids, ["sup", *["unlabeled"] * len(splits)], folder / "run" / "split" / "split.parquet")
     p = np.linspace(0, 1, 2 * len(splits)).reshape(-1, 2)
     files.write_pseudo_labels(

@@ -177,14 +177,15 @@ def test_a_failed_cell_is_reported_and_the_rest_runs(project, monkeypatch):
     result = run("grid.yaml")
     assert result.exit_code == 1 and len(fake.added) == 4
     assert "3 of 4 cells finished" in result.stdout
-    assert "failed: digits-mld-r0_05-s2" in result.stderr and "no disk" in result.stderr and "1 cells failed" in result.stderr
+    assert "failed: pictograms-mld-r0_05-s2" in result.stderr and "no disk" in result.stderr and "1 cells failed" in result.stderr
 
 
 def test_a_dry_run_queues_nothing(project, monkeypatch):
     fake = Queue(monkeypatch, [])
     result = run("grid.yaml", "--dry-run", "-S", "seed=5", "-S", "train.epochs=2")
     assert result.exit_code == 0 and not fake.added
-    assert [line.split()[-1][:17] for line in result.stdout.splitlines()[1:]] == ["digits-mld-r0_05-", "digits-dicap-r0_0"]
+    names = [line.split()[-1][:21] for line in result.stdout.splitlines()[1:]]
+    assert names == ["pictograms-mld-r0_05-", "pictograms-dicap-r0_0"]
 
 
 def test_options_reach_the_cells(project, monkeypatch):

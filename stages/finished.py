@@ -17,7 +17,7 @@ from stages.revisions import Revision, cached, copy_of, has_remote, revisions, t
 METRICS = "artifacts/evaluate/metrics.json"
 IDENTITY = ("dataset", "method", "ratio", "seed")
 # Lines that say nothing; they take nine tenths of the time to parse.
-UNSET = re.compile(r"^(\s+\w+:[ \t]*(null[ \t]*)?|\w+: null[ \t]*|[ \t]*)(#.*)?\n", re.MULTILINE)
+UNSET = re.compile(r"^([ \t]+\w+:[ \t]*(null[ \t]*)?|\w+: null[ \t]*|[ \t]*)(#.*)?\n", re.MULTILINE)
 _WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before a question is put again
 
 

@@ -1,15 +1,18 @@
 """What `table` and `compare` read of a repository: commits and experiments from Git, results from DVC's cache."""
 
 import hashlib
+import io
 import json
 import subprocess
 from pathlib import Path
 
 import pytest
+import tiny
+from ruamel.yaml import YAML
 
 from dicap.errors import DataError
 from stages import revisions as module
-from stages.finished import METRICS, finished
+from stages.finished import METRICS, UNSET, finished
 from stages.revisions import cached, copy_of, revisions, text_of
 
 PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
@@ -128,3 +131,19 @@ def test_outside_a_repository_is_one_line(tmp_path, monkeypatch):
 
 def test_texts_of_no_blobs_ask_nobody():
     assert text_of([]) == {}
+
+
+def test_lines_that_say_nothing_are_left_out_and_no_others():
+    """Each section of params.yaml with its first key set, as DVC writes it: nothing that is set gets lost."""
+    text = (tiny.ROOT / "params.yaml").read_text(encoding="utf-8")
+    sections = [key for key, value in YAML(typ="safe").load(text).items() if isinstance(value, dict)]
+    assert len(sections) > 10
+    for section in sections:
+        values = YAML().load(text)
+        key = next(iter(values[section]))
+        values[section][key] = 4
+        written = io.StringIO()
+        YAML().dump(values, written)
+        left = YAML(typ="safe").load(UNSET.sub("", written.getvalue()))
+        assert left[section] == {key: 4}, section
+        assert left["dataset"] == values["dataset"] and left["ratio"] == values["ratio"]

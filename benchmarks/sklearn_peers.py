@@ -2,7 +2,7 @@
 
     python benchmarks/sklearn_peers.py --features FOLDER --set FOLDER [--ratios 0.05 0.1] [--seeds 1 2 3 4 5] [--more 0.02 0.2]
 
-FOLDER of --features is a feature bank (`artifacts/features`), that of --set the converted set it was made of (`data/<dataset>`).
+FOLDER of --features is a feature bank (`artifacts/features`), that of --set the converted set it was made of (`data/converted`).
 An image's row is the mean of its features and of its mirror image's. For each ratio and seed of the published split: mAP on the
 test images, and seconds of fitting and scoring, of
 

@@ -43,7 +43,7 @@ RIDGE = 10.0  # mean squared lengths of a feature vector: the best of 1, 3, 10 a
 def main() -> None:
     """Run and write the numbers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("project", type=Path, nargs="?", help="a folder with data/table and artifacts/features")
+    parser.add_argument("project", type=Path, nargs="?", help="a folder with data/converted and artifacts/features")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 41)))
     parser.add_argument("--labelled", type=int, default=450)
     parser.add_argument("--wrong", type=int, default=20)
@@ -66,7 +66,7 @@ def main() -> None:
 
 def photographs(project: Path) -> tuple[np.ndarray, np.ndarray]:
     """Features (N, D) and labels (N, C) of the training split."""
-    store, bank = Store.open(project / "data" / "table"), FeatureBank.open(project / "artifacts" / "features")
+    store, bank = Store.open(project / "data" / "converted"), FeatureBank.open(project / "artifacts" / "features")
     rows = np.flatnonzero(store.index["split"].to_numpy() == "train")
     return BankFeatures(bank, seed=1, flip=0.5).mean(rows), read_labels(store.folder, rows)
 

@@ -25,17 +25,14 @@ import numpy as np
 import torch
 from common import Parser, finish
 from made_up import ROOT
-from photographs import SMOKE, Place, run
+from photographs import SMOKE, Place, warmup_maps
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from dicap.data.loader import Request
 from dicap.features.engine import scoring_engine
 from dicap.features.recipe import pretrained_network
-from dicap.metrics import mean_average_precision
-from dicap.models import load_weights
 from dicap.runtime import Runtime
-from dicap.training.experiment import Experiment
 from dicap.training.inputs import BankFeatures, Images
 
 TARGET, SLACK = 1.0, 0.5
@@ -60,19 +57,6 @@ class Anew(BankFeatures):
         with torch.inference_mode():
             maps = adaptive_avg_pool2d(self.network.features(pixels).float(), self.bank.grid)  # type: ignore[operator]
         return maps.half().float().clone()
-
-
-def maps_of(place: Place, experiment: Experiment, scratch: Path) -> tuple[dict[str, float], float]:
-    """mAP on the test images of a head trained with the experiment's inputs, and seconds."""
-    models, seconds = run(experiment, ("warmup",), scratch)
-    test, found = experiment.roles.test, {}
-    for path in sorted(models["warmup"].parent.glob("model*.safetensors")):
-        network = experiment.method.build_network(pretrained=False)
-        load_weights(network, path)
-        scores = experiment.predict(experiment.place(network), test).cpu().numpy()
-        which = "average" if path.stem == "model_ema" else "raw"
-        found[which] = round(mean_average_precision(scores, place.labels[test]), 3)
-    return found, round(seconds, 1)
 
 
 def main() -> int:
@@ -106,7 +90,9 @@ def main() -> int:
             anew = replace(experiment, inputs=Anew(inputs.bank, inputs.seed, inputs.flip, images, fast))
             found: dict[str, Any] = {"seed": seed, "labelled": len(experiment.roles.labelled)}
             for name, each in (("bank", experiment), ("anew", anew)):
-                found[name], found[f"{name}_seconds"] = maps_of(place, each, Path(scratch) / f"{name}-{seed}")
+                found[name], found[f"{name}_seconds"] = warmup_maps(
+                    place, each, each.roles.test, Path(scratch) / f"{name}-{seed}"
+                )
             cells.append(found)
             print(found, flush=True)
         counts = {"images": place.store.n, "classes": len(place.store.classes), "image_size": s.image_size}

@@ -29,10 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 from common import Parser, finish
 from made_up import ROOT
-from photographs import SMOKE, Place, run
-
-from dicap.metrics import mean_average_precision
-from dicap.models import load_weights
+from photographs import SMOKE, Place, warmup_maps
 
 TARGET, SLACK = 1.0, 0.5
 STEPS = {"linear.solver": "steps"}
@@ -55,17 +52,9 @@ def cell(place: Place, name: str, ratio: float, seed: int, epochs: int, lr: floa
     epochs *= 2 if name.endswith(TWICE) else 1
     changes = HEADS[name] | {"warmup.epochs": epochs, "warmup.eval_every": epochs, "optimiser.lr": lr}
     experiment = place.experiment(changes, ratio, seed)
-    rows = experiment.roles.unlabeled
-    maps = {}
     with tempfile.TemporaryDirectory() as scratch:
-        models, seconds = run(experiment, ("warmup",), Path(scratch))
-        for path in sorted(models["warmup"].parent.glob("model*.safetensors")):
-            network = experiment.method.build_network(pretrained=False)
-            load_weights(network, path)
-            scores = experiment.predict(experiment.place(network), rows).cpu().numpy()
-            which = "average" if path.stem == "model_ema" else "raw"
-            maps[which] = round(mean_average_precision(scores, place.labels[rows]), 3)
-    return {"head": name, "ratio": ratio, "seed": seed, "epochs": epochs, "lr": lr, "map": maps, "seconds": round(seconds, 1)}
+        maps, seconds = warmup_maps(place, experiment, experiment.roles.unlabeled, Path(scratch))
+    return {"head": name, "ratio": ratio, "seed": seed, "epochs": epochs, "lr": lr, "map": maps, "seconds": seconds}
 
 
 def table_of(cells: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dicap.calibration import Rates, bin_index, count_bins
-from dicap.curve import Curve, curve_by_rank, curve_of
+from dicap.curve import Curve, curve_of
 from dicap.linear.rates import (
     beta_features,
     knots_of_confidence,
@@ -62,8 +62,7 @@ def fit_curve(
         estimator: `beta`: logistic regression on log p and -log(1 - p), the three parameters of beta calibration;
             `shrunk_bins`: bins that fall back on the beta fit where they hold few entries;
             `class_rank`: the beta features, the class's share of positives, and the score's rank in its class;
-            `class_score`: the same with the log-odds, standardised within the class, in place of the beta features;
-            `groups`: groups of as many entries each, by rank, that lean on a logistic fit: what a published model carries.
+            `class_score`: the same with the log-odds, standardised within the class, in place of the beta features.
         p, y: (N, C) confidences and labels of D_est, below 0 where unknown.
         p_unlabelled: (N_u, C) confidences of the unlabelled images, among which the estimators that know the class rank.
         share: (C,) share of positives of each class among the labelled images, strictly between 0 and 1, for those estimators.
@@ -73,8 +72,6 @@ def fit_curve(
         The curve, non-decreasing in p, on the device of `p`, the same for the same input.
     """
     assert p.shape == y.shape and p.numel(), (p.shape, y.shape)
-    if estimator == "groups":
-        return curve_by_rank(p, y)
     p_, y_ = p.double().cpu().numpy(), y.cpu().numpy()
     if estimator in ("class_rank", "class_score"):
         assert p_unlabelled is not None and share is not None and p.shape[1] == p_unlabelled.shape[1] == len(share)

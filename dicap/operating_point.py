@@ -127,7 +127,7 @@ def with_intervals(rows: list[dict[str, float]], chance: np.ndarray, edges: str 
 def chance_interval(chance: np.ndarray, entries: int, group: int, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What is known of a stated chance: itself, rounded to the digits it deserves, and its 95 % interval; NaN stays NaN.
 
-    The curve behind it was counted in groups of labelled entries (`dicap.decision.fit_curve`); the entries of one group stand
+    The curve behind it was counted in groups of labelled entries (`dicap.curve.curve_by_rank`); the entries of one group stand
     behind a chance.
 
     Args:

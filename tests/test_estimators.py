@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from dicap.calibration import count_bins, estimate_rates
-from dicap.curve import Curve, carry_over
+from dicap.curve import Curve, carry_over, curve_by_rank
 from dicap.estimators import ESTIMATORS, class_shares, estimate_curve, fit_curve, log_loss
 
 RATES = [name for name in ESTIMATORS if name != "bins"]  # those that training may use beside the paper's bins
-LEARNT = [*RATES, "groups"]
+LEARNT = [*RATES, "groups"]  # the last is what a published model carries
 
 
 def world(images: int, seed: int, classes: int = 8):
@@ -24,9 +24,14 @@ def world(images: int, seed: int, classes: int = 8):
     return torch.from_numpy(p), torch.from_numpy((rng.random(p.shape) < rate).astype(np.int8)), torch.from_numpy(rate)
 
 
+def learnt(name: str, p, y, p_unlabelled) -> Curve:
+    """The curve of an estimator, or of groups by rank."""
+    return curve_by_rank(p, y) if name == "groups" else fit_curve(name, p, y, p_unlabelled, class_shares(y))
+
+
 def fitted(name: str, images: int, seed: int = 0) -> Curve:
     p, y, _ = world(images, seed)
-    return fit_curve(name, p, y, p, class_shares(y))
+    return learnt(name, p, y, p)
 
 
 def test_beta_finds_the_curve_it_can_express():
@@ -42,7 +47,7 @@ def test_on_few_images_every_estimator_beats_the_papers_bins(name):
         p_est, y_est, _ = world(20, seed)
         bins = estimate_rates(*count_bins(p_est, y_est, 20), empty_bin="zero").curve
         for key, r in (
-            (name, fit_curve(name, p_est, y_est, p, class_shares(y_est)).at(p)),
+            (name, learnt(name, p_est, y_est, p).at(p)),
             ("bins", bins.at(p)),
         ):
             errors[key].append(float((r - rate).abs().mean()))
@@ -121,10 +126,10 @@ def test_class_score_does_not_care_for_the_scale_of_a_class():
 def test_one_image_one_class_one_outcome(name, label, shape):
     p = torch.full(shape, 0.3)
     y = torch.full(shape, label)
-    curve = fit_curve(name, p, y, p, class_shares(y))
+    curve = learnt(name, p, y, p)
     r = curve.at(torch.linspace(0, 1, 50).repeat(shape[1], 1).T)
     assert r.isfinite().all() and (r >= 0).all() and (r <= 1).all()
-    other = fit_curve(name, p, 1 - y, p, class_shares(y))
+    other = learnt(name, p, 1 - y, p)
     seen, unseen = float(curve.at(p)[0, 0]), float(other.at(p)[0, 0])
     assert (seen > unseen) == bool(label), "what was seen moves the rate its way"
 
@@ -154,7 +159,7 @@ def test_rates_are_probabilities_that_do_not_fall_with_confidence(name, seed, im
     p, y, _ = world(images, seed, classes=3)
     if extreme:
         p = p.round()
-    curve = fit_curve(name, p, y, p, class_shares(y))
+    curve = learnt(name, p, y, p)
     grid = torch.linspace(0, 1, 101, dtype=torch.float64).repeat(3, 1).T
     r = curve.at(grid)
     assert (r >= 0).all() and (r <= 1).all() and (r.diff(dim=0) >= -1e-12).all()
@@ -164,7 +169,7 @@ def test_rates_are_probabilities_that_do_not_fall_with_confidence(name, seed, im
 def test_the_order_of_images_and_another_try_change_nothing(name):
     p, y, _ = world(40, 3)
     order = torch.randperm(40, generator=torch.Generator().manual_seed(1))
-    one, again, shuffled = (fit_curve(name, a, b, p, class_shares(y)).rate for a, b in ((p, y), (p, y), (p[order], y[order])))
+    one, again, shuffled = (learnt(name, a, b, p).rate for a, b in ((p, y), (p, y), (p[order], y[order])))
     assert torch.equal(one, again) and torch.allclose(one, shuffled, atol=1e-5)
 
 
@@ -189,7 +194,7 @@ def drawn(n, classes, sharpness, seed):
 @pytest.mark.parametrize("sharpness", [0.5, 1.0, 3.0])
 def test_groups_find_the_truth_however_sure_the_network_is(sharpness):
     p, y, true = drawn(2000, 10, sharpness, 0)
-    curve = fit_curve("groups", p, y)
+    curve = curve_by_rank(p, y)
     q, _, _ = drawn(500, 10, sharpness, 1)
     assert (curve.at(q) - true(q)).abs().mean() < 0.02
     assert (curve.knots.diff() > 0).all() and (curve.rate.diff() >= 0).all() and len(curve.knots) <= 60
@@ -199,19 +204,19 @@ def test_forty_images_are_enough_for_a_rough_curve():
     errors = []
     for seed in range(20):
         p, y, true = drawn(40, 10, 3.0, seed)
-        errors.append(float((fit_curve("groups", p, y).at(p) - true(p)).abs().mean()))
+        errors.append(float((curve_by_rank(p, y).at(p) - true(p)).abs().mean()))
     assert np.mean(errors) < 0.06
 
 
 @pytest.mark.parametrize("value", [0, 1])
 def test_groups_of_one_kind_of_label_are_flat(value):
     p = torch.linspace(0, 1, 60).reshape(20, 3)
-    assert torch.allclose(fit_curve("groups", p, torch.full(p.shape, value)).at(p), torch.tensor(float(value)).double())
+    assert torch.allclose(curve_by_rank(p, torch.full(p.shape, value)).at(p), torch.tensor(float(value)).double())
 
 
 def test_confidences_that_coincide_are_one_knot():
     y = torch.tensor([1, 0, 0]).repeat(50, 1)
-    curve = fit_curve("groups", torch.full((50, 3), 0.7), y)
+    curve = curve_by_rank(torch.full((50, 3), 0.7), y)
     assert len(curve.knots) == len(curve.rate) == 1 and curve.rate.item() == pytest.approx(1 / 3, abs=0.05)
 
 
@@ -219,5 +224,5 @@ def test_carrying_over_finds_the_chance_at_the_new_confidences():
     """A network that became twice as sure on the same evidence: the curve must follow, without labels."""
     p, y, true = drawn(3000, 10, 1.0, 0)
     after = torch.sigmoid(2 * torch.logit(p))
-    carried = carry_over(fit_curve("groups", p, y), p, after)
+    carried = carry_over(curve_by_rank(p, y), p, after)
     assert (carried.at(after) - true(p)).abs().mean() < 0.02

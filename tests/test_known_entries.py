@@ -1,6 +1,7 @@
 """Where entries of the labels are unknown: every function counts the known ones alone, as a slow loop over them would."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -123,11 +124,11 @@ def test_the_matched_threshold_and_k_count_known_entries():
     assert rules.default_k(y, "table") == max(1, round(share))
 
 
-@pytest.mark.parametrize("estimator", ["beta", "shrunk_bins", "groups"])
-def test_a_curve_is_learnt_from_known_entries(estimator):
+@pytest.mark.parametrize("learnt", [partial(fit_curve, "beta"), partial(fit_curve, "shrunk_bins"), curve_by_rank])
+def test_a_curve_is_learnt_from_known_entries(learnt):
     p, y = tensors(9)
     known = y >= 0
-    found, expected = fit_curve(estimator, p, y), fit_curve(estimator, p[known][:, None], y[known][:, None])
+    found, expected = learnt(p, y), learnt(p[known][:, None], y[known][:, None])
     assert torch.equal(found.knots, expected.knots) and torch.equal(found.rate, expected.rate)
     assert log_loss(found.at(p), y) == log_loss(found.at(p)[known], y[known])
 

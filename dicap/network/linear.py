@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from dicap.linear.scaling import Kind, scaling_of
+
 SMALLEST = 1e-8  # below the least half above 0, so that no feature of a bank changes; the root's gradient at 0 is infinite
-CONSTANT = 1e-6  # deviation of a feature over its mean below which it counts as constant
 
 
 class Scaling(nn.Module):
@@ -16,7 +17,7 @@ class Scaling(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, channels: int, kind: str) -> None:
+    def __init__(self, channels: int, kind: Kind) -> None:
         super().__init__()
         self.kind = kind
         if kind != "plain":
@@ -41,11 +42,9 @@ def fit_scaling(network: nn.Module, x: Tensor) -> None:
     """Take mean and deviation of every `Scaling` in the network from pooled features (n, D) of training images, in place."""
     for module in network.modules():
         if isinstance(module, Scaling) and module.kind != "plain":
-            rows = module.root(x.double())
-            mean, deviation = rows.mean(0), rows.std(0, correction=0)
-            module.mean.copy_(mean)
-            # What single precision cannot tell from a constant stays one: divided by its deviation it would be noise.
-            module.scale.copy_(torch.where(deviation > CONSTANT * mean.abs(), deviation, 1.0))
+            found = scaling_of(x.double().cpu().numpy(), module.kind)
+            module.mean.copy_(torch.from_numpy(found.mean))
+            module.scale.copy_(torch.from_numpy(found.scale))
 
 
 class LinearHead(nn.Module):
@@ -55,7 +54,7 @@ class LinearHead(nn.Module):
     element by element, so that its sum (plus bias) is the logit (docs/methods.md 5.3).
     """
 
-    def __init__(self, channels: int, classes: int, scaling: str = "plain") -> None:
+    def __init__(self, channels: int, classes: int, scaling: Kind = "plain") -> None:
         super().__init__()
         self.scaling = Scaling(channels, scaling)
         self.linear = nn.Linear(channels, classes)

@@ -16,11 +16,9 @@ from dicap.artifacts import epoch_file, epochs, read_pseudo_labels
 from dicap.calibration import PseudoLabels
 from dicap.errors import DataError
 from dicap.methods.base import Refresh
-from dicap.training.batches import MainBatches
 from dicap.training.decisions import before_finetuning
 from dicap.training.experiment import Experiment
-from dicap.training.main import hold_statistics
-from dicap.training.plan import main_plan
+from dicap.training.main import learn
 from dicap.training.trainer import Trainer
 
 
@@ -28,25 +26,15 @@ def finetune(run: Trainer, network: nn.Module) -> None:
     """The main stage's losses on D_l with its labels and on D_u with the last pseudo-labels of the main stage."""
     method, s, roles = run.method, run.settings, run.experiment.roles
     phase = replace(
-        method.main(roles), labelled=roles.labelled, unlabelled=roles.unlabeled, relabel=None, publishes="raw",
+        method.main(roles), labelled=roles.labelled, unlabelled=roles.unlabeled, begin=None, relabel=None, publishes="raw",
         epochs=s.finetune.epochs, cycle_epochs=0, lr=s.finetune.lr,
     )  # fmt: skip
     assert run.source is not None, "it follows a main stage"
     refresh = Refresh(last_pseudo_labels(run.source, run.experiment))
     before = before_finetuning(run.experiment, network.to(run.experiment.runtime.device))
 
-    counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled, phase.batch_unlabelled
-    steps = len(main_plan(*counts, seed=s.seed, epoch=0))
-    student = run.begin(network, phase, steps=steps, eval_every=s.finetune.epochs, ema_decay=s.finetune.ema_decay)
-    for epoch in run.epochs():
-        plan = main_plan(*counts, seed=s.seed, epoch=epoch, stage="finetune")
-        for batch in run.batches(MainBatches(run.experiment, phase, plan, epoch, refresh, run.teacher)):
-            if s.train.batch_norm == "eval":
-                hold_statistics(student)
-            with run.autocast():
-                losses = method.main_losses(student, batch)
-            run.update(losses)
-            run.advance()
+    options = {"eval_every": s.finetune.epochs, "patience": None, "ema_decay": s.finetune.ema_decay, "groups": ()}
+    learn(run, network, phase, lambda: refresh, **options)
     run.publish(before)
 
 

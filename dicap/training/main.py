@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -23,27 +24,27 @@ def train(run: Trainer, network: nn.Module) -> None:
     run.publish()
 
 
-def learn(run: Trainer, network: nn.Module, phase: Phase, refreshed: Callable[[], Refresh]) -> None:
-    """The epochs of a main stage by gradient steps; `refreshed` gives what each of them trains on."""
+def learn(run: Trainer, network: nn.Module, phase: Phase, refreshed: Callable[[], Refresh], **options: Any) -> None:
+    """The epochs of a main stage by gradient steps.
+
+    Args:
+        refreshed: gives what the next epoch trains on.
+        options: of `Trainer.begin`, in place of those that the main stage's settings give.
+    """
     method, s = run.method, run.settings
     counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled, phase.batch_unlabelled
 
     if phase.begin is not None:
         phase.begin(network)
-    student = run.begin(
-        network,
-        phase,
-        steps=len(main_plan(*counts, seed=s.seed, epoch=0)),
-        eval_every=s.train.eval_every,
-        patience=s.train.patience,
-        groups=own_rates(network, phase, s) if phase.groups is None else phase.groups(network),
-    )
+    groups = own_rates(network, phase, s) if phase.groups is None else phase.groups(network)
+    options = {"eval_every": s.train.eval_every, "patience": s.train.patience, "groups": groups} | options
+    student = run.begin(network, phase, steps=len(main_plan(*counts, seed=s.seed, epoch=0)), **options)
 
     for epoch in run.epochs():
         refresh = refreshed()
 
         # (4) one pass over D_unsup
-        plan = main_plan(*counts, seed=s.seed, epoch=epoch, shuffle=s.train.shuffle)
+        plan = main_plan(*counts, seed=s.seed, epoch=epoch, shuffle=s.train.shuffle, stage=run.stage)
         for batch in run.batches(MainBatches(run.experiment, phase, plan, epoch, refresh, run.teacher)):
             if s.train.batch_norm == "eval":
                 hold_statistics(student)

@@ -17,8 +17,8 @@ from dicap.data.store import Store
 from dicap.linear import students
 from dicap.linear.folds import assign_folds, left_out
 from dicap.linear.neighbours import averaged
+from dicap.linear.scaling import scaling_of
 from dicap.linear.solver import solve
-from dicap.network.linear import Scaling, fit_scaling
 from dicap.progress import progress
 from dicap.runtime import Runtime
 
@@ -71,10 +71,7 @@ def among_neighbours(features: np.ndarray) -> np.ndarray:
 
 def scaled(features: np.ndarray) -> np.ndarray:
     """Features (N, D), pooled, as the recommended head takes them: standardised signed roots of one length, float32."""
-    scaling = Scaling(features.shape[1], "root")
-    x = torch.from_numpy(np.asarray(features, np.float32))
-    fit_scaling(scaling, x)
-    return scaling(x).numpy()
+    return scaling_of(features, "root").apply(features)
 
 
 def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:

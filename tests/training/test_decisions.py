@@ -8,8 +8,7 @@ import tiny
 import torch
 
 from dicap.calibration import dual_thresholds
-from dicap.curve import carry_over
-from dicap.estimators import fit_curve
+from dicap.curve import carry_over, curve_by_rank
 from dicap.models import load_model
 from dicap.training.decisions import before_finetuning, decisions_of
 
@@ -30,7 +29,7 @@ def test_thresholds_are_of_d_sup_and_the_curve_of_d_est(tiny_experiment, trained
     expected = dual_thresholds(scores(path, experiment, roles.sup), experiment.labels.of(roles.sup))
     np.testing.assert_allclose(found.tau_pos, 0.5 if stage == "warmup" else expected.tau_pos, atol=1e-5)
     np.testing.assert_allclose(found.tau_neg, 0.5 if stage == "warmup" else expected.tau_neg, atol=1e-5)
-    curve = fit_curve("groups", scores(path, experiment, roles.est), experiment.labels.of(roles.est))
+    curve = curve_by_rank(scores(path, experiment, roles.est), experiment.labels.of(roles.est))
     np.testing.assert_allclose(found.curve.rate, curve.rate, atol=1e-5)
     assert found.entries == len(roles.est) * 3
     np.testing.assert_allclose(found.prior, experiment.labels.of(roles.labelled).numpy().mean(0), atol=1e-6)
@@ -40,7 +39,7 @@ def test_a_fine_tuned_model_is_not_measured_on_the_images_it_was_tuned_on(tiny_e
     experiment = tiny_experiment()
     before, path = trained / "train" / "model.safetensors", trained / "finetune" / "model.safetensors"
     est, rows = experiment.roles.est, experiment.roles.unlabeled
-    measured = fit_curve("groups", scores(before, experiment, est), experiment.labels.of(est))
+    measured = curve_by_rank(scores(before, experiment, est), experiment.labels.of(est))
     expected = carry_over(measured, scores(before, experiment, rows), scores(path, experiment, rows))
     found = load_model(path).decisions
     np.testing.assert_allclose(found.curve.rate, expected.rate, atol=1e-4)

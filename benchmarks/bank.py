@@ -3,8 +3,8 @@
     python benchmarks/bank.py --data FOLDER [--ratio 0.05] [--seeds 1 2 3] [--views 4]
 
 FOLDER holds photographs with labels.csv, as the data set `table` takes them; conversion and features as in photographs.py, of
-configs/table.yaml, and kept in --cache. The backbone is frozen. The linear head is trained by steps on strong views of the
-labelled images (method asl, standardised features): from the bank, where a step draws one of V views of an image, and drawn
+configs/table.yaml, and kept in --cache. The backbone is frozen. A head is trained by steps on strong views of the labelled
+images, ML-Decoder as configs/table.yaml has it: from the bank, where a step draws one of V views of an image, and drawn
 anew, where every step augments its images and the backbone looks at them. Same seeds, same steps, same first weights. mAP on
 the test images, of the network in training and of its average.
 
@@ -36,7 +36,7 @@ from dicap.runtime import Runtime
 from dicap.training.inputs import BankFeatures, Images
 
 TARGET, SLACK = 1.0, 0.5
-HEAD = {"method": "asl", "head": "linear", "linear.solver": "steps", "linear.features": "standard", "linear.l2": "auto"}
+HEAD = {"method": "mld"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def main() -> int:
     given.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     given.add_argument("--views", type=int, default=4, help="V, strong views of each image in the bank")
     given.add_argument("--epochs", type=int, default=24, help="passes over the labelled images")
-    given.add_argument("--lr", type=float, default=5e-3, help="peak learning rate of the linear head")
+    given.add_argument("--lr", type=float, default=1e-3, help="peak learning rate of the head")
     given.add_argument("--image-size", type=int, default=224)
     given.add_argument("--cache", type=Path, default=ROOT / ".dicap" / "photographs", help="where the features are kept")
     options = given.options()

@@ -36,7 +36,7 @@ def diagnostics_of(labels, known=None):
     reader = SimpleNamespace(labels=lambda rows: (torch.from_numpy(labels), torch.from_numpy(known)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(diagnostics, "_reader", lambda experiment: reader)
-        return diagnostics.Diagnostics(experiment, ROWS)
+        return diagnostics.Diagnostics.of(experiment, ROWS)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from dicap.artifacts import epoch_file, pseudo_label_groups, write_pseudo_labels
 from dicap.methods import build_method
-from dicap.methods.base import HiddenLabels, Method, Refresh, Roles
+from dicap.methods.base import Method, Refresh, Roles
 from dicap.progress import progress
 from dicap.training.diagnostics import Diagnostics
 from dicap.training.records import record
@@ -165,6 +165,7 @@ def main() -> int:
     parser = Parser(__doc__, "large", images=4000, classes=30)
     parser.add_argument("--images", type=int, default=1_000_000)
     parser.add_argument("--classes", type=int, default=1000)
+    parser.add_argument("--rules", nargs="+", choices=list(RULES), default=list(RULES))
     options = parser.options()
     begin = time.perf_counter()
     teacher = Simulation(options.images, options.classes)
@@ -172,8 +173,8 @@ def main() -> int:
     ids = np.array([f"train/{i // 1000:05d}/{i:08d}.jpg" for i in teacher.roles.unsup], dtype=object)
     found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, changes in RULES.items():
-            s = settings(Path(folder), {"method": "dicap", "calibration.storage": "sparse"} | changes)
+        for name in options.rules:
+            s = settings(Path(folder), {"method": "dicap", "calibration.storage": "sparse"} | RULES[name])
             method = build_method(s, options.classes, 0.05)
             found[name] = measured(teacher, method, ids, Path(folder))
             print(f"{name}: {found[name]}", flush=True)

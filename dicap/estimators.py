@@ -43,10 +43,7 @@ def _mean_of_bins(curve: Curve, p: Tensor, bins: int) -> Tensor:
     """Mean rate of the entries of each bin, (K,) or (C, K) float64; of a bin without entries, the rate at its centre."""
     centres = ((torch.arange(bins, device=p.device, dtype=torch.float64) + 0.5) / bins).unsqueeze(1)  # (K, 1)
     per_class = curve.rate.ndim == 2
-    if per_class:
-        centre = curve.at(centres.expand(-1, p.shape[1])).T.contiguous()  # (C, K)
-    else:
-        centre = curve.at(centres)[:, 0]  # (K,)
+    centre = curve.at(centres.expand(-1, p.shape[1])).T.contiguous() if per_class else curve.at(centres)[:, 0]  # (C, K) or (K,)
     table = torch.arange(p.shape[1], device=p.device) * (bins if per_class else 0)  # where each class's bins begin
     total = torch.zeros(centre.numel(), dtype=torch.float64, device=p.device)
     entries = torch.zeros(centre.numel(), dtype=torch.int64, device=p.device)
@@ -112,5 +109,7 @@ def log_loss(r: Tensor, y: Tensor) -> float:
 
 def log_losses(r: Tensor, y: Tensor, floor: float = 1e-4) -> Tensor:
     """-log P(y) of each known entry, (n,) float64, for rates r (N, C) of y = 1, which are kept `floor` away from 0 and 1."""
-    r, y = r[y >= 0].double().clamp(floor, 1 - floor), y[y >= 0]
-    return -torch.where(y > 0, r.log(), (1 - r).log())
+    if y.is_signed():  # some may be unknown
+        r, y = r[y >= 0], y[y >= 0]
+    r = r.double().clamp(floor, 1 - floor)
+    return -torch.where(y > 0, r, 1 - r).log().flatten()

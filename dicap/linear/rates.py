@@ -5,6 +5,7 @@ NaN.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,23 +50,34 @@ def rates_of_classes(
     return knots, np.stack([np.maximum.accumulate(rates(each)) for each in at_knots])
 
 
-def _features_of_classes(p: NDArray, share: NDArray, standardised: bool) -> Iterator[Callable[[NDArray], NDArray]]:
-    """For each class in turn: scores (n,) -> (n, F) of the score, log-odds of the class's share, and how far inside the class's
-    quota the score ranks among the unlabelled entries p (m, C) of the class. Sorted are some classes at a time."""
+@dataclass(frozen=True)
+class _Features:
+    """Scores (n,) of one class -> (n, F): of the score, log-odds of the class's share, and how far inside the class's quota the
+    score ranks."""
+
+    ordered: NDArray  # (m,) the class's unlabelled scores, ascending
+    mean: float  # of their log-odds
+    deviation: float
+    share: float
+    standardised: bool
+
+    def __call__(self, values: NDArray) -> NDArray:
+        count = len(self.ordered)
+        above = (count - np.searchsorted(self.ordered, values, side="left") + 0.5) / (count + 1)
+        odds = np.full(len(values), np.log(self.share / (1 - self.share)))
+        score = (log_odds(values) - self.mean) / self.deviation if self.standardised else beta_features(values)
+        return np.column_stack([score, odds, -np.log(above / self.share)])
+
+
+def _features_of_classes(p: NDArray, share: NDArray, standardised: bool) -> Iterator[_Features]:
+    """The features of each class in turn, from unlabelled entries p (m, C); some classes at a time are sorted."""
     for some in some_classes(*p.shape):
         part = np.asarray(p[:, some], np.float64)  # (m, c)
         ordered, count = np.sort(part, axis=0), (~np.isnan(part)).sum(0)  # NaN comes last
         odds = log_odds(part)
         mean, deviation = np.nanmean(odds, 0), np.nanstd(odds, 0) + 1e-6
         for c, its_share in enumerate(share[some]):
-
-            def features(values: NDArray, c: int = c, its_share: float = its_share) -> NDArray:
-                above = (count[c] - np.searchsorted(ordered[: count[c], c], values, side="left") + 0.5) / (count[c] + 1)
-                odds = np.full(len(values), np.log(its_share / (1 - its_share)))
-                score = (log_odds(values) - mean[c]) / deviation[c] if standardised else beta_features(values)
-                return np.column_stack([score, odds, -np.log(above / its_share)])
-
-            yield features
+            yield _Features(ordered[: count[c], c], mean[c], deviation[c], its_share, standardised)
 
 
 def shares_of_classes(y: NDArray) -> NDArray:

@@ -18,7 +18,7 @@ from dicap.metrics import mean_average_precision
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 
-BLOCK = 1 << 22  # entries of the pseudo-labels that are counted at once
+BLOCK = 1 << 18  # entries of the pseudo-labels that are counted at once, in a processor's cache
 
 
 def map_on_test(experiment: Experiment, networks: dict[str, nn.Module]) -> dict[str, float]:

@@ -26,7 +26,6 @@ from dicap.training.hidden import HiddenLabelReader
 from dicap.training.inputs import SCORING_BATCH, BankFeatures, FixedFeatures, Images, Inputs
 from dicap.training.process_group import ProcessGroup
 
-
 DENSE_ENTRIES = 50_000_000  # (image, class) of pseudo-labels up to which calibration.storage auto keeps all of them
 
 

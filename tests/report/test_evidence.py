@@ -59,6 +59,7 @@ def test_a_sparse_record_says_the_same_but_of_the_confident_negatives(tmp_path, 
     folder = synthetic.write_run(tmp_path, classes=6, epochs=2)
     path = files.epoch_file(folder / "train", "pseudo_labels", 1)
     ids, confidence, label, weight = files.read_pseudo_labels(path)
+    label, weight = label.copy(), weight.copy()
     label[:, 4], weight[:, 4] = -1, 0
     files.write_pseudo_labels(np.array(ids), confidence, label, weight, path)
     rng = np.random.default_rng(0)

@@ -89,7 +89,7 @@ def of_the_refresh() -> list[Passes]:
         calibration.correctness_weight(p, label, rates)
 
     def weigh_whole() -> None:
-        with mock.patch.object(calibration, "PIECE", WHOLE):
+        with mock.patch.multiple(calibration, PIECE=WHOLE, ENTRIES=WHOLE):
             weigh()
 
     return [("refresh in pieces", weigh, weigh_whole), ("halves by torch", p.half, lambda: array.astype(np.float16))]

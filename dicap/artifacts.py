@@ -9,8 +9,9 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -54,6 +55,21 @@ PSEUDO_LABELS = pa.schema(
         ("weight", pa.list_(pa.float16())),
     ]
 )
+# The same without the confident negatives, which are most entries: of each image, ascending by class, the others. What is
+# left out is counted in the file's metadata under SPARSE_COUNTS, as JSON (`LeftOut`).
+SPARSE_PSEUDO_LABELS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("class", pa.list_(pa.int32())),
+        ("confidence", pa.list_(pa.float16())),
+        ("label", pa.list_(pa.int8())),
+        ("weight", pa.list_(pa.float16())),
+    ]
+)
+SPARSE_COUNTS = b"dicap.left_out"
+COUNT_BINS = 20  # of confidences and weights that are counted and not written
+# Entries of a row group: all of most dense records, and of a sparse one so many that its temporaries stay small.
+DENSE_GROUP, SPARSE_GROUP, MOST_ROWS = 50_000_000, 1 << 23, 1 << 20
 # Columns of history.csv, one row per epoch: what each epoch of a stage gave; a method may add columns. `steps` counts
 # batches and is empty where the stage was solved.
 HISTORY = ("epoch", "steps", "loss", "loss_sup", "loss_pseudo", "loss_con", "lr", "map_raw", "map_ema")
@@ -65,21 +81,24 @@ COST = (
 PREDICTIONS = pa.schema([("id", pa.string()), ("score", pa.list_(pa.float32())), ("label", pa.list_(pa.int8()))])
 
 
+@contextmanager
+def writing_parquet(schema: pa.Schema, path: Path) -> Iterator[pq.ParquetWriter]:
+    """Yield a writer of row groups, with page checksums; the file is there when all are written, as in `replacing`."""
+    # A dictionary of numbers, or of ids, is made and thrown away again; labels have three values.
+    many = ["id", *(f"{field.name}.list.element" for field in schema if field.type == pa.list_(pa.float16()))]
+    few = [leaf for leaf in _leaves(schema) if leaf not in many]
+    options: dict[str, Any] = {"use_dictionary": few, "write_statistics": few, "write_batch_size": 65536}
+    with (
+        replacing(path) as temporary,
+        pq.ParquetWriter(temporary, schema, write_page_checksum=True, compression="zstd", **options) as writer,
+    ):
+        yield writer
+
+
 def write_parquet(table: pa.Table, path: Path) -> None:
     """Write a table with page checksums, atomically."""
-    # A dictionary of numbers, or of ids, is made and thrown away again; labels have three values.
-    many = ["id", *(f"{field.name}.list.element" for field in table.schema if field.type == pa.list_(pa.float16()))]
-    few = [leaf for leaf in _leaves(table.schema) if leaf not in many]
-    with replacing(path) as temporary:
-        pq.write_table(
-            table,
-            temporary,
-            write_page_checksum=True,
-            compression="zstd",
-            use_dictionary=few,  # type: ignore[arg-type]
-            write_statistics=few,  # type: ignore[arg-type]
-            write_batch_size=65536,
-        )
+    with writing_parquet(table.schema, path) as writer:
+        writer.write_table(table)
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
@@ -92,13 +111,25 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     Raises:
         DataError: if it is missing, damaged or lacks a column.
     """
-    try:
+    with _readable(path):
         return pq.read_table(path, columns=columns, page_checksum_verification=True, partitioning=None)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{path}: damaged ({reason}); remove it and run `dvc repro`") from None
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """The names of a Parquet file's columns. Raises DataError if it is missing or damaged."""
+    with _readable(path):
+        return list(pq.read_schema(path).names)
 
 
 def lists(matrix: np.ndarray, kind: pa.DataType) -> pa.Array:
@@ -155,21 +186,144 @@ def write_thresholds(columns: dict[str, Any], path: Path) -> None:
     write_parquet(pa.table(columns, schema=THRESHOLDS), path)
 
 
-def write_pseudo_labels(ids: np.ndarray, confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, path: Path) -> None:
-    """Write an epoch's pseudo-labels: per image the (C,) confidences, labels and weights, halves of what trains."""
-    columns = [
-        pa.array(ids, pa.string()),
-        lists(confidence.astype(np.float16, copy=False), pa.float16()),
-        lists(label.astype(np.int8, copy=False), pa.int8()),
-        lists(weight.astype(np.float16, copy=False), pa.float16()),
+class PseudoLabelGroup(NamedTuple):
+    """Some images of a record. What a sparse one leaves out has its label, and NaN as confidence and weight."""
+
+    ids: list[str]  # (n,)
+    confidence: np.ndarray  # (n, C) float16
+    label: np.ndarray  # (n, C) int8
+    weight: np.ndarray  # (n, C) float16
+
+
+class LeftOut(NamedTuple):
+    """What a sparse record counts and does not hold: confident negatives, and classes that are uncertain in every image."""
+
+    classes: int  # C
+    uncertain: list[int]  # classes without a row: uncertain in every image
+    confidence: dict[int, list[int]]  # {0, -1}: entries of that label by confidence, in COUNT_BINS equal bins
+    weight: list[int]  # the confident negatives by weight
+
+    def to_json(self) -> bytes:
+        """For the file's metadata."""
+        return json.dumps(self._asdict()).encode()
+
+    @staticmethod
+    def from_json(text: bytes) -> "LeftOut":
+        """The inverse of `to_json`."""
+        values = json.loads(text)
+        return LeftOut(**values | {"confidence": {int(label): counts for label, counts in values["confidence"].items()}})
+
+
+def write_pseudo_labels(
+    ids: np.ndarray, confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, path: Path, *, sparse: bool = False
+) -> None:
+    """Write an epoch's pseudo-labels: per image confidences, labels and weights, halves of what trains, in row groups.
+
+    Args:
+        confidence, label, weight: (n, C).
+        sparse: leave out confident negatives, and classes that are uncertain in every image (schema SPARSE_PSEUDO_LABELS).
+    """
+    n, classes = label.shape
+    schema, entries = (SPARSE_PSEUDO_LABELS, SPARSE_GROUP) if sparse else (PSEUDO_LABELS, DENSE_GROUP)
+    rows = min(MOST_ROWS, max(1, entries // max(1, classes)))
+    uncertain = label.max(0, initial=-1) < 0  # (C,)
+    counts = {0: np.zeros(COUNT_BINS, np.int64), -1: np.zeros(COUNT_BINS, np.int64)}
+    weights = np.zeros(COUNT_BINS, np.int64)
+    with writing_parquet(schema, path) as writer:
+        for start in range(0, max(1, n), rows):
+            some = slice(start, start + rows)
+            p, y = confidence[some].astype(np.float16, copy=False), label[some].astype(np.int8, copy=False)
+            w = weight[some].astype(np.float16, copy=False)
+            if sparse:
+                values = _others(p, y, w, ~uncertain)
+                negative = y == 0
+                counts[0] += _counted(p[negative])
+                counts[-1] += _counted(p[:, uncertain])
+                weights += _counted(w[negative])
+            else:
+                values = [lists(p, pa.float16()), lists(y, pa.int8()), lists(w, pa.float16())]
+            writer.write_table(pa.Table.from_arrays([pa.array(ids[some], pa.string()), *values], schema=schema))
+        if sparse:
+            numbers = {value: found.tolist() for value, found in counts.items()}
+            left_out = LeftOut(classes, np.flatnonzero(uncertain).tolist(), numbers, weights.tolist())
+            writer.add_key_value_metadata({SPARSE_COUNTS: left_out.to_json()})
+
+
+def _others(p: np.ndarray, y: np.ndarray, w: np.ndarray, active: np.ndarray) -> list[pa.Array]:
+    """Columns of the entries that are no confident negatives, of `active` classes (C,): class, confidence, label, weight."""
+    kept = (y != 0) & active  # (n, C)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(kept.sum(1))]).astype(np.int32))
+    values = {"class": np.nonzero(kept)[1], "confidence": p[kept], "label": y[kept], "weight": w[kept]}
+    kinds = {name: SPARSE_PSEUDO_LABELS.field(name).type.value_type for name in values}
+    return [
+        pa.ListArray.from_arrays(offsets, pa.array(found.astype(kinds[name].to_pandas_dtype(), copy=False)))
+        for name, found in values.items()
     ]
-    write_parquet(pa.Table.from_arrays(columns, schema=PSEUDO_LABELS), path)
 
 
-def read_pseudo_labels(path: Path) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """ids (n), confidence (n, C) float16, label (n, C) int8, weight (n, C) float16. Raises DataError."""
-    table = read_parquet(path)
-    return table["id"].to_pylist(), *(matrix(table[name]) for name in ("confidence", "label", "weight"))  # type: ignore[return-value]
+def _counted(halves: np.ndarray) -> np.ndarray:
+    """(COUNT_BINS,) how many of these float16 in [0, 1] fall into each bin, as `bin_of` has it; by their 65,536 bit patterns."""
+    patterns = np.bincount(np.ascontiguousarray(halves).view(np.uint16).ravel(), minlength=1 << 16)
+    seen = np.flatnonzero(patterns)
+    bins = bin_of(seen.astype(np.uint16).view(np.float16), COUNT_BINS)
+    return np.bincount(bins, patterns[seen], COUNT_BINS).astype(np.int64)
+
+
+def bin_of(values: np.ndarray, bins: int) -> np.ndarray:
+    """Bin of every value in [0, 1]: floor(bins * value), 1.0 in the last."""
+    return np.clip((values.astype(np.float32) * bins).astype(np.int64), 0, bins - 1)
+
+
+def left_out(path: Path) -> LeftOut | None:
+    """What a sparse record leaves out; None for a dense one. Raises DataError."""
+    with _readable(path):
+        found = (pq.read_metadata(path).metadata or {}).get(SPARSE_COUNTS)
+    return None if found is None else LeftOut.from_json(found)
+
+
+def pseudo_label_groups(path: Path) -> Iterator[PseudoLabelGroup]:
+    """The images of a record, dense or sparse, one row group at a time. Raises DataError."""
+    absent = left_out(path)
+    with _readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        for number in range(file.num_row_groups):
+            table = file.read_row_group(number)
+            ids = table["id"].to_pylist()
+            if absent is None:
+                yield PseudoLabelGroup(ids, *(matrix(table[name]) for name in ("confidence", "label", "weight")))
+            else:
+                yield _whole(ids, table, absent)
+
+
+def _whole(ids: list[str], table: pa.Table, absent: LeftOut) -> PseudoLabelGroup:
+    """A row group of a sparse record with the labels that it implies."""
+    shape, classes = (len(ids), absent.classes), table["class"].combine_chunks()
+    label = np.zeros(shape, np.int8)
+    label[:, absent.uncertain] = -1
+    confidence, weight = (np.full(shape, np.nan, np.float16) for _ in range(2))
+    place = np.repeat(np.arange(len(ids)), classes.value_lengths().to_numpy()), classes.flatten().to_numpy()
+    for name, whole in (("confidence", confidence), ("label", label), ("weight", weight)):
+        whole[place] = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return PseudoLabelGroup(ids, confidence, label, weight)
+
+
+def read_pseudo_labels(path: Path, *, whole_for: str | None = None) -> PseudoLabelGroup:
+    """All images of a record, dense or sparse.
+
+    Args:
+        whole_for: what reads the confidences or weights of confident negatives, and so needs a dense record.
+
+    Raises:
+        DataError: the file is missing or damaged, or sparse and needed whole.
+    """
+    if whole_for is not None and left_out(path) is not None:
+        raise DataError(
+            f"{path}: a sparse record has no confidences and weights of confident negatives, which {whole_for} needs; set "
+            "calibration.storage to dense and run `dvc repro`"
+        )
+    ids, *parts = zip(*pseudo_label_groups(path), strict=True)
+    return PseudoLabelGroup(
+        list(chain.from_iterable(ids)), *(part[0] if len(part) == 1 else np.concatenate(part) for part in parts)
+    )
 
 
 def write_predictions(ids: np.ndarray, scores: np.ndarray, labels: np.ndarray, path: Path) -> None:

@@ -6,7 +6,7 @@ Letters: N images, C classes, K bins; p confidence in [0, 1]; y label, 1 or 0, b
 nowhere. Everything is vectorised tensor code that runs where its inputs are; counts are float64.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -25,9 +25,13 @@ __all__ = [
     "dual_thresholds",
     "estimate_rates",
     "hard_labels",
+    "in_pieces",
+    "pieces",
+    "precision",
 ]
 
-PIECE = 2048  # rows handled at once on a processor: temporaries of many million entries would leave its cache
+# Rows, and entries, that are handled at once: on a processor larger temporaries would leave its cache, on a GPU its memory.
+PIECE, ENTRIES, ENTRIES_ON_GPU = 2048, 1 << 18, 1 << 26
 EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias small bins (docs/methods.md 3.13-A5)
 
 
@@ -68,9 +72,9 @@ class Thresholds(NamedTuple):
 class PseudoLabels(NamedTuple):
     """What the main stage trains on for one epoch, tensors (N, C)."""
 
-    confidence: Tensor  # p
+    confidence: Tensor  # p: float32, or float16 where there are many (calibration.storage)
     label: Tensor  # int8: 1 positive, 0 negative, -1 uncertain
-    weight: Tensor  # float32: w(p, label); 0 for uncertain entries
+    weight: Tensor  # w(p, label), as precise as p; 0 for uncertain entries
     soft: bool = False  # soft target: the opposite label counts with 1 - weight (docs/methods.md 3.10, reading b)
 
 
@@ -98,15 +102,13 @@ def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> t
     """
     assert p.shape == y.shape and p.ndim == 2, (p.shape, y.shape)
     classes = p.shape[1]
-    index = _in_pieces(lambda some: bin_index(some, bins), p)  # (N, C)
-    tables = 1
-    if per_class:
-        index = index + torch.arange(classes, device=p.device) * bins
-        tables = classes
-    positive = (y > 0).reshape(-1).double()
-    n_all = torch.zeros(tables * bins, dtype=torch.float64, device=p.device)
-    n_all.index_add_(0, index.reshape(-1), (y >= 0).reshape(-1).double())
-    n_pos = torch.zeros_like(n_all).index_add_(0, index.reshape(-1), positive)
+    table = torch.arange(classes, device=p.device) * (bins if per_class else 0)  # where each class's bins begin
+    n_all = torch.zeros((classes if per_class else 1) * bins, dtype=torch.float64, device=p.device)
+    n_pos = torch.zeros_like(n_all)
+    for some in pieces(p):
+        index = (bin_index(p[some], bins) + table).reshape(-1)
+        n_all.index_add_(0, index, (y[some] >= 0).reshape(-1).double())
+        n_pos.index_add_(0, index, (y[some] > 0).reshape(-1).double())
     shape = (classes, bins) if per_class else (bins,)
     return n_pos.reshape(shape), (n_all - n_pos).reshape(shape)
 
@@ -189,30 +191,32 @@ def bin_curve(r_pos: Tensor, *, anchor: str = "left") -> Curve:
     return Curve((torch.arange(bins, dtype=torch.float64, device=r_pos.device) + offset) / bins, r_pos.double())
 
 
-def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy: str = "estimated") -> Tensor:
+def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy: str = "estimated", power: float = 1.0) -> Tensor:
     """w(p, label): how likely the pseudo-label is right (paper section 3; its weighting table, docs/methods.md 3.10).
 
     Args:
         p: (N, C) confidences; label: (N, C) int, 1 / 0 / -1.
         rates: estimated on D_est (`estimated`), D_sup (`labeled`) or D_u with true labels (`optimal`);
             unused by `uniform` (w = 1) and `confidence` (p for a positive, 1 - p for a negative).
+        power: exponent of the weights (calibration.power).
 
     Returns:
-        (N, C) float32; 0 where the label is -1; w(p, 0) = 1 - w(p, 1) except for `uniform`.
+        (N, C) float32, or float16 of such confidences; 0 where the label is -1; w(p, 0) = 1 - w(p, 1) except for `uniform`
+        and other powers.
     """
 
     def of(p: Tensor, label: Tensor) -> Tensor:
         if policy == "uniform":
-            return (label >= 0).float()
+            return (label >= 0).to(precision(p))
         if policy == "confidence":
             w_pos = p.double()
         else:
             assert rates is not None and policy in ("estimated", "labeled", "optimal"), policy
             w_pos = rates.curve.at(p)
-        weight = torch.where(label == 1, w_pos, 1 - w_pos)
-        return weight.masked_fill_(label < 0, 0).float()
+        weight = torch.where(label == 1, w_pos, 1 - w_pos).masked_fill_(label < 0, 0).float()
+        return (weight if power == 1 else weight**power).to(precision(p))
 
-    return _in_pieces(of, p, label)
+    return in_pieces(of, p, label)
 
 
 def dual_thresholds(
@@ -279,24 +283,43 @@ def hard_labels(p: Tensor, thresholds: Thresholds, *, rule: str = "midrange") ->
     Returns:
         (N, C) int8; columns of classes that are not active are -1.
     """
-    if rule == "none":
-        return (p >= 0.5).to(torch.int8)
 
     def of(p: Tensor) -> Tensor:
+        if rule == "none":
+            return (p >= 0.5).to(torch.int8)
         p = p.double()
         positive, negative = (p > thresholds.tau_pos).to(torch.int8), (p < thresholds.tau_neg).to(torch.int8)
         label = torch.where(positive == 1, positive, negative - 1)
         return torch.where(thresholds.active, label, torch.full_like(label, -1))
 
-    return _in_pieces(of, p)
+    return in_pieces(of, p)
 
 
-def _in_pieces(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+def precision(p: Tensor) -> torch.dtype:
+    """Of the weights of such confidences: float16 for float16, float32 for others."""
+    return torch.float16 if p.dtype == torch.float16 else torch.float32
+
+
+def pieces(p: Tensor) -> Iterator[slice]:
+    """The rows of a matrix (N, C), some at a time: temporaries of a piece are small, whatever N is."""
+    on_processor = p.device.type == "cpu"
+    rows = max(1, (ENTRIES if on_processor else ENTRIES_ON_GPU) // max(1, p[:1].numel()))
+    rows = min(rows, PIECE) if on_processor else rows
+    return (slice(start, start + rows) for start in range(0, max(1, len(p)), rows))
+
+
+def in_pieces(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """function(*tensors) of tensors with N rows, where a row's result depends on that row alone."""
-    if tensors[0].device.type != "cpu" or len(tensors[0]) <= PIECE:
-        return function(*tensors)
-    pieces = zip(*(tensor.split(PIECE) for tensor in tensors), strict=True)
-    return torch.cat([function(*some) for some in pieces])
+    out: Tensor | None = None
+    for some in pieces(tensors[0]):
+        part = function(*(tensor[some] for tensor in tensors))
+        if len(part) == len(tensors[0]):
+            return part
+        if out is None:
+            out = part.new_empty(len(tensors[0]), *part.shape[1:])
+        out[some] = part
+    assert out is not None
+    return out
 
 
 def pooled(estimated: Tensor, optimal: Tensor, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:

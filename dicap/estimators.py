@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.calibration import Rates, bin_index, count_bins
+from dicap.calibration import Rates, bin_index, count_bins, pieces
 from dicap.curve import Curve, curve_of
 from dicap.linear.rates import (
     beta_features,
@@ -42,15 +42,17 @@ def estimate_curve(estimator: str, p: Tensor, y: Tensor, p_unlabelled: Tensor, s
 def _mean_of_bins(curve: Curve, p: Tensor, bins: int) -> Tensor:
     """Mean rate of the entries of each bin, (K,) or (C, K) float64; of a bin without entries, the rate at its centre."""
     centres = ((torch.arange(bins, device=p.device, dtype=torch.float64) + 0.5) / bins).unsqueeze(1)  # (K, 1)
-    if curve.rate.ndim == 1:
-        p, centre = p.reshape(-1, 1), curve.at(centres)[:, 0]  # (K,)
-    else:
-        centre = curve.at(centres.expand(-1, p.shape[1])).T.contiguous()  # (C, K)
-    table = torch.arange(p.shape[1], device=p.device) * bins  # where each class's bins begin
-    index, rate = (bin_index(p, bins) + table).reshape(-1), curve.at(p).reshape(-1)
-    total = torch.zeros(p.shape[1] * bins, dtype=torch.float64, device=p.device).index_add_(0, index, rate)
-    entries = torch.bincount(index, minlength=len(total)).reshape(centre.shape)
-    return torch.where(entries > 0, total.reshape(centre.shape) / entries.clamp_min(1), centre)
+    per_class = curve.rate.ndim == 2
+    centre = curve.at(centres.expand(-1, p.shape[1])).T.contiguous() if per_class else curve.at(centres)[:, 0]  # (C, K) or (K,)
+    table = torch.arange(p.shape[1], device=p.device) * (bins if per_class else 0)  # where each class's bins begin
+    total = torch.zeros(centre.numel(), dtype=torch.float64, device=p.device)
+    entries = torch.zeros(centre.numel(), dtype=torch.int64, device=p.device)
+    for some in pieces(p):
+        index = (bin_index(p[some], bins) + table).reshape(-1)
+        total.index_add_(0, index, curve.at(p[some]).reshape(-1))
+        entries += torch.bincount(index, minlength=len(total))
+    total, entries = total.reshape(centre.shape), entries.reshape(centre.shape)
+    return torch.where(entries > 0, total / entries.clamp_min(1), centre)
 
 
 def fit_curve(
@@ -75,8 +77,8 @@ def fit_curve(
     p_, y_ = p.double().cpu().numpy(), y.cpu().numpy()
     if estimator in ("class_rank", "class_score"):
         assert p_unlabelled is not None and share is not None and p.shape[1] == p_unlabelled.shape[1] == len(share)
-        unlabelled, shares = p_unlabelled.double().cpu().numpy(), share.double().cpu().numpy()
-        knots, r = rates_of_classes(p_, y_, unlabelled, shares, standardised=estimator == "class_score")
+        shares = share.double().cpu().numpy()
+        knots, r = rates_of_classes(p_, y_, p_unlabelled.cpu().numpy(), shares, standardised=estimator == "class_score")
     else:
         known = y_ >= 0
         beta = logistic_rates(beta_features(p_[known]), y_[known] > 0, *own_confidence(beta_features))
@@ -97,7 +99,14 @@ def class_shares(y: Tensor) -> Tensor:
     return torch.from_numpy(shares_of_classes(y.cpu().numpy())).to(y.device)
 
 
-def log_loss(r: Tensor, y: Tensor, floor: float = 1e-4) -> float:
-    """Mean of -log P(y) over entries for rates r (N, C) of y = 1; rates are kept `floor` away from 0 and 1."""
-    r, y = r[y >= 0].double().clamp(floor, 1 - floor), y[y >= 0]
-    return float(-torch.where(y > 0, r.log(), (1 - r).log()).mean())
+def log_loss(r: Tensor, y: Tensor) -> float:
+    """Mean of -log P(y) over entries for rates r (N, C) of y = 1; see `log_losses`."""
+    return float(log_losses(r, y).mean())
+
+
+def log_losses(r: Tensor, y: Tensor, floor: float = 1e-4) -> Tensor:
+    """-log P(y) of each known entry, (n,) float64, for rates r (N, C) of y = 1, which are kept `floor` away from 0 and 1."""
+    if y.is_signed():  # some may be unknown
+        r, y = r[y >= 0], y[y >= 0]
+    r = r.double().clamp(floor, 1 - floor)
+    return -torch.where(y > 0, r, 1 - r).log().flatten()

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from dicap import calibration
 from dicap.calibration import (
     PseudoLabels,
     Rates,
@@ -443,3 +444,41 @@ def test_many_images_recover_the_true_curve():
 
 def test_rates_know_their_negatives():
     assert estimate_rates(torch.tensor([3.0]), torch.tensor([7.0])).r_neg.item() == pytest.approx(0.7)
+
+
+# -- many entries -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", get_args(Calibration.model_fields["policy"].annotation))
+@pytest.mark.parametrize("power", [1.0, 2.0])
+def test_weights_of_halves_are_those_of_the_same_numbers_rounded_once(policy, power):
+    p = scores(60, 3)[0].half()
+    label = torch.from_numpy(np.random.default_rng(1).integers(-1, 2, p.shape).astype(np.int8))
+    halves = correctness_weight(p, label, table(CALIBRATED, "centre"), policy=policy, power=power)
+    singles = correctness_weight(p.float(), label, table(CALIBRATED, "centre"), policy=policy, power=power)
+    assert halves.dtype == torch.float16 and singles.dtype == torch.float32
+    assert torch.equal(halves, singles.half())
+
+
+def test_a_large_matrix_of_halves_is_looked_up_to_the_same_rates():
+    p = torch.cat([torch.tensor([0.0, 1.0, 6e-8]), torch.rand(20_000)]).half().unsqueeze(1)
+    for log_odds_knots in (False, True):
+        knots = torch.tensor([-3.0, 0.0, 2.0] if log_odds_knots else [0.1, 0.4, 0.9], dtype=torch.float64)
+        curve = Curve(knots, torch.tensor([0.0, 0.2, 0.9], dtype=torch.float64), log_odds=log_odds_knots)
+        assert torch.equal(curve.at(p), curve.at(p.float()))
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_pieces_of_the_rows_change_nothing(monkeypatch, rows):
+    p, y = scores(40, 3)
+    thresholds = dual_thresholds(p, y)
+
+    def results():
+        rates = estimate_rates(*count_bins(p, y, K))
+        label = hard_labels(p, thresholds)
+        by_class = count_bins(p, y, K, per_class=True)
+        return [*rates, label, correctness_weight(p, label, rates), *by_class]
+
+    whole = results()
+    monkeypatch.setattr(calibration, "PIECE", rows)
+    assert all(torch.equal(one, other) for one, other in zip(whole, results(), strict=True))

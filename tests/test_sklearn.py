@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from dicap.linear import ranks
 from dicap.linear.folds import assign_folds
 from dicap.linear.pseudo import pseudo_labels
 from dicap.linear.quota import quota_of
@@ -160,6 +161,20 @@ def test_a_class_learns_from_its_own_known_entries_alone():
     one = rates_of_classes(y[:, :1] * 0.3 + 0.4, y[:, :1], p[:, :1], shares_of_classes(y[:, :1]))[1]
     two = rates_of_classes(y[some][:, :1] * 0.3 + 0.4, y[some][:, :1], p[:, :1], shares_of_classes(y[:, :1]))[1]
     assert np.allclose(one, two)
+
+
+def test_classes_are_sorted_some_at_a_time(monkeypatch):
+    rng = np.random.default_rng(3)
+    y, p = rng.integers(0, 2, (40, 5)).astype(np.float32), rng.random((30, 5))
+    p[:10, 1] = np.nan
+
+    def results():
+        return [*quota_of(p, y), *rates_of_classes(y * 0.3 + 0.4, y, p, shares_of_classes(y))]
+
+    whole = results()
+    for width in (1, 2):
+        monkeypatch.setattr(ranks, "AT_ONCE", 30 * width)
+        assert all(np.allclose(one, other, rtol=1e-9) for one, other in zip(whole, results(), strict=True))
 
 
 def partly_labelled(seed=0, n=60, labelled=40):

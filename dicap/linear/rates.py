@@ -4,12 +4,13 @@ Letters: n rows, C classes, G knots, F features; p confidence in [0, 1]; y label
 NaN.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dicap.linear.ranks import FINEST, log_odds
+from dicap.linear.ranks import FINEST, log_odds, some_classes
 
 PRIOR_ENTRIES = 2.0  # entries that the network's own confidence counts for; keeps a fit on one outcome finite
 KNOTS = 401
@@ -35,24 +36,48 @@ def rates_of_classes(
     """
     knots = knots_of_confidence()
     known, positive = np.asarray(y >= 0), np.asarray(y > 0)
-    p, p_unlabelled = np.asarray(p, np.float64), np.asarray(p_unlabelled, np.float64)
-    ordered, count = np.sort(p_unlabelled, axis=0), (~np.isnan(p_unlabelled)).sum(0)  # NaN comes last
-    odds_unlabelled = log_odds(p_unlabelled)  # (m, C)
-    mean, deviation = np.nanmean(odds_unlabelled, 0), np.nanstd(odds_unlabelled, 0) + 1e-6
-
-    def features(values: NDArray, c: int) -> NDArray:
-        """(n, F): of the score, log-odds of the class's share, and how far inside the class's quota the score ranks."""
-        above = (count[c] - np.searchsorted(ordered[: count[c], c], values, side="left") + 0.5) / (count[c] + 1)
-        odds = np.full(len(values), np.log(share[c] / (1 - share[c])))
-        score = (log_odds(values) - mean[c]) / deviation[c] if standardised else beta_features(values)
-        return np.column_stack([score, odds, -np.log(above / share[c])])
-
-    classes = range(p.shape[1])
-    x = np.concatenate([features(p[known[:, c], c], c) for c in classes])
+    p = np.asarray(p, np.float64)
     middle = int(np.argsort(share)[len(share) // 2])
-    right = np.concatenate([positive[known[:, c], c] for c in classes])
-    rates = logistic_rates(x, right, *own_confidence(lambda values: features(values, middle)))
-    return knots, np.stack([np.maximum.accumulate(rates(features(knots, c))) for c in classes])
+    x, at_knots, prior = [], [], None
+    for c, features in enumerate(_features_of_classes(p_unlabelled, share, standardised)):
+        x.append(features(p[known[:, c], c]))
+        at_knots.append(features(knots))
+        if c == middle:
+            prior = own_confidence(features)
+    assert prior is not None, "the middle is one of the classes"
+    right = np.concatenate([positive[known[:, c], c] for c in range(len(share))])
+    rates = logistic_rates(np.concatenate(x), right, *prior)
+    return knots, np.stack([np.maximum.accumulate(rates(each)) for each in at_knots])
+
+
+@dataclass(frozen=True)
+class _Features:
+    """Scores (n,) of one class -> (n, F): of the score, log-odds of the class's share, and how far inside the class's quota the
+    score ranks."""
+
+    ordered: NDArray  # (m,) the class's unlabelled scores, ascending
+    mean: float  # of their log-odds
+    deviation: float
+    share: float
+    standardised: bool
+
+    def __call__(self, values: NDArray) -> NDArray:
+        count = len(self.ordered)
+        above = (count - np.searchsorted(self.ordered, values, side="left") + 0.5) / (count + 1)
+        odds = np.full(len(values), np.log(self.share / (1 - self.share)))
+        score = (log_odds(values) - self.mean) / self.deviation if self.standardised else beta_features(values)
+        return np.column_stack([score, odds, -np.log(above / self.share)])
+
+
+def _features_of_classes(p: NDArray, share: NDArray, standardised: bool) -> Iterator[_Features]:
+    """The features of each class in turn, from unlabelled entries p (m, C); some classes at a time are sorted."""
+    for some in some_classes(*p.shape):
+        part = np.asarray(p[:, some], np.float64)  # (m, c)
+        ordered, count = np.sort(part, axis=0), (~np.isnan(part)).sum(0)  # NaN comes last
+        odds = log_odds(part)
+        mean, deviation = np.nanmean(odds, 0), np.nanstd(odds, 0) + 1e-6
+        for c, its_share in enumerate(share[some]):
+            yield _Features(ordered[: count[c], c], mean[c], deviation[c], its_share, standardised)
 
 
 def shares_of_classes(y: NDArray) -> NDArray:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from dicap.batch_sizes import labelled_batch, warmup_batch
-from dicap.calibration import PseudoLabels, Rates, Thresholds
+from dicap.calibration import PseudoLabels, Rates, Thresholds, in_pieces, precision
 from dicap.catalogue import METHODS
 from dicap.data.augment import View
 from dicap.data.loader import Request
@@ -74,7 +74,7 @@ class Teacher(Protocol):
         ...
 
     def scores(self, rows: np.ndarray) -> Tensor:
-        """(n, C) float32 scores of the teacher for these images, in [0, 1]."""
+        """(n, C) scores of the teacher for these images, in [0, 1]: float32, or float16 where there are many."""
         ...
 
     def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
@@ -96,6 +96,10 @@ class Refresh(NamedTuple):
     guarded: int = 0  # classes (or angle maps) where a guard against a published defect acted
     labelled_weight: Tensor | None = None  # (n_l, C) weights of the labelled entries, in the order of `Phase.labelled`
     carry: Mapping[str, Tensor] = {}  # what the next refresh, and `Phase.install`, may read
+
+    def without_confidences(self) -> "Refresh":
+        """What the losses read."""
+        return self._replace(pseudo=self.pseudo._replace(confidence=self.pseudo.confidence[:0].clone()))
 
     def state_dict(self) -> dict[str, Any]:
         """Plain containers of tensors, which a `weights_only` load accepts."""
@@ -324,7 +328,7 @@ def pseudo_loss(method: Method, logits: Tensor, batch: Batch) -> Tensor:
 
 def hard_mask(p: Tensor, label: Tensor) -> PseudoLabels:
     """Pseudo-labels of methods without estimated weights: weight 1 where the label is 0 or 1, else 0."""
-    return PseudoLabels(p, label.to(torch.int8), (label >= 0).float())
+    return PseudoLabels(p, label.to(torch.int8), in_pieces(lambda label: (label >= 0).to(precision(p)), label))
 
 
 @contextmanager

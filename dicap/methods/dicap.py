@@ -131,7 +131,7 @@ class DiCaP(Method):
         c = self.settings.calibration
         rule = self.settings.thresholds.rule
         label = rules.between(p, thresholds) if rule == "quota" else hard_labels(p, thresholds, rule=rule)
-        weight = correctness_weight(p, label, rates, policy=c.policy) ** c.power
+        weight = correctness_weight(p, label, rates, policy=c.policy, power=c.power)
         return PseudoLabels(p, label, weight, soft=c.target == "soft")
 
     def relabel(self, teacher: nn.Module, views: dict[str, Tensor], refresh: Refresh) -> PseudoLabels:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dicap.batch_sizes import pclp_batch
-from dicap.calibration import PseudoLabels
+from dicap.calibration import PseudoLabels, in_pieces
 from dicap.data.loader import Request
 from dicap.errors import SettingsError
 from dicap.losses import binary_cross_entropy
@@ -150,7 +150,7 @@ class PCLP(Method):
         p = teacher.scores(roles.unlabeled)  # (N_u, C)
         active = rules.seen(teacher.labels(roles.labelled))
         label = rules.fixed_threshold(p, 0.5, active)
-        weight = torch.where(label == 1, p, 1 - p) * (label >= 0)
+        weight = in_pieces(lambda p, label: torch.where(label == 1, p, 1 - p) * (label >= 0), p, label)
         return Refresh(PseudoLabels(p, label, weight, soft=True), guarded=int((~active).sum()))
 
     def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:

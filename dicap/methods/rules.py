@@ -8,7 +8,7 @@ labelled positive: such a class is guarded, because nothing but noise ranks its 
 import torch
 from torch import Tensor
 
-from dicap.calibration import Thresholds
+from dicap.calibration import Thresholds, in_pieces
 from dicap.linear.quota import quota_of
 
 PUBLISHED_K = {"voc2007": 2, "voc2012": 2, "coco2014": 3, "coco2017": 3, "nuswide": 2}  # a table in CAP's code
@@ -38,24 +38,32 @@ def top_k(p: Tensor, k: int, active: Tensor) -> Tensor:
 
     Equal scores are taken in the order of the classes. Classes that are not `active` (C,) neither take part nor train.
     """
-    ranked = torch.where(active, p.double(), -torch.inf).argsort(dim=1, descending=True, stable=True)  # (N, C)
-    label = torch.zeros(p.shape, dtype=torch.int8, device=p.device)
-    label.scatter_(1, ranked[:, : min(k, p.shape[1])], 1)
-    return masked(label, active)
+
+    def of(p: Tensor) -> Tensor:
+        ranked = torch.where(active, p.double(), -torch.inf).argsort(dim=1, descending=True, stable=True)  # (n, C)
+        label = torch.zeros(p.shape, dtype=torch.int8, device=p.device)
+        label.scatter_(1, ranked[:, : min(k, p.shape[1])], 1)
+        return masked(label, active)
+
+    return in_pieces(of, p)
 
 
 def fixed_threshold(p: Tensor, threshold: Tensor | float, active: Tensor) -> Tensor:
     """1[p >= threshold], a number or one a class (C,) (IAT, D2L)."""
-    return masked((p.double() >= threshold).to(torch.int8), active)
+    return in_pieces(lambda p: masked((p.double() >= threshold).to(torch.int8), active), p)
 
 
 def dual_threshold(p: Tensor, high: float, low: float, active: Tensor) -> Tensor:
     """1 from `high`, 0 up to `low`, -1 between (IAT with two thresholds; docs/methods.md 4.4)."""
-    p = p.double()
-    label = torch.full(p.shape, -1, dtype=torch.int8, device=p.device)
-    label[p <= low] = 0
-    label[p >= high] = 1
-    return masked(label, active)
+
+    def of(p: Tensor) -> Tensor:
+        p = p.double()
+        label = torch.full(p.shape, -1, dtype=torch.int8, device=p.device)
+        label[p <= low] = 0
+        label[p >= high] = 1
+        return masked(label, active)
+
+    return in_pieces(of, p)
 
 
 def matched_threshold(p_l: Tensor, y: Tensor) -> float:
@@ -83,19 +91,22 @@ def quota(
     Returns:
         labels (N, C) int8; the thresholds between which entries do not train; the number of guarded classes.
     """
-    p = p.double()
     found = quota_of(p.cpu().numpy(), y.cpu().numpy(), eta_pos=eta_pos, eta_neg=eta_neg)
     threshold, tau_pos, tau_neg, n_pos, n_neg, there = (torch.from_numpy(part).to(p.device) for part in found)
-    label = (p >= threshold).to(torch.int8)
-    label = torch.where((p >= tau_pos) | (p <= tau_neg), label, torch.full_like(label, -1))
     guarded = ~there
     active = torch.ones_like(guarded) if unseen != "mask" else ~guarded
-    if unseen == "negative":
-        label[:, guarded] = 0
-    elif unseen == "published":
-        label[:, guarded] = 1
-        tau_pos = torch.where(guarded, p.amin(0) if len(p) else tau_pos, tau_pos)
-    label = masked(label, active)
+
+    def of(p: Tensor) -> Tensor:
+        p = p.double()
+        label = (p >= threshold).to(torch.int8)
+        label = torch.where((p >= tau_pos) | (p <= tau_neg), label, torch.full_like(label, -1))
+        if unseen != "mask":
+            label[:, guarded] = int(unseen == "published")
+        return masked(label, active)
+
+    label = in_pieces(of, p)
+    if unseen == "published":
+        tau_pos = torch.where(guarded, p.amin(0).double() if len(p) else tau_pos, tau_pos)
     # What is written down stays within [0, 1]: no score is above 1, none below 0.
     thresholds = Thresholds(tau_pos.clamp(0, 1), tau_neg.clamp(0, 1), n_pos, n_neg, torch.zeros_like(guarded), active)
     return label, thresholds, int(guarded.sum())
@@ -103,10 +114,13 @@ def quota(
 
 def between(p: Tensor, thresholds: Thresholds) -> Tensor:
     """Labels (N, C) of scores by a quota's thresholds: 1 from tau_pos, 0 up to tau_neg, -1 between and for inactive classes."""
-    return masked(
-        torch.where(p.double() >= thresholds.tau_pos, 1, torch.where(p.double() <= thresholds.tau_neg, 0, -1)).to(torch.int8),
-        thresholds.active,
-    )
+
+    def of(p: Tensor) -> Tensor:
+        p = p.double()
+        label = torch.where(p >= thresholds.tau_pos, 1, torch.where(p <= thresholds.tau_neg, 0, -1))
+        return masked(label.to(torch.int8), thresholds.active)
+
+    return in_pieces(of, p)
 
 
 def f_beta(precision: Tensor, recall: Tensor, beta: float, *, formula: str = "published") -> Tensor:

@@ -1,7 +1,7 @@
 """Everything the report draws, read once: the artifacts of a run as small frames, and what is missing.
 
-The per-epoch pseudo-labels of a large data set hold hundreds of millions of entries; they are read one epoch at a
-time and only their histograms are kept.
+The per-epoch pseudo-labels of a large data set hold hundreds of millions of entries; they are read one row group of an epoch
+at a time and only their histograms are kept.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dicap import artifacts as files
 from dicap.errors import DataError
 
 STAGES = ("warmup", "train", "finetune")
-WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
-
+WEIGHT_BINS = files.COUNT_BINS  # of the histograms drawn here; the rates keep the bins of the run
+MOST_SURPRISES = 8  # of each kind
 # Columns of history.csv that the figures read; a method without such a quantity leaves its column out.
 HISTORY = [*files.HISTORY, "curve_error", "precision_pos", "precision_neg"]
 
@@ -34,7 +34,7 @@ class Evidence:
     thresholds: class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
     weight_histogram: epoch, label (1 or 0), bin, left, right, n: how the weights of confident entries are spread.
     confidence_histogram: epoch, label (1, 0, -1), bin, left, right, n, right_n: entries by confidence, and how many of
-    them carry the true label (NaN where hidden labels are unknown).
+    them carry the true label (NaN where hidden labels are unknown, and for the negatives of a sparse record).
     shares: epoch, positive, negative, uncertain (fractions of all entries).
     roles: number of images a role.
     per_class: class, n_pos, n_train_labelled, ap, chance (the last two in percent), in the order of the classes.
@@ -103,14 +103,32 @@ def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
 def histogram_of_labels(
     confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, bins: int = WEIGHT_BINS
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, int]]:
-    """(weights by label, confidences by label, number of entries by label) of one epoch's pseudo-labels, each (n, C).
+    """(weights by label, confidences by label, number of entries by label) of pseudo-labels, each (n, C) or (n,).
 
     The frames have columns label, bin, left, right, n; bins are half open, the last one closed.
     """
-    confidence, weight = bin_of(confidence, bins), bin_of(weight, bins)
+    confidence, weight = files.bin_of(confidence, bins), files.bin_of(weight, bins)
     by_weight = pd.concat([_counts(weight[label == k], k, bins) for k in (1, 0)], ignore_index=True)
     by_confidence = pd.concat([_counts(confidence[label == k], k, bins) for k in (1, 0, -1)], ignore_index=True)
     return by_weight, by_confidence, {k: int((label == k).sum()) for k in (1, 0, -1)}
+
+
+def histogram_of_record(path: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, int]]:
+    """`histogram_of_labels` of an epoch's record, which a sparse one gives too: what it leaves out is counted in it."""
+    absent, found = files.left_out(path), []
+    for _, confidence, label, weight in files.pseudo_label_groups(path):
+        held = slice(None) if absent is None else ~np.isnan(confidence)
+        found.append(histogram_of_labels(confidence[held], label[held], weight[held]))
+    by_weight, by_confidence, numbers = found[0]
+    for frame, others in ((by_weight, [more[0] for more in found[1:]]), (by_confidence, [more[1] for more in found[1:]])):
+        frame["n"] += sum(other["n"] for other in others)
+    numbers = {k: sum(each[2][k] for each in found) for k in numbers}
+    if absent is not None:
+        by_weight.loc[by_weight["label"] == 0, "n"] += absent.weight
+        for k, counts in absent.confidence.items():
+            by_confidence.loc[by_confidence["label"] == k, "n"] += counts
+            numbers[k] += sum(counts)
+    return by_weight, by_confidence, numbers
 
 
 def pool_classes(weights: pd.DataFrame) -> pd.DataFrame:
@@ -137,11 +155,6 @@ def pool_classes(weights: pd.DataFrame) -> pd.DataFrame:
     return pooled.reset_index()
 
 
-def bin_of(values: np.ndarray, bins: int) -> np.ndarray:
-    """Bin of every value in [0, 1]: floor(bins * value), 1.0 in the last."""
-    return np.clip((values.astype(np.float32) * bins).astype(np.int64), 0, bins - 1)
-
-
 def _counts(index: np.ndarray, label: int, bins: int) -> pd.DataFrame:
     edges = np.arange(bins + 1) / bins
     n = np.bincount(index, minlength=bins)
@@ -153,18 +166,10 @@ def _pseudo_labels(stage: Path, truth: pd.DataFrame | None, classes: list[str]) 
     weights, confidences, shares, surprises = [], [], [], pd.DataFrame()
     for epoch in epochs:
         path = files.epoch_file(stage, "pseudo_labels", epoch)
-        ids, confidence, label, weight = files.read_pseudo_labels(path)
-        by_weight, by_confidence, numbers = histogram_of_labels(confidence, label, weight)
+        by_weight, by_confidence, numbers = histogram_of_record(path)
         by_confidence["right_n"] = np.nan
         if truth is not None and epoch == epochs[-1]:
-            if label.shape[1] != len(classes):
-                raise DataError(
-                    f"{path}: {label.shape[1]} classes, per_class.csv has {len(classes)}; run dvc repro evaluate again"
-                )
-            true, known = _truth_matrix(ids, truth, len(classes))
-            if known.all() and (true >= 0).all():
-                by_confidence["right_n"] = _right(bin_of(confidence, WEIGHT_BINS), label, true)
-            surprises = _surprises(ids, confidence, label, weight, true, known, classes)
+            by_confidence["right_n"], surprises = _against_truth(path, truth, classes)
         total = max(1, sum(numbers.values()))
         names = {"positive": 1, "negative": 0, "uncertain": -1}
         shares.append({"epoch": epoch} | {name: numbers[k] / total for name, k in names.items()})
@@ -178,6 +183,25 @@ def _pseudo_labels(stage: Path, truth: pd.DataFrame | None, classes: list[str]) 
         "shares": pd.DataFrame(shares),
         "surprises": surprises,
     }
+
+
+def _against_truth(path: Path, truth: pd.DataFrame, classes: list[str]) -> tuple[np.ndarray, pd.DataFrame]:
+    """Of a record (the numbers of right entries by confidence, as `_right`, NaN where not all labels are known; `_surprises`)."""
+    sparse, right, surprises = files.left_out(path) is not None, [], []
+    for ids, confidence, label, weight in files.pseudo_label_groups(path):
+        if label.shape[1] != len(classes):
+            raise DataError(f"{path}: {label.shape[1]} classes, per_class.csv has {len(classes)}; run dvc repro evaluate again")
+        true, known = _truth_matrix(ids, truth, len(classes))
+        surprises.append(_surprises(ids, confidence, label, weight, true, known, classes))
+        if known.all() and (true >= 0).all():
+            right.append(_right(confidence, label, true, negatives=not sparse))
+        else:
+            right.append(np.full(3 * WEIGHT_BINS, np.nan))
+    worst = pd.concat(surprises, ignore_index=True)
+    if len(surprises) > 1 and len(worst):  # of each kind the greatest weights again, images in their order
+        worst = worst.sort_values("weight", ascending=False, kind="stable")
+        worst = pd.concat([worst[worst["label"] == kind].head(MOST_SURPRISES) for kind in (1, 0)], ignore_index=True)
+    return np.sum(right, axis=0), worst
 
 
 def read_curves(folder: Path) -> pd.DataFrame:
@@ -215,10 +239,17 @@ def _truth_matrix(ids: list[str], truth: pd.DataFrame, width: int) -> tuple[np.n
     return true, known
 
 
-def _right(confidence_bin: np.ndarray, label: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """Number of correct entries per bin, positives then negatives; NaN for uncertain entries, neither right nor wrong."""
-    right = [np.bincount(confidence_bin[(label == k) & (true == k)], minlength=WEIGHT_BINS) for k in (1, 0)]
-    return np.concatenate([*right, np.full(WEIGHT_BINS, np.nan)])
+def _right(confidence: np.ndarray, label: np.ndarray, true: np.ndarray, *, negatives: bool) -> np.ndarray:
+    """Number of correct entries per bin, positives then negatives; NaN for uncertain entries, neither right nor wrong.
+
+    `negatives`: whether their confidences are there; NaN for them too where not.
+    """
+    nothing = np.full(WEIGHT_BINS, np.nan)
+
+    def of(k: int) -> np.ndarray:
+        return np.bincount(files.bin_of(confidence[(label == k) & (true == k)], WEIGHT_BINS), minlength=WEIGHT_BINS)
+
+    return np.concatenate([of(1), of(0) if negatives else nothing, nothing])
 
 
 def _surprises(
@@ -229,15 +260,15 @@ def _surprises(
     true: np.ndarray,
     known: np.ndarray,
     classes: list[str],
-    most: int = 8,
+    most: int = MOST_SURPRISES,
 ) -> pd.DataFrame:
     """The wrong confident entries of greatest weight, at most one per image and `most` of each kind.
 
-    One per image, so that the gallery does not repeat a picture.
+    One per image, so that the gallery does not repeat a picture. An entry whose weight was not recorded is none of them.
     """
     rows = []
     for kind in (1, 0):
-        wrong = (label == kind) & (true == 1 - kind) & known[:, None]  # (n, C)
+        wrong = (label == kind) & (true == 1 - kind) & known[:, None] & ~np.isnan(weight)  # (n, C)
         found = np.argwhere(wrong)
         order = np.lexsort((found[:, 1], found[:, 0], -weight[wrong].astype(np.float32)))
         seen: set[int] = set()
@@ -300,7 +331,7 @@ def _reliability(path: Path, bins: int = 20) -> pd.DataFrame:
     score = files.matrix(table["score"]).ravel().astype(np.float64)
     label = files.matrix(table["label"]).ravel().astype(np.float64)
     score, label = score[label >= 0], label[label >= 0]  # of unknown entries nothing can be said
-    index = bin_of(score, bins)
+    index = files.bin_of(score, bins)
     n = np.bincount(index, minlength=bins)
     edges = np.arange(bins + 1) / bins
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from dicap import artifacts as files
 from dicap.errors import DataError
 from dicap.report import text
-from dicap.report.evidence import histogram_of_labels, pool_classes
+from dicap.report.evidence import histogram_of_record, pool_classes
 from dicap.report.figures import calibration, pseudo_labels
 
 KINDS = ("weights", "pseudo_labels", "thresholds")
@@ -33,25 +33,23 @@ def open_histogram(path: Path, epoch: int | None = None) -> Histogram:
     """
     path, epoch = _one_file(Path(path), epoch)
     when = "" if epoch is None else f", epoch {epoch}"
-    table = files.read_parquet(path)
-    columns = set(table.column_names)
+    columns = set(files.parquet_columns(path))
     if {"bin", "r_pos", "n_pos", "n_neg", "optimal_r_pos"} <= columns:
-        rates = pool_classes(table.to_pandas())
+        rates = pool_classes(files.read_parquet(path).to_pandas())
         return Histogram(
             f"{path}{when}: share of positives by confidence",
             lambda width, plain: text.rates(rates, width, plain),
             lambda: calibration.correctness(rates),
         )
     if {"id", "confidence", "label", "weight"} <= columns:
-        _, confidence, label, weight = files.read_pseudo_labels(path)
-        by_weight, _, numbers = histogram_of_labels(confidence, label, weight)
+        by_weight, _, numbers = histogram_of_record(path)
         return Histogram(
             f"{path}{when}: weights of the pseudo-labels",
             lambda width, plain: text.weights(by_weight, numbers, width, plain),
             lambda: pseudo_labels.weight_bars(by_weight),
         )
     if {"class", "tau_pos", "tau_neg", "crossed"} <= columns:
-        bands = table.to_pandas()
+        bands = files.read_parquet(path).to_pandas()
         return Histogram(
             f"{path}{when}: thresholds by class",
             lambda width, plain: text.thresholds(bands, width, plain),

@@ -76,7 +76,7 @@ class MainBatches(Batches):
 
     def requests(self) -> list[list[Request]]:
         """The views of every step, of this process."""
-        uncertain = (self.label == -1).any(1)
+        uncertain = self.label.min(1, initial=0) < 0  # (N_u,), without a table of them all
         views = self.experiment.method.main_views
         return [views(*self.rows(step), uncertain[step.unlabelled]) for step in self.own]
 
@@ -86,8 +86,8 @@ class MainBatches(Batches):
         label = self.label[self.steps[i].unlabelled]  # (b_u, C) of the whole step
         weak = (label == -1).any(1)
         if self.phase.relabel is None:
-            place = e.runtime.put(step.unlabelled)
-            pseudo = PseudoLabels(*(tensor[place] for tensor in refresh.pseudo[:3]), soft=refresh.pseudo.soft)
+            place, pseudo = e.runtime.put(step.unlabelled), refresh.pseudo
+            pseudo = pseudo._replace(label=pseudo.label[place], weight=pseudo.weight[place].float())
         else:
             pseudo, weak = relabelled(self.phase.relabel, self.teacher, views, refresh), np.ones(len(label), bool)
             if self.phase.pairs is not None:  # this waits for the device

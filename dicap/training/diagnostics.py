@@ -1,8 +1,9 @@
 """What hidden labels tell about the pseudo-labels. Read by history and report, never by training.
 
-They open a reader of their own: neither the methods nor the loops hold one."""
+They open a reader of their own: neither the methods nor the loops hold one. Of many images they are counted block by block."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -11,11 +12,13 @@ from torch import Tensor, nn
 from dicap.calibration import bin_curve, count_bins, curve_error, estimate_rates, pooled
 from dicap.catalogue import OWN
 from dicap.curve import Curve
-from dicap.estimators import log_loss
+from dicap.estimators import log_losses
 from dicap.methods.base import Refresh
 from dicap.metrics import mean_average_precision
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
+
+BLOCK = 1 << 18  # entries of the pseudo-labels that are counted at once, in a processor's cache
 
 
 def map_on_test(experiment: Experiment, networks: dict[str, nn.Module]) -> dict[str, float]:
@@ -39,48 +42,84 @@ def _reader(experiment: Experiment) -> HiddenLabelReader:
 
 
 class Diagnostics:
-    """Hidden labels of the images that get pseudo-labels, `rows`."""
+    """Hidden labels of the images that get pseudo-labels."""
 
-    def __init__(self, experiment: Experiment, rows: np.ndarray) -> None:
-        self._y, self._known = _reader(experiment).labels(rows)  # (N_u, C), (N_u,)
-        self._bins = experiment.settings.calibration.bins
-        # The optimal curve is of the images whose labels nobody may count: D_u without D_est.
-        self._truly = self._known & torch.from_numpy(~np.isin(rows, experiment.roles.est))
+    def __init__(self, y: Tensor, truly: Tensor, bins: int) -> None:
+        """`y`: (N_u, C) labels, -1 where unknown; `truly`: (N_u,) bool, the images that are compared; `bins`: K."""
+        self._y, self._truly, self._bins = y, truly, bins
+
+    @staticmethod
+    def of(experiment: Experiment, rows: np.ndarray) -> "Diagnostics":
+        """Of the images `rows`. Those are compared whose labels nobody may count: D_u without D_est."""
+        y, known = _reader(experiment).labels(rows)
+        free = torch.from_numpy(~np.isin(rows, experiment.roles.est))
+        return Diagnostics(y, known & free, experiment.settings.calibration.bins)
 
     def optimal(self, p: Tensor, bins: int, *, per_class: bool = False) -> tuple[Tensor, Tensor] | None:
         """The true rate and the number of entries of every bin, (K,) or (C, K) each; None without hidden labels."""
-        if not self._truly.any():
-            return None
-        n_pos, n_neg = count_bins(p.cpu()[self._truly], self._y[self._truly], bins, per_class=per_class)
-        return estimate_rates(n_pos, n_neg).r_pos, n_pos + n_neg
-
-    def excess(self, p: Tensor, estimated: Curve, bins: int) -> float:
-        """Mean log loss of the estimated rates on the hidden labels minus that of the optimal curve; NaN without such labels."""
-        optimal = self.optimal(p, bins)
-        if optimal is None:
-            return math.nan
-        p, y = p[self._truly], self._y[self._truly]
-        return log_loss(estimated.at(p), y) - log_loss(bin_curve(optimal[0], anchor="centre").at(p), y)
+        counts = self._counted(p, bins, per_class=per_class)
+        return None if counts is None else (estimate_rates(*counts).r_pos, counts[0] + counts[1])
 
     def summary(self, refresh: Refresh) -> dict[str, float]:
         """Shares of confident and uncertain entries, true precision of the labels, error of the estimated curve."""
-        label = refresh.pseudo.label.cpu()
+        pseudo = refresh.pseudo
+        numbers = {value: sum(int((pseudo.label[some] == value).sum()) for some in _blocks(pseudo.label)) for value in (1, 0, -1)}
         row = {
-            "share_pos": float((label == 1).float().mean()),
-            "share_neg": float((label == 0).float().mean()),
-            "share_uncertain": float((label == -1).float().mean()),
+            "share_pos": _share(numbers[1], pseudo.label.numel()),
+            "share_neg": _share(numbers[0], pseudo.label.numel()),
+            "share_uncertain": _share(numbers[-1], pseudo.label.numel()),
             "n_crossed": refresh.crossed,
             "n_guarded": refresh.guarded,
         }
         if refresh.rates is not None:
             estimated = refresh.rates.r_pos.cpu()
-            optimal = self.optimal(refresh.pseudo.confidence, self._bins, per_class=estimated.ndim == 2)
-            row["curve_error"] = curve_error(*pooled(estimated, *optimal)) if optimal else math.nan
-            curve = refresh.rates.curve.to("cpu")
-            row["excess_log_loss"] = self.excess(refresh.pseudo.confidence.cpu(), curve, self._bins)
+            counts = self._counted(pseudo.confidence, self._bins, per_class=estimated.ndim == 2)
+            row["curve_error"] = row["excess_log_loss"] = math.nan
+            if counts is not None:
+                row["curve_error"] = curve_error(*pooled(estimated, estimate_rates(*counts).r_pos, counts[0] + counts[1]))
+                of_all = counts if estimated.ndim == 1 else tuple(n.sum(0) for n in counts)
+                optimal = bin_curve(estimate_rates(*of_all).r_pos, anchor="centre")
+                row["excess_log_loss"] = self._excess(pseudo.confidence, refresh.rates.curve.to("cpu"), optimal)
         if self._truly.any():
-            label, y = label[self._truly], self._y[self._truly]
-            for name, value in (("precision_pos", 1), ("precision_neg", 0)):
-                chosen = (label == value) & (y >= 0)
-                row[name] = float((y[chosen] == value).float().mean()) if chosen.any() else math.nan
+            chosen, right = {1: 0, 0: 0}, {1: 0, 0: 0}
+            for label, y in self._compared(pseudo.label):
+                for value in chosen:
+                    chosen[value] += int(((label == value) & (y >= 0)).sum())
+                    right[value] += int(((label == value) & (y == value)).sum())
+            row["precision_pos"], row["precision_neg"] = (_share(right[value], chosen[value]) for value in (1, 0))
         return row
+
+    def _counted(self, p: Tensor, bins: int, *, per_class: bool) -> tuple[Tensor, Tensor] | None:
+        """n_pos and n_neg of every bin by the hidden labels, see `count_bins`; None without such labels."""
+        counts = [count_bins(some, y, bins, per_class=per_class) for some, y in self._compared(p)]
+        if not counts:
+            return None
+        n_pos, n_neg = (torch.stack(parts).sum(0) for parts in zip(*counts, strict=True))
+        return n_pos, n_neg
+
+    def _excess(self, p: Tensor, estimated: Curve, optimal: Curve) -> float:
+        """Mean log loss of the estimated rates on the hidden labels minus that of the optimal ones; NaN without known entries."""
+        totals, entries = [0.0, 0.0], 0
+        for some, y in self._compared(p):
+            for i, curve in enumerate((estimated, optimal)):
+                totals[i] += float(log_losses(curve.at(some), y).sum())
+            entries += int((y >= 0).sum())
+        return totals[0] / entries - totals[1] / entries if entries else math.nan
+
+    def _compared(self, tensor: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Of a tensor (N_u, C), block by block on the host: the rows whose labels are compared, and these labels, (n, C) each."""
+        for some in _blocks(tensor):
+            truly = self._truly[some]
+            if truly.any():
+                yield tensor[some].cpu()[truly], self._y[some][truly]
+
+
+def _blocks(tensor: Tensor) -> Iterator[slice]:
+    """The rows of a matrix (N, C), BLOCK entries at a time."""
+    rows = max(1, BLOCK // max(1, tensor.shape[1]))
+    return (slice(start, start + rows) for start in range(0, len(tensor), rows))
+
+
+def _share(some: int, of: int) -> float:
+    """In single precision, as the mean of so many float32 numbers; NaN of nothing."""
+    return float(np.float32(some / of)) if of else math.nan

@@ -18,9 +18,21 @@ Optimal = Callable[..., tuple[Tensor, Tensor] | None]  # (confidence, bins, per_
 
 
 def record(
-    refresh: Refresh, folder: Path, epoch: int, *, ids: np.ndarray, classes: list[str], bins: int, optimal: Optimal
+    refresh: Refresh,
+    folder: Path,
+    epoch: int,
+    *,
+    ids: np.ndarray,
+    classes: list[str],
+    bins: int,
+    optimal: Optimal,
+    sparse: bool = False,
 ) -> None:
-    """Write `<folder>/{weights,thresholds,pseudo_labels}/epoch=NNN/part-0.parquet` for what the method has."""
+    """Write `<folder>/{weights,thresholds,pseudo_labels}/epoch=NNN/part-0.parquet` for what the method has.
+
+    Args:
+        sparse: leave the confident negatives out of the pseudo-labels (calibration.storage).
+    """
     pseudo = refresh.pseudo
     if refresh.rates is not None:
         true = optimal(pseudo.confidence, bins, per_class=refresh.rates.r_pos.ndim == 2)
@@ -33,14 +45,15 @@ def record(
         write_thresholds(columns, epoch_file(folder, "thresholds", epoch))
     confidence, weight = pseudo.confidence.half(), pseudo.weight.half()  # here: NumPy takes eight times as long
     confidence, label, weight = (tensor.cpu().numpy() for tensor in (confidence, pseudo.label, weight))
-    write_pseudo_labels(ids, confidence, label, weight, epoch_file(folder, "pseudo_labels", epoch))
+    write_pseudo_labels(ids, confidence, label, weight, epoch_file(folder, "pseudo_labels", epoch), sparse=sparse)
 
 
 def record_first(experiment: Experiment, refresh: Refresh, phase: Phase, folder: Path) -> dict[str, float]:
     """Write the refresh of a first epoch under `folder`, with what hidden labels say of it; returns the shares of its labels."""
-    diagnostics, store = Diagnostics(experiment, phase.unlabelled), experiment.store
+    diagnostics, store = Diagnostics.of(experiment, phase.unlabelled), experiment.store
     ids, bins = store.ids[phase.unlabelled], experiment.settings.calibration.bins
-    record(refresh, folder, 0, ids=ids, classes=store.classes, bins=bins, optimal=diagnostics.optimal)
+    sparse = experiment.is_sparse(phase)
+    record(refresh, folder, 0, ids=ids, classes=store.classes, bins=bins, optimal=diagnostics.optimal, sparse=sparse)
     return diagnostics.summary(refresh)
 
 

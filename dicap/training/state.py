@@ -6,7 +6,6 @@ experiments; a changed setting, input or line of code has another fingerprint an
 
 import fcntl
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -23,6 +22,7 @@ import torch
 from dicap.errors import DataError
 
 SCHEMA = 2  # of the saved state; part of the fingerprint, so another version starts afresh
+DIGEST = 32  # bytes of the checksum before it
 _ATTEMPTS = 3  # at a lock, before somebody else is said to hold it
 
 
@@ -115,14 +115,16 @@ class RunState:
 
     def save(self, payload: dict[str, Any]) -> None:
         """Write a generation; the one before stays until the next is whole."""
-        buffer = io.BytesIO()
-        torch.save({"schema": SCHEMA} | payload, buffer)
-        content = buffer.getbuffer()
         current, temporary = self.folder / "state.pt", self.folder / "state.tmp"
         try:
             with open(temporary, "wb") as handle:
-                handle.write(hashlib.sha256(content).digest())
-                handle.write(content)
+                handle.write(bytes(DIGEST))
+                content = _Summed(handle)
+                torch.save({"schema": SCHEMA} | payload, content)  # type: ignore[arg-type]
+                if content.failure is not None:
+                    raise content.failure
+                handle.seek(0)
+                handle.write(content.checksum.digest())
                 handle.flush()
                 os.fsync(handle.fileno())
         except OSError as error:
@@ -178,16 +180,38 @@ class Onlooker(RunState):
         return None, []
 
 
+class _Summed:
+    """A file that takes its checksum while it is written: a state is large, and need not be in memory twice."""
+
+    def __init__(self, handle: IO[bytes]) -> None:
+        self._handle, self.checksum = handle, hashlib.sha256()
+        self.failure: OSError | None = None  # kept until torch is done: its writer turns an error into one of another kind
+
+    def write(self, content: bytes) -> int:
+        """As of a file, but for its failures."""
+        if self.failure is None:
+            try:
+                self._handle.write(content)
+                self.checksum.update(content)
+            except OSError as error:
+                self.failure = error
+        return len(content)
+
+    def flush(self) -> None:
+        """Nothing: `RunState.save` does."""
+
+
 def _read(path: Path) -> dict[str, Any] | None:
     """The content of a generation, or None if it is not whole or not of this version."""
-    content = path.read_bytes()
-    digest, body = content[:32], content[32:]
-    if hashlib.sha256(body).digest() != digest:
-        return None
-    try:
-        payload = torch.load(io.BytesIO(body), map_location="cpu", weights_only=True)
-    except Exception:  # torch's reader raises whatever the bytes lead it to
-        return None
+    with open(path, "rb") as handle:
+        digest = handle.read(DIGEST)
+        if hashlib.file_digest(handle, "sha256").digest() != digest:
+            return None
+        handle.seek(DIGEST)
+        try:
+            payload = torch.load(handle, map_location="cpu", weights_only=True)
+        except Exception:  # torch's reader raises whatever the bytes lead it to
+            return None
     return payload if isinstance(payload, dict) and payload.get("schema") == SCHEMA else None
 
 

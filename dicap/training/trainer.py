@@ -172,26 +172,29 @@ class Trainer:
         Args:
             teacher: whose scores become pseudo-labels; None: the network's, or its average's (calibration.teacher).
             recorded: whether the pseudo-labels, weights and thresholds are written as Parquet.
+
+        Returns:
+            the refresh without its confidences: only its record and its diagnostics read them.
         """
         device = self.experiment.runtime.device
         if "refresh" not in self.memory:
             if teacher is None:
-                teacher = EpochTeacher(self.experiment, self.teacher, self.networks["raw"], self.epoch, self.carry)
+                halves = self.experiment.is_sparse(self.phase)
+                teacher = EpochTeacher(self.experiment, self.teacher, self.networks["raw"], self.epoch, self.carry, halves)
             with self.meter.timing("refresh"):
                 refresh = make(teacher)
-                state = refresh.state_dict()
                 if recorded and self.group.is_main:
-                    on_host = Refresh.from_state_dict(state, torch.device("cpu"))
+                    on_host = Refresh.from_state_dict(refresh.state_dict(), torch.device("cpu"))
                     self.background.start(partial(self._record, on_host, self.epoch))
             self._tell_guarded(refresh)
-            self.memory = {"refresh": state}
+            row = self.diagnostics.summary(refresh) if self.group.is_main else {}
+            self.memory = {"refresh": refresh.without_confidences().state_dict(), "row": row}
             self.carry = dict(refresh.carry)
             if self.phase.install is not None:
                 for network in self.networks.values():
                     self.phase.install(network, refresh)
-        refresh = Refresh.from_state_dict(self.memory["refresh"], device)
-        self._row = self.diagnostics.summary(refresh) if self.group.is_main else {}
-        return refresh
+        self._row = dict(self.memory["row"])
+        return Refresh.from_state_dict(self.memory["refresh"], device)
 
     # -- the steps of an epoch
 
@@ -291,12 +294,13 @@ class Trainer:
     @cached_property
     def diagnostics(self) -> Diagnostics:
         """What hidden labels tell about the pseudo-labels, for the record and the history."""
-        return Diagnostics(self.experiment, self.phase.unlabelled)
+        return Diagnostics.of(self.experiment, self.phase.unlabelled)
 
     def _record(self, refresh: Refresh, epoch: int) -> None:
         store, bins = self.experiment.store, self.settings.calibration.bins
-        ids, classes = store.ids[self.phase.unlabelled], store.classes
-        record(refresh, self.state.products, epoch, ids=ids, classes=classes, bins=bins, optimal=self.diagnostics.optimal)
+        ids, classes, sparse = store.ids[self.phase.unlabelled], store.classes, self.experiment.is_sparse(self.phase)
+        optimal = self.diagnostics.optimal
+        record(refresh, self.state.products, epoch, ids=ids, classes=classes, bins=bins, optimal=optimal, sparse=sparse)
 
     def _tell_guarded(self, refresh: Refresh) -> None:
         if refresh.guarded != (self.history[-1].get("n_guarded", 0) if self.history else 0):

@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dicap import artifacts
 from dicap.calibration import PseudoLabels, Rates, Thresholds, bin_curve
@@ -36,7 +38,7 @@ def diagnostics_of(labels, known=None):
     reader = SimpleNamespace(labels=lambda rows: (torch.from_numpy(labels), torch.from_numpy(known)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(diagnostics, "_reader", lambda experiment: reader)
-        return diagnostics.Diagnostics(experiment, ROWS)
+        return diagnostics.Diagnostics.of(experiment, ROWS)
 
 
 @pytest.fixture
@@ -198,3 +200,35 @@ def test_precision_of_labels_nobody_got_is_not_a_number(refresh, labels):
     nobody = refresh._replace(pseudo=refresh.pseudo._replace(label=torch.zeros(N, C, dtype=torch.int8)))
     row = diagnostics_of(labels).summary(nobody)
     assert math.isnan(row["precision_pos"]) and not math.isnan(row["precision_neg"])
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+@pytest.mark.parametrize("rows", [1, 4])
+def test_counted_block_by_block_the_summary_is_the_same(refresh, labels, monkeypatch, rows, per_class):
+    if per_class:
+        refresh = refresh._replace(
+            rates=rates_of(torch.ones(C, K).double(), torch.zeros(C, K).double(), torch.rand(C, K).double())
+        )
+    whole = diagnostics_of(labels).summary(refresh)
+    monkeypatch.setattr(diagnostics, "BLOCK", rows * C)
+    assert diagnostics_of(labels).summary(refresh) == pytest.approx(whole, rel=1e-12)
+
+
+@given(st.integers(0, 40), st.integers(1, 40))
+def test_a_share_is_the_mean_of_single_precision(some, more):
+    entries = torch.tensor([1.0] * some + [0.0] * more)
+    assert diagnostics._share(some, some + more) == float(entries.mean())
+    assert math.isnan(diagnostics._share(0, 0))
+
+
+def test_a_sparse_record_of_halves(refresh, labels, tmp_path):
+    pseudo = refresh.pseudo
+    halves = refresh._replace(pseudo=pseudo._replace(confidence=pseudo.confidence.half(), weight=pseudo.weight.half()))
+    known = {"ids": np.array(list("abcdefghi")), "classes": ["x", "y", "z"], "bins": K, "optimal": diagnostics_of(labels).optimal}
+    record(refresh, tmp_path / "dense", 0, **known)
+    record(halves, tmp_path / "sparse", 0, **known, sparse=True)
+    files = [artifacts.epoch_file(tmp_path / kind, "pseudo_labels", 0) for kind in ("dense", "sparse")]
+    dense, sparse = (artifacts.read_pseudo_labels(path) for path in files)
+    held = dense.label != 0
+    assert (sparse.label == dense.label).all() and (sparse.confidence[held] == dense.confidence[held]).all()
+    assert (sparse.weight[held] == dense.weight[held]).all() and np.isnan(sparse.weight[~held]).all()

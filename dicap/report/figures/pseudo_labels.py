@@ -115,6 +115,8 @@ def precision_by_confidence(frame: pd.DataFrame) -> Figure:
     for kind, marker, dash in ((1, "o", "-"), (0, "s", "--")):
         name, colour = KINDS[kind]
         part = frame[(frame["label"] == kind) & (frame["n"] > 0)]
+        if len(part) and part["right_n"].isna().all():
+            continue
         centre = (part["left"] + part["right"]) / 2
         rate = part["right_n"] / part["n"]
         ax.plot(centre, rate, color=colour, linestyle=dash, label=f"{name} labels")

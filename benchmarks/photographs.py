@@ -19,13 +19,15 @@ Every C is chosen by cross-validation on the labelled images, by log loss, among
 `dicap.linear`, which is 40 times as fast as scikit-learn and finds the same (benchmarks/linear.py): its seconds are those of
 nobody who has scikit-learn alone. With --grid-search it is scikit-learn that searches. No setting is chosen here.
 Beside the table: paired differences with 95 % t intervals over seeds; how far the stated chance lies from the share that is
-right, over deciles of the test decisions; error and excess log loss of the curves, with a holdout and out of fold, on the
-hidden labels of the unlabelled images (what the main stage begins with) and on the test images (what is published).
+right, over deciles of the test decisions; error and log loss of the curves, with a holdout and out of fold, on the hidden
+labels of the unlabelled images (what the main stage begins with) and on the test images (what is published). The excess log
+loss is that above the optimal curve of the same scores; two models with scores of their own are not compared by it.
 
 Writes photographs.json among the results and ends with `photographs ratio=R target=1`, R: mAP points of `recommended` above
 the better regression, mean over the seeds, the smaller of ratios 0.05 and 0.1 (of those that ran). Exits 1 below it, or if in
 any seed it is below the regression, if the labelled-only head is more than 0.3 below it, if the chance is off by more than
-0.02 on average, if the curves out of fold are worse than those of the holdout, or if five folds take more than 2.5 times as long.
+0.02 on average, if error or log loss of the curves out of fold is above that of the holdout by more than the interval of their
+paired difference, or if five folds take more than 2.5 times as long.
 """
 
 import sys
@@ -39,9 +41,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import torch
-from common import Parser, finish
+from common import Parser, finish, paired
 from made_up import ROOT, converted, settings
-from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss as sklearn_loss
 from sklearn.model_selection import KFold
@@ -197,7 +198,7 @@ def warmup_maps(place: Place, experiment: Experiment, rows: np.ndarray, folder: 
 
 
 def curve_figures(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dict[str, float]:
-    """Error against the optimal curve of 20 bins, and the log loss above that curve's, of a published model's curve."""
+    """Of a published model's curve: error against the optimal curve of 20 bins, log loss, and the part above that curve's."""
     assert decisions.curve is not None
     p, y = torch.from_numpy(scores), torch.from_numpy(labels)
     n_pos, n_neg = count_bins(p, y, 20)
@@ -206,6 +207,7 @@ def curve_figures(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) 
     mean = torch.zeros(20, dtype=torch.float64).index_add_(0, index, stated.flatten()) / (n_pos + n_neg).clamp_min(1)
     return {
         "curve_error": curve_error(mean, optimal, n_pos + n_neg),
+        "log_loss": log_loss(stated, y),
         "excess_log_loss": log_loss(stated, y) - log_loss(bin_curve(optimal, anchor="centre").at(p), y),
     }
 
@@ -256,7 +258,7 @@ def begun(folder: Path) -> dict[str, float]:
     import pandas as pd
 
     row = pd.read_csv(folder / "history.csv").iloc[0]
-    return {f"unlabelled_{key}": float(row[key]) for key in ("curve_error", "excess_log_loss")}
+    return {f"unlabelled_{key}": float(row[key]) for key in ("curve_error", "log_loss", "excess_log_loss")}
 
 
 def given_back(place: Place, experiment: Experiment, train: Path, warmup: Path) -> float:
@@ -281,11 +283,14 @@ def given_back(place: Place, experiment: Experiment, train: Path, warmup: Path) 
     return mean_average_precision(head.logits(problem.rows[test])[0], place.labels[test])
 
 
-def paired(cells: list[dict[str, Any]], ours: str, theirs: str) -> dict[str, float]:
-    """Mean difference of mAP, half of its 95 % t interval over the seeds, and the smallest one."""
-    d = np.array([found["map"][ours] - found["map"][theirs] for found in cells])
-    half = float(stats.t.ppf(0.975, len(d) - 1) * d.std(ddof=1) / len(d) ** 0.5) if len(d) > 1 else float("nan")
-    return {"mean": round(float(d.mean()), 3), "half": round(half, 3), "least": round(float(d.min()), 3)}
+def paired_maps(cells: list[dict[str, Any]], ours: str, theirs: str) -> dict[str, float]:
+    """The paired difference of two methods' mAP."""
+    return paired(*([found["map"][name] for found in cells] for name in (ours, theirs)))
+
+
+def paired_curves(cells: list[dict[str, Any]], key: str) -> dict[str, float]:
+    """The paired difference of a figure of the curves: out of fold minus holdout."""
+    return paired(*([found["curves"][name][key] for found in cells] for name in ("recommended", "holdout")), digits=6)
 
 
 PAIRS = (
@@ -300,6 +305,9 @@ PAIRS = (
     ("recommended", "holdout"),
     ("given_back", "holdout"),
 )
+
+
+COMPARED = tuple(f"{where}_{what}" for where in ("unlabelled", "test") for what in ("curve_error", "log_loss"))
 
 
 def mean_of(cells: list[dict[str, Any]], kind: str, name: str, key: str | None = None) -> float:
@@ -337,12 +345,13 @@ def main() -> int:
         table[str(ratio)] = {
             "map": {name: round(mean_of(some, "map", name), 2) for name in some[0]["map"]},
             "seconds": {name: round(mean_of(some, "seconds", name), 2) for name in some[0]["seconds"]},
-            "difference": {f"{a} - {b}": paired(some, a, b) for a, b in PAIRS},
+            "difference": {f"{a} - {b}": paired_maps(some, a, b) for a, b in PAIRS},
             "chance_gap": {name: round(mean_of(some, "chance_gap", name), 5) for name in some[0]["chance_gap"]},
             "curves": {
                 name: {key: round(mean_of(some, "curves", name, key), 5) for key in values}
                 for name, values in some[0]["curves"].items()
             },
+            "curves_difference": {key: paired_curves(some, key) for key in COMPARED},
         }
     show(table)
     better = {r: max(("regression", "regression_plain"), key=lambda name, r=r: table[str(r)]["map"][name]) for r in by_ratio}
@@ -356,9 +365,9 @@ def main() -> int:
         ),
         "chance": all(part["chance_gap"]["recommended"] <= GAP for part in table.values()),
         "curves": all(
-            part["curves"]["recommended"][key] <= part["curves"]["holdout"][key]
+            d["mean"] <= (0 if np.isnan(d["half"]) else d["half"])
             for part in table.values()
-            for key in part["curves"]["holdout"]
+            for d in part["curves_difference"].values()
         ),
         "five folds": times <= TIMES,
     }
@@ -395,6 +404,9 @@ def show(table: dict[str, Any]) -> None:
     for name, values in table[ratios[0]]["curves"].items():
         for key in values:
             print(f"{name + ' ' + key:44}" + "  ".join(f"{table[r]['curves'][name][key]:.5f}" for r in ratios))
+    for key in table[ratios[0]]["curves_difference"]:
+        row = [table[r]["curves_difference"][key] for r in ratios]
+        print(f"{'out of fold - holdout, ' + key:44}" + "  ".join(f"{d['mean']:+.5f} ± {d['half']:.5f}" for d in row))
 
 
 if __name__ == "__main__":

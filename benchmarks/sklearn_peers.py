@@ -44,8 +44,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from common import Parser, finish
-from scipy import stats
+from common import Parser, finish, paired
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -187,13 +186,6 @@ def cell(features: Features, ratio: float, seed: int, *, whole: bool, half: bool
     if half:
         found["half_unknown"] = half_unknown(features, y, x, x_test, seed)
     return found
-
-
-def paired(one: list[float], other: list[float]) -> dict[str, float]:
-    """Mean difference, half of its 95 % t interval over the seeds, and the smallest one."""
-    d = np.array(one) - np.array(other)
-    half = float(stats.t.ppf(0.975, len(d) - 1) * d.std(ddof=1) / len(d) ** 0.5) if len(d) > 1 else float("nan")
-    return {"mean": round(float(d.mean()), 3), "half": round(half, 3), "least": round(float(d.min()), 3)}
 
 
 def summary(cells: list[dict[str, Any]]) -> dict[str, Any]:

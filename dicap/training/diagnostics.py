@@ -74,12 +74,13 @@ class Diagnostics:
         if refresh.rates is not None:
             estimated = refresh.rates.r_pos.cpu()
             counts = self._counted(pseudo.confidence, self._bins, per_class=estimated.ndim == 2)
-            row["curve_error"] = row["excess_log_loss"] = math.nan
+            row["curve_error"] = row["log_loss"] = row["excess_log_loss"] = math.nan
             if counts is not None:
                 row["curve_error"] = curve_error(*pooled(estimated, estimate_rates(*counts).r_pos, counts[0] + counts[1]))
                 of_all = counts if estimated.ndim == 1 else tuple(n.sum(0) for n in counts)
                 optimal = bin_curve(estimate_rates(*of_all).r_pos, anchor="centre")
-                row["excess_log_loss"] = self._excess(pseudo.confidence, refresh.rates.curve.to("cpu"), optimal)
+                stated, best = self._log_losses(pseudo.confidence, refresh.rates.curve.to("cpu"), optimal)
+                row["log_loss"], row["excess_log_loss"] = stated, stated - best
         if self._truly.any():
             chosen, right = {1: 0, 0: 0}, {1: 0, 0: 0}
             for label, y in self._compared(pseudo.label):
@@ -97,14 +98,14 @@ class Diagnostics:
         n_pos, n_neg = (torch.stack(parts).sum(0) for parts in zip(*counts, strict=True))
         return n_pos, n_neg
 
-    def _excess(self, p: Tensor, estimated: Curve, optimal: Curve) -> float:
-        """Mean log loss of the estimated rates on the hidden labels minus that of the optimal ones; NaN without known entries."""
-        totals, entries = [0.0, 0.0], 0
+    def _log_losses(self, p: Tensor, *curves: Curve) -> list[float]:
+        """Mean log loss of each curve's rates on the hidden labels; NaN without known entries."""
+        totals, entries = [0.0] * len(curves), 0
         for some, y in self._compared(p):
-            for i, curve in enumerate((estimated, optimal)):
+            for i, curve in enumerate(curves):
                 totals[i] += float(log_losses(curve.at(some), y).sum())
             entries += int((y >= 0).sum())
-        return totals[0] / entries - totals[1] / entries if entries else math.nan
+        return [total / entries if entries else math.nan for total in totals]
 
     def _compared(self, tensor: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Of a tensor (N_u, C), block by block on the host: the rows whose labels are compared, and these labels, (n, C) each."""

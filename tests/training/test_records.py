@@ -177,11 +177,13 @@ def test_the_summary_equals_loops(refresh, labels):
     pos, total = slow_optimal(refresh, labels)
     gaps = [abs(float(refresh.rates.r_pos[k]) - pos[k] / total[k]) * total[k] for k in range(K) if total[k]]
     assert row["curve_error"] == pytest.approx(sum(gaps) / total.sum(), abs=1e-6)
-    assert row["excess_log_loss"] == pytest.approx(slow_excess(refresh, labels), abs=1e-6)
+    stated, best = slow_log_losses(refresh, labels)
+    assert row["log_loss"] == pytest.approx(stated, abs=1e-6)
+    assert row["excess_log_loss"] == pytest.approx(stated - best, abs=1e-6)
 
 
-def slow_excess(refresh, labels):
-    """Mean log loss of the rates, whose anchors are the bins' left ends, minus that of the optimal ones at their centres."""
+def slow_log_losses(refresh, labels):
+    """Mean log loss of the rates, whose anchors are the bins' left ends, and of the optimal ones at their centres."""
     pos, total = slow_optimal(refresh, labels)
     seen = np.flatnonzero(total)
     optimal = np.interp(np.arange(K), seen, pos[seen] / total[seen])
@@ -191,9 +193,9 @@ def slow_excess(refresh, labels):
             p = float(refresh.pseudo.confidence[i, c])
             ours = np.interp(p, np.arange(K) / K, refresh.rates.r_pos.numpy())
             best = np.interp(p, (np.arange(K) + 0.5) / K, optimal)
-            ours, best = (min(max(r, 1e-4), 1 - 1e-4) for r in (ours, best))
-            losses.append(math.log(best / ours) if labels[i, c] else math.log((1 - best) / (1 - ours)))
-    return sum(losses) / len(losses)
+            rates = [min(max(r, 1e-4), 1 - 1e-4) for r in (ours, best)]
+            losses.append([-math.log(r if labels[i, c] else 1 - r) for r in rates])
+    return np.mean(losses, axis=0)
 
 
 def test_precision_of_labels_nobody_got_is_not_a_number(refresh, labels):

@@ -23,7 +23,7 @@ class Chained:
         self.starts = np.cumsum([0, *counts[:-1]], dtype=np.int64)
         self._arrays = arrays
         self._row_bytes = int(np.prod(self.shape[1:])) * self.dtype.itemsize
-        self._bytes = [memoryview(array.reshape(-1).view(np.uint8)) for array in arrays]
+        self._bytes = [_bytes(array) for array in arrays]
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -45,7 +45,7 @@ class Chained:
         """The rows at (n,) int64 `rows`, (n, ...), in a fresh array."""
         found = np.empty((len(rows), *self.shape[1:]), self.dtype)
         # Bytes by memoryview: NumPy's own indexing takes longer for each row than to copy a small one.
-        out, width, parts = memoryview(found.reshape(-1).view(np.uint8)), self._row_bytes, self._bytes
+        out, width, parts = _bytes(found), self._row_bytes, self._bytes
         which, local = locate(self.starts, rows)
         place = 0
         for number, begin in zip(which.tolist(), (local * width).tolist(), strict=True):
@@ -55,6 +55,10 @@ class Chained:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.concatenate(self._arrays).astype(dtype or self.dtype, copy=False)
+
+
+def _bytes(array: np.ndarray) -> memoryview:
+    return memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
 
 
 def locate(starts: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

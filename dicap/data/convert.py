@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dicap.artifacts import make_room
 from dicap.data import format as files
@@ -161,13 +160,16 @@ def _make(plan: Plan, shards: list[int], workers: int | None) -> None:
         for i, rows in zip(shards, spans, strict=True):
             with plan.kept.making(plan.keys[i], f"shard {i}") as folder:
                 write_pixels(shown, len(rows), folder, image_size=plan.image_size, store=plan.store).note(folder)
+        next(shown, None)  # an image is counted when the next one is asked for
 
 
 def _one_file(plan: Plan, scratch: Path, workers: int | None) -> Written:
     n = len(plan.items)
     found = results(plan.raw.images, [range(n)], plan.image_size, plan.store == "jpeg", workers)
     with closing(progress(found, desc=f"convert {plan.raw.dataset}", total=n, unit="image")) as shown:
-        return write_pixels(shown, n, scratch, image_size=plan.image_size, store=plan.store)
+        written = write_pixels(shown, n, scratch, image_size=plan.image_size, store=plan.store)
+        next(shown, None)
+    return written
 
 
 def _describe(plan: Plan, parts: list[Written], scratch: Path, max_rejected: float, destination: Path) -> dict[str, Any]:
@@ -182,8 +184,7 @@ def _describe(plan: Plan, parts: list[Written], scratch: Path, max_rejected: flo
     rows = np.concatenate([span.start + part.kept for span, part in zip(spans, parts, strict=True)])
     _judge(raw, rejected, rows, max_rejected, destination)
     kept = items if len(rows) == len(items) else items[rows]
-    split = kept.table["split"].cast(pa.string())
-    unknown = {name: _unknown(kept, pc.equal(split, name), len(raw.classes)) for name in ("train", "test")}
+    unknown = {name: _unknown(kept, name, len(raw.classes)) for name in ("train", "test")}
     partial = any(unknown.values())
     files.write_index(scratch / files.INDEX, _tables(plan, parts, spans), partial=partial)
 
@@ -213,7 +214,7 @@ def _describe(plan: Plan, parts: list[Written], scratch: Path, max_rejected: flo
         "image_size": plan.image_size,
         "store": plan.store,
         "classes": raw.classes,
-        "counts": {name: pc.sum(pc.equal(split, name)).as_py() or 0 for name in files.SPLITS},
+        "counts": {name: int(kept.where("split", name).sum()) for name in files.SPLITS},
         "rejected": rejected,
         "checksums": checksums,
         "hidden_labels": kept.table["labels"].null_count == 0,
@@ -222,8 +223,7 @@ def _describe(plan: Plan, parts: list[Written], scratch: Path, max_rejected: flo
     }
     if plan.shards:
         meta["shards"] = sizes
-    added = kept.table["added"].cast(pa.string())
-    later = {was: kept.table["id"].filter(pc.equal(added, was)).to_pylist() for was in ("train", "unlabeled")}
+    later = {was: kept.ids[kept.where("added", was)].tolist() for was in ("train", "unlabeled")}
     if any(later.values()):
         meta["added"] = later  # labels given later: `split` never hides them
     if partial:
@@ -248,8 +248,8 @@ def _tables(plan: Plan, parts: Iterable[Written], spans: list[range]) -> Iterato
             yield table.append_column("height", pa.array(sizes[:, 1]))
 
 
-def _unknown(items: Items, of_split: pa.ChunkedArray, classes: int) -> int:
-    return unknown_entries(classes, Items(items.table.filter(pc.and_(of_split, pc.is_valid(items.table["absent"])))))
+def _unknown(items: Items, split: str, classes: int) -> int:
+    return unknown_entries(classes, items[items.where("split", split) & items.table["absent"].is_valid().to_numpy()])
 
 
 def _judge(raw: RawSet, rejected: list[dict[str, str]], kept: np.ndarray, max_rejected: float, destination: Path) -> None:
@@ -258,8 +258,9 @@ def _judge(raw: RawSet, rejected: list[dict[str, str]], kept: np.ndarray, max_re
     listing.unlink(missing_ok=True)
     share = len(rejected) / max(len(raw.items), 1)
     assert isinstance(raw.items, Items)
-    split = raw.items.table["split"].cast(pa.string())
-    listed, left = (set(pc.unique(part).to_pylist()) for part in (split, split.take(pa.array(kept))))
+    listed, left = (
+        {split for split in files.SPLITS if part.where("split", split).any()} for part in (raw.items, raw.items[kept])
+    )
     lost = [split for split in ("train", "test") if split in listed and split not in left]
     if raw.items and share <= max_rejected and not lost:
         return

@@ -29,6 +29,7 @@ from dicap.errors import DataError
 SCHEMA = 1
 PARTIAL_SCHEMA = 2  # of sets with a column `absent`, which a reader of schema 1 would take for fully labelled ones
 SHARDED_SCHEMA = 3  # of sets in shards, labelled in part or not
+AGAIN = "run `dicap-stage convert` again"
 META = "meta.json"
 INDEX = "index.parquet"
 ARRAY = "images.npy"
@@ -187,14 +188,17 @@ def open_npy(path: Path, dtype: type, shape: tuple[int | None, ...]) -> np.ndarr
     return array
 
 
-def map_npy(path: Path, dtype: type, shape: tuple[int | None, ...]) -> np.ndarray:
+def map_npy(path: Path, dtype: type, shape: tuple[int | None, ...], again: str = AGAIN) -> np.ndarray:
     """As `open_npy`, read-only and without keeping the file open: a process may open some thousand files, and a set have as
     many shards (NumPy's maps keep theirs).
+
+    Args:
+        again: what to do about a damaged file.
 
     Raises:
         DataError: as `open_npy`.
     """
-    with _npy_trouble(path), path.open("rb") as file:
+    with _npy_trouble(path, again), path.open("rb") as file:
         version = np.lib.format.read_magic(file)
         if version != (1, 0):
             raise ValueError(f"version {version} of the npy format")
@@ -208,24 +212,24 @@ def map_npy(path: Path, dtype: type, shape: tuple[int | None, ...]) -> np.ndarra
         if buffer.size - start != count * kind.itemsize:
             raise ValueError(f"{buffer.size - start} bytes of {count * kind.itemsize}")
         array = np.frombuffer(buffer, kind, count, start).reshape(found) if count else np.empty(found, kind)
-    _check_npy(path, array, dtype, shape)
+    _check_npy(path, array, dtype, shape, again)
     return array
 
 
 @contextmanager
-def _npy_trouble(path: Path) -> Iterator[None]:
+def _npy_trouble(path: Path, again: str = AGAIN) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file; run `dicap-stage convert` again") from None
+        raise DataError(f"{path}: no such file; {again}") from None
     except (ValueError, OSError, EOFError, pa.ArrowException) as error:
-        raise DataError(f"{path}: not readable ({npy_trouble(error)}); run `dicap-stage convert` again") from None
+        raise DataError(f"{path}: not readable ({npy_trouble(error)}); {again}") from None
 
 
-def _check_npy(path: Path, array: np.ndarray, dtype: type, shape: tuple[int | None, ...]) -> None:
+def _check_npy(path: Path, array: np.ndarray, dtype: type, shape: tuple[int | None, ...], again: str = AGAIN) -> None:
     fits = array.dtype == dtype and array.ndim == len(shape)
     if not fits or any(want is not None and want != have for want, have in zip(shape, array.shape, strict=True)):
         wanted = "x".join("?" if size is None else str(size) for size in shape)
         found = "x".join(map(str, array.shape))
         name = np.dtype(dtype).name
-        raise DataError(f"{path}: holds {found} {array.dtype}, meta.json says {wanted} {name}; run `dicap-stage convert` again")
+        raise DataError(f"{path}: holds {found} {array.dtype}, meta.json says {wanted} {name}; {again}")

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -82,13 +82,14 @@ class Kept:
     def clean(self, used: set[str]) -> None:
         """Remove what is of no more use: shards that are not in `used`, that no other file is a link to (a published set, DVC's
         cache) and that nobody has touched for KEPT_DAYS."""
-        for folder in self.folder.iterdir() if self.folder.exists() else ():
-            if folder.name in used or not folder.is_dir():
-                continue
-            files = [path.stat() for path in folder.iterdir()]
-            links = max((info.st_nlink for info in files), default=1)
-            if links == 1 and time.time() - folder.stat().st_mtime > KEPT_DAYS * 86_400:
-                shutil.rmtree(folder, ignore_errors=True)
+        for path in self.folder.iterdir() if self.folder.exists() else ():
+            with suppress(FileNotFoundError):  # what another process is making
+                if path.name in used or time.time() - path.stat().st_mtime < KEPT_DAYS * 86_400:
+                    continue
+                if not path.is_dir():
+                    path.unlink()  # the lock of a process that was killed
+                elif all(file.stat().st_nlink == 1 for file in path.iterdir()):
+                    shutil.rmtree(path, ignore_errors=True)
 
     def _put(self, key: str, folder: Path) -> None:
         shutil.rmtree(self.path(key), ignore_errors=True)  # one that was damaged

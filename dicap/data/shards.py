@@ -95,7 +95,7 @@ class Written:
     def read(folder: Path, meta: dict[str, Any]) -> "Written":
         """As `note` wrote it."""
         checksums = {name: checksum for name, checksum in meta["checksums"].items() if name != SIZES}
-        return Written(np.load(folder / SIZES), dict(meta["rejected"]), meta["error"], checksums)
+        return Written(np.load(folder / SIZES, allow_pickle=False), dict(meta["rejected"]), meta["error"], checksums)
 
 
 def write_pixels(results: Iterator[Result], n: int, folder: Path, *, image_size: int, store: str) -> Written:

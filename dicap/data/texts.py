@@ -31,7 +31,7 @@ class Texts(Sequence[str]):
         return len(self.column)
 
     @overload
-    def __getitem__(self, key: int) -> str: ...
+    def __getitem__(self, key: int | np.integer) -> str: ...
     @overload
     def __getitem__(self, key: slice) -> "Texts": ...
     @overload
@@ -58,7 +58,7 @@ class Texts(Sequence[str]):
     def __eq__(self, other: object) -> Any:
         """Which texts equal those of a sequence of as many, (n,) bool, as NumPy compares."""
         theirs = other.column if isinstance(other, Texts) else pa.array(np.asarray(other), pa.string())
-        return pc.equal(self.column, theirs).to_numpy()
+        return pc.equal(self.column, theirs).to_numpy()  # type: ignore[attr-defined]
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -73,7 +73,6 @@ class Texts(Sequence[str]):
 
     def repeated(self) -> str | None:
         """The first text that occurs more than once."""
-        counts = self.column.value_counts()
-        if len(counts) == len(self):
-            return None
-        return counts.field("values").filter(pc.greater(counts.field("counts"), 1))[0].as_py()
+        counts = self.column.value_counts()  # in the order in which they occur first
+        often = np.flatnonzero(counts.field("counts").to_numpy() > 1)
+        return counts.field("values")[int(often[0])].as_py() if len(often) else None

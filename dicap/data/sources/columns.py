@@ -6,6 +6,7 @@ from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dicap.data.sources.base import Item
 from dicap.data.texts import CHUNK, Texts
@@ -52,6 +53,11 @@ class Items(Sequence[Item]):
     def paths(self) -> Texts:
         """Their paths."""
         return Texts(self.table["path"])
+
+    def where(self, column: str, value: str) -> np.ndarray:
+        """Which items have a value in a column of texts, (n,) bool."""
+        texts = self.table[column].cast(pa.string())
+        return pc.fill_null(pc.equal(texts, value), False).to_numpy()  # type: ignore[attr-defined]
 
     def __len__(self) -> int:
         return len(self.table)

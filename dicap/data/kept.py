@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from dicap.artifacts import make_room
 from dicap.data.format import META, sha256
 from dicap.errors import DataError
 
@@ -54,7 +55,7 @@ class Kept:
             what: the shard in words.
 
         Raises:
-            DataError: another process is making it.
+            DataError: another process is making it, or a file stands in the way.
         """
         with self._alone(key, what):
             scratch = self.folder / f"{key}.making"
@@ -68,7 +69,7 @@ class Kept:
 
     def take(self, key: str, folder: Path) -> None:
         """Make a finished folder a shard; it is moved."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_room(self.path(key), folder=True)
         self._put(key, folder)
 
     def link(self, key: str, name: str, place: Path) -> None:
@@ -97,7 +98,7 @@ class Kept:
 
     @contextmanager
     def _alone(self, key: str, what: str) -> Iterator[None]:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_room(self.path(key), folder=True)
         path = self.folder / f"{key}.lock"
         with path.open("a") as lock:
             if not _locked(lock, path):

@@ -80,11 +80,13 @@ class Store:
 
     @property
     def index(self) -> pd.DataFrame:
+        """What is known of the images; see above."""
         columns = ["id", "path", "width", "height", "split"]
         return files.read_index(self.folder, columns)[self._rows].to_pandas()
 
     @property
     def ids(self) -> Texts:
+        """The images' names, read when they are first asked for."""
         if self._ids is None:
             self._ids = Texts(files.read_index(self.folder, ["id"])["id"])[self._rows]
         return self._ids

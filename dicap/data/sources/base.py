@@ -99,6 +99,7 @@ class FileImages:
         return read_rgb(path)
 
     def mark(self, i: int) -> str:
+        """Size and time of change of its file."""
         return file_mark(self._root / self._paths[i])
 
 

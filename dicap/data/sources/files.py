@@ -82,6 +82,7 @@ class FilesAt:
         return read_rgb(path, upright=True)
 
     def mark(self, i: int) -> str:
+        """Size and time of change of its file."""
         return file_mark(self._path(i))
 
     def _path(self, i: int) -> Path:

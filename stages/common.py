@@ -114,6 +114,48 @@ def runtime_options(function: Callable) -> Callable:
     return machine_options(compiled(nproc_option(function)))
 
 
+def shard_options(function: Callable) -> Callable:
+    """`--shard I` and `--plan`, of stages whose work can be shared by shards."""
+    options = [
+        click.option(
+            "--shard",
+            type=click.IntRange(0),
+            metavar="I",
+            help="Make shard I alone (0, 1, ...), to share the work between jobs; without it, make what is missing and put all "
+            "together.",
+        ),
+        click.option("--plan", is_flag=True, help="Only say how many shards there are, and which nobody has made yet."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def say_plan(what: str, shards: int, missing: list[int]) -> None:
+    """The answer to `--plan`."""
+    from stages.terminal import finish
+
+    text = f"{what}: {shards} shards, {len(missing)} to be made" if shards else f"{what}: no shards, one piece of work"
+    finish("plan", {"shards": shards, "missing": missing}, [], text=text)
+
+
+def check_shard(shard: int, shards: int) -> None:
+    """Raise SettingsError where there is no such shard."""
+    from dicap.errors import SettingsError
+
+    if not shards:
+        raise SettingsError(
+            f"--shard: found {shard}, but the set has no more than convert.shard_size images, so it has no shards; leave it out"
+        )
+    if shard >= shards:
+        raise SettingsError(f"--shard: found {shard}, expected 0 to {shards - 1}: the set has {shards} shards")
+
+
+def kept_shards(stage: str) -> Path:
+    """Where a stage's finished shards are kept: in the original project, where queued and temporary runs find them too."""
+    return project_root() / ".dicap" / "shards" / stage
+
+
 def parse_changes(changes: tuple[str, ...]) -> dict[str, list]:
     """{setting: values} of options `-S KEY=VALUE[,VALUE]`. Raises SettingsError."""
     from difflib import get_close_matches

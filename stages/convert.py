@@ -1,11 +1,13 @@
 """`dicap-stage convert`: the raw data set becomes `data/converted`."""
 
+import hashlib
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from stages.common import DATA, load, params_option, project_root
+from stages.common import DATA, check_shard, kept_shards, load, params_option, project_root, say_plan, shard_options
 from stages.terminal import finish, say
 
 if TYPE_CHECKING:
@@ -16,14 +18,46 @@ if TYPE_CHECKING:
 @click.command("convert")
 @params_option
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Processes; default: one a core. [DICAP_WORKERS]")
-def command(params: Path, workers: int | None) -> None:
-    """Index the raw data set and cache its images, resized, as one array."""
+@shard_options
+@click.option("--fresh", is_flag=True, help="Discard the shards of earlier conversions instead of using them again.")
+def command(params: Path, workers: int | None, shard: int | None, plan: bool, fresh: bool) -> None:
+    """Index the raw data set and cache its images, resized, as one array or in shards of convert.shard_size images."""
     from dicap.data.sources import read_raw
 
     settings = load(params)
+    if fresh:
+        import shutil
+
+        shutil.rmtree(kept_shards("convert"), ignore_errors=True)
     # Relative to the original project: a queued run's own folder does not hold the raw images.
     root = project_root() / settings.data_root if settings.data_root else None
-    convert_raw(read_raw(settings.dataset, root, settings.image_size, own_data(settings)), settings, workers)
+    raw = read_raw(settings.dataset, root, settings.image_size, own_data(settings))
+    if plan or shard is not None:
+        _shard(raw, settings, workers, shard)
+    else:
+        convert_raw(raw, settings, workers)
+
+
+def _shard(raw: "RawSet", settings: "Settings", workers: int | None, shard: int | None) -> None:
+    """Convert one shard, or with None say which there are."""
+    from dicap.data.convert import Plan, convert_shard
+
+    plan = Plan.of(raw, image_size=settings.image_size, store=settings.convert.store, **_shards_of(settings))
+    if shard is None:
+        say_plan("convert", len(plan.shards), plan.missing)
+        return
+    check_shard(shard, len(plan.shards))
+    made = convert_shard(plan, shard, workers)
+    text = f"convert: shard {shard} of {len(plan.shards)}: {'made' if made else 'was there already'}"
+    finish("convert", {"shard": shard, "shards": len(plan.shards), "made": made}, ["dicap-stage convert"], text=text)
+
+
+def _shards_of(settings: "Settings") -> dict[str, Any]:
+    """How a set is divided into shards, where finished ones are, and what stands for the code that makes them."""
+    from dicap.provenance import code
+
+    digest = hashlib.sha256(json.dumps(code("convert", settings), sort_keys=True).encode()).hexdigest()
+    return {"shard_size": settings.convert.shard_size, "kept": kept_shards("convert"), "code": digest}
 
 
 def own_data(settings: "Settings") -> "Own":
@@ -44,9 +78,12 @@ def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> Non
         store=settings.convert.store,
         max_rejected=settings.convert.max_rejected,
         workers=workers,
+        **_shards_of(settings),
     )
     counts = ", ".join(f"{count} {split}" for split, count in meta["counts"].items() if count)
     text = f"{folder}: {counts}; {len(meta['classes'])} classes; {settings.image_size} px"
+    if "shards" in meta:
+        text += f"; {len(meta['shards'])} shards"
     if "fidelity" in meta:
         say(f"{folder}: stored as JPEG, {meta['fidelity']['psnr_db']} dB from the array")
     if meta["rejected"]:

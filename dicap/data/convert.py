@@ -1,48 +1,86 @@
-"""A raw data set becomes one array of resized images, an index and a description (`dicap.data.format`).
+"""A raw data set becomes resized images, an index and a description (`dicap.data.format`).
+
+A small set is one file of images; a large one is written in shards (`dicap.data.shards`), which are finished one by one and
+kept: a conversion that was killed goes on behind the last whole one, and one after an image was added converts one shard.
+Several machines may make a shard each (`convert_shard`) before `convert` puts them together.
 
 Everything is written into a hidden folder beside the destination, which takes the destination's name at the very end:
 a killed or failed conversion leaves the earlier set as it was.
 """
 
 import csv
-import io
 import math
-import os
 import shutil
-import signal
-import threading
-import time
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+import pyarrow as pa
 
 from dicap.artifacts import make_room
 from dicap.data import format as files
-from dicap.data.sources.base import Images, RawSet, Rejected, unknown_entries
+from dicap.data.kept import Kept
+from dicap.data.resize import JPEG_QUALITY, cores, results
+from dicap.data.shards import Written, cuts, keys, write_pixels
+from dicap.data.sources.base import RawSet, unknown_entries
+from dicap.data.sources.columns import Items
 from dicap.errors import DataError
 from dicap.progress import progress
 
-JPEG_QUALITY = 95
-CHUNK = 32  # images a worker takes at a time
+SHARD_SIZE = 16_384  # images of a shard on average, and at most of a set of one file; a shard has about 2.5 GB at 224 px
 
 
 @dataclass(frozen=True)
-class Result:
-    """What became of one image: its original size and its bytes, or why it was rejected."""
+class Plan:
+    """The shards of a data set.
 
-    width: int = 0
-    height: int = 0
-    data: bytes = b""
-    error: int = 0  # summed squared difference of the JPEG from the resized image (`store: jpeg`)
-    reason: str | None = None
+    Attributes:
+        raw: the listed images, in columns.
+        image_size, store: as `convert`.
+        shards: rows of each; empty for a set of one file.
+        keys: their names among those kept.
+        kept: where finished shards lie.
+    """
+
+    raw: RawSet
+    image_size: int
+    store: str
+    shards: list[range]
+    keys: list[str]
+    kept: Kept
+
+    @staticmethod
+    def of(raw: RawSet, *, image_size: int, store: str, shard_size: int, kept: Path, code: str) -> "Plan":
+        """The plan of a conversion; looks at the files of all images of a set in shards, but reads none.
+
+        Raises:
+            DataError: two images have the same id.
+        """
+        raw = replace(raw, items=Items.of(raw.items))
+        assert isinstance(raw.items, Items)
+        repeated = raw.items.ids.repeated()
+        if repeated is not None:
+            count = sum(name == repeated for name in raw.items.ids)
+            raise DataError(f"{raw.dataset}: image {repeated!r} is listed {count} times; keep one")
+        shards = cuts(raw.items.ids, shard_size) if len(raw.items) > shard_size else []
+        names = keys(raw, shards, image_size=image_size, store=store, code=code)
+        return Plan(raw, image_size, store, shards, names, Kept(kept))
+
+    @property
+    def missing(self) -> list[int]:
+        """Shards that nobody has finished."""
+        return [i for i, key in enumerate(self.keys) if not self.kept.holds(key)]
+
+    @property
+    def items(self) -> Items:
+        """The listed images."""
+        assert isinstance(self.raw.items, Items)
+        return self.raw.items
 
 
 def convert(
@@ -52,6 +90,9 @@ def convert(
     image_size: int,
     store: str = "array",
     max_rejected: float = 0.01,
+    shard_size: int = SHARD_SIZE,
+    kept: Path | None = None,
+    code: str = "",
     workers: int | None = None,
 ) -> dict[str, Any]:
     """Convert a raw data set.
@@ -65,6 +106,9 @@ def convert(
         image_size: side in pixels.
         store: array, or jpeg (re-encoded at quality 95, 4:4:4, for small disks; the loss is measured and recorded).
         max_rejected: share of rejected images above which the conversion fails.
+        shard_size: images of a shard on average; a set of no more is one file.
+        kept: where finished shards are kept; None: beside the destination.
+        code: what stands for the code that makes the pixels; a shard made by other code is made again.
         workers: processes; None: one a core; 0: none.
 
     Returns:
@@ -74,92 +118,118 @@ def convert(
         DataError: too many images were rejected, two have the same id, a split lost all its images, the disk is
             full, or another conversion into the same folder is going on.
     """
-    repeated = [name for name, count in Counter(item.id for item in raw.items).items() if count > 1]
-    if repeated:
-        count = sum(item.id == repeated[0] for item in raw.items)
-        raise DataError(f"{raw.dataset}: image {repeated[0]!r} is listed {count} times; keep one")
+    kept = kept or destination.with_name(f".{destination.name}.shards")
+    plan = Plan.of(raw, image_size=image_size, store=store, shard_size=shard_size, kept=kept, code=code)
     make_room(destination, folder=True)
     with _exclusive(destination) as scratch:
-        try:
-            meta = _write(raw, scratch, image_size, store, max_rejected, workers, destination)
-        except OSError as error:
-            raise DataError(f"{destination}: {error.strerror or error}; make room or choose another disk") from None
-        except BrokenProcessPool:
-            raise DataError(
-                f"{destination}: a worker process was killed (often the memory is full); convert with --workers 0"
-            ) from None
+        with _trouble(destination):
+            parts = _shards(plan, workers) if plan.shards else [_one_file(plan, scratch, workers)]
+            meta = _describe(plan, parts, scratch, max_rejected, destination)
         swap_in(scratch, destination)
+    plan.kept.clean(set(plan.keys))
     return meta
 
 
-def _write(
-    raw: RawSet, scratch: Path, image_size: int, store: str, max_rejected: float, workers: int | None, destination: Path
-) -> dict[str, Any]:
-    results = _results(raw.images, len(raw.items), image_size, store == "jpeg", workers)
-    shown = progress(results, desc=f"convert {raw.dataset}", total=len(raw.items), unit="image")
-    kept: list[int] = []
-    sizes: list[tuple[int, int]] = []
-    lengths: list[int] = []
-    rejected: list[dict[str, str]] = []
-    error = 0
-    name = files.ARRAY if store == "array" else files.JPEGS
-    with (scratch / name).open("wb") as file, closing(shown):
-        file.write(files.npy_header((0,)))
-        for i, result in enumerate(shown):
-            if result.reason is not None:
-                rejected.append({"path": raw.items[i].path, "reason": result.reason})
-                continue
-            file.write(result.data)
-            kept.append(i)
-            sizes.append((result.width, result.height))
-            lengths.append(len(result.data))
-            error += result.error
-        file.seek(0)
-        shape = (len(kept), image_size, image_size, 3) if store == "array" else (sum(lengths),)
-        file.write(files.npy_header(shape))
-    if store == "jpeg":
-        np.save(scratch / files.OFFSETS, np.cumsum([0, *lengths], dtype=np.int64))
+def convert_shard(plan: Plan, shard: int, workers: int | None) -> bool:
+    """Convert one shard into the folder of those kept, for a `convert` later on; False if it is there already, and whole.
 
-    _judge(raw, rejected, kept, max_rejected, destination)
-    items = [raw.items[i] for i in kept]
-    columns = {
-        "id": [item.id for item in items],
-        "path": [item.path for item in items],
-        "width": [width for width, _ in sizes],
-        "height": [height for _, height in sizes],
-        "split": [item.split for item in items],
-        "labels": [None if item.labels is None else list(item.labels) for item in items],
-    }
-    unknown = {
-        split: unknown_entries(len(raw.classes), [item for item in items if item.split == split]) for split in ("train", "test")
-    }
-    if any(unknown.values()):
-        columns["absent"] = [None if item.absent is None else list(item.absent) for item in items]
-    files.write_index(scratch / files.INDEX, columns)
-    written = [name, files.INDEX] + ([files.OFFSETS] if store == "jpeg" else [])
+    Raises:
+        DataError: the disk is full, or another process is converting it.
+    """
+    if plan.kept.whole(plan.keys[shard]):
+        return False
+    with _trouble(plan.kept.folder):
+        _make(plan, [shard], workers)
+    return True
+
+
+def _shards(plan: Plan, workers: int | None) -> list[Written]:
+    """All shards, of which those that are not whole are made."""
+    with ThreadPoolExecutor(max(cores() if workers is None else workers, 1)) as pool:
+        whole = list(progress(pool.map(plan.kept.whole, plan.keys), desc="shards kept", total=len(plan.keys), unit="shard"))
+    _make(plan, [i for i, found in enumerate(whole) if not found], workers)
+    return [Written.read(plan.kept.path(key), plan.kept.meta(key)) for key in plan.keys]
+
+
+def _make(plan: Plan, shards: list[int], workers: int | None) -> None:
+    """Make some shards, one after the other; the workers are busy with the next while the last is written."""
+    spans = [plan.shards[i] for i in shards]
+    found = results(plan.raw.images, spans, plan.image_size, plan.store == "jpeg", workers)
+    shown = progress(found, desc=f"convert {plan.raw.dataset}", total=sum(map(len, spans)), unit="image")
+    with closing(shown):
+        for i, rows in zip(shards, spans, strict=True):
+            with plan.kept.making(plan.keys[i], f"shard {i}") as folder:
+                write_pixels(shown, len(rows), folder, image_size=plan.image_size, store=plan.store).note(folder)
+        next(shown, None)  # an image is counted when the next one is asked for
+
+
+def _one_file(plan: Plan, scratch: Path, workers: int | None) -> Written:
+    n = len(plan.items)
+    found = results(plan.raw.images, [range(n)], plan.image_size, plan.store == "jpeg", workers)
+    with closing(progress(found, desc=f"convert {plan.raw.dataset}", total=n, unit="image")) as shown:
+        written = write_pixels(shown, n, scratch, image_size=plan.image_size, store=plan.store)
+        next(shown, None)
+    return written
+
+
+def _describe(plan: Plan, parts: list[Written], scratch: Path, max_rejected: float, destination: Path) -> dict[str, Any]:
+    """Write the index and meta.json of a set whose pixels are written, and bring those of its shards."""
+    raw, items = plan.raw, plan.items
+    spans = plan.shards or [range(len(items))]
+    rejected = [
+        {"path": items[rows.start + row].path, "reason": reason}
+        for rows, part in zip(spans, parts, strict=True)
+        for row, reason in part.rejected.items()
+    ]
+    rows = np.concatenate([span.start + part.kept for span, part in zip(spans, parts, strict=True)])
+    _judge(raw, rejected, rows, max_rejected, destination)
+    kept = items if len(rows) == len(items) else items[rows]
+    unknown = {name: _unknown(kept, name, len(raw.classes)) for name in ("train", "test")}
+    partial = any(unknown.values())
+    files.write_index(scratch / files.INDEX, _tables(plan, parts, spans), partial=partial)
+
+    checksums: dict[str, str] = {}
+    sizes: list[int] = []  # images of each shard
+    if plan.shards:
+        for key, part in zip(plan.keys, parts, strict=True):
+            if not len(part.kept):
+                continue
+            for name, checksum in part.checksums.items():
+                place = files.numbered(name, len(sizes))
+                plan.kept.link(key, name, scratch / place)
+                checksums[place] = checksum
+            sizes.append(len(part.kept))
+    else:
+        checksums = dict(parts[0].checksums)
+    checksums[files.INDEX] = files.sha256(scratch / files.INDEX)
+    if files.OFFSETS in checksums:  # last, as in every earlier set: equal sets are equal bytes
+        checksums[files.OFFSETS] = checksums.pop(files.OFFSETS)
     notes = list(raw.notes)
     if rejected:
         notes.append(f"{len(rejected)} images were rejected, so the split differs from one drawn with them")
+    schema = files.PARTIAL_SCHEMA if partial else files.SCHEMA
     meta = {
-        "schema": files.PARTIAL_SCHEMA if any(unknown.values()) else files.SCHEMA,
+        "schema": files.SHARDED_SCHEMA if plan.shards else schema,
         "dataset": raw.dataset,
-        "image_size": image_size,
-        "store": store,
+        "image_size": plan.image_size,
+        "store": plan.store,
         "classes": raw.classes,
-        "counts": {split: sum(item.split == split for item in items) for split in files.SPLITS},
+        "counts": {name: int(kept.where("split", name).sum()) for name in files.SPLITS},
         "rejected": rejected,
-        "checksums": {written_name: files.sha256(scratch / written_name) for written_name in written},
-        "hidden_labels": all(item.labels is not None for item in items),
+        "checksums": checksums,
+        "hidden_labels": kept.table["labels"].null_count == 0,
         "notes": notes,
         "source": raw.source,
     }
-    added = {was: [item.id for item in items if item.added == was] for was in ("train", "unlabeled")}
-    if any(added.values()):
-        meta["added"] = added  # labels given later: `split` never hides them
-    if any(unknown.values()):
+    if plan.shards:
+        meta["shards"] = sizes
+    later = {was: kept.ids[kept.where("added", was)].tolist() for was in ("train", "unlabeled")}
+    if any(later.values()):
+        meta["added"] = later  # labels given later: `split` never hides them
+    if partial:
         meta["unknown"] = unknown  # entries (image, class) of which nothing is known, of the labelled images
-    if store == "jpeg":
-        mean = error / (len(kept) * image_size**2 * 3)
+    if plan.store == "jpeg":
+        mean = sum(part.error for part in parts) / (len(rows) * plan.image_size**2 * 3)
         meta["fidelity"] = {
             "quality": JPEG_QUALITY,
             "rms_difference": round(math.sqrt(mean), 4),
@@ -169,12 +239,28 @@ def _write(
     return meta
 
 
-def _judge(raw: RawSet, rejected: list[dict[str, str]], kept: list[int], max_rejected: float, destination: Path) -> None:
+def _tables(plan: Plan, parts: Iterable[Written], spans: list[range]) -> Iterator[pa.Table]:
+    """The index of each shard."""
+    for rows, part in zip(spans, parts, strict=True):
+        items, sizes = plan.items[rows.start : rows.stop][part.kept], part.sizes[part.kept]
+        if len(items):
+            table = items.table.append_column("width", pa.array(sizes[:, 0]))
+            yield table.append_column("height", pa.array(sizes[:, 1]))
+
+
+def _unknown(items: Items, split: str, classes: int) -> int:
+    return unknown_entries(classes, items[items.where("split", split) & items.table["absent"].is_valid().to_numpy()])
+
+
+def _judge(raw: RawSet, rejected: list[dict[str, str]], kept: np.ndarray, max_rejected: float, destination: Path) -> None:
     """Fail if too much was rejected, leaving a list of what it was."""
     listing = destination.with_name(f"{destination.name}.rejected.csv")
     listing.unlink(missing_ok=True)
     share = len(rejected) / max(len(raw.items), 1)
-    listed, left = {item.split for item in raw.items}, {raw.items[i].split for i in kept}
+    assert isinstance(raw.items, Items)
+    listed, left = (
+        {split for split in files.SPLITS if part.where("split", split).any()} for part in (raw.items, raw.items[kept])
+    )
     lost = [split for split in ("train", "test") if split in listed and split not in left]
     if raw.items and share <= max_rejected and not lost:
         return
@@ -193,58 +279,14 @@ def _judge(raw: RawSet, rejected: list[dict[str, str]], kept: list[int], max_rej
     )
 
 
-def _results(images: Images, n: int, image_size: int, jpeg: bool, workers: int | None) -> Iterator[Result]:
-    """The results of all images in order, from a pool of processes."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = cores if workers is None else workers
-    if workers < 2 or n < 4 * CHUNK:
-        for i in range(n):
-            yield convert_one(images, i, image_size, jpeg)
-        return
-    with ProcessPoolExecutor(workers, initializer=_begin_worker, initargs=(images, image_size, jpeg, os.getpid())) as pool:
-        chunks = iter(range(0, n, CHUNK))
-        waiting: dict[int, Future] = {}
-        for start in range(0, n, CHUNK):
-            # A window of chunks: the order is kept, and memory does not grow with the data set.
-            while len(waiting) < 4 * workers and (chunk := next(chunks, None)) is not None:
-                waiting[chunk] = pool.submit(_convert_chunk, chunk, min(chunk + CHUNK, n))
-            future = waiting.pop(start)
-            wait([future], return_when=FIRST_COMPLETED)
-            yield from future.result()
-
-
-def convert_one(images: Images, i: int, image_size: int, jpeg: bool) -> Result:
-    """Read, resize and encode image i."""
+@contextmanager
+def _trouble(place: Path) -> Iterator[None]:
     try:
-        picture = images.read(i)
-    except Rejected as error:
-        return Result(reason=str(error))
-    resized = picture.resize((image_size, image_size), Image.Resampling.BILINEAR)
-    if not jpeg:
-        return Result(picture.width, picture.height, resized.tobytes())
-    buffer = io.BytesIO()
-    resized.save(buffer, "JPEG", quality=JPEG_QUALITY, subsampling=0)
-    with Image.open(io.BytesIO(buffer.getvalue())) as again:
-        difference = np.asarray(again, dtype=np.int64) - np.asarray(resized, dtype=np.int64)
-    return Result(picture.width, picture.height, buffer.getvalue(), int((difference**2).sum()))
-
-
-def _begin_worker(images: Images, image_size: int, jpeg: bool, parent: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent alone decides
-    _begin_worker.job = images, image_size, jpeg  # type: ignore[attr-defined]
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _convert_chunk(start: int, stop: int) -> list[Result]:
-    images, image_size, jpeg = _begin_worker.job  # type: ignore[attr-defined]
-    return [convert_one(images, i, image_size, jpeg) for i in range(start, stop)]
-
-
-def _end_with(parent: int) -> None:
-    """Leave when the parent was killed; a pool's workers would wait for work for ever."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
+        yield
+    except OSError as error:
+        raise DataError(f"{place}: {error.strerror or error}; make room or choose another disk") from None
+    except BrokenProcessPool:
+        raise DataError(f"{place}: a worker process was killed (often the memory is full); convert with --workers 0") from None
 
 
 class _exclusive:

@@ -64,7 +64,7 @@ def examine(folder: Path) -> Findings:
     try:
         store = Store.open(folder)
         labelled = labelled_mask(folder)
-        split = store.index["split"].to_numpy()
+        split = files.read_index(folder, ["split"])["split"].to_numpy()
         _check_index(store, meta, split, findings)
         findings.classes = _class_table(folder, store.classes, split, labelled)
     except DataError as error:
@@ -85,9 +85,9 @@ def _check_index(store: Store, meta: dict, split: np.ndarray, findings: Findings
         found = int((split == name).sum())
         if found != count:
             findings.damage.append(f"{path}: {found} rows of split {name}, meta.json counts {count}")
-    repeated = store.index["id"][store.index["id"].duplicated()]
-    if len(repeated):
-        findings.damage.append(f"{path}: id {repeated.iloc[0]!r} occurs more than once")
+    repeated = store.ids.repeated()
+    if repeated is not None:
+        findings.damage.append(f"{path}: id {repeated!r} occurs more than once")
 
 
 def _class_table(folder: Path, classes: list[str], split: np.ndarray, labelled: np.ndarray) -> pd.DataFrame:

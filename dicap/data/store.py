@@ -11,62 +11,85 @@ import torch
 from PIL import Image
 
 from dicap.data import format as files
+from dicap.data.chained import Chained, locate
+from dicap.data.texts import Texts
 from dicap.errors import DataError
 
 
 class Store:
     """The images of a converted set, memory-mapped.
 
+    Names, and all else that is known of the images, stay in the index's file until they are asked for: worker processes want
+    pixels only.
+
     Attributes:
         folder: where the set lies.
         meta: the content of meta.json.
         classes: names of the classes in order.
         image_size: side of the square images in pixels.
-        index: DataFrame of id, path, width, height, split: a row an image, in the order of the array. No labels.
+        index: DataFrame of id, path, width, height, split: a row an image, in the order of the array. No labels. Read anew
+            each time.
         ids: (N,) unique names of the images.
         checksum: identity of the set.
         n: number of images.
+        shards: number of shards; 0 of a set of one file.
     """
 
-    def __init__(self, folder: Path, meta: dict[str, Any], index: pd.DataFrame, pixels: "_Array | _Jpegs") -> None:
+    def __init__(self, folder: Path, meta: dict[str, Any], pixels: "_Pixels", shard: int | None = None) -> None:
         self.folder = folder
         self.meta = meta
-        self.index = index
         self.classes: list[str] = list(meta["classes"])
         self.image_size: int = int(meta["image_size"])
-        self.ids: np.ndarray = index["id"].to_numpy(dtype=object)
-        self.checksum = files.identity(meta)
-        self.n = len(index)
+        counts = meta.get("shards", [])
+        self.shards = len(counts) if shard is None else 0
+        start = 0 if shard is None else sum(counts[:shard])
+        self.n: int = sum(meta["counts"].values()) if shard is None else counts[shard]
+        self.checksum = files.identity(meta) if shard is None else files.shard_identity(meta, shard)
+        self._rows, self._shard = slice(start, start + self.n), shard
         self._pixels = pixels
+        self._ids: Texts | None = None
         self._resident: dict[torch.device, torch.Tensor] = {}
 
     @classmethod
-    def open(cls, folder: str | os.PathLike) -> "Store":
-        """Open `data/converted`.
+    def open(cls, folder: str | os.PathLike, shard: int | None = None) -> "Store":
+        """Open `data/converted`, or a shard of it, which is like a set of its own.
 
         Raises:
             DataError: a file is missing or damaged, or the files do not belong together. The checksums of the whole
-                files are not computed here (that is `dicap-stage doctor`), only those of the index's pages.
+                files are not computed here (that is `dicap-stage doctor`), only those of the index's pages when they are read.
         """
         folder = Path(folder)
         meta = files.read_meta(folder)
-        index = files.read_index(folder, ["id", "path", "width", "height", "split"]).to_pandas()
-        n, size = sum(meta["counts"].values()), int(meta["image_size"])
-        if len(index) != n:
-            raise DataError(f"{folder / files.INDEX}: {len(index)} rows, meta.json counts {n}; run `dicap-stage convert` again")
-        if meta["store"] == "array":
-            pixels = _Array(files.open_npy(folder / files.ARRAY, np.uint8, (n, size, size, 3)))
-        else:
-            data = files.open_npy(folder / files.JPEGS, np.uint8, (None,))
-            offsets = np.array(files.open_npy(folder / files.OFFSETS, np.int64, (n + 1,)))
-            if offsets[-1] != len(data):
-                raise DataError(f"{folder / files.OFFSETS}: does not belong to {files.JPEGS}; run `dicap-stage convert` again")
-            pixels = _Jpegs(data, offsets, size)
-        return cls(folder, meta, index, pixels)
+        n, found = sum(meta["counts"].values()), files.index_rows(folder)
+        if found != n:
+            raise DataError(f"{folder / files.INDEX}: {found} rows, meta.json counts {n}; run `dicap-stage convert` again")
+        counts = meta.get("shards")
+        if counts is None:
+            return cls(folder, meta, _open_pixels(folder, meta, n, None))
+        if sum(counts) != n:
+            raise DataError(
+                f"{folder / files.META}: {sum(counts)} images in shards, counted {n}; run `dicap-stage convert` again"
+            )
+        numbers = range(len(counts)) if shard is None else [shard]
+        parts = [_open_pixels(folder, meta, counts[number], number) for number in numbers]
+        return cls(folder, meta, parts[0] if len(parts) == 1 else _chained(parts), shard)
 
     def __reduce__(self):
         # A worker process maps the file itself; pixels never travel through a pipe.
-        return Store.open, (self.folder,)
+        return Store.open, (self.folder, self._shard)
+
+    @property
+    def index(self) -> pd.DataFrame:
+        """What is known of the images; see above."""
+        columns = ["id", "path", "width", "height", "split"]
+        return files.read_index(self.folder, columns)[self._rows].to_pandas()
+
+    @property
+    def ids(self) -> Texts:
+        """The images' names, read when they are first asked for."""
+        if self._ids is None:
+            self._ids = Texts(files.read_index(self.folder, ["id"])["id"])[self._rows]
+        return self._ids
 
     def pixels(self, rows: np.ndarray) -> np.ndarray:
         """A fresh (B, H, W, 3) uint8 array of the images at `rows`, as they lie in the file."""
@@ -112,28 +135,80 @@ class _Array:
     """One uint8 array of all images."""
 
     def __init__(self, array: np.ndarray) -> None:
-        self._array = array
+        self.array = array
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         # One thread, on purpose: torch.index_select is half as quick again on idle cores, and hundreds of times slower
         # where another process keeps one of its threads waiting.
-        _check_rows(rows, len(self._array))
-        return np.take(self._array, rows, axis=0)
+        _check_rows(rows, len(self.array))
+        return np.take(self.array, rows, axis=0)
+
+
+class _Arrays:
+    """The arrays of several shards."""
+
+    def __init__(self, parts: list[_Array]) -> None:
+        self._whole = Chained([part.array for part in parts])
+
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        _check_rows(rows, len(self._whole))
+        return self._whole.take(rows)
 
 
 class _Jpegs:
     """The resized images as JPEG files in one array of bytes, decoded at each read."""
 
     def __init__(self, data: np.ndarray, offsets: np.ndarray, size: int) -> None:
-        self._data, self._offsets, self._size = data, offsets, size
+        self._data, self._offsets, self.size = data, offsets, size
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
-        _check_rows(rows, len(self._offsets) - 1)
-        pixels = np.empty((len(rows), self._size, self._size, 3), dtype=np.uint8)
-        for i, row in enumerate(rows.tolist()):
-            with Image.open(io.BytesIO(self._data[self._offsets[row] : self._offsets[row + 1]].tobytes())) as image:
-                pixels[i] = np.asarray(image)
-        return pixels
+        _check_rows(rows, len(self))
+        return np.stack([self.decode(row) for row in rows.tolist()]) if len(rows) else _no_images(self.size)
+
+    def decode(self, row: int) -> np.ndarray:
+        """One image, (H, W, 3) uint8."""
+        with Image.open(io.BytesIO(self._data[self._offsets[row] : self._offsets[row + 1]].tobytes())) as image:
+            return np.asarray(image)
+
+
+class _JpegShards:
+    """The JPEG files of several shards."""
+
+    def __init__(self, parts: list[_Jpegs]) -> None:
+        self._parts, self._starts = parts, np.cumsum([0, *(len(part) for part in parts)])
+
+    def gather(self, rows: np.ndarray) -> np.ndarray:
+        _check_rows(rows, self._starts[-1])
+        which, local = locate(self._starts[:-1], rows)
+        images = [self._parts[part].decode(row) for part, row in zip(which.tolist(), local.tolist(), strict=True)]
+        return np.stack(images) if images else _no_images(self._parts[0].size)
+
+
+_Pixels = _Array | _Arrays | _Jpegs | _JpegShards
+
+
+def _open_pixels(folder: Path, meta: dict[str, Any], n: int, shard: int | None) -> _Array | _Jpegs:
+    """The images of a set of one file, or of a shard."""
+    size, read = int(meta["image_size"]), files.open_npy if shard is None else files.map_npy
+    if meta["store"] == "array":
+        return _Array(read(folder / files.numbered(files.ARRAY, shard), np.uint8, (n, size, size, 3)))
+    name, offsets = folder / files.numbered(files.JPEGS, shard), folder / files.numbered(files.OFFSETS, shard)
+    data, ends = read(name, np.uint8, (None,)), read(offsets, np.int64, (n + 1,))
+    if ends[-1] != len(data):
+        raise DataError(f"{offsets}: does not belong to {name.name}; run `dicap-stage convert` again")
+    return _Jpegs(data, ends, size)
+
+
+def _chained(parts: "list[_Array | _Jpegs]") -> _Pixels:
+    arrays = [part for part in parts if isinstance(part, _Array)]
+    return _Arrays(arrays) if arrays else _JpegShards([part for part in parts if isinstance(part, _Jpegs)])
+
+
+def _no_images(size: int) -> np.ndarray:
+    return np.empty((0, size, size, 3), np.uint8)
 
 
 def _check_rows(rows: np.ndarray, n: int) -> None:

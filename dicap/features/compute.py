@@ -2,6 +2,9 @@
 
 The files grow in a working folder, which becomes the bank by one rename. Beside each file a journal names the checksum of every
 chunk that reached the disk. Going on reads the chunks again, keeps the longest row of whole ones and computes the rest.
+
+Of a set in shards, each shard is filled as a bank of its own and kept beside the project (`dicap.data.kept`); `gather` puts them
+together. The features of a shard whose images are the same are so computed once, whatever is added elsewhere.
 """
 
 import hashlib
@@ -19,11 +22,12 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from dicap.artifacts import make_room, write_json
-from dicap.data.format import sha256
+from dicap.data.format import numbered, sha256
+from dicap.data.kept import Kept
 from dicap.data.loader import DataOn, Request, load
 from dicap.data.store import Store
 from dicap.errors import DataError, Stopped
-from dicap.features.bank import META, SCHEMA, file_name
+from dicap.features.bank import META, SCHEMA, SHARDED_SCHEMA, file_name
 from dicap.features.recipe import Recipe
 from dicap.features.views import SEED, STAGE, BankView
 from dicap.network import Network
@@ -41,6 +45,7 @@ def fill(
     network: Network,
     *,
     engine: dict[str, Any],
+    stage: str = STAGE,
     device: str | torch.device = "cpu",
     workers: int | None = None,
     data_on: DataOn = "host",
@@ -54,6 +59,7 @@ def fill(
         recipe: `Recipe.of` the settings, `store` and `network`.
         network: the frozen network, whose backbone an engine may have taken the place of (`dicap.features.engine`).
         engine: what is recorded of the engine in meta.json.
+        stage: counter of the strong views' random numbers; `shard_stage` of a shard.
         device: where `network` is.
         workers, data_on: as `dicap.data.loader.load`.
         autocast: dtype of mixed precision, or None.
@@ -73,7 +79,7 @@ def fill(
     taken_over = sum(file.rows * images[file] for file in files)
     total = recipe.n * sum(images.values())
     with torch.inference_mode(), torch.autocast(torch.device(device).type, dtype=autocast, enabled=autocast is not None):
-        work = _work(files, store, network, recipe.grid, device, workers, data_on, stopping)
+        work = _work(files, store, network, recipe.grid, stage, device, workers, data_on, stopping)
         with closing(progress(work, desc="features", total=total, unit="image", initial=taken_over)) as shown:
             for _ in shown:
                 pass
@@ -82,18 +88,57 @@ def fill(
         file.close()
         checksums[file.path.name] = sha256(file.path)
         file.journal.unlink()
-    write_json(
-        {
-            "schema": SCHEMA,
-            "recipe": recipe.to_dict(),
-            "fingerprint": recipe.fingerprint,
-            "engine": engine,
-            "bytes_per_image": recipe.bytes_per_image,
-            "checksums": checksums,
-        },
-        folder / META,
-    )
+    _write_meta(folder, recipe, engine, checksums, None)
     return taken_over
+
+
+def _write_meta(
+    folder: Path, recipe: Recipe, engine: dict[str, Any], checksums: dict[str, str], shards: list[int] | None
+) -> None:
+    meta = {
+        "schema": SCHEMA if shards is None else SHARDED_SCHEMA,
+        "recipe": recipe.to_dict(),
+        "fingerprint": recipe.fingerprint,
+        "engine": engine,
+        "bytes_per_image": recipe.bytes_per_image,
+        "checksums": checksums,
+    }
+    write_json(meta if shards is None else meta | {"shards": shards}, folder / META)
+
+
+def shard_stage(shard: Recipe) -> str:
+    """The counter of a shard's strong views: two shards draw independently, and one draws the same wherever it lies."""
+    return f"{STAGE}/{shard.images[:16]}"
+
+
+def shard_key(shard: Recipe, made_by: Any) -> str:
+    """The name of a shard's features among those kept (`dicap.data.kept`).
+
+    Args:
+        made_by: engine and code, as JSON takes them.
+    """
+    return hashlib.sha256(json.dumps([shard.fingerprint, made_by], sort_keys=True).encode()).hexdigest()[:32]
+
+
+def gather(folder: Path, recipe: Recipe, kept: Kept, keys: list[str], counts: list[int], *, engine: dict[str, Any]) -> None:
+    """Put a bank together in `folder` from the features of the shards, which are kept under `keys`.
+
+    Args:
+        folder: what is in it is removed.
+        recipe: of the whole set.
+        counts: images of each shard.
+        engine: what is recorded of the engine in meta.json.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    make_room(folder, folder=True)
+    folder.mkdir()
+    checksums = {}
+    for shard, key in enumerate(keys):
+        for name, checksum in kept.meta(key)["checksums"].items():
+            place = numbered(name, shard)
+            kept.link(key, name, folder / place)
+            checksums[place] = checksum
+    _write_meta(folder, recipe, engine, checksums, counts)
 
 
 def fill_empty(folder: Path) -> None:
@@ -125,7 +170,7 @@ def publish(folder: Path, destination: Path) -> None:
 
 
 def _work(
-    files: list["_Growing"], store: Store, network: Network, grid: int, device: str | torch.device,
+    files: list["_Growing"], store: Store, network: Network, grid: int, stage: str, device: str | torch.device,
     workers: int | None, data_on: DataOn, stopping: Callable[[], bool],
 ) -> Iterator[None]:  # fmt: skip
     """Compute all that is missing, yielding once an image."""
@@ -139,7 +184,7 @@ def _work(
         batches = [[chunk[i : i + step] for i in range(0, len(chunk), step)] for chunk in chunks]
         steps = [[Request(file.view.request, rows, file.view.view)] for chunk in batches for rows in chunk]
         views = load(
-            store, steps, seed=SEED, stage=STAGE, epoch=file.view.number, workers=workers, device=device, data_on=data_on
+            store, steps, seed=SEED, stage=stage, epoch=file.view.number, workers=workers, device=device, data_on=data_on
         )
         for chunk in batches:
             found = []

@@ -1,9 +1,9 @@
 """The views a bank of features holds, and which of them an image gets in a step.
 
 Plain, mirrored, and V strong views of every image. What a strong view looks like depends on (row, number of the view) and on
-nothing else, so that one bank serves every method, ratio, seed and estimator. Which of the V an image gets in a step is drawn
-as the image loader draws: a pure function of (seed, stage, epoch, row, key of the request).
-"""
+nothing else, so that one bank serves every method, ratio, seed and estimator. In a set of shards it is the row in the shard and
+the shard's content that count: an image added elsewhere moves the rows and must not change the views. Which of the V an image
+gets in a step is drawn as the image loader draws: a pure function of (seed, stage, epoch, row, key of the request)."""
 
 from dataclasses import dataclass
 

@@ -96,7 +96,7 @@ class Experiment:
                 f"images that are labelled in part; choose one of {able}"
             )
         frame = read_split(split)
-        if len(frame) != store.n or not (frame["id"].to_numpy() == store.ids).all():
+        if not store.ids.same(frame["id"]):
             raise DataError(f"{split}: made for another data set than {folder}; run `dvc repro split`")
         rows = {role: np.flatnonzero(frame["role"].to_numpy() == role) for role in ROLES}
         roles = Roles(**rows)

@@ -17,7 +17,8 @@ from PIL import Image
 
 from data.raw import photo, raw_set, save, small_set
 from dicap.data import convert as module
-from dicap.data.convert import convert, convert_one
+from dicap.data.convert import convert
+from dicap.data.resize import convert_one
 from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, read_rgb
 from dicap.data.store import Store
 from dicap.errors import DataError
@@ -181,7 +182,7 @@ def test_a_full_disk_is_one_line_and_keeps_the_earlier_set(tmp_path, monkeypatch
     folder = small_set(tmp_path)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(module.files, "write_index", full)

@@ -1,10 +1,12 @@
 """Raw data sets, by name. A source lists its images; `dicap.data.convert` reads them."""
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 
 from dicap.catalogue import BUNDLED
 from dicap.data.sources.base import RawSet
+from dicap.data.sources.columns import Items
 from dicap.errors import SettingsError
 from dicap.settings import Own
 
@@ -40,4 +42,5 @@ def read_raw(dataset: str, root: Path | None, image_size: int, own: Own | None =
     if root is None and dataset not in BUNDLED:
         raise SettingsError(f"params.yaml: data_root: found null, expected the folder of the raw {dataset} data set")
     module = importlib.import_module(f"dicap.data.sources.{MODULES[dataset]}")
-    return module.read(dataset, root, image_size, own) if dataset == "table" else module.read(dataset, root, image_size)
+    raw = module.read(dataset, root, image_size, own) if dataset == "table" else module.read(dataset, root, image_size)
+    return replace(raw, items=Items.of(raw.items))

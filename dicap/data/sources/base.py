@@ -4,17 +4,19 @@ import functools
 import os
 import stat
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+import PIL
+from PIL import Image, ImageOps, UnidentifiedImageError, features
 
+from dicap.data.texts import Texts
 from dicap.errors import DataError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Item:
     """One image of a raw set.
 
@@ -51,6 +53,10 @@ class Images(Protocol):
         """
         ...
 
+    def mark(self, i: int) -> str:
+        """What differs where item i would be read differently: of a file its size and time of change, not its content."""
+        ...
+
 
 @dataclass(frozen=True)
 class RawSet:
@@ -67,7 +73,7 @@ class RawSet:
 
     dataset: str
     classes: list[str]
-    items: list[Item]
+    items: Sequence[Item]
     images: Images
     source: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -81,8 +87,8 @@ def unknown_entries(classes: int, items: Iterable[Item]) -> int:
 class FileImages:
     """Images in files below a folder; what leads out of it, by `..` or by a link, is not read."""
 
-    def __init__(self, root: Path, paths: list[str]) -> None:
-        self._root, self._paths = root, paths
+    def __init__(self, root: Path, paths: Iterable[str]) -> None:
+        self._root, self._paths = root, Texts.of(paths)
 
     def read(self, i: int) -> Image.Image:
         path = self._root / self._paths[i]
@@ -91,6 +97,24 @@ class FileImages:
         if not stays_below(path, self._root):
             raise Rejected("a link out of the data set's folder; copy the file there")
         return read_rgb(path)
+
+    def mark(self, i: int) -> str:
+        """Size and time of change of its file."""
+        return file_mark(self._root / self._paths[i])
+
+
+def file_mark(path: str | Path) -> str:
+    """Size and time of change of a file: what tells that it is another one without reading it."""
+    try:
+        info = os.stat(path)
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        return type(error).__name__
+    return f"{info.st_size} {info.st_mtime_ns}"
+
+
+def decoders() -> dict[str, Any]:
+    """What turns files into pixels beside this project's code: the same file may be read otherwise by another version."""
+    return {"pillow": PIL.__version__, "jpeg": features.version("jpg"), "heic": _know_heic()}
 
 
 def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:

@@ -1,12 +1,14 @@
 """The image files below a folder."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 from PIL import Image
 
-from dicap.data.sources.base import Rejected, read_rgb, stays_below
+from dicap.data.sources.base import Rejected, file_mark, read_rgb, stays_below
 from dicap.errors import DataError
 
 ENDINGS = frozenset(
@@ -55,20 +57,36 @@ def list_images(folder: Path, *, endings: frozenset[str] = ENDINGS, required: bo
 
 
 class FilesAt:
-    """Photographs in files anywhere, turned upright; `paths` holds one an item.
+    """Photographs in files anywhere, turned upright; `paths` has one an item.
 
     `below`: the folder that the first `len(below)` files must not leave by a link, or None for each that may be a link to
     anywhere: linking a photograph into the folder of its label is how some people label.
     """
 
-    def __init__(self, paths: list[Path], below: Sequence[Path | None] = ()) -> None:
-        self.paths, self._below = paths, below
+    def __init__(self, paths: Iterable[Path], below: Sequence[Path | None] = ()) -> None:
+        self._paths = pa.array([os.fsencode(path) for path in paths], pa.large_binary())  # a name need not be UTF-8
+        self._folders = list(dict.fromkeys(below))
+        number = {folder: i for i, folder in enumerate(self._folders)}
+        self._below = np.array([number[folder] for folder in below], np.int32)  # (len(below),) into the folders
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files, one an item."""
+        return [self._path(i) for i in range(len(self._paths))]
 
     def read(self, i: int) -> Image.Image:
-        folder = self._below[i] if i < len(self._below) else None
-        if folder is not None and not stays_below(self.paths[i], folder):
+        path = self._path(i)
+        folder = self._folders[self._below[i]] if i < len(self._below) else None
+        if folder is not None and not stays_below(path, folder):
             raise Rejected("a link out of the data set's folder; copy the file there")
-        return read_rgb(self.paths[i], upright=True)
+        return read_rgb(path, upright=True)
+
+    def mark(self, i: int) -> str:
+        """Size and time of change of its file."""
+        return file_mark(self._path(i))
+
+    def _path(self, i: int) -> Path:
+        return Path(os.fsdecode(self._paths[i].as_py()))
 
 
 def same_file(path: Path) -> tuple[int, int] | str:

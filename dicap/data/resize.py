@@ -1,0 +1,93 @@
+"""Pictures made small and square, in worker processes: what `dicap.data.convert` writes down."""
+
+import io
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from dicap.data.sources.base import Images, Rejected
+
+JPEG_QUALITY = 95
+CHUNK = 32  # images a worker takes at a time
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one image: its original size and its bytes, or why it was rejected."""
+
+    width: int = 0
+    height: int = 0
+    data: bytes = b""
+    error: int = 0  # summed squared difference of the JPEG from the resized image (`store: jpeg`)
+    reason: str | None = None
+
+
+def results(images: Images, spans: Sequence[range], image_size: int, jpeg: bool, workers: int | None) -> Iterator[Result]:
+    """The results of the images of some spans of rows, in order, from a pool of processes.
+
+    Args:
+        workers: processes; None: one a core; 0: none.
+    """
+    workers = cores() if workers is None else workers
+    n = sum(map(len, spans))
+    if workers < 2 or n < 4 * CHUNK:
+        for span in spans:
+            for i in span:
+                yield convert_one(images, i, image_size, jpeg)
+        return
+    chunks = [range(start, min(start + CHUNK, span.stop)) for span in spans for start in range(span.start, span.stop, CHUNK)]
+    with ProcessPoolExecutor(workers, initializer=_begin_worker, initargs=(images, image_size, jpeg, os.getpid())) as pool:
+        waiting: list[Future] = []
+        for i in range(len(chunks)):
+            # A window of chunks: the order is kept, and memory does not grow with the data set.
+            for chunk in chunks[i + len(waiting) : i + 4 * workers]:
+                waiting.append(pool.submit(_convert_chunk, chunk))
+            future = waiting.pop(0)
+            wait([future], return_when=FIRST_COMPLETED)
+            yield from future.result()
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def convert_one(images: Images, i: int, image_size: int, jpeg: bool) -> Result:
+    """Read, resize and encode image i."""
+    try:
+        picture = images.read(i)
+    except Rejected as error:
+        return Result(reason=str(error))
+    resized = picture.resize((image_size, image_size), Image.Resampling.BILINEAR)
+    if not jpeg:
+        return Result(picture.width, picture.height, resized.tobytes())
+    buffer = io.BytesIO()
+    resized.save(buffer, "JPEG", quality=JPEG_QUALITY, subsampling=0)
+    with Image.open(io.BytesIO(buffer.getvalue())) as again:
+        difference = np.asarray(again, dtype=np.int64) - np.asarray(resized, dtype=np.int64)
+    return Result(picture.width, picture.height, buffer.getvalue(), int((difference**2).sum()))
+
+
+def _begin_worker(images: Images, image_size: int, jpeg: bool, parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent alone decides
+    _begin_worker.job = images, image_size, jpeg  # type: ignore[attr-defined]
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _convert_chunk(rows: range) -> list[Result]:
+    images, image_size, jpeg = _begin_worker.job  # type: ignore[attr-defined]
+    return [convert_one(images, i, image_size, jpeg) for i in rows]
+
+
+def _end_with(parent: int) -> None:
+    """Leave when the parent was killed; a pool's workers would wait for work for ever."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)

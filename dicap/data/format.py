@@ -51,7 +51,7 @@ INDEX_SCHEMA = pa.schema(
 ABSENT = pa.field("absent", pa.list_(pa.int16()))
 
 
-def write_index(path: Path, tables: Iterable[pa.Table], *, partial: bool) -> None:
+def write_index(path: Path, tables: Iterable[pa.Table], *, partial: bool = False) -> None:
     """Write `index.parquet`, a group of rows a table; pages carry checksums, or a flipped bit in one could be read without a
     word.
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from dicap import artifacts as files
 from dicap.data import format
@@ -160,7 +161,7 @@ def write_dataset(folder: Path, *, images: int = 60, classes: int = 6, seed: int
     names = [f"train/{k:05d}.png" for k in range(images)]
     columns = {"id": names, "path": names, "width": [side] * images, "height": [side] * images, "split": ["train"] * images}
     labels = [np.flatnonzero(row).astype(np.int16).tolist() for row in truth]
-    format.write_index(folder / format.INDEX, columns | {"labels": labels})
+    format.write_index(folder / format.INDEX, [pa.table(columns | {"labels": labels}, schema=format.INDEX_SCHEMA)])
     meta = {
         "schema": format.SCHEMA,
         "dataset": "made-up",

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 
@@ -58,17 +59,8 @@ def write(folder, splits: list[str]):
     ids = [f"i{k}" for k in range(1 + len(splits))]
     labels = [[0], *([k % 2] if split == "train" else None for k, split in enumerate(splits))]
     (folder / "data").mkdir()
-    sets.write_index(
-        folder / "data" / sets.INDEX,
-        {
-            "id": ids,
-            "path": ids,
-            "width": [1] * len(ids),
-            "height": [1] * len(ids),
-            "split": ["train", *splits],
-            "labels": labels,
-        },
-    )
+    columns = {"id": ids, "path": ids, "width": [1] * len(ids), "height": [1] * len(ids), "split": ["train", *splits]}
+    sets.write_index(folder / "data" / sets.INDEX, [pa.table(columns | {"labels": labels}, schema=sets.INDEX_SCHEMA)])
     meta = dict.fromkeys(sets.META_KEYS) | {"schema": sets.SCHEMA, "classes": ["a", "b"]}
     files.write_json(meta, folder / "data" / sets.META)
     files.write_split(ids, ["sup", *["unlabeled"] * len(splits)], folder / "run" / "split" / "split.parquet")

@@ -42,7 +42,7 @@ TOOLS = {
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
     "doctor": "Check a converted data set; measure this machine.",
-    "sweep": "Run a grid of experiments through DVC's queue.",
+    "sweep": "Run a grid of experiments, here or on a cluster.",
     "formatted": "Import or export the published npy files.",
     "study-estimators": "Compare estimators of the correctness rate on a run's scores.",
     "compare": "Draw finished experiments side by side.",

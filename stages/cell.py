@@ -110,9 +110,9 @@ def run(project: Path, rev: str, name: str, changes: tuple[str, ...], until: str
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     }
     settings = [part for change in changes for part in ("-S", change)]
-    command = [sys.executable, "-m", "dvc", "exp", "run", "--name", name, *settings, *([until] if until else [])]
+    arguments = ["exp", "run", "--name", name, *settings, *([until] if until else [])]
     while until or not exists(project, name, rev):
-        code, held = _dvc(command, clone, environment)
+        code, held = _dvc(arguments, clone, environment)
         if code == 0:
             if not until:
                 _bring_back(clone, project, name, rev)
@@ -169,11 +169,11 @@ def _forget_absent(lock: Path, cache: Path) -> None:
             yaml.dump(content, handle)
 
 
-def _dvc(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, Path | None]:
+def _dvc(arguments: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, Path | None]:
     """Run DVC, passing on what it prints: its exit code, and the state folder that another run of the same stage holds."""
     process = subprocess.Popen(
-        command, cwd=folder, env=environment, text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        [sys.executable, "-m", "dvc", *arguments], cwd=folder, env=environment, text=True, errors="replace",
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert process.stdout is not None
     held = None

@@ -61,7 +61,7 @@ class Here(Driven):
         with open(job.log, "ab") as log:
             # A session of its own: Ctrl-C goes to the sweep, which asks each job to end.
             process = subprocess.Popen(
-                job.command, cwd=job.folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                [*job.command], cwd=job.folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
         self._processes[job.name] = process

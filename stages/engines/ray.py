@@ -84,7 +84,7 @@ def _task() -> Any:
 
         with open(log, "ab") as out:
             process = subprocess.Popen(
-                command, cwd=folder, env={**os.environ, **environment, started_by: str(os.getpid())},
+                [*command], cwd=folder, env={**os.environ, **environment, started_by: str(os.getpid())},
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
             )  # fmt: skip
         code = process.wait()

@@ -139,7 +139,7 @@ def _queue() -> list[_Line]:
 def _slurm(command: Sequence[str], text: str | None = None) -> str:
     """What one of Slurm's commands prints. Raises DataError with Slurm's own reason where it fails."""
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        done = subprocess.run([*command], input=text, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise DataError(f"--on slurm: no {command[0]} on this machine; run this where Slurm's commands are") from None
     if done.returncode:

@@ -82,11 +82,11 @@ class Space:
 
 
 class Ray(Space):
-    """Two nodes of one core each; the second is the one that tests take down."""
+    """Two nodes of one core each; where tests take one down, beside the head, which cannot be."""
 
     name = "ray"
 
-    def __init__(self) -> None:
+    def __init__(self, to_take_down: bool = False) -> None:
         if importlib.util.find_spec("ray") is None:
             raise Unavailable("Ray is not installed; pip install 'dicap[ray]'")
         super().__init__()
@@ -98,14 +98,15 @@ class Ray(Space):
             "RAY_health_check_period_ms": "1000",  # or a dead node is noticed after half a minute
             "RAY_health_check_failure_threshold": "3",
         }
-        self.node("--head", "--port=26379", "--include-dashboard=false", f"--temp-dir={self.folder}")
-        self.node("--address=127.0.0.1:26379")
+        self.node(0 if to_take_down else 1, "--head", "--port=26379", "--include-dashboard=false", f"--temp-dir={self.folder}")
+        for _ in range(2 if to_take_down else 1):
+            self.node(1, "--address=127.0.0.1:26379")
 
-    def node(self, *options: str) -> None:
+    def node(self, cpus: int, *options: str) -> None:
         """Start a node."""
         done = self.run(
-            sys.executable, "-m", "ray.scripts.scripts", "start", *options, "--num-cpus=1", "--object-store-memory=80000000",
-            "--disable-usage-stats", "--node-ip-address=127.0.0.1",
+            sys.executable, "-m", "ray.scripts.scripts", "start", *options, f"--num-cpus={cpus}",
+            "--object-store-memory=80000000", "--disable-usage-stats", "--node-ip-address=127.0.0.1",
         )  # fmt: skip
         if done.returncode:
             self.close()
@@ -121,11 +122,11 @@ class Ray(Space):
 
 
 class Slurm(Space):
-    """Two nodes of one core each."""
+    """Two nodes of one core each, of which tests may take one down."""
 
     name = "slurm"
 
-    def __init__(self) -> None:
+    def __init__(self, to_take_down: bool = False) -> None:
         root = Path(os.environ.get("SLURM_ROOT", "/"))
         places = [root / place for place in ("usr/bin", "usr/sbin", "bin", "sbin")]
         path = os.pathsep.join([*map(str, places), os.environ["PATH"]])

@@ -15,7 +15,7 @@ _INTERVAL = 1.0  # seconds between two looks, each of a microsecond
 _GRACE = 10.0  # seconds for a training to save its state
 
 
-def end_with_parent(clean_up: Callable[[], None], interval: float = _INTERVAL, grace: float = _GRACE) -> None:
+def end_with_parent(clean_up: Callable[[], None] = lambda: None, interval: float = _INTERVAL, grace: float = _GRACE) -> None:
     """From now on, end this process and all that it started when its parent dies; `clean_up` is called last."""
     parent = int(os.environ.pop(STARTED_BY, os.getppid()))
 

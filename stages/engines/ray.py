@@ -3,6 +3,7 @@
 Ray's tasks end with the process that submitted them; the same sweep runs them again.
 """
 
+import importlib
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -59,7 +60,7 @@ class RayEngine(Driven):
 def _connect() -> Any:
     """The package, connected to the cluster. Raises DataError where there is none."""
     try:
-        import ray
+        ray: Any = importlib.import_module("ray")
     except ImportError:
         raise DataError("--on ray: Ray is not installed; pip install 'dicap[ray]'") from None
     if os.environ.get("RAY_AUTH_MODE") != "token":

@@ -29,9 +29,9 @@ class Space:
     def __init__(self) -> None:
         if shutil.which("unshare") is None or shutil.which("nsenter") is None or shutil.which("ip") is None:
             raise Unavailable("no unshare, nsenter or ip")
-        # A shell as first process fetches what others left behind.
-        command = ["unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c", "sleep 36000 & wait"]
-        self._outer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        # The first process is a shell, which fetches what others left behind, and ends when its input does: with these tests.
+        command = ["unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child", "bash", "-c", "read -r _"]
+        self._outer = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         until = time.monotonic() + 30
         while not (found := psutil.Process(self._outer.pid).children()) and time.monotonic() < until:
             if self._outer.poll() is not None:

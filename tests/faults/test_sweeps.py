@@ -26,7 +26,7 @@ pytestmark = [
 KINDS = pytest.mark.parametrize("kind", [clusters.Slurm, clusters.Ray], ids=lambda kind: kind.name)
 SHORT = tiny.CHANGES | {"warmup.epochs": 1, "warmup.eval_every": 1, "train.epochs": 1, "finetune.epochs": 1}
 FOUR = "title: Four\ntable: main\naxes: {method: [mld, topk], seed: [1, 2]}\n"
-ONE = "title: One\ntable: main\nsettings: {train.epochs: 150, train.eval_every: 150}\naxes: {method: [dicap], seed: [1]}\n"
+ONE = "title: One\ntable: main\nsettings: {train.epochs: 30, train.eval_every: 30}\naxes: {method: [dicap], seed: [1]}\n"
 OUTS = ("artifacts/warmup", "artifacts/train", "artifacts/finetune")
 
 

@@ -95,6 +95,7 @@ class Ray(Space):
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.folder / "token"),
             "RAY_ADDRESS": "127.0.0.1:26379",
+            "RAY_raylet_start_wait_time_s": "300",  # a busy machine takes more than the 30 of its default
             "RAY_health_check_period_ms": "1000",  # or a dead node is noticed after half a minute
             "RAY_health_check_failure_threshold": "3",
         }

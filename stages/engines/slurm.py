@@ -31,6 +31,11 @@ _ENDED = (
 _MAYBE = ("BOOT_FAIL", "NODE_FAIL", "PREEMPTED")  # ended, or about to be queued again: looked at twice
 
 
+# A job whose start failed is held for its owner to look at. A node on which Slurm's process above a job was killed refuses the job's
+# second start, for what the first left, and takes the third (seen with Slurm 22.05).
+_HELD = "launch failed requeued held"
+
+
 @dataclass(frozen=True)
 class _Line:
     """A line of `squeue`."""
@@ -82,6 +87,8 @@ class Slurm:
                 continue
             for name, number in list(left.items()):
                 line = now.get(number)
+                if line is not None and line.why == _HELD:
+                    _slurm(["scontrol", "release", number])
                 if line is not None and (line.state not in _ENDED or (line.state in _MAYBE and number not in seen)):
                     (seen.add if line.state in _MAYBE else seen.discard)(number)
                     continue

@@ -315,6 +315,7 @@ for path in sorted(home.glob("*.job")):
         path.write_text(requeued.read_text())
         requeued.unlink()
 """
+SCONTROL = "import os, pathlib, sys; (pathlib.Path(os.environ['FAKE_SLURM']) / 'released').write_text(' '.join(sys.argv[1:]))"
 SCANCEL = "import os, pathlib, sys; (pathlib.Path(os.environ['FAKE_SLURM']) / 'cancelled').write_text(' '.join(sys.argv[1:]))"
 
 
@@ -324,7 +325,7 @@ def slurm(tmp_path, monkeypatch):
     home, place = tmp_path / "slurm", tmp_path / "bin"
     home.mkdir()
     place.mkdir()
-    for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL)):
+    for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL), ("scontrol", SCONTROL)):
         (place / name).write_text(f"#!{sys.executable}\n{text}")
         (place / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
@@ -386,6 +387,14 @@ def test_a_job_that_slurm_is_about_to_queue_again_has_not_ended(slurm, tmp_path)
     engine.submit(job(tmp_path, "b", "exit 8"))
     (slurm / "1.requeue").write_text(f"1|COMPLETED|None|{tmp_path}|a")
     assert dict(engine.watch()) == {"a": True, "b": False} and engine.reason("b") == "Slurm: node_fail (NonZeroExitCode)"
+
+
+def test_a_job_whose_start_failed_is_released(slurm, tmp_path):
+    engine = Slurm(None, interval=0)
+    engine.submit(job(tmp_path, "a"))
+    (slurm / "1.requeue").write_text((slurm / "1.job").read_text())
+    (slurm / "1.job").write_text(f"1|PENDING|launch failed requeued held|{tmp_path}|a")
+    assert dict(engine.watch()) == {"a": True} and (slurm / "released").read_text() == "release 1"
 
 
 def test_a_controller_that_does_not_answer_for_a_while_is_asked_again(slurm, tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ import click
 
 from dicap import __version__
 from dicap.errors import DataError, SettingsError, Stopped
+from stages.engines.parent import STARTED_BY, end_with_parent
 
 EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
 DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
@@ -42,7 +43,7 @@ TOOLS = {
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
     "doctor": "Check a converted data set; measure this machine.",
-    "sweep": "Run a grid of experiments through DVC's queue.",
+    "sweep": "Run a grid of experiments, here or on a cluster.",
     "formatted": "Import or export the published npy files.",
     "study-estimators": "Compare estimators of the correctness rate on a run's scores.",
     "compare": "Draw finished experiments side by side.",
@@ -72,6 +73,8 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context):
         """Run a command; users' errors become their own lines and exit codes, never tracebacks."""
         _run_own_code()
+        if STARTED_BY in os.environ:  # an engine's job, or one of several processes of a run
+            end_with_parent()
         # Read by the OpenMP library when torch is loaded. Its default lets waiting threads spin: where another process
         # wants the same cores, a training step then took 2.5 s instead of 0.16 s.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

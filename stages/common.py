@@ -41,8 +41,9 @@ def resolve_and_warn(params: Path) -> Resolved:
 
 
 def project_root() -> Path:
-    """The project's folder. In queued and temporary DVC runs this is the original one, not the working copy."""
-    return Path(os.environ.get("DVC_ROOT", ".")).resolve()
+    """The project's folder: in temporary DVC runs and in a cell of a sweep the original one, not the working copy."""
+    # DVC_ROOT names the clone in which a cell runs, which goes when the cell ends.
+    return Path(os.environ.get("DICAP_PROJECT") or os.environ.get("DVC_ROOT", ".")).resolve()
 
 
 def data_folder(settings: Settings) -> Path:

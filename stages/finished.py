@@ -3,22 +3,18 @@
 import functools
 import json
 import re
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from dicap.errors import DataError, SettingsError
+from dicap.errors import SettingsError
 from stages.revisions import Revision, cached, copy_of, has_remote, revisions, text_of
 
 METRICS = "artifacts/evaluate/metrics.json"
 IDENTITY = ("dataset", "method", "ratio", "seed")
 # Lines that say nothing; they take nine tenths of the time to parse.
 UNSET = re.compile(r"^([ \t]+\w+:[ \t]*(null[ \t]*)?|\w+: null[ \t]*|[ \t]*)(#.*)?\n", re.MULTILINE)
-_WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before a question is put again
 
 
 def finished(params: Path, *, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
@@ -104,26 +100,3 @@ def _by_dvc(rev: str, path: str, out: Path) -> bool:
     except (DvcException, DataIndexDirError, OSError):
         return False
     return out.exists()
-
-
-def ask(*arguments: str, waits: Sequence[float] = ()) -> str:
-    """What `dvc ARGUMENTS` prints. Raises DataError with DVC's own reason where it fails.
-
-    Args:
-        waits: seconds before each further try, where DVC has met what it did not expect; for questions, which change nothing.
-            The queue's workers write their files in place, and DVC may find one half written.
-    """
-    done = subprocess.run([sys.executable, "-m", "dvc", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return done.stdout
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    reason = next((line for line in lines if line.startswith("ERROR")), lines[0] if lines else "no reason given")
-    if waits and "unexpected error" in reason:
-        time.sleep(waits[0])
-        return ask(*arguments, waits=waits[1:])
-    raise DataError(f"dvc {arguments[0]} {arguments[1]}: {reason.removeprefix('ERROR: ')}")
-
-
-def question(*arguments: str) -> str:
-    """`ask` what changes nothing, again and again where the queue is just being written."""
-    return ask(*arguments, waits=_WAITS)

@@ -19,6 +19,8 @@ from typing import Any
 
 import click
 
+from stages.engines.parent import STARTED_BY
+
 EXIT_STOPPED = 75
 GRACE_SECONDS = 60.0  # for the others to save and end, once one has ended
 
@@ -56,6 +58,7 @@ def launch(count: int, command: Sequence[str]) -> int:
         "WORLD_SIZE": str(count),
         "LOCAL_WORLD_SIZE": str(count),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads)),
+        STARTED_BY: str(os.getpid()),
     }
     with contextlib.ExitStack() as stack:
         stderr = [stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")) for _ in range(count)]

@@ -49,17 +49,17 @@ def revisions(params: str, *, everywhere: bool) -> list[Revision]:
     Raises:
         DataError: this is no Git repository.
     """
-    head = _git("rev-parse", "HEAD").strip()
+    head = git("rev-parse", "HEAD").strip()
     experiments: dict[str, str] = {}
-    for line in _git("for-each-ref", "--format=%(objectname) %(refname)", "refs/exps").splitlines():
+    for line in git("for-each-ref", "--format=%(objectname) %(refname)", "refs/exps").splitlines():
         rev, _, ref = line.partition(" ")
         found = EXPERIMENT.fullmatch(ref)
         if found and (everywhere or found[1] + found[2] == head):
             experiments[rev] = found[3]
-    places = _git("for-each-ref", "--format=%(objectname) %(refname:short)", "refs/heads", "refs/tags").splitlines()
+    places = git("for-each-ref", "--format=%(objectname) %(refname:short)", "refs/heads", "refs/tags").splitlines()
     names = {rev: name for rev, _, name in (line.partition(" ") for line in reversed(places))} | experiments
     wanted = [*experiments, "--branches", "--tags", "HEAD"] if everywhere else ["--no-walk=unsorted", *experiments, "HEAD"]
-    log = _git("log", "--format=%H %cI", *wanted, "--").splitlines()
+    log = git("log", "--format=%H %cI", *wanted, "--").splitlines()
     # Newest first; of one second, in the order of Git, which has children before their parents.
     commits = sorted(dict.fromkeys(tuple(line.split(" ")) for line in log), key=lambda pair: pair[1], reverse=True)
     blobs = _blobs([f"{rev}:./{file}" for rev, _ in commits for file in (params, LOCK)])
@@ -120,7 +120,7 @@ def copy_of(rev: str, path: str, out: Path) -> bool:
 
 
 def _in_cache(md5: str) -> Path:
-    return _cache_folder() / "files" / "md5" / md5[:2] / md5[2:]
+    return cache_folder(Path.cwd()) / "files" / "md5" / md5[:2] / md5[2:]
 
 
 def has_remote() -> bool:
@@ -128,8 +128,9 @@ def has_remote() -> bool:
     return any(section.startswith(("remote", "'remote")) for section in _config(Path.cwd())[1].sections())
 
 
-def _cache_folder() -> Path:
-    root, config = _config(Path.cwd())
+def cache_folder(project: Path) -> Path:
+    """Where DVC keeps a project's results."""
+    root, config = _config(project)
     return root / ".dvc" / (config.get("cache", "dir") if config.has_option("cache", "dir") else "cache")
 
 
@@ -150,12 +151,15 @@ def _blobs(names: list[str]) -> list[str | None]:
     return [line.split(" ")[0] if line.endswith(tuple("0123456789")) and " blob " in line else None for line in answer]
 
 
-def _git(*arguments: str) -> str:
-    return _run([*arguments]).decode()
+def git(*arguments: str, folder: Path | None = None) -> str:
+    """What `git ARGUMENTS` prints in a folder. Raises DataError with Git's own reason where it fails."""
+    return _run([*arguments], folder=folder).decode()
 
 
-def _run(arguments: list[str], text: str | None = None) -> bytes:
-    done = subprocess.run(["git", *arguments], input=None if text is None else text.encode(), capture_output=True, check=False)
+def _run(arguments: list[str], text: str | None = None, folder: Path | None = None) -> bytes:
+    done = subprocess.run(
+        ["git", *arguments], input=None if text is None else text.encode(), capture_output=True, check=False, cwd=folder
+    )
     if done.returncode:
         reason = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"])[0]
         raise DataError(f"git {arguments[0]}: {reason.removeprefix('fatal: ')}")

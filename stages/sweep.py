@@ -1,14 +1,21 @@
-"""`dicap-stage sweep`: a grid of experiments through DVC's queue."""
+"""`dicap-stage sweep`: a grid of experiments, on this machine or on several."""
 
+import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stages.common import params_option, parse_changes
+from stages.engines.base import NAMES
 
 if TYPE_CHECKING:
-    from dicap.grid import Grid
+    from dicap.grid import Cell, Grid
+    from stages.engines.base import Engine, Job
+
+CODE = ("configs", "dicap", "stages")  # what `resolve` depends on in dvc.yaml
 
 
 @click.command("sweep")
@@ -22,25 +29,43 @@ if TYPE_CHECKING:
     metavar="KEY=VALUE[,VALUE]",
     help="Another value for every cell; for an axis of the grid (ratio, seed) its values. May be repeated.",
 )
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Experiments at a time.")
+@click.option(
+    "--on", "engine", type=click.Choice(NAMES), default="here", show_default=True, help="This machine, or a cluster's engine."
+)
+@click.option("--jobs", type=click.IntRange(1), help="Cells at a time; default: here 1, on a cluster as many as its nodes hold.")
+@click.option("--cpus", type=click.IntRange(1), help="Processor cores of a cell; default: here an equal share, on a cluster 1.")
+@click.option("--gpus", type=click.IntRange(0), default=0, show_default=True, help="GPUs of a cell.")
 @click.option("--dry-run", is_flag=True, help="List the cells and which of them are finished; run nothing.")
-@click.option("--no-wait", is_flag=True, help="Return once the queue has begun; ask `dvc queue status` for more.")
+@click.option("--no-wait", is_flag=True, help="Return once the cells are submitted (--on slurm).")
 @params_option
 def command(
-    grid: Path, dataset: str | None, changes: tuple[str, ...], jobs: int, dry_run: bool, no_wait: bool, params: Path
+    grid: Path,
+    dataset: str | None,
+    changes: tuple[str, ...],
+    engine: str,
+    jobs: int | None,
+    cpus: int | None,
+    gpus: int,
+    dry_run: bool,
+    no_wait: bool,
+    params: Path,
 ) -> None:
     """Run every cell of GRID (a file of experiments/) that has no result yet.
 
-    Cells are queued as DVC experiments, JOBS at a time. A cell that fails is reported and does not stop the rest; ask again
-    and only what is missing runs. `dicap-stage table` then shows the results.
+    Each cell is a DVC experiment of the current commit, run in a clone of its own; images are converted and features computed
+    once for all cells that share them. A cell that fails is reported and does not stop the rest; ask again and only what is
+    missing runs, from where it stopped. `dicap-stage table` then shows the results.
     """
     from dicap.grid import cells, read_grid
-    from dicap.progress import progress
-    from stages import queue
+    from stages.cell import log_of
+    from stages.engines.base import open_engine
     from stages.finished import finished
+    from stages.revisions import git
 
     plan = read_grid(grid).override(({"dataset": [dataset]} if dataset else {}) | parse_changes(changes))
     wanted = cells(plan, params)
+    rev = git("rev-parse", "HEAD").strip()
+    named = _experiments(rev)
     done, _ = finished(params, everywhere=False)
     missing = [cell for cell in wanted if not any(run["settings"] == cell.settings for run in done)]
     click.echo(f"{plan.title}: {len(wanted)} cells, {len(wanted) - len(missing)} finished, {len(missing)} to run")
@@ -51,31 +76,128 @@ def command(
     if not missing:
         _show(plan)
         return
+    if no_wait and engine != "slurm":
+        raise click.UsageError(f"--no-wait: with --on {engine} the cells end with this command; with --on slurm they do not")
+    _refuse_what_would_be_lost(missing, named)
 
-    queue.release([cell.name for cell in missing])
-    waiting = queue.states()
-    for cell in missing:
-        if waiting.get(cell.name) not in queue.UNDER_WAY:
-            queue.add(cell.name, cell.changes)
-    queue.start(jobs)
-    names = [cell.name for cell in missing]
-    if no_wait:
-        click.echo(f"{len(names)} cells queued; dvc queue status tells how far they are")
-        return
-    failed: list[str] = []
+    running = open_engine(engine, jobs)
+    resources = {"cpus": cpus or _share(engine, jobs), "gpus": gpus}
+    planned = _jobs(missing, rev, Path.cwd(), at_once=jobs or (1 if engine == "here" else None), **resources)
+    running.check(planned[0])
+    log_of(Path.cwd(), "").parent.mkdir(parents=True, exist_ok=True)
     try:
-        for name, state in progress(queue.watch(names, jobs), desc=plan.title, total=len(names), unit="cell"):
-            if state != "Success":
-                failed.append(name)
-                click.echo(f"failed: {name}: {queue.reason(name)}", err=True)
-    except KeyboardInterrupt:
-        raise click.ClickException(
-            "no longer watching; the queue goes on. dvc queue status shows it, dvc queue stop --kill ends it"
-        ) from None
-    click.echo(f"{len(names) - len(failed)} of {len(names)} cells finished")
+        for job in planned:
+            running.submit(job)
+    except BaseException:
+        running.cancel()
+        raise
+    if no_wait:
+        click.echo(f"{len(missing)} cells submitted; squeue --me tells how far they are, the same sweep watches them")
+        return
+    failed = _watch(running, planned, missing, rev, plan.title)
+    click.echo(f"{len(missing) - failed} of {len(missing)} cells finished")
     _show(plan)
     if failed:
-        raise click.ClickException(f"{len(failed)} cells failed; dvc queue logs NAME shows why, the same sweep runs them again")
+        raise click.ClickException(f"{failed} cells failed; the same sweep runs them again")
+
+
+def _jobs(missing: "Sequence[Cell]", rev: str, project: Path, at_once: int | None, **resources: int) -> "list[Job]":
+    """A job for each cell, after one for each data set and features that several cells share.
+
+    Without it each of the cells that begin together would convert and compute for itself.
+    """
+    from stages.cell import cell_job, job_name
+
+    environment = {key: value for key, value in os.environ.items() if key.startswith(("DICAP_", "OMP_"))}
+    # Two trainings with all cores each would wait for one another, and another number of threads rounds differently.
+    environment.setdefault("OMP_NUM_THREADS", str(resources["cpus"]))
+    common: dict[str, Any] = {"environment": environment} | resources
+    groups: dict[str, list[Cell]] = {}
+    for cell in missing:
+        groups.setdefault(_prepared(cell), []).append(cell)
+    jobs = []
+    for cells in groups.values():
+        first = None
+        if len(cells) > 1 and at_once != 1:
+            name = f"prepare-{cells[0].name}"
+            first = job_name(name, rev)
+            jobs.append(cell_job(name, rev, project, cells[0].changes, until="features", **common))
+        jobs += [cell_job(cell.name, rev, project, cell.changes, after=first, **common) for cell in cells]
+    return jobs
+
+
+def _prepared(cell: "Cell") -> str:
+    """What decides the converted images and the features of a cell."""
+    from dicap.provenance import relevant
+    from dicap.settings import Settings
+
+    settings = Settings.model_validate(cell.settings)
+    return json.dumps([relevant(settings, stage) for stage in ("convert", "features")], sort_keys=True)
+
+
+def _watch(engine: "Engine", planned: "list[Job]", missing: "Sequence[Cell]", rev: str, title: str) -> int:
+    """Show progress and say why cells fail; how many did."""
+    from dicap.progress import progress
+    from stages.cell import exists, job_name
+    from stages.engines.base import reason_in
+
+    jobs = {job.name: job for job in planned}
+    cells = {job_name(cell.name, rev): cell.name for cell in missing}
+
+    def ends():
+        for name, succeeded in engine.watch():
+            # One that the engine gave up may have been brought back all the same, by a run of it on another node.
+            if not succeeded and not (name in cells and exists(Path.cwd(), cells[name], rev)):
+                reason = engine.reason(name) or reason_in(jobs[name].log)
+                click.echo(f"failed: {cells.get(name, name)}: {reason} ({jobs[name].log.relative_to(Path.cwd())})", err=True)
+                failed.append(name)
+            if name in cells:
+                yield name
+
+    failed: list[str] = []
+    try:
+        for _ in progress(ends(), desc=title, total=len(cells), unit="cell"):
+            pass
+    except KeyboardInterrupt:
+        if engine.outlives:
+            raise click.ClickException(
+                "no longer watching, but the cells go on: squeue --me shows them, scancel ends them, the same sweep watches again"
+            ) from None
+        engine.cancel()
+        raise click.ClickException("stopped; the same sweep goes on from where the cells were") from None
+    return len([name for name in failed if name in cells])
+
+
+def _refuse_what_would_be_lost(missing: "Sequence[Cell]", named: set[str]) -> None:
+    """Raise DataError where a clone lacks what this folder has, or an experiment without a result has a cell's name."""
+    from dicap.errors import DataError
+    from stages.revisions import git
+
+    changed = git("status", "--porcelain", "--untracked-files=no").splitlines()
+    new = git("status", "--porcelain", "--untracked-files=all", "--", *CODE).splitlines()
+    paths = list(dict.fromkeys(line[3:] for line in (*changed, *new)))
+    if paths:
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        raise DataError(f"{paths[0]}{more}: not committed, and a sweep runs what is committed; git commit it first")
+    for cell in missing:
+        if cell.name in named:
+            raise DataError(f"{cell.name}: there is an experiment of this name without a result; dvc exp remove {cell.name}")
+
+
+def _experiments(rev: str) -> set[str]:
+    """Names of the experiments of a commit."""
+    from stages.cell import reference
+    from stages.revisions import git
+
+    place = reference("", rev)
+    return {line.removeprefix(place) for line in git("for-each-ref", "--format=%(refname)", place).splitlines()}
+
+
+def _share(engine: str, jobs: int | None) -> int:
+    """Processor cores of a cell where the user does not say."""
+    from stages.engines.here import cores
+
+    return max(1, cores() // (jobs or 1)) if engine == "here" else 1
 
 
 def _show(plan: "Grid") -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -60,11 +61,10 @@ class Clone:
         return YAML(typ="safe", pure=True).load((self.folder / "params.yaml").read_text())
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Clone:
-    """A clone in which `dvc repro` ran from nothing, committed; tests work in copies of it."""
-    raw = tiny.photographs(tmp_path_factory.mktemp("raw"), {"train": 36, "test": 14, "unlabeled": 10}, "jpg", 40)
-    clone = Clone(tmp_path_factory.mktemp("pipeline") / "clone")
+def committed(place: Path, changes: dict[str, Any]) -> Clone:
+    """A clone below `place` with a small data set and other settings, committed; nothing has run."""
+    raw = tiny.photographs(place / "raw", {"train": 36, "test": 14, "unlabeled": 10}, "jpg", 40)
+    clone = Clone(place / "clone")
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=tiny.ROOT, capture_output=True, text=True, check=False
     )
@@ -75,7 +75,7 @@ def finished(tmp_path_factory) -> Clone:
             (clone.folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(tiny.ROOT / name, clone.folder / name)
     (clone.folder / "dvc.lock").unlink(missing_ok=True)
-    values = tiny.nested(clone.params(), PARAMS | {"data_root": str(raw)})
+    values = tiny.nested(clone.params(), changes | {"data_root": str(raw)})
     with open(clone.folder / "params.yaml", "w") as handle:
         YAML().dump(values, handle)
     clone.run("git", "init", "-q")
@@ -83,6 +83,13 @@ def finished(tmp_path_factory) -> Clone:
         clone.run("git", "config", key, value)
     clone.run("git", "add", "-A")
     clone.run("git", "commit", "-q", "-m", "start")
+    return clone
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Clone:
+    """A clone in which `dvc repro` ran from nothing, committed; tests work in copies of it."""
+    clone = committed(tmp_path_factory.mktemp("pipeline"), PARAMS)
     output = clone.run("dvc", "repro")
     assert clone.ran(output) == STAGES, output
     clone.run("git", "add", "-A")
@@ -279,4 +286,5 @@ def test_a_sweep_runs_what_is_missing_and_a_failure_does_not_stop_it(clone):
     assert "2 cells, 1 finished, 1 to run" in clone.run(*sweep, "--dry-run")
     page = clone.run("dicap-stage", "compare").split()[-1]
     assert "MLD" in (clone.folder / page).read_text(encoding="utf-8")
-    clone.run("dvc", "queue", "stop", "--kill")
+    shown = clone.run("dvc", "exp", "list", "--name-only")
+    assert "labelled" in shown and "broken" not in shown and "prepare" not in shown

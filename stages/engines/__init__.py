@@ -1,0 +1,1 @@
+"""Engines run jobs, on this machine or on several: `here`, `ray`, `slurm`, one file each."""

@@ -1,0 +1,218 @@
+"""The cell of a sweep, in a small DVC project of its own; the real pipeline in tests/test_pipeline.py."""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import tiny
+
+from stages import cell
+
+pytestmark = pytest.mark.timeout(600)
+
+# A stage that is refused while its lock is held, as a training is, and one that takes as long as it is told.
+WORK = """
+import fcntl, os, pathlib, sys, time
+from ruamel.yaml import YAML
+seed = YAML(typ="safe", pure=True).load(pathlib.Path("params.yaml").read_text())["seed"]
+state = pathlib.Path(os.environ["DICAP_PROJECT"]) / ".dicap" / "state" / "train-0"
+state.mkdir(parents=True, exist_ok=True)
+print("begun", seed, flush=True)
+with open(state / "lock", "a+") as lock:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(f"Error: {state}: process 1 is already running this train; wait for it or stop it (kill 1)")
+    time.sleep(seed if seed > 10 else 0)
+    if seed == 7:
+        sys.exit("Error: seven is refused")
+pathlib.Path("artifacts").mkdir(exist_ok=True)
+pathlib.Path("artifacts/result.txt").write_text(str(seed))
+"""
+STAGES = """
+stages:
+  work:
+    cmd: python work.py
+    deps: [work.py]
+    params: [seed]
+    outs: [artifacts/result.txt]
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".dvc").mkdir(parents=True)
+    for name in (".dvc/config", ".dvc/.gitignore", ".gitignore", ".dvcignore"):
+        shutil.copy2(tiny.ROOT / name, folder / name)
+    (folder / "work.py").write_text(WORK)
+    (folder / "dvc.yaml").write_text(STAGES)
+    (folder / "params.yaml").write_text("seed: 1\n")
+    for command in (
+        ["init", "-q"],
+        ["add", "-A"],
+        ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "start"],
+    ):
+        subprocess.run(["git", *command], check=True, cwd=folder)
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return folder
+
+
+def rev(project: Path) -> str:
+    return cell.git("rev-parse", "HEAD", folder=project).strip()
+
+
+def start(project: Path, name: str, *options: str, under: tuple[str, ...] = ()) -> subprocess.Popen:
+    command = [sys.executable, "-m", "stages.cell", "--project", str(project), "--rev", rev(project), "--name", name, *options]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))}
+    return subprocess.Popen(
+        [*under, *command], cwd=tiny.ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def ended(process: subprocess.Popen) -> tuple[int, str]:
+    output, _ = process.communicate(timeout=300)
+    return process.returncode, output
+
+
+def wait_until(true) -> None:
+    until = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < until, "nothing came of it"
+        time.sleep(0.05)
+
+
+def alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def test_its_result_is_an_experiment_of_the_project_and_asked_again_nothing_runs(project, tmp_path):
+    code, output = ended(start(project, "two", "-S", "seed=2"))
+    assert code == 0 and "begun 2" in output and output.startswith("== two: process "), output
+    ref = cell.reference("two", rev(project))
+    first = cell.git("rev-parse", ref, folder=project)
+    assert "seed: 2" in cell.git("show", f"{ref}:params.yaml", folder=project)
+    assert (project / "params.yaml").read_text() == "seed: 1\n" and not cell.git("status", "--porcelain", folder=project)
+    shown = subprocess.run([sys.executable, "-m", "dvc", "exp", "list"], cwd=project, capture_output=True, text=True, check=True)
+    assert "two" in shown.stdout
+
+    code, output = ended(start(project, "two", "-S", "seed=2"))
+    assert code == 0 and "the project has its result" in output and "begun" not in output
+
+    # Another that began before the first was brought back: the first stays.
+    folder = tmp_path / "other"
+    folder.mkdir()
+    clone = cell._clone(project, rev(project), folder)
+    cell.git("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "--allow-empty", "-qm", "late", folder=clone)
+    cell.git("update-ref", ref, "HEAD", folder=clone)
+    cell._bring_back(clone, project, "two", rev(project))
+    assert cell.git("rev-parse", ref, folder=project) == first
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+def test_a_failure_has_dvcs_exit_code_and_leaves_nothing(project, tmp_path):
+    code, output = ended(start(project, "seven", "-S", "seed=7"))
+    assert code not in (0, 75) and "Error: seven is refused" in output
+    assert not cell.exists(project, "seven", rev(project)) and not list((tmp_path / "scratch").iterdir())
+
+
+def test_up_to_a_stage_no_experiment_is_kept_and_its_result_is_found_again(project):
+    code, output = ended(start(project, "prepare", "-S", "seed=3", "--until", "work"))
+    assert code == 0 and "begun 3" in output
+    assert not cell.exists(project, "prepare", rev(project))
+    code, output = ended(start(project, "three", "-S", "seed=3"))
+    assert code == 0 and "begun" not in output and cell.exists(project, "three", rev(project))
+
+
+def test_it_waits_for_a_state_that_another_run_holds(project):
+    state = project / ".dicap" / "state" / "train-0"
+    state.mkdir(parents=True)
+    with open(state / "lock", "a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = start(project, "four", "-S", "seed=4")
+        lines: list[str] = []
+        reader = threading.Thread(target=lambda: lines.extend(process.stdout))
+        reader.start()
+        wait_until(lambda: any("held by another run of the same stage; waiting" in line for line in lines))
+        assert process.poll() is None
+    reader.join(timeout=300)
+    assert process.wait(timeout=60) == 0 and cell.exists(project, "four", rev(project)), lines
+
+
+def test_the_words_of_a_held_state_are_those_of_the_trainings(tmp_path):
+    from dicap.errors import DataError
+    from dicap.training.state import RunState
+
+    with RunState(tmp_path, "train", "0"), pytest.raises(DataError) as error, RunState(tmp_path, "train", "0"):
+        pass
+    found = cell._HELD.search(f"Error: {error.value}")
+    assert found and Path(found["folder"]) == tmp_path / ".dicap" / "state" / "train-0"
+
+
+@pytest.mark.parametrize("way", ["its parent is killed", "SIGTERM"])
+def test_no_training_runs_on_without_its_cell(project, tmp_path, way):
+    """The parent stands for an engine's worker."""
+    under = (sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])")
+    process = start(project, "long", "-S", "seed=600", under=under)
+    wait_until(lambda: "begun" in process.stdout.readline())
+    tree = psutil.Process(process.pid).children(recursive=True)
+    assert any("work.py" in " ".join(each.cmdline()) for each in tree)
+    if way == "SIGTERM":
+        tree[0].send_signal(signal.SIGTERM)
+    else:
+        process.kill()
+    wait_until(lambda: not any(alive(each) for each in tree))
+    wait_until(lambda: not list((tmp_path / "scratch").iterdir()))
+    process.communicate(timeout=60)
+
+
+def test_what_a_killed_cell_left_is_removed_by_the_next_and_what_runs_is_not(project, tmp_path):
+    dead, running = (tmp_path / "scratch" / f"dicap-cell-{name}" for name in ("dead", "running"))
+    for folder in (dead, running):
+        folder.mkdir()
+        (folder / "lock").touch()
+    with open(running / "lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with cell._scratch("next") as folder:
+            assert folder.parent == tmp_path / "scratch" and not dead.exists() and running.exists()
+    assert not folder.exists()
+
+
+def test_stages_whose_results_are_nowhere_leave_the_lock(tmp_path):
+    def stage(digit):
+        return f"    cmd: x\n    outs:\n    - path: a{digit}\n      md5: {digit * 32}\n"
+
+    lock = tmp_path / "dvc.lock"
+    lock.write_text(f"schema: '2.0'\nstages:\n  here:\n{stage('a')}  gone:\n{stage('b')}")
+    (tmp_path / "files" / "md5" / "aa").mkdir(parents=True)
+    (tmp_path / "files" / "md5" / "aa" / ("a" * 30)).touch()
+    cell._forget_absent(lock, tmp_path)
+    assert "here:" in lock.read_text() and "gone:" not in lock.read_text()
+    cell._forget_absent(tmp_path / "none", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (0.05, "0.05"),
+        ("mld", "mld"),
+        ("/a b/c", "'/a b/c'"),
+        ("it's", r"'it\'s'"),
+        ("a,b", "'a,b'"),
+    ],
+)
+def test_values_are_written_as_hydra_reads_them(value, text):
+    assert cell.literal(value) == text

@@ -31,8 +31,8 @@ _ENDED = (
 _MAYBE = ("BOOT_FAIL", "NODE_FAIL", "PREEMPTED")  # ended, or about to be queued again: looked at twice
 
 
-# A job whose start failed is held for its owner to look at. A node on which Slurm's process above a job was killed refuses the job's
-# second start, for what the first left, and takes the third (seen with Slurm 22.05).
+# A job whose start failed is held for its owner to look at. A node on which Slurm's process above a job was killed refuses the
+# job's second start, for what the first left, and takes the third (seen with Slurm 22.05).
 _HELD = "launch failed requeued held"
 
 

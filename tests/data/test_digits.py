@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dicap.data.convert import convert_one
+from dicap.data.resize import convert_one
 from dicap.data.sources import digits, read_raw
 from dicap.data.sources.digits import TEST, TRAIN
 

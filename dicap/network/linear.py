@@ -14,6 +14,7 @@ class Scaling(nn.Module):
     Mean and deviation are those of the training images (`fit_scaling`), and part of a saved model.
     """
 
+    kind: Kind
     mean: Tensor
     scale: Tensor
 

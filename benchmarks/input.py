@@ -101,6 +101,7 @@ def measure(photos: Path, workers: int, size: int, rounds: int, seconds: float) 
     with tempfile.TemporaryDirectory() as place:
         store = converted(paths, Path(place) / "set", size)
         classic_loader = {"batch_size": BATCH, "num_workers": workers, "prefetch_factor": 4 if workers else None}
+        mean_size = [round(value) for value in store.index[["width", "height"]].mean()]
         rows = np.resize(np.random.default_rng(0).permutation(store.n), 64 * BATCH)
         strong = View("strong", cutout=0.5)
 
@@ -142,7 +143,7 @@ def measure(photos: Path, workers: int, size: int, rounds: int, seconds: float) 
         "scoring_target": TARGET_SCORING,
         "rounds": {name: [round(value, 1) for value in values] for name, values in found.items()},
         "photographs": len(paths),
-        "mean_size": [round(value) for value in store.index[["width", "height"]].mean()],
+        "mean_size": mean_size,
         "image_size": size,
         "batch": BATCH,
         "workers": workers,

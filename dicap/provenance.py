@@ -66,6 +66,8 @@ NEUTRAL = {
     "dicap.training.distributed": "as dicap.training.process_group",
     "dicap.training.earlier": "finds the states of earlier runs and removes them",
     "stages.common": "options of the command line",
+    "stages.engines": "a docstring",
+    "stages.engines.parent": "ends a process whose parent is gone",
     "stages.environment": "names versions",
     "stages.launch": "starts processes",
     "stages.terminal": "what is printed at the end",

@@ -33,10 +33,15 @@ ASIDE = {
     "dicap.batch_sizes": "dicap.settings.checks: a setting that contradicts another",
     "dicap.data.sources": "dicap.provenance: names of modules",
     "dicap.data.sources.base": "as dicap.data.sources",
+    "dicap.data.sources.columns": "as dicap.data.sources",
 }
 
 # Settings a stage looks at without its result depending on them.
 IDLE = {
+    **{
+        ("convert", name): "which modules are its code is asked by the settings, for the key of a shard"
+        for name in ("linear", "method", "train")
+    },
     ("finetune", "bbam"): "whether a leak is configured is asked where an experiment is opened; fine-tuning has none",
     ("evaluate", "calibration"): "as finetune",
     ("evaluate", "bbam"): "as finetune",

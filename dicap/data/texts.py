@@ -69,7 +69,7 @@ class Texts(Sequence[str]):
     def same(self, other: Any) -> bool:
         """Whether a column of texts (pandas, Arrow, Texts) holds the same in the same order."""
         column = other.column if isinstance(other, Texts) else pa.table({"text": other})["text"].cast(pa.string())
-        return self.column.equals(column)
+        return self.column.cast(pa.string()).equals(column)  # a file may hold large strings
 
     def repeated(self) -> str | None:
         """The first text that occurs more than once."""

@@ -122,7 +122,7 @@ class RunState:
                 content = _Summed(handle)
                 torch.save({"schema": SCHEMA} | payload, content)  # type: ignore[arg-type]
                 if content.failure is not None:
-                    raise content.failure
+                    raise OSError(*content.failure)
                 handle.seek(0)
                 handle.write(content.checksum.digest())
                 handle.flush()
@@ -185,7 +185,9 @@ class _Summed:
 
     def __init__(self, handle: IO[bytes]) -> None:
         self._handle, self.checksum = handle, hashlib.sha256()
-        self.failure: OSError | None = None  # kept until torch is done: its writer turns an error into one of another kind
+        # Kept until torch is done, whose writer turns an error into one of another kind; without the traceback, which would hold
+        # on to everything that the callers have open.
+        self.failure: tuple[Any, ...] | None = None
 
     def write(self, content: bytes) -> int:
         """As of a file, but for its failures."""
@@ -194,7 +196,7 @@ class _Summed:
                 self._handle.write(content)
                 self.checksum.update(content)
             except OSError as error:
-                self.failure = error
+                self.failure = error.args
         return len(content)
 
     def flush(self) -> None:

@@ -181,6 +181,6 @@ def test_added_labels_may_say_what_is_absent(tmp_path):
 
 def test_a_set_of_an_unknown_schema_is_refused(tmp_path):
     folder = converted(tmp_path, PARTIAL)
-    files.write_meta(folder, files.read_meta(folder) | {"schema": 3})
-    with pytest.raises(DataError, match="schema is 3"):
+    files.write_meta(folder, files.read_meta(folder) | {"schema": 4})
+    with pytest.raises(DataError, match="schema is 4"):
         files.read_meta(folder)

@@ -124,8 +124,8 @@ def test_a_job_whose_parent_dies_ends_with_all_it_started(tmp_path):
         import pathlib, subprocess, sys, time
         from stages.engines.parent import end_with_parent
         deaf = subprocess.Popen(["sh", "-c", "trap '' INT; echo $$ > deaf; while :; do sleep 0.1; done"])
-        soft = subprocess.Popen(["sh", "-c", "trap 'echo saved > soft; exit' INT; while :; do sleep 0.1; done"])
-        end_with_parent(lambda: pathlib.Path("cleaned").touch(), interval=0.05, grace=1.0)
+        soft = subprocess.Popen(["sh", "-c", "trap 'echo saved > soft; exit' INT; echo > listening; while :; do sleep 0.1; done"])
+        end_with_parent(lambda: pathlib.Path("cleaned").touch(), interval=0.05, grace=2.0)
         pathlib.Path("ready").touch()
         time.sleep(600)
         """)
@@ -133,7 +133,7 @@ def test_a_job_whose_parent_dies_ends_with_all_it_started(tmp_path):
     under = "import subprocess, sys; subprocess.run([sys.executable, 'job.py'])"
     environment = dict(os.environ) | {"PYTHONPATH": str(tiny.ROOT)}
     process = subprocess.Popen([sys.executable, "-c", under], cwd=tmp_path, env=environment, start_new_session=True)
-    wait_until((tmp_path / "ready").exists)
+    wait_until(lambda: all((tmp_path / name).exists() for name in ("ready", "listening", "deaf")))
     tree = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

@@ -81,7 +81,7 @@ def test_commits_that_are_alike_are_one_and_experiments_have_their_names(reposit
 def test_git_is_asked_as_often_of_many_commits_as_of_few(repository, monkeypatch):
     asked = []
     run = module._run
-    monkeypatch.setattr(module, "_run", lambda *arguments: (asked.append(arguments), run(*arguments))[1])
+    monkeypatch.setattr(module, "_run", lambda *arguments, **options: (asked.append(arguments), run(*arguments, **options))[1])
     finished(Path("params.yaml"), everywhere=True)
     few = len(asked)
     for number in range(8):

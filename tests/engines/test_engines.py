@@ -121,8 +121,9 @@ def test_a_job_whose_parent_dies_ends_with_all_it_started(tmp_path):
     """One child that stops when asked, one that does not."""
     (tmp_path / "job.py").write_text(
         textwrap.dedent("""\
-        import pathlib, subprocess, sys, time
+        import pathlib, signal, subprocess, sys, time
         from stages.engines.parent import end_with_parent
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and pass that on
         deaf = subprocess.Popen(["sh", "-c", "trap '' INT; echo $$ > deaf; while :; do sleep 0.1; done"])
         soft = subprocess.Popen(["sh", "-c", "trap 'echo saved > soft; exit' INT; echo > listening; while :; do sleep 0.1; done"])
         end_with_parent(lambda: pathlib.Path("cleaned").touch(), interval=0.05, grace=2.0)

@@ -64,7 +64,7 @@ def _connect() -> Any:
     except ImportError:
         raise DataError("--on ray: Ray is not installed; pip install 'dicap[ray]'") from None
     if os.environ.get("RAY_AUTH_MODE") != "token":
-        click.echo("Warning: RAY_AUTH_MODE is not token; whoever reaches the ports of the cluster can run anything on it", err=True)
+        click.echo("Warning: RAY_AUTH_MODE is not token; whoever reaches its ports can run anything on the cluster", err=True)
     try:
         ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as error:

@@ -6,13 +6,12 @@ import tiny
 import torch
 
 from dicap.artifacts import epoch_file, read_pseudo_labels, write_pseudo_labels
-from dicap.errors import DataError, Stopped
+from dicap.errors import DataError
 from dicap.methods.dicap import DiCaP
 from dicap.models import load_model
-from dicap.training import run
 from dicap.training.given_back import last_pseudo_labels
 from training.test_leaks import hidden_rows, invert_labels, models
-from training.test_resume import StopAfter
+from training.test_resume import disturb, stop_after
 
 BACK = {"finetune.labels": "all", "finetune.epochs": 2, "finetune.lr": 1e-3}
 
@@ -71,16 +70,9 @@ def test_the_whole_network_goes_on_and_its_curve_was_counted_before(tiny_experim
 
 
 def test_stopped_at_every_third_step_it_ends_in_the_same_bytes(tiny_experiment, source, tmp_path):
-    experiment, stops = tiny_experiment(BACK), 0
+    experiment = tiny_experiment(BACK)
     whole = tiny.run_stage(experiment, "finetune", source, tmp_path / "whole")
-    while True:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(run, "StopSignal", lambda: StopAfter(3))
-            try:
-                out = tiny.run_stage(experiment, "finetune", source, tmp_path / "again")
-                break
-            except Stopped:
-                stops += 1
+    out, stops, _ = disturb(experiment, "finetune", source, tmp_path / "again", interrupt=stop_after(lambda attempt: 3))
     assert stops and tiny.content(out) == tiny.content(whole)
 
 

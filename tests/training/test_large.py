@@ -8,14 +8,13 @@ import torch
 
 from dicap.artifacts import epoch_file, left_out, read_pseudo_labels
 from dicap.catalogue import METHODS
-from dicap.errors import DataError, Stopped
+from dicap.errors import DataError
 from dicap.report.evidence import histogram_of_record
 from dicap.training import experiment as experiments
-from dicap.training import run
 from dicap.training.given_back import last_pseudo_labels
 from dicap.training.main import first_refresh
 from dicap.training.teacher import EpochTeacher
-from training.test_resume import StopAfter
+from training.test_resume import disturb, stop_after
 
 SPARSE = {"calibration.storage": "sparse"}
 
@@ -48,16 +47,9 @@ def test_it_trains_on_what_single_precision_makes_of_the_rounded_scores(tiny_exp
 
 
 def test_stopped_at_every_third_step_it_ends_in_the_same_bytes(tiny_experiment, source, tmp_path):
-    experiment, stops = tiny_experiment(SPARSE), 0
+    experiment = tiny_experiment(SPARSE)
     whole = tiny.run_stage(experiment, "train", source, tmp_path / "whole")
-    while True:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(run, "StopSignal", lambda: StopAfter(3))
-            try:
-                out = tiny.run_stage(experiment, "train", source, tmp_path / "again")
-                break
-            except Stopped:
-                stops += 1
+    out, stops, _ = disturb(experiment, "train", source, tmp_path / "again", interrupt=stop_after(lambda attempt: 3))
     assert stops and tiny.content(out) == tiny.content(whole)
 
 

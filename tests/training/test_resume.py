@@ -41,22 +41,17 @@ class StopAfter:
         return self.looks <= 0
 
 
-@pytest.fixture
-def disturb(monkeypatch):
-    """A function that runs a stage again and again, each time ended early by `interrupt`, until it is through."""
-
-    def disturb(experiment, stage, source, place, *, interrupt):
-        lines = []
-        for attempt in range(200):
-            with monkeypatch.context() as patch:
-                interrupt(patch, attempt)
-                try:
-                    return tiny.run_stage(experiment, stage, source, place, tell=lines.extend), attempt, lines
-                except (Stopped, Killed):
-                    pass
-        raise AssertionError("the stage never ended")
-
-    return disturb
+def disturb(experiment, stage, source, place, *, interrupt):
+    """Run a stage again and again, each time ended early by `interrupt`, until it is through: its folder, ends, what it told."""
+    lines = []
+    for attempt in range(200):
+        with pytest.MonkeyPatch.context() as patch:
+            interrupt(patch, attempt)
+            try:
+                return tiny.run_stage(experiment, stage, source, place, tell=lines.extend), attempt, lines
+            except (Stopped, Killed):
+                pass
+    raise AssertionError("the stage never ended")
 
 
 def stop_after(looks):
@@ -94,7 +89,7 @@ def source_of(trained):
 
 
 @pytest.mark.parametrize("stage", SOURCES)
-def test_stopped_at_every_step_and_epoch(tiny_experiment, trained, source_of, disturb, tmp_path, stage):
+def test_stopped_at_every_step_and_epoch(tiny_experiment, trained, source_of, tmp_path, stage):
     out, attempts, lines = disturb(tiny_experiment(), stage, source_of(stage), tmp_path, interrupt=stop_after(lambda attempt: 1))
     assert attempts >= 5 and lines[-1].startswith(f"resuming {stage} at epoch ")
     assert tiny.content(out) == tiny.content(trained / stage)
@@ -102,7 +97,7 @@ def test_stopped_at_every_step_and_epoch(tiny_experiment, trained, source_of, di
 
 
 @pytest.mark.parametrize("stage", SOURCES)
-def test_killed_at_random_steps(tiny_experiment, trained, source_of, disturb, monkeypatch, tmp_path, stage):
+def test_killed_at_random_steps(tiny_experiment, trained, source_of, monkeypatch, tmp_path, stage):
     rng = np.random.default_rng(3)
     for round, save_seconds in enumerate((0.0, 300.0)):  # saved after every step, or between epochs alone
         monkeypatch.setattr(trainer, "SAVE_SECONDS", save_seconds)
@@ -119,7 +114,7 @@ def test_killed_at_random_steps(tiny_experiment, trained, source_of, disturb, mo
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_variants_of_the_main_stage_resume_too(tiny_experiment, disturb, tmp_path, name):
+def test_variants_of_the_main_stage_resume_too(tiny_experiment, tmp_path, name):
     experiment = tiny_experiment({"warmup.epochs": 1} | VARIANTS[name])
     source = tiny.run_stage(experiment, "warmup", None, tmp_path) / "model.safetensors"
     whole = tiny.run_stage(experiment, "train", source, tmp_path)
@@ -128,7 +123,7 @@ def test_variants_of_the_main_stage_resume_too(tiny_experiment, disturb, tmp_pat
     assert tiny.content(out) == tiny.content(whole)
 
 
-def test_killed_between_the_last_epoch_and_publishing(tiny_experiment, trained, disturb, tmp_path):
+def test_killed_between_the_last_epoch_and_publishing(tiny_experiment, trained, tmp_path):
     def interrupt(patch, attempt):
         if attempt == 0:
             patch.setattr(run, "replacing_folder", lambda path: _dying())
@@ -156,7 +151,7 @@ def _dying():
     raise Killed
 
 
-def test_a_damaged_newest_state_costs_an_epoch_and_changes_nothing(tiny_experiment, trained, disturb, tmp_path):
+def test_a_damaged_newest_state_costs_an_epoch_and_changes_nothing(tiny_experiment, trained, tmp_path):
     def interrupt(patch, attempt):
         if attempt == 0:
             kill_after(lambda attempt: 6)(patch, attempt)
@@ -170,7 +165,7 @@ def test_a_damaged_newest_state_costs_an_epoch_and_changes_nothing(tiny_experime
     assert tiny.content(out) == tiny.content(trained / "warmup")
 
 
-def test_another_setting_never_picks_up_old_epochs(tiny_experiment, disturb, tmp_path):
+def test_another_setting_never_picks_up_old_epochs(tiny_experiment, tmp_path):
     with pytest.raises(Stopped):
         disturb_once(tiny_experiment(), tmp_path, 3)
     lines = []

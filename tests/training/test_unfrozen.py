@@ -10,16 +10,15 @@ import torch
 from safetensors.numpy import load_file
 
 from dicap.artifacts import epoch_file, read_pseudo_labels
-from dicap.errors import Stopped
 from dicap.models import load_model
 from dicap.network.linear import Scaling
 from dicap.settings.checks import contradictions
-from dicap.training import run, unfrozen
+from dicap.training import unfrozen
 from dicap.training.decisions import moved
 from dicap.training.main import own_rates
 from training.test_convex import RECOMMENDED
 from training.test_leaks import hidden_rows, invert_labels, models
-from training.test_resume import StopAfter
+from training.test_resume import disturb, stop_after
 
 WHOLE = RECOMMENDED | {
     "weights": "ema",
@@ -159,15 +158,8 @@ def test_hidden_labels_change_no_byte_of_its_model(frozen_experiment, unfreeze, 
 
 def test_stopped_at_every_second_step_it_ends_in_the_same_bytes(frozen_experiment, unfreeze, tmp_path):
     whole, experiment = unfreeze(), frozen_experiment(WHOLE)
-    source, stops = whole / "warmup" / "model.safetensors", 0
-    while True:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(run, "StopSignal", lambda: StopAfter(2))
-            try:
-                out = tiny.run_stage(experiment, "train", source, tmp_path / "again")
-                break
-            except Stopped:
-                stops += 1
+    source = whole / "warmup" / "model.safetensors"
+    out, stops, _ = disturb(experiment, "train", source, tmp_path / "again", interrupt=stop_after(lambda attempt: 2))
     assert stops > 3 and tiny.content(out) == tiny.content(whole / "train")
 
 

@@ -81,9 +81,11 @@ def command(
     _refuse_what_would_be_lost(missing, named)
 
     running = open_engine(engine, jobs)
-    resources = {"cpus": cpus or _share(engine, jobs), "gpus": gpus}
-    planned = _jobs(missing, rev, Path.cwd(), at_once=jobs or (1 if engine == "here" else None), **resources)
-    running.check(planned[0])
+    cpus = cpus or _share(engine, jobs)
+    at_once = jobs or (1 if engine == "here" else None)
+    preparing = _share(engine, 1, at_most=cpus * (at_once or 1))  # here the cells that would use these cores wait for it
+    planned = _jobs(missing, rev, Path.cwd(), at_once, cpus=cpus, gpus=gpus, preparing=max(preparing, cpus))
+    running.check(planned[-1])
     log_of(Path.cwd(), "").parent.mkdir(parents=True, exist_ok=True)
     try:
         for job in planned:
@@ -101,17 +103,21 @@ def command(
         raise click.ClickException(f"{failed} cells failed; the same sweep runs them again")
 
 
-def _jobs(missing: "Sequence[Cell]", rev: str, project: Path, at_once: int | None, **resources: int) -> "list[Job]":
+def _jobs(
+    missing: "Sequence[Cell]", rev: str, project: Path, at_once: int | None, *, cpus: int, gpus: int, preparing: int
+) -> "list[Job]":
     """A job for each cell, after one for each data set and features that several cells share.
 
-    Without it each of the cells that begin together would convert and compute for itself.
+    Without it each of the cells that begin together would convert and compute for itself. It has `preparing` processor cores.
     """
     from stages.cell import cell_job, job_name
 
     environment = {key: value for key, value in os.environ.items() if key.startswith(("DICAP_", "OMP_"))}
-    # Two trainings with all cores each would wait for one another, and another number of threads rounds differently.
-    environment.setdefault("OMP_NUM_THREADS", str(resources["cpus"]))
-    common: dict[str, Any] = {"environment": environment} | resources
+
+    def with_cpus(count: int) -> dict[str, Any]:
+        # Two trainings with all cores each would wait for one another, and another number of threads rounds differently.
+        return {"cpus": count, "gpus": gpus, "environment": {"OMP_NUM_THREADS": str(count)} | environment}
+
     groups: dict[str, list[Cell]] = {}
     for cell in missing:
         groups.setdefault(_prepared(cell), []).append(cell)
@@ -121,8 +127,8 @@ def _jobs(missing: "Sequence[Cell]", rev: str, project: Path, at_once: int | Non
         if len(cells) > 1 and at_once != 1:
             name = f"prepare-{cells[0].name}"
             first = job_name(name, rev)
-            jobs.append(cell_job(name, rev, project, cells[0].changes, until="features", **common))
-        jobs += [cell_job(cell.name, rev, project, cell.changes, after=first, **common) for cell in cells]
+            jobs.append(cell_job(name, rev, project, cells[0].changes, until="features", **with_cpus(preparing)))
+        jobs += [cell_job(cell.name, rev, project, cell.changes, after=first, **with_cpus(cpus)) for cell in cells]
     return jobs
 
 
@@ -193,11 +199,12 @@ def _experiments(rev: str) -> set[str]:
     return {line.removeprefix(place) for line in git("for-each-ref", "--format=%(refname)", place).splitlines()}
 
 
-def _share(engine: str, jobs: int | None) -> int:
-    """Processor cores of a cell where the user does not say."""
+def _share(engine: str, jobs: int | None, at_most: int | None = None) -> int:
+    """Processor cores of a job where the user does not say and so many run at a time."""
     from stages.engines.here import cores
 
-    return max(1, cores() // (jobs or 1)) if engine == "here" else 1
+    share = max(1, cores() // (jobs or 1)) if engine == "here" else 1
+    return share if at_most is None else min(share, at_most)
 
 
 def _show(plan: "Grid") -> None:

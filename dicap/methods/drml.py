@@ -110,17 +110,20 @@ class DRML(Method):
 
     def losses(self, head: RelationHead, batch: Batch) -> "Losses":
         """C_loss, L_R and L_DA of a batch of features, with the head as it is now (docs/methods.md 4.5)."""
-        x, n = batch.views["features"], len(batch.y)
+        x = batch.views["features"]
         known = torch.cat([torch.ones_like(batch.y, dtype=torch.bool), batch.label >= 0])  # (B, C)
         soft = torch.where(batch.label == 1, batch.weight, 1 - batch.weight)  # back to the soft target
         target = torch.cat([batch.y.float(), soft])
-        pool = torch.cat([torch.ones(n, dtype=torch.bool, device=x.device), (batch.label >= 0).any(1)])  # (B,)
         f1, f2 = head.classify(x)
         return Losses(
             classification=masked_mse(f1, target, known) + masked_mse(f2, target, known),
             relation=masked_mse(torch.sigmoid(head.relate(f1, f2)), target, known),
-            discrepancy=discrepancy(f1, f2, ~pool),
+            discrepancy=discrepancy(f1, f2, ~in_pool(batch)),
         )
+
+    def discrepancy(self, head: RelationHead, batch: Batch) -> Tensor:
+        """L_DA alone, which asks nothing of the relation network, half of the head's work."""
+        return discrepancy(*head.classify(batch.views["features"]), ~in_pool(batch))
 
 
 class Losses(NamedTuple):
@@ -149,6 +152,11 @@ def answers(network: nn.Module, features: Tensor) -> Tensor:
     assert isinstance(head, RelationHead)
     f1, f2 = head.classify(features)
     return torch.stack([f1, f2, torch.sigmoid(head.relate(f1, f2))], 1)
+
+
+def in_pool(batch: Batch) -> Tensor:
+    """(B,) bool: the labelled images of a batch and the adopted ones among the others."""
+    return torch.cat([torch.ones(len(batch.y), dtype=torch.bool, device=batch.y.device), (batch.label >= 0).any(1)])
 
 
 def masked_mse(f: Tensor, target: Tensor, known: Tensor) -> Tensor:

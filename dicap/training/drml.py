@@ -60,7 +60,7 @@ def step(run: Trainer, method: DRML, head: RelationHead, batch: Batch) -> None:
         loss = losses.classification + s.relation * losses.relation - s.discrepancy * losses.discrepancy
     run.update({"loss_disagree": loss}, "disagree")
     with run.autocast():  # C: projector, so that they agree there
-        loss = s.discrepancy * method.losses(head, batch).discrepancy
+        loss = s.discrepancy * method.discrepancy(head, batch)
     run.update({"loss_agree": loss}, "agree")
     with run.autocast():  # D: relation network
         losses = method.losses(head, batch)

@@ -115,6 +115,23 @@ def test_cells_at_a_time_wait_for_what_they_share(project, monkeypatch, options,
         assert {job.after for job in fake.jobs} == {None}
 
 
+@pytest.mark.parametrize(
+    ("options", "cells", "preparation"),
+    [
+        (["--jobs", "2"], 2, 4),
+        (["--jobs", "2", "--cpus", "1"], 1, 2),
+        (["--jobs", "8"], 1, 4),
+        (["--on", "ray", "--jobs", "2"], 1, 1),
+    ],
+)
+def test_the_preparation_has_the_cores_of_the_cells_that_wait_for_it(project, monkeypatch, options, cells, preparation):
+    monkeypatch.setattr("stages.engines.here.cores", lambda: 4)
+    fake = Fake(monkeypatch, [])
+    assert run("grid.yaml", *options).exit_code == 0
+    assert [job.cpus for job in fake.jobs] == [preparation, *[cells] * 4]
+    assert all(job.environment["OMP_NUM_THREADS"] == str(job.cpus) for job in fake.jobs)
+
+
 def test_every_data_set_and_features_recipe_has_a_preparation_of_its_own(project, monkeypatch):
     fake = Fake(monkeypatch, [])
     (project / "grid.yaml").write_text("axes: {backbone: [resnet18, resnet34], seed: [1, 2], ratio: [0.1]}\n")

@@ -48,9 +48,10 @@ def machine() -> dict[str, Any]:
     import numpy as np
     import torch
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    from dicap.processes import cores
+
     found = {
-        "cores": cores,
+        "cores": cores(),
         "threads": torch.get_num_threads(),
         "load": round(os.getloadavg()[0], 2),
         "processor": _processor(),

@@ -13,7 +13,6 @@ if the ratio of pairs is below 4 or that of scoring below 50.
 
 import argparse
 import json
-import os
 import platform
 import random
 import statistics
@@ -36,6 +35,7 @@ from dicap.data.loader import Request, load, scoring_batches, worker_count
 from dicap.data.policy import PUBLISHED
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.data.store import Store
+from dicap.processes import cores
 
 TARGET_PAIRS, TARGET_SCORING = 4.0, 50.0
 BATCH = 64
@@ -147,7 +147,7 @@ def measure(photos: Path, workers: int, size: int, rounds: int, seconds: float) 
         "image_size": size,
         "batch": BATCH,
         "workers": workers,
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "pillow": PIL.__version__,

@@ -3,7 +3,6 @@
 Letters: n samples, D features, C classes.
 """
 
-import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, cast
 
@@ -23,6 +22,7 @@ from dicap.linear.selection import choose_penalty, mean_precision
 from dicap.linear.solver import Solution
 from dicap.linear.students import out_of_fold, solve_students
 from dicap.linear.teachers import solve_teachers
+from dicap.processes import cores
 
 __all__ = ["DiCaPClassifier"]
 
@@ -205,8 +205,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     def _threads(self) -> AbstractContextManager:
         if self.n_jobs is None:
             return nullcontext()
-        cores = os.cpu_count() or 1
-        return threadpool_limits(self.n_jobs if self.n_jobs > 0 else max(1, cores + 1 + self.n_jobs))
+        return threadpool_limits(self.n_jobs if self.n_jobs > 0 else max(1, cores() + 1 + self.n_jobs))
 
 
 def _known_labels(y: Any, name: str) -> NDArray:

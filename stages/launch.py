@@ -19,6 +19,7 @@ from typing import Any
 
 import click
 
+from dicap.processes import cores
 from stages.engines.parent import STARTED_BY
 
 EXIT_STOPPED = 75
@@ -51,7 +52,7 @@ def launch(count: int, command: Sequence[str]) -> int:
     Only the first process's output is shown; another one's stderr is shown if it fails. SIGINT and SIGTERM are passed on to all.
     When one ends early the others are asked to stop, and killed if they do not within GRACE_SECONDS.
     """
-    threads = max(1, len(os.sched_getaffinity(0)) // count) if hasattr(os, "sched_getaffinity") else 1
+    threads = max(1, cores() // count)
     common = os.environ | {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(_free_port()),

@@ -201,7 +201,7 @@ def _experiments(rev: str) -> set[str]:
 
 def _share(engine: str, jobs: int | None, at_most: int | None = None) -> int:
     """Processor cores of a job where the user does not say and so many run at a time."""
-    from stages.engines.here import cores
+    from dicap.processes import cores
 
     share = max(1, cores() // (jobs or 1)) if engine == "here" else 1
     return share if at_most is None else min(share, at_most)

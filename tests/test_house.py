@@ -18,6 +18,7 @@ FLOORS = [
     (
         "dicap.batch_sizes",
         "dicap.catalogue",
+        "dicap.processes",
         "dicap.progress",
         "dicap.randomness",
         "dicap.calibration",
@@ -179,7 +180,7 @@ def test_commands_load_nothing_heavy_before_they_are_asked_for(path):
         "jinja2",
         "safetensors",
     }
-    light = {"dicap", "dicap.errors", "dicap.settings", "dicap.catalogue"}
+    light = {"dicap", "dicap.errors", "dicap.processes", "dicap.settings", "dicap.catalogue"}
     for node in tree_of(path).body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             top = ast.Module([node], [])

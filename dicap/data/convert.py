@@ -25,11 +25,12 @@ import pyarrow as pa
 from dicap.artifacts import make_room
 from dicap.data import format as files
 from dicap.data.kept import Kept
-from dicap.data.resize import JPEG_QUALITY, cores, results
+from dicap.data.resize import JPEG_QUALITY, results
 from dicap.data.shards import Written, cuts, keys, write_pixels
 from dicap.data.sources.base import RawSet, unknown_entries
 from dicap.data.sources.columns import Items
 from dicap.errors import DataError
+from dicap.processes import cores
 from dicap.progress import progress
 
 SHARD_SIZE = 16_384  # images of a shard on average, and at most of a set of one file; a shard has about 2.5 GB at 224 px

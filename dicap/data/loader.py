@@ -16,6 +16,7 @@ from dicap.data.augment import View, render_batch
 from dicap.data.policy import COLUMNS
 from dicap.data.store import Store
 from dicap.errors import DataError
+from dicap.processes import cores
 from dicap.randomness import uniform
 
 DataOn = Literal["host", "device"]
@@ -155,12 +156,11 @@ def draws(seed: int, stage: str, epoch: int, request: Request) -> np.ndarray:
     return out
 
 
-def worker_count(cores: int | None = None) -> int:
+def worker_count(available: int | None = None) -> int:
     """Worker processes worth having: none on one or two cores, where they only compete with the training process."""
-    if cores is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        cores //= int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # training processes on this machine, set by their launcher
-    return 0 if cores <= 2 else min(cores - 1, 12)
+    if available is None:
+        available = cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1))  # training processes here, set by their launcher
+    return 0 if available <= 2 else min(available - 1, 12)
 
 
 class _Steps(Dataset):

@@ -3,8 +3,6 @@
 import io
 import os
 import signal
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
@@ -13,9 +11,11 @@ import numpy as np
 from PIL import Image
 
 from dicap.data.sources.base import Images, Rejected
+from dicap.processes import cores, when_parent_ends
 
 JPEG_QUALITY = 95
 CHUNK = 32  # images a worker takes at a time
+_INTERVAL = 0.5  # seconds between two looks at whether the parent lives
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,6 @@ def results(images: Images, spans: Sequence[range], image_size: int, jpeg: bool,
             yield from future.result()
 
 
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def convert_one(images: Images, i: int, image_size: int, jpeg: bool) -> Result:
     """Read, resize and encode image i."""
     try:
@@ -78,16 +73,9 @@ def convert_one(images: Images, i: int, image_size: int, jpeg: bool) -> Result:
 def _begin_worker(images: Images, image_size: int, jpeg: bool, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent alone decides
     _begin_worker.job = images, image_size, jpeg  # type: ignore[attr-defined]
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    when_parent_ends(lambda: None, parent, _INTERVAL)  # a pool's workers would wait for work for ever
 
 
 def _convert_chunk(rows: range) -> list[Result]:
     images, image_size, jpeg = _begin_worker.job  # type: ignore[attr-defined]
     return [convert_one(images, i, image_size, jpeg) for i in rows]
-
-
-def _end_with(parent: int) -> None:
-    """Leave when the parent was killed; a pool's workers would wait for work for ever."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)

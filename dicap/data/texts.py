@@ -2,13 +2,22 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-CHUNK = 65_536  # texts that exist as Python objects at a time while a column is built
+T = TypeVar("T")
+
+CHUNK = 65_536  # things that exist as Python objects at a time while a column is built
+
+
+def chunks_of(things: Iterable[T]) -> Iterator[list[T]]:
+    """What an iterable yields, CHUNK at a time."""
+    rest = iter(things)
+    while chunk := list(islice(rest, CHUNK)):
+        yield chunk
 
 
 class Texts(Sequence[str]):
@@ -22,10 +31,7 @@ class Texts(Sequence[str]):
         """The texts of anything that yields them."""
         if isinstance(texts, Texts):
             return texts
-        rest, chunks = iter(texts), []
-        while chunk := list(islice(rest, CHUNK)):
-            chunks.append(pa.array(chunk, pa.string()))
-        return cls(pa.chunked_array(chunks, pa.string()))
+        return cls(pa.chunked_array([pa.array(chunk, pa.string()) for chunk in chunks_of(texts)], pa.string()))
 
     def __len__(self) -> int:
         return len(self.column)

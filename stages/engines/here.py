@@ -8,6 +8,7 @@ import subprocess
 import threading
 
 from dicap.errors import DataError
+from dicap.processes import cores
 from stages.engines.base import Job
 from stages.engines.driven import Driven
 from stages.engines.parent import STARTED_BY
@@ -78,11 +79,6 @@ class Here(Driven):
         if code < 0:
             self._reasons[name] = f"ended by {signal.Signals(-code).name}"
         return name, code == 0
-
-
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _gpus() -> list[str]:

@@ -6,9 +6,9 @@ An engine that loses a node's daemon, a worker or itself starts the job anew, el
 import contextlib
 import os
 import signal
-import threading
-import time
 from collections.abc import Callable
+
+from dicap.processes import when_parent_ends
 
 STARTED_BY = "DICAP_STARTED_BY"  # the process that an engine started the job from; it may be dead before the job looks
 _INTERVAL = 1.0  # seconds between two looks, each of a microsecond
@@ -19,14 +19,11 @@ def end_with_parent(clean_up: Callable[[], None] = lambda: None, interval: float
     """From now on, end this process and all that it started when its parent dies; `clean_up` is called last."""
     parent = int(os.environ.pop(STARTED_BY, os.getppid()))
 
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(interval)
+    def end() -> None:
         end_descendants(grace)
         clean_up()
-        os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    when_parent_ends(end, parent, interval)
 
 
 def end_descendants(grace: float = _GRACE) -> None:

@@ -125,7 +125,7 @@ def test_cells_at_a_time_wait_for_what_they_share(project, monkeypatch, options,
     ],
 )
 def test_the_preparation_has_the_cores_of_the_cells_that_wait_for_it(project, monkeypatch, options, cells, preparation):
-    monkeypatch.setattr("stages.engines.here.cores", lambda: 4)
+    monkeypatch.setattr("dicap.processes.cores", lambda: 4)
     fake = Fake(monkeypatch, [])
     assert run("grid.yaml", *options).exit_code == 0
     assert [job.cpus for job in fake.jobs] == [preparation, *[cells] * 4]

@@ -1,7 +1,6 @@
 """The items of a raw set as Arrow columns: ten million of them are about a gigabyte, and as Python objects ten."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any, overload
 
 import numpy as np
@@ -9,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dicap.data.sources.base import Item
-from dicap.data.texts import CHUNK, Texts
+from dicap.data.texts import Texts, chunks_of
 
 _NAMES = pa.dictionary(pa.int8(), pa.string())
 SCHEMA = pa.schema(
@@ -39,20 +38,16 @@ class Items(Sequence[Item]):
         """The items of anything that yields them; of a generator only some exist as Python objects at a time."""
         if isinstance(items, Items):
             return items
-        rest, parts = iter(items), []
-        while chunk := list(islice(rest, CHUNK)):
-            parts.append(pa.table({name: [getattr(item, name) for item in chunk] for name in SCHEMA.names}, schema=SCHEMA))
+        parts = [
+            pa.table({name: [getattr(item, name) for item in chunk] for name in SCHEMA.names}, schema=SCHEMA)
+            for chunk in chunks_of(items)
+        ]
         return cls(pa.concat_tables(parts).unify_dictionaries() if parts else SCHEMA.empty_table())
 
     @property
     def ids(self) -> Texts:
         """The names of the items."""
         return Texts(self.table["id"])
-
-    @property
-    def paths(self) -> Texts:
-        """Their paths."""
-        return Texts(self.table["path"])
 
     def where(self, column: str, value: str) -> np.ndarray:
         """Which items have a value in a column of texts, (n,) bool."""

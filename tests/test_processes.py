@@ -1,0 +1,41 @@
+"""Cores and parents as the operating system tells them."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dicap.processes import cores
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes are not bound to cores here")
+def test_only_the_cores_that_a_process_may_use_count():
+    script = (
+        "import os; from dicap.processes import cores; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); print(cores())"
+    )
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "1\n"
+    assert 1 <= cores() <= (os.cpu_count() or 1)
+
+
+def test_a_process_ends_with_its_parent(tmp_path):
+    child = (
+        "import os, sys, time; from pathlib import Path; from dicap.processes import when_parent_ends; "
+        "when_parent_ends(Path('ended').touch, os.getppid(), 0.02); Path('began').touch(); time.sleep(60)"
+    )
+    parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}]).wait()"
+    process = subprocess.Popen([sys.executable, "-c", parent], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(Path.cwd())})
+    wait_for(tmp_path / "began")
+    assert not (tmp_path / "ended").exists()
+    process.kill()
+    process.wait()
+    wait_for(tmp_path / "ended")
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < end, path
+        time.sleep(0.02)

@@ -31,21 +31,33 @@ from stages.revisions import cache_folder, git
 EXIT_STOPPED = 75
 _SCRATCH = "dicap-cell-"
 _HELD = re.compile(r"Error: (?P<folder>.+): process \S+ is already running this")  # said by dicap.training.state
+_BEFORE = {"convert": "resolve", "features": "convert"}  # of the stages that are made in shards, what one of them needs
 _POLL = 2.0  # seconds between two looks at a lock
 # Set by DVC for its stages and by Git for its hooks; they would lead out of the clone.
 _LEADING = ("DVC_ROOT", "DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
-def cell_job(name: str, rev: str, project: Path, changes: Mapping[str, Any], until: str | None = None, **resources: Any) -> Job:
+def cell_job(
+    name: str,
+    rev: str,
+    project: Path,
+    changes: Mapping[str, Any],
+    *,
+    until: str | None = None,
+    shard: str | None = None,
+    **resources: Any,
+) -> Job:
     """The job that runs an experiment of a commit.
 
     Args:
         name: of the experiment. changes: its settings that differ from params.yaml.
         until: run the pipeline up to this stage only and keep no experiment; its results stay in DVC's cache.
+        shard: of this stage make these shards only (`--shard` of the stage), after what it depends on.
         resources: what else a Job has.
     """
     command = [sys.executable, "-m", "stages.cell", "--project", str(project), "--rev", rev, "--name", name]
     command += ["--until", until] if until else []
+    command += ["--shard", shard] if shard else []
     command += [part for key, value in changes.items() for part in ("-S", f"{key}={literal(value)}")]
     job = job_name(name, rev)
     return Job(job, tuple(command), project, log_of(project, job), **resources)
@@ -86,23 +98,26 @@ def exists(project: Path, name: str, rev: str) -> bool:
 @click.option("--rev", required=True)
 @click.option("--name", required=True)
 @click.option("--until")
+@click.option("--shard")
 @click.option("-S", "--set-param", "changes", multiple=True)
-def main(project: Path, rev: str, name: str, until: str | None, changes: tuple[str, ...]) -> None:
+def main(project: Path, rev: str, name: str, until: str | None, shard: str | None, changes: tuple[str, ...]) -> None:
     """Run one experiment of a commit of the project and bring it back."""
     with _scratch(name) as folder:
         end_with_parent(lambda: shutil.rmtree(folder, ignore_errors=True))
         signal.signal(signal.SIGTERM, _stop)
         click.echo(f"{BEGIN}{name}: process {os.getpid()} on {os.uname().nodename}, {time.strftime('%Y-%m-%d %H:%M:%S')}")
         try:
-            code = run(project, rev, name, changes, until, folder)
+            code = run(project, rev, name, changes, folder, until=until, shard=shard)
         except DataError as error:
             click.echo(f"Error: {error}")
             code = 1
     sys.exit(code)
 
 
-def run(project: Path, rev: str, name: str, changes: tuple[str, ...], until: str | None, folder: Path) -> int:
-    """Run one experiment in a clone below `folder`; 0 where the project has its result, otherwise DVC's exit code."""
+def run(
+    project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Path, *, until: str | None, shard: str | None
+) -> int:
+    """Run one experiment, or a part, in a clone below `folder`; 0 where the project has its result, else DVC's exit code."""
     clone = _clone(project, rev, folder)
     environment = {key: value for key, value in os.environ.items() if key not in _LEADING} | {
         "DICAP_PROJECT": str(project),
@@ -110,9 +125,13 @@ def run(project: Path, rev: str, name: str, changes: tuple[str, ...], until: str
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     }
     settings = [part for change in changes for part in ("-S", change)]
-    arguments = ["exp", "run", "--name", name, *settings, *([until] if until else [])]
+    target = _BEFORE[until] if until and shard else until
+    arguments = ["exp", "run", "--name", name, *settings, *([target] if target else [])]
     while until or not exists(project, name, rev):
         code, held = _dvc(arguments, clone, environment)
+        if code == 0 and until and shard:
+            command = [sys.executable, "-m", "stages.cli", until, "--shard", shard]
+            return subprocess.run(command, cwd=clone, env=environment, stderr=subprocess.STDOUT, check=False).returncode
         if code == 0:
             if not until:
                 _bring_back(clone, project, name, rev)

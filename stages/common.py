@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -116,14 +118,14 @@ def runtime_options(function: Callable) -> Callable:
 
 
 def shard_options(function: Callable) -> Callable:
-    """`--shard I` and `--plan`, of stages whose work can be shared by shards."""
+    """`--shard I[/K]` and `--plan`, of stages whose work can be shared by shards."""
     options = [
         click.option(
             "--shard",
-            type=click.IntRange(0),
-            metavar="I",
-            help="Make shard I alone (0, 1, ...), to share the work between jobs; without it, make what is missing and put all "
-            "together.",
+            callback=_parse_shard,
+            metavar="I[/K]",
+            help="Make shard I alone (0, 1, ...), or every K-th from I on, to share the work between jobs; without it, make what "
+            "is missing and put all together.",
         ),
         click.option("--plan", is_flag=True, help="Only say how many shards there are, and which nobody has made yet."),
     ]
@@ -140,16 +142,43 @@ def say_plan(what: str, shards: int, missing: list[int]) -> None:
     finish("plan", {"shards": shards, "missing": missing}, [], text=text)
 
 
-def check_shard(shard: int, shards: int) -> None:
-    """Raise SettingsError where there is no such shard."""
-    from dicap.errors import SettingsError
+@dataclass(frozen=True)
+class Shard:
+    """What `--shard` asks for.
 
-    if not shards:
-        raise SettingsError(
-            f"--shard: found {shard}, but the set has no more than convert.shard_size images, so it has no shards; leave it out"
-        )
-    if shard >= shards:
-        raise SettingsError(f"--shard: found {shard}, expected 0 to {shards - 1}: the set has {shards} shards")
+    Attributes:
+        first: a shard; every: how far the next one is; None: there is no next one.
+    """
+
+    first: int
+    every: int | None
+
+    def __str__(self) -> str:
+        return f"{self.first}" if self.every is None else f"{self.first}/{self.every}"
+
+    def of(self, shards: int) -> range:
+        """The shards, of a set with so many; none where `every` is more. Raises SettingsError where there is no such shard."""
+        from dicap.errors import SettingsError
+
+        if not shards:
+            raise SettingsError(
+                f"--shard: found {self}, but the set has no more than convert.shard_size images, so it has no shards; "
+                "leave it out"
+            )
+        if self.every is not None:
+            return range(self.first, shards, self.every)
+        if self.first >= shards:
+            raise SettingsError(f"--shard: found {self}, expected 0 to {shards - 1}: the set has {shards} shards")
+        return range(self.first, self.first + 1)
+
+
+def _parse_shard(_: click.Context, __: click.Parameter, text: str | None) -> Shard | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)(?:/(\d+))?", text)
+    if found is None or (found[2] is not None and int(found[1]) >= int(found[2])):
+        raise click.BadParameter(f"found {text!r}, expected a shard, such as 3, or 3/8 for every eighth from shard 3 on")
+    return Shard(int(found[1]), None if found[2] is None else int(found[2]))
 
 
 def kept_shards(stage: str) -> Path:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stages.common import DATA, check_shard, kept_shards, load, params_option, project_root, say_plan, shard_options
+from stages.common import DATA, Shard, kept_shards, load, params_option, project_root, say_plan, shard_options
 from stages.terminal import finish, say
 
 if TYPE_CHECKING:
@@ -20,36 +20,32 @@ if TYPE_CHECKING:
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Processes; default: one a core. [DICAP_WORKERS]")
 @shard_options
 @click.option("--fresh", is_flag=True, help="Discard the shards of earlier conversions instead of using them again.")
-def command(params: Path, workers: int | None, shard: int | None, plan: bool, fresh: bool) -> None:
+def command(params: Path, workers: int | None, shard: Shard | None, plan: bool, fresh: bool) -> None:
     """Index the raw data set and cache its images, resized, as one array or in shards of convert.shard_size images."""
-    from dicap.data.sources import read_raw
-
     settings = load(params)
     if fresh:
         import shutil
 
         shutil.rmtree(kept_shards("convert"), ignore_errors=True)
-    # Relative to the original project: a queued run's own folder does not hold the raw images.
-    root = project_root() / settings.data_root if settings.data_root else None
-    raw = read_raw(settings.dataset, root, settings.image_size, own_data(settings))
+    raw = _raw(settings)
     if plan or shard is not None:
         _shard(raw, settings, workers, shard)
     else:
         convert_raw(raw, settings, workers)
 
 
-def _shard(raw: "RawSet", settings: "Settings", workers: int | None, shard: int | None) -> None:
-    """Convert one shard, or with None say which there are."""
+def _shard(raw: "RawSet", settings: "Settings", workers: int | None, shard: Shard | None) -> None:
+    """Convert some shards, or with None say which there are."""
     from dicap.data.convert import Plan, convert_shard
 
     plan = Plan.of(raw, image_size=settings.image_size, store=settings.convert.store, **_shards_of(settings))
     if shard is None:
         say_plan("convert", len(plan.shards), plan.missing)
         return
-    check_shard(shard, len(plan.shards))
-    made = convert_shard(plan, shard, workers)
-    text = f"convert: shard {shard} of {len(plan.shards)}: {'made' if made else 'was there already'}"
-    finish("convert", {"shard": shard, "shards": len(plan.shards), "made": made}, ["dicap-stage convert"], text=text)
+    chosen = shard.of(len(plan.shards))
+    made = [each for each in chosen if convert_shard(plan, each, workers)]
+    text = f"convert: shard {shard} of {len(plan.shards)}: {len(made)} made, {len(chosen) - len(made)} were there already"
+    finish("convert", {"shard": str(shard), "shards": len(plan.shards), "made": made}, ["dicap-stage convert"], text=text)
 
 
 def _shards_of(settings: "Settings") -> dict[str, Any]:
@@ -58,6 +54,23 @@ def _shards_of(settings: "Settings") -> dict[str, Any]:
 
     digest = hashlib.sha256(json.dumps(code("convert", settings), sort_keys=True).encode()).hexdigest()
     return {"shard_size": settings.convert.shard_size, "kept": kept_shards("convert"), "code": digest}
+
+
+def count_shards(settings: "Settings") -> int:
+    """How many shards the converted set will have, 0 where it is one file; lists the images and opens none. Raises DataError."""
+    from dicap.data.shards import cuts
+    from dicap.data.sources.columns import Items
+
+    items = Items.of(_raw(settings).items)
+    return len(cuts(items.ids, settings.convert.shard_size)) if len(items) > settings.convert.shard_size else 0
+
+
+def _raw(settings: "Settings") -> "RawSet":
+    from dicap.data.sources import read_raw
+
+    # Relative to the original project: a queued run's own folder does not hold the raw images.
+    root = project_root() / settings.data_root if settings.data_root else None
+    return read_raw(settings.dataset, root, settings.image_size, own_data(settings))
 
 
 def own_data(settings: "Settings") -> "Own":

@@ -7,7 +7,7 @@ import click
 
 from stages.common import (
     ARTIFACTS,
-    check_shard,
+    Shard,
     data_folder,
     engine_option,
     kept_shards,
@@ -36,7 +36,7 @@ BANK = ARTIFACTS / "features"
 @engine_option
 @machine_options
 @shard_options
-def command(params: Path, engine: str, fresh: bool, shard: int | None, plan: bool, **runtime: Any) -> None:
+def command(params: Path, engine: str, fresh: bool, shard: Shard | None, plan: bool, **runtime: Any) -> None:
     """Compute the features of all images, where a stage is to train the head alone.
 
     They are those of the plain image, of its mirror image and of features.views strong views, from the backbone as it comes:
@@ -60,7 +60,7 @@ def command(params: Path, engine: str, fresh: bool, shard: int | None, plan: boo
     finish("features", {"bank": str(BANK), "features": "none needed"}, ["dicap-stage warmup"], text=text)
 
 
-def _compute(settings: "Settings", engine: str, fresh: bool, shard: int | None, plan: bool, runtime: dict[str, Any]) -> None:
+def _compute(settings: "Settings", engine: str, fresh: bool, shard: Shard | None, plan: bool, runtime: dict[str, Any]) -> None:
     import time
 
     import numpy as np
@@ -81,8 +81,7 @@ def _compute(settings: "Settings", engine: str, fresh: bool, shard: int | None, 
             f"params.yaml: image_size: found {settings.image_size}, but {store.folder} was converted at {store.image_size}; "
             "run `dvc repro` (or `dicap-stage convert`)"
         )
-    if shard is not None:
-        check_shard(shard, store.shards)
+    shards = range(store.shards) if shard is None else shard.of(store.shards)
     network = pretrained_network(settings).to(chosen.device)
     recipe = Recipe.of(settings, store, network)
     probe = store.read(np.linspace(0, store.n - 1, min(store.n, 4)).astype(np.int64))
@@ -104,13 +103,13 @@ def _compute(settings: "Settings", engine: str, fresh: bool, shard: int | None, 
             if plan:
                 say_plan("features", store.shards, work.missing)
                 return
-            taken_over = work.fill(fast, options, range(store.shards) if shard is None else [shard])
+            taken_over = work.fill(fast, options, shards)
             if shard is None:
                 work.publish(record)
         else:
             taken_over = _whole(recipe, store, fast, options, made_by, fresh)
     seconds = time.perf_counter() - begin
-    images = store.n if shard is None else store.meta["shards"][shard]
+    images = store.n if shard is None else sum(store.meta["shards"][each] for each in shards)
     computed = images * sum(view.view.parts for view in recipe.files) - taken_over
     facts: dict[str, Any] = {
         "images": images,

@@ -1,6 +1,5 @@
 """`dicap-stage sweep`: a grid of experiments, on this machine or on several."""
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from dicap.grid import Cell, Grid
     from stages.engines.base import Engine, Job
 
+PARTS = 16  # jobs that share the conversion of a large set; those that find no room wait
 CODE = ("configs", "dicap", "stages")  # what `resolve` depends on in dvc.yaml
 
 
@@ -84,7 +84,8 @@ def command(
     cpus = cpus or _share(engine, jobs)
     at_once = jobs or (1 if engine == "here" else None)
     preparing = _share(engine, 1, at_most=cpus * (at_once or 1))  # here the cells that would use these cores wait for it
-    planned = _jobs(missing, rev, Path.cwd(), at_once, cpus=cpus, gpus=gpus, preparing=max(preparing, cpus))
+    parts = 1 if engine == "here" else jobs or PARTS  # here one job uses all cores
+    planned = _jobs(missing, rev, Path.cwd(), at_once, cpus=cpus, gpus=gpus, preparing=max(preparing, cpus), parts=parts)
     running.check(planned[-1])
     log_of(Path.cwd(), "").parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -104,13 +105,15 @@ def command(
 
 
 def _jobs(
-    missing: "Sequence[Cell]", rev: str, project: Path, at_once: int | None, *, cpus: int, gpus: int, preparing: int
+    missing: "Sequence[Cell]", rev: str, project: Path, at_once: int | None, *, cpus: int, gpus: int, preparing: int, parts: int
 ) -> "list[Job]":
-    """A job for each cell, after one for each data set and features that several cells share.
+    """A job for each cell, after those that prepare a data set and features that several cells share.
 
-    Without it each of the cells that begin together would convert and compute for itself. It has `preparing` processor cores.
+    Without them each of the cells that begin together would convert and compute for itself. They have `preparing` processor
+    cores, and are at most `parts` at a time.
     """
-    from stages.cell import cell_job, job_name
+    from stages.cell import cell_job
+    from stages.preparation import preparation, recipe_of
 
     environment = {key: value for key, value in os.environ.items() if key.startswith(("DICAP_", "OMP_"))}
 
@@ -120,25 +123,15 @@ def _jobs(
 
     groups: dict[str, list[Cell]] = {}
     for cell in missing:
-        groups.setdefault(_prepared(cell), []).append(cell)
-    jobs = []
+        groups.setdefault(recipe_of(cell), []).append(cell)
+    jobs: list[Job] = []
     for cells in groups.values():
-        first = None
+        after = ()
         if len(cells) > 1 and at_once != 1:
-            name = f"prepare-{cells[0].name}"
-            first = job_name(name, rev)
-            jobs.append(cell_job(name, rev, project, cells[0].changes, until="features", **with_cpus(preparing)))
-        jobs += [cell_job(cell.name, rev, project, cell.changes, after=first, **with_cpus(cpus)) for cell in cells]
+            jobs += preparation(cells[0], rev, project, parts, with_cpus(preparing))
+            after = (jobs[-1].name,)
+        jobs += [cell_job(cell.name, rev, project, cell.changes, after=after, **with_cpus(cpus)) for cell in cells]
     return jobs
-
-
-def _prepared(cell: "Cell") -> str:
-    """What decides the converted images and the features of a cell."""
-    from dicap.provenance import relevant
-    from dicap.settings import Settings
-
-    settings = Settings.model_validate(cell.settings)
-    return json.dumps([relevant(settings, stage) for stage in ("convert", "features")], sort_keys=True)
 
 
 def _watch(engine: "Engine", planned: "list[Job]", missing: "Sequence[Cell]", rev: str, title: str) -> int:

@@ -20,7 +20,7 @@ class Job:
         log: what it prints is added to this file.
         cpus, gpus: of one node.
         environment: added to that of the node.
-        after: the name of a job that has to succeed first.
+        after: the names of jobs that have to succeed first.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Job:
     cpus: int = 1
     gpus: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
-    after: str | None = None
+    after: tuple[str, ...] = ()
 
 
 class Engine(Protocol):

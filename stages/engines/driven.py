@@ -26,9 +26,10 @@ class Driven(ABC):
         """Start jobs as there is room for them, and yield (name, whether it succeeded) as they end."""
         while self._waiting or self._running:
             for job in list(self._waiting):
-                if job.after is not None and self._ended.get(job.after) is False:
+                failed = [name for name in job.after if self._ended.get(name) is False]
+                if failed:
                     self._waiting.remove(job)
-                    self._reasons[job.name] = f"{job.after} failed, which it needs"
+                    self._reasons[job.name] = f"{failed[0]} failed, which it needs"
                     self._ended[job.name] = False
                     yield job.name, False
                 elif self._ready(job):
@@ -41,7 +42,7 @@ class Driven(ABC):
                 self._ended[name] = succeeded
                 yield name, succeeded
             else:
-                assert not any(job.after not in self._ended for job in self._waiting if job.after), "a job waits for nobody"
+                assert all(self._ended.keys() >= {*job.after} for job in self._waiting), "a job waits for nobody"
 
     def reason(self, name: str) -> str | None:
         """What is known of a job's failure beside its log; None: nothing."""
@@ -49,7 +50,7 @@ class Driven(ABC):
 
     def _ready(self, job: Job) -> bool:
         room = self._at_once is None or len(self._running) < self._at_once
-        return room and (job.after is None or self._ended.get(job.after, False)) and self._fits(job)
+        return room and all(self._ended.get(name, False) for name in job.after) and self._fits(job)
 
     def _fits(self, job: Job) -> bool:
         """Whether what the job needs is free now."""

@@ -112,7 +112,7 @@ class Slurm:
             _slurm(["scancel", *self._numbers.values()])
 
     def _new(self, job: Job) -> str:
-        conditions = [f"afterok:{self._numbers[job.after]}"] if job.after is not None else []
+        conditions = [":".join(["afterok", *(self._numbers[name] for name in job.after)])] if job.after else []
         if self._at_once is not None and len(self._numbers) >= self._at_once:
             # One for one: the job that was submitted so many jobs ago has ended before this one begins.
             conditions.append(f"afterany:{list(self._numbers.values())[-self._at_once]}")

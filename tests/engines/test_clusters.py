@@ -24,8 +24,8 @@ for wish in ({"cpus": 64}, {"gpus": 1}):
 engine.check(job("first", "true"))
 engine.submit(job("first", "echo $COLOUR; pwd", environment={"COLOUR": "red"}))
 engine.submit(job("fails", "echo Error: no luck; exit 3"))
-engine.submit(job("next", "cat first.log", after="first"))
-engine.submit(job("never", "true", after="fails"))
+engine.submit(job("next", "cat first.log", after=("first",)))
+engine.submit(job("never", "true", after=("fails",)))
 for name, succeeded in engine.watch():
     print(name, succeeded, engine.reason(name) or (reason_in(folder / f"{name}.log") if not succeeded else ""))
 """

@@ -56,8 +56,8 @@ def test_so_many_jobs_at_a_time_as_they_were_submitted(tmp_path, at_once, most):
 
 def test_what_waits_for_another_lets_later_ones_pass_and_fails_with_it(tmp_path):
     engine = Instant(2)
-    for name, after in (("first", None), ("bad", None), ("one", "first"), ("two", "bad"), ("three", "two"), ("free", None)):
-        engine.submit(job(tmp_path, name, after=after))
+    for name, *after in (("first",), ("bad",), ("one", "first"), ("two", "first", "bad"), ("three", "two"), ("free",)):
+        engine.submit(job(tmp_path, name, after=(*after,)))
     ends = dict(engine.watch())
     assert ends == {"first": True, "bad": False, "one": True, "two": False, "three": False, "free": True}
     assert engine.began == ["first", "bad", "one", "free"]
@@ -290,7 +290,7 @@ if "--test-only" in arguments:
 number = len(list(home.glob("*.job"))) + 1
 (home / f"{number}.arguments").write_text("\n".join(arguments))
 state, needed = "COMPLETED", [c.split(":") for c in value("--dependency").split(",") if c]
-if any(kind == "afterok" and "COMPLETED" not in (home / f"{n}.job").read_text() for kind, n in needed):
+if any(kind == "afterok" and "COMPLETED" not in (home / f"{n}.job").read_text() for kind, *all in needed for n in all):
     state = "CANCELLED"
 else:
     with open(value("--output"), "ab") as log:
@@ -339,8 +339,8 @@ def test_slurms_jobs_tell_how_they_ended(slurm, tmp_path):
     engine.submit(job(tmp_path, "good", 'echo "$COLOUR"; pwd', environment={"COLOUR": "red and 'blue'"}, cpus=3, gpus=1))
     engine.submit(job(tmp_path, "fails", "echo Error: no luck; exit 3"))
     engine.submit(job(tmp_path, "long", "exit 9"))
-    engine.submit(job(tmp_path, "after", after="fails"))
-    engine.submit(job(tmp_path, "next", after="good"))
+    engine.submit(job(tmp_path, "after", after=("fails",)))
+    engine.submit(job(tmp_path, "next", after=("good",)))
     assert dict(engine.watch()) == {"good": True, "fails": False, "long": False, "after": False, "next": True}
     assert (tmp_path / "good.log").read_text() == f"red and 'blue'\n{tmp_path}\n"
     assert engine.reason("fails") is None, "the log says it"
@@ -354,7 +354,7 @@ def test_slurms_jobs_tell_how_they_ended(slurm, tmp_path):
 def test_slurms_jobs_at_a_time_are_a_chain_of_dependencies(slurm, tmp_path):
     engine = Slurm(2, interval=0)
     for name in "abcd":
-        engine.submit(job(tmp_path, name, after="a" if name > "a" else None))
+        engine.submit(job(tmp_path, name, after=tuple("abc"[: "abcd".index(name)])))
     chains = [
         [line for line in (slurm / f"{k}.arguments").read_text().splitlines() if line.startswith("--dependency")]
         for k in (1, 2, 3, 4)
@@ -362,8 +362,8 @@ def test_slurms_jobs_at_a_time_are_a_chain_of_dependencies(slurm, tmp_path):
     assert chains == [
         [],
         ["--dependency=afterok:1"],
-        ["--dependency=afterok:1,afterany:1"],
-        ["--dependency=afterok:1,afterany:2"],
+        ["--dependency=afterok:1:2,afterany:1"],
+        ["--dependency=afterok:1:2:3,afterany:2"],
     ]
 
 

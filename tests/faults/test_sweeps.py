@@ -25,7 +25,7 @@ pytestmark = [
 ]
 KINDS = pytest.mark.parametrize("kind", [clusters.Slurm, clusters.Ray], ids=lambda kind: kind.name)
 SHORT = tiny.CHANGES | {"warmup.epochs": 1, "warmup.eval_every": 1, "train.epochs": 1, "finetune.epochs": 1}
-FOUR = "title: Four\ntable: main\naxes: {method: [mld, topk], seed: [1, 2]}\n"
+FOUR = "title: Four\ntable: main\nsettings: {convert.shard_size: 16}\naxes: {method: [mld, topk], seed: [1, 2]}\n"
 ONE = "title: One\ntable: main\nsettings: {train.epochs: 30, train.eval_every: 30}\naxes: {method: [dicap], seed: [1]}\n"
 OUTS = ("artifacts/warmup", "artifacts/train", "artifacts/finetune")
 
@@ -83,6 +83,8 @@ def test_a_grid_on_two_nodes_is_experiments_of_dvc(kind, cluster, tmp_path, reco
     assert "MLD" in table and "Top-K" in table, table
     for log in (clone.folder / ".dicap" / "sweep").glob("table-*.log"):
         assert "Running stage 'convert'" not in log.read_text(), "it was converted once, before the cells"
+    parts = list((clone.folder / ".dicap" / "sweep").glob("prepare-*-convert-?-*.log"))
+    assert len(parts) > 1 and all(" 0 were there already" in log.read_text() for log in parts), "by several jobs"
     output = ended(sweep(clone, cluster, "four"))
     assert "4 cells, 4 finished, 0 to run" in output and len(experiments(clone)) == 4
 

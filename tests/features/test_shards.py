@@ -145,14 +145,22 @@ def test_shards_are_made_one_by_one_from_the_command_line(place, finished, stage
         shutil.rmtree(out)
     plan = done(place, stage, "--plan")
     assert plan["missing"] == list(range(plan["shards"]))
-    for shard in plan["missing"][::-1]:
+    for shard in plan["missing"][:1:-1]:
         done(place, stage, "--shard", str(shard))
+    assert done(place, stage, "--plan")["missing"] == [0, 1]
+    done(place, stage, "--shard", "0/2")  # of these only the first is to be made
+    assert done(place, stage, "--plan")["missing"] == [1]
+    done(place, stage, "--shard", "1/2")
+    done(place, stage, "--shard", "98/99")  # more jobs than shards
     assert done(place, stage, "--plan")["missing"] == []
     done(place, stage)
     assert tiny.content(out) == before == tiny.content(finished / out.relative_to(place))
     assert not list((place / ".dicap").glob("state/*"))
     result = run(place, stage, "--shard", "99")
     assert result.exit_code == 2 and "--shard: found 99, expected 0 to" in result.stderr
+    for wrong in ("2/2", "one", "-1", "1/", "1/2/3"):
+        result = run(place, stage, f"--shard={wrong}")
+        assert result.exit_code == 2 and f"found '{wrong}', expected a shard, such as 3, or 3/8" in result.stderr
     write_params(place, FROZEN)
     if stage == "convert":
         result = run(place, stage, "--shard", "0")

@@ -75,5 +75,5 @@ def test_the_suite_and_the_list_name_every_benchmark():
     found = re.search(r"^NAMES = \((.*)\)$", (FOLDER / "suite.py").read_text(), re.MULTILINE)
     assert found is not None
     # one trains for an hour, one needs 8 GB for half an hour, the others need photographs
-    apart = {"suggest", "large", "photographs", "review", "sklearn_peers", "heads", "bank"}
+    apart = {"suggest", "large", "photographs", "review", "sklearn_peers", "heads", "bank", "sizes"}
     assert set(re.findall(r'"(\w+)"', found[1])) == set(NAMES) - apart

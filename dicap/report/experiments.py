@@ -44,19 +44,20 @@ _BY_STEPS = {
     *("weights", "loss.gamma_neg", "loss.clip", "contrastive.enabled"),
     *("train.backbone_lr", "train.head_lr", "train.batch_norm"),
 }
-# Of a method's budget and of how its head is trained: rows of the main table are told apart by the steps that follow from these.
-_BUDGET = {
-    *("warmup.epochs", "warmup.eval_every", "train.epochs", "train.eval_every", "linear.solver"),
+# Of the budgets of methods with loops of their own.
+_LOOPS = {
     *("pclp.prior", "pclp.warmup_epochs", "pclp.epochs", "pclp.batch_labelled"),
-    *("drml.features", "drml.rounds", "drml.iterations", "drml.start"),
+    *("drml.features", "drml.rounds", "drml.iterations", "drml.start", "drml.per_round"),
 }
+# Of a method's budget and of how its head is trained: rows of the main table are told apart by the steps that follow from these.
+_BUDGET = _LOOPS | {"warmup.epochs", "warmup.eval_every", "train.epochs", "train.eval_every", "linear.solver"}
 SOLVED = "solved"  # in place of a number of steps
 RECOMMENDED = "dicap_recommended"  # its row beside DiCaP's as published
 BUDGETS = ("main", "plateau")  # tables whose rows are told apart by steps (dicap.report.budgets)
 FREE = {
     "main": _IDENTITY | _BUDGET | {"iat.rule"},
     "plateau": _IDENTITY | _BUDGET,
-    "photographs": _IDENTITY | set(_RULE) | _BY_STEPS | {"pclp.prior", "drml.features"},
+    "photographs": _IDENTITY | set(_RULE) | _BY_STEPS | _LOOPS,
     "cost": _IDENTITY,
     "ablation": _IDENTITY | set(_STEPS),
     "weighting": _IDENTITY | set(_STEPS) | {"calibration.policy"},

@@ -80,7 +80,7 @@ def test_a_grid_on_two_nodes_is_experiments_of_dvc(kind, cluster, tmp_path, reco
     shown = clone.run("dvc", "exp", "show", "--csv")
     assert all(f"{name.split('/')[-1]}" in shown for name in experiments(clone))
     table = clone.run("dicap-stage", "table", "main", "--no-intervals")
-    assert "MLD" in table and "Top-K" in table, table
+    assert "MLD" in table and "Top-k" in table, table
     for log in (clone.folder / ".dicap" / "sweep").glob("table-*.log"):
         assert "Running stage 'convert'" not in log.read_text(), "it was converted once, before the cells"
     parts = list((clone.folder / ".dicap" / "sweep").glob("prepare-*-convert-?-*.log"))

@@ -26,7 +26,8 @@ pytestmark = [
 KINDS = pytest.mark.parametrize("kind", [clusters.Slurm, clusters.Ray], ids=lambda kind: kind.name)
 SHORT = tiny.CHANGES | {"warmup.epochs": 1, "warmup.eval_every": 1, "train.epochs": 1, "finetune.epochs": 1}
 FOUR = "title: Four\ntable: main\nsettings: {convert.shard_size: 16}\naxes: {method: [mld, topk], seed: [1, 2]}\n"
-ONE = "title: One\ntable: main\nsettings: {train.epochs: 30, train.eval_every: 30}\naxes: {method: [dicap], seed: [1]}\n"
+# Long enough for three kills, each after a saved epoch of a third of a second.
+ONE = "title: One\ntable: main\nsettings: {train.epochs: 300, train.eval_every: 300}\naxes: {method: [dicap], seed: [1]}\n"
 OUTS = ("artifacts/warmup", "artifacts/train", "artifacts/finetune")
 
 
@@ -175,7 +176,8 @@ def test_kills_of_worker_node_and_driver_lose_nothing(kind, cluster, undisturbed
     if cluster.name == "ray":
         training.gone(cell, *trainers)
     output = ended(sweep(clone, cluster, "one"))
-    assert "1 of 1 cells finished" in output, output
+    # Slurm's cells go on without the sweep, and may be finished when it is asked again.
+    assert "1 of 1 cells finished" in output or (cluster.name == "slurm" and "1 finished, 0 to run" in output), output
     assert made(clone) == before
     (log,) = (clone.folder / ".dicap" / "sweep").glob("*.log")
     assert log.read_text().count("resuming train at epoch") >= 2

@@ -16,7 +16,19 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from common import RESULTS, Parser, finish
 
-NAMES = ("choices", "contrastive", "coverage", "features", "input", "linear", "refresh", "scaling", "shards", "step")
+NAMES = (
+    "allocation",
+    "choices",
+    "contrastive",
+    "coverage",
+    "features",
+    "input",
+    "linear",
+    "refresh",
+    "scaling",
+    "shards",
+    "step",
+)
 LAST = re.compile(r"^(\w+) ratio=(\S+) target=(\S+)$")
 
 

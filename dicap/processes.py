@@ -1,14 +1,30 @@
-"""Processor cores and parent processes, as the operating system tells."""
+"""Processor cores, freed memory and parent processes: what the operating system tells, and is told."""
 
+import ctypes
 import os
 import threading
 import time
 from collections.abc import Callable
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+
 
 def cores() -> int:
     """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def keep_freed_memory() -> bool:
+    """Let this process keep large blocks that it frees, for the next that it needs; False where the C library cannot be told.
+
+    By default glibc returns them to the system at once, which clears each page of them when they are asked for again: of the
+    activations of a network that is trained on processors, in every step (benchmarks/allocation.py). No result changes.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # not glibc
+        return False
+    return all(mallopt(option, value) for option, value in ((_M_MMAP_THRESHOLD, 2**30), (_M_TRIM_THRESHOLD, 2**31 - 1)))
 
 
 def when_parent_ends(then: Callable[[], None], parent: int, interval: float) -> None:

@@ -47,7 +47,7 @@ NEUTRAL = {
     "dicap": "the version",
     "stages": "empty",
     "dicap.errors": "what is said when a run fails",
-    "dicap.processes": "how many processes make it, and when they end",
+    "dicap.processes": "how many processes make it, when they end, and what memory they keep",
     "dicap.progress": "bars on stderr",
     "dicap.settings": "reads and checks settings; their values are compared",
     "dicap.settings.schema": "as dicap.settings",

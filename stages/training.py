@@ -10,6 +10,7 @@ from torch import nn
 
 from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
+from dicap.processes import keep_freed_memory
 from dicap.runtime import Runtime
 from dicap.settings import Settings
 from dicap.training.experiment import Experiment
@@ -63,6 +64,8 @@ def run(
     stage: str, experiment: Experiment, network: Callable[[], nn.Module], *, source: Path | None, out: Path, fresh: bool
 ) -> None:
     """Run a stage and say where its products are."""
+    if experiment.runtime.device.type == "cpu" and not experiment.frozen:
+        keep_freed_memory()
     inputs = [SPLIT] if source is None else [SPLIT, *sorted(source.glob("*.safetensors"))]
     if stage == "finetune" and source is not None and experiment.settings.finetune.labels == "all":
         from dicap.training.given_back import last_file

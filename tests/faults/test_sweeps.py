@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -170,8 +169,10 @@ def test_kills_of_worker_node_and_driver_lose_nothing(kind, cluster, undisturbed
     cell = training.goes_on()
     trainers = training.processes()
     assert len(trainers) == 1
-    for process in cluster.find("stages.cli", "sweep"):
-        process.send_signal(signal.SIGKILL)
+    sweeping = psutil.Process(driver.pid).children(recursive=True)  # of nsenter, which is not in the namespace itself
+    assert any("sweep" in process.cmdline() for process in sweeping)
+    for process in sweeping:
+        process.kill()
     driver.communicate(timeout=60)
     if cluster.name == "ray":
         training.gone(cell, *trainers)

@@ -130,8 +130,10 @@ def run(
     while until or not exists(project, name, rev):
         code, held = _dvc(arguments, clone, environment)
         if code == 0 and until and shard:
-            command = [sys.executable, "-m", "stages.cli", until, "--shard", shard]
-            return subprocess.run(command, cwd=clone, env=environment, stderr=subprocess.STDOUT, check=False).returncode
+            return subprocess.run(
+                [sys.executable, "-m", "stages.cli", until, "--shard", shard],
+                cwd=clone, env=environment, stderr=subprocess.STDOUT, check=False,
+            ).returncode  # fmt: skip
         if code == 0:
             if not until:
                 _bring_back(clone, project, name, rev)

@@ -137,6 +137,7 @@ def test_up_to_a_stage_no_experiment_is_kept_and_its_result_is_found_again(proje
 
 def test_shards_of_a_stage_are_made_after_what_it_needs(project, tmp_path):
     (project / "stages").mkdir()
+    (project / "stages" / "__init__.py").touch()
     (project / "stages" / "cli.py").write_text("import sys; print('asked', sys.argv[1:]); sys.exit('99' in sys.argv[3])\n")
     (project / "dvc.yaml").write_text(STAGES.replace("work:", "resolve:"))
     cell.git("add", "-A", folder=project)

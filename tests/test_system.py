@@ -1,4 +1,4 @@
-"""Cores and parents as the operating system tells them."""
+"""Cores, parents and freed memory, as the operating system tells and is told (dicap.processes)."""
 
 import os
 import platform

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+LARGE = 2**16  # bytes of a row from which many are copied one by one: a copy past the processor's cache is slower
+
 
 class Chained:
     """Arrays of rows of one shape, one behind the other.
@@ -45,7 +47,12 @@ class Chained:
         """The rows at (n,) int64 `rows`, (n, ...), in a fresh array."""
         found = np.empty((len(rows), *self.shape[1:]), self.dtype)
         which, local = locate(self.starts, rows)
-        runs = np.flatnonzero((np.diff(which, prepend=-1) != 0) | (np.diff(local, prepend=-2) != 1))  # rows in order: one copy
+        if self._row_bytes < LARGE:
+            runs = np.flatnonzero(
+                (np.diff(which, prepend=-1) != 0) | (np.diff(local, prepend=-2) != 1)
+            )  # rows in order: one copy
+        else:
+            runs = np.arange(len(rows))
         # Bytes by memoryview: NumPy's own indexing takes longer for each row than to copy a small one.
         out, width, parts, place = _bytes(found), self._row_bytes, self._bytes, 0
         lengths = np.diff(runs, append=len(rows)) * width

@@ -26,6 +26,7 @@ import click
 from dicap.errors import DataError
 from stages.engines.base import BEGIN, Job
 from stages.engines.parent import end_descendants, end_with_parent
+from stages.forkserver import fork_server
 from stages.revisions import cache_folder, git
 
 EXIT_STOPPED = 75
@@ -128,7 +129,8 @@ def run(
     target = _BEFORE[until] if until and shard else until
     arguments = ["exp", "run", "--name", name, *settings, *([target] if target else [])]
     while until or not exists(project, name, rev):
-        code, held = _dvc(arguments, clone, environment)
+        with fork_server(clone, environment) as variables:
+            code, held = _dvc(arguments, clone, environment | variables)
         if code == 0 and until and shard:
             return subprocess.run(
                 [sys.executable, "-m", "stages.cli", until, "--shard", shard],

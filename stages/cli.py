@@ -11,6 +11,7 @@ import click
 
 from dicap import __version__
 from dicap.errors import DataError, SettingsError, Stopped
+from stages import forkserver
 from stages.engines.parent import STARTED_BY, end_with_parent
 
 EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
@@ -113,6 +114,8 @@ def _run_own_code() -> None:
     if "DVC_STAGE" not in os.environ or not own.is_file() or own.samefile(__file__) or path.split(os.pathsep)[0] == os.getcwd():
         return
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.getcwd(), path)))
+    if (code := forkserver.run("stages.cli", sys.argv[1:])) is not None:
+        sys.exit(code)
     os.execv(sys.executable, [sys.executable, "-m", "stages.cli", *sys.argv[1:]])
 
 

@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from dicap.progress import progress
 CHUNK = 256  # images of a chunk: what a kill loses at most
 BATCH, GPU_BATCH = 32, 256  # images a pass, tiles counted as images
 HEAD = 128  # bytes of an .npy header
+Views = dict[str, Tensor]
 
 
 def fill(
@@ -183,21 +185,31 @@ def _work(
         step = max(size // parts, 1)
         batches = [[chunk[i : i + step] for i in range(0, len(chunk), step)] for chunk in chunks]
         steps = [[Request(file.view.request, rows, file.view.view)] for chunk in batches for rows in chunk]
-        views = load(
+        drawn = load(
             store, steps, seed=SEED, stage=stage, epoch=file.view.number, workers=workers, device=device, data_on=data_on
         )
-        for chunk in batches:
-            found = []
-            for rows in chunk:
-                images = next(views)[file.view.request]  # (B, 3, H, W) or (B, 4, 3, H, W)
-                features = pooled(network.features(images.flatten(0, -4)), grid)  # (B * parts, g * g, D)
-                found.append(features.cpu().numpy().reshape(len(rows), *file.shape[1:]))
-                yield from (None for _ in range(len(rows) * parts))
-            file.append(np.concatenate(found))
-            if stopping():
-                raise Stopped(
-                    f"features: {file.rows} of {file.shape[0]} images of view {file.view.name} saved; run again to go on"
-                )
+        with closing(_ahead(drawn)) as views:
+            for chunk in batches:
+                found = []
+                for rows in chunk:
+                    images = next(views)[file.view.request]  # (B, 3, H, W) or (B, 4, 3, H, W)
+                    features = pooled(network.features(images.flatten(0, -4)), grid)  # (B * parts, g * g, D)
+                    found.append(features.cpu().numpy().reshape(len(rows), *file.shape[1:]))
+                    yield from (None for _ in range(len(rows) * parts))
+                file.append(np.concatenate(found))
+                if stopping():
+                    raise Stopped(
+                        f"features: {file.rows} of {file.shape[0]} images of view {file.view.name} saved; run again to go on"
+                    )
+
+
+def _ahead(batches: Iterator[Views]) -> Generator[Views]:
+    """The same batches, each made while the one before is used: one thread draws views, and the engine has several."""
+    with ThreadPoolExecutor(1, thread_name_prefix="views") as thread:
+        following = thread.submit(next, batches, None)
+        while (batch := following.result()) is not None:
+            following = thread.submit(next, batches, None)
+            yield batch
 
 
 def pooled(features: Tensor, grid: int) -> Tensor:

@@ -27,6 +27,7 @@ NAMES = (
     "refresh",
     "scaling",
     "shards",
+    "starts",
     "step",
 )
 LAST = re.compile(r"^(\w+) ratio=(\S+) target=(\S+)$")

@@ -73,7 +73,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context):
         """Run a command; users' errors become their own lines and exit codes, never tracebacks."""
-        _run_own_code()
+        _hand_over()
         if STARTED_BY in os.environ:  # an engine's job, or one of several processes of a run
             end_with_parent()
         # Read by the OpenMP library when torch is loaded. Its default lets waiting threads spin: where another process
@@ -104,19 +104,22 @@ class LazyGroup(click.Group):
         ctx.exit(code)
 
 
-def _run_own_code() -> None:
-    """Under DVC, go on with the program that belongs to the experiment.
+def _hand_over() -> None:
+    """Under DVC, go on with the program that belongs to the experiment, in a child of the fork server where there is one.
 
     A queued or temporary experiment has a folder of its own, whose code its results are recorded under; the installed program
     is that of the workspace, which may have been edited since.
     """
     own, path = Path("stages/cli.py"), os.environ.get("PYTHONPATH", "")
-    if "DVC_STAGE" not in os.environ or not own.is_file() or own.samefile(__file__) or path.split(os.pathsep)[0] == os.getcwd():
+    if "DVC_STAGE" not in os.environ or not own.is_file():
         return
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.getcwd(), path)))
-    if (code := forkserver.run("stages.cli", sys.argv[1:])) is not None:
+    if foreign := not own.samefile(__file__) and path.split(os.pathsep)[0] != os.getcwd():
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.getcwd(), path)))
+    # `resolve` loads none of the server's libraries, and often nothing else has to run.
+    if os.environ["DVC_STAGE"] != "resolve" and (code := forkserver.run("stages.cli", sys.argv[1:])) is not None:
         sys.exit(code)
-    os.execv(sys.executable, [sys.executable, "-m", "stages.cli", *sys.argv[1:]])
+    if foreign:
+        os.execv(sys.executable, [sys.executable, "-m", "stages.cli", *sys.argv[1:]])
 
 
 def _cleared() -> list[str]:

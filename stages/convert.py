@@ -58,11 +58,10 @@ def _shards_of(settings: "Settings") -> dict[str, Any]:
 
 def count_shards(settings: "Settings") -> int:
     """How many shards the converted set will have, 0 where it is one file; lists the images and opens none. Raises DataError."""
-    from dicap.data.shards import cuts
+    from dicap.data.shards import shards_of
     from dicap.data.sources.columns import Items
 
-    items = Items.of(_raw(settings).items)
-    return len(cuts(items.ids, settings.convert.shard_size)) if len(items) > settings.convert.shard_size else 0
+    return len(shards_of(Items.of(_raw(settings).items).ids, settings.convert.shard_size))
 
 
 def _raw(settings: "Settings") -> "RawSet":

@@ -4,8 +4,8 @@ Stages on features of a frozen backbone take seconds, most of which went into im
 anew (benchmarks/starts.py). A child of the server has the libraries from the start. Of this project it imports what lies in the
 folder in which its command is given, as a process of its own would.
 
-    with fork_server(folder, environment) as variables: ...   # commands that have these variables find the server
-    run("stages.cli", arguments)                               # in such a command: have a child do it
+    with fork_server(environment) as variables: ...   # commands that have these variables find the server
+    run("stages.cli", arguments)                       # in such a command: have a child do it
 
 Python's own fork server (multiprocessing) serves only the process that started it; between a cell and its stages there is DVC.
 """
@@ -19,6 +19,7 @@ import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,7 +27,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -42,7 +43,7 @@ _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Variables that may differ between the server and a command. A library may have read any other when it was loaded.
 _FREE = ("DVC_", "DICAP_", "GIT_", "PYTHONPATH", "PWD", "OLDPWD", "SHLVL", "_")
 _WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}  # as `dicap-stage` sets it before it loads torch
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl.h
+_DEATH_SIGNAL, _NAME = 1, 15  # PR_SET_PDEATHSIG and PR_SET_NAME of prctl.h
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,12 @@ class Request:
 
 
 @contextlib.contextmanager
-def fork_server(folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def fork_server(environment: Mapping[str, str], libraries: Sequence[str] = LIBRARIES) -> Iterator[dict[str, str]]:
     """Variables by which commands find a fork server; none where there can be none: not Linux, or too long a path for a socket.
 
     Args:
-        folder: that of this module's code. environment: that of the server and of the commands.
+        environment: that of the server and of the commands.
+        libraries: modules to import before the first fork.
     """
     if sys.platform != "linux":
         yield {}
@@ -75,8 +77,9 @@ def fork_server(folder: Path, environment: Mapping[str, str]) -> Iterator[dict[s
         listener.listen()
         # A session of its own: Ctrl-C goes to the commands, which pass it on.
         process = subprocess.Popen(
-            [sys.executable, "-m", "stages.forkserver", str(listener.fileno())],
-            cwd=folder, env=environment, stdin=subprocess.PIPE, pass_fds=[listener.fileno()], start_new_session=True,
+            [sys.executable, "-m", "stages.forkserver", str(listener.fileno()), *libraries],
+            cwd=Path(__file__).parents[1], env=environment, stdin=subprocess.PIPE, pass_fds=[listener.fileno()],
+            start_new_session=True,
         )  # fmt: skip
         listener.close()
         try:
@@ -143,7 +146,8 @@ def serve(listener: socket.socket, environment: Mapping[str, str]) -> tuple[Requ
                 for other in (listener, woken, wake, connection, *children.values()):
                     other.close()
                 return request, streams
-            connection.sendall(_STARTED)
+            with contextlib.suppress(OSError):  # the client was stopped while the libraries were loaded
+                connection.sendall(_STARTED)
             children[child] = connection
             for stream in streams:
                 os.close(stream)
@@ -225,6 +229,7 @@ def work(request: Request, streams: list[int], libraries: list[str], added: dict
     os.chdir(request.folder)
     os.environ.clear()
     os.environ.update(request.environment | added)
+    os.environ.pop(ADDRESS, None)  # what this process starts is its own
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -235,6 +240,7 @@ def work(request: Request, streams: list[int], libraries: list[str], added: dict
     sys.path[:] = [request.folder, *filter(None, request.environment.get("PYTHONPATH", "").split(os.pathsep)), *libraries]
     importlib.invalidate_caches()
     sys.argv = [request.module, *request.arguments]
+    ctypes.CDLL(None).prctl(_NAME, " ".join([*request.arguments, request.module]).encode())  # for `top`: "train ..."
     try:
         runpy.run_module(request.module, run_name="__main__", alter_sys=True)
         code = 0
@@ -260,15 +266,18 @@ def _leave(code: int) -> NoReturn:
 
 def main() -> None:
     """Load the libraries, serve, and in a child go on with its request."""
-    own = {os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
-    libraries = [place for place in sys.path if place not in own]
+    own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    libraries = [place for place in sys.path[1:] if place not in own]  # the first is this process's folder
     os.environ.update(_WAITING | os.environ)
     given = dict(os.environ)
-    for name in LIBRARIES:
-        importlib.import_module(name)
-    gc.freeze()  # or each child's first collection would copy all that was loaded
     with socket.socket(fileno=int(sys.argv[1])) as listener:
+        asked, _, _ = select.select([sys.stdin, listener], [], [])  # nothing is loaded before a command asks
+        for name in sys.argv[2:] if listener in asked else ():
+            importlib.import_module(name)
+        gc.freeze()  # or each child's first collection would copy all that was loaded
         taken = serve(listener, given)
+        if taken is None:  # the process that would remove the socket may have been killed
+            shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)
     if taken:
         work(*taken, libraries, dict(os.environ.items() - given.items()))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dicap.processes import cores
 from stages.common import params_option, parse_changes
 from stages.engines.base import NAMES
 
@@ -83,9 +84,10 @@ def command(
     running = open_engine(engine, jobs)
     cpus = cpus or _share(engine, jobs)
     at_once = jobs or (1 if engine == "here" else None)
-    preparing = _share(engine, 1, at_most=cpus * (at_once or 1))  # here the cells that would use these cores wait for it
-    parts = 1 if engine == "here" else jobs or PARTS  # here one job uses all cores
-    planned = _jobs(missing, rev, Path.cwd(), at_once, cpus=cpus, gpus=gpus, preparing=max(preparing, cpus), parts=parts)
+    # Here the cells that would use the other cores wait for the preparation: one job uses them all.
+    preparing = max(cpus, min(cores(), cpus * (at_once or 1))) if engine == "here" else cpus
+    parts = 1 if engine == "here" else jobs or PARTS
+    planned = _jobs(missing, rev, Path.cwd(), at_once, cpus=cpus, gpus=gpus, preparing=preparing, parts=parts)
     running.check(planned[-1])
     log_of(Path.cwd(), "").parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -192,12 +194,9 @@ def _experiments(rev: str) -> set[str]:
     return {line.removeprefix(place) for line in git("for-each-ref", "--format=%(refname)", place).splitlines()}
 
 
-def _share(engine: str, jobs: int | None, at_most: int | None = None) -> int:
-    """Processor cores of a job where the user does not say and so many run at a time."""
-    from dicap.processes import cores
-
-    share = max(1, cores() // (jobs or 1)) if engine == "here" else 1
-    return share if at_most is None else min(share, at_most)
+def _share(engine: str, jobs: int | None) -> int:
+    """Processor cores of a cell where the user does not say and so many run at a time."""
+    return max(1, cores() // (jobs or 1)) if engine == "here" else 1
 
 
 def _show(plan: "Grid") -> None:

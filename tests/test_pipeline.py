@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pandas as pd
 import pytest
 import tiny
 from ruamel.yaml import YAML
+
+from stages.forkserver import fork_server
 
 pytestmark = pytest.mark.pipeline
 
@@ -98,10 +101,25 @@ def finished(tmp_path_factory) -> Clone:
 
 
 @pytest.fixture
-def clone(finished, tmp_path) -> Clone:
+def copied(finished, tmp_path) -> Clone:
+    """A copy of it."""
     folder = tmp_path / "clone"
     shutil.copytree(finished.folder, folder, symlinks=True)
     return Clone(folder)
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[dict[str, str]]:
+    """A fork server for the stages, each of which would otherwise load torch for longer than it works."""
+    with fork_server(Clone(tiny.ROOT).env) as variables:
+        yield variables
+
+
+@pytest.fixture
+def clone(copied, forks) -> Clone:
+    """A copy whose stages are children of the fork server; `finished` was made by processes of their own."""
+    copied.env |= forks
+    return copied
 
 
 def test_a_run_leaves_everything_the_contract_lists_and_nothing_unignored(finished):

@@ -65,7 +65,19 @@ def clone(tmp_path):
             (project / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, project / name)
     shorten(project)
-    environment = os.environ | {
+    environment = surroundings(project)
+
+    def run(command, variables=()):
+        return subprocess.run(command, shell=True, cwd=project, env=environment | dict(variables), capture_output=True, text=True)
+
+    for command in ("git init -q -b main", "git add -A", "git commit -qm start"):
+        assert run(command).returncode == 0
+    return project, run
+
+
+def surroundings(project):
+    """The environment of a command in a copy of the project."""
+    found = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(project),
         "OMP_WAIT_POLICY": "PASSIVE",
@@ -74,14 +86,8 @@ def clone(tmp_path):
         "GIT_COMMITTER_NAME": "t",
         "GIT_COMMITTER_EMAIL": "t@example.org",
     }
-    environment.pop("DVC_ROOT", None)
-
-    def run(command):
-        return subprocess.run(command, shell=True, cwd=project, env=environment, capture_output=True, text=True)
-
-    for command in ("git init -q -b main", "git add -A", "git commit -qm start"):
-        assert run(command).returncode == 0
-    return project, run
+    found.pop("DVC_ROOT", None)
+    return found
 
 
 def shorten(project):

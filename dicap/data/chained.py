@@ -47,12 +47,9 @@ class Chained:
         """The rows at (n,) int64 `rows`, (n, ...), in a fresh array."""
         found = np.empty((len(rows), *self.shape[1:]), self.dtype)
         which, local = locate(self.starts, rows)
-        if self._row_bytes < LARGE:
-            runs = np.flatnonzero(
-                (np.diff(which, prepend=-1) != 0) | (np.diff(local, prepend=-2) != 1)
-            )  # rows in order: one copy
-        else:
-            runs = np.arange(len(rows))
+        runs = np.arange(len(rows))
+        if self._row_bytes < LARGE:  # small rows that follow one another: one copy
+            runs = runs[(np.diff(which, prepend=-1) != 0) | (np.diff(local, prepend=-2) != 1)]
         # Bytes by memoryview: NumPy's own indexing takes longer for each row than to copy a small one.
         out, width, parts, place = _bytes(found), self._row_bytes, self._bytes, 0
         lengths = np.diff(runs, append=len(rows)) * width

@@ -26,7 +26,7 @@ from dicap.artifacts import make_room
 from dicap.data import format as files
 from dicap.data.kept import Kept
 from dicap.data.resize import JPEG_QUALITY, results
-from dicap.data.shards import Written, cuts, keys, write_pixels
+from dicap.data.shards import Written, keys, shards_of, write_pixels
 from dicap.data.sources.base import RawSet, unknown_entries
 from dicap.data.sources.columns import Items
 from dicap.errors import DataError
@@ -68,7 +68,7 @@ class Plan:
         if repeated is not None:
             count = sum(name == repeated for name in raw.items.ids)
             raise DataError(f"{raw.dataset}: image {repeated!r} is listed {count} times; keep one")
-        shards = cuts(raw.items.ids, shard_size) if len(raw.items) > shard_size else []
+        shards = shards_of(raw.items.ids, shard_size)
         names = keys(raw, shards, image_size=image_size, store=store, code=code)
         return Plan(raw, image_size, store, shards, names, Kept(kept))
 

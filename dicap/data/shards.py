@@ -12,7 +12,7 @@ kept (`dicap.data.kept`)."""
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -26,6 +26,11 @@ from dicap.data.resize import Result
 from dicap.data.sources.base import RawSet, decoders
 
 SIZES = "sizes.npy"  # of a kept shard: (images listed, 2) int32, width and height of the originals, 0 of those rejected
+
+
+def shards_of(ids: Sequence[str], size: int) -> list[range]:
+    """The rows of each shard of a set; none where it has no more than `size` images and is written as one file."""
+    return cuts(ids, size) if len(ids) > size else []
 
 
 def cuts(ids: Iterable[str], size: int) -> list[range]:

@@ -153,7 +153,7 @@ def test_images_that_cannot_be_listed_here_are_prepared_in_one_piece(project, mo
     ],
 )
 def test_the_preparation_has_the_cores_of_the_cells_that_wait_for_it(project, monkeypatch, options, cells, preparation):
-    monkeypatch.setattr("dicap.processes.cores", lambda: 4)
+    monkeypatch.setattr("stages.sweep.cores", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     fake = Fake(monkeypatch, [])
     assert run("grid.yaml", *options).exit_code == 0

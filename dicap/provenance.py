@@ -69,6 +69,7 @@ NEUTRAL = {
     "stages.common": "options of the command line",
     "stages.engines": "a docstring",
     "stages.engines.parent": "ends a process whose parent is gone",
+    "stages.forkserver": "which process runs a stage",
     "stages.environment": "names versions",
     "stages.launch": "starts processes",
     "stages.terminal": "what is printed at the end",

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from functools import cache
 from importlib import import_module
 from types import FunctionType
@@ -21,6 +20,7 @@ from dicap import provenance
 from dicap.catalogue import METHODS
 from dicap.provenance import NEUTRAL, STAGE_SETTINGS, UNREACHED, modules
 from dicap.settings import Settings
+from stages.forkserver import fork_server
 
 ROOT = tiny.ROOT
 COMMANDS = {
@@ -92,16 +92,19 @@ def seen(raw_photos, tmp_path_factory):
     values["train"]["epochs"] = values["warmup"]["epochs"] = values["finetune"]["epochs"] = 1
     with open(folder / "params.yaml", "w") as handle:
         YAML().dump(values, handle)
+    (folder / "spy.py").write_text(SPY)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "DVC_ROOT": str(folder)}
     out = {}
-    for stage, command in COMMANDS.items():
-        answer = folder / f"{stage}.json"
-        done = subprocess.run(
-            [sys.executable, "-c", SPY, answer, command], cwd=folder, capture_output=True, text=True, check=False,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "DVC_ROOT": str(folder)},
-        )  # fmt: skip
-        assert answer.exists(), done.stderr
-        out[stage] = json.loads(answer.read_text())
-        assert not out[stage]["code"], done.stderr
+    with fork_server(environment) as variables:
+        for stage, command in COMMANDS.items():
+            answer = folder / f"{stage}.json"
+            done = subprocess.run(
+                tiny.forked("spy", answer, command), cwd=folder, capture_output=True, text=True, check=False,
+                env=environment | variables,
+            )  # fmt: skip
+            assert answer.exists(), done.stderr
+            out[stage] = json.loads(answer.read_text())
+            assert not out[stage]["code"], done.stderr
     return out
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache
@@ -262,3 +263,17 @@ def assert_same_step(one: nn.Module, other: nn.Module) -> None:
         close(a.grad, b.grad, rtol=1e-3, atol=1e-4 * largest + 1e-7, msg=lambda text, name=name: f"gradient of {name}: {text}")
         told = b.grad.abs() > max(1e-2 * largest, 1e-5)
         close(a[told], b[told], rtol=1e-4, atol=2e-6, msg=lambda text, name=name: f"{name}: {text}")
+
+
+# Ends with 99 where the server does not run the module.
+_CLIENT = """
+import sys
+from stages import forkserver
+code = forkserver.run(sys.argv[1], sys.argv[2:])
+sys.exit(99 if code is None else code)
+"""
+
+
+def forked(module: str, *arguments: object) -> list[str]:
+    """The command line `python -m module *arguments`, run by a child of the fork server (`stages.forkserver`)."""
+    return [sys.executable, "-P", "-c", _CLIENT, module, *map(str, arguments)]  # -P: the code of the tests, not of the folder

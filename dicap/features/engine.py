@@ -1,6 +1,6 @@
 """Engines that compute a network's feature maps: torch, onnxruntime, OpenVINO. A choice of the machine, not of the experiment.
 
-On processors onnxruntime is 2.5 to 4 times as fast as torch as it comes, and 1.7 times where freed memory is kept
+On processors onnxruntime is 4 to 5 times as fast as torch as it comes, and 1.7 times where freed memory is kept
 (benchmarks/features.py), with the same features to 1e-5. An engine takes the place of a network's backbone alone: normalisation
 before it and heads after it are torch's, so every method's network works with every engine. Before it is used, its features of
 a probe batch are compared with torch's.
@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -148,10 +149,11 @@ def _other_engine(name: str, network: Network, images: Tensor, expected: Tensor)
     """The network with the engine's backbone, compared with torch."""
     worst = 0.0
     for fresh in (False, True):  # a file in the cache may have been damaged: then a new one is made, once
-        path, cached = _exported(network.backbone, images.shape[-1], fresh=fresh)
+        path, cached = exported(network.backbone, images.shape[-1], fresh=fresh)
         try:
-            run = _open_openvino(path, name) if name.startswith("openvino") else _open_onnxruntime(path)
-            fast = _with_backbone(network, _EngineBackbone(run)).eval()
+            backbone = _open_openvino(path, name) if name.startswith("openvino") else _open_onnxruntime(path)
+            fast = _with_backbone(network, backbone).eval()
+            fast.memory_format = torch.contiguous_format
             with torch.inference_mode():
                 parts = fast.features(images), fast.features(images[:1])  # the size of a batch is no part of it
             worst = max(_difference(parts[0], expected), _difference(parts[1], expected[:1]))
@@ -189,14 +191,19 @@ def _probe(image_size: int) -> Tensor:
 
 
 class _EngineBackbone(nn.Module):
-    """In the place of a backbone: normalised pixels (B, 3, S, S) -> feature map (B, D, h, w), on the processor."""
+    """In the place of a backbone: normalised pixels (B, 3, S, S) -> feature map (B, D, h, w), on the processor.
 
-    def __init__(self, run: Run) -> None:
+    A batch is divided over `workers` threads. Threads that call at the same time share them.
+    """
+
+    def __init__(self, run: Run, workers: int) -> None:
         super().__init__()
-        self._run = run
+        self._run, self._workers = run, workers
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="engine")
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return torch.from_numpy(self._run(pixels.float().contiguous().numpy()))
+        parts = [part.numpy() for part in pixels.float().contiguous().chunk(self._workers)]
+        return torch.from_numpy(np.concatenate(list(self._threads.map(self._run, parts))))
 
 
 class _FeatureMap(nn.Module):
@@ -218,20 +225,19 @@ def _with_backbone(network: Network, backbone: nn.Module) -> Network:
     return other
 
 
-def _open_onnxruntime(path: Path) -> Run:
+def _open_onnxruntime(path: Path) -> _EngineBackbone:
+    """A session of one thread for each part of a batch: threads that divide each operator wait for one another after it."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
+    options.intra_op_num_threads = 1
     options.log_severity_level = 3
-    # Waiting threads that spin take the cores from whoever draws the views.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
-    return lambda pixels: session.run([OUTPUT], {name: pixels})[0]  # type: ignore[return-value]
+    return _EngineBackbone(lambda pixels: session.run([OUTPUT], {name: pixels})[0], torch.get_num_threads())  # type: ignore[arg-type, return-value]
 
 
-def _open_openvino(path: Path, name: str) -> Run:
+def _open_openvino(path: Path, name: str) -> _EngineBackbone:
     import openvino  # type: ignore[import-not-found]  # the extra of the same name
 
     core = openvino.Core()
@@ -239,11 +245,18 @@ def _open_openvino(path: Path, name: str) -> Run:
     threads = torch.get_num_threads()
     options = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
     compiled = core.compile_model(core.read_model(str(path)), "CPU", options)
-    return lambda pixels: np.array(compiled(pixels)[0])  # a copy: the next call writes to the same memory
+    # A copy: the next call writes to the same memory. One worker: a model takes one call at a time, and divides it itself.
+    return _EngineBackbone(lambda pixels: np.array(compiled(pixels)[0]), 1)
 
 
-def _exported(backbone: nn.Module, image_size: int, *, fresh: bool) -> tuple[Path, bool]:
-    """The backbone's feature map as an ONNX file, and whether it lay in the cache."""
+def exported(backbone: nn.Module, image_size: int, *, fresh: bool = False) -> tuple[Path, bool]:
+    """The backbone's feature map as an ONNX file, and whether it lay in the cache.
+
+    Args:
+        backbone: (B, 3, S, S) float32 -> (B, D, h, w).
+        image_size: S.
+        fresh: write it again, whatever is in the cache.
+    """
     key = hashlib.sha256()
     for part in (weights_checksum(backbone), repr(backbone), str(image_size), torch.__version__, _version("onnxscript")):
         key.update(part.encode())

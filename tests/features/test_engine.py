@@ -1,6 +1,7 @@
 """Engines against torch, and what is said where one is missing, does not fit or computes something else."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -59,6 +60,21 @@ def test_an_engine_gives_torch_s_features_and_scores(name, backbone, size):
             torch.testing.assert_close(fast(batch)[0], network(batch)[0], rtol=1e-4, atol=1e-4)
     assert isinstance(network.backbone, nn.Module) and network.backbone is not fast.backbone
     assert json.dumps(used.to_dict())
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+def test_features_are_the_same_whatever_the_number_of_threads_and_of_callers(name, monkeypatch):
+    available(name)
+    network, batches = network_of(), [images(count) for count in (7, 1, 4, 7, 2)]
+    found = []
+    for threads, callers in ((1, 1), (3, 1), (3, 4)):
+        monkeypatch.setattr(engine.torch, "get_num_threads", lambda threads=threads: threads)
+        fast, _ = scoring_engine(network, CPU, name, image_size=SIDE)
+        with ThreadPoolExecutor(callers) as pool:
+            found.append(list(pool.map(lambda batch, fast=fast: fast.features(batch).detach().numpy(), batches)))
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_openvino_in_bf16_is_near(own_cache):
@@ -120,11 +136,14 @@ def test_a_cache_that_others_can_write_to_is_not_used(tmp_path, monkeypatch):
 
 def wrong(monkeypatch, factor):
     plain = engine._open_onnxruntime
-    exported = engine._exported
-    monkeypatch.setattr(engine, "_exported", lambda *a, fresh: (exported(*a, fresh=False)[0], False))  # as if just made
-    monkeypatch.setattr(
-        engine, "_open_onnxruntime", lambda path: (lambda run: lambda x: run(x) * np.float32(factor))(plain(path))
-    )
+    exported = engine.exported
+    monkeypatch.setattr(engine, "exported", lambda *a, fresh: (exported(*a, fresh=False)[0], False))  # as if just made
+
+    class Scaled(nn.Module):
+        def forward(self, features):
+            return features * factor
+
+    monkeypatch.setattr(engine, "_open_onnxruntime", lambda path: nn.Sequential(plain(path), Scaled()))
 
 
 @pytest.mark.parametrize("factor", [1.001, float("nan")])

@@ -17,6 +17,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import runpy
 import select
 import signal
@@ -40,7 +41,7 @@ _OWN = ("dicap", "stages")
 _STARTED, _REFUSED = b"+", b"-"
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Variables that may differ between the server and a command. A library may have read any other when it was loaded.
-_FREE = ("DVC_", "DICAP_", "GIT_", "PYTHONPATH", "PWD", "OLDPWD", "SHLVL", "_")
+_FREE = re.compile(r"(DVC|DICAP|GIT)_\w+|PYTHONPATH|PWD|OLDPWD|SHLVL|_")
 _WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}  # as `dicap-stage` sets it before it loads torch
 _DEATH_SIGNAL, _NAME = 1, 15  # PR_SET_PDEATHSIG and PR_SET_NAME of prctl.h
 
@@ -166,7 +167,7 @@ def _receive(connection: socket.socket, environment: Mapping[str, str]) -> tuple
             content += part
         request = Request(**json.loads(content))
         differ = (_WAITING | request.environment).items() ^ environment.items()
-        if all(name.startswith(_FREE) for name, _ in differ):
+        if all(_FREE.fullmatch(name) for name, _ in differ):
             return request, streams
         connection.sendall(_REFUSED)
     except (OSError, ValueError):

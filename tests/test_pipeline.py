@@ -33,7 +33,8 @@ class Clone:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.env = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_", "GIT_"))}
+        # PYTEST_CURRENT_TEST changes from test to test, and the fork server serves one environment.
+        self.env = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_", "GIT_", "PYTEST_"))}
         self.env |= {
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), self.env["PATH"]]),
             "PYTHONPATH": str(folder),  # the clone's code, not the installed one
@@ -211,6 +212,8 @@ def interrupted(clone, signal_number, seed):
         while owner(clone) in ("", before):
             assert process.poll() is None and time.monotonic() < until, process.stdout.read()
             time.sleep(0.02)
+        if sys.platform == "linux":
+            assert b"stages.forkserver" in Path(f"/proc/{owner(clone)}/cmdline").read_bytes(), "a child of the server"
         time.sleep(random.Random(seed).uniform(0, 2.0))
         os.kill(int(owner(clone)), signal_number)
         output, _ = process.communicate(timeout=120)

@@ -98,18 +98,30 @@ def run(module: str, arguments: list[str]) -> int | None:
         return None
     content = json.dumps(vars(Request(module, arguments, os.getcwd(), dict(os.environ)))).encode()
     with socket.socket(socket.AF_UNIX) as connection:
-        try:
+        given: list[int] = []
+
+        def pass_on(number: int, _: object) -> None:
+            given.append(number)
+            with contextlib.suppress(OSError):  # the server has ended, and the child with it
+                connection.sendall(bytes([number]))
+
+        before, started = {}, False
+        with contextlib.suppress(OSError):
             connection.connect(os.environ[ADDRESS])
             socket.send_fds(connection, [len(content).to_bytes(8, "big")], [0, 1, 2])
             connection.sendall(content)
-            if connection.recv(1) != _STARTED:
-                return None
-        except OSError:
-            return None
-        for number in _PASSED_ON:
-            signal.signal(number, lambda given, _: connection.sendall(bytes([given])))
-        answer = connection.recv(1)
-    return answer[0] if answer else 128 + signal.SIGKILL
+            before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+            started = connection.recv(1) == _STARTED
+        if started:
+            with contextlib.suppress(OSError):
+                if answer := connection.recv(1):
+                    return answer[0]
+            return 128 + signal.SIGKILL
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for number in given:  # they were meant for this process after all
+        signal.raise_signal(number)
+    return None
 
 
 def serve(listener: socket.socket, environment: Mapping[str, str]) -> tuple[Request, list[int]] | None:

@@ -39,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if shutil.disk_usage(MEMORY).free >= ENOUGH:
         folder = tempfile.mkdtemp(prefix="dicap-tests-", dir=MEMORY)
         config.option.basetemp = os.path.join(folder, "pytest")
+        os.environ["GIT_DISCOVERY_ACROSS_FILESYSTEM"] = "1"  # outside a repository Git says the same as on a disk
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -124,6 +125,33 @@ def test_signals_are_passed_on_and_a_killed_command_takes_its_child_with_it(serv
         assert process.wait(30) == code
         child.wait(30)
         assert (folder / "stopped").exists() == (number == signal.SIGTERM)
+
+
+def test_a_signal_while_the_server_has_not_answered_is_not_lost(tmp_path):
+    """It reaches the child where there will be one, and the command itself where it is left to do its own work."""
+    for answer, code in ((b"-", -signal.SIGTERM), (b"+", 75)):
+        with socket.socket(socket.AF_UNIX) as listener:
+            address = str(tmp_path / f"socket{code}")
+            listener.bind(address)
+            listener.listen()
+            process = subprocess.Popen(tiny.forked("nothing"), env=environment() | {ADDRESS: address})
+            connection, _ = listener.accept()
+            with connection:
+                size, streams, _, _ = socket.recv_fds(connection, 8, 3)
+                connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
+                until(lambda process=process: handled(process.pid, signal.SIGTERM), "it takes no signals")
+                process.send_signal(signal.SIGTERM)
+                assert connection.recv(1) == bytes([signal.SIGTERM])
+                connection.sendall(answer + bytes([75]))
+                assert process.wait(30) == code
+            for stream in streams:
+                os.close(stream)
+
+
+def handled(process: int, number: int) -> bool:
+    """Whether a process has a handler of its own for a signal."""
+    (line,) = (line for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith("SigCgt"))
+    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
 
 
 @pytest.mark.parametrize("victim", ["owner", "server"])

@@ -41,7 +41,7 @@ _OWN = ("dicap", "stages")
 _STARTED, _REFUSED = b"+", b"-"
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Variables that may differ between the server and a command. A library may have read any other when it was loaded.
-_FREE = re.compile(r"(DVC|DICAP|GIT)_\w+|PYTHONPATH|PWD|OLDPWD|SHLVL|_")
+_FREE = re.compile(r"(DVC|DICAP|GIT)_\w+|PYTHONPATH|PATH|PWD|OLDPWD|SHLVL|_")
 _WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}  # as `dicap-stage` sets it before it loads torch
 _DEATH_SIGNAL, _NAME = 1, 15  # PR_SET_PDEATHSIG and PR_SET_NAME of prctl.h
 
@@ -60,14 +60,16 @@ class Request:
 def fork_server(
     environment: Mapping[str, str], libraries: Sequence[str] = LIBRARIES, place: Path | None = None
 ) -> Iterator[dict[str, str]]:
-    """Variables by which commands find a fork server; none where there can be none: not Linux, or too long a path for a socket.
+    """Variables by which commands find a fork server.
+
+    None where there can be none: not Linux, or too long a path for a socket; and none where there is one already.
 
     Args:
         environment: that of the server and of the commands.
         libraries: modules to import before the first fork.
         place: an existing folder for the socket that no other user may enter; None: one of its own.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or ADDRESS in environment:
         yield {}
         return
     with contextlib.ExitStack() as stack:

@@ -107,6 +107,11 @@ def test_without_a_server_there_is_nothing_to_ask(monkeypatch):
     assert run("nothing", []) is None
 
 
+def test_where_there_is_one_already_none_is_started(server):
+    with fork_server(server) as variables:
+        assert variables == {}
+
+
 def test_a_socket_whose_path_is_too_long_is_no_server(tmp_path, monkeypatch):
     long = tmp_path / ("x" * 100)
     long.mkdir()

@@ -47,18 +47,6 @@ class VisibleLabels:
         return self._matrix[torch.from_numpy(places)]
 
 
-def _refuse_to_give_back_what_is_left_out(experiment: "Experiment") -> None:
-    """Raise SettingsError before the first stage where the last one would want what the main stage will not have kept."""
-    s, method = experiment.settings, experiment.method
-    wanted = s.method == "dicap" and s.finetune.enabled and s.finetune.labels == "all"
-    if wanted and experiment.is_sparse(phase := method.main(experiment.roles)):
-        raise SettingsError(
-            f"params.yaml: calibration.storage: found {s.calibration.storage!r}, which leaves out the confident negatives of "
-            f"{len(phase.unlabelled)} images x {method.classes} classes, but finetune.labels is 'all', which goes on with their "
-            "weights; set it to dense, or finetune.labels to est"
-        )
-
-
 @dataclass
 class Experiment:
     """Everything a stage needs beside its networks."""
@@ -129,7 +117,6 @@ class Experiment:
         experiment = Experiment(
             settings, runtime, folder, store, roles, labels, method, images, oracle, bank=features, group=group
         )
-        _refuse_to_give_back_what_is_left_out(experiment)
         return experiment if features is None or settings.unfreezes else experiment.on_bank()
 
     def on_bank(self) -> "Experiment":

@@ -6,10 +6,9 @@ import tiny
 import torch
 
 from dicap.artifacts import epoch_file, read_pseudo_labels, write_pseudo_labels
-from dicap.errors import DataError, SettingsError
+from dicap.errors import DataError
 from dicap.methods.dicap import DiCaP
 from dicap.models import load_model
-from dicap.training import experiment as experiments
 from dicap.training.given_back import last_pseudo_labels
 from training.test_leaks import hidden_rows, invert_labels, models
 from training.test_resume import disturb, stop_after
@@ -45,14 +44,6 @@ def test_all_labels_and_the_last_pseudo_labels_supervise_it(tiny_experiment, tra
         found = torch.cat([torch.cat([a.float(), b], 1) for _, a, b in epoch]).numpy()
         expected = np.concatenate([label[own], weight[own]], axis=1).astype(np.float32)
         assert np.array_equal(found[np.lexsort(found.T)], expected[np.lexsort(expected.T)])
-
-
-def test_what_the_main_stage_will_leave_out_is_refused_before_the_warm_up(tiny_experiment, monkeypatch):
-    monkeypatch.setattr(experiments, "DENSE_ENTRIES", 10)
-    with pytest.raises(SettingsError, match=r"storage: found 'auto', .* of \d+ images x 3 classes.* set it to dense, or"):
-        tiny_experiment(BACK)
-    for other in ({"calibration.storage": "dense"}, {"finetune.enabled": False}, {"method": "cap"}, {"finetune.labels": "est"}):
-        tiny_experiment(BACK | other)
 
 
 def test_pseudo_labels_are_found_by_name(tiny_experiment, tmp_path):

@@ -19,10 +19,13 @@ ROOT = Path(__file__).parents[1]
 
 
 def settings(folder: Path, changes: dict[str, Any]) -> Settings:
-    """The project's settings with dotted keys changed; a params.yaml is written to `folder`."""
+    """The project's settings with dotted keys changed, the published protocol where they name none; writes `folder`/params.yaml.
+
+    What `init-data` wrote to the project's params.yaml is not measured by accident.
+    """
     yaml = YAML(typ="safe", pure=True)
     values = yaml.load((ROOT / "params.yaml").read_text())
-    for key, value in changes.items():
+    for key, value in ({"protocol": "published"} | changes).items():
         *parents, name = key.split(".")
         target = values
         for parent in parents:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ import pandas as pd
 import pytest
 import tiny
 from ruamel.yaml import YAML
-
-from stages.forkserver import fork_server
 
 pytestmark = pytest.mark.pipeline
 
@@ -33,15 +30,7 @@ class Clone:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # PYTEST_CURRENT_TEST changes from test to test, and the fork server serves one environment.
-        self.env = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_", "GIT_", "PYTEST_"))}
-        self.env |= {
-            "PATH": os.pathsep.join([str(Path(sys.executable).parent), self.env["PATH"]]),
-            "PYTHONPATH": str(folder),  # the clone's code, not the installed one
-            "OMP_NUM_THREADS": "1",
-            "DICAP_DEVICE": "cpu",
-            "DVC_NO_ANALYTICS": "1",
-        }
+        self.env = tiny.environment(folder, DICAP_DEVICE="cpu")  # the clone's code, not the installed one
 
     def start(self, *command: str) -> subprocess.Popen:
         return subprocess.Popen(
@@ -91,9 +80,10 @@ def committed(place: Path, changes: dict[str, Any]) -> Clone:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Clone:
+def finished(tmp_path_factory, forks) -> Clone:
     """A clone in which `dvc repro` ran from nothing, committed; tests work in copies of it."""
     clone = committed(tmp_path_factory.mktemp("pipeline"), PARAMS)
+    clone.env |= forks
     output = clone.run("dvc", "repro")
     assert clone.ran(output) == STAGES, output
     clone.run("git", "add", "-A")
@@ -103,22 +93,15 @@ def finished(tmp_path_factory) -> Clone:
 
 @pytest.fixture
 def copied(finished, tmp_path) -> Clone:
-    """A copy of it."""
+    """A copy of it, whose stages are processes of their own."""
     folder = tmp_path / "clone"
     shutil.copytree(finished.folder, folder, symlinks=True)
     return Clone(folder)
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[dict[str, str]]:
-    """A fork server for the stages, each of which would otherwise load torch for longer than it works."""
-    with fork_server(Clone(tiny.ROOT).env) as variables:
-        yield variables
-
-
 @pytest.fixture
 def clone(copied, forks) -> Clone:
-    """A copy whose stages are children of the fork server; `finished` was made by processes of their own."""
+    """A copy of it, whose stages are children of the fork server."""
     copied.env |= forks
     return copied
 

@@ -5,7 +5,6 @@ A stage lists every setting it reads and every module whose change alters its re
 
 import inspect
 import json
-import os
 import shutil
 import subprocess
 from functools import cache
@@ -20,7 +19,6 @@ from dicap import provenance
 from dicap.catalogue import METHODS
 from dicap.provenance import NEUTRAL, STAGE_SETTINGS, UNREACHED, modules
 from dicap.settings import Settings
-from stages.forkserver import fork_server
 
 ROOT = tiny.ROOT
 COMMANDS = {
@@ -83,7 +81,7 @@ def pipeline():
 
 
 @pytest.fixture(scope="module")
-def seen(raw_photos, tmp_path_factory):
+def seen(raw_photos, tmp_path_factory, forks):
     """What every stage imports and reads, by running it in a process of its own."""
     folder = tmp_path_factory.mktemp("contract")
     shutil.copytree(ROOT / "configs", folder / "configs")
@@ -93,18 +91,15 @@ def seen(raw_photos, tmp_path_factory):
     with open(folder / "params.yaml", "w") as handle:
         YAML().dump(values, handle)
     (folder / "spy.py").write_text(SPY)
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "DVC_ROOT": str(folder)}
-    out = {}
-    with fork_server(environment) as variables:
-        for stage, command in COMMANDS.items():
-            answer = folder / f"{stage}.json"
-            done = subprocess.run(
-                tiny.forked("spy", answer, command), cwd=folder, capture_output=True, text=True, check=False,
-                env=environment | variables,
-            )  # fmt: skip
-            assert answer.exists(), done.stderr
-            out[stage] = json.loads(answer.read_text())
-            assert not out[stage]["code"], done.stderr
+    environment, out = tiny.environment(DVC_ROOT=str(folder)) | forks, {}
+    for stage, command in COMMANDS.items():
+        answer = folder / f"{stage}.json"
+        done = subprocess.run(
+            tiny.forked("spy", answer, command), cwd=folder, capture_output=True, text=True, check=False, env=environment
+        )
+        assert answer.exists(), done.stderr
+        out[stage] = json.loads(answer.read_text())
+        assert not out[stage]["code"], done.stderr
     return out
 
 

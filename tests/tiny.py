@@ -1,6 +1,7 @@
 """A data set of coloured patches and settings that train on it in seconds: what the tests of the training side share."""
 
 import csv
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -265,15 +266,34 @@ def assert_same_step(one: nn.Module, other: nn.Module) -> None:
         close(a[told], b[told], rtol=1e-4, atol=2e-6, msg=lambda text, name=name: f"{name}: {text}")
 
 
-# Ends with 99 where the server does not run the module.
+# Ends with 99 where there is a server that does not run the module.
 _CLIENT = """
-import sys
+import os, runpy, sys
 from stages import forkserver
-code = forkserver.run(sys.argv[1], sys.argv[2:])
-sys.exit(99 if code is None else code)
+module, *arguments = sys.argv[1:]
+if forkserver.ADDRESS in os.environ:
+    code = forkserver.run(module, arguments)
+    sys.exit(99 if code is None else code)
+sys.path.insert(0, os.getcwd())
+del sys.argv[0]
+runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
 
 
+@cache
+def _own_environment() -> dict[str, str]:
+    """Kept from the first call on, since the fork server takes commands of one environment only, and tests change their own."""
+    left_out = ("DVC_", "DICAP_", "GIT_", "PYTEST_")
+    return {key: value for key, value in os.environ.items() if not key.startswith(left_out)}
+
+
+def environment(code: Path = ROOT, **more: str) -> dict[str, str]:
+    """That of a command with the code of a folder: nothing of the tests or of a pipeline around them, one thread."""
+    own = _own_environment()
+    path = os.pathsep.join([str(Path(sys.executable).parent), own["PATH"]])
+    return own | {"PATH": path, "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1", "DVC_NO_ANALYTICS": "1"} | more
+
+
 def forked(module: str, *arguments: object) -> list[str]:
-    """The command line `python -m module *arguments`, run by a child of the fork server (`stages.forkserver`)."""
+    """The command line `python -m module *arguments`, run by a child of the fork server (`stages.forkserver`) where there is one."""
     return [sys.executable, "-P", "-c", _CLIENT, module, *map(str, arguments)]  # -P: the code of the tests, not of the folder

@@ -56,23 +56,30 @@ class Place:
         assert found == code and lines, (found, errors)
         return "\n".join(lines)
 
-    def start(self, stage: str) -> subprocess.Popen:
-        """The command in a process of its own, from the moment at which it holds its lock or writes its array."""
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))}
-        begin = time.time()
+    def start(self, stage: str, forks: dict[str, str] | None = None) -> subprocess.Popen:
+        """The command in a process of its own, from the moment at which it holds its lock or writes its array.
+
+        forks: the variables of a fork server, whose child then does it; what ends that process ends the child.
+        """
+        command = tiny.forked("stages.cli", stage) if forks else [sys.executable, "-m", "stages.cli", stage]
+        begin, before = time.time(), self._owners(stage)
         process = subprocess.Popen(
-            [sys.executable, "-m", "stages.cli", stage], cwd=self.folder, text=True, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, env=environment | {"PYTHONPATH": str(tiny.ROOT), "OMP_NUM_THREADS": "1"},
+            command, cwd=self.folder, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            env=tiny.environment() | (forks or {}),
         )  # fmt: skip
-        while not self._begun(stage, process, begin) and process.poll() is None:
+        while not self._begun(stage, begin, before) and process.poll() is None:
             time.sleep(0.01)
         return process
 
-    def _begun(self, stage: str, process: subprocess.Popen, begin: float) -> bool:
+    def _begun(self, stage: str, begin: float, before: set[str]) -> bool:
         if stage == "convert":
             arrays = self.folder.glob("data/.*.converting/images.npy")
             return any(array.stat().st_mtime >= begin for array in arrays if array.exists())
-        return any(lock.read_text() == str(process.pid) for lock in self.folder.glob(f".dicap/state/{stage}-*/lock"))
+        return not self._owners(stage) <= before
+
+    def _owners(self, stage: str) -> set[str]:
+        """The processes that hold a state of the stage, or held it last."""
+        return {lock.read_text() for lock in self.folder.glob(f".dicap/state/{stage}-*/lock")} - {""}
 
     def out(self, stage: str) -> dict[str, bytes]:
         """What the stage published, times left out."""

@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 
 import pytest
 import tiny
@@ -23,18 +22,8 @@ HEADS = {
     "solved": FROZEN | RECOMMENDED,
     "solved, then unfrozen": FROZEN | WHOLE,
 }
+FOLDER = tiny.ROOT / "tests" / "faults"
 CASES = [(head, stage) for head in HEADS for stage in ("warmup", "train") if (head, stage) != ("solved, then unfrozen", "warmup")]
-
-# Runs a stage and kills its own process at the n-th call.
-DRIVER = """
-import os, signal, sys
-sys.path.insert(0, sys.argv[1])
-import calls
-from stages.cli import main
-stage, moment = sys.argv[2], int(sys.argv[3])
-with calls.counted(lambda n: os.kill(os.getpid(), signal.SIGKILL) if n == moment else None):
-    main([stage])
-"""
 
 
 @pytest.fixture(scope="module")
@@ -61,18 +50,19 @@ def finished(raw_photos, tmp_path_factory):
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("head", "stage"), CASES)
-def test_killed_at_random_calls_it_ends_in_the_same_bytes(finished, tmp_path, record_property, head, stage):
+def test_killed_at_random_calls_it_ends_in_the_same_bytes(finished, forks, tmp_path, record_property, head, stage):
     record_property("fault", "SIGKILL of a head's training")
     before, calls = finished(head)
     place, kills = before.copy(tmp_path / "project"), 0
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))}
-    environment |= {"PYTHONPATH": str(tiny.ROOT), "OMP_NUM_THREADS": "1"}
+    code = os.pathsep.join(map(str, (tiny.ROOT, FOLDER)))
     for seed in SEEDS:
         place.forget(stage)
         moment = random.Random(f"{head} {stage} {seed}").randrange(1, calls[stage] + 1)
-        command = [sys.executable, "-c", DRIVER, str(tiny.ROOT / "tests" / "faults"), stage, str(moment)]
-        done = subprocess.run(command, cwd=place.folder, env=environment, capture_output=True, text=True, timeout=600)
-        assert done.returncode in (-signal.SIGKILL, 0), done.stderr  # 0: what was left to do took fewer calls
+        done = subprocess.run(
+            tiny.forked("killed", stage, moment), cwd=place.folder, env=tiny.environment(code) | forks,
+            capture_output=True, text=True, timeout=600,
+        )  # fmt: skip
+        assert done.returncode in (128 + signal.SIGKILL, -signal.SIGKILL, 0), done.stderr  # 0: what was left to do took fewer calls
         kills += done.returncode != 0
     record_property("tried", kills)
     assert kills

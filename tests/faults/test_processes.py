@@ -17,7 +17,13 @@ DIGITS = {
 
 
 @pytest.fixture(scope="module")
-def whole(undisturbed, tmp_path_factory) -> tuple[Place, dict[str, float]]:
+def children(request) -> dict[str, str]:
+    """The variables of a fork server in the short form, none in the long one."""
+    return {} if LONG else request.getfixturevalue("forks")
+
+
+@pytest.fixture(scope="module")
+def whole(undisturbed, tmp_path_factory, children) -> tuple[Place, dict[str, float]]:
     """The undisturbed project, and the seconds each of its stages took."""
     place = undisturbed
     if LONG:
@@ -27,7 +33,7 @@ def whole(undisturbed, tmp_path_factory) -> tuple[Place, dict[str, float]]:
     again, seconds = place.copy(tmp_path_factory.mktemp("timed") / "project"), {}
     for stage in STAGES:
         begin = time.monotonic()
-        process = again.start(stage)
+        process = again.start(stage, children)
         begin = max(begin, time.monotonic())
         process.communicate(timeout=600)
         seconds[stage] = time.monotonic() - begin
@@ -35,11 +41,11 @@ def whole(undisturbed, tmp_path_factory) -> tuple[Place, dict[str, float]]:
     return place, seconds
 
 
-def disturbed(place, stage, number, seconds, rng):
+def disturbed(place, stage, number, seconds, rng, forks=None):
     """Send a signal at a random moment of the stage, again until one hits before it is published; its exit code and stderr."""
     for _ in range(20):
         place.forget(stage)
-        process = place.start(stage)
+        process = place.start(stage, forks)
         time.sleep(rng.uniform(0, seconds))
         process.send_signal(number)
         _, errors = process.communicate(timeout=600)
@@ -51,14 +57,14 @@ def disturbed(place, stage, number, seconds, rng):
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("stage", STAGES)
-def test_killed_at_random_moments_it_ends_in_the_same_bytes(whole, tmp_path, record_property, stage):
+def test_killed_at_random_moments_it_ends_in_the_same_bytes(whole, children, tmp_path, record_property, stage):
     kills = 5 if LONG else 1
     record_property("fault", "SIGKILL")
     record_property("tried", kills)
     before, seconds = whole
     place, rng = before.copy(tmp_path / "project"), random.Random(f"{stage} {tiny.SIZE}")
     for _ in range(kills):
-        code, _ = disturbed(place, stage, signal.SIGKILL, seconds[stage], rng)
+        code, _ = disturbed(place, stage, signal.SIGKILL, seconds[stage], rng, children)
         assert code == -signal.SIGKILL
     place.done(stage)
     assert place.out(stage) == before.out(stage)

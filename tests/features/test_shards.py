@@ -1,12 +1,10 @@
 """The features of a set in shards: each shard's computed once, read as those of one file, through the stage and killed."""
 
 import json
-import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from contextlib import chdir
 
@@ -204,16 +202,14 @@ def test_a_meta_of_a_bank_that_does_not_fit_is_refused(place, changes):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, number):
+def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, forks, number):
     before, rng = published(place), random.Random(int(number))
     shutil.rmtree(place / ".dicap" / "shards" / "features")
     shutil.rmtree(place / "artifacts" / "features")
     kept = place / ".dicap" / "shards" / "features"
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))}
     process = subprocess.Popen(
-        [sys.executable, "-m", "stages.cli", "features", "--engine", "torch", "--workers", "0"],
-        cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        env=environment | {"PYTHONPATH": str(tiny.ROOT), "OMP_NUM_THREADS": "1"},
+        tiny.forked("stages.cli", "features", "--engine", "torch", "--workers", "0"), cwd=place, env=tiny.environment() | forks,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     target = rng.randrange(1, 3)
     while process.poll() is None and len(list(kept.glob("*/meta.json"))) < target:

@@ -4,7 +4,6 @@ import csv
 import functools
 import importlib
 import json
-import os
 import re
 import shutil
 import signal
@@ -274,10 +273,10 @@ def test_a_machine_that_cannot_is_exit_code_2(project, option):
 # -- processes ----------------------------------------------------------------------------------------------------------
 
 
-def start(project, *arguments):
+def start(project, command, variables=()):
     return subprocess.Popen(
-        [sys.executable, "-m", "stages.cli", *arguments], cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env=os.environ | {"PYTHONPATH": str(tiny.ROOT), "OMP_NUM_THREADS": "1"},
+        command, cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=tiny.environment() | dict(variables),
     )  # fmt: skip
 
 
@@ -288,9 +287,9 @@ def wait_for_a_state(project, process):
         time.sleep(0.02)
 
 
-def test_a_running_stage_refuses_a_second_stops_at_a_signal_and_continues(project, trained):
+def test_a_running_stage_refuses_a_second_stops_at_a_signal_and_continues(project, forks):
     project.set({"warmup.epochs": 400, "warmup.eval_every": 400})
-    first = start(project, "warmup")
+    first = start(project, [sys.executable, "-m", "stages.cli", "warmup"])
     wait_for_a_state(project, first)
     code, line = project.refused("warmup")
     assert code == 1 and f"process {first.pid} is already running this warmup" in line
@@ -301,7 +300,7 @@ def test_a_running_stage_refuses_a_second_stops_at_a_signal_and_continues(projec
         line for line in errors.splitlines() if line.startswith("Stopped: warmup: state saved")
     ]
     assert "Traceback" not in errors
-    again = start(project, "warmup")
+    again = start(project, tiny.forked("stages.cli", "warmup"), forks)
     while "resuming warmup at epoch" not in (line := again.stderr.readline()):
         assert line, "it did not resume"
     again.send_signal(signal.SIGINT)

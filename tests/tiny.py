@@ -295,5 +295,5 @@ def environment(code: Path = ROOT, **more: str) -> dict[str, str]:
 
 
 def forked(module: str, *arguments: object) -> list[str]:
-    """The command line `python -m module *arguments`, run by a child of the fork server (`stages.forkserver`) where there is one."""
+    """The command line `python -m module *arguments`, where there is a fork server (`stages.forkserver`) run by its child."""
     return [sys.executable, "-P", "-c", _CLIENT, module, *map(str, arguments)]  # -P: the code of the tests, not of the folder

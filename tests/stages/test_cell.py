@@ -20,8 +20,9 @@ pytestmark = pytest.mark.timeout(600)
 
 # A stage that is refused while its lock is held, as a training is, and one that takes as long as it is told.
 WORK = """
-import fcntl, os, pathlib, sys, time
+import fcntl, os, pathlib, signal, sys, time
 from ruamel.yaml import YAML
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and pass that on
 seed = YAML(typ="safe", pure=True).load(pathlib.Path("params.yaml").read_text())["seed"]
 state = pathlib.Path(os.environ["DICAP_PROJECT"]) / ".dicap" / "state" / "train-0"
 state.mkdir(parents=True, exist_ok=True)

@@ -133,7 +133,10 @@ def test_the_example_policy_weights_by_the_distance_from_one_half():
     namespace = {}
     exec(python_of(CONTRIBUTING)[2], namespace)
     p, label = torch.tensor([[0.9, 0.5, 0.2]]), torch.tensor([[1, 1, -1]])
-    assert namespace["margin"](p, label)[0].tolist() == pytest.approx([0.8, 0.0, 0.0])
+    weight = namespace["margin"](p, label)
+    assert weight[0].tolist() == pytest.approx([0.8, 0.0, 0.0])
+    halves = namespace["margin"](p.half(), label)
+    assert halves.dtype == torch.float16 and torch.allclose(halves.float(), weight, atol=1e-3)
 
 
 def test_the_example_data_set_converts(tmp_path):

@@ -71,7 +71,8 @@ def test_a_bad_input_is_one_clear_line_and_loses_nothing(project, raw_photos, to
     told[case.what] = shown(case, "; ".join(lines), project.folder)
     if not os.environ.get("WRITE_ERRORS"):
         command, line, documented_code = documented()[case.what]
-        assert (command, line, int(documented_code)) == (f"dicap-stage {case.command}", told[case.what], code)
+        said = f"dicap-stage {case.command}", told[case.what], code
+        assert (command, line, int(documented_code)) == said, f"WRITE_ERRORS=1 python -m pytest {__file__} writes {DOCUMENT.name}"
 
 
 def shown(case, line, folder):

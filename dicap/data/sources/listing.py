@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dicap.data.sources.base import Item, RawSet
-from dicap.data.sources.files import FilesAt, list_images, same_file
+from dicap.data.sources.files import FilesAt, list_images
 from dicap.errors import DataError
 
 SPLIT_NAMES = {
@@ -173,9 +173,3 @@ def val_counts_as(splits: Iterable[str | None]) -> str:
 def relative_id(file: Path, root: Path) -> str:
     """An image's name: its path below the root."""
     return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
-
-
-def not_listed(root: Path, entries: list[Entry]) -> list[str]:
-    """Images below the root that no entry names, as paths relative to it."""
-    known = {same_file(entry.file) for entry in entries}
-    return [path for path in list_images(root) if same_file(root / path) not in known]

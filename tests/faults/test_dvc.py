@@ -55,8 +55,12 @@ def test_a_signal_to_dvc_loses_nothing(clone, record_property, way):
         process.send_signal(signal.SIGTERM if way == "SIGTERM" else signal.SIGKILL)
         process.wait(timeout=60)
         assert alive(trainer)  # DVC died, the stage did not
-        second = clone.start(*AGAIN)
-        output, _ = second.communicate(timeout=300)
+        os.kill(trainer, signal.SIGSTOP)  # or it would be through before the second begins
+        try:
+            second = clone.start(*AGAIN)
+            output, _ = second.communicate(timeout=300)
+        finally:
+            os.kill(trainer, signal.SIGCONT)
         assert second.returncode != 0 and f"process {trainer} is already running this train" in output, output
         os.kill(trainer, signal.SIGTERM)
         until = time.monotonic() + 120

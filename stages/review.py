@@ -79,7 +79,11 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     shown = ranked[:count]
     questions = [
         Question(
-            str(store.ids[rows[found.row]]), chance[found.row], np.flatnonzero(labels[found.row] > 0).tolist(), odd=found.odd
+            str(store.ids[rows[found.row]]),
+            chance[found.row],
+            np.flatnonzero(labels[found.row] > 0).tolist(),
+            odd=found.odd,
+            unknown=np.flatnonzero(labels[found.row] < 0).tolist(),
         )
         for found in shown
     ]

@@ -29,6 +29,7 @@ class Question:
         on: classes that are on at first: the likely ones, or in a review those it is labelled with.
         asked: the class it was chosen for.
         odd: in a review the classes whose label is surprising, the most surprising first.
+        unknown: in a review the classes of which nothing is known; what is not answered stays unknown.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Question:
     on: Sequence[int]
     asked: int | None = None
     odd: Sequence[int] = field(default=())
+    unknown: Sequence[int] = field(default=())
 
 
 def write_labelling_page(
@@ -78,7 +80,9 @@ def write_labelling_page(
         title=f"{'Review' if review else 'Label'} {count:,} photograph{'s' if count != 1 else ''}",
         count=count,
         classes=len(classes),
-        legend=f"The percentage is the {kind}." + (" Ringed: a label that surprises." if review else ""),
+        legend=f"The percentage is the {kind}."
+        + (" Ringed: a label that surprises." if review else "")
+        + (" Dashed: unknown, and stays so; press once for yes, twice for no." if any(len(q.unknown) for q in questions) else ""),
         command=batch["command"],
         batch=data_block(batch, "batch"),
         photographs=Markup("\n").join(photographs),
@@ -92,6 +96,8 @@ def batch_key(questions: Sequence[Question], classes: Sequence[str], *, review: 
     content: list[Any] = [[question.id for question in questions], list(classes)]
     if review:
         content.append([sorted(map(int, question.on)) for question in questions])
+        if any(len(question.unknown) for question in questions):
+            content.append([sorted(map(int, question.unknown)) for question in questions])
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:20]
 
 
@@ -105,4 +111,6 @@ def _item(question: Question) -> dict[str, Any]:
         item["asked"] = int(question.asked)
     if len(question.odd):
         item["odd"] = [[int(c), item["chance"][c]] for c in question.odd]
+    if len(question.unknown):
+        item["unknown"] = sorted(map(int, question.unknown))
     return item

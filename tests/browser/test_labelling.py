@@ -12,7 +12,7 @@ from PIL import Image
 from test_readme import clone
 
 from dicap.data.format import read_index, read_meta
-from dicap.data.sources.own import read_added
+from dicap.data.sources.own import Given, read_added
 from dicap.use.labelling import Question, batch_key, write_labelling_page
 from dicap.use.suggest import choose
 from stages.cli import PIPELINE, main
@@ -223,6 +223,49 @@ def test_a_review_starts_from_the_labels_and_says_what_is_odd(reader, tmp_path):
     assert page.locator(".chip.odd").count() == 2
     for c in (0, 1):
         assert f"{'Labelled' if c in questions[0].on else 'Not labelled'} {NAMES[c]}," in page.locator("#why").text_content()
+
+
+def test_in_a_review_what_is_unknown_stays_so_until_it_is_answered(reader, tmp_path, accessible):
+    classes = ["cat", "dog", "horse", "sheep"]
+    chance = np.array([0.9, 0.7, 0.5, 0.3])
+    ids = ["as it was.png", "answered.png", "none.png", "whole.png", "skipped.png"]
+    questions = [Question(name, chance, [0], odd=[0], unknown=[] if name == "whole.png" else [2, 3]) for name in ids]
+    pictures = [Image.new("RGB", (300, 200)) for _ in ids]
+    path = tmp_path / "page" / "index.html"
+    write_labelling_page(questions, pictures, classes, path, review=True, measured=True)
+    page = reader.open(path)
+
+    def unknown():
+        return page.locator(".chip[aria-pressed=mixed] bdi").all_text_contents()
+
+    assert unknown() == ["horse", "sheep"] and "stays so" in page.locator("#legend").text_content()
+    assert accessible(page) == []
+    page.keyboard.press(" ")
+    page.keyboard.press("3")
+    assert unknown() == ["sheep"] and on(page) == ["cat", "horse"]
+    for _ in range(2):
+        page.keyboard.press("4")
+    assert unknown() == [] and on(page) == ["cat", "horse"], "on, then off"
+    page.keyboard.press("3")
+    page.keyboard.press("3")
+    assert unknown() == ["horse"] and on(page) == ["cat"], "off, then unknown again"
+    page.keyboard.press("u")
+    page.keyboard.press("u")
+    assert unknown() == [] and on(page) == ["cat", "horse"]
+    page.keyboard.press(" ")
+    page.keyboard.press("n")
+    page.keyboard.press("2")
+    reader.close()
+    page = reader.open(path)  # what was begun is kept
+    page.keyboard.press(" ")
+    page.keyboard.press("s")
+    downloaded(page, tmp_path / "labels.csv")
+    assert read_added(tmp_path / "labels.csv", classes) == {
+        "as it was.png": Given(["cat"], ["dog"]),
+        "answered.png": Given(["cat", "horse"]),
+        "none.png": Given([]),
+        "whole.png": Given(["cat", "dog"]),
+    }
 
 
 def test_batches_are_kept_apart(tmp_path):

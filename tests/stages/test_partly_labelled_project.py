@@ -38,6 +38,7 @@ def test_from_the_table_to_the_page_and_new_labels(partial_project, tmp_path):
     assert row["absent"].replace(";", "; ") in told and "unknown" in told
     project.done("review", "--count", "3")
     assert "absent" in (project.folder / "review/review.csv").read_text().splitlines()[0]
+    assert '"unknown"' in (project.folder / "review/index.html").read_text(), "what is unknown is no answer of the page"
 
     new = project.folder / "new.csv"
     new.write_text(

@@ -5,7 +5,8 @@ const SHOWN = 30; // chips before "show all"
 const place = `dicap-labels:${batch.key}`;
 
 // What is kept: `at`, the photograph being looked at; `extra`, names of new classes; `decided`, for each photograph that was touched,
-// [state, classes that are on]; `past`, what each step back restores. States: begun, done, skip.
+// [state, classes that are on, classes that were unknown and are answered]; `past`, what each step back restores.
+// States: begun, done, skip.
 let kept = { at: 0, extra: [], decided: {}, past: [] };
 let all = false;
 
@@ -36,29 +37,44 @@ const names = () => [...batch.classes, ...kept.extra];
 const nameOf = (c) => names()[c];
 const stateOf = (i) => kept.decided[i]?.[0] ?? "open";
 const onOf = (i) => kept.decided[i]?.[1] ?? items[i].on;
+const answeredOf = (i) => kept.decided[i]?.[2] ?? [];
 const chanceOf = (i, c) => items[i].chance[c];
+
+// Classes of which nothing is known: neither on nor off.
+function unknownOf(i) {
+  const answered = new Set(answeredOf(i));
+  return new Set((items[i].unknown ?? []).filter((c) => !answered.has(c)));
+}
 
 // ---- what is decided
 
-function change(i, state, on) {
+function change(i, state, on, answered = answeredOf(i)) {
   kept.past.push([i, kept.decided[i] ?? null]);
   if (kept.past.length > 300) kept.past.shift();
-  kept.decided[i] = [state, [...on].sort((a, b) => a - b)];
+  kept.decided[i] = [state, [...on].sort((a, b) => a - b), [...answered]];
 }
 
 function toggle(c) {
   const i = kept.at;
   const on = new Set(onOf(i));
-  if (!on.delete(c)) on.add(c);
-  change(i, stateOf(i) === "done" ? "done" : "begun", on);
+  const answered = new Set(answeredOf(i));
+  const wasOn = on.delete(c);
+  // A class that was unknown goes from unknown to on, to off, and back.
+  if (items[i].unknown?.includes(c) && !wasOn && answered.has(c)) {
+    answered.delete(c);
+  } else {
+    if (!wasOn) on.add(c);
+    if (items[i].unknown?.includes(c)) answered.add(c);
+  }
+  change(i, stateOf(i) === "done" ? "done" : "begun", on, answered);
   save();
-  say(`${nameOf(c)} ${on.has(c) ? "on" : "off"}`);
+  say(`${nameOf(c)} ${on.has(c) ? "on" : unknownOf(i).has(c) ? "unknown" : "off"}`);
   draw();
 }
 
-function decide(state, on) {
+function decide(state, on, answered = answeredOf(kept.at)) {
   const i = kept.at;
-  change(i, state, on);
+  change(i, state, on, answered);
   const next = following(i);
   if (next === null) {
     const { done, skip } = counts();
@@ -71,6 +87,8 @@ function decide(state, on) {
   draw(true);
   if (next !== null) say(`Saved. Photograph ${next + 1} of ${items.length}.`);
 }
+
+const none = () => decide("done", [], items[kept.at].unknown ?? []);
 
 function following(i) {
   const open = (k) => !["done", "skip"].includes(stateOf(k));
@@ -115,11 +133,20 @@ const stateText = (i) => ({ open: "not decided", begun: "not saved yet", done: "
 const cell = (text) => (/[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
 
 function table() {
+  const inPart = items.some((item) => item.unknown);
   const rows = items.map((item, i) => {
-    const labels = stateOf(i) === "done" ? onOf(i).map(nameOf).join(";") || "-" : "";
-    return `${cell(item.id)},${cell(labels)}`;
+    const done = stateOf(i) === "done";
+    const unknown = unknownOf(i);
+    const labels = done ? onOf(i).map(nameOf).join(";") || (unknown.size ? "" : "-") : "";
+    return [item.id, labels, ...(inPart ? [done ? absent(i, unknown) : ""] : [])].map(cell).join(",");
   });
-  return `image,labels\n${rows.join("\n")}\n`;
+  return `image,labels${inPart ? ",absent" : ""}\n${rows.join("\n")}\n`;
+}
+
+function absent(i, unknown) {
+  if (!unknown.size) return "*"; // all others
+  const on = new Set(onOf(i));
+  return batch.classes.filter((_, c) => !on.has(c) && !unknown.has(c)).join(";") || "-";
 }
 
 function newNames() {
@@ -178,6 +205,7 @@ function visible() {
 function drawChips() {
   const i = kept.at;
   const on = new Set(onOf(i));
+  const unknown = unknownOf(i);
   const odd = new Map(items[i].odd ?? []);
   const focused = document.activeElement?.dataset?.class;
   const shown = visible();
@@ -185,7 +213,7 @@ function drawChips() {
     const key = KEYS[k];
     const chip = element("button", { type: "button", className: odd.has(c) ? "chip odd" : "chip" });
     chip.dataset.class = c;
-    chip.setAttribute("aria-pressed", on.has(c));
+    chip.setAttribute("aria-pressed", on.has(c) ? "true" : unknown.has(c) ? "mixed" : "false");
     if (key) {
       chip.append(element("kbd", { textContent: key }));
       chip.setAttribute("aria-keyshortcuts", key);
@@ -332,7 +360,7 @@ const COMMANDS = {
   End: () => go(items.length - 1),
   " ": () => decide("done", onOf(kept.at)),
   Enter: () => decide("done", onOf(kept.at)),
-  n: () => decide("done", []),
+  n: none,
   s: () => decide("skip", []),
   u: undo,
   "/": () => $("search").focus(),
@@ -366,7 +394,7 @@ function onClick(id, act) {
 onClick("previous", () => go(kept.at - 1));
 onClick("next", () => go(kept.at + 1));
 onClick("accept", () => decide("done", onOf(kept.at)));
-onClick("none", () => decide("done", []));
+onClick("none", none);
 onClick("skip", () => decide("skip", []));
 onClick("undo", undo);
 onClick("download", download);

@@ -43,11 +43,10 @@ def command(params: Path, engine: str, fresh: bool, shard: Shard | None, plan: b
     the same for every method, ratio and seed. Where all stages train the whole network, nothing is computed. Of a converted set
     in shards, the features of a shard are computed once, whatever is added to others.
     """
-    from dicap.features.compute import fill_empty, publish
-    from dicap.features.recipe import needs_features
+    from dicap.features.folder import fill_empty, publish
 
     settings = load(params)
-    if needs_features(settings):
+    if settings.needs_features:
         _compute(settings, engine, fresh, shard, plan, runtime)
         return
     if plan or shard is not None:
@@ -130,7 +129,8 @@ def _whole(
     recipe: "Recipe", store: "Store", network: "Network", options: dict[str, Any], made_by: dict[str, Any], fresh: bool
 ) -> int:
     """Fill and publish the bank of a set without shards; how many images an earlier run had computed."""
-    from dicap.features.compute import fill, publish
+    from dicap.features.compute import fill
+    from dicap.features.folder import publish
     from dicap.training.state import RunState, fingerprint
 
     with RunState(project_root(), "features", fingerprint({"recipe": recipe.fingerprint, **made_by})) as state:
@@ -183,7 +183,8 @@ class _Shards:
 
     def publish(self, record: dict[str, Any]) -> None:
         """Put the bank together from its shards, all of them whole."""
-        from dicap.features.compute import gather, publish
+        from dicap.features.compute import gather
+        from dicap.features.folder import publish
 
         scratch = BANK.with_name(f".{BANK.name}.new")
         gather(scratch, self._recipe, self._kept, self._keys, self._store.meta["shards"], engine=record)

@@ -30,7 +30,6 @@ def preparation(cell: "Cell", rev: str, project: Path, parts: int, resources: Ma
         parts: how many jobs share the work of a set in shards at most; each of them takes every so many-th shard.
         resources: of each job.
     """
-    from dicap.features.recipe import needs_features
 
     settings = _settings_of(cell)
     parts = min(parts, _shards(settings)) if parts > 1 else 0
@@ -43,7 +42,7 @@ def preparation(cell: "Cell", rev: str, project: Path, parts: int, resources: Ma
     after: list[str] = []
     if parts > 1:
         after = [add(f"-convert-{i}", after, until="convert", shard=f"{i}/{parts}") for i in range(parts)]
-    if parts > 1 and needs_features(settings):
+    if parts > 1 and settings.needs_features:
         after = [add("-convert", after, until="convert")]
         after = [add(f"-features-{i}", after, until="features", shard=f"{i}/{parts}") for i in range(parts)]
     add("", after, until="features")

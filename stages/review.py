@@ -102,7 +102,6 @@ def honest_scores(
     from torch import nn
 
     from dicap.errors import SettingsError
-    from dicap.features.recipe import needs_features
     from dicap.methods.base import Calibrates
     from dicap.network import build_network
     from dicap.training.inputs import BankFeatures
@@ -112,7 +111,7 @@ def honest_scores(
 
     every = np.ones(len(rows), bool)
     source = f"linear heads on the features of {settings.backbone} as it was before training, each image scored out of fold"
-    if needs_features(settings):
+    if settings.needs_features:
         seen = np.flatnonzero(roles != "test")  # the unlabelled ones tell what is alike
         features = BankFeatures(open_bank(settings), settings.seed, settings.augment.flip).mean(seen)
         return out_of_fold(among_neighbours(features)[np.searchsorted(seen, rows)], labels), every, source

@@ -33,13 +33,10 @@ from dicap.data.chained import Chained
 from dicap.data.format import map_npy, npy_trouble, numbered, sha256
 from dicap.data.loader import Request
 from dicap.errors import DataError
+from dicap.features.folder import META, SCHEMA, SHARDED_SCHEMA
 from dicap.features.recipe import Recipe
 from dicap.features.views import TILED, choose
 from dicap.randomness import uniform
-
-SCHEMA = 1
-SHARDED_SCHEMA = 2  # of the bank of a set in shards
-META = "meta.json"
 
 # What a difference from the recipe wanted is called in the message.
 _NAMES = {

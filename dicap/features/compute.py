@@ -29,7 +29,8 @@ from dicap.data.kept import Kept
 from dicap.data.loader import DataOn, Request, load
 from dicap.data.store import Store
 from dicap.errors import DataError, Stopped
-from dicap.features.bank import META, SCHEMA, SHARDED_SCHEMA, file_name
+from dicap.features.bank import file_name
+from dicap.features.folder import META, SCHEMA, SHARDED_SCHEMA
 from dicap.features.recipe import Recipe
 from dicap.features.views import SEED, STAGE, BankView
 from dicap.network import Network
@@ -147,34 +148,6 @@ def gather(folder: Path, recipe: Recipe, kept: Kept, keys: list[str], counts: li
             kept.link(key, name, folder / place)
             checksums[place] = checksum
     _write_meta(folder, recipe, engine, checksums, counts)
-
-
-def fill_empty(folder: Path) -> None:
-    """The bank of an experiment that needs none: meta.json that says so."""
-    make_room(folder, folder=True)
-    folder.mkdir(exist_ok=True)
-    write_json({"schema": SCHEMA, "recipe": None, "fingerprint": None, "engine": None, "checksums": {}}, folder / META)
-
-
-def publish(folder: Path, destination: Path) -> None:
-    """Give a filled working folder the place `destination`; what was there before is removed afterwards.
-
-    Raises:
-        DataError: it lies on another disk than `destination`, which has too little room.
-    """
-    make_room(destination, folder=True)
-    old = destination.with_name(f".{destination.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if destination.exists():
-        os.rename(destination, old)
-    try:
-        shutil.move(folder, destination)
-    except (OSError, shutil.Error) as error:
-        shutil.rmtree(destination, ignore_errors=True)
-        if old.exists():
-            os.rename(old, destination)
-        raise DataError(f"{destination}: {error}; make room and run again: nothing is computed twice") from None
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _work(

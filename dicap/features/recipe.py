@@ -120,11 +120,6 @@ class Recipe:
         return sum(view.view.parts for view in self.files) * self.grid**2 * self.channels * 2
 
 
-def needs_features(settings: Settings) -> bool:
-    """Whether a stage is to train the head alone, and so works on features of the frozen backbone."""
-    return "head" in (settings.warmup.trainable, settings.train.trainable)
-
-
 def pretrained_network(settings: Settings) -> Network:
     """The backbone that `settings` name, with its normalisation and no head, frozen and in eval mode.
 

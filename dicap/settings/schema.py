@@ -478,6 +478,11 @@ class Settings(Section):
         return "given_back" if stage == "finetune" and self.finetune.labels == "all" else self.method
 
     @property
+    def needs_features(self) -> bool:
+        """Whether a stage is to train the head alone, and so works on features of the frozen backbone."""
+        return "head" in (self.warmup.trainable, self.train.trainable)
+
+    @property
     def unfreezes(self) -> bool:
         """Whether the main stage goes on from a cross-fitted solution on the frozen backbone to the whole network."""
         return self.method == "dicap" and self.calibration.source == "cross_fit" and self.train.trainable == "all"

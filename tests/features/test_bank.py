@@ -16,7 +16,8 @@ from dicap.data.store import Store
 from dicap.errors import DataError, SettingsError
 from dicap.features import compute
 from dicap.features.bank import FeatureBank, as_maps, load, scoring_batches
-from dicap.features.compute import fill, fill_empty, publish
+from dicap.features.compute import fill
+from dicap.features.folder import fill_empty, publish
 from dicap.features.recipe import Recipe, pretrained_network
 
 ENGINE = {"name": "torch", "version": torch.__version__, "precision": "float32", "difference": 0.0}

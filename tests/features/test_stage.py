@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from contextlib import chdir, suppress
 
@@ -81,6 +82,12 @@ def test_nothing_is_computed_where_nothing_is_needed(place, monkeypatch):
     result = run(place)
     assert result.exit_code == 0 and "empty, since no stage trains the head alone" in result.output
     assert list(bank(place)) == ["meta.json"]
+
+
+def test_where_nothing_is_needed_no_torch_is_loaded(place):
+    write_params(place, {})
+    code = "import sys; from stages.cli import main; main(['features'], standalone_mode=False); sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=place, env=tiny.environment(), capture_output=True, check=True)
 
 
 def test_one_frozen_stage_is_enough_to_need_them(place):

@@ -109,10 +109,11 @@ def run(module: str, arguments: list[str]) -> int | None:
 
         before, started = {}, False
         with contextlib.suppress(OSError):
-            connection.connect(os.environ[ADDRESS])
-            socket.send_fds(connection, [len(content).to_bytes(8, "big")], [0, 1, 2])
-            connection.sendall(content)
-            before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+            with _held_back():  # the child may begin before the handlers are there
+                connection.connect(os.environ[ADDRESS])
+                socket.send_fds(connection, [len(content).to_bytes(8, "big")], [0, 1, 2])
+                connection.sendall(content)
+                before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
             started = connection.recv(1) == _STARTED
         if started:
             with contextlib.suppress(OSError):
@@ -124,6 +125,16 @@ def run(module: str, arguments: list[str]) -> int | None:
     for number in given:  # they were meant for this process after all
         signal.raise_signal(number)
     return None
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[None]:
+    """The signals that are passed on wait until the end of the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def serve(listener: socket.socket, environment: Mapping[str, str]) -> tuple[Request, list[int]] | None:

@@ -20,8 +20,8 @@ from dicap.methods import build_method
 from dicap.methods.base import Method
 from dicap.settings import Settings
 
-SCHEMA = 3  # 2: with a checksum of the tensors; 3: with decisions
-KEYS = ("stage", "which", "classes", "settings", "extra", "checksum")
+SCHEMA = 4  # 2: with a checksum of the tensors; 3: with decisions; 4: with the grid of the feature map
+KEYS = ("stage", "which", "classes", "settings", "grid", "extra", "checksum")
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ def save_model(
         "which": which,
         "classes": classes,
         "settings": _without_places(settings),
+        "grid": getattr(network, "grid", None),
         "decisions": decisions.to_dict(),
         "extra": extra or {},
     }
@@ -135,6 +136,7 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> SavedMod
         raise DataError(f"{path}: its thresholds are not readable; train it again") from None
     method = build_method(settings, len(metadata["classes"]))
     network = method.build_network(pretrained=False)
+    network.grid = metadata["grid"]
     _fill(network, state, path)
     return SavedModel(
         network.to(device).eval(),

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import adaptive_avg_pool2d
 
 from dicap.artifacts import make_room, write_json
 from dicap.data.format import numbered, sha256
@@ -33,7 +32,7 @@ from dicap.features.bank import file_name
 from dicap.features.folder import META, SCHEMA, SHARDED_SCHEMA
 from dicap.features.recipe import Recipe
 from dicap.features.views import SEED, STAGE, BankView
-from dicap.network import Network
+from dicap.network import Network, pooled
 from dicap.progress import progress
 
 CHUNK = 256  # images of a chunk: what a kill loses at most
@@ -86,7 +85,7 @@ def fill(
     def compute(images: Tensor) -> np.ndarray:
         """(B, 3, H, W) or (B, 4, 3, H, W) uint8 -> (B * parts, g * g, D) float16."""
         with torch.inference_mode(), torch.autocast(images.device.type, dtype=autocast, enabled=autocast is not None):
-            return pooled(network.features(images.flatten(0, -4)), recipe.grid).cpu().numpy()
+            return _as_rows(pooled(network.features(images.flatten(0, -4)), recipe.grid)).cpu().numpy()
 
     work = _work(files, store, compute, stage, device, workers, data_on, stopping)
     with closing(progress(work, desc="features", total=total, unit="image", initial=taken_over)) as shown:
@@ -192,10 +191,8 @@ def _overlapped(compute: Callable[[Tensor], np.ndarray], batches: Iterator[Tenso
             yield waiting.popleft().result()
 
 
-def pooled(features: Tensor, grid: int) -> Tensor:
-    """Feature maps (B, D, h, w) pooled to g x g positions: (B, g * g, D) float16, what a bank holds."""
-    maps = features.float()
-    maps = maps if tuple(maps.shape[2:]) == (grid, grid) else adaptive_avg_pool2d(maps, grid)
+def _as_rows(maps: Tensor) -> Tensor:
+    """Feature maps (B, D, g, g) as a bank holds them: (B, g * g, D) float16."""
     found = maps.flatten(2).transpose(1, 2)
     limit = torch.finfo(torch.float16).max
     return found.clamp(-limit, limit).half()

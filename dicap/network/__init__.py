@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import adaptive_avg_pool2d
 
 from dicap.network.backbone import create_backbone, feature_map, own_normalization
 from dicap.network.linear import LinearHead
@@ -27,9 +28,11 @@ class Network(nn.Module):
 
     Attributes:
         memory_format: of the pixels that the backbone is given.
+        grid: g, where the head learnt from feature maps pooled to g x g positions (features.grid); None: from whole maps.
     """
 
     memory_format: torch.memory_format = torch.channels_last
+    grid: int | None = None
     mean: Tensor
     scale: Tensor
     backbone: nn.Module
@@ -45,7 +48,7 @@ class Network(nn.Module):
         self.projector = projector
 
     def features(self, images: Tensor) -> Tensor:
-        """Images (B, 3, H, W), uint8 or 0..255 floats -> the last feature map (B, D, h, w).
+        """Images (B, 3, H, W), uint8 or 0..255 floats -> the feature map (B, D, h, w) that the head takes.
 
         While a frozen backbone is put aside, the inputs are its feature maps already.
         """
@@ -53,7 +56,8 @@ class Network(nn.Module):
             return images
         # Bytes are put into order before they are normalised: a mean a channel costs three times as much in channels last.
         pixels = (images.contiguous().float() - self.mean) * self.scale
-        return feature_map(self.backbone, pixels.contiguous(memory_format=self.memory_format))
+        maps = feature_map(self.backbone, pixels.contiguous(memory_format=self.memory_format))
+        return maps if self.grid is None else pooled(maps, self.grid)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Images (B, 3, H, W) uint8 -> logits (B, C), class-wise embeddings z (B, C, D)."""
@@ -64,15 +68,26 @@ class Network(nn.Module):
         return z if self.projector is None else self.projector(z)
 
 
-def put_backbone_aside(network: nn.Module) -> None:
-    """Let the network take feature maps of its frozen backbone in place of images, in place; its parameters are the head's."""
+def pooled(maps: Tensor, grid: int) -> Tensor:
+    """Feature maps (B, D, h, w) averaged to g x g positions: (B, D, g, g) float32."""
+    maps = maps.float()
+    return maps if tuple(maps.shape[2:]) == (grid, grid) else adaptive_avg_pool2d(maps, grid)
+
+
+def put_backbone_aside(network: nn.Module, grid: int) -> None:
+    """Let the network take feature maps of its frozen backbone in place of images, in place; its parameters are the head's.
+
+    Args:
+        grid: g; the maps are pooled to g x g positions, also once the backbone is restored.
+    """
     assert isinstance(network, Network)
+    network.grid = grid
     network.aside = [network.backbone]  # in a list: no submodule
     network.backbone = None  # type: ignore[assignment]
 
 
 def restore_backbone(network: nn.Module) -> None:
-    """Undo `put_backbone_aside`, where it was called."""
+    """Let the network take images again, where its backbone was put aside. The head goes on to see pooled maps."""
     if isinstance(network, Network) and network.backbone is None:
         (network.backbone,) = network.aside
 

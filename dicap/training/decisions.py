@@ -104,7 +104,7 @@ def _carried(method: Calibrates, before: Carried, prior: np.ndarray, after: Tens
         f"counted on {len(counted.y)} labelled images, each scored by a head that never saw it, on the frozen backbone, and "
         f"carried over on {len(before.rows)} unlabelled images"
     )
-    return Decisions(tau_pos, tau_neg, prior, curve, note, entries=counted.y.numel())
+    return Decisions(tau_pos, tau_neg, prior, curve, note, entries=int((counted.y >= 0).sum()))
 
 
 def moved(tau: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:

@@ -132,7 +132,7 @@ class Experiment:
     def place(self, network: nn.Module) -> nn.Module:
         """The network on the device, as the stage trains it: a frozen backbone is put aside."""
         if self.frozen:
-            put_backbone_aside(network)
+            put_backbone_aside(network, self.settings.features.grid)
         return network.to(self.runtime.device)
 
     def on_features(self, phase: Phase, network: nn.Module) -> "Experiment":

@@ -102,6 +102,6 @@ class BankFeatures:
             yield batch, bank.as_maps(features)
 
     def mean(self, rows: np.ndarray) -> np.ndarray:
-        """(n, D) float32: the mean over positions, of the plain image and its mirror image."""
-        views = [self.bank.view(name)[rows].astype(np.float32).mean(1) for name in ("plain", "mirror")]
-        return (views[0] + views[1]) / 2
+        """(n, D) float32: the mean over positions, of the plain image and, unless augment.flip is 0, its mirror image."""
+        names = ("plain", "mirror") if self.flip else ("plain",)
+        return sum(self.bank.view(name)[rows].astype(np.float32).mean(1) for name in names) / len(names)

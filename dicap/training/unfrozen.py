@@ -74,4 +74,5 @@ def solve_frozen(experiment: Experiment, network: nn.Module, phase: Phase, sourc
         rows = np.sort(rows[permutation(experiment.settings.seed, "train", 0, len(rows), "carried")[:MOST_CARRIED]])
     scores = on_bank.predict(on_bank.place(network), rows).cpu()
     restore_backbone(network)
+    network.grid = None  # type: ignore[assignment]  # the whole network learns from whole maps
     return Frozen(refresh, Carried(counted, rows, scores))

@@ -23,7 +23,7 @@ def command(out: Path, dataset: tuple[str, ...], here: bool, params: Path) -> No
 
     import pandas as pd
 
-    from dicap.artifacts import replacing
+    from dicap.artifacts import replacing_own
     from dicap.errors import DataError
     from dicap.progress import progress
     from dicap.report.comparison import build_comparison
@@ -44,7 +44,7 @@ def command(out: Path, dataset: tuple[str, ...], here: bool, params: Path) -> No
             page = fetch(rev, f"{ARTIFACTS}/report/index.html", Path(folder))
             if page is not None:
                 reports[rev] = f"{rev[:12]}.html"
-                with replacing(out / reports[rev]) as temporary:
+                with replacing_own(out / reports[rev]) as temporary:
                     temporary.write_bytes(page.read_bytes())
     page = build_comparison(experiments, out / "index.html", histories, reports)
     for note in notes:

@@ -19,7 +19,7 @@ from stages.terminal import finish
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for metrics.json, per_class.csv, predictions.parquet, MODEL_CARD.md.",
+    help="Folder of its own for metrics.json, per_class.csv, predictions.parquet, MODEL_CARD.md.",
 )
 @engine_option
 @runtime_options
@@ -27,16 +27,19 @@ def command(params: Path, model: Path | None, out: Path | None, engine: str, fre
     """Score the test images: mAP with its 95 % interval, AP per class, and what the yes and no of the model are worth."""
     import tempfile
 
+    from dicap.artifacts import check_own_folder
     from dicap.evaluation.evaluate import evaluate
     from stages.environment import environment
     from stages.training import open_experiment
 
+    if chosen := out is not None:
+        check_own_folder(out)
     experiment = open_experiment(load(params), runtime, None if model else "finetune")
     own = ARTIFACTS / "finetune" / "model.safetensors"
     written = out or (None if model else ARTIFACTS / "evaluate")
     with tempfile.TemporaryDirectory() as scratch:
         out = out or (Path(scratch) / "evaluate" if model else ARTIFACTS / "evaluate")
-        result = evaluate(experiment, model or own, ARTIFACTS, out, environment(), engine=engine)
+        result = evaluate(experiment, model or own, ARTIFACTS, out, environment(), engine=engine, own=chosen)
     if not result:  # one of several processes
         return
     interval = f" (95 % interval {result['map_low']:.2f} to {result['map_high']:.2f})" if result["map_low"] is not None else ""

@@ -22,11 +22,13 @@ def command(path: Path, out: Path | None, epoch: int | None) -> None:
     import shutil
     import sys
 
+    from dicap.artifacts import check_own
     from dicap.report.histogram import open_histogram
     from dicap.report.style import check_ending, house_style, save
 
     if out is not None:
         check_ending(out)
+        check_own(out)
     found = open_histogram(path, epoch)
     ascii_only = not (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
     for line in [found.title, "", *found.lines(shutil.get_terminal_size((80, 24)).columns, ascii_only)]:

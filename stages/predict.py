@@ -23,7 +23,9 @@ from stages.terminal import finish
 @click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
 @engine_option
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Threads that read images. [DICAP_WORKERS]")
-@click.option("--gallery", type=click.Path(path_type=Path, file_okay=False), help="Also a page of thumbnails, in this folder.")
+@click.option(
+    "--gallery", type=click.Path(path_type=Path, file_okay=False), help="Also a page of thumbnails, in this folder of its own."
+)
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on behind a killed run.")
 def command(
     model: Path,
@@ -44,9 +46,12 @@ def command(
     """
     if gallery is not None and per_image:
         raise click.UsageError("--gallery shows a row for each image and class; leave out --per-image")
+    from dicap.artifacts import check_own_folder
     from dicap.caution import of_chance
     from dicap.use.predict import open_model, predict_to_file
 
+    if gallery is not None:
+        check_own_folder(gallery)  # not after hours of predicting
     saved, _ = open_model(model, device)
     meant = images[0] if len(images) == 1 else images
     options = {

@@ -37,6 +37,8 @@ def command(python: bool, write: bool, check: bool, params: Path) -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(str(path))
             if write:
+                if path.exists() and path != params and "Made by `dicap-stage reference" not in path.read_text(encoding="utf-8"):
+                    raise click.ClickException(f"{path}: not made by this command; move it away")
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
     if check and stale and not write:

@@ -36,7 +36,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
 
     import numpy as np
 
-    from dicap.artifacts import read_split, replacing
+    from dicap.artifacts import check_own, read_split, replacing_own
     from dicap.data.labels import labelled_mask, read_labels
     from dicap.data.sources.own import read_added
     from dicap.data.store import Store
@@ -46,6 +46,8 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     from dicap.use.review import chances, doubts
     from stages.photographs import originals
 
+    listing, page = out / "review.csv", out / "index.html"
+    check_own(listing, page)
     settings = load(params)
     store = Store.open(data_folder(settings))
     roles = read_split(ARTIFACTS / "split" / "split.parquet")["role"].to_numpy()
@@ -64,8 +66,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     if not ranked:
         raise DataError(f"{store.folder}: every labelled image was looked at; --again shows them once more")
     chance, names = chances(scores, labels), store.classes
-    listing, page = out / "review.csv", out / "index.html"
-    with replacing(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    with replacing_own(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["image", "labels", *(["absent"] if in_part else []), "surprise", "look_at"])
         for found in ranked:

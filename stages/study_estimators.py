@@ -35,6 +35,7 @@ def command(experiment: str | None, sizes: str, draws: int, out: Path, params: P
     from dicap.report.style import house_style, save
     from stages.finished import fetch
 
+    files.check_own(out / "estimators.md", out / "estimators.svg")
     settings = load(params)
     try:
         wanted = sorted({int(size) for size in sizes.split(",")})
@@ -56,7 +57,7 @@ def command(experiment: str | None, sizes: str, draws: int, out: Path, params: P
     rows = estimators.study(p, y, y_labelled, wanted, draws, rng, bins=bins)
     table = estimators.summary(pd.DataFrame(progress(rows, desc="estimators", total=total, unit="fit")))
     text = estimators.to_markdown(table)
-    with files.replacing(out / "estimators.md") as temporary:
+    with files.replacing_own(out / "estimators.md") as temporary:
         temporary.write_text(text, encoding="utf-8")
     with house_style():
         save(draw(table), out / "estimators.svg")

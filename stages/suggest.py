@@ -27,7 +27,7 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
 
     import numpy as np
 
-    from dicap.artifacts import read_split, replacing
+    from dicap.artifacts import check_own, read_split, replacing_own
     from dicap.data.labels import labelled_mask
     from dicap.data.store import Store
     from dicap.errors import DataError
@@ -37,6 +37,8 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     from dicap.use.suggest import contact_sheet, suggest
     from stages.photographs import originals
 
+    listing, sheet, page = out / "labels.csv", out / "sheet.png", out / "index.html"
+    check_own(listing, sheet, page)
     settings = load(params)
     store = Store.open(data_folder(settings))
     saved, runtime = open_model(model or ARTIFACTS / "finetune" / "model.safetensors", device)
@@ -55,14 +57,13 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     if note:
         click.echo(note, err=True)
     chosen = suggest(saved, store, rows, count, runtime)
-    listing, sheet, page = out / "labels.csv", out / "sheet.png", out / "index.html"
-    with replacing(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    with replacing_own(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["image", "labels", "chosen_for", "uncertainty", "model_says"])
         for found in chosen:
             likely = ";".join(saved.classes[c] for c in found.likely)
             writer.writerow([store.ids[found.row], "", saved.classes[found.asked], f"{found.uncertainty:.3f}", likely])
-    with replacing(sheet) as temporary:
+    with replacing_own(sheet) as temporary:
         contact_sheet(store, chosen, saved.classes).save(temporary, "PNG")
     questions = [Question(str(store.ids[found.row]), found.chance, found.likely, asked=found.asked) for found in chosen]
     pictures = originals(settings, store, [found.row for found in chosen])

@@ -40,7 +40,7 @@ def command(
     """
     import tempfile
 
-    from dicap.artifacts import replacing
+    from dicap.artifacts import replacing_own
     from dicap.errors import DataError
     from dicap.grid import changed
     from dicap.report import tables
@@ -68,7 +68,7 @@ def command(
                 made.append(table)
         made[-1].notes.extend(notes + more)
     for ending, write in (("md", tables.to_markdown), ("csv", tables.to_csv), ("tex", tables.to_latex)):
-        with replacing(out / f"{kind}.{ending}") as temporary:
+        with replacing_own(out / f"{kind}.{ending}") as temporary:
             temporary.write_text("\n".join(write(table) for table in made), encoding="utf-8")
     for table in made:
         click.echo(tables.to_markdown(table))

@@ -1,5 +1,7 @@
 """What one stage writes for another: round trips, atomic writes, damage found."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -162,3 +164,28 @@ def test_a_flipped_bit_in_a_sparse_record_is_found(tmp_path):
     path.write_bytes(content)
     with pytest.raises(DataError, match="damaged"):
         artifacts.read_pseudo_labels(path)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_stopped_between_its_renames_a_folder_is_the_earlier_one(tmp_path, monkeypatch, at):
+    """Ctrl-C, and a kill, which only the next call can mend."""
+    place, rename, calls = tmp_path / "out", os.rename, []
+
+    def stop(*arguments):
+        calls.append(arguments)
+        if len(calls) == at + 1:
+            raise KeyboardInterrupt
+        rename(*arguments)
+
+    with artifacts.replacing_folder(place) as folder:
+        (folder / "a").write_text("earlier")
+    monkeypatch.setattr(os, "rename", stop)
+    with pytest.raises(KeyboardInterrupt), artifacts.replacing_folder(place) as folder:
+        (folder / "a").write_text("later")
+    assert {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")} == {"out", "out/a"}
+    assert (place / "a").read_text() == "earlier"
+    monkeypatch.undo()
+    place.rename(tmp_path / ".out.old")
+    with pytest.raises(KeyError), artifacts.replacing_folder(place):
+        raise KeyError
+    assert (place / "a").read_text() == "earlier"

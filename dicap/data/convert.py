@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dicap.artifacts import make_room
+from dicap.artifacts import make_room, recover, swap_in
 from dicap.data import format as files
 from dicap.data.kept import Kept
 from dicap.data.resize import JPEG_QUALITY, results
@@ -306,7 +306,7 @@ class _exclusive:
         except OSError:
             self._lock.close()
             raise DataError(f"{self._destination}: another `dicap-stage convert` is writing it; wait for its end") from None
-        _recover(self._destination)
+        recover(self._destination)
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir()
         return self._scratch
@@ -314,20 +314,3 @@ class _exclusive:
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._lock.close()  # the file stays: removing it would let a third process lock a new one
-
-
-def swap_in(scratch: Path, destination: Path) -> None:
-    """Give a finished folder the destination's name; what was there before is removed afterwards."""
-    old = destination.with_name(f".{destination.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if destination.exists():
-        destination.rename(old)
-    scratch.rename(destination)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _recover(destination: Path) -> None:
-    """Undo a swap that was killed between its two renames."""
-    old = destination.with_name(f".{destination.name}.old")
-    if old.exists() and not destination.exists():
-        old.rename(destination)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image, ImageDraw
 
-from dicap.artifacts import read_split
+from dicap.artifacts import read_split, replacing_own
 from dicap.catalogue import OWN
 from dicap.data import format as files
 from dicap.data.labels import labelled_mask, read_labels
@@ -236,8 +236,8 @@ def contact_sheet(folder: Path, path: Path, *, seed: int = 1, columns: int = 8, 
         names = ", ".join(store.classes[c] for c in np.flatnonzero(ones > 0)) or "(none)"
         for line, text in enumerate(_wrap(draw, f"{splits[row]}: {names}", side)):
             draw.text((x, y + side + 2 + 14 * line), text, fill="black")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(path)
+    with replacing_own(path) as temporary:
+        sheet.save(temporary, "PNG")
 
 
 def _wrap(draw: ImageDraw.ImageDraw, text: str, width: int) -> list[str]:

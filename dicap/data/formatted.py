@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dicap.artifacts import check_own, replacing_own
 from dicap.data import format as files
 from dicap.data.labels import read_labels
 from dicap.data.sources.base import FileImages, Item, RawSet, inside
@@ -74,7 +75,7 @@ def write_formatted(folder: Path, out: Path, *, full_paths: bool = False) -> dic
     index = files.read_index(folder, ["path", "split"])
     split = np.array(index["split"].to_pylist())
     paths = index["path"].to_pylist()
-    out.mkdir(parents=True, exist_ok=True)
+    check_own(*(out / f"formatted_{phase}_{what}.npy" for phase in PHASES.values() for what in ("images", "labels")))
     counts = {}
     for name, phase in PHASES.items():
         rows = np.flatnonzero(split == name)
@@ -97,10 +98,8 @@ def published_path(dataset: str, path: str) -> str:
 
 
 def _save(path: Path, array: np.ndarray) -> None:
-    temporary = path.with_name(f".{path.name}")
-    with temporary.open("wb") as file:
+    with replacing_own(path) as temporary, temporary.open("wb") as file:
         np.save(file, array, allow_pickle=False)
-    temporary.replace(path)
 
 
 def _load_phase(folder: Path, phase: str) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dicap.artifacts import COST, cost_file, replacing, replacing_folder, write_json, write_predictions
+from dicap.artifacts import COST, cost_file, replacing, replacing_folder, replacing_own_folder, write_json, write_predictions
 from dicap.catalogue import OWN
 from dicap.caution import of_results
 from dicap.decision import Decisions, reliability
@@ -89,6 +89,7 @@ def evaluate(
     environment: dict[str, str] | None = None,
     *,
     engine: str = "torch",
+    own: bool = False,
 ) -> dict[str, Any]:
     """Evaluate a stage's model and its counterpart; write metrics.json, per_class.csv, predictions.parquet and MODEL_CARD.md.
 
@@ -96,6 +97,7 @@ def evaluate(
         model_path: model.safetensors, beside which model_raw or model_ema.safetensors may lie.
         artifacts: folder of the earlier stages' histories and costs.
         environment: versions to name on the model card.
+        out: a folder that is replaced as a whole; with `own` only where an earlier call with it wrote all that is there.
         engine: what computes the backbones (`dicap.features.engine`), unless the experiment has their features.
 
     Returns:
@@ -121,8 +123,8 @@ def evaluate(
     labelled_scores = replace(experiment, method=model.method).predict(model.network, chosen_on).cpu().numpy()
     if not experiment.group.is_main:
         return {}
-    own = s.dataset == OWN
-    result = metrics(scores, labels, testable=own)
+    testable = s.dataset == OWN
+    result = metrics(scores, labels, testable=testable)
     result |= {
         "dataset": s.dataset,
         "method": model.settings.method,  # the model's own: it may be another than the pipeline's
@@ -134,7 +136,7 @@ def evaluate(
     result |= decided(scores, labels, model.decisions)
     result[f"map_{model.which}"] = result["map"]
     for which, other in others.items():
-        result[f"map_{which}"] = mean_average_precision(other, labels, testable=own)
+        result[f"map_{which}"] = mean_average_precision(other, labels, testable=testable)
     best = best_threshold(labelled_scores, experiment.labels.of(chosen_on).numpy())
     result |= at_threshold(scores, labels, best) | {"threshold_images": len(chosen_on)}
     positives = (labels > 0).sum(0).tolist()
@@ -149,7 +151,7 @@ def evaluate(
     roles = {name: len(getattr(experiment.roles, name)) for name in ("sup", "est", "unlabeled", "test")}
     classes = [(name, int(n_labelled[c]), positives[c], 100 * float(aps[c])) for c, name in enumerate(experiment.store.classes)]
     card = model_card(model, result, experiment.store.meta, roles, classes, environment or {})
-    with replacing_folder(out) as folder:
+    with (replacing_own_folder if own else replacing_folder)(out) as folder:
         (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
         write_json(result, folder / "metrics.json")
         with replacing(folder / "per_class.csv") as path, open(path, "w", newline="", encoding="utf-8") as handle:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from dicap.artifacts import replacing
+from dicap.artifacts import replacing_own
 from dicap.report import style
 from dicap.report.experiments import method_titles
 from dicap.report.figures import comparison
@@ -47,7 +47,7 @@ def build_comparison(
                 row["report"] = reports.get(row["rev"])
             groups.append({"dataset": dataset, "ratio": ratio, "rows": rows, "drawn": drawn, "id": f"group-{number}"})
     html = render_page("comparison.html", groups=groups, total=len(experiments))
-    with replacing(out) as temporary:
+    with replacing_own(out) as temporary:
         temporary.write_text(html, encoding="utf-8")
     return out
 

@@ -22,7 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from dicap.artifacts import replacing
+from dicap.artifacts import replacing_own
 from dicap.errors import DataError
 
 INK, MUTED, GRID = "#1f2933", "#65717d", "#e2e6ea"
@@ -161,7 +161,7 @@ def save(figure: Figure, path: Path) -> None:
     Raises DataError for another ending.
     """
     ending = check_ending(path)
-    with replacing(path) as temporary:
+    with replacing_own(path) as temporary:
         if ending == ".svg":
             temporary.write_text(to_svg(figure), encoding="utf-8")
         elif ending == ".pdf":

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.artifacts import replacing, write_json
+from dicap.artifacts import check_own, replacing_own
 from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
 from dicap.models import SavedModel
@@ -62,13 +62,15 @@ def export(model: SavedModel, out: Path, kind: str, images: Path | None = None) 
     if other is not None or out.suffix.lower() != ENDINGS[kind]:
         advice = f"--format {other}" if other else f"a name that ends in {ENDINGS[kind]}"
         raise SettingsError(f"--out: found {out.name!r} for format {kind}, which ends in {ENDINGS[kind]}; give {advice}")
+    described = out.with_name(f"{out.name}.json")
+    check_own(out, described)
     _need(kind)
     scorer = Scorer(model).cpu().eval()
     size = model.settings.image_size
     facts = description(model)
     pixels = generator(0, "export", 0, 0).integers(0, 256, (CHECKED, 3, size, size)).astype(np.uint8)
     real = _real(images, size)
-    with replacing(out) as temporary:
+    with replacing_own(out) as temporary:
         try:
             _write(scorer, torch.from_numpy(pixels[:BATCH]), temporary, kind, facts)
         except Exception as error:  # the exporters raise many kinds; all mean the same to the user
@@ -84,7 +86,8 @@ def export(model: SavedModel, out: Path, kind: str, images: Path | None = None) 
         worst = max(check.random, check.real or 0.0)
         if not worst <= TOLERANCE:
             raise DataError(f"{out}: the exported scores are up to {worst:.2g} from the original's; try the other format")
-    write_json(facts, out.with_name(f"{out.name}.json"))
+    with replacing_own(described) as temporary:
+        temporary.write_text(json.dumps(facts, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return check
 
 

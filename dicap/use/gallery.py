@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from markupsafe import Markup
 
-from dicap.artifacts import read_parquet, replacing_folder
+from dicap.artifacts import read_parquet, replacing_own_folder
 from dicap.curve import log_odds
 from dicap.data.loader import worker_count
 from dicap.data.sources.base import Rejected, read_rgb
@@ -40,16 +40,16 @@ def write_gallery(
         predictions: as `predict_to_file` writes them (.parquet, .csv, .json).
         root: the folder that the predictions' image paths are relative to.
         decisions: of the model, for the measured chance that a class is present; its scores stand in where there is no curve.
-        out: a folder that is replaced as a whole, or left as it was if anything fails.
+        out: absent, empty or as an earlier call left it; replaced as a whole, or left as it was if anything fails.
         workers: threads that make thumbnails; None: chosen.
 
     Raises:
-        DataError: the predictions are not readable, or of other classes.
+        DataError: the predictions are not readable, or of other classes; `out` holds what was not written so.
     """
     images, scores, decided = read_predictions(predictions, list(classes))
     entries = levels_of(scores) | (decided.astype("<u2") << 14)  # (N, C)
     out = Path(out)
-    with replacing_folder(out) as folder:
+    with replacing_own_folder(out) as folder:
         _thumbnails(images, Path(root), folder / "thumbs", workers)
         facts = {
             "classes": list(classes),

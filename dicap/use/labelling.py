@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 from PIL import Image
 
-from dicap.artifacts import replacing
+from dicap.artifacts import replacing_own
 from dicap.pages.html import data_block, render
 from dicap.pages.pictures import address, fitted, jpeg
 
@@ -87,7 +87,7 @@ def write_labelling_page(
         batch=data_block(batch, "batch"),
         photographs=Markup("\n").join(photographs),
     )
-    with replacing(out) as temporary:
+    with replacing_own(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
 

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from dicap.artifacts import read_parquet, replacing, write_json, write_parquet
+from dicap.artifacts import check_own, not_own, read_parquet, remove_own, replacing_own, write_json, write_parquet
 from dicap.data.loader import worker_count
+from dicap.data.sources.base import file_mark
 from dicap.errors import DataError, SettingsError
 from dicap.evaluation.engine import with_engine
 from dicap.linear.ranks import GROUP, MOST_GROUPS
@@ -28,6 +29,7 @@ from dicap.use.folder import Images, Photograph, photographs, read_ahead
 
 ANSWERS = {1: "yes", 0: "no", -1: "unsure"}
 FORMATS = ("parquet", "csv", "json")
+JOB = "job.json"  # in the folder of parts: whose they are
 PART = 2048  # images of one part: what a kill loses at most
 CPU_BATCH, GPU_BATCH = 32, 256
 
@@ -114,8 +116,8 @@ def predict_to_file(
     """Predict images (as `predict` takes them) into `out`, as streamed: memory does not grow with the number of images.
 
     `out` ends in .parquet or .csv (a row for every image and class, or with `per_image` for every image) or .json (an object an
-    image). Finished parts wait in `<out>.parts/`; a run that was killed goes on behind them if model and list of images are the
-    same. Files that cannot be read are listed with the reason in `<out stem>.unreadable.csv`.
+    image). Finished parts wait in `<out>.parts/`; a run that was killed goes on behind them if model and files are the same.
+    Files that cannot be read are listed with the reason in `<out stem>.unreadable.csv`.
 
     Raises:
         SettingsError: `out` has another ending; DataError: as `predict`.
@@ -123,10 +125,13 @@ def predict_to_file(
     kind = out.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise SettingsError(f"--out: found {str(out)!r}, expected a file that ends in .parquet, .csv or .json")
+    parts, listing = out.with_name(f"{out.name}.parts"), out.with_name(f"{out.stem}.unreadable.csv")
+    check_own(out, listing)
+    if parts.exists() and not (parts / JOB).is_file():
+        raise not_own(parts)
     photos = photographs(images)
     saved, runtime = open_model(model, device)
     saved, note = with_engine(saved, runtime, engine, len(photos))
-    parts = out.with_name(f"{out.name}.parts")
     _same_job(parts, saved, photos, part, fresh)
     outcome = Outcome(note=note)
     starts = range(0, len(photos), part)
@@ -151,10 +156,9 @@ def predict_to_file(
         shutil.rmtree(parts)
         raise _nothing(len(photos), outcome)
     _write(kind, [parts / f"{start:09d}.parquet" for start in starts], out, len(saved.classes), per_image)
-    listing = out.with_name(f"{out.stem}.unreadable.csv")
-    listing.unlink(missing_ok=True)
+    remove_own(listing)
     if outcome.unreadable:
-        with replacing(listing) as temporary:
+        with replacing_own(listing) as temporary:
             pd.DataFrame(outcome.unreadable, columns=["image", "reason"]).to_csv(temporary, index=False, lineterminator="\n")
     shutil.rmtree(parts)
     return outcome
@@ -245,10 +249,13 @@ def _by_image(table: pa.Table, classes: int) -> pa.Table:
 
 
 def _same_job(parts: Path, model: SavedModel, photos: Sequence[Photograph], part: int, fresh: bool) -> None:
-    """Keep the parts of the same job, and no others. Images without a file are another job every time."""
-    places = [str(one.source.absolute()) if isinstance(one.source, Path) else str(id(one.source)) for one in photos]
+    """Keep the parts of the same job: the same model and unchanged files. Images without a file are another job every time."""
+    places = [
+        [str(one.source.absolute()), file_mark(one.source)] if isinstance(one.source, Path) else [str(id(one.source))]
+        for one in photos
+    ]
     digest = hashlib.sha256(json.dumps([model.checksum, places, [one.name for one in photos], part]).encode()).hexdigest()
-    record = parts / "job.json"
+    record = parts / JOB
     try:
         known = json.loads(record.read_text(encoding="utf-8")).get("job") == digest
     except (OSError, ValueError, AttributeError):
@@ -265,7 +272,7 @@ def _write(kind: str, parts: Sequence[Path], out: Path, classes: int, per_image:
         for path in parts:
             yield _by_image(read_parquet(path), classes) if per_image else read_parquet(path)
 
-    with replacing(out) as temporary:
+    with replacing_own(out) as temporary:
         if kind == "parquet":
             schema = IMAGES if per_image else ROWS
             with pq.ParquetWriter(temporary, schema, write_page_checksum=True, compression="zstd") as writer:

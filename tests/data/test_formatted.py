@@ -38,7 +38,7 @@ def test_files_are_what_the_published_code_writes(tmp_path):
     expected = tmp_path / "expected.npy"
     np.save(expected, np.array(images.tolist()))  # byte for byte what np.save of the published script gives
     assert expected.read_bytes() == (tmp_path / "npy/formatted_train_images.npy").read_bytes()
-    assert sorted(path.name for path in (tmp_path / "npy").iterdir()) == sorted(
+    assert sorted(path.name for path in (tmp_path / "npy").glob("[!.]*")) == sorted(
         f"formatted_{phase}_{what}.npy" for phase in ("train", "val") for what in ("images", "labels")
     )
 

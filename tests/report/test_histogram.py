@@ -68,7 +68,7 @@ def test_drawing(run, kind, ending, tmp_path):
     result = call(run / "train" / kind, "--out", out)
     assert result.exit_code == 0
     assert out.read_bytes()[:4] == {"svg": b"<svg", "png": b"\x89PNG"}[ending]
-    assert list(tmp_path.iterdir()) == [out]
+    assert list(tmp_path.glob("[!.]*")) == [out]
 
 
 def test_a_bin_without_entries_has_no_bar():

@@ -92,7 +92,7 @@ def test_table_main(project, dvc, tmp_path_factory):
     assert "| MLD | ML-Decoder | 1,755 | <u>40.00 [1]</u> |  |" in lines
     assert "| Delta |  |  | +12.00 |  |" in lines
     assert any(line.startswith("| 95 % of Delta |  |  | +") for line in lines), "seed 1 is common to both"
-    assert sorted(path.name for path in (project / "tables").iterdir()) == ["main.csv", "main.md", "main.tex"]
+    assert sorted(path.name for path in (project / "tables").glob("[!.]*")) == ["main.csv", "main.md", "main.tex"]
 
 
 def _predict(run: Path, quality: float) -> None:
@@ -150,7 +150,7 @@ def test_figures(project, dvc, tmp_path_factory):
     dvc(answer(revision("more", PARAMS | {"ratio": 0.1}, 60.0)), runs)
     result = CliRunner().invoke(main, ["figures", "--out", "drawn"])
     assert result.exit_code == 0, result.output
-    assert len(list((project / "drawn").iterdir())) == 8
+    assert len(list((project / "drawn").glob("[!.]*"))) == 8
     assert "epoch   1  estimated against optimal: 0.0" in result.output
     result = CliRunner().invoke(main, ["figures", "--run", str(runs["main"]), "--out", "one"])
     assert result.exit_code == 0, result.output
@@ -165,7 +165,7 @@ def test_compare(project, dvc, tmp_path_factory):
     result = CliRunner().invoke(main, ["compare"])
     assert result.exit_code == 0, result.output
     page = (project / "reports" / "index.html").read_text()
-    copies = [path for path in (project / "reports").iterdir() if path.name != "index.html"]
+    copies = [path for path in (project / "reports").glob("[!.]*") if path.name != "index.html"]
     assert [path.read_text() for path in copies] == ["<p>its own page</p>"]
     assert page.count("<a href") == page.count('<a href="#') + 1 and f'href="{copies[0].name}"' in page
     assert "2 runs: reports/index.html" in result.output

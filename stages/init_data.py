@@ -1,13 +1,14 @@
 """`dicap-stage init-data`: from a folder to settings that run."""
 
 import math
+import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from stages.common import load, params_option
+from stages.common import load, params_option, project_root
 from stages.terminal import finish, say
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 SHOWN = 40  # classes
 MAX_REJECTED = 0.01  # convert.max_rejected as published
+TYPED = click.core.ParameterSource.COMMANDLINE
 
 
 @click.command("init-data")
@@ -54,13 +56,14 @@ def command(
     from dicap.data.survey import survey
     from dicap.settings import Own
 
+    added, forgotten = _added(params, folder)
     chosen = {"separator": separator, "empty": empty, "empty_absent": empty_absent, "label_folder": label_folder}
     options = Own.model_validate(
         {
             "format": "auto",
             "unlabeled_root": None if unlabeled is None else str(unlabeled.resolve()),
             "test_share": test_share or 0.0,
-            "added": None,
+            "added": added,
         }
         | {key: value for key, value in chosen.items() if value is not None}
     )
@@ -71,7 +74,7 @@ def command(
         "data_root": str(folder.resolve()),
         "ratio": ratio,
         "protocol": "recommended",
-        "own": {"test_share": options.test_share or None, "unlabeled_root": options.unlabeled_root, "added": None} | chosen,
+        "own": {"test_share": options.test_share or None, "unlabeled_root": options.unlabeled_root, "added": added} | chosen,
     }
     if not dry_run:
         write_settings(params, settings)
@@ -86,7 +89,7 @@ def command(
     for line in _columns([("image", "split", "labels"), *found.examples]):
         say(line)
     say("")
-    for line in found.notes:
+    for line in [*forgotten, *found.notes]:
         say(f"note: {line}")
     for line in found.problems:
         say(f"problem: {line}")
@@ -101,7 +104,24 @@ def command(
         "problems": len(found.problems),
         "settings": "not written" if dry_run else str(params),
     }
-    finish("init-data", facts, _next(found, folder, dry_run, _allowed(params)))
+    finish("init-data", facts, _next(found, dry_run, _allowed(params)))
+
+
+def _added(params: Path, folder: Path) -> tuple[str | None, list[str]]:
+    """The labels given so far (own.added) if they are of this folder's images, and a note where they are of others."""
+    values = _yaml().load(params.read_text(encoding="utf-8")) if params.exists() else None
+    values = values or {}
+    added, root = (values.get("own") or {}).get("added"), values.get("data_root")
+    if added is None:
+        return None, []
+    same = root is not None and _images_of(project_root() / root) == _images_of(folder)
+    note = f"the labels in {added} were given to the images of {root} and are not used here: own.added is empty now"
+    return (added, []) if same else (None, [note])
+
+
+def _images_of(root: Path) -> Path:
+    """The folder that the images lie in, of a folder or the file of labels in it."""
+    return root.resolve().parent if root.is_file() else root.resolve()
 
 
 def _allowed(params: Path) -> float:
@@ -132,32 +152,52 @@ def _columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), most: i
     ]
 
 
-def _next(found: "Survey", folder: Path, dry_run: bool, allowed: float) -> list[str]:
+def _next(found: "Survey", dry_run: bool, allowed: float) -> list[str]:
     """What to type next: the run only where it can succeed."""
+    again = as_typed(without="dry_run")
     if found.rejected > allowed:
         share = min(1.0, math.ceil(found.rejected * 100 + 1) / 100)
         return [
-            f"repair or remove the files that are named above, then dicap-stage init-data {folder}",
+            f"repair or remove the files that are named above, then {again}",
             f"or leave them out: set convert.max_rejected to {share:g} in params.yaml, then dvc repro",
         ]
-    return [f"dicap-stage init-data {folder}"] if dry_run else ["dvc repro"]
+    if len(found.everywhere) == len(found.classes):
+        return [f"add photographs without {found.classes[0][0]}, labelled `-`, then {again}"]
+    return [again] if dry_run else ["dvc repro"]
+
+
+def as_typed(without: str) -> str:
+    """The command that runs, with its options as they were given, but for one."""
+    context = click.get_current_context()
+    given = [each for each in context.command.params if each.name != without and context.get_parameter_source(each.name) == TYPED]
+    words = []
+    for each in sorted(given, key=lambda each: each.param_type_name == "argument", reverse=True):
+        value = [] if isinstance(each, click.Option) and each.is_flag else [str(context.params[each.name])]
+        words += [each.opts[0], *value] if isinstance(each, click.Option) else value
+    return shlex.join(["dicap-stage", str(context.info_name), *words])
+
+
+def _yaml():
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.width = 4096
+    return yaml
 
 
 def write_settings(params: Path, changes: dict) -> None:
     """Change keys of params.yaml, its comments kept. Raises SettingsError where there is no such file."""
-    from ruamel.yaml import YAML
-
     from dicap.artifacts import replacing
     from dicap.errors import SettingsError
 
-    yaml = YAML()
-    yaml.width = 4096
+    yaml = _yaml()
     if not params.exists():
         raise SettingsError(f"{params}: no such file; run from the project's folder or pass --params")
     values = yaml.load(params.read_text(encoding="utf-8"))
     for key, value in changes.items():
         if isinstance(value, dict):
-            values.setdefault(key, {}).update(value)
+            values[key] = values.get(key) or {}  # a section may be there and empty
+            values[key].update(value)
         else:
             values[key] = value
     with replacing(params) as temporary, temporary.open("w", encoding="utf-8") as file:

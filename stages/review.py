@@ -38,7 +38,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
 
     from dicap.artifacts import check_own, read_split, replacing_own
     from dicap.data.labels import labelled_mask, read_labels
-    from dicap.data.sources.own import read_added
+    from dicap.data.sources.own import added_before
     from dicap.data.store import Store
     from dicap.errors import DataError
     from dicap.runtime import Runtime
@@ -60,7 +60,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     in_part = (labels < 0).any()
     scores, honest, source = honest_scores(settings, store, rows, labels, roles, Runtime.choose(device))
     if settings.own.added and not again:
-        known = read_added(Path(settings.own.added))
+        known = added_before(settings.own.added)
         honest &= np.array([store.ids[row] not in known for row in rows])
     ranked = doubts(scores, labels, honest)
     if not ranked:

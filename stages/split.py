@@ -13,11 +13,14 @@ from stages.terminal import finish
 def command(params: Path) -> None:
     """Draw the labelled images and divide them into D_sup and D_est."""
     from dicap import artifacts
+    from dicap.catalogue import OWN
     from dicap.data.split import ROLES, split_index, split_roles
 
     settings = load(params)
     index = split_index(data_folder(settings))  # a set of another schema is refused here, not three stages later
-    roles = split_roles(index, settings.ratio, settings.seed, settings.split.est_fraction, settings.split.validation)
+    shares = settings.split
+    own = settings.dataset == OWN
+    roles = split_roles(index, settings.ratio, settings.seed, shares.est_fraction, shares.validation, by_id=own)
     path = ARTIFACTS / "split" / "split.parquet"
     artifacts.write_split(roles["id"].tolist(), roles["role"].tolist(), path)
     counts = roles["role"].value_counts()

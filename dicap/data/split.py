@@ -7,6 +7,7 @@ import pandas as pd
 
 from dicap.data.format import read_index, read_meta
 from dicap.errors import DataError, SettingsError
+from dicap.randomness import order_by_name
 
 ROLES = ("sup", "est", "unlabeled", "test", "validation")
 
@@ -19,7 +20,9 @@ def labelled_order(n_train: int, seed: int) -> np.ndarray:
     return np.random.RandomState(seed).permutation(n_train)
 
 
-def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: float, validation: float = 0.0) -> pd.DataFrame:
+def split_roles(
+    index: pd.DataFrame, ratio: float, seed: int, est_fraction: float, validation: float = 0.0, *, by_id: bool = False
+) -> pd.DataFrame:
     """Give every image its role.
 
     The first int(ratio * n_train) of the permuted training images are labelled; of these the first
@@ -37,6 +40,8 @@ def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: floa
         est_fraction: share of the labelled images that goes to D_est, in (0, 1).
         validation: share of the labelled images, the last of them, that is set apart for early stopping before D_sup and
             D_est are cut, in [0, 1).
+        by_id: permute by ids in place of the published order of rows: one's own list may be sorted, or grow by k images, and at
+            most k images, hardly ever more than one or two, change sides at each border between two roles.
 
     Returns:
         DataFrame of id and role (one of ROLES), in the order of `index`.
@@ -58,9 +63,12 @@ def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: floa
     added = index["added"].to_numpy() if "added" in index else np.full(len(index), None)
     before = train[added[train] != "unlabeled"]  # what the ratio is a share of
     n_all = int(ratio * len(before))
-    drawn = before[labelled_order(len(before), seed)[:n_all]]
-    given = np.setdiff1d(train[[was is not None for was in added[train]]], drawn)
-    given = given[labelled_order(len(given), seed)]
+
+    def permuted(rows: np.ndarray) -> np.ndarray:
+        return rows[order_by_name(index["id"].iloc[rows], seed, "split") if by_id else labelled_order(len(rows), seed)]
+
+    drawn = permuted(before)[:n_all]
+    given = permuted(np.setdiff1d(train[[was is not None for was in added[train]]], drawn))
     n_validation = int(validation * n_all)
     if validation and not n_validation:
         raise SettingsError(

@@ -31,6 +31,7 @@ class Survey:
         understood: (what, how it was read), in the order of reading.
         examples: (image, split, labels) of the first rows.
         ratio: share of the labels to use, and why.
+        everywhere: classes that every labelled training image shows, as far as is known.
         unreadable, missing: (path, reason).
         foreign: files below the folder whose kind cannot be read, by ending.
         unlisted: image files below the folder that no annotation names.
@@ -44,6 +45,7 @@ class Survey:
     understood: list[tuple[str, str]] = field(default_factory=list)
     examples: list[tuple[str, str, str]] = field(default_factory=list)
     ratio: tuple[float, str] = (1.0, "")
+    everywhere: list[str] = field(default_factory=list)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     missing: list[tuple[str, str]] = field(default_factory=list)
     foreign: dict[str, int] = field(default_factory=dict)
@@ -95,6 +97,7 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
         {split: sum(item.split == split for item in raw.items) for split in ("train", "test", "unlabeled")},
         sorted(classes, key=lambda row: (-row[1] - row[2], row[0])),
         sum(len(item.labels or ()) for item in labelled) / max(1, len(labelled)),
+        everywhere=_everywhere(raw),
         unreadable=unreadable,
         missing=missing,
         foreign=_foreign([root, options.unlabeled_root]),
@@ -146,8 +149,23 @@ def _foreign(folders: list[Path | str | None]) -> dict[str, int]:
     return dict(Counter(Path(path).suffix.lower() for path in found).most_common())
 
 
+def _everywhere(raw: RawSet) -> list[str]:
+    train = [item for item in raw.items if item.split == "train"]
+    missing = set()
+    for item in train:
+        missing |= set(item.absent) if item.absent is not None else {*range(len(raw.classes))} - {*(item.labels or ())}
+    seen = {c for item in train for c in item.labels or ()}
+    return [name for c, name in enumerate(raw.classes) if c in seen - missing]
+
+
 def _problems(found: Survey) -> Iterator[str]:
     total = sum(found.counts.values())
+    if found.everywhere:
+        nothing = "nothing" if len(found.everywhere) == len(found.classes) else "nothing of it"
+        yield (
+            f"every labelled training image shows {_first(found.everywhere)}, so {nothing} can be learnt; add photographs "
+            "without, labelled `-` where they show no class at all"
+        )
     for what, files in (("cannot be read", found.unreadable), ("are missing", found.missing)):
         if files:
             path, reason = files[0]

@@ -67,7 +67,7 @@ def write_labelling_page(
         items.append(_item(question) | {"thumbnail": address(jpeg(fitted(picture, THUMBNAIL), 75))})
     count = len(questions)
     batch = {
-        "key": batch_key(questions, classes, review=review),
+        "key": batch_key(questions, classes, [item["thumbnail"] for item in items], review=review),
         "classes": list(classes),
         "items": items,
         "command": "dicap-stage import-labels labels.csv",
@@ -91,9 +91,9 @@ def write_labelling_page(
         temporary.write_text(page, encoding="utf-8")
 
 
-def batch_key(questions: Sequence[Question], classes: Sequence[str], *, review: bool) -> str:
-    """What the decisions of a batch are kept under."""
-    content: list[Any] = [[question.id for question in questions], list(classes)]
+def batch_key(questions: Sequence[Question], classes: Sequence[str], pictures: Sequence[str] = (), *, review: bool) -> str:
+    """What the decisions of a batch are kept under: one browser may keep those of projects with equal names."""
+    content: list[Any] = [[question.id for question in questions], list(classes), list(pictures)]
     if review:
         content.append([sorted(map(int, question.on)) for question in questions])
         if any(len(question.unknown) for question in questions):

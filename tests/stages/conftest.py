@@ -57,17 +57,22 @@ class Project:
 
 
 @pytest.fixture
-def partial_project(raw_photos, tmp_path, monkeypatch):
-    """A project of photographs (`tmp_path`/photos) that are labelled in part, in which nothing has run."""
+def bare_project(tmp_path, monkeypatch):
+    """A project in which nothing has run, with the working directory in it."""
     folder = tmp_path / "project"
     shutil.copytree(tiny.ROOT / "configs", folder / "configs")
     shutil.copy(tiny.ROOT / "params.yaml", folder)
     monkeypatch.chdir(folder)
     monkeypatch.delenv("DVC_ROOT", raising=False)
-    project = Project(folder)
+    return Project(folder)
+
+
+@pytest.fixture
+def partial_project(bare_project, raw_photos, tmp_path):
+    """A project of photographs (`tmp_path`/photos) that are labelled in part, in which nothing has run."""
     whole = {"warmup.trainable": "all", "train.trainable": "all"}
-    project.set(tiny.CHANGES | whole | {"data_root": str(tiny.in_part(raw_photos, tmp_path / "photos"))})
-    return project
+    bare_project.set(tiny.CHANGES | whole | {"data_root": str(tiny.in_part(raw_photos, tmp_path / "photos"))})
+    return bare_project
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from dicap.data.sources.files import FilesAt, linked_folder, list_images, same_f
 from dicap.data.sources.listing import Listing, finder_of, to_raw
 from dicap.data.sources.sheet import ABSENT, ENDINGS, IMAGE, LABELS, OTHERS, Labels, read_sheet
 from dicap.errors import DataError
+from dicap.randomness import order_by_name
 from dicap.settings import Own
 
 FORMATS = ("table", "coco", "labelstudio", "voc_xml", "folders")
@@ -24,6 +26,10 @@ class Given:
 
     labels: list[str]
     absent: list[str] | None = None
+
+    def among(self, classes: Iterable[str]) -> "Given":
+        """The same where these were all the classes there were: of others nothing is known."""
+        return self if self.absent is not None else replace(self, absent=sorted({*classes} - {*self.labels}))
 
     def after(self, before: "Given | None") -> "Given":
         """What is known with what was known before: the later word counts, of the classes it does not name the earlier one."""
@@ -112,27 +118,40 @@ def read_listing(root: Path, kind: str, label_folder: str = "auto") -> Listing:
 
 
 def with_added(raw: RawSet, path: Path) -> RawSet:
-    """Labels given later: a table of image and labels. An unlabelled image becomes a training image.
+    """Labels given later, in the file that `import-labels` writes. An unlabelled image becomes a training image.
+
+    Of a class that no image of the data set itself has, nothing is known in the images that are not in the file. An image of the
+    file that was removed is left out, with a note: its labels are not given to one of a similar name.
 
     Raises:
-        DataError: the file is missing, or names an image that the data set does not have.
+        DataError: the file is missing, or not readable.
     """
-    added = read_added(path, raw.classes, [item.id for item in raw.items])
+    forms = {normalize("NFC", item.id): item.id for item in raw.items} | {item.id: item.id for item in raw.items}
+    added = {forms.get(image, forms.get(normalize("NFC", image), image)): given for image, given in added_before(path).items()}
     names = sorted({*raw.classes, *(name for given in added.values() for name in given.labels)})
     number = {name: i for i, name in enumerate(names)}
-    items = []
+    fresh = {*names} - {*raw.classes}
+    items, unknown = [], 0
     for item in raw.items:
         given, was = given_of(item.labels, item.absent, raw.classes), item.added
+        if given is not None and fresh:
+            given = given.among(raw.classes)
         if item.id in added:
             given = added[item.id].after(given)
             was = item.split if item.split != "test" else None
         if given is not None:
             labels = tuple(sorted(number[name] for name in given.labels))
             absent = None if given.absent is None else tuple(sorted(number[name] for name in given.absent if name in number))
+            unknown += bool(fresh) and given.absent is not None and not fresh <= {*given.labels, *given.absent}
             if labels or absent != ():  # else nothing is known of it
                 item = Item(item.id, item.path, "train" if was else item.split, labels, was, absent)
         items.append(item)
-    notes = [*raw.notes, f"{len(added)} images have labels from {path.name}"]
+    gone = sorted(added.keys() - {item.id for item in items})
+    notes = [*raw.notes, f"{len(added) - len(gone)} images have labels from {path.name}"]
+    if gone:
+        notes.append(f"{path.name}: labels of images that are not in the data set any more: {len(gone)} (the first: {gone[0]})")
+    if fresh:
+        notes.append(f"classes that came with {path.name}: {', '.join(sorted(fresh))}; unknown in {unknown} labelled images")
     return replace(raw, classes=names, items=items, notes=notes)
 
 
@@ -143,7 +162,14 @@ def given_of(labels: Sequence[int] | None, absent: Sequence[int] | None, classes
     return Given([classes[c] for c in labels], None if absent is None else [classes[c] for c in absent])
 
 
-def read_added(path: Path, known: Iterable[str] = (), images: Iterable[str] | None = None) -> dict[str, Given]:
+def added_before(path: Path | str | None) -> dict[str, Given]:
+    """What `import-labels` wrote, in whose file names are separated by `;` alone; {} where there is none. Raises DataError."""
+    return {} if path is None else read_added(Path(path), separator=";")
+
+
+def read_added(
+    path: Path, known: Iterable[str] = (), images: Iterable[str] | None = None, separator: str = "auto"
+) -> dict[str, Given]:
     """{image: what is known of it} of a table with columns image and labels; rows that are empty are left out, `-` means none.
 
     With a column `absent` beside the labels nothing is known of the classes that are in neither of the two; there `*` means all
@@ -152,6 +178,7 @@ def read_added(path: Path, known: Iterable[str] = (), images: Iterable[str] | No
     Args:
         known: names of classes, which settle what a comma between two of them means.
         images: ids of the data set; a name that differs in capitals, accents or folders is taken for the one id that it fits.
+        separator: what separates names; `auto`: `;`, and a question where a comma might.
 
     Raises:
         DataError: the file is missing, lacks a column, gives an image two answers, names one that is not in `images`, says of a
@@ -167,10 +194,10 @@ def read_added(path: Path, known: Iterable[str] = (), images: Iterable[str] | No
     assert image is not None and labels is not None
     found: dict[str, Given] = {}
     find = None if images is None else finder_of(images)
-    present = Labels(sheet, labels, known=known).read()
+    present = Labels(sheet, labels, separator, known).read()
     absent: list[list[str] | None] = [None] * len(present)
     if (column := sheet.column(ABSENT)) is not None:
-        absent = table.read_absent(sheet, column, present, known=known)
+        absent = table.read_absent(sheet, column, present, separator, known)
     in_part = any(gone is not None for gone in absent)
     for row, (name, names, gone) in enumerate(zip(sheet.texts(image), present, absent, strict=True)):
         if names is None and not gone:
@@ -206,9 +233,8 @@ def with_test(raw: RawSet, share: float) -> RawSet:
     labels = np.zeros((len(rows), len(raw.classes)), bool)
     for place, row in enumerate(rows):
         labels[place, list(raw.items[row].labels or ())] = True
-    chosen = {rows[place] for place in np.flatnonzero(stratified(labels, share))}
-    if not chosen and len(rows) > 1:  # no class has two images, so none lacks one in the test split
-        chosen = {rows[-1]}
+    order = order_by_name((raw.items[row].id for row in rows), 0, "test")
+    chosen = {rows[order[place]] for place in np.flatnonzero(stratified(labels[order], share))}
     items = [replace(item, split="test") if i in chosen else item for i, item in enumerate(raw.items)]
     counts = Counter(label for i in chosen for label in raw.items[i].labels or ())
     absent = [name for c, name in enumerate(raw.classes) if not counts[c]]
@@ -219,32 +245,23 @@ def with_test(raw: RawSet, share: float) -> RawSet:
 
 
 def stratified(labels: np.ndarray, share: float) -> np.ndarray:
-    """Which rows are drawn as the test part, (N,) bool: iterative stratification (Sechidis et al., ECML PKDD 2011).
+    """Which rows are drawn as the test part, (N,) bool: the first of them, but that no class is left out on a side.
 
-    The rarest class still to be placed goes first: each of its images goes to the part that lacks most positives of the class.
-    A class with two images or more has one in each part where the others allow it. Nothing random: equal input, equal split.
+    From the rarest class to the commonest, each has at least half its share in either part, and one image of two: its first rows
+    in the one, its last in the other. Hence in a drawn order that does not depend on the other rows
+    (`dicap.randomness.order_by_name`) a list that grows moves hardly a row, as an exactly balanced draw would.
 
     Args:
         labels: (N, C) bool; share: of the rows, in (0, 1).
     """
-    n, _ = labels.shape
-    shares = np.array([1 - share, share])
-    wanted_rows = shares * n
-    wanted = labels.sum(0)[:, None] * shares  # (C, 2)
+    n, counts = len(labels), labels.sum(0)
     part = np.full(n, -1)
-    while (part == -1).any():
-        left = part == -1
-        counts = labels[left].sum(0)
-        rows, c = np.flatnonzero(left), None
-        if counts.any():
-            c = int(np.where(counts > 0, counts, n + 1).argmin())
-            rows = rows[labels[rows, c]]
-        for row in rows:
-            need = wanted_rows if c is None else wanted[c]
-            where = int(np.lexsort((wanted_rows, need))[-1])  # what lacks most positives, then most images
-            if c is not None and not labels[part == 1][:, c].any() and labels[part == 0][:, c].any():
-                where = 1  # the second image of a rare class
-            part[row] = where
-            wanted_rows[where] -= 1
-            wanted[labels[row], where] -= 1
+    for c in np.argsort(counts, kind="stable")[np.count_nonzero(counts < 2) :]:  # a single image is in one part
+        rows = np.flatnonzero(labels[:, c])
+        for side, its_share in ((1, share), (0, 1 - share)):
+            lacking = max(int(its_share * len(rows) / 2), 1) - np.count_nonzero(part[rows] == side)
+            free = rows[part[rows] < 0][:: 1 if side else -1]
+            part[free[: max(lacking, 0)]] = side
+    wanted = min(max(round(share * n), 1), n - 1) - np.count_nonzero(part == 1)
+    part[np.flatnonzero(part < 0)[: max(wanted, 0)]] = 1
     return part == 1

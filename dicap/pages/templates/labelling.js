@@ -5,7 +5,8 @@ const SHOWN = 30; // chips before "show all"
 const place = `dicap-labels:${batch.key}`;
 
 // What is kept: `at`, the photograph being looked at; `extra`, names of new classes; `decided`, for each photograph that was touched,
-// [state, classes that are on, classes that were unknown and are answered]; `past`, what each step back restores.
+// [state, classes that are on, classes that were unknown and are answered, how many classes there were]; `past`, what each step back
+// restores.
 // States: begun, done, skip.
 let kept = { at: 0, extra: [], decided: {}, past: [] };
 let all = false;
@@ -40,10 +41,11 @@ const onOf = (i) => kept.decided[i]?.[1] ?? items[i].on;
 const answeredOf = (i) => kept.decided[i]?.[2] ?? [];
 const chanceOf = (i, c) => items[i].chance[c];
 
-// Classes of which nothing is known: neither on nor off.
+// Classes of which nothing is known: neither on nor off. With those of a review come the new ones that a photograph was decided before.
 function unknownOf(i) {
   const answered = new Set(answeredOf(i));
-  return new Set((items[i].unknown ?? []).filter((c) => !answered.has(c)));
+  const later = stateOf(i) === "done" ? names().map((_, c) => c).slice(kept.decided[i][3] ?? names().length) : [];
+  return new Set([...(items[i].unknown ?? []).filter((c) => !answered.has(c)), ...later]);
 }
 
 // ---- what is decided
@@ -51,7 +53,7 @@ function unknownOf(i) {
 function change(i, state, on, answered = answeredOf(i)) {
   kept.past.push([i, kept.decided[i] ?? null]);
   if (kept.past.length > 300) kept.past.shift();
-  kept.decided[i] = [state, [...on].sort((a, b) => a - b), [...answered]];
+  kept.decided[i] = [state, [...on].sort((a, b) => a - b), [...answered], names().length];
 }
 
 function toggle(c) {
@@ -88,6 +90,7 @@ function decide(state, on, answered = answeredOf(kept.at)) {
   if (next !== null) say(`Saved. Photograph ${next + 1} of ${items.length}.`);
 }
 
+const skip = () => decide("skip", onOf(kept.at)); // what is on stays on, for whoever comes back
 const none = () => decide("done", [], items[kept.at].unknown ?? []);
 
 function following(i) {
@@ -133,20 +136,23 @@ const stateText = (i) => ({ open: "not decided", begun: "not saved yet", done: "
 const cell = (text) => (/[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
 
 function table() {
-  const inPart = items.some((item) => item.unknown);
+  const unused = new Set(kept.extra.filter((name) => !newNames().includes(name)));
+  const written = names().map((_, c) => c).filter((c) => !unused.has(nameOf(c)));
+  const left = items.map((_, i) => written.filter((c) => unknownOf(i).has(c)));
+  const inPart = items.some((item, i) => item.unknown || left[i].length);
   const rows = items.map((item, i) => {
     const done = stateOf(i) === "done";
-    const unknown = unknownOf(i);
+    const unknown = new Set(left[i]);
     const labels = done ? onOf(i).map(nameOf).join(";") || (unknown.size ? "" : "-") : "";
-    return [item.id, labels, ...(inPart ? [done ? absent(i, unknown) : ""] : [])].map(cell).join(",");
+    return [item.id, labels, ...(inPart ? [done ? absent(i, unknown, written) : ""] : [])].map(cell).join(",");
   });
   return `image,labels${inPart ? ",absent" : ""}\n${rows.join("\n")}\n`;
 }
 
-function absent(i, unknown) {
+function absent(i, unknown, written) {
   if (!unknown.size) return "*"; // all others
   const on = new Set(onOf(i));
-  return batch.classes.filter((_, c) => !on.has(c) && !unknown.has(c)).join(";") || "-";
+  return written.filter((c) => !on.has(c) && !unknown.has(c)).map(nameOf).join(";") || "-";
 }
 
 function newNames() {
@@ -240,6 +246,7 @@ function drawChips() {
       kept.extra.push(typed.normalize("NFC"));
       $("search").value = "";
       toggle(names().length - 1);
+      if (counts().done) warn(`In the photographs decided before, ${nameOf(names().length - 1)} is unknown: look through them again, if you can.`);
     });
     chips.push(add);
   }
@@ -361,7 +368,7 @@ const COMMANDS = {
   " ": () => decide("done", onOf(kept.at)),
   Enter: () => decide("done", onOf(kept.at)),
   n: none,
-  s: () => decide("skip", []),
+  s: skip,
   u: undo,
   "/": () => $("search").focus(),
   "?": () => $("help").showModal(),
@@ -395,7 +402,7 @@ onClick("previous", () => go(kept.at - 1));
 onClick("next", () => go(kept.at + 1));
 onClick("accept", () => decide("done", onOf(kept.at)));
 onClick("none", none);
-onClick("skip", () => decide("skip", []));
+onClick("skip", skip);
 onClick("undo", undo);
 onClick("download", download);
 $("help-open").addEventListener("click", () => $("help").showModal());

@@ -5,13 +5,17 @@ import os
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from dicap.data.convert import convert
 from dicap.data.labels import labelled_mask, read_labels
 from dicap.data.sources import own, read_raw
 from dicap.data.sources.base import Rejected
+from dicap.data.split import split_roles
 from dicap.errors import DataError
 from dicap.settings import Own
 
@@ -262,6 +266,31 @@ def test_the_stratified_split_keeps_rare_classes_on_both_sides():
         assert 1 <= labels[test, c].sum() < n
         assert abs(labels[test, c].sum() - 0.2 * n) <= max(1, 0.04 * n)
     assert (own.stratified(labels, 0.2) == test).all()
+
+
+@given(seed=st.integers(0, 999), more=st.integers(0, 30))
+@settings(max_examples=25)
+def test_a_list_that_is_sorted_or_grows_keeps_its_splits(tmp_path_factory, seed, more):
+    """Of k images more at most k others change sides, in the drawn test split and at each border of the roles."""
+    rng, root = np.random.default_rng(seed), tmp_path_factory.mktemp("list")
+    shown = rng.random((120 + more, 5)) < [0.5, 0.4, 0.2, 0.1, 0.05]
+    shown[:2, :] = True
+    names = [f"{number}.png" for number in rng.permutation(10_000)[: len(shown)]]
+
+    def roles(rows):
+        lines = [f"{names[row]},train,{';'.join(np.array(list('abcde'))[shown[row]]) or '-'}" for row in rows]
+        (root / "labels.csv").write_text("\n".join(["image,split,labels", *lines]))
+        items = own.read("table", root, 16, options(test_share=0.2)).items
+        index = pd.DataFrame({"id": [item.id for item in items], "split": [item.split for item in items], "labelled": True})
+        found = split_roles(index, 0.5, 1, 0.2, by_id=True)
+        return dict(zip(found["id"], found["role"], strict=True))
+
+    first = roles(range(120))
+    assert roles(rng.permutation(120)) == first == roles(np.argsort(shown[:120].sum(1), kind="stable"))
+    grown = roles(rng.permutation(len(shown)))
+    for side in (("test",), ("sup", "est"), ("sup",)):
+        assert sum((first[name] in side) != (grown[name] in side) for name in first) <= 2 * more
+    assert abs(sum(role == "test" for role in grown.values()) - 0.2 * len(shown)) <= 1
 
 
 def test_converted_labels_are_those_of_the_annotations(tmp_path):

@@ -188,6 +188,21 @@ def test_init_data_names_no_run_that_must_fail(project, tmp_path):
     assert "set convert.max_rejected to 0.09" in out and out.rstrip().splitlines()[-1] != "  dvc repro"
 
 
+def test_a_class_that_every_photograph_shows_is_said_first_and_the_next_command_is_as_typed(project, tmp_path):
+    photos, more = tmp_path / "my photos", tmp_path / "more"
+    tiny.photographs(photos, {"train": 20, "test": 8})
+    tiny.photographs(more, {"unlabeled": 3})
+    rows = [row[:2] for row in csv.reader((photos / "labels.csv").open())]
+    for names, words in ((["car"], "shows car, so nothing can be learnt"), (["car", "dog"], "so nothing of it can be learnt")):
+        lines = [f"{image},{split},{names[0]};{names[k % len(names)]}" for k, (image, split) in enumerate(rows[1:])]
+        (photos / "labels.csv").write_text("\n".join(["image,split,labels", *lines]))
+        out = project.done("init-data", photos, "--unlabeled", more, "--separator", ";", "--dry-run")
+        (first, *_) = [line for line in out.splitlines() if line.startswith("problem: ")]
+        assert words in first
+        typed = f"dicap-stage init-data '{photos}' --unlabeled {more} --separator ';'"
+        assert out.rstrip().endswith(typed) and ("add photographs without car" in out) == (len(names) == 1)
+
+
 def test_three_images_are_called_what_they_are(project):
     photos = project.folder / "photos"
     tiny.photographs(photos, {"train": 3, "test": 4, "unlabeled": 6})

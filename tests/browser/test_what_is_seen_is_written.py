@@ -1,0 +1,141 @@
+"""Drawn names, keys and clicks on the page to label on: what was seen as on is what is written and imported."""
+
+import shutil
+
+import numpy as np
+import tiny
+from click.testing import CliRunner
+from data.raw import photo, save
+from ruamel.yaml import YAML
+
+from dicap.data.convert import convert
+from dicap.data.sources import own
+from dicap.data.sources.base import FileImages, Item, RawSet
+from dicap.use.labelling import Question, write_labelling_page
+from stages.cli import main
+
+CLASSES = [
+    "red car",
+    "blue car",
+    "red bus",
+    "blue bus",
+    "a, b",
+    "a",
+    "b",
+    'so "called"',
+    "nan",
+    "-1",
+    "猫 кошка",
+    "x|y",
+    "=1+1",
+    "N",
+]
+FILES = ["a b.png", "été.png", "x,y.png", '"q".png', "one/1.png", "two/1.png", "nan.png", "-.png", "a;b.png", "=1.png", "T.PNG"]
+KEYS = [" ", " ", "s", "s", "Home", "ArrowLeft", "ArrowRight", "u", "n", "Enter", "End", *"123456"]
+LOOKS = {"true": 1, "false": 0, "mixed": -1}
+NEW = "new, one"
+
+
+def batch(rng, review):
+    """Names, classes and (images, classes) of 1, 0 and, in a review, -1 for unknown."""
+    classes = sorted(rng.permutation(CLASSES)[:6].tolist())
+    names = rng.permutation(FILES)[:5].tolist()
+    return names, classes, rng.choice([-1, 0, 1] if review else [0, 1], (len(names), len(classes)))
+
+
+def seen(page):
+    """Of the photograph in view: its name, whether it is decided, and how each class looks."""
+    read = "[...document.querySelectorAll('.chip[data-class]')].map(c => [c.querySelector('bdi').textContent, c.ariaPressed])"
+    looks = {name: LOOKS[pressed] for name, pressed in page.evaluate(read)}
+    return page.locator("#name").text_content(), page.locator("#state").text_content() == "decided", looks
+
+
+def drive(page, rng):
+    """Press and click at random; whoever comes back to a photograph finds it as it was left."""
+    left = {}
+    for step in range(30):
+        name, _, looks = seen(page)
+        if name in left:
+            assert {c: looks[c] for c in left[name]} == left[name], (name, step)
+        if step == 15:  # a class that the page does not know
+            page.fill("#search", NEW)
+            page.locator(".more").last.click()
+        elif rng.random() < 0.15:
+            page.locator("#strip button").nth(int(rng.integers(5))).click()
+        elif rng.random() < 0.15:
+            page.locator(".chip").nth(int(rng.integers(6))).click()
+        else:
+            key = str(rng.choice(KEYS))
+            page.keyboard.press(key)
+            if key == "n":
+                looks = dict.fromkeys(looks, 0)
+            if key == "u":  # takes back what was done anywhere
+                left = {}
+                continue
+        after = seen(page)
+        left[name] = after[2] if after[0] == name else looks
+
+
+def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, monkeypatch):
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    for seed in range(6):
+        rng, review = np.random.default_rng(seed), seed % 2 == 1
+        names, classes, state = batch(rng, review)
+        rows = [[np.flatnonzero(row == value).tolist() for value in (1, 0, -1)] for row in state]
+        folder = tmp_path / str(seed)
+        questions = [
+            Question(name, rng.random(len(classes)), on, asked=None if review else 0, unknown=unknown)
+            for name, (on, _, unknown) in zip(names, rows, strict=True)
+        ]
+        page_file = folder / "page" / "index.html"
+        write_labelling_page(questions, [photo(k) for k in range(5)], classes, page_file, review=review, measured=True)
+        page = reader.open(page_file)
+        drive(page, rng)
+        found = {}
+        for k in range(5):
+            page.locator("#strip button").nth(k).click()
+            name, decided, looks = seen(page)
+            if decided:
+                found[name] = looks
+        with page.expect_download() as waiting:
+            page.click("#download")
+        command = page.locator("#notice").text_content()
+        page.close()
+        waiting.value.save_as(folder / "mine.csv")
+
+        items = [  # five that are labelled with one class each, so that all are known; then those of the page
+            *(Item(f"{k}.png", f"{k}.png", ("train", "test")[k % 2], (k,)) for k in range(len(classes))),
+            *(
+                Item(n, n, "train", tuple(on), absent=tuple(off) if unknown else None)
+                if review and on + off
+                else Item(n, n, "unlabeled", None)
+                for n, (on, off, unknown) in zip(names, rows, strict=True)
+            ),
+        ]
+        raw = RawSet("table", classes, items, FileImages(folder / "raw", [item.path for item in items]))
+        for k, item in enumerate(items):
+            save(folder / "raw" / item.path, k)
+        convert(raw, folder / "data/converted", image_size=16, workers=0)
+        shutil.copytree(tiny.ROOT / "configs", folder / "configs")
+        values = YAML().load((tiny.ROOT / "params.yaml").read_text()) | {"dataset": "table", "data_root": str(folder / "raw")}
+        YAML().dump(values, (folder / "params.yaml").open("w"))
+        monkeypatch.chdir(folder)
+        if not found:
+            continue
+        for _ in range(2):  # what it wrote it reads
+            result = CliRunner().invoke(main, ["import-labels", "mine.csv", *(["--new-classes"] if "--new" in command else [])])
+            assert result.exit_code == 0, (seed, result.output)
+        (added,) = (folder / "labels").iterdir()
+        after = own.with_added(raw, added)
+        for item, before in zip(after.items, items, strict=True):
+            shown = {after.classes[c] for c in item.labels or ()}
+            others = {*after.classes} - shown if item.absent is None else {after.classes[c] for c in item.absent}
+            now = dict.fromkeys(shown, 1) | dict.fromkeys(others, 0)
+            if item.id in found:
+                looks = {c: value for c, value in found[item.id].items() if c in after.classes}
+                assert {c: now.get(c, -1) for c in after.classes} == looks, (seed, item.id)
+            elif item.labels is not None:
+                assert now == {classes[c]: 1 for c in before.labels} | {
+                    classes[c]: 0
+                    for c in (set(range(len(classes))) - {*before.labels} if before.absent is None else before.absent)
+                }, (seed, item.id, "nothing else moves")

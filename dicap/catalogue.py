@@ -53,6 +53,11 @@ class MethodFacts:
     convex: bool = False
     partial: bool = True
 
+    @property
+    def is_its_head(self) -> bool:
+        """Whether another head would make another method of it: a protocol's head is not for it."""
+        return self.head == OWN_HEAD or self.title == "MLD"
+
 
 METHODS = {
     "dicap": MethodFacts(

@@ -7,7 +7,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from dicap import batch_sizes
-from dicap.catalogue import DATASETS
+from dicap.catalogue import DATASETS, METHODS, OWN_HEAD
 from dicap.errors import SettingsError
 from dicap.settings import PUBLISHED, Section, Settings, flatten, known_keys, load_settings, resolve
 from dicap.settings.resolve import published
@@ -70,6 +70,22 @@ def test_a_protocol_stands_between_the_data_set_and_the_published_values(write):
     differing = {key for key, value in flatten(published) if value != values[key]}
     assert differing == {"protocol", *changed}, "a key that repeats the published value is no recommendation"
     assert load(write({"protocol": "recommended", "calibration.estimator": "bins"})).calibration.estimator == "bins"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_protocol_s_head_makes_no_other_method_of_one_and_remedies_work(write, method):
+    """What a message asks for is set until there is none left: in a few turns a method runs under the protocol."""
+    changes = {"dataset": "digits", "protocol": "recommended", "method": method}
+    for _ in range(4):
+        try:
+            settings = load(write(changes))
+            break
+        except SettingsError as error:
+            changes |= {"pclp.prior": "none"} if "set pclp.prior to none" in str(error) else {}
+            changes |= {"features.views": 1} if "set it to 1 or more" in str(error) else {}
+            changes |= dict.fromkeys(("warmup.trainable", "train.trainable"), "all") if "trainable to all" in str(error) else {}
+    own = METHODS[method].head == OWN_HEAD or method == "mld"
+    assert settings.head == (METHODS[method].head if own else "linear")
 
 
 def test_features_of_a_network_that_nothing_has_trained_are_doubted(write):

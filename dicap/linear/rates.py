@@ -27,13 +27,15 @@ def rates_of_classes(
 
     Args:
         p, y: (n, C) confidences and labels of rows that the model was not trained on.
-        p_unlabelled: (m, C) confidences of unlabelled entries; NaN where an entry is none. Each class has at least one.
+        p_unlabelled: (m, C) confidences of unlabelled entries; NaN where an entry is none. Each class has at least one, unless
+            there is no row at all: then the rows of `p` stand in for the images that a confidence is compared with.
         share: (C,) share of positives of each class among all labelled rows, strictly between 0 and 1.
         standardised: the score's log-odds within the class instead of the beta features.
 
     Returns:
         knots: (G,) confidences; rates: (C, G), non-decreasing in the knots, linear between them.
     """
+    p_unlabelled = p_unlabelled if len(p_unlabelled) else p
     knots = knots_of_confidence()
     known, positive = np.asarray(y >= 0), np.asarray(y > 0)
     p = np.asarray(p, np.float64)

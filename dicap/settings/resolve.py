@@ -76,7 +76,7 @@ def resolve_values(
     if merged.get("method") not in METHODS:
         problems.append(_unknown_name(origins.get("method", params), "method", merged.get("method"), METHODS))
         merged["head"] = merged.get("head") or HEADS[0]  # no complaint about what only follows from this one
-    elif merged.get("head") is None:
+    elif merged["head"] is None or (METHODS[merged["method"]].is_its_head and origins["head"] != _short(params)):
         merged["head"] = METHODS[merged["method"]].head
         origins["head"] = f"published head of {merged['method']}"
     own = merged.get("method") in METHODS and METHODS[merged["method"]].head == OWN_HEAD

@@ -42,7 +42,8 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     l2 = run.settings.linear.l2
     if l2 == "auto":
         l2 = choose_penalty(problem.rows[problem.labelled], problem.y, seed=_seed(run.experiment))
-    write_json({"l2": l2}, run.state.products / PENALTY)
+    if run.experiment.group.is_main:
+        write_json({"l2": l2}, run.state.products / PENALTY)
 
     student = Students(network)
     run.begin_with(student, {"raw": network}, phase, eval_every=1)

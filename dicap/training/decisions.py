@@ -105,10 +105,12 @@ def _carried(method: Calibrates, before: Carried, prior: np.ndarray, after: Tens
     pair = (moved(tau.cpu().numpy(), before.scores.numpy(), after.numpy()) for tau in (thresholds.tau_pos, thresholds.tau_neg))
     active = thresholds.active.cpu().numpy()
     tau_pos, tau_neg = (np.where(active, tau, extreme) for tau, extreme in zip(pair, (1.0, 0.0), strict=True))
-    curve = carry_over(counted.curve, before.scores, after)
+    curve = carry_over(counted.curve, before.scores, after) if len(after) else counted.curve
+    carried = (
+        f"and carried over on {len(after)} unlabelled images" if len(after) else "with no unlabelled image to carry it over on"
+    )
     note = (
-        f"counted on {len(counted.y)} labelled images, each scored by a head that never saw it, on the frozen backbone, and "
-        f"carried over on {len(before.rows)} unlabelled images"
+        f"counted on {len(counted.y)} labelled images, each scored by a head that never saw it, on the frozen backbone, {carried}"
     )
     return Decisions(tau_pos, tau_neg, prior, curve, note, entries=int((counted.y >= 0).sum()))
 

@@ -108,8 +108,14 @@ class Experiment:
                 f"params.yaml: {key}: found {value!r}, which runs in one process only; unset DICAP_NPROC (or leave out torchrun)"
             )
         oracle, readable = None, roles.labelled
-        if named_leak(settings) is not None:
+        if (leak := named_leak(settings)) is not None:
             oracle = HiddenLabelReader(folder, len(store.classes))
+            if not oracle.labels(roles.unlabeled)[1].any():
+                key, value = leak.split(": ")
+                raise SettingsError(
+                    f"params.yaml: {key}: found {value!r}, which looks at the labels of unlabelled images, and no "
+                    f"unlabelled image of {folder} has any; leave {key} as published"
+                )
             readable = np.union1d(readable, method.warmup(roles).labelled)
         labels = VisibleLabels(folder, readable)
         images = Images(store, settings.seed, settings.augment.flip)
@@ -163,9 +169,10 @@ class Experiment:
         n, own = len(rows), self.group.shard_rows(len(rows))
         rows = rows[own]
         function = self.method.scores if function is None else function
-        batches = self.inputs.scoring(self.runtime, rows, weak)
+        shown = rows if len(rows) else np.zeros(1, np.int64)  # without rows any image tells the shape of an answer
+        batches = self.inputs.scoring(self.runtime, shown, weak)
         if desc is not None:
-            batches = progress(batches, desc=desc, total=-(-len(rows) // SCORING_BATCH), unit="batch")
+            batches = progress(batches, desc=desc, total=-(-len(shown) // SCORING_BATCH), unit="batch")
         was_training = network.training
         network.eval()
         out: Tensor | None = None
@@ -176,9 +183,8 @@ class Experiment:
                 if out is None:
                     with torch.inference_mode(False):  # a result that training may use
                         out = torch.empty(len(rows), *part.shape[1:], dtype=dtype, device=self.runtime.device)
-                out[start : start + len(batch)] = part
+                out[start : start + len(batch)] = part[: len(rows)]
                 start += len(batch)
         network.train(was_training)
-        if out is None:
-            return torch.empty(0, self.method.classes, dtype=dtype, device=self.runtime.device)
+        assert out is not None
         return self.group.all_gather(out, own, n)

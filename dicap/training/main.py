@@ -91,4 +91,4 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
     refresh = experiment.method.refresh(
         EpochTeacher(experiment, network, network, 0, {}, experiment.is_sparse(phase)), experiment.roles
     )
-    return record_first(experiment, refresh, phase, folder) if experiment.group.is_main else {}
+    return record_first(experiment, refresh, phase, folder)

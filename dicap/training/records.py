@@ -49,7 +49,12 @@ def record(
 
 
 def record_first(experiment: Experiment, refresh: Refresh, phase: Phase, folder: Path) -> dict[str, float]:
-    """Write the refresh of a first epoch under `folder`, with what hidden labels say of it; returns the shares of its labels."""
+    """Write the refresh of a first epoch under `folder`, with what hidden labels say of it; returns the shares of its labels.
+
+    Of several processes one writes and returns them.
+    """
+    if not experiment.group.is_main:
+        return {}
     diagnostics, store = Diagnostics.of(experiment, phase.unlabelled), experiment.store
     ids, bins = store.ids[phase.unlabelled], experiment.settings.calibration.bins
     sparse = experiment.is_sparse(phase)

@@ -172,6 +172,11 @@ class Onlooker(RunState):
     def __exit__(self, *_: object) -> None:
         pass
 
+    @property
+    def products(self) -> Path:
+        """Whoever asks is about to write what another process writes: an error in the program."""
+        raise AssertionError("the main process alone writes products")
+
     def save(self, payload: dict[str, Any]) -> None:
         """Nothing."""
 

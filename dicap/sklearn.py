@@ -3,6 +3,7 @@
 Letters: n samples, D features, C classes.
 """
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, cast
 
@@ -24,7 +25,7 @@ from dicap.linear.students import out_of_fold, solve_students
 from dicap.linear.teachers import solve_teachers
 from dicap.processes import cores
 
-__all__ = ["DiCaPClassifier"]
+__all__ = ["DiCaPClassifier", "LabelledKFold"]
 
 # Share of the head's own log-odds in the decision value: the measured curve is flat in places, and samples keep their order.
 OWN = 1e-3
@@ -52,11 +53,13 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         power: exponent of the chance of being right in the weight of a pseudo-label.
         warm_start: begin the solution of `fit` with that of the call before, which changes its seconds and, within the solver's
             tolerance, nothing else.
-        random_state: of the folds. They depend on it and on the samples, not on the order of samples or classes.
+        random_state: of the folds. They depend on it and on the samples, not on the order of samples nor, unless samples are
+            equal, on that of classes.
         n_jobs: threads of the linear algebra; None: as the libraries choose, -1: all cores.
 
     Attributes:
-        classes_: (C,) the columns' names where Y is a data frame, else 0 to C - 1.
+        classes_: the outcomes of each class, C arrays of 0 and 1, as scikit-learn has them where there are several outputs.
+        class_names_: (C,) the columns' names where Y is a data frame, else 0 to C - 1.
         coef_, intercept_: (C, D), (C,) of the scaled features.
         l2_: the penalty, given or chosen.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
@@ -112,7 +115,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         if (empty := np.flatnonzero(~(labels >= 0).any(0))).size:
             raise ValueError(f"y: column {empty[0]} has no known label: leave it out, or label some samples of it")
 
-        self.classes_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
+        # Not the names: of one or two classes scikit-learn's scorers would take the first name for the negative outcome.
+        self.classes_ = [np.array([0, 1]) for _ in range(labels.shape[1])]
+        self.class_names_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         with self._threads():
@@ -171,11 +176,19 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         return expit(np.abs(self.decision_function(X)))
 
     def score(self, X: Any, y: Any) -> float:
-        """Mean average precision, 0 to 1, over known entries of y, of the classes with a positive among them; NaN without one.
+        """Mean average precision, 0 to 1, over known entries of y, of the classes with a positive among them.
 
-        So GridSearchCV may be given partly labelled and unlabelled samples.
+        So GridSearchCV may be given partly labelled and unlabelled samples, with `LabelledKFold`.
+
+        Raises:
+            ValueError: no known label of y is positive.
         """
         labels = _known_labels(y, type(self).__name__)
+        if not (labels > 0).any():
+            raise ValueError(
+                "y: none of the known labels is positive, so there is nothing to score; where some samples are unlabelled, "
+                "cv=dicap.sklearn.LabelledKFold() cross-validates on the labelled ones"
+            )
         return mean_precision(self.decision_function(X), labels, labels >= 0) / 100
 
     def __sklearn_tags__(self):
@@ -208,6 +221,41 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         return threadpool_limits(self.n_jobs if self.n_jobs > 0 else max(1, cores() + 1 + self.n_jobs))
 
 
+class LabelledKFold:
+    """Folds of the labelled samples, each class spread evenly over them; unlabelled samples are in every training part.
+
+    For `cv` of GridSearchCV and its like: KFold does not see which samples are labelled, and refuses NaN.
+
+    Args:
+        n_splits: folds, at most as many as samples with a known entry.
+        random_state: of the folds.
+    """
+
+    def __init__(self, n_splits: int = 5, *, random_state: Any = None) -> None:
+        self.n_splits = n_splits
+        self.random_state = random_state
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """The number of folds."""
+        return self.n_splits
+
+    def split(self, X: Any, y: Any, groups: Any = None) -> Iterator[tuple[NDArray, NDArray]]:
+        """Indices of the training samples and of the labelled samples to score, of each fold.
+
+        Raises:
+            ValueError: y is not as `DiCaPClassifier.fit` wants it, or has fewer labelled samples than there are folds.
+        """
+        labels = _known_labels(y, type(self).__name__)
+        labelled = np.flatnonzero((labels >= 0).any(1))
+        if not 2 <= self.n_splits <= len(labelled):
+            raise ValueError(f"n_splits: found {self.n_splits}, expected 2 to {len(labelled)}, the samples with a known label")
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        fold = np.full(len(labels), -1)
+        fold[labelled] = assign_folds(labels[labelled], self.n_splits, seed)
+        for k in range(self.n_splits):
+            yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+
+
 def _known_labels(y: Any, name: str) -> NDArray:
     """Labels (n, C) float32 of 1, 0 and, where unknown, -1.
 
@@ -228,14 +276,17 @@ def _known_labels(y: Any, name: str) -> NDArray:
     labels = np.where(np.isnan(labels), -1, labels).astype(np.float32)
     strange = ~np.isin(labels, (-1, 0, 1))
     if strange.any():
-        raise ValueError(f"Unknown label type: y holds {labels[strange][0]:g}; expected 1, 0, and -1 or NaN for unknown")
+        raise ValueError(
+            f"Unknown label type: y holds {labels[strange][0]:g}; expected 1, 0, and -1 or NaN for unknown"
+            " (cross_val_predict numbers the values of each column anew: docs/sklearn.md has another way)"
+        )
     return labels
 
 
 def _folds(x: NDArray, y: NDArray, folds: int, seed: int) -> NDArray:
     """Folds (n,) that follow the samples: neither their order nor that of the classes matters, nor a feature's unit."""
     rank = np.unique(x, axis=0, return_inverse=True)[1].reshape(-1)
-    rows = np.lexsort(((y > 0).sum(1), rank))
+    rows = np.lexsort((*y.T, (y > 0).sum(1), rank))
     columns = np.lexsort(y[rows][::-1])
     fold = np.empty(len(y), np.int64)
     fold[rows] = assign_folds(y[rows][:, columns], folds, seed)

@@ -15,14 +15,14 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in (*S
 
 # All in one process, since importing torch takes longer than most toys: {name: exit code, output, traceback}.
 ONE_AFTER_ANOTHER = """
-import contextlib, gc, io, json, runpy, sys, traceback
+import contextlib, gc, io, json, runpy, sys, traceback, warnings
 from pathlib import Path
 import torch
 sys.path.insert(0, sys.argv[1])
 for name in sys.argv[3:]:
     code, out, threads = 0, io.StringIO(), torch.get_num_threads()
     arguments, sys.argv = sys.argv, [f"{sys.argv[1]}/{name}.py", "--smoke", "--out", f"{sys.argv[2]}/{name}.json"]
-    with contextlib.redirect_stdout(out):
+    with contextlib.redirect_stdout(out), warnings.catch_warnings():  # what one makes an error is none in the next
         try:
             runpy.run_path(sys.argv[0], run_name="__main__")
         except SystemExit as end:

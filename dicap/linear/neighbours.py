@@ -4,6 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from dicap.linear.solver import turn
+
 COMPONENTS = 256  # principal components in which neighbours are looked for
 BLOCK = 1024  # rows compared with all others at once
 POWER = 3  # of the cosine in the weight of a neighbour
@@ -11,8 +13,7 @@ POWER = 3  # of the cosine in the weight of a neighbour
 
 def principal_components(x: NDArray, count: int = COMPONENTS) -> NDArray:
     """Rows (n, D) in their first principal components, (n, min(count, n, D)) float32, uncentred."""
-    values, axes = np.linalg.eigh(x.T @ x)
-    return np.ascontiguousarray(x @ axes[:, np.argsort(-values)[: min(count, len(x))]], np.float32)
+    return np.ascontiguousarray(turn(x).coordinates[:, ::-1][:, :count], np.float32)
 
 
 def affinity(x: NDArray, k: int) -> sparse.csr_matrix:

@@ -34,12 +34,13 @@ def quota_of(p: NDArray, y: NDArray, *, eta_pos: float = 1.0, eta_neg: float = 0
     the threshold. An entry trains if it is among the int(eta_pos f n) largest or the int(eta_neg g n) smallest; ties may
     select more. As in the published code g is counted, not 1 - f: the integers differ where one of the two is rounded.
 
-    A class whose known labels are all positive, others being unknown, has a quota of 0.
+    A class whose known labels are all positive, others of labelled rows being unknown, has a quota of 0.
 
     Args:
         p: (n, C) scores of unlabelled entries; NaN where an entry is none.
         y: (n_l, C) labels.
     """
+    y = y[(y >= 0).any(1)]
     found = [_quota_of(p[:, some], y[:, some], eta_pos, eta_neg) for some in some_classes(*p.shape)]
     return Quota(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 

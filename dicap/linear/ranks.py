@@ -43,6 +43,8 @@ def curve_by_rank(p: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
     known = np.asarray(y >= 0)
     x, right = log_odds(p[known]), np.asarray(y[known] > 0, np.float64)
     groups, smooth = by_rank(x), _logistic(x, right)
+    place = np.unique(x, return_inverse=True)[1]
+    right = (np.bincount(place, right) / np.bincount(place))[place]  # of equal confidences none comes first
     rates = [(right[group].sum() + LEAN * smooth[group].mean()) / (len(group) + LEAN) for group in groups]
     return rising([x[group].mean() for group in groups], rates, groups)
 

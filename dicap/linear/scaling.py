@@ -26,12 +26,17 @@ class Scaling(NamedTuple):
 
 
 def scaling_of(x: NDArray, kind: Kind) -> Scaling:
-    """Mean and deviation of rows (n, D), labelled or not. A feature that never changes has deviation 1, so that it becomes 0."""
+    """Mean and deviation of rows (n, D), labelled or not.
+
+    A feature counts as constant below CONSTANT, the rounding of single precision, in which most features were computed. It is
+    divided by its size, so that it becomes 0 whatever its unit; centre one that varies so little around a large offset.
+    """
     if kind == "plain":
         return Scaling(kind, np.zeros(x.shape[1]), np.ones(x.shape[1]))
     rows = _root(x, kind)
     mean, deviation = rows.mean(0, dtype=np.float64), rows.std(0, dtype=np.float64)
-    return Scaling(kind, mean, np.where(deviation > CONSTANT * np.abs(mean), deviation, 1.0))
+    size = np.abs(mean)
+    return Scaling(kind, mean, np.where(deviation > CONSTANT * size, deviation, np.where(size > 0, size, 1.0)))
 
 
 def _root(x: NDArray, kind: Kind) -> NDArray:

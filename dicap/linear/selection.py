@@ -1,16 +1,19 @@
-"""The L2 penalty by cross-validation on the labelled rows: every fold and every candidate in one solve."""
+"""The L2 penalty by cross-validation on the labelled rows: every fold in one solve, begun where the candidate before ended."""
 
+import warnings
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dicap.linear.folds import assign_folds, left_out, of_own_head
-from dicap.linear.solver import Turned, solve, turn
+from dicap.linear.solver import solve, turn
 from dicap.metrics import average_precision
 
 CANDIDATES = (0.001, 0.003, 0.01, 0.03, 0.1)
 FOLDS = 5
+DECADES = 2  # beyond the candidates that are tried
+FALLS = 0.999  # of the loss: above it a further candidate is no better
 
 
 class Choice(NamedTuple):
@@ -25,14 +28,35 @@ class Choice(NamedTuple):
 def choose_penalty(x: NDArray, y: NDArray, fold: NDArray | None = None, *, seed: int = 0) -> float:
     """The penalty of labelled rows (n, D) and labels (n, C), by the log loss of their known entries out of fold.
 
+    CANDIDATES are for features of mean square 1; of others a power of ten makes them so. From the first or the last of them the
+    search goes on as long as the loss falls; where it still does after DECADES, a RuntimeWarning says so.
+
     Without folds they are dealt by `seed`. Of a single row, which has no folds, the middle candidate.
     """
+    grid = _round(10.0 ** -np.round(np.log10(np.square(x).mean(dtype=np.float64) or 1)) * np.array(CANDIDATES))
     if len(y) < 2:
-        return CANDIDATES[len(CANDIDATES) // 2]
+        return float(grid[len(grid) // 2])
     if fold is None:
         fold = assign_folds(y, min(FOLDS, len(y)), seed)
     known = y >= 0
-    return choose_l2(x, np.where(known, y, 0).astype(y.dtype), fold, weight=1.0 if known.all() else known).l2
+    target, weight = np.where(known, y, 0).astype(y.dtype), 1.0 if known.all() else known
+    best = choose_l2(x, target, fold, weight=weight, candidates=grid)
+    outwards = {grid[0]: (0.3, 0.1), grid[-1]: (3.0, 10.0)}.get(best.l2, ())
+    for _ in range(DECADES if outwards else 0):
+        further = choose_l2(x, target, fold, weight=weight, candidates=_round(best.l2 * np.array(outwards)))
+        if further.log_loss.min() > FALLS * best.log_loss.min():
+            return best.l2
+        best = further
+        if best.l2 != best.candidates[-1]:
+            return best.l2
+    if outwards:
+        warnings.warn(f"l2: auto: {best.l2:g}, the best, is the last that was tried", RuntimeWarning, stacklevel=2)
+    return best.l2
+
+
+def _round(l2: NDArray) -> tuple[float, ...]:
+    """Candidates without the rounding of products, 0.3 and not 0.30000000000000004."""
+    return tuple(float(f"{value:.1g}") for value in l2)
 
 
 def choose_l2(
@@ -57,16 +81,12 @@ def choose_l2(
         The choice, with the figures of every candidate.
     """
     assert len(x) == len(y) == len(fold), (x.shape, y.shape, fold.shape)
-    folds, count = int(fold.max()) + 1, len(candidates)
     weight = np.broadcast_to(np.asarray(weight, dtype=np.float32), y.shape)
-    heads = (left_out(fold, folds) * weight)[None].repeat(count, 0).reshape(count * folds, *y.shape)
-    l2 = np.repeat(np.asarray(candidates), folds)[:, None]
-    rows: Turned = turn(x)
-    solution = solve(rows, y, weight=heads, l2=l2, tolerance=tolerance)
-    scores = solution.logits(x).reshape(count, folds, *y.shape)
-    losses, precisions = np.zeros(count), np.full(count, np.nan)
-    for g in range(count):
-        z = of_own_head(scores[g], fold).astype(np.float64)
+    heads, rows, solution = left_out(fold, int(fold.max()) + 1) * weight, turn(x), None
+    losses, precisions = np.zeros(len(candidates)), np.full(len(candidates), np.nan)
+    for g, l2 in enumerate(candidates):
+        solution = solve(rows, y, weight=heads, l2=l2, start=solution, tolerance=tolerance)
+        z = of_own_head(solution.logits(x), fold).astype(np.float64)
         losses[g] = float((weight * (np.logaddexp(0, z) - y * z)).sum() / weight.sum())
         if criterion == "precision":
             precisions[g] = mean_precision(z, y, weight)

@@ -9,17 +9,20 @@ entry is an entry of weight 0, a pseudo-label one of weight below 1, a fold that
 
 All H * C problems share the rows, so each turn is two matrix products; every problem is at its own place in its own L-BFGS
 (own step, own line search) and leaves the products when it has converged. Rows are first turned onto their principal axes:
-that changes no solution, makes D at most n, and makes the Hessian nearly diagonal, which is what L-BFGS starts from.
+that changes no solution, makes D at most n, and makes the Hessian nearly diagonal, which is what L-BFGS starts from. They are
+solved in units in which the mean square of a feature is 1, so that the tolerance means the same for features of any unit.
 """
 
 import warnings
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 MEMORY = 8  # pairs of steps and gradient changes that L-BFGS keeps
 BLOCK = 256  # rows handled at once elementwise: they stay in the processor's cache
+AT_ONCE = 1 << 27  # numbers that L-BFGS remembers at once: 512 MiB as float32
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must reach
 DEFAULT_TOLERANCE = 1e-3
 
@@ -30,7 +33,7 @@ class Solution(NamedTuple):
     w: NDArray  # (H, C, D)
     b: NDArray  # (H, C)
     objective: NDArray  # (H, C): the minimised value
-    gradient: NDArray  # (H, C): its gradient's Euclidean norm at the end
+    gradient: NDArray  # (H, C): its gradient's Euclidean norm at the end, in the units of `tolerance`
     turns: int  # evaluations of the objective
 
     def logits(self, x: NDArray) -> NDArray:
@@ -48,7 +51,7 @@ class Turned(NamedTuple):
 
 
 def turn(x: NDArray) -> Turned:
-    """Rows (n, D) on their principal axes. Exact: a rotation within the span of the rows, nothing is cut off."""
+    """Rows (n, D) on their principal axes, the least one first. Exact: a rotation within the rows' span, nothing is cut off."""
     assert x.ndim == 2 and x.dtype in (np.float32, np.float64), (x.shape, x.dtype)
     span = None
     if len(x) < x.shape[1]:
@@ -77,13 +80,16 @@ def solve(
         l2: scikit-learn's C (large is little regularisation), broadcasts to (H, C).
         start: where to begin, for example the solution of the round before; by default w = 0 and the bias of the share of
             positives.
-        tolerance: a problem has converged when the Euclidean norm of its gradient is at most this. The penalty's Hessian is
-            the identity, so weights are then within `tolerance` of the optimal ones (with the bias that belongs to them).
+        tolerance: a problem has converged when the Euclidean norm of its gradient is at most this, of features whose mean square
+            is 1. The penalty's Hessian is the identity, so weights are then within `tolerance` of the optimal ones (with the bias
+            that belongs to them). Where L2 times the weights adds up to less than 1, it is this share of that sum,
+            and a thousandth of this share of it where it adds up to more than 1,000.
         max_turns: evaluations after which it stops with a RuntimeWarning.
 
     Returns:
         The solution. The same input gives the same output; the number of threads changes rounding alone. A class without
-        positive weight on one of the outcomes has no finite bias: its bias is the start's, and only w is fitted.
+        positive weight on one of the outcomes has no finite bias: its bias is that of the add-one estimate of its share, one
+        row of each outcome added to the weighed ones, and only w is fitted.
     """
     y, weight, l2 = np.asarray(y), np.asarray(weight), np.asarray(l2, dtype=np.float64)
     rows = x.coordinates if isinstance(x, Turned) else x
@@ -92,7 +98,6 @@ def solve(
     full, problems = (heads, n, classes), heads * classes
     target = _columns(np.broadcast_to(y, full), dtype)  # (n, P)
     scale = _columns(np.broadcast_to(weight, full), dtype)
-    scale *= np.broadcast_to(l2, (heads, classes)).reshape(-1).astype(dtype)
     target[scale == 0] = 0  # whatever stands for an unknown entry: -1, NaN
     if not isinstance(x, Turned):
         used = scale.any(1)  # rows that no problem weighs have no say in the axes
@@ -100,23 +105,34 @@ def solve(
     a, axes = x
     assert target.min(initial=0) >= 0 and target.max(initial=0) <= 1 and scale.min(initial=0) >= 0, "y, weight or l2"
 
-    positive, total = _column_sums(scale * target), _column_sums(scale)  # (P,)
+    unit = _root_mean_square(a, axes)
+    a = a / unit
+    strength = np.broadcast_to(l2, (heads, classes)).reshape(-1) * float(unit) ** 2  # (P,) L2 of features of mean square 1
+
+    positive, total = _column_sums(scale * target), _column_sums(scale)  # (P,) counted in rows
     free = (positive > 0) & (positive < total * (1 - 1e-12))  # the bias has an optimum
-    share = np.where(free, positive / np.where(total > 0, total, 1), 0.5)
-    if start is None:
-        v = np.zeros((problems, a.shape[1] + 1), dtype)  # the last coordinate is the bias
-        one_sided = (total > 0) & ~free  # one outcome only: add-one estimate of its share, for a finite bias
-        smooth = np.where(one_sided, (positive + 1) / (total + 2), share)
-        v[:, -1] = np.log(smooth / (1 - smooth))
-    else:
-        v = np.concatenate([start.w.reshape(problems, -1) @ axes, start.b.reshape(problems, 1)], axis=1).astype(dtype)
+    share = np.where(free, positive, positive + 1) / np.where(free, total, total + 2)
+    v = np.zeros((problems, a.shape[1] + 1), dtype)  # the last coordinate is the bias
+    v[:, -1] = np.log(share / (1 - share))
+    if start is not None:
+        v[:, :-1] = start.w.reshape(problems, -1) @ axes * unit
+        v[free, -1] = start.b.reshape(problems)[free]
 
     # Diagonal of the Hessian, roughly: on principal axes it is 1 + sum of weight p (1 - p) times the axis' mean square.
-    curvature = (total * np.maximum(share * (1 - share), 1e-3)).astype(dtype)  # (P,)
+    curvature = (strength * total * np.maximum(share * (1 - share), 1e-3)).astype(dtype)  # (P,)
     spread = np.einsum("nr,nr->r", a, a) / max(len(a), 1)
     diagonal = np.concatenate([1 + curvature[:, None] * spread, np.maximum(curvature, 1e-6)[:, None]], axis=1)  # (P, r + 1)
 
-    v, objective, gradient, turns = _minimise(_Problems(a, target, scale, free), v, 1 / diagonal, tolerance, max_turns)
+    scale *= strength.astype(dtype)
+    size = np.maximum(strength * total, 1e-6)
+    limit = tolerance * np.maximum(np.minimum(size, 1), 1e-3 * size)  # the last: what single precision can reach
+    parts = []
+    for some in _blocks(problems, 2 * MEMORY * v.shape[1]):
+        block = _Problems(a, target[:, some], scale[:, some], free[some])
+        parts.append(_minimise(block, v[some], 1 / diagonal[some], limit[some], max_turns))
+    v, objective, gradient = (np.concatenate(part) for part in list(zip(*parts, strict=True))[:3])
+    turns = max(part[3] for part in parts)
+    gradient *= tolerance / limit
     if (gradient > tolerance).any():
         warnings.warn(
             f"{int((gradient > tolerance).sum())} of {problems} problems ended with a gradient norm of up to "
@@ -124,12 +140,12 @@ def solve(
             RuntimeWarning,
             stacklevel=2,
         )
-    w = v[:, :-1].astype(np.float64) @ axes.T.astype(np.float64)
+    w = v[:, :-1].astype(np.float64) / unit @ axes.T.astype(np.float64)
     shape = (heads, classes)
     return Solution(
         w.reshape(*shape, -1),
         v[:, -1].astype(np.float64).reshape(shape),
-        objective.reshape(shape),
+        (objective / float(unit) ** 2).reshape(shape),
         gradient.reshape(shape),
         turns,
     )
@@ -177,9 +193,9 @@ class _Problems:
 
 
 def _minimise(
-    problems: _Problems, v: NDArray, inverse: NDArray, tolerance: float, max_turns: int
+    problems: _Problems, v: NDArray, inverse: NDArray, limit: NDArray, max_turns: int
 ) -> tuple[NDArray, NDArray, NDArray, int]:
-    """Batched L-BFGS from v (P, r + 1): the points, objectives (P,), gradient norms (P,) and turns."""
+    """Batched L-BFGS from v (P, r + 1) until gradient norms are at `limit` (P,): points, objectives (P,), norms (P,), turns."""
     count, size = v.shape
     v = v.copy()
     final_value, final_norm = np.zeros(count), np.zeros(count)
@@ -194,7 +210,7 @@ def _minimise(
     turns = 1
     while True:
         norm = np.sqrt(np.einsum("pr,pr->p", gradient, gradient, dtype=np.float64))
-        done = (norm <= tolerance) | (failures > 40)  # after 40 halvings rounding is all that is left
+        done = (norm <= limit) | (failures > 40)  # after 40 halvings rounding is all that is left
         if turns >= max_turns:
             done[:] = True
         if done.any():
@@ -205,7 +221,7 @@ def _minimise(
             on = ~done
             problems.keep(on)
             left, point, value, gradient, inverse = left[on], point[on], value[on], gradient[on], inverse[on]
-            direction, step, gamma, failures = direction[on], step[on], gamma[on], failures[on]
+            direction, step, gamma, failures, limit = direction[on], step[on], gamma[on], failures[on], limit[on]
             moves, changes, rho = moves[:, on], changes[:, on], rho[:, on]
 
         slope = np.einsum("pr,pr->p", gradient, direction)
@@ -261,6 +277,18 @@ def _heads_and_classes(n: int, y: NDArray, weight: NDArray, l2: NDArray, start: 
     heads, rows, classes = np.broadcast_shapes(*shapes)
     assert rows == n, (rows, n)
     return heads, classes
+
+
+def _root_mean_square(a: NDArray, axes: NDArray) -> Any:
+    """Of all features of the rows whose coordinates are a (n, r), in their type; 1 where all are 0."""
+    mean = np.einsum("nr,nr->", a, a, dtype=np.float64) / max(1, len(a) * len(axes))
+    return a.dtype.type(np.sqrt(mean) or 1)
+
+
+def _blocks(problems: int, numbers: int) -> Iterator[slice]:
+    """Problems that are solved together, where each remembers so many numbers."""
+    width = max(1, AT_ONCE // numbers)
+    return (slice(start, start + width) for start in range(0, problems, width))
 
 
 def _columns(values: NDArray, dtype: np.dtype) -> NDArray:

@@ -1,7 +1,8 @@
 """Heads on the labelled rows, each without some folds: out-of-fold scores of labelled entries, and scores of all others.
 
-Nothing that reaches the student of fold k may depend on a label of fold k. What it learns from has out-of-fold scores itself, so
-a teacher is solved without each fold and without each pair of folds.
+Nothing that reaches the student of fold k may depend on a label of fold k, but for the one penalty of all heads, where that was
+chosen on all labels (`dicap.linear.selection`). What it learns from has out-of-fold scores itself, so a teacher is solved without
+each fold and without each pair of folds.
 
 Letters: n rows, of which the first n_l are labelled; D features, C classes, H heads; y label: 1, 0, or unknown, which is any
 number below 0 or NaN. An *open* entry is one without a label: of an unlabelled row, or unknown. Classes do not share weights, so

@@ -13,7 +13,6 @@ from dicap.calibration import PseudoLabels
 from dicap.curve import curve_by_rank
 from dicap.data.loader import scoring_batches
 from dicap.errors import Stopped
-from dicap.linear.selection import CANDIDATES
 from dicap.models import load_model
 from dicap.training import convex, run
 from dicap.training.convex import Problem, Students, entries, first_refresh
@@ -76,7 +75,7 @@ def test_the_warm_up_is_what_scikit_learn_finds_on_the_same_rows(frozen_experime
     experiment = frozen_experiment({"method": "bce", "head": "linear", "linear.solver": "convex", "linear.features": kind})
     place = run_all(experiment, tmp_path, ("warmup",))
     l2 = read_json(place / "warmup" / "penalty.json")["l2"]
-    assert l2 in CANDIDATES
+    assert l2 > 0
     problem = problem_of(experiment, place)
     x, y = problem.rows[problem.labelled].astype(float), tiny.hidden_labels(experiment, experiment.roles.labelled)
     found = load_file(place / "warmup" / "model.safetensors")

@@ -144,4 +144,5 @@ def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10, *, by_ran
 
 
 def _short(values: np.ndarray) -> list[float | None]:
-    return [None if np.isnan(value) else round(float(value), 6) for value in values]
+    """Nine significant digits tell apart all confidences in single precision: a threshold just below 1 does not become 1."""
+    return [None if np.isnan(value) else float(f"{value:.9g}") for value in values]

@@ -83,3 +83,10 @@ def test_reliability_against_a_loop():
     order = np.argsort(chance[:301])
     assert deciles[0]["share"] == pytest.approx(right[order[: deciles[0]["n"]]].mean())
     assert reliability(np.full(3, np.nan), np.ones(3)) == reliability(np.full(3, np.nan), np.ones(3), by_rank=True) == []
+
+
+def test_a_threshold_just_below_1_still_says_yes_when_it_was_saved():
+    tau = np.nextafter(np.float32(1), np.float32(0)) * np.ones(1)
+    decisions = Decisions(tau, tau, np.ones(1), None, "")
+    again = Decisions.from_dict(json.loads(json.dumps(decisions.to_dict())))
+    assert decisions.decide(tau[None])[0] == again.decide(tau[None])[0] == again.decide(np.ones((1, 1)))[0] == 1

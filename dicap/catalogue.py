@@ -18,6 +18,7 @@ DATASETS = {
 }
 
 OWN = "table"  # anybody's own images
+NAMED_WEIGHTS = ("imagenet", "lite", "random")  # of a backbone; anything else is the path of a file
 BUNDLED = ("pictograms", "digits")  # drawn when converted: they need no data_root
 
 PROTOCOLS = ("published", "recommended")  # the first is what dicap/settings/schema.py says, the others are files in configs/

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from dicap.artifacts import replacing
+from dicap.catalogue import NAMED_WEIGHTS
 from dicap.decision import Decisions, plain
 from dicap.errors import DataError, SettingsError
 from dicap.methods import build_method
@@ -76,6 +77,8 @@ def save_model(
 def _without_places(settings: Settings) -> dict[str, Any]:
     """The settings without paths of the machine that trained, which are nobody's business."""
     values = settings.model_dump()
+    if settings.backbone_weights not in NAMED_WEIGHTS:
+        values["backbone_weights"] = Path(settings.backbone_weights).name
     return values | {"data_root": None, "own": values["own"] | {"unlabeled_root": None, "added": None}}
 
 

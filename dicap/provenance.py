@@ -56,6 +56,7 @@ NEUTRAL = {
     "dicap.catalogue": "names and facts; a method's own module is compared",
     "dicap.provenance": "this table",
     "dicap.source_code": "reads code, for this table",
+    "dicap.surroundings": "looks at data and weights, which are compared",
     "dicap.runtime": "choices of a machine, which retrain nothing",
     "dicap.artifacts": "formats of files; readers follow the schema, not the module",
     "dicap.data": "a docstring",

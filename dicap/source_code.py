@@ -128,9 +128,14 @@ def _with_packages(module: str) -> list[str]:
     return [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
 
 
+def is_leftover(name: str) -> bool:
+    """Whether a file or folder of this name is hidden, or what an editor or a file manager leaves: nothing depends on it."""
+    return name.startswith((".", "#")) or name.endswith("~") or name in ("Thumbs.db", "desktop.ini")
+
+
 def _resources(folder: Path) -> Iterator[Path]:
     """Files of a package that are no code, those of folders that are no packages included."""
-    for path in sorted(folder.iterdir()):
+    for path in sorted(path for path in folder.iterdir() if not is_leftover(path.name)):
         if path.is_dir():
             if path.name != "__pycache__" and not (path / "__init__.py").exists():
                 yield from _resources(path)

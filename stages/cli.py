@@ -18,7 +18,7 @@ EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
 DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
 
 PIPELINE = {
-    "resolve": "Write down the settings and the code that each stage depends on.",
+    "resolve": "Write down what each stage depends on.",
     "convert": "Index the raw data set and cache its images as one array.",
     "features": "Compute the features of a frozen backbone, once.",
     "split": "Draw D_sup, D_est and D_u.",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from dicap.catalogue import NAMED_WEIGHTS
 from dicap.settings import Resolved, Settings, load_settings, resolve
 from stages.launch import nproc_option
 
@@ -46,6 +47,14 @@ def project_root() -> Path:
     """The project's folder: in temporary DVC runs and in a cell of a sweep the original one, not the working copy."""
     # DVC_ROOT names the clone in which a cell runs, which goes when the cell ends.
     return Path(os.environ.get("DICAP_PROJECT") or os.environ.get("DVC_ROOT", ".")).resolve()
+
+
+def placed(settings: Settings) -> Settings:
+    """The same with the path of a backbone's weights below the project's folder: a queued run's own does not hold them."""
+    weights = settings.backbone_weights
+    if weights in NAMED_WEIGHTS:
+        return settings
+    return settings.model_copy(update={"backbone_weights": str(project_root() / weights)})
 
 
 def data_folder(settings: Settings) -> Path:

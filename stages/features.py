@@ -14,6 +14,7 @@ from stages.common import (
     load,
     machine_options,
     params_option,
+    placed,
     project_root,
     say_plan,
     shard_options,
@@ -45,7 +46,7 @@ def command(params: Path, engine: str, fresh: bool, shard: Shard | None, plan: b
     """
     from dicap.features.folder import fill_empty, publish
 
-    settings = load(params)
+    settings = placed(load(params))
     if settings.needs_features:
         _compute(settings, engine, fresh, shard, plan, runtime)
         return

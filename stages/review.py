@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stages.common import ARTIFACTS, data_folder, load, params_option
+from stages.common import ARTIFACTS, data_folder, load, params_option, placed
 from stages.terminal import finish, say
 
 if TYPE_CHECKING:
@@ -114,10 +114,10 @@ def honest_scores(
     source = f"linear heads on the features of {settings.backbone} as it was before training, each image scored out of fold"
     if settings.needs_features:
         seen = np.flatnonzero(roles != "test")  # the unlabelled ones tell what is alike
-        features = BankFeatures(open_bank(settings), settings.seed, settings.augment.flip).mean(seen)
+        features = BankFeatures(open_bank(placed(settings)), settings.seed, settings.augment.flip).mean(seen)
         return out_of_fold(among_neighbours(features)[np.searchsorted(seen, rows)], labels), every, source
     if settings.backbone_weights != "random":
-        network = build_network(settings, len(store.classes), make_head=lambda channels: nn.Identity())
+        network = build_network(placed(settings), len(store.classes), make_head=lambda channels: nn.Identity())
         return out_of_fold(among_neighbours(features_of(network, store, rows, runtime)), labels), every, source
     # A network that began with random weights knows nothing but the labels it was trained on: only the others' scores are honest.
     saved, _ = open_model(ARTIFACTS / "train" / "model.safetensors", str(runtime.device))

@@ -15,7 +15,7 @@ from dicap.runtime import Runtime
 from dicap.settings import Settings
 from dicap.training.experiment import Experiment
 from dicap.training.run import run_stage
-from stages.common import ARTIFACTS, data_folder, project_root
+from stages.common import ARTIFACTS, data_folder, placed, project_root
 from stages.passing import FOLLOWING
 from stages.terminal import finish
 
@@ -24,6 +24,7 @@ SPLIT = ARTIFACTS / "split" / "split.parquet"
 
 def open_experiment(settings: Settings, runtime: dict[str, Any], stage: str | None = None) -> Experiment:
     """Converted data set and split, on the chosen device; with the other processes of the run, if there are any."""
+    settings = placed(settings)
     chosen, group = Runtime.choose(**runtime), None
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from dicap.training.distributed import join

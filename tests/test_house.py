@@ -35,7 +35,7 @@ FLOORS = [
     ("dicap.settings", "dicap.artifacts", "dicap.grid", "dicap.pages", "dicap.runtime"),
     ("dicap.network", "dicap.data"),
     ("dicap.features",),
-    ("dicap.methods", "dicap.provenance"),
+    ("dicap.methods", "dicap.provenance", "dicap.surroundings"),
     ("dicap.models", "dicap.machine", "dicap.report"),
     ("dicap.training",),
     ("dicap.evaluation",),

@@ -115,12 +115,29 @@ def test_a_run_leaves_everything_the_contract_lists_and_nothing_unignored(finish
     assert not list((finished.folder / ".dicap" / "state").iterdir())
 
 
-def test_a_second_repro_runs_nothing(clone):
+def test_a_second_repro_only_looks(clone):
     begin = time.monotonic()
     output = clone.run("dvc", "repro")
-    assert clone.ran(output) == [] and "up to date" in output
+    assert clone.ran(output) == ["resolve"]
     assert time.monotonic() - begin < 30  # under 3 s on an idle machine
     assert clone.run("git", "status", "--porcelain") == ""
+
+
+def test_changed_labels_are_noticed_and_what_an_editor_leaves_is_not(clone):
+    """`dvc status` says so once `resolve` has looked, which `dvc repro` always lets it do."""
+    raw = Path(clone.params()["data_root"])
+    table, times = raw / "labels.csv", (raw / "labels.csv").stat()
+    text = table.read_text()
+    (raw / ".labels.csv.swp").write_bytes(b"1")
+    clone.run("dvc", "repro", "resolve")
+    assert "convert.json" not in clone.run("dvc", "status")
+    try:
+        table.write_text(text.replace("red", "blue", 1))
+        clone.run("dvc", "repro", "resolve")
+        assert "artifacts/resolved/convert.json" in clone.run("dvc", "status")
+    finally:  # other tests have the same photographs
+        table.write_text(text)
+        os.utime(table, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def test_metrics_and_plots_are_shown(clone):
@@ -171,9 +188,9 @@ def test_the_run_cache_serves_a_clone_whose_lock_names_results_it_never_had(clon
     # Where a stage's inputs are all in the cache, as the settings that `resolve` writes are anywhere, DVC looks for the result
     # that the lock names and for no other: the images are converted again, and everything behind them is served.
     output = clone.run("dvc", "exp", "run", "--temp")
-    assert clone.ran(output) == ["convert"] and "Stage 'report' is cached" in output
+    assert clone.ran(output) == ["resolve", "convert"] and "Stage 'report' is cached" in output
     output = clone.run("dvc", "repro")
-    assert clone.ran(output) == ["convert"] and clone.model() == before
+    assert clone.ran(output) == ["resolve", "convert"] and clone.model() == before
 
 
 def owner(clone):

@@ -32,6 +32,7 @@ ASIDE = {
     "dicap.data.sources": "dicap.provenance: names of modules",
     "dicap.data.sources.base": "as dicap.data.sources",
     "dicap.data.sources.columns": "as dicap.data.sources",
+    "dicap.data.sources.files": "dicap.surroundings: endings of photographs",
 }
 
 # Settings a stage looks at without its result depending on them.

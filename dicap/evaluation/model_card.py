@@ -118,7 +118,7 @@ def front_matter(model: SavedModel, metrics: dict[str, Any], name: str) -> str:
 
 
 def _named(classes: Sequence[str], most: int = 30) -> str:
-    return ", ".join(classes[:most]) + (f" and {len(classes) - most} more" if len(classes) > most else "")
+    return ", ".join(map(_plain, classes[:most])) + (f" and {len(classes) - most} more" if len(classes) > most else "")
 
 
 def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -184,7 +184,7 @@ def _limits(model: SavedModel, metrics: dict[str, Any], classes: Sequence[tuple[
     yield "The numbers hold for images like the test images; on others they are not known."
     few = [name for name, labelled, _, _ in classes if labelled < 10]
     if few:
-        names = ", ".join(few[:10]) + (" ..." if len(few) > 10 else "")
+        names = ", ".join(map(_plain, few[:10])) + (" ..." if len(few) > 10 else "")
         yield f"{len(few)} classes were learnt from fewer than 10 labelled images: {names}."
     if metrics["classes_without_positives"]:
         yield f"{metrics['classes_without_positives']} classes have no positive test image: nothing is known of them."
@@ -199,4 +199,9 @@ def _limits(model: SavedModel, metrics: dict[str, Any], classes: Sequence[tuple[
 
 def _table(header: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> str:
     lines = [header, tuple("---" for _ in header), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(_plain(str(cell)) for cell in line) + " |" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """Text on one line that no viewer takes for HTML or for the end of a cell."""
+    return " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")

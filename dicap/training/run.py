@@ -10,6 +10,7 @@ from torch import nn
 from dicap.artifacts import cost_file, replacing, replacing_folder
 from dicap.errors import DataError
 from dicap.provenance import code, relevant
+from dicap.surroundings import weights_mark
 from dicap.training import earlier
 from dicap.training.experiment import Experiment
 from dicap.training.loops import loop_of
@@ -67,6 +68,8 @@ def depends(stage: str, experiment: Experiment, inputs: list[Path]) -> dict[str,
     Raises DataError where an input is missing.
     """
     files = {f"{path.parent.name}/{path.name}": file_checksum(path) for path in inputs}
+    if weights := weights_mark(experiment.settings.backbone_weights, Path()):
+        files["weights of the backbone"] = weights
     return {
         "settings": relevant(experiment.settings, stage),
         "code": code(stage, experiment.settings),

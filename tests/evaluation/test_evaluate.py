@@ -219,3 +219,11 @@ def test_the_card_is_one_that_a_model_hub_takes(tiny_experiment, trained, finetu
     assert scores["map"] == pytest.approx(result["map"], abs=1e-4) and scores["f1"] == pytest.approx(result["f1"], abs=1e-4)
     assert {"multi-label", "semi-supervised"} <= set(card.data.tags)
     assert "## Intended use" in card.text and "## Limits" in card.text
+
+
+def test_names_of_classes_are_no_html_in_the_card():
+    from dicap.evaluation import model_card
+
+    evil = ["<img src=x onerror=alert(1)>\n# heading", "a|b"]
+    for text in (model_card._named(evil), model_card._classes([(name, 1, 1, 50.0) for name in evil])):
+        assert "<" not in text and "\n#" not in text and "a\\|b" in text

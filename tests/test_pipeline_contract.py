@@ -44,6 +44,7 @@ IDLE = {
     ("finetune", "bbam"): "whether a leak is configured is asked where an experiment is opened; fine-tuning has none",
     ("evaluate", "calibration"): "as finetune",
     ("evaluate", "bbam"): "as finetune",
+    ("evaluate", "backbone_weights"): "their path is completed where an experiment is opened; the model has its own",
     ("evaluate", "ratio"): "a method is built with its share of labels, which composes batches",
     ("evaluate", "augment"): "a method makes its views when it is built, and only the test view is looked at",
     ("evaluate", "image_size"): "compared with the converted set's, which is an input",

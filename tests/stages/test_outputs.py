@@ -16,7 +16,6 @@ from stages.cli import main
 
 # Options and arguments that are only read, by name; every other path is written to, and has a line below.
 READ = {"params", "model", "images", "folder", "path", "lists", "filled", "unlabeled", "project", "grid", "root"}
-EDITED = {("init-data", "params"), ("import-labels", "params")}  # a person's settings: keys are changed in them, comments kept
 
 MODEL, WEIGHTS = "artifacts/finetune", "artifacts/train/weights"
 # {(command, option): what is typed, with {} for a place in an empty folder}; one that ends in / is a folder.
@@ -37,10 +36,11 @@ TYPED = {
 }
 
 
-def paths(group=main, name=()):
+def paths(group: click.Group = main, name=()):
     """(command, option) of everything that the commands take as a path."""
     for each in group.list_commands(click.Context(group)):
         command = group.get_command(click.Context(group), each)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from paths(command, (*name, each))
         else:

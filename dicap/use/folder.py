@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from dicap.data.sources.base import Rejected, read_rgb, to_rgb
-from dicap.data.sources.files import list_images
+from dicap.data.sources.files import list_images, readable
 from dicap.errors import DataError
 
 One = str | Path | Image.Image | np.ndarray
@@ -56,17 +56,17 @@ def _of_path(text: str, *, alone: bool, listed: bool) -> list[Photograph]:
         raise DataError(f"{text}: an address; download the image and name its file")
     path = Path(text)
     if path.is_dir():
-        return [Photograph(name if alone else (path / name).as_posix(), path / name) for name in list_images(path)]
+        return [Photograph(readable(name if alone else (path / name).as_posix()), path / name) for name in list_images(path)]
     if path.suffix.lower() == ".txt" and path.is_file():
         return _of_list(path)
     if not path.exists() and glob.has_magic(text):
         files = [name for name in sorted(glob.glob(text, recursive=True)) if Path(name).is_file()]
         if not files:
             raise DataError(f"{text}: no file fits this pattern")
-        return [Photograph(name, Path(name)) for name in files]
+        return [Photograph(readable(name), Path(name)) for name in files]
     if not path.exists() and not path.is_symlink() and alone and not listed:
         raise DataError(f"{text}: no such file or folder; name an image, a folder of images or a pattern in quotes")
-    return [Photograph(text, path)]
+    return [Photograph(readable(text), path)]
 
 
 def _of_list(path: Path) -> list[Photograph]:

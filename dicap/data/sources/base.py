@@ -180,16 +180,31 @@ def _without_plugin(path: Path) -> str | None:
 
 
 def to_rgb(image: Image.Image, *, upright: bool = False) -> Image.Image:
-    """An open image as RGB, perhaps turned as its EXIF orientation says."""
-    image = ImageOps.exif_transpose(image) if upright else image
-    if image.mode.startswith("I;16"):
-        # Pillow would clip 16-bit grey at 255, which leaves a white image.
-        import numpy as np
+    """An open image as RGB, as a person sees it: grey of 16 bits as 8 bits, what is transparent on white, perhaps upright.
 
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
-    if image.mode == "P" and "transparency" in image.info:
+    Raises:
+        Rejected: grey values of 32 bits or floats, of which nobody knows what is black and what is white.
+    """
+    image.load()  # before the orientation is looked at: Pillow's memory map scrambles some TIFFs that are turned first
+    image = ImageOps.exif_transpose(image) if upright else image
+    if image.mode.startswith("I"):
+        image = _to_8_bits(image)
+    elif image.mode == "F":
+        raise Rejected("grey values that are floats; save it as an 8-bit or 16-bit image")
+    if image.has_transparency_data:
         image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("RGB")
+
+
+def _to_8_bits(image: Image.Image) -> Image.Image:
+    """Grey of 16 bits as 8 bits: Pillow would clip it at 255, which leaves a white image. Raises Rejected for larger values."""
+    import numpy as np
+
+    grey = np.asarray(image)
+    if grey.min() < 0 or grey.max() > 0xFFFF:
+        raise Rejected("grey values of 32 bits; save it as an 8-bit or 16-bit image")
+    return Image.fromarray((grey.astype(np.uint16) >> 8).astype(np.uint8))
 
 
 def _looks_like(path: Path) -> str:

@@ -78,7 +78,7 @@ def read(root: Path, files: list[Path]) -> Listing:
 
 def _read_one(path: Path, base: Path, finder: Finder) -> list[Entry]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
         name_of = {entry["id"]: str(entry["name"]).strip() for entry in content["categories"]}
         labels: dict[object, set[str]] = {entry["id"]: set() for entry in content["images"]}
         annotated = isinstance(content.get("annotations"), list) and not path.name.startswith(WITHOUT_LABELS)
@@ -130,7 +130,7 @@ def _is_coco(path: Path) -> bool:
         if path.stat().st_size > SMALL:
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return data[:64].lstrip()[:1] == b"{" and data.find(b'"images"') >= 0 and data.find(b'"categories"') >= 0
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        content: Any = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError):
         return False
     return isinstance(content, dict) and isinstance(content.get("images"), list) and isinstance(content.get("categories"), list)

@@ -89,6 +89,11 @@ class FilesAt:
         return Path(os.fsdecode(self._paths[i].as_py()))
 
 
+def readable(name: str) -> str:
+    """A file's name as text that can be written: bytes of it that are not UTF-8 as `\\xe9`."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def same_file(path: Path) -> tuple[int, int] | str:
     """What links to one file have in common: device and number of the file; its name where it is missing."""
     try:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from dicap.data.sources.files import list_images, same_file
-from dicap.data.sources.listing import SPLIT_NAMES, Entry, Listing
+from dicap.data.sources.listing import SPLIT_NAMES, Entry, Listing, relative_id
 from dicap.errors import DataError
 
 LEVELS = ("auto", "first", "last", "all")
@@ -46,11 +46,12 @@ def read(root: Path, level: str = "auto") -> Listing:
             dated |= dropped
         key = _key(file, files, names)
         files.setdefault(key, file)
-        split_of.setdefault(key, split)
+        if split_of.get(key) in (None, "unlabeled"):  # a copy among the unlabelled takes no label and no test image away
+            split_of[key] = split
         if found:
             labels.setdefault(key, set()).update(found)
     entries = [
-        Entry(file, file.relative_to(root).as_posix(), frozenset(labels[key]) if key in labels else None, split_of[key])
+        Entry(file, relative_id(file, root), frozenset(labels[key]) if key in labels else None, split_of[key])
         for key, file in files.items()
     ]
     several = sum(len(found) > 1 for found in labels.values())

@@ -27,7 +27,11 @@ def read(root: Path, path: Path) -> Listing:
     """
     base = root if root.is_dir() else root.parent
     finder, entries = Finder(base), []
-    for number, task in enumerate(json.loads(path.read_text(encoding="utf-8")), 1):
+    tasks = json.loads(path.read_text(encoding="utf-8-sig"))
+    texts = sorted({key for task in tasks if isinstance(task, dict) for key in _texts(task)})
+    if len(texts) > 1:
+        raise DataError(f"{path}: which of {', '.join(texts)} is the answer? Export the project as JSON instead of JSON-MIN")
+    for number, task in enumerate(tasks, 1):
         try:
             address = _image(task)
         except (KeyError, TypeError, AttributeError):
@@ -39,7 +43,7 @@ def read(root: Path, path: Path) -> Listing:
 
 def _is_export(path: Path) -> bool:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
         return isinstance(content, list) and bool(content) and isinstance(_image(content[0]), str)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
@@ -75,6 +79,13 @@ def _labels(task: dict[str, Any]) -> frozenset[str] | None:
     image = _image(task)
     answers = [value for key, value in task.items() if key not in FACTS and value != image]
     return frozenset(_names(answers)) if "annotation_id" in task or answers else None
+
+
+def _texts(task: dict[str, Any]) -> set[str]:
+    """The keys of a task in JSON-MIN that hold one text: a choice, or a fact of the image such as its camera."""
+    if "data" in task or "annotations" in task:
+        return set()
+    return {key for key, value in task.items() if key not in FACTS and isinstance(value, str) and not _looks_like_path(value)}
 
 
 def _names(value: Any) -> Iterator[str]:

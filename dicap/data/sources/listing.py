@@ -2,12 +2,12 @@
 
 import unicodedata
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dicap.data.sources.base import Item, RawSet
-from dicap.data.sources.files import FilesAt, list_images
+from dicap.data.sources.files import FilesAt, list_images, readable
 from dicap.errors import DataError
 
 SPLIT_NAMES = {
@@ -61,13 +61,19 @@ def to_raw(listing: Listing, dataset: str) -> RawSet:
     """The listing as a raw set: classes sorted by name, val counted as test where there is no test, else as train.
 
     Raises:
-        DataError: no image has a label.
+        DataError: no image has a label, or a label's name cannot be written in a table.
     """
+    listing = replace(listing, entries=[_composed(entry) for entry in listing.entries])
     val = val_counts_as(entry.split for entry in listing.entries)
     split_of = {"train": "train", "test": "test", "val": val, None: "train", "unlabeled": "unlabeled"}
     classes = sorted({name for entry in listing.entries for name in entry.labels or ()})
     if not classes:
         raise DataError(f"{listing.kind}: none of {len(listing.entries)} images has a label; annotate some, then try again")
+    for name in classes:
+        if name == "-" or ";" in name or any(unicodedata.category(letter) == "Cc" for letter in name):
+            raise DataError(
+                f"{listing.kind}: class {name!r}: `-`, `;` and control characters mean something in tables; rename it"
+            )
     number = {name: i for i, name in enumerate(classes)}
     items = []
     for entry in listing.entries:
@@ -79,6 +85,15 @@ def to_raw(listing: Listing, dataset: str) -> RawSet:
             labels = absent = None
         items.append(Item(entry.id, entry.id, "unlabeled" if labels is None else split_of[entry.split], labels, absent=absent))
     return RawSet(dataset, classes, items, FilesAt([entry.file for entry in listing.entries]), listing.source, listing.notes)
+
+
+def _composed(entry: Entry) -> Entry:
+    """The entry with the names of its classes as NFC: some systems write an accent as a letter of its own."""
+    labels, absent = (
+        None if names is None else frozenset(unicodedata.normalize("NFC", name) for name in names)
+        for names in (entry.labels, entry.absent)
+    )
+    return replace(entry, labels=labels, absent=absent)
 
 
 class Finder:
@@ -113,8 +128,9 @@ class Finder:
 def finder_of(paths: Iterable[str]) -> Callable[[str], str | None]:
     """A function from a path as somebody wrote it to the one of `paths` that is meant: itself, or the one that ends most like it.
 
-    The last name has to be the same, but for capitals, accents composed or not, and an ending that was left out. None where no
-    path fits, or more than one equally well.
+    The last name has to be the same, but for capitals, accents composed or not, and an ending that was left out; so has the
+    folder it lies in, where both have one: `dog/1.jpg` is not the missing `cat/1.jpg`. None where no path fits, or more than one
+    equally well.
     """
     exact = set()
     by_name: dict[str, list[str]] = {}
@@ -131,13 +147,12 @@ def finder_of(paths: Iterable[str]) -> Callable[[str], str | None]:
         wanted = [_plain(part) for part in Path(name.replace("\\", "/")).parts]
         if not wanted:
             return None
-        split = SPLIT_NAMES.get(wanted[-2]) if len(wanted) > 1 else None
         rated = []
         for path in by_name.get(wanted[-1], []):
             parts = [_plain(part) for part in Path(path).parts]
-            other = SPLIT_NAMES.get(parts[-2]) if len(parts) > 1 else None
-            if split is None or other is None or split == other:  # val/1.jpg is not train/1.jpg
-                rated.append((_common_end(wanted, parts), path))
+            common = _common_end(wanted, parts)
+            if common or len(wanted) == 1 or len(parts) == 1:
+                rated.append((common, path))
         best = [path for rate, path in rated if rate == max(rated)[0]]
         return best[0] if len(best) == 1 else None
 
@@ -171,5 +186,5 @@ def val_counts_as(splits: Iterable[str | None]) -> str:
 
 
 def relative_id(file: Path, root: Path) -> str:
-    """An image's name: its path below the root."""
-    return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
+    """An image's name: its path below the root, as text that can be written."""
+    return readable(file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name)

@@ -9,12 +9,13 @@ import io
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -23,6 +24,7 @@ from dicap.errors import DataError
 ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet")
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 NONE = "-"  # a cell that says: none of the classes
+MISSING = ("nan", "NaN", "<NA>", "None", "null", "NULL")  # what programs write for an empty cell
 OTHERS = "*"  # a cell of absent classes that says: all but the labels
 # Heads that people give to a column, in the order in which they are believed; capitals, blanks and dashes do not count.
 IMAGE = (
@@ -67,6 +69,15 @@ class Sheet:
                 return heads.index(name)
         return None
 
+    def image_column(self) -> int | None:
+        """The column of images: by its head, else the only one most of whose cells name image files."""
+        found = self.column(IMAGE)
+        if found is not None:
+            return found
+        filled = [[text for text in self.texts(c) if text] for c in range(len(self.header))]
+        named = [c for c, texts in enumerate(filled) if texts and 2 * sum(map(_is_image_name, texts)) > len(texts)]
+        return named[0] if len(named) == 1 else None
+
     def texts(self, column: int) -> list[str]:
         """A column as stripped texts; a missing value is an empty one."""
         return ["" if row[column] is None else str(row[column]).strip() for row in self.rows]
@@ -98,19 +109,22 @@ def read_sheet(path: Path) -> Sheet:
 
 
 def looks_like_labels(path: Path) -> bool:
-    """Whether a file's first lines have the head of a table of images: one column that names them, and another."""
+    """Whether a file begins as a table of images does: more than one column, one of which names images by head or by content."""
     try:
         if path.suffix.lower() == ".parquet":
             header = [str(name) for name in pq.read_schema(path).names]
+            first = next(iter(_parquet(path).rows), []) if len(header) > 1 else []
         else:
             with path.open("rb") as file:
                 head = file.read(1 << 16).rpartition(b"\n")[0] or path.read_bytes()[: 1 << 16]
             if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
                 return False
-            header = _header(io.StringIO(head.decode("utf-16" if b"\0" in head else "latin-1").lstrip("\ufeffï»¿"), newline=""))
+            text = head.decode("utf-16" if b"\0" in head else "latin-1").lstrip("\ufeffï»¿")
+            header, first = _first_rows(text)
     except (OSError, ValueError, csv.Error, pa.ArrowException):
         return False
-    return len(header) > 1 and any(plain(name) in IMAGE for name in header)
+    named = any(plain(name) in IMAGE for name in header) or any(isinstance(cell, str) and _is_image_name(cell) for cell in first)
+    return len(header) > 1 and named
 
 
 def decode(path: Path, data: bytes) -> tuple[str, str]:
@@ -176,10 +190,11 @@ def _separator(text: str) -> str:
     return max(known or heads, key=lambda separator: len(heads[separator]))
 
 
-def _header(file: Iterable[str]) -> list[str]:
-    text = "".join(file)
+def _first_rows(text: str) -> tuple[list[str], list[str]]:
+    """The head and the row after it."""
     text = re.sub(r"^\s*\"?sep=.\"?\r?\n", "", text, flags=re.IGNORECASE)
-    return _row(io.StringIO(text, newline=""), _separator(text))
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=_separator(text))
+    return next(rows, []), next(rows, [])
 
 
 def _row(file: Iterable[str], separator: str) -> list[str]:
@@ -206,7 +221,7 @@ def _cell(value: Any) -> Any:
     """A Parquet value: None for a missing one, a list for an array."""
     if isinstance(value, np.ndarray):
         return value.tolist()
-    return None if value is None or (isinstance(value, float) and np.isnan(value)) else value
+    return None if not isinstance(value, list | tuple | dict | set) and pd.isna(value) else value
 
 
 class Labels:
@@ -231,8 +246,12 @@ class Labels:
         cells = [row[self._column] for row in self._sheet.rows]
         texts = [cell.strip() for cell in cells if isinstance(cell, str)]
         plain_texts = [text for text in texts if not _is_list(text)]
-        if self._separator == "auto" and not any(";" in text for text in plain_texts):
-            self._ask(cells)
+        if self._separator == "auto":
+            if any(";" in text for text in plain_texts):
+                names = {part.strip() for text in plain_texts for part in text.split(";")}
+                self._ask_of_commas(cells, lambda parts: all(part.strip() in names for part in parts))
+            else:
+                self._ask(cells)
         return [self._names(cell, row) for row, cell in enumerate(cells)]
 
     def _names(self, cell: Any, row: int) -> list[str] | None:
@@ -242,6 +261,8 @@ class Labels:
             text = cell.strip()
             if text == NONE:
                 return []
+            if text in MISSING and text not in self._known:
+                return None
             parts: Any = self._listed(text, row) if _is_list(text) else self._split(text)
         else:
             parts = [cell] if isinstance(cell, int) and not isinstance(cell, bool) else cell
@@ -271,11 +292,7 @@ class Labels:
 
     def _ask(self, cells: list[Any]) -> None:
         """Refuse what can be read in two ways: a comma or a vertical bar, or words that keep coming in other combinations."""
-        texts = {row: cell.strip() for row, cell in enumerate(cells) if isinstance(cell, str) and not _is_list(cell.strip())}
-        for mark in (",", "|"):
-            for row, text in texts.items():
-                if mark in text.strip(mark) and text not in self._known and len(self._split(text)) < 2:
-                    raise self._question(row, text, mark)
+        texts = self._ask_of_commas(cells)
         distinct = set(texts.values()) - self._known
         words = Counter(word for text in distinct for word in set(text.split()))
         several = [text for text in sorted(distinct) if len(text.split()) > 1]
@@ -283,6 +300,16 @@ class Labels:
         if len(recombined) > 1 and 2 * len(recombined) >= len(several):
             row = next(row for row, text in texts.items() if text == recombined[0])
             raise self._question(row, recombined[0], " ")
+
+    def _ask_of_commas(self, cells: list[Any], doubtful: Callable[[list[str]], bool] = bool) -> dict[int, str]:
+        """Refuse a cell of one name that a comma or a vertical bar cuts into `doubtful` parts; returns the texts by row."""
+        texts = {row: cell.strip() for row, cell in enumerate(cells) if isinstance(cell, str) and not _is_list(cell.strip())}
+        for mark in (",", "|"):
+            for row, text in texts.items():
+                one = text not in self._known and len(self._split(text)) < 2
+                if one and mark in text.strip(mark) and doubtful(text.split(mark)):
+                    raise self._question(row, text, mark)
+        return texts
 
     def _question(self, row: int, text: str, mark: str) -> DataError:
         shown = text if len(text) <= 60 else f"{text[:57]}..."
@@ -294,7 +321,9 @@ class Labels:
 
 
 def _is_list(text: str) -> bool:
-    return len(text) > 1 and (text[0], text[-1]) in (("[", "]"), ("(", ")"), ("{", "}"))
+    """Whether a cell is a list as Python or JSON writes it, and no name that stands in brackets."""
+    bracketed = len(text) > 1 and (text[0], text[-1]) in (("[", "]"), ("(", ")"), ("{", "}"))
+    return bracketed and (not text[1:-1].strip() or re.search(r"""['",]""", text) is not None) and ";" not in text
 
 
 def one_hot(sheet: Sheet, others: Iterable[int]) -> tuple[list[str], list[list[str] | None], list[str]]:

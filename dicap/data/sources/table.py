@@ -1,6 +1,7 @@
 """`table`: anybody's own images, listed in a CSV or Parquet file with a column of images and one of labels, or one a class."""
 
 import posixpath
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from dicap.data.sources import sheet as sheets
 from dicap.data.sources.base import Item, RawSet, inside
 from dicap.data.sources.files import FilesAt
 from dicap.data.sources.listing import SPLIT_NAMES, Finder, val_counts_as
-from dicap.data.sources.sheet import Labels, Sheet, one_hot, read_sheet
+from dicap.data.sources.sheet import Labels, Sheet, one_hot, plain, read_sheet
 from dicap.errors import DataError
 
 NAMES = ("labels.csv", "labels.parquet")
@@ -158,6 +159,11 @@ def _read_one(path: Path, base: Path, separator: str, listed: Listed, *, several
                 f"{path.name}: columns that are no classes of 0 and 1 were passed over: {', '.join(left_out[:8])}"
             )
     else:
+        more = [name for name in sheet.header if re.fullmatch(rf"({'|'.join(sheets.LABELS)})_?\d+", plain(name))]
+        if more and plain(sheet.header[labels]) not in more:
+            raise DataError(
+                f"{path}: column {more[0]} holds more labels; put all labels of an image into one column, with `;` between"
+            )
         names = Labels(sheet, labels, separator).read()
         listed.facts["labels"] = f"column {sheet.header[labels]}"
         if has_absent := (column := sheet.column(sheets.ABSENT)) is not None:
@@ -192,11 +198,13 @@ def _read_one(path: Path, base: Path, separator: str, listed: Listed, *, several
 
 def _columns(sheet: Sheet) -> tuple[int, int | None, int | None]:
     """Columns of images, of labels (None: perhaps one a class) and of splits (None: there is none)."""
-    image = sheet.column(sheets.IMAGE)
+    image = sheet.image_column()
     if image is None:
         found = ", ".join(sheet.header) or "nothing"
         raise DataError(f"{sheet.path}: column image is missing (found {found}); expected image, labels and perhaps split")
     labels = sheet.column(sheets.LABELS)
+    if labels is None:
+        labels = _only_other(sheet, image)
     if labels is not None and sheets.plain(sheet.header[labels]) != "labels":
         rivals = [name for name in sheet.header if sheets.plain(name) in sheets.LABELS]
         if len(rivals) > 1:
@@ -208,6 +216,15 @@ def _columns(sheet: Sheet) -> tuple[int, int | None, int | None]:
         values = {text.casefold() for text in sheet.texts(split)} - {""}
         split = split if values <= set(SPLIT_NAMES) else None
     return image, labels, split
+
+
+def _only_other(sheet: Sheet, image: int) -> int | None:
+    """The one column beside those of images and splits, where the head of the images is none that we know and it is not 0/1."""
+    others = [c for c in range(len(sheet.header)) if c not in (image, sheet.column(sheets.SPLIT))]
+    known = plain(sheet.header[image]) in sheets.IMAGE
+    if known or len(others) != 1 or {text.casefold() for text in sheet.texts(others[0])} <= {*sheets.YES, *sheets.NO, ""}:
+        return None
+    return others[0]
 
 
 def _interpret_empty(listed: Listed, empty: str) -> None:

@@ -9,7 +9,10 @@ from dicap.errors import DataError
 
 def find(root: Path) -> list[Path]:
     """The XML files of a folder (at any depth), or the file itself."""
-    return [root] if root.is_file() and root.suffix.lower() == ".xml" else sorted(root.rglob("*.xml")) if root.is_dir() else []
+    if not root.is_dir():
+        return [root] if root.suffix.lower() == ".xml" and root.is_file() else []
+    found = sorted(root.rglob("*.xml"))
+    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts)]
 
 
 def read(root: Path, files: list[Path]) -> Listing:
@@ -53,6 +56,6 @@ def _image_sets(base: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sorted(base.rglob("ImageSets/Main/*.txt")):
         if path.stem in SPLIT_NAMES:  # others are lists of one class
-            for line in path.read_text(encoding="utf-8").split():
+            for line in filter(None, map(str.strip, path.read_text(encoding="utf-8-sig").splitlines())):
                 found[line] = SPLIT_NAMES[path.stem] if path.stem != "trainval" else found.get(line, "train")
     return found

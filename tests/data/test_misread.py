@@ -1,0 +1,176 @@
+"""What people have on their disks is read as they mean it, or refused in one line: never as something else."""
+
+import csv
+import json
+import unicodedata
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from dicap.data.sources.base import Rejected, read_rgb
+from dicap.data.sources.own import read
+from dicap.errors import DataError
+from dicap.settings import Own
+
+
+def image(path, shade=120):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (2, 2), (shade,) * 3).save(path)
+
+
+def labels_of(root, **options):
+    """{image: its labels}, of the images that are there."""
+    own = Own(**({"format": "auto", "unlabeled_root": None, "test_share": 0.2, "added": None} | options))
+    raw = read("table", root, 8, own)
+    found = zip(raw.items, raw.images.paths, strict=True)
+    return {
+        item.id: None if item.labels is None else {raw.classes[c] for c in item.labels} for item, path in found if path.is_file()
+    }
+
+
+def table(root, text, names=()):
+    for i, name in enumerate(names):
+        image(root / name, i)
+    (root / "labels.csv").parent.mkdir(parents=True, exist_ok=True)
+    (root / "labels.csv").write_text(text, encoding="utf-8")
+    return root
+
+
+def test_a_missing_image_is_no_other_folders_image_of_the_same_name(tmp_path):
+    rows = "".join(f"{kind}/{i:03}.png,{kind}\n" for kind in ("cat", "dog") for i in range(4))
+    assert labels_of(table(tmp_path / "a", f"image,labels\n{rows}", [f"dog/{i:03}.png" for i in range(4)])) == {
+        f"dog/{i:03}.png": {"dog"} for i in range(4)
+    }
+    content = {
+        "images": [{"id": 1, "file_name": "cam1/009.png"}, {"id": 2, "file_name": "cam2/001.png"}],
+        "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}],
+        "annotations": [{"image_id": 1, "category_id": 1}, {"image_id": 2, "category_id": 2}],
+    }
+    for name in ("cam2/009.png", "cam2/001.png"):
+        image(tmp_path / "b" / name)
+    (tmp_path / "b" / "all.json").write_text(json.dumps(content), encoding="utf-8-sig")
+    assert labels_of(tmp_path / "b", test_share=0.5) == {"cam2/001.png": {"dog"}}
+
+
+# Letters that mean something to CSV, lists, paths or spreadsheets, and an accent in both of its forms.
+# A comma or a quote between brackets makes a list, as Python and JSON write it.
+PLAIN = st.text(st.sampled_from("ab ()[]{}ä\u0308=@"), min_size=1, max_size=6).map(str.strip)
+MARKED = st.text(st.sampled_from("ab '\"|,ä\u0308=@"), min_size=1, max_size=6).map(str.strip)
+BRACKETED = st.builds(str.format, st.sampled_from(["({})", "[{}]"]), PLAIN)
+NAMES = st.one_of(PLAIN, MARKED, BRACKETED).filter(lambda name: any(letter.isalpha() for letter in name))
+DRAWN = st.lists(st.sets(st.integers(0, 3)), min_size=6, max_size=6)
+
+
+@settings(max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(names=st.lists(NAMES, min_size=2, max_size=4, unique=True), drawn=DRAWN)
+def test_any_names_come_back_as_they_were_written_or_are_refused(names, drawn, tmp_path_factory):
+    root = tmp_path_factory.mktemp("drawn")
+    rows = [{names[k] for k in chosen if k < len(names)} for chosen in [*drawn, {0}, {0}, {1}, {1}]]
+    meant = {f"{i}.png": shown for i, shown in enumerate(rows)}
+    for name in meant:
+        image(root / name)
+    with (root / "labels.csv").open("w", newline="", encoding="utf-8") as file:
+        cells = [(name, ";".join(sorted(shown)) or "-") for name, shown in meant.items()]
+        csv.writer(file).writerows([("image", "labels"), *cells])
+    try:
+        found = labels_of(root)
+    except DataError as error:
+        found = str(error).splitlines()
+    plain = {name: {unicodedata.normalize("NFC", label) for label in shown} for name, shown in meant.items()}
+    assert found == plain or len(found) == 1
+
+
+@pytest.mark.parametrize("name", ["salt;pepper", "-", "a\nb"])
+def test_a_class_that_no_table_can_hold_is_refused(tmp_path, name):
+    for folder in (name, "cat"):
+        for i in range(3):
+            image(tmp_path / folder / f"{folder[:1]}{i}.png", i)
+    with pytest.raises(DataError, match="rename it"):
+        labels_of(tmp_path)
+
+
+def test_folders_in_composed_and_decomposed_form_are_one_class(tmp_path):
+    for folder in ("Ka\u0308uzchen", "cat"):
+        for i in range(3):
+            image(tmp_path / folder / f"{folder[:1]}{i}.png", i)
+    assert set.union(*labels_of(tmp_path).values()) == {"Käuzchen", "cat"}
+
+
+def test_a_table_with_heads_of_its_own_is_found_by_what_its_cells_name(tmp_path):
+    root = tmp_path / "a"
+    for i in range(6):
+        image(root / "fotos" / f"{i}.png", i)
+    rows = "".join(f"{i}.png;;{'rot' if i % 2 else 'blau'}\n" for i in range(6))
+    (root / "Labels.csv").write_text(f"Bild;Split;Schlagwörter\n{rows}", encoding="utf-8")
+    assert labels_of(root) == {f"fotos/{i}.png": {"rot" if i % 2 else "blau"} for i in range(6)}
+
+
+def test_a_second_column_of_labels_is_not_passed_over(tmp_path):
+    root = table(tmp_path, "image,label,label_2\na.png,cat,dog\nb.png,dog,\n", ["a.png", "b.png"])
+    with pytest.raises(DataError, match="column label_2 holds more labels"):
+        labels_of(root)
+
+
+def test_a_comma_is_asked_about_where_other_cells_have_a_semicolon(tmp_path):
+    rows = 'a.png,cat;dog\nb.png,"cat,dog"\nc.png,cat\n'
+    with pytest.raises(DataError, match="is 'cat,dog' one class or several"):
+        labels_of(table(tmp_path, f"image,labels\n{rows}", ["a.png", "b.png", "c.png"]))
+
+
+def test_what_programs_write_for_an_empty_cell_is_no_class(tmp_path):
+    names = [f"{i}.png" for i in range(7)]
+    values = ["cat", "dog", "cat;dog", "dog", "cat", None, None]
+    for folder, missing in (("a", "NaN"), ("b", "None"), ("c", "<NA>")):
+        rows = "".join(f"{name},{value or missing}\n" for name, value in zip(names, values, strict=True))
+        assert labels_of(table(tmp_path / folder, f"image,labels\n{rows}", names))["5.png"] is None
+    for name in names:
+        image(tmp_path / "d" / name)
+    columns = {"image": pa.array(names, pa.string()), "labels": pa.array(values, pa.string())}
+    pq.write_table(pa.table(columns), tmp_path / "d" / "labels.parquet")
+    assert labels_of(tmp_path / "d")["6.png"] is None
+
+
+def test_lists_of_splits_hold_names_with_blanks(tmp_path):
+    for i in range(4):
+        image(tmp_path / "JPEGImages" / f"my cat {i}.png", i)
+        (tmp_path / "Annotations").mkdir(exist_ok=True)
+        label = "cat" if i % 2 else "dog"
+        (tmp_path / "Annotations" / f"my cat {i}.xml").write_text(
+            f"<annotation><filename>my cat {i}.png</filename><object><name>{label}</name></object></annotation>"
+        )
+    (tmp_path / ".idea").mkdir()
+    (tmp_path / ".idea" / "workspace.xml").write_text("<project/>")
+    (tmp_path / "ImageSets" / "Main").mkdir(parents=True)
+    (tmp_path / "ImageSets" / "Main" / "train.txt").write_text("my cat 0\r\nmy cat 1\r\n")
+    (tmp_path / "ImageSets" / "Main" / "test.txt").write_text("my cat 2\r\nmy cat 3\r\n")
+    raw = read("table", tmp_path, 8, Own(format="auto", unlabeled_root=None, test_share=0.0, added=None))
+    assert [item.split for item in sorted(raw.items, key=lambda item: item.id)] == ["train", "train", "test", "test"]
+
+
+def test_a_name_that_is_not_utf_8_can_be_written(tmp_path):
+    for i in range(4):
+        image(tmp_path / ("cat" if i % 2 else "dog") / f"{i}.png", i)
+    (tmp_path / "cat" / "1.png").rename(tmp_path / "cat" / b"\xe9t\xe9.png".decode("utf-8", "surrogateescape"))
+    assert labels_of(tmp_path)["cat/\\xe9t\\xe9.png"] == {"cat"}
+
+
+@pytest.mark.parametrize("ending", ["png", "tif", "pgm"])
+def test_grey_of_16_bits_is_grey(tmp_path, ending):
+    ramp = np.linspace(0, 65535, 256).astype(np.uint16).reshape(16, 16)
+    Image.fromarray(ramp).save(tmp_path / f"x.{ending}")
+    np.testing.assert_allclose(np.asarray(read_rgb(tmp_path / f"x.{ending}"))[..., 0], ramp / 257, atol=1)
+
+
+def test_float_grey_is_rejected_and_what_is_transparent_is_white(tmp_path):
+    Image.fromarray(np.random.default_rng(0).random((4, 4)).astype(np.float32)).save(tmp_path / "x.tif")
+    with pytest.raises(Rejected, match="floats"):
+        read_rgb(tmp_path / "x.tif")
+    Image.new("RGBA", (2, 2), (0, 0, 0, 0)).save(tmp_path / "x.png")
+    assert np.asarray(read_rgb(tmp_path / "x.png")).min() == 255
+    Image.new("LA", (2, 2), (0, 255)).save(tmp_path / "y.png")
+    assert np.asarray(read_rgb(tmp_path / "y.png")).max() == 0

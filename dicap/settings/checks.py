@@ -1,7 +1,9 @@
 """Settings that are fine alone and make no sense together: contradictions, which are refused, and doubts, which are told."""
 
+from typing import Any
+
 from dicap.batch_sizes import labelled_batch, pclp_batch
-from dicap.catalogue import BUNDLED
+from dicap.catalogue import BUNDLED, METHODS
 from dicap.settings.schema import Settings
 
 
@@ -87,14 +89,48 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
 
 def doubts(s: Settings, origins: dict[str, str]) -> list[str]:
     """One line for every choice that runs and is hardly what anybody wants. `origins` as above."""
+    lines = [
+        f"{origins[key]}: {key}: found {_value(s, key)!r}, which nothing reads here: {why}; leave it empty"
+        for key, why in unread(s).items()
+        if not origins[key].startswith(("configs/", "published"))
+    ]
     if s.backbone_weights != "random" or "head" not in (s.warmup.trainable, s.train.trainable):
-        return []
+        return lines
     key = "warmup" if s.warmup.trainable == "head" else "train"
     return [
+        *lines,
         f"{origins['backbone_weights']}: backbone_weights: found 'random' with {key}.trainable head "
         f"({origins[f'{key}.trainable']}): the head learns from a backbone that nothing has trained; set backbone_weights to "
-        "those of a pretrained backbone, or warmup.trainable and train.trainable to all"
+        "those of a pretrained backbone, or warmup.trainable and train.trainable to all",
     ]
+
+
+def unread(s: Settings) -> dict[str, str]:
+    """The settings that change no result beside the others, by dotted key, and why."""
+    found = {}
+    for name in METHODS:
+        # CAP's quota serves BBAM and DiCaP's rule quota too
+        shared = name == "cap" and (s.method == "bbam" or (s.method == "dicap" and s.thresholds.rule == "quota"))
+        if name in Settings.model_fields and s.method != name and not shared:
+            found |= dict.fromkeys(_keys(s, name), f"the method is {s.method}")
+    stages = [stage for stage in ("warmup", "train") if s.trains(stage)]
+    if all(s.solves(stage) for stage in stages):
+        keys = [*_keys(s, "warmup"), *_keys(s, "train"), *_keys(s, "contrastive"), "split.validation"]
+        keys += ["calibration.teacher", "calibration.view", "calibration.refresh"]
+        if not s.trains("finetune"):
+            keys += [*_keys(s, "optimiser"), *_keys(s, "loss")]
+        kept = {"warmup.trainable", "train.trainable", "contrastive.projector"}
+        found |= {key: "the head is solved, without steps or epochs" for key in keys if key not in kept}
+    return found
+
+
+def _keys(s: Settings, section: str) -> list[str]:
+    return [f"{section}.{name}" for name in type(getattr(s, section)).model_fields]
+
+
+def _value(s: Settings, key: str) -> Any:
+    section, name = key.split(".")
+    return getattr(getattr(s, section), name)
 
 
 def _by_steps_on_features(s: Settings) -> list[str]:

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
-from dicap import artifacts as files
 from dicap.errors import DataError
+from dicap.files import artifacts as files
 from dicap.report import evidence
 from dicap.report.figures import learning
 from dicap.report.page import _remarks, build_report

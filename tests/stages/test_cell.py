@@ -14,7 +14,7 @@ import psutil
 import pytest
 import tiny
 
-from stages import cell
+from stages.sweeps import cell
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -74,7 +74,18 @@ def rev(project: Path) -> str:
 
 
 def start(project: Path, name: str, *options: str, under: tuple[str, ...] = ()) -> subprocess.Popen:
-    command = [sys.executable, "-m", "stages.cell", "--project", str(project), "--rev", rev(project), "--name", name, *options]
+    command = [
+        sys.executable,
+        "-m",
+        "stages.sweeps.cell",
+        "--project",
+        str(project),
+        "--rev",
+        rev(project),
+        "--name",
+        name,
+        *options,
+    ]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))}
     return subprocess.Popen(
         [*under, *command], cwd=tiny.ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -167,7 +178,7 @@ def test_it_waits_for_a_state_that_another_run_holds(project):
 
 def test_the_words_of_a_held_state_are_those_of_the_trainings(tmp_path):
     from dicap.errors import DataError
-    from dicap.training.state import RunState
+    from dicap.training.checkpoint.state import RunState
 
     with RunState(tmp_path, "train", "0"), pytest.raises(DataError) as error, RunState(tmp_path, "train", "0"):
         pass

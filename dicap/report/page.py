@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from dicap.data.format import ABSENT, INDEX
 from dicap.files import artifacts as files
 from dicap.pages.html import render
+from dicap.pages.pictures import squares
 from dicap.report import evidence, exports, style
 from dicap.report.evidence import Evidence
 from dicap.report.figures import calibration, learning, pseudo_labels, result
-from dicap.report.thumbnails import thumbnails
 from dicap.settings.catalogue import METHODS, OWN, holds_out
 
 STAGE_NAMES = {"warmup": "Warm-up", "train": "Main stage", "finetune": "Fine-tuning"}
@@ -75,7 +75,7 @@ def build_report(
     found = evidence.gather(artifacts, _truth(dataset))
     pictures: dict[str, str] = {}
     if dataset is not None and (Path(dataset) / "meta.json").exists() and not found.surprises.empty:
-        pictures = thumbnails(Path(dataset), list(found.surprises["id"]))
+        pictures = squares(Path(dataset), list(found.surprises["id"]))
     with files.replacing_folder(Path(out)) as folder:
         (folder / "figures").mkdir()
         exports.write_csv(found, folder)
@@ -407,6 +407,5 @@ def render_page(name: str, **values: Any) -> str:
         styles=["base.css", "figures.css", "page.css"],
         scripts=["tables.js", "enlarge.js"],
         style_attributes=True,  # those of the figures and bars
-        templates=Path(__file__).with_name("templates"),
         **values,
     )

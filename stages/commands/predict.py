@@ -72,7 +72,7 @@ def command(
         facts["unreadable"] = len(outcome.unreadable)
         facts["listed in"] = str(out.with_name(f"{out.stem}.unreadable.csv"))
     if gallery is not None:
-        from dicap.use.gallery import write_gallery
+        from dicap.pages.gallery import write_gallery
 
         root = Path(images[0]) if len(images) == 1 and Path(images[0]).is_dir() else Path()
         facts["gallery"] = str(write_gallery(out, root, saved.classes, saved.decisions, gallery, workers))

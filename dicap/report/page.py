@@ -272,10 +272,6 @@ def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
     caption += "; dashed, the same on the unlabelled images by their hidden labels" if found.has_truth else ""
     caption += "; larger dots have more entries, an open dot has none."
     drawings = [Drawing("curve", "Estimated correctness", caption, lambda: calibration.correctness(last))]
-    epochs = weights["epoch"].unique()
-    if len(epochs) > 1:
-        caption = f"The curve at the first epoch ({min(epochs)}) and at the last ({max(epochs)})."
-        drawings.append(Drawing("curves", "Early and late", caption, lambda: calibration.early_and_late(weights)))
     errors = evidence.curve_errors(weights)
     if len(errors) > 1:
         caption = "Mean absolute difference between the estimated and the optimal curve, weighted by the entries in each bin."
@@ -329,8 +325,7 @@ def _result(found: Evidence) -> Section:
     drawings.append(Drawing("per_class", "Average precision by class", caption, lambda: result.per_class(frame)))
     bins = found.reliability
     if not bins.empty:
-        full = bins[bins["n"] > 0]
-        error = (full["n"] * (full["confidence"] - full["frequency"]).abs()).sum() / full["n"].sum()
+        error = evidence.calibration_error(bins)
         caption = f"How often the final scores are right on the test images; expected calibration error {error:.3f}."
         drawings.append(Drawing("reliability", "Reliability of the scores", caption, lambda: calibration.reliability(bins)))
     chances = _chances(found)

@@ -52,13 +52,13 @@ _LOOPS = {
 # Of a method's budget and of how its head is trained: rows of the main table are told apart by the steps that follow from these.
 _BUDGET = _LOOPS | {"warmup.epochs", "warmup.eval_every", "train.epochs", "train.eval_every", "linear.solver"}
 SOLVED = "solved"  # in place of a number of steps
-RECOMMENDED = "dicap_recommended"  # its row beside DiCaP's as published
+RECOMMENDED = "dicap_recommended"  # its row beside that of DiCaP's published rule
 BUDGETS = ("main", "plateau")  # tables whose rows are told apart by steps (dicap.report.budgets)
 FREE = {
     "main": _IDENTITY | _BUDGET | {"iat.rule"},
     "plateau": _IDENTITY | _BUDGET,
     "photographs": _IDENTITY | set(_RULE) | _BY_STEPS | _LOOPS,
-    "cost": _IDENTITY,
+    "cost": _IDENTITY | {"warmup.trainable", "train.trainable"},  # D2L trains the whole network everywhere
     "ablation": _IDENTITY | set(_STEPS),
     "weighting": _IDENTITY | set(_STEPS) | {"calibration.policy"},
     "estimators": _IDENTITY
@@ -110,7 +110,7 @@ def estimator_row(settings: dict[str, Any]) -> str | None:
 
 
 def photographs_row(settings: dict[str, Any]) -> str | None:
-    """The method of a run on frozen features, or RECOMMENDED; None for a DiCaP that is neither it nor as published."""
+    """The method of a run on frozen features, or RECOMMENDED; None for a DiCaP that has neither its rule nor the published one."""
     values = dict(flatten(settings))
     theirs, own = ({key: pair[i] for key, pair in _RULE.items()} for i in (0, 1))
     rule = {key: values[key] for key in _RULE}

@@ -14,10 +14,18 @@ def command(params: Path) -> None:
     """Draw everything on one self-contained page."""
     from dicap.files import artifacts as files
     from dicap.report.page import build_report
+    from dicap.settings.checks import unread
     from stages.support.environment import environment
 
     settings = load(params)
-    page = build_report(ARTIFACTS, settings.model_dump(), environment(), ARTIFACTS / "report", dataset=data_folder(settings))
+    page = build_report(
+        ARTIFACTS,
+        settings.model_dump(),
+        environment(),
+        ARTIFACTS / "report",
+        dataset=data_folder(settings),
+        unread=unread(settings),
+    )
     metrics = files.read_json(ARTIFACTS / "evaluate" / "metrics.json")
     interval = ""
     if metrics.get("map_low") is not None and metrics.get("map_high") is not None:

@@ -3,10 +3,11 @@
 import base64
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,13 @@ CODES = {"no": 0, "yes": 1, "unsure": 2}
 
 
 def write_gallery(
-    predictions: Path, root: Path, classes: Sequence[str], decisions: Decisions, out: Path, workers: int | None = None
+    predictions: Path,
+    root: Path,
+    classes: Sequence[str],
+    decisions: Decisions,
+    out: Path,
+    workers: int | None = None,
+    files: Mapping[str, Path] | None = None,
 ) -> Path:
     """Write `out`/index.html and `out`/thumbs/ for a file of predictions; return the page's path.
 
@@ -42,15 +49,17 @@ def write_gallery(
         decisions: of the model, for the measured chance that a class is present; its scores stand in where there is no curve.
         out: absent, empty or as an earlier call left it; replaced as a whole, or left as it was if anything fails.
         workers: threads that make thumbnails; None: chosen.
+        files: where images lie whose names do not say it, as those of a list in another folder.
 
     Raises:
         DataError: the predictions are not readable, or of other classes; `out` holds what was not written so.
     """
     images, scores, decided = read_predictions(predictions, list(classes))
     entries = levels_of(scores) | (decided.astype("<u2") << 14)  # (N, C)
-    out = Path(out)
+    out, root = Path(out), Path(root)
+    files = {name: file for name, file in (files or {}).items() if file != root / name}
     with replacing_own_folder(out) as folder:
-        _thumbnails(images, Path(root), folder / "thumbs", workers)
+        _thumbnails([files.get(name, root / name) for name in images], folder / "thumbs", workers)
         facts = {
             "classes": list(classes),
             "counts": [
@@ -59,7 +68,8 @@ def write_gallery(
             "levels": LEVELS,
             "chances": chances_of_levels(decisions),
             "folder_of": FOLDER_OF,
-            "root": Path(os.path.relpath(Path(root).resolve(), out.resolve())).as_posix(),
+            "root": Path(os.path.relpath(root.resolve(), out.resolve())).as_posix(),
+            "files": {name: quote(os.fsencode(os.path.relpath(file.absolute(), out.resolve()))) for name, file in files.items()},
         }
         columns = [_column(entries[:, c], f"column-{c}") for c in range(len(classes))]
         page = render(
@@ -130,14 +140,14 @@ def _column(entries: np.ndarray, name: str) -> Markup:
     return Markup(f'<script type="text/plain" id="{name}">{content}</script>')
 
 
-def _thumbnails(images: Sequence[str], root: Path, folder: Path, workers: int | None) -> None:
+def _thumbnails(images: Sequence[Path], folder: Path, workers: int | None) -> None:
     """Write <folder>/<i // FOLDER_OF>/<i>.jpg; a file that can no longer be read has none."""
     for number in range(-(-len(images) // FOLDER_OF)):
         (folder / str(number)).mkdir(parents=True)
 
     def make(i: int) -> None:
         try:
-            picture = read_rgb(root / images[i], upright=True)
+            picture = read_rgb(images[i], upright=True)
         except Rejected:
             return
         (folder / str(i // FOLDER_OF) / f"{i}.jpg").write_bytes(jpeg(fitted(picture, THUMBNAIL), 78))

@@ -32,13 +32,13 @@ from common import Parser, finish
 from made_up import settings
 from torch import Tensor, nn
 
-from dicap.artifacts import epoch_file, pseudo_label_groups, write_pseudo_labels
+from dicap.files.artifacts import epoch_file, pseudo_label_groups, write_pseudo_labels
+from dicap.machine.progress import progress
 from dicap.methods import build_method
 from dicap.methods.base import Method, Refresh, Roles
-from dicap.progress import progress
+from dicap.training.checkpoint.state import RunState
 from dicap.training.diagnostics import Diagnostics
 from dicap.training.records import record
-from dicap.training.state import RunState
 
 T = TypeVar("T")
 LIMIT_GB, BINS, BLOCK = 8.0, 20, 10_000  # images of a block

@@ -57,7 +57,7 @@ from dicap.data.labels import read_labels
 from dicap.data.split import labelled_order
 from dicap.features.bank import FeatureBank
 from dicap.linear.selection import choose_penalty
-from dicap.metrics import mean_average_precision
+from dicap.metrics.ranking import mean_average_precision
 from dicap.sklearn import DiCaPClassifier
 
 TARGET, SECONDS, PARTIAL = 1.0, 60.0, 2.0

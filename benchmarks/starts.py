@@ -2,8 +2,9 @@
 
     python benchmarks/starts.py [--commands 8]
 
-The command imports `stages.training`, torch and timm with it, and ends. With the server (`stages.forkserver`), as a cell of a
-sweep has one, a small process asks it for a child; its own start, once for all commands of a cell, is counted with them.
+The command imports `stages.support.training`, torch and timm with it, and ends. With the server (`stages.sweeps.forkserver`),
+as a cell of a sweep has one, a small process asks it for a child; its own start, once for all commands of a cell, is
+counted with them.
 
 Writes starts.json among the results and ends with `starts ratio=R target=2`, R: seconds of --commands processes of their own over
 those of a server and as many children, the median of the rounds. Exits 1 below it.
@@ -21,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from common import Parser, finish, median_ratio, take_turns
 from made_up import ROOT
 
-from stages.forkserver import fork_server
+from stages.sweeps.forkserver import fork_server
 
 TARGET = 2.0
-COMMAND = "stages.training"
+COMMAND = "stages.support.training"
 ASK = f"import sys; from stages import forkserver; sys.exit(forkserver.run({COMMAND!r}, []) != 0)"  # None: it did not run
 
 

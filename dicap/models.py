@@ -13,13 +13,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from dicap.artifacts import replacing
-from dicap.catalogue import NAMED_WEIGHTS
-from dicap.decision import Decisions, plain
+from dicap.calibration.decision import Decisions, plain
 from dicap.errors import DataError, SettingsError
+from dicap.files.artifacts import replacing
 from dicap.methods import build_method
 from dicap.methods.base import Method
 from dicap.settings import Settings
+from dicap.settings.catalogue import NAMED_WEIGHTS
 
 SCHEMA = 4  # 2: with a checksum of the tensors; 3: with decisions; 4: with the grid of the feature map
 KEYS = ("stage", "which", "classes", "settings", "grid", "extra", "checksum")

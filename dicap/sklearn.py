@@ -15,15 +15,15 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
+from dicap.calibration.ranks import curve_by_rank, log_odds
 from dicap.linear.folds import assign_folds
 from dicap.linear.pseudo import pseudo_labels
-from dicap.linear.ranks import curve_by_rank, log_odds
 from dicap.linear.scaling import Kind, scaling_of
 from dicap.linear.selection import choose_penalty, mean_precision
 from dicap.linear.solver import Solution
 from dicap.linear.students import out_of_fold, solve_students
 from dicap.linear.teachers import solve_teachers
-from dicap.processes import cores
+from dicap.machine.processes import cores
 
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
 

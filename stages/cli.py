@@ -11,8 +11,8 @@ import click
 
 from dicap import __version__
 from dicap.errors import DataError, SettingsError, Stopped
-from stages import forkserver
-from stages.engines.parent import STARTED_BY, end_with_parent
+from stages.sweeps import forkserver
+from stages.sweeps.engines.parent import STARTED_BY, end_with_parent
 
 EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
 DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
@@ -54,7 +54,7 @@ TOOLS = {
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and imports `stages.<name>` on use."""
+    """A group that knows its commands by name and imports `stages.commands.<name>` on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name in (*PIPELINE, *USE, *TOOLS) if _source(name).exists()]
@@ -62,7 +62,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        return importlib.import_module(f"stages.{_module(cmd_name)}").command
+        return importlib.import_module(f"stages.commands.{_module(cmd_name)}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # click's own listing imports every command for its first line
@@ -147,7 +147,7 @@ def _module(name: str) -> str:
 
 
 def _source(name: str) -> Path:
-    return Path(__file__).with_name(f"{_module(name)}.py")
+    return Path(__file__).with_name("commands") / f"{_module(name)}.py"
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -14,7 +14,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import tiny
 from hypothesis import settings
 
-from stages.forkserver import fork_server
+from stages.sweeps.forkserver import fork_server
 
 # On a busy machine an example may take any time; what is slow is seen by --durations, not by chance.
 settings.register_profile("busy", deadline=None)

@@ -7,8 +7,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dicap import artifacts
 from dicap.errors import DataError
+from dicap.files import artifacts
 
 
 def test_pseudo_labels_round_trip(tmp_path):

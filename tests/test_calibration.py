@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dicap import calibration
-from dicap.calibration import (
+from dicap.calibration import rates as calibration
+from dicap.calibration.curve import Curve, log_odds
+from dicap.calibration.rates import (
     PseudoLabels,
     Rates,
     bin_curve,
@@ -22,7 +23,6 @@ from dicap.calibration import (
     estimate_rates,
     hard_labels,
 )
-from dicap.curve import Curve, log_odds
 from dicap.settings.schema import Calibration
 
 K = 20

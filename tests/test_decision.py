@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dicap.curve import Curve
-from dicap.decision import Decisions, plain, reliability
+from dicap.calibration.curve import Curve
+from dicap.calibration.decision import Decisions, plain, reliability
 
 
 def curve_of(knots, rates):

@@ -20,13 +20,13 @@ def python_of(text):
 
 
 def test_the_reference_is_current():
-    from stages.reference import reference
+    from stages.commands.reference import reference
 
     assert (ROOT / "docs" / "reference.md").read_text(encoding="utf-8") == reference(), "dicap-stage reference --write"
 
 
 def test_the_page_on_python_is_current():
-    from stages.api import api
+    from stages.support.api import api
 
     assert (ROOT / "docs" / "api.md").read_text(encoding="utf-8") == api(), "dicap-stage reference --api > docs/api.md"
 
@@ -110,8 +110,8 @@ def allow_a_broken_file(project):
 
 
 def test_the_example_method_makes_pseudo_labels(tiny_experiment, tmp_path):
-    from dicap.training.main import first_refresh
-    from dicap.training.warmup import initial_network
+    from dicap.training.loops.main import first_refresh
+    from dicap.training.loops.warmup import initial_network
 
     namespace = {}
     exec(python_of(CONTRIBUTING)[0], namespace)

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from dicap.calibration import count_bins, estimate_rates
-from dicap.curve import Curve, carry_over, curve_by_rank
-from dicap.estimators import ESTIMATORS, class_shares, estimate_curve, fit_curve, log_loss
+from dicap.calibration.curve import Curve, carry_over, curve_by_rank
+from dicap.calibration.estimators import ESTIMATORS, class_shares, estimate_curve, fit_curve, log_loss
+from dicap.calibration.rates import count_bins, estimate_rates
 
 RATES = [name for name in ESTIMATORS if name != "bins"]  # those that training may use beside the paper's bins
 LEARNT = [*RATES, "groups"]  # the last is what a published model carries

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import tiny
 
-from dicap.catalogue import METHODS
 from dicap.errors import SettingsError
-from dicap.grid import Grid, cells, read_grid
 from dicap.methods import build_method
 from dicap.methods.base import Roles
 from dicap.report.budgets import equal_steps
 from dicap.report.experiments import FREE, LADDER, RECOMMENDED, row_of
 from dicap.report.tables import published_numbers, spec_of
 from dicap.settings import Settings, flatten
+from dicap.settings.catalogue import METHODS
 from dicap.settings.schema import Calibration
+from stages.sweeps.grid import Grid, cells, read_grid
 
 PARAMS = tiny.ROOT / "params.yaml"
 PUBLISHED = {row for row, _, _ in published_numbers(*spec_of("main"))}  # the methods of the paper's table

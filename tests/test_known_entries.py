@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
-from dicap.calibration import count_bins, dual_thresholds
-from dicap.curve import curve_by_rank
-from dicap.estimators import class_shares, estimate_curve, fit_curve, log_loss
+from dicap.calibration.curve import curve_by_rank
+from dicap.calibration.estimators import class_shares, estimate_curve, fit_curve, log_loss
+from dicap.calibration.rates import count_bins, dual_thresholds
 from dicap.linear.folds import assign_folds
 from dicap.losses import asymmetric_loss, binary_cross_entropy
 from dicap.methods import rules
 from dicap.methods.base import reduced
-from dicap.metrics import average_precision, can_be_tested, leave_one_out, map_interval, mean_average_precision
-from dicap.operating_point import best_threshold, of_answers
+from dicap.metrics.operating_point import best_threshold, of_answers
+from dicap.metrics.ranking import average_precision, can_be_tested, leave_one_out, map_interval, mean_average_precision
 from dicap.training.decisions import prior_of
 from dicap.use import review
 

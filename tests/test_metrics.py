@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from dicap.metrics import (
+from dicap.metrics.ranking import (
     average_precision,
     expected_calibration_error,
     jackknife_interval,

@@ -6,9 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dicap.caution import of_chance, of_results
-from dicap.decision import reliability
-from dicap.operating_point import at_threshold, best_threshold, chance_interval, digits, of_answers, wilson, with_intervals
+from dicap.calibration.decision import reliability
+from dicap.metrics.operating_point import (
+    at_threshold,
+    best_threshold,
+    chance_interval,
+    digits,
+    of_answers,
+    wilson,
+    with_intervals,
+)
+from dicap.metrics.warnings import of_chance, of_results
 
 SHAPE = (7, 3)
 ANSWERS = arrays(np.int8, SHAPE, elements=st.integers(-1, 1))

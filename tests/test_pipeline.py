@@ -213,7 +213,7 @@ def interrupted(clone, signal_number, seed):
             assert process.poll() is None and time.monotonic() < until, process.stdout.read()
             time.sleep(0.02)
         if sys.platform == "linux":
-            assert b"stages.forkserver" in Path(f"/proc/{owner(clone)}/cmdline").read_bytes(), "a child of the server"
+            assert b"stages.sweeps.forkserver" in Path(f"/proc/{owner(clone)}/cmdline").read_bytes(), "a child of the server"
         time.sleep(random.Random(seed).uniform(0, 2.0))
         os.kill(int(owner(clone)), signal_number)
         output, _ = process.communicate(timeout=120)
@@ -262,11 +262,11 @@ def test_only_code_that_can_change_a_result_runs_a_stage_again(clone):
     (clone.folder / "configs/voc2012.yaml").write_text("train:\n  batch_size: 16\n")
     assert clone.ran(clone.run("dvc", "repro")) == ["resolve"], "a comment, another method, another data set"
 
-    with open(clone.folder / "dicap/estimators.py", "a") as handle:
+    with open(clone.folder / "dicap/calibration/estimators.py", "a") as handle:
         handle.write("\n\nNOTHING = 0\n")
     assert clone.ran(clone.run("dvc", "repro", "train")) == ["resolve", "train"], "the warm-up reaches no estimator"
 
-    change(clone, "dicap/batch_sizes.py", "round(320 * share)", "round(160 * share)")
+    change(clone, "dicap/settings/batch_sizes.py", "round(320 * share)", "round(160 * share)")
     assert clone.ran(clone.run("dvc", "repro", "warmup")) == ["resolve", "warmup"]
 
 

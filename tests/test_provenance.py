@@ -8,11 +8,11 @@ import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dicap import source_code
-from dicap.catalogue import METHODS
-from dicap.provenance import REGISTRIES, STAGE_SETTINGS, code, loop_module, modules, relevant
-from dicap.source_code import Choice, closure, code_digest, digests
-from dicap.training.loops import first_refresh_of, loop_of
+from dicap.provenance import source_code
+from dicap.provenance.dependencies import REGISTRIES, STAGE_SETTINGS, code, loop_module, modules, relevant
+from dicap.provenance.source_code import Choice, closure, code_digest, digests
+from dicap.settings.catalogue import METHODS
+from dicap.training.loops.table import first_refresh_of, loop_of
 
 SOURCE = '''"""A module."""
 
@@ -114,8 +114,10 @@ def test_every_import_by_name_is_a_registry_that_is_known():
 def test_stages_depend_on_what_they_compute_with():
     """Batch sizes train; estimators do not warm up; templates and the published tables are of the report alone."""
     settings = tiny.settings()
-    assert {"dicap.batch_sizes", "dicap.losses", "dicap.data.policy"} <= set(code("warmup", settings))
-    assert "dicap.estimators" not in code("warmup", settings) and "dicap.estimators" in code("train", settings)
+    assert {"dicap.settings.batch_sizes", "dicap.losses", "dicap.data.policy"} <= set(code("warmup", settings))
+    assert "dicap.calibration.estimators" not in code("warmup", settings) and "dicap.calibration.estimators" in code(
+        "train", settings
+    )
     shown = set(code("report", settings))
     assert {"dicap/report/published.yaml", "dicap/report/templates/page.html", "dicap.report.page"} <= shown
     assert not any("report" in name for stage in STAGE_SETTINGS if stage != "report" for name in code(stage, settings))

@@ -104,7 +104,7 @@ def shorten(project):
     params.write_text(re.sub(r"^dataset: pictograms", "dataset: digits", params.read_text(), flags=re.MULTILINE))
     grid = project / "experiments" / "main.yaml"
     grid.write_text(re.sub(r"epochs: \d+", "epochs: 1", grid.read_text()))
-    source = project / "dicap" / "data" / "sources" / "digits.py"
+    source = project / "dicap" / "data" / "sources" / "benchmarks" / "digits.py"
     text, changed = re.subn(r"TRAIN, TEST = \d+, \d+", "TRAIN, TEST = 400, 100", source.read_text())
     assert changed == 1
     source.write_text(text)

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from dicap import batch_sizes
-from dicap.catalogue import DATASETS, METHODS, OWN_HEAD
 from dicap.errors import SettingsError
-from dicap.settings import PUBLISHED, Section, Settings, flatten, known_keys, load_settings, resolve
+from dicap.settings import PUBLISHED, Section, Settings, batch_sizes, flatten, known_keys, load_settings, resolve
+from dicap.settings.catalogue import DATASETS, METHODS, OWN_HEAD
 from dicap.settings.resolve import published
 
 ROOT = Path(__file__).parents[1]
@@ -148,7 +147,7 @@ def test_a_file_of_configs_holds_only_what_it_changes(name):
 
 
 def test_a_new_setting_gets_its_line_in_params_and_nothing_else_moves():
-    from stages.reference import skeleton
+    from stages.commands.reference import skeleton
 
     text = (ROOT / "params.yaml").read_text()
     assert skeleton(text) == text, "dicap-stage reference --write"

@@ -17,11 +17,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dicap.linear import ranks
+from dicap.calibration import ranks
+from dicap.calibration.logistic import rates_of_classes, shares_of_classes
 from dicap.linear.folds import assign_folds
 from dicap.linear.pseudo import pseudo_labels
 from dicap.linear.quota import quota_of
-from dicap.linear.rates import rates_of_classes, shares_of_classes
 from dicap.linear.scaling import scaling_of
 from dicap.linear.solver import solve
 from dicap.linear.students import Pseudo, solve_students

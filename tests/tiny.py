@@ -18,7 +18,6 @@ from PIL import Image
 from ruamel.yaml import YAML
 from torch import nn
 
-from dicap.artifacts import write_split
 from dicap.data import format as files
 from dicap.data.convert import convert
 from dicap.data.sources import read_raw
@@ -27,13 +26,14 @@ from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
 from dicap.features.compute import fill
 from dicap.features.recipe import Recipe, pretrained_network
+from dicap.files.artifacts import write_split
+from dicap.machine.runtime import Runtime
 from dicap.models import load_weights
-from dicap.runtime import Runtime
 from dicap.settings import Settings, resolve
 from dicap.training import run
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
-from dicap.training.warmup import initial_network
+from dicap.training.loops.warmup import initial_network
 
 ROOT = Path(__file__).parents[1]
 SIZE = 32
@@ -269,7 +269,7 @@ def assert_same_step(one: nn.Module, other: nn.Module) -> None:
 # Ends with 99 where there is a server that does not run the module.
 _CLIENT = """
 import os, runpy, sys
-from stages import forkserver
+from stages.sweeps import forkserver
 module, *arguments = sys.argv[1:]
 if forkserver.ADDRESS in os.environ:
     code = forkserver.run(module, arguments)
@@ -295,5 +295,5 @@ def environment(code: Path = ROOT, **more: str) -> dict[str, str]:
 
 
 def forked(module: str, *arguments: object) -> list[str]:
-    """The command line `python -m module *arguments`, where there is a fork server (`stages.forkserver`) run by its child."""
+    """The command line `python -m module *arguments`, run by the child of a fork server where there is one."""
     return [sys.executable, "-P", "-c", _CLIENT, module, *map(str, arguments)]  # -P: the code of the tests, not of the folder

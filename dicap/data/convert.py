@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dicap.artifacts import make_room, recover, swap_in
 from dicap.data import format as files
 from dicap.data.kept import Kept
 from dicap.data.resize import JPEG_QUALITY, results
@@ -30,8 +29,9 @@ from dicap.data.shards import Written, keys, shards_of, write_pixels
 from dicap.data.sources.base import RawSet, unknown_entries
 from dicap.data.sources.columns import Items
 from dicap.errors import DataError
-from dicap.processes import cores
-from dicap.progress import progress
+from dicap.files.artifacts import make_room, recover, swap_in
+from dicap.machine.processes import cores
+from dicap.machine.progress import progress
 
 SHARD_SIZE = 16_384  # images of a shard on average, and at most of a set of one file; a shard has about 2.5 GB at 224 px
 

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 from PIL import Image, ImageDraw
 
-from dicap.artifacts import read_split, replacing_own
-from dicap.catalogue import OWN
 from dicap.data import format as files
 from dicap.data.labels import labelled_mask, read_labels
-from dicap.data.sources.listing import finder_of
+from dicap.data.sources.own.listing import finder_of
 from dicap.data.store import Store
 from dicap.errors import DataError
-from dicap.progress import progress
+from dicap.files.artifacts import read_split, replacing_own
+from dicap.machine.progress import progress
+from dicap.settings.catalogue import OWN
 
 NEAR = 6.0  # mean difference in levels below which two images with equal fingerprints count as the same
 CHUNK = 256

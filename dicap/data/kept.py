@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from dicap.artifacts import make_room
 from dicap.data.format import META, sha256
 from dicap.errors import DataError
+from dicap.files.artifacts import make_room
 
 KEPT_DAYS = 7  # a shard that nothing uses may belong to work that was interrupted, and go on for so long
 

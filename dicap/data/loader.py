@@ -16,7 +16,7 @@ from dicap.data.augment import View, render_batch
 from dicap.data.policy import COLUMNS
 from dicap.data.store import Store
 from dicap.errors import DataError
-from dicap.processes import cores
+from dicap.machine.processes import cores
 from dicap.randomness import uniform
 
 DataOn = Literal["host", "device"]

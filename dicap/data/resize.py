@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from dicap.data.sources.base import Images, Rejected
-from dicap.processes import cores, when_parent_ends
+from dicap.machine.processes import cores, when_parent_ends
 
 JPEG_QUALITY = 95
 CHUNK = 32  # images a worker takes at a time

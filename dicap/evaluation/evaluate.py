@@ -8,16 +8,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dicap.artifacts import COST, cost_file, replacing, replacing_folder, replacing_own_folder, write_json, write_predictions
-from dicap.catalogue import OWN
-from dicap.caution import of_results
-from dicap.decision import Decisions, reliability
+from dicap.calibration.decision import Decisions, reliability
 from dicap.errors import DataError
 from dicap.evaluation.engine import with_engine
 from dicap.evaluation.model_card import model_card
-from dicap.metrics import average_precision, can_be_tested, map_interval, mean_average_precision
+from dicap.files.artifacts import (
+    COST,
+    cost_file,
+    replacing,
+    replacing_folder,
+    replacing_own_folder,
+    write_json,
+    write_predictions,
+)
+from dicap.metrics.operating_point import at_threshold, of_answers, with_intervals
+from dicap.metrics.ranking import average_precision, can_be_tested, map_interval, mean_average_precision
+from dicap.metrics.warnings import of_results
 from dicap.models import SavedModel, load_model
-from dicap.operating_point import at_threshold, of_answers, with_intervals
+from dicap.settings.catalogue import OWN
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 
@@ -59,10 +67,10 @@ def metrics(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -
 def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dict[str, Any]:
     """How the model's decisions fare: the share decided, the share of these that is right, and how true the stated chance is.
 
-    `chance_tenths` has a row for every tenth of the stated chance (see `dicap.decision.reliability`), `chance_gap` is the mean
+    `chance_tenths` has a row for every tenth of the stated chance (see `decision.reliability`), `chance_gap` is the mean
     over decisions of |mean chance - share right| of their tenth. `chance_deciles` has a row for every tenth of the decisions,
     ranked by their chance, and `chance_gap_max` is the largest difference there. Without a correctness curve the lists are
-    empty and the gaps None. The other keys are those of `dicap.operating_point.of_answers`.
+    empty and the gaps None. The other keys are those of `dicap.metrics.operating_point.of_answers`.
     """
     answer, chance = decisions.decide(scores)
     known = labels >= 0

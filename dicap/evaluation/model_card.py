@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import Any
 
-from dicap.catalogue import METHODS, OWN, holds_out
-from dicap.caution import score_in_words
+from dicap.metrics.operating_point import digits
+from dicap.metrics.warnings import score_in_words
 from dicap.models import SavedModel
-from dicap.operating_point import digits
 from dicap.settings import flatten
+from dicap.settings.catalogue import METHODS, OWN, holds_out
 
 SHOWN = 100  # classes in the table at most: the best and the worst
 

@@ -27,7 +27,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.artifacts import read_json
 from dicap.data.augment import View
 from dicap.data.chained import Chained
 from dicap.data.format import map_npy, npy_trouble, numbered, sha256
@@ -36,6 +35,7 @@ from dicap.errors import DataError
 from dicap.features.folder import META, SCHEMA, SHARDED_SCHEMA
 from dicap.features.recipe import Recipe
 from dicap.features.views import TILED, choose
+from dicap.files.artifacts import read_json
 from dicap.randomness import uniform
 
 # What a difference from the recipe wanted is called in the message.

@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.artifacts import make_room, write_json
 from dicap.data.format import numbered, sha256
 from dicap.data.kept import Kept
 from dicap.data.loader import DataOn, Request, load
@@ -32,8 +31,9 @@ from dicap.features.bank import file_name
 from dicap.features.folder import META, SCHEMA, SHARDED_SCHEMA
 from dicap.features.recipe import Recipe
 from dicap.features.views import SEED, STAGE, BankView
+from dicap.files.artifacts import make_room, write_json
+from dicap.machine.progress import progress
 from dicap.network import Network, pooled
-from dicap.progress import progress
 
 CHUNK = 256  # images of a chunk: what a kill loses at most
 BATCH, GPU_BATCH = 32, 256  # images a pass, tiles counted as images

@@ -27,11 +27,11 @@ import torch
 from torch import Tensor, nn
 
 from dicap.errors import DataError, SettingsError
+from dicap.machine.processes import keep_freed_memory
+from dicap.machine.runtime import Runtime
 from dicap.network import Network
 from dicap.network.backbone import feature_map, weights_checksum
-from dicap.processes import keep_freed_memory
 from dicap.randomness import generator
-from dicap.runtime import Runtime
 
 ENGINES = ("auto", "torch", "onnxruntime", "openvino", "openvino-bf16")
 PACKAGES = {  # what an engine needs, and the extra that brings it

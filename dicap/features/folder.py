@@ -7,8 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
-from dicap.artifacts import make_room, write_json
 from dicap.errors import DataError
+from dicap.files.artifacts import make_room, write_json
 
 SCHEMA = 1
 SHARDED_SCHEMA = 2  # of the bank of a set in shards

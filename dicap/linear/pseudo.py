@@ -6,8 +6,8 @@ Letters: n rows, of which the first n_l are labelled; C classes; y label: 1, 0, 
 import numpy as np
 from numpy.typing import NDArray
 
+from dicap.calibration.logistic import rates_of_classes, shares_of_classes
 from dicap.linear.quota import quota_of
-from dicap.linear.rates import rates_of_classes, shares_of_classes
 from dicap.linear.students import Pseudo
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dicap.linear.ranks import some_classes
+from dicap.calibration.ranks import some_classes
 
 
 class Quota(NamedTuple):

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dicap.linear.folds import assign_folds, left_out, of_own_head
 from dicap.linear.solver import solve, turn
-from dicap.metrics import average_precision
+from dicap.metrics.ranking import average_precision
 
 CANDIDATES = (0.001, 0.003, 0.01, 0.03, 0.1)
 FOLDS = 5

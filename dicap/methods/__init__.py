@@ -1,11 +1,11 @@
-"""The compared methods, one file each over one small base. `dicap.catalogue.METHODS` lists what is known about them."""
+"""The compared methods, one file each over one small base. `dicap.settings.catalogue.METHODS` lists what is known about them."""
 
 from dicap.methods.base import Method
 from dicap.settings import Settings
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of a method of `dicap.catalogue.METHODS`. Only its own module is imported."""
+    """The class of a method of `dicap.settings.catalogue.METHODS`. Only its own module is imported."""
     match name:
         case "dicap":
             from dicap.methods.dicap import DiCaP as found

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.batch_sizes import labelled_batch, warmup_batch
-from dicap.calibration import PseudoLabels, Rates, Thresholds, in_pieces, precision
-from dicap.catalogue import METHODS
+from dicap.calibration.rates import PseudoLabels, Rates, Thresholds, in_pieces, precision
 from dicap.data.augment import View
 from dicap.data.loader import Request
 from dicap.losses import asymmetric_loss
 from dicap.network import build_network
 from dicap.settings import Settings
+from dicap.settings.batch_sizes import labelled_batch, warmup_batch
+from dicap.settings.catalogue import METHODS
 
 NO_ROWS = np.empty(0, np.int64)
 

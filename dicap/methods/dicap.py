@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration import (
+from dicap.calibration.estimators import class_shares, estimate_curve
+from dicap.calibration.rates import (
     PseudoLabels,
     Rates,
     Thresholds,
@@ -17,7 +18,6 @@ from dicap.calibration import (
     hard_labels,
 )
 from dicap.data.loader import Request
-from dicap.estimators import class_shares, estimate_curve
 from dicap.losses import nt_xent
 from dicap.methods import rules
 from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, frozen_statistics, pseudo_loss, reduced

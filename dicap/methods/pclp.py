@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dicap.batch_sizes import pclp_batch
-from dicap.calibration import PseudoLabels, in_pieces
+from dicap.calibration.rates import PseudoLabels, in_pieces
 from dicap.data.loader import Request
 from dicap.errors import SettingsError
 from dicap.losses import binary_cross_entropy
@@ -22,6 +21,7 @@ from dicap.network import build_network
 from dicap.network.adversary import Discriminator, Generator
 from dicap.network.causal_prior import CausalPrior
 from dicap.network.latent import LatentHead, LatentNetwork
+from dicap.settings.batch_sizes import pclp_batch
 
 
 class PCLP(Method):
@@ -122,7 +122,7 @@ class PCLP(Method):
             ParamGroup("affine", list(prior.affine.parameters()), lr),
         ]
 
-    # -- stage 1 (its loop is `dicap.training.pclp`)
+    # -- stage 1 (its loop is `dicap.training.loops.pclp`)
 
     def warmup_views(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
         """Weak views of all, strong views of the unlabelled."""

@@ -15,12 +15,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dicap import artifacts as files
-from dicap.calibration import count_bins, estimate_rates
+from dicap.calibration.estimators import class_shares, fit_curve, log_loss
+from dicap.calibration.rates import count_bins, estimate_rates
 from dicap.data.format import read_index
 from dicap.data.labels import read_labels
 from dicap.errors import DataError
-from dicap.estimators import class_shares, fit_curve, log_loss
+from dicap.files import artifacts as files
 
 PAPER = "bins, left anchor, empty = 0 (the paper)"
 Estimate = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # p_est, y_est, p_unlabelled, share, p -> rates of p

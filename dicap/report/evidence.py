@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dicap import artifacts as files
 from dicap.errors import DataError
+from dicap.files import artifacts as files
 
 STAGES = ("warmup", "train", "finetune")
 WEIGHT_BINS = files.COUNT_BINS  # of the histograms drawn here; the rates keep the bins of the run

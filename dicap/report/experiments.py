@@ -11,10 +11,10 @@ from typing import Any, get_args
 
 import pandas as pd
 
-from dicap.catalogue import HEADS, METHODS, OWN_HEAD
 from dicap.settings import Calibration, flatten
+from dicap.settings.catalogue import HEADS, METHODS, OWN_HEAD
 
-ESTIMATORS = get_args(Calibration.model_fields["estimator"].annotation)  # those of dicap.estimators, which loads torch
+ESTIMATORS = get_args(Calibration.model_fields["estimator"].annotation)  # dicap/calibration/estimators.py loads torch
 _STEPS = ("calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled")
 # The ladder of docs/methods.md 3.10: the values of _STEPS at each step.
 LADDER = {

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from dicap import artifacts as files
 from dicap.errors import DataError
+from dicap.files import artifacts as files
 from dicap.report import text
 from dicap.report.evidence import histogram_of_record, pool_classes
 from dicap.report.figures import calibration, pseudo_labels

@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from dicap import artifacts as files
-from dicap.catalogue import METHODS, OWN, holds_out
-from dicap.caution import corrected
 from dicap.data.format import ABSENT, INDEX
+from dicap.files import artifacts as files
+from dicap.metrics.warnings import corrected
 from dicap.pages.html import render
 from dicap.report import evidence, exports, style
 from dicap.report.evidence import Evidence
 from dicap.report.figures import calibration, learning, pseudo_labels, result
 from dicap.report.thumbnails import thumbnails
+from dicap.settings.catalogue import METHODS, OWN, holds_out
 
 STAGE_NAMES = {"warmup": "Warm-up", "train": "Main stage", "finetune": "Fine-tuning"}
 ROLES = {  # symbol, its index, what the images are for

@@ -22,8 +22,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from dicap.artifacts import replacing_own
 from dicap.errors import DataError
+from dicap.files.artifacts import replacing_own
 
 INK, MUTED, GRID = "#1f2933", "#65717d", "#e2e6ea"
 BLUE, ORANGE, GREEN, VERMILLION = "#0072b2", "#e69f00", "#009e73", "#d55e00"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from dicap.batch_sizes import labelled_batch, pclp_batch
-from dicap.catalogue import BUNDLED, METHODS
+from dicap.settings.batch_sizes import labelled_batch, pclp_batch
+from dicap.settings.catalogue import BUNDLED, METHODS
 from dicap.settings.schema import Settings
 
 

@@ -16,8 +16,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
-from dicap.catalogue import DATASETS, HEADS, METHODS, OWN_HEAD, PROTOCOLS
 from dicap.errors import SettingsError
+from dicap.settings.catalogue import DATASETS, HEADS, METHODS, OWN_HEAD, PROTOCOLS
 from dicap.settings.checks import contradictions, doubts
 from dicap.settings.schema import Settings
 

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.catalogue import METHODS
-from dicap.curve import Curve, carry_over, curve_by_rank
-from dicap.decision import Decisions, plain
+from dicap.calibration.curve import Curve, carry_over, curve_by_rank
+from dicap.calibration.decision import Decisions, plain
 from dicap.methods.base import Calibrates
-from dicap.operating_point import best_threshold
+from dicap.metrics.operating_point import best_threshold
 from dicap.randomness import permutation
+from dicap.settings.catalogue import METHODS
 from dicap.training.experiment import Experiment
 
 MOST_CARRIED = 4096  # images on which a curve is carried over to a fine-tuned network: more would not move it

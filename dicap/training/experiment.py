@@ -8,23 +8,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.artifacts import ROLES, read_split
-from dicap.catalogue import METHODS
 from dicap.data.format import is_partial
 from dicap.data.labels import read_labels
 from dicap.data.store import Store
 from dicap.errors import DataError, SettingsError
 from dicap.features.bank import FeatureBank
+from dicap.files.artifacts import ROLES, read_split
+from dicap.machine.progress import progress
+from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.methods.base import HiddenLabels, Method, Phase, Roles
 from dicap.methods.leaks import named_leak
 from dicap.network import put_backbone_aside
-from dicap.progress import progress
-from dicap.runtime import Runtime
 from dicap.settings import Settings
+from dicap.settings.catalogue import METHODS
 from dicap.training.hidden import HiddenLabelReader
 from dicap.training.inputs import SCORING_BATCH, BankFeatures, FixedFeatures, Images, Inputs
-from dicap.training.process_group import ProcessGroup
+from dicap.training.parallel.process_group import ProcessGroup
 
 DENSE_ENTRIES = 50_000_000  # (image, class) of pseudo-labels up to which calibration.storage auto keeps all of them
 

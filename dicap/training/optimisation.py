@@ -7,9 +7,9 @@ import torch
 from timm.utils.model_ema import ModelEmaV3
 from torch import Tensor, nn
 
+from dicap.machine.runtime import Runtime
 from dicap.methods.base import ParamGroup
-from dicap.runtime import Runtime
-from dicap.training.process_group import ProcessGroup
+from dicap.training.parallel.process_group import ProcessGroup
 
 
 class Optimisation:

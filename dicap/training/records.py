@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from dicap.artifacts import epoch_file, write_pseudo_labels, write_thresholds, write_weights
-from dicap.calibration import Rates
+from dicap.calibration.rates import Rates
+from dicap.files.artifacts import epoch_file, write_pseudo_labels, write_thresholds, write_weights
 from dicap.methods.base import Phase, Refresh
 from dicap.training.diagnostics import Diagnostics
 from dicap.training.experiment import Experiment

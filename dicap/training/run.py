@@ -7,14 +7,14 @@ from typing import Any
 
 from torch import nn
 
-from dicap.artifacts import cost_file, replacing, replacing_folder
 from dicap.errors import DataError
-from dicap.provenance import code, relevant
-from dicap.surroundings import weights_mark
-from dicap.training import earlier
+from dicap.files.artifacts import cost_file, replacing, replacing_folder
+from dicap.provenance.dependencies import code, relevant
+from dicap.provenance.external import weights_mark
+from dicap.training.checkpoint import earlier
+from dicap.training.checkpoint.state import Onlooker, RunState, StopSignal, file_checksum, fingerprint
 from dicap.training.experiment import Experiment
-from dicap.training.loops import loop_of
-from dicap.training.state import Onlooker, RunState, StopSignal, file_checksum, fingerprint
+from dicap.training.loops.table import loop_of
 from dicap.training.trainer import Tell, Trainer
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from dicap.metrics import mean_average_precision
+from dicap.metrics.ranking import mean_average_precision
 from dicap.training.experiment import Experiment, VisibleLabels
 
 

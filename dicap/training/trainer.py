@@ -11,23 +11,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.artifacts import COST, HISTORY, replacing, write_history
 from dicap.errors import DataError, Stopped
+from dicap.files.artifacts import COST, HISTORY, replacing, write_history
 from dicap.machine.cost import Meter
+from dicap.machine.progress import progress, time_left
 from dicap.methods.base import Batch, ParamGroup, Phase, Refresh, Teacher
 from dicap.models import save_model
 from dicap.network import restore_backbone
-from dicap.progress import progress, time_left
 from dicap.randomness import torch_seed
-from dicap.training.background import BackgroundWriter
 from dicap.training.batches import Batches
+from dicap.training.checkpoint.background import BackgroundWriter
+from dicap.training.checkpoint.state import RunState, StopSignal
 from dicap.training.decisions import Before, Carried, Counted, decisions_of
 from dicap.training.diagnostics import Diagnostics, map_on_test
 from dicap.training.experiment import Experiment
 from dicap.training.optimisation import Optimisation
 from dicap.training.records import record
 from dicap.training.selection import Selection
-from dicap.training.state import RunState, StopSignal
 from dicap.training.teacher import EpochTeacher
 
 CHECK_EVERY = 50  # steps between looks at the finite flag on a GPU, where each look waits for the device

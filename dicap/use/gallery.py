@@ -14,15 +14,15 @@ import pandas as pd
 import torch
 from markupsafe import Markup
 
-from dicap.artifacts import read_parquet, replacing_own_folder
-from dicap.curve import log_odds
+from dicap.calibration.curve import log_odds
+from dicap.calibration.decision import Decisions
 from dicap.data.loader import worker_count
 from dicap.data.sources.base import Rejected, read_rgb
-from dicap.decision import Decisions
 from dicap.errors import DataError
+from dicap.files.artifacts import read_parquet, replacing_own_folder
+from dicap.machine.progress import progress
 from dicap.pages.html import data_block, render
 from dicap.pages.pictures import fitted, jpeg
-from dicap.progress import progress
 
 THUMBNAIL = 256  # pixels of the longer side
 FOLDER_OF = 1000  # thumbnails in a folder: file managers are slow in larger ones

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dicap.curve import curve_by_rank
+from dicap.calibration.curve import curve_by_rank
 from dicap.data.loader import scoring_batches
 from dicap.data.store import Store
 from dicap.linear import students
@@ -19,8 +19,8 @@ from dicap.linear.folds import assign_folds, left_out
 from dicap.linear.neighbours import averaged
 from dicap.linear.scaling import scaling_of
 from dicap.linear.solver import solve
-from dicap.progress import progress
-from dicap.runtime import Runtime
+from dicap.machine.progress import progress
+from dicap.machine.runtime import Runtime
 
 BATCH = 256
 FOLDS = 10

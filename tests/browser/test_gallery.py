@@ -8,8 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from dicap.curve import curve_of, log_odds
-from dicap.decision import Decisions
+from dicap.calibration.curve import curve_of, log_odds
+from dicap.calibration.decision import Decisions
 from dicap.errors import DataError
 from dicap.use import folder
 from dicap.use.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery

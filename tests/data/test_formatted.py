@@ -8,9 +8,9 @@ from data.raw import save, small_set
 from data.test_benchmark_sets import coco_folder, voc_folder
 from dicap.data.convert import convert
 from dicap.data.format import read_index
-from dicap.data.formatted import read_formatted, write_formatted
 from dicap.data.labels import read_labels
 from dicap.data.sources import read_raw
+from dicap.data.sources.benchmarks.formatted import read_formatted, write_formatted
 from dicap.data.split import split_roles
 from dicap.errors import DataError
 

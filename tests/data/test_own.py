@@ -13,8 +13,9 @@ from PIL import Image
 
 from dicap.data.convert import convert
 from dicap.data.labels import labelled_mask, read_labels
-from dicap.data.sources import own, read_raw
+from dicap.data.sources import read_raw
 from dicap.data.sources.base import Rejected
+from dicap.data.sources.own import read as own
 from dicap.data.split import split_roles
 from dicap.errors import DataError
 from dicap.settings import Own

@@ -117,7 +117,7 @@ class Training:
         begin = time.time()
         self.until(lambda: any(path.stat().st_mtime > begin for path in self._states()), "nothing trains")
         (trainer,) = self.processes()
-        return next(each for each in trainer.parents() if "stages.cell" in each.cmdline())
+        return next(each for each in trainer.parents() if "stages.sweeps.cell" in each.cmdline())
 
     def processes(self) -> list[psutil.Process]:
         """Those that train."""
@@ -182,5 +182,5 @@ def test_kills_of_worker_node_and_driver_lose_nothing(kind, cluster, undisturbed
     assert made(clone) == before
     (log,) = (clone.folder / ".dicap" / "sweep").glob("*.log")
     assert log.read_text().count("resuming train at epoch") >= 2
-    assert not training.processes() and not cluster.find("stages.cell")
+    assert not training.processes() and not cluster.find("stages.sweeps.cell")
     assert "1 cells, 1 finished, 0 to run" in ended(sweep(clone, cluster, "one"))

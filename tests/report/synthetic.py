@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dicap import artifacts as files
 from dicap.data import format
+from dicap.files import artifacts as files
 
 SETTINGS: dict[str, Any] = {
     "dataset": "digits",

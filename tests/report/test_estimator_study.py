@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 import torch
 
-from dicap import artifacts as files
 from dicap.data import format as sets
 from dicap.errors import DataError
+from dicap.files import artifacts as files
 from dicap.report import estimator_study as study
 from dicap.report.figures.estimators import study as draw
 from dicap.report.style import house_style

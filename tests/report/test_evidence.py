@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dicap import artifacts as files
+from dicap.files import artifacts as files
 from dicap.report import evidence
 
 from . import synthetic

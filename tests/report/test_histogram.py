@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dicap import artifacts as files
+from dicap.files import artifacts as files
 from dicap.report import text
 from stages.cli import main
 

@@ -15,10 +15,10 @@ import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
-from dicap import artifacts as files
-from dicap.caution import score_in_words
 from dicap.errors import DataError
 from dicap.evaluation.evaluate import metrics as metrics_of
+from dicap.files import artifacts as files
+from dicap.metrics.warnings import score_in_words
 from dicap.report import evidence
 from dicap.report.figures import learning
 from dicap.report.page import _remarks, build_report

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dicap import artifacts as files
+from dicap.files import artifacts as files
 from stages.cli import main
 
 from . import synthetic

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from stages import finished
 from stages.cli import main
-from stages.revisions import Revision
+from stages.sweeps import finished
+from stages.sweeps.revisions import Revision
 
 from . import synthetic
 
@@ -98,7 +98,7 @@ def test_table_main(project, dvc, tmp_path_factory):
 def _predict(run: Path, quality: float) -> None:
     import numpy as np
 
-    from dicap import artifacts as files
+    from dicap.files import artifacts as files
 
     rng = np.random.default_rng(5)
     labels = (rng.random((50, 3)) < 0.4).astype(np.int8)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import tiny
 
-from stages import cell
+from stages.sweeps import cell
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -74,7 +74,18 @@ def rev(project: Path) -> str:
 
 
 def start(project: Path, name: str, *options: str, under: tuple[str, ...] = (), **variables: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "stages.cell", "--project", str(project), "--rev", rev(project), "--name", name, *options]
+    command = [
+        sys.executable,
+        "-m",
+        "stages.sweeps.cell",
+        "--project",
+        str(project),
+        "--rev",
+        rev(project),
+        "--name",
+        name,
+        *options,
+    ]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))} | variables
     return subprocess.Popen(
         [*under, *command], cwd=tiny.ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -194,7 +205,7 @@ def test_it_waits_for_a_state_that_another_run_holds(project):
 def test_the_words_of_what_is_held_are_those_of_the_trainings_and_of_the_shards(tmp_path):
     from dicap.data.kept import Kept
     from dicap.errors import DataError
-    from dicap.training.state import RunState
+    from dicap.training.checkpoint.state import RunState
 
     kept = Kept(tmp_path / "kept")
     for hold, place in (

@@ -16,8 +16,8 @@ import pandas as pd
 import pytest
 import tiny
 
-from dicap.catalogue import METHODS
 from dicap.errors import Stopped
+from dicap.settings.catalogue import METHODS
 
 STAGES = ("convert", "split", "warmup", "pseudo-label", "train", "finetune", "evaluate")
 OUT = {"convert": "data/converted", "pseudo-label": "artifacts/pseudo_label"}

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import tiny
 
-from stages.forkserver import ADDRESS, LIBRARIES, fork_server, run
+from stages.sweeps.forkserver import ADDRESS, LIBRARIES, fork_server, run
 
 SHOWS = """
 import json, os, sys
@@ -164,7 +164,7 @@ def test_nothing_outlives_the_owner_or_the_server(tmp_path, victim):
     folder, places = project(tmp_path / victim, waits=WAITS), Path(tempfile.mkdtemp())  # a socket's path has to be short
     owner_code = """
 import os, subprocess, sys
-from stages.forkserver import fork_server
+from stages.sweeps.forkserver import fork_server
 with fork_server(os.environ, ()) as variables:
     subprocess.run(sys.argv[2:], cwd=sys.argv[1], env=os.environ | variables)
 """
@@ -173,7 +173,7 @@ with fork_server(os.environ, ()) as variables:
     until(lambda: (folder / "begun").exists() and (folder / "begun").read_text(), "it does not begin")
     child = psutil.Process(int((folder / "begun").read_text()))
     server = child.parent()
-    assert server is not None and "stages.forkserver" in server.cmdline()
+    assert server is not None and "stages.sweeps.forkserver" in server.cmdline()
     (owner if victim == "owner" else server).kill()
     child.wait(30)
     if victim == "owner":

@@ -11,8 +11,8 @@ import pytest
 import tiny
 from ruamel.yaml import YAML
 
-from stages import finished
 from stages.cli import main
+from stages.sweeps import finished
 
 # Options and arguments that are only read, by name; every other path is written to, and has a line below.
 READ = {"params", "model", "images", "folder", "path", "lists", "filled", "unlabeled", "project", "grid", "root"}

@@ -8,7 +8,7 @@ import pytest
 import tiny
 from PIL import Image
 
-from stages.terminal import box
+from stages.support.terminal import box
 
 
 def test_predict_writes_and_says_where(project):

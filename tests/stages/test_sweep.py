@@ -9,12 +9,13 @@ import tiny
 from click.testing import CliRunner
 
 from dicap.errors import DataError
-from dicap.grid import cells, read_grid
-from stages import cell as cell_module
-from stages import finished, sweep
 from stages.cli import main
-from stages.engines import base
-from stages.forkserver import ADDRESS
+from stages.commands import sweep
+from stages.sweeps import cell as cell_module
+from stages.sweeps import finished
+from stages.sweeps.engines import base
+from stages.sweeps.forkserver import ADDRESS
+from stages.sweeps.grid import cells, read_grid
 
 SHARDED = ("convert", "features")
 GRID = "title: Two\ntable: main\naxes: {method: [mld, dicap], seed: [1, 2]}\n"
@@ -121,7 +122,7 @@ def test_cells_at_a_time_wait_for_what_they_share(project, monkeypatch, options,
 @pytest.mark.parametrize(("shards", "options", "parts"), [(5, [], 5), (40, [], 16), (5, ["--jobs", "2"], 2)])
 @pytest.mark.parametrize("frozen", [True, False])
 def test_on_a_cluster_several_jobs_make_the_shards(project, monkeypatch, shards, options, parts, frozen):
-    monkeypatch.setattr("stages.convert.count_shards", lambda settings: shards)
+    monkeypatch.setattr("stages.commands.convert.count_shards", lambda settings: shards)
     fake = Fake(monkeypatch, [])
     trained = "head" if frozen else "all"
     run("grid.yaml", "--on", "ray", *options, "-S", f"warmup.trainable={trained}", "-S", f"train.trainable={trained}")
@@ -155,7 +156,7 @@ def test_images_that_cannot_be_listed_here_are_prepared_in_one_piece(project, mo
     ],
 )
 def test_the_preparation_has_the_cores_of_the_cells_that_wait_for_it(project, monkeypatch, options, cells, preparation):
-    monkeypatch.setattr("stages.sweep.cores", lambda: 4)
+    monkeypatch.setattr("stages.commands.sweep.cores", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     fake = Fake(monkeypatch, [])
     assert run("grid.yaml", *options).exit_code == 0
@@ -224,7 +225,7 @@ def test_a_cell_has_the_cores_it_is_told_and_as_many_threads(project, monkeypatc
 )
 def test_cells_on_this_machine_share_a_fork_server(project, monkeypatch, options, shared):
     """Those of one environment: the preparation has more threads, and each GPU's cells see another device."""
-    monkeypatch.setattr("stages.sweep.cores", lambda: 4)
+    monkeypatch.setattr("stages.commands.sweep.cores", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     fake = Fake(monkeypatch, [])
     assert run("grid.yaml", *options).exit_code == 0

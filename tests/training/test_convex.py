@@ -8,15 +8,16 @@ from safetensors.numpy import load_file
 from sklearn.linear_model import LogisticRegression
 
 import dicap
-from dicap.artifacts import epoch_file, read_json, read_pseudo_labels
-from dicap.calibration import PseudoLabels
-from dicap.curve import curve_by_rank
+from dicap.calibration.curve import curve_by_rank
+from dicap.calibration.rates import PseudoLabels
 from dicap.data.loader import scoring_batches
 from dicap.errors import Stopped
+from dicap.files.artifacts import epoch_file, read_json, read_pseudo_labels
 from dicap.models import load_model
-from dicap.training import convex, run
-from dicap.training.convex import Problem, Students, entries, first_refresh
-from dicap.training.state import StopSignal
+from dicap.training import run
+from dicap.training.checkpoint.state import StopSignal
+from dicap.training.loops import solved as convex
+from dicap.training.loops.solved import Problem, Students, entries, first_refresh
 from dicap.use.predict import predict
 from training.test_leaks import hidden_rows, invert_labels, models
 from training.test_resume import Killed, StopAfter

@@ -9,9 +9,9 @@ import tiny
 import torch
 from torch import nn
 
-from dicap import artifacts as files
-from dicap.calibration import PseudoLabels, Thresholds, estimate_rates
-from dicap.estimators import class_shares, fit_curve
+from dicap.calibration.estimators import class_shares, fit_curve
+from dicap.calibration.rates import PseudoLabels, Thresholds, estimate_rates
+from dicap.files import artifacts as files
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Refresh, Roles, frozen_statistics
 from dicap.training.batches import relabelled

@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from dicap.training import earlier
-from dicap.training.state import RunState, fingerprint
+from dicap.training.checkpoint import earlier
+from dicap.training.checkpoint.state import RunState, fingerprint
 
 IDENTITY = {
     "settings": {"seed": 1, "train": {"epochs": 30, "lr": 0.1}},
-    "code": {"dicap.losses": "a", "dicap.metrics": "b"},
+    "code": {"dicap.losses": "a", "dicap.metrics.ranking": "b"},
     "inputs": {"split/split.parquet": "c"},
 }
 
@@ -37,7 +37,7 @@ def begun(root, identity=IDENTITY):
         return earlier.begin(state, identity)
 
 
-CODE = changed(code={"dicap.losses": "x", "dicap.metrics": "b"})
+CODE = changed(code={"dicap.losses": "x", "dicap.metrics.ranking": "b"})
 INPUTS = changed(inputs={"split/split.parquet": "x"})
 SETTINGS = changed(settings={"seed": 2, "train": {"epochs": 40, "lr": 0.1}})
 
@@ -106,7 +106,7 @@ def test_only_what_nobody_goes_on_with_is_removed(interrupted, tmp_path):
 
 
 def test_a_folder_that_is_removed_while_its_lock_is_awaited_is_made_again(interrupted, tmp_path, monkeypatch):
-    from dicap.training import state as module
+    from dicap.training.checkpoint import state as module
 
     folder = interrupted(CODE)
     take, calls = module._take, []

@@ -8,8 +8,8 @@ import tiny
 
 from dicap.errors import SettingsError
 from dicap.models import load_model
-from dicap.training.loops import first_refresh_of
-from dicap.training.process_group import ProcessGroup
+from dicap.training.loops.table import first_refresh_of
+from dicap.training.parallel.process_group import ProcessGroup
 from training.test_convex import RECOMMENDED
 from training.test_unfrozen import WHOLE
 

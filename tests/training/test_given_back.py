@@ -5,11 +5,11 @@ import pytest
 import tiny
 import torch
 
-from dicap.artifacts import epoch_file, read_pseudo_labels, write_pseudo_labels
 from dicap.errors import DataError
+from dicap.files.artifacts import epoch_file, read_pseudo_labels, write_pseudo_labels
 from dicap.methods.dicap import DiCaP
 from dicap.models import load_model
-from dicap.training.given_back import last_pseudo_labels
+from dicap.training.loops.given_back import last_pseudo_labels
 from training.test_leaks import hidden_rows, invert_labels, models
 from training.test_resume import disturb, stop_after
 

@@ -6,13 +6,13 @@ import pytest
 import tiny
 import torch
 
-from dicap.artifacts import epoch_file, left_out, read_pseudo_labels
-from dicap.catalogue import METHODS
 from dicap.errors import DataError
+from dicap.files.artifacts import epoch_file, left_out, read_pseudo_labels
 from dicap.report.evidence import histogram_of_record
+from dicap.settings.catalogue import METHODS
 from dicap.training import experiment as experiments
-from dicap.training.given_back import last_pseudo_labels
-from dicap.training.main import first_refresh
+from dicap.training.loops.given_back import last_pseudo_labels
+from dicap.training.loops.main import first_refresh
 from dicap.training.teacher import EpochTeacher
 from training.test_resume import disturb, stop_after
 

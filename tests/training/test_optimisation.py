@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from dicap.runtime import Runtime
+from dicap.machine.runtime import Runtime
 from dicap.training.optimisation import Optimisation
 
 CPU = Runtime(torch.device("cpu"))

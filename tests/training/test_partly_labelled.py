@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tiny
 
-from dicap.catalogue import METHODS
 from dicap.data import labels as data_labels
 from dicap.data.labels import read_labels
 from dicap.errors import SettingsError
+from dicap.settings.catalogue import METHODS
 from dicap.training import experiment, hidden
 from training.test_convex import RECOMMENDED
 from training.test_convex import run_all as solve_all

@@ -7,7 +7,7 @@ import tiny
 
 from dicap.data.split import split_roles
 from dicap.errors import Stopped
-from dicap.metrics import mean_average_precision
+from dicap.metrics.ranking import mean_average_precision
 from dicap.models import load_model
 from dicap.training import run
 from training.test_leaks import hidden_rows, invert_labels, models

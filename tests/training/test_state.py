@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dicap.errors import DataError
-from dicap.provenance import STAGE_SETTINGS, code, relevant
+from dicap.provenance.dependencies import STAGE_SETTINGS, code, relevant
 from dicap.training import run
-from dicap.training import state as module
-from dicap.training.state import RunState, StopSignal, fingerprint
+from dicap.training.checkpoint import state as module
+from dicap.training.checkpoint.state import RunState, StopSignal, fingerprint
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_a_full_disk_leaves_the_generation_before(state, monkeypatch):
 def test_a_second_process_is_refused_and_told_who_is_first(tmp_path):
     script = (
         "import sys, pathlib\n"
-        "from dicap.training.state import RunState\n"
+        "from dicap.training.checkpoint.state import RunState\n"
         "with RunState(pathlib.Path(sys.argv[1]), 'train', '0123'):\n"
         "    print('holding', flush=True)\n"
         "    sys.stdin.read()\n"

@@ -9,13 +9,13 @@ import tiny
 import torch
 from safetensors.numpy import load_file
 
-from dicap.artifacts import epoch_file, read_pseudo_labels
+from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.models import load_model
 from dicap.network.linear import Scaling
 from dicap.settings.checks import contradictions
-from dicap.training import unfrozen
 from dicap.training.decisions import moved
-from dicap.training.main import own_rates
+from dicap.training.loops import finetune_from_solved as unfrozen
+from dicap.training.loops.main import own_rates
 from training.test_convex import RECOMMENDED
 from training.test_leaks import hidden_rows, invert_labels, models
 from training.test_resume import disturb, stop_after

@@ -7,8 +7,8 @@ from sklearn.linear_model import LogisticRegression
 
 from dicap.data.store import Store
 from dicap.linear.folds import assign_folds
+from dicap.machine.runtime import Runtime
 from dicap.network import build_network
-from dicap.runtime import Runtime
 from dicap.use import review
 from dicap.use.review import among_neighbours, chances, doubts, entry_surprise, features_of, out_of_fold
 

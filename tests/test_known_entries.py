@@ -14,7 +14,8 @@ from sklearn.metrics import average_precision_score
 
 from dicap.calibration.curve import curve_by_rank
 from dicap.calibration.estimators import class_shares, estimate_curve, fit_curve, log_loss
-from dicap.calibration.rates import count_bins, dual_thresholds
+from dicap.calibration.rates import count_bins
+from dicap.calibration.thresholds import dual_thresholds
 from dicap.linear.folds import assign_folds
 from dicap.losses import asymmetric_loss, binary_cross_entropy
 from dicap.methods import rules

@@ -8,7 +8,8 @@ labelled positive: such a class is guarded, because nothing but noise ranks its 
 import torch
 from torch import Tensor
 
-from dicap.calibration.rates import Thresholds, in_pieces
+from dicap.calibration.rates import in_pieces
+from dicap.calibration.thresholds import Thresholds
 from dicap.linear.quota import quota_of
 
 PUBLISHED_K = {"voc2007": 2, "voc2012": 2, "coco2014": 3, "coco2017": 3, "nuswide": 2}  # a table in CAP's code

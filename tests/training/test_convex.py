@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 import dicap
 from dicap.calibration.curve import curve_by_rank
-from dicap.calibration.rates import PseudoLabels
+from dicap.calibration.thresholds import PseudoLabels
 from dicap.data.loader import scoring_batches
 from dicap.errors import Stopped
 from dicap.files.artifacts import epoch_file, read_json, read_pseudo_labels

@@ -8,7 +8,7 @@ import tiny
 import torch
 
 from dicap.calibration.curve import carry_over, curve_by_rank
-from dicap.calibration.rates import dual_thresholds
+from dicap.calibration.thresholds import dual_thresholds
 from dicap.models import load_model
 from dicap.training.decisions import before_finetuning, decisions_of
 

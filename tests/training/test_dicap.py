@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from dicap.calibration.estimators import class_shares, fit_curve
-from dicap.calibration.rates import PseudoLabels, Thresholds, estimate_rates
+from dicap.calibration.rates import estimate_rates
+from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.files import artifacts as files
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Refresh, Roles, frozen_statistics

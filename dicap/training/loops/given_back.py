@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dicap.calibration.rates import PseudoLabels
+from dicap.calibration.thresholds import PseudoLabels
 from dicap.errors import DataError
 from dicap.files.artifacts import epoch_file, epochs, read_pseudo_labels
 from dicap.methods.base import Refresh

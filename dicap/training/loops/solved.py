@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from dicap.calibration.curve import curve_by_rank
-from dicap.calibration.rates import PseudoLabels
+from dicap.calibration.thresholds import PseudoLabels
 from dicap.files.artifacts import read_json, write_json
 from dicap.linear.folds import assign_folds
 from dicap.linear.selection import choose_penalty

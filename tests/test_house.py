@@ -36,7 +36,7 @@ PURE = (
     "dicap.calibration.logistic",
     "dicap.calibration.ranks",
     "dicap.calibration.rates",
-    "dicap.linear.quota",
+    "dicap.calibration.quota",
     "dicap.losses",
     "dicap.metrics.operating_point",
     "dicap.metrics.ranking",

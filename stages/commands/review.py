@@ -119,7 +119,7 @@ def out_of_sample_scores(
     if settings.backbone_weights != "random":
         network = build_network(placed(settings), len(store.classes), make_head=lambda channels: nn.Identity())
         return out_of_fold(among_neighbours(features_of(network, store, rows, runtime)), labels), every, source
-    # A network that began with random weights knows nothing but the labels it was trained on: only the others' scores are out of sample.
+    # A network that began with random weights knows only the labels it was trained on: the others' scores are out of sample.
     saved, _ = open_model(ARTIFACTS / "train" / "model.safetensors", str(runtime.device))
     if not hasattr(saved.network, "features"):
         raise SettingsError(
@@ -133,5 +133,5 @@ def out_of_sample_scores(
     return (
         scores,
         ~out_of_sample,
-        f"{source}; that network was trained on these very labels, so many wrong ones will not stand out",
+        f"{source}; that network was trained on these very labels, so many wrong ones do not stand out",
     )

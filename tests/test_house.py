@@ -36,6 +36,7 @@ PURE = (
     "dicap.calibration.logistic",
     "dicap.calibration.ranks",
     "dicap.calibration.rates",
+    "dicap.calibration.thresholds",
     "dicap.calibration.quota",
     "dicap.losses",
     "dicap.metrics.operating_point",

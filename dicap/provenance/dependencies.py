@@ -76,6 +76,7 @@ NEUTRAL = {
 # every function of the module replaced by one that fails.
 UNREACHED = {
     "dicap.calibration.rates": (("warmup",), "there are no pseudo-labels yet"),
+    "dicap.calibration.thresholds": (("warmup",), "as dicap.calibration.rates"),
     "dicap.calibration.estimators": (("warmup", "finetune"), "rates are learnt on D_est in the main stage"),
     "dicap.calibration.quota": (("warmup", "finetune"), "as dicap.methods.rules"),
     "dicap.calibration.logistic": (("warmup", "finetune"), "as dicap.calibration.estimators"),

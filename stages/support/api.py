@@ -10,6 +10,7 @@ MODULES = (
     *(
         "dicap",
         "dicap.calibration.rates",
+        "dicap.calibration.thresholds",
         "dicap.calibration.curve",
         "dicap.calibration.decision",
         "dicap.metrics.ranking",

@@ -185,8 +185,8 @@ class Calibration(Section):
     target: Literal["hard", "soft"] = stated(
         "hard", "hard label with weight w, or soft target r_pos(p) (needs thresholds.rule none)"
     )
-    estimator: Literal["bins", "beta", "shrunk_bins", "class_rank", "class_score"] = stated(
-        "bins", "what is learnt on D_est: bins as published; the others need fewer labels (docs/estimators.md)"
+    estimator: Literal["bins", "beta", "class_score"] = stated(
+        "bins", "what is learnt on D_est: bins as published; the others need fewer labels (docs/results.md)"
     )
     power: Annotated[float, Field(gt=0)] = stated(1.0, "exponent of the weights")
     bins: Count = stated(20, "number of bins K")
@@ -417,7 +417,7 @@ class Settings(Section):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = required("of everything random")
     method: str = required("`dicap-stage methods` lists them")
     protocol: str = stated(
-        "published", "published, or recommended: what this project's own experiments favour (docs/estimators.md)"
+        "published", "published, or recommended: what this project's own experiments favour (docs/photographs.md)"
     )
     backbone: str = stated("resnet50", "any timm name")
     backbone_weights: str = stated("imagenet", "imagenet (timm's own), lite (extra package), random, or the path of a file")

@@ -11,11 +11,10 @@ from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
-import torch
 from markupsafe import Markup
 
-from dicap.calibration.curve import log_odds
 from dicap.calibration.decision import Decisions
+from dicap.calibration.ranks import log_odds
 from dicap.data.loader import worker_count
 from dicap.data.sources.base import Rejected, read_rgb
 from dicap.errors import DataError
@@ -91,14 +90,14 @@ def write_gallery(
 
 def levels_of(scores: np.ndarray) -> np.ndarray:
     """Scores as whole numbers from 0 to LEVELS, of their shape, uint16: what has the same chance keeps its order by score."""
-    top = float(log_odds(torch.ones(1)))
-    return np.round((log_odds(torch.tensor(scores)).numpy() / top + 1) / 2 * LEVELS).astype("<u2")
+    top = float(log_odds(np.ones(1))[0])
+    return np.round((log_odds(scores) / top + 1) / 2 * LEVELS).astype("<u2")
 
 
 def chances_of_levels(decisions: Decisions) -> list[float]:
     """The chance that a class is present at each level, to four digits; without a curve the score itself."""
     assert decisions.curve is None or decisions.curve.rate.ndim == 1, "a published model carries one curve for all classes"
-    top = float(log_odds(torch.ones(1)))
+    top = float(log_odds(np.ones(1))[0])
     scores = 1 / (1 + np.exp(-top * (2 * np.arange(LEVELS + 1) / LEVELS - 1)))
     return np.round(decisions.present(scores[:, None])[:, 0], 4).tolist()
 

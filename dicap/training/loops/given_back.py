@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from dicap.calibration.rates import PseudoLabels
+from dicap.calibration.thresholds import PseudoLabels
 from dicap.errors import DataError
 from dicap.files.artifacts import epoch_file, epochs, read_pseudo_labels
 from dicap.methods.base import Refresh
-from dicap.training.decisions import before_finetuning
+from dicap.training.decisions import CurveSource
 from dicap.training.experiment import Experiment
 from dicap.training.loops.main import learn
 from dicap.training.trainer import Trainer
@@ -31,7 +31,7 @@ def finetune(run: Trainer, network: nn.Module) -> None:
     )  # fmt: skip
     assert run.source is not None, "it follows a main stage"
     refresh = Refresh(last_pseudo_labels(run.source, run.experiment))
-    before = before_finetuning(run.experiment, network.to(run.experiment.runtime.device))
+    before = CurveSource.before_finetuning(run.experiment, network.to(run.experiment.runtime.device))
 
     options = {"eval_every": s.finetune.epochs, "patience": None, "ema_decay": s.finetune.ema_decay, "groups": ()}
     learn(run, network, phase, lambda: refresh, **options)

@@ -75,7 +75,7 @@ class Teacher(Protocol):
         ...
 
     def scores(self, rows: np.ndarray) -> Tensor:
-        """(n, C) scores of the teacher for these images, in [0, 1]: float32, or float16 where there are many."""
+        """(n, C) scores of the teacher for these images, in [0, 1]: float32."""
         ...
 
     def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:

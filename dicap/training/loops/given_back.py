@@ -48,7 +48,7 @@ def last_file(folder: Path) -> Path:
 
 def last_pseudo_labels(folder: Path, experiment: Experiment) -> PseudoLabels:
     """Those of D_u, in its order; D_est's, which stand beside them, are left out."""
-    ids, confidence, label, weight = read_pseudo_labels(last_file(folder), whole_for="finetune.labels all")
+    ids, confidence, label, weight = read_pseudo_labels(last_file(folder))
     row_of = {name: row for row, name in enumerate(ids)}
     rows = np.array([row_of[name] for name in experiment.store.ids[experiment.roles.unlabeled]], np.int64)
     parts = (confidence[rows].astype(np.float32), label[rows], weight[rows].astype(np.float32))

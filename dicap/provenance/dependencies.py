@@ -33,11 +33,7 @@ STAGE_SETTINGS = {
     "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive", "train.trainable", *_METHODS),
     "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train", *_METHODS),
     # contrastive: it may have a projection head; thresholds: the model carries them
-    # train, calibration.refresh and target: with finetune.labels all it goes on as the main stage did
-    "finetune": (
-        *(*_COMMON, "optimiser", "calibration.source", "calibration.refresh", "calibration.target", "thresholds", "contrastive"),
-        *("finetune", "train"),
-    ),
+    "finetune": (*_COMMON, "optimiser", "calibration.source", "thresholds", "contrastive", "finetune", "train.trainable"),
     "evaluate": ("dataset", "method", "seed", "train.trainable"),
     "report": tuple(Settings.model_fields),  # it shows them
 }
@@ -101,7 +97,6 @@ LOOPS = {
     ("warmup", ""): "dicap.training.loops.warmup",
     ("train", "drml"): "dicap.training.loops.drml",
     ("train", ""): "dicap.training.loops.main",
-    ("finetune", "given_back"): "dicap.training.loops.given_back",
     ("finetune", ""): "dicap.training.loops.finetune",
 }
 

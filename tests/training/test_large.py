@@ -6,12 +6,10 @@ import pytest
 import tiny
 import torch
 
-from dicap.errors import DataError
 from dicap.files.artifacts import epoch_file, left_out, read_pseudo_labels
 from dicap.report.evidence import histogram_of_record
 from dicap.settings.catalogue import METHODS
 from dicap.training import experiment as experiments
-from dicap.training.loops.given_back import last_pseudo_labels
 from dicap.training.loops.main import first_refresh
 from dicap.training.teacher import EpochTeacher
 from training.test_resume import disturb, stop_after
@@ -75,9 +73,3 @@ def test_scores_are_kept_as_halves(tiny_experiment, source):
     network, rows = tiny.network_of(experiment, source)(), experiment.roles.unsup
     singles, halves = (experiment.predict(network, rows, dtype=dtype) for dtype in (torch.float32, torch.float16))
     assert torch.equal(singles.half(), halves)
-
-
-def test_labels_given_back_need_the_dense_record(tiny_experiment, source, tmp_path):
-    out = tiny.run_stage(tiny_experiment(SPARSE), "train", source, tmp_path)
-    with pytest.raises(DataError, match=r"which finetune\.labels all needs; set calibration\.storage to dense"):
-        last_pseudo_labels(out, tiny_experiment({"finetune.labels": "all"}))

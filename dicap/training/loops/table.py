@@ -27,8 +27,6 @@ def loop_of(stage: str, settings: Settings) -> Loop:
             from dicap.training.loops.drml import train as loop
         case "train", _:
             from dicap.training.loops.main import train as loop
-        case "finetune", "given_back":
-            from dicap.training.loops.given_back import finetune as loop
         case "finetune", _:
             from dicap.training.loops.finetune import finetune as loop
         case _:

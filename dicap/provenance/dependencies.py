@@ -59,7 +59,6 @@ NEUTRAL = {
     "dicap.training.checkpoint.background": "when files are written",
     "dicap.training.parallel.process_group": "which process takes which part of the same step",
     "dicap.training.parallel.distributed": "as dicap.training.parallel.process_group",
-    "dicap.training.checkpoint.earlier": "finds the states of earlier runs and removes them",
     "stages.support.common": "options of the command line",
     "stages.sweeps.engines.parent": "ends a process whose parent is gone",
     "stages.sweeps.forkserver": "which process runs a stage",

@@ -449,25 +449,6 @@ def test_rates_know_their_negatives():
 # -- many entries -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", get_args(Calibration.model_fields["policy"].annotation))
-@pytest.mark.parametrize("power", [1.0, 2.0])
-def test_weights_of_halves_are_those_of_the_same_numbers_rounded_once(policy, power):
-    p = scores(60, 3)[0].half()
-    label = torch.from_numpy(np.random.default_rng(1).integers(-1, 2, p.shape).astype(np.int8))
-    halves = correctness_weight(p, label, table(CALIBRATED, "centre"), policy=policy, power=power)
-    singles = correctness_weight(p.float(), label, table(CALIBRATED, "centre"), policy=policy, power=power)
-    assert halves.dtype == torch.float16 and singles.dtype == torch.float32
-    assert torch.equal(halves, singles.half())
-
-
-def test_a_large_matrix_of_halves_is_looked_up_to_the_same_rates():
-    p = torch.cat([torch.tensor([0.0, 1.0, 6e-8]), torch.rand(20_000)]).half().unsqueeze(1)
-    for log_odds_knots in (False, True):
-        knots = torch.tensor([-3.0, 0.0, 2.0] if log_odds_knots else [0.1, 0.4, 0.9], dtype=torch.float64)
-        curve = Curve(knots, torch.tensor([0.0, 0.2, 0.9], dtype=torch.float64), log_odds=log_odds_knots)
-        assert torch.equal(curve.at(p), curve.at(p.float()))
-
-
 @pytest.mark.parametrize("rows", [1, 7])
 def test_pieces_of_the_rows_change_nothing(monkeypatch, rows):
     p, y = scores(40, 3)

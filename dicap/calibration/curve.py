@@ -20,8 +20,6 @@ __all__ = [
     "log_odds",
 ]
 
-HALVES = 0x3C01  # of the float16 numbers are in [0, 1]: a large matrix of them is looked up in a table of all
-
 
 class Curve(NamedTuple):
     """P(y = 1 | p), however it was learnt: rates at knots, linear between them and flat beyond the first and the last."""
@@ -36,9 +34,6 @@ class Curve(NamedTuple):
         Between the knots x[k] <= p < x[k+1], as the paper writes it (docs/methods.md 3.4):
         r(p) = ((x[k+1] - p) r[k] + (p - x[k]) r[k+1]) / (x[k+1] - x[k]).
         """
-        if p.dtype == torch.float16 and self.rate.ndim == 1 and p.numel() > HALVES:
-            halves = torch.arange(HALVES, dtype=torch.int16, device=p.device).view(torch.float16)  # in ascending order
-            return self.at(halves)[p.view(torch.int16).long()]
         p = log_odds(p) if self.log_odds else p.double()
         # G + 1 intervals: the first and the last are endless, so nothing there is ever nearer to their other end.
         x = torch.cat([self.knots[:1], self.knots])  # (G + 1,) where each begins

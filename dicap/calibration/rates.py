@@ -27,7 +27,6 @@ __all__ = [
     "hard_labels",
     "in_pieces",
     "pieces",
-    "precision",
 ]
 
 # Rows, and entries, that are handled at once: on a processor larger temporaries would leave its cache, on a GPU its memory.
@@ -72,9 +71,9 @@ class Thresholds(NamedTuple):
 class PseudoLabels(NamedTuple):
     """What the main stage trains on for one epoch, tensors (N, C)."""
 
-    confidence: Tensor  # p: float32, or float16 where there are many (calibration.storage)
+    confidence: Tensor  # p, float32
     label: Tensor  # int8: 1 positive, 0 negative, -1 uncertain
-    weight: Tensor  # w(p, label), as precise as p; 0 for uncertain entries
+    weight: Tensor  # w(p, label), float32; 0 for uncertain entries
     soft: bool = False  # soft target: the opposite label counts with 1 - weight (docs/methods.md 3.10, reading b)
 
 
@@ -201,20 +200,19 @@ def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy:
         power: exponent of the weights (calibration.power).
 
     Returns:
-        (N, C) float32, or float16 of such confidences; 0 where the label is -1; w(p, 0) = 1 - w(p, 1) except for `uniform`
-        and other powers.
+        (N, C) float32; 0 where the label is -1; w(p, 0) = 1 - w(p, 1) except for `uniform` and other powers.
     """
 
     def of(p: Tensor, label: Tensor) -> Tensor:
         if policy == "uniform":
-            return (label >= 0).to(precision(p))
+            return (label >= 0).float()
         if policy == "confidence":
             w_pos = p.double()
         else:
             assert rates is not None and policy in ("estimated", "labeled", "optimal"), policy
             w_pos = rates.curve.at(p)
         weight = torch.where(label == 1, w_pos, 1 - w_pos).masked_fill_(label < 0, 0).float()
-        return (weight if power == 1 else weight**power).to(precision(p))
+        return weight if power == 1 else weight**power
 
     return in_pieces(of, p, label)
 
@@ -293,11 +291,6 @@ def hard_labels(p: Tensor, thresholds: Thresholds, *, rule: str = "midrange") ->
         return torch.where(thresholds.active, label, torch.full_like(label, -1))
 
     return in_pieces(of, p)
-
-
-def precision(p: Tensor) -> torch.dtype:
-    """Of the weights of such confidences: float16 for float16, float32 for others."""
-    return torch.float16 if p.dtype == torch.float16 else torch.float32
 
 
 def pieces(p: Tensor) -> Iterator[slice]:

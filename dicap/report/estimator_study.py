@@ -116,7 +116,7 @@ def read_scores(artifacts: Path, dataset: Path) -> tuple[Tensor, Tensor, Tensor]
     if not epochs:
         raise DataError(f"{folder}: no stored scores of unlabelled images; the run's method makes no pseudo-labels")
     path = files.epoch_file(folder, "pseudo_labels", epochs[0])
-    ids, confidence, _, _ = files.read_pseudo_labels(path, whole_for="a study of estimators")
+    ids, confidence, _, _ = files.read_pseudo_labels(path)
     index = read_index(dataset, ["id", "split"]).to_pandas().set_index("id")
     roles = files.read_split(artifacts / "split" / "split.parquet")
     known = (index.loc[ids, "split"] == "train").to_numpy()  # rows of split `unlabeled` have no labels

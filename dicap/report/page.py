@@ -299,11 +299,6 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
     confidence = _last(found.confidence_histogram)
     if confidence["right_n"].notna().any():
         caption = "The same share by the confidence of the network, last epoch; larger marks have more entries."
-        if confidence.loc[confidence["label"] == 0, "right_n"].isna().all():
-            caption += (
-                " A sparse record (calibration.storage) only counts the confident negatives, so they are not drawn, and the"
-            )
-            caption += " wrong ones among them are not shown."
         drawings.append(
             Drawing(
                 "precision_confidence",

@@ -200,11 +200,6 @@ class Calibration(Section):
     teacher: Literal["ema", "online"] = starred("ema", "which weights make the pseudo-labels")
     view: Literal["weak", "test"] = starred("weak", "what the teacher looks at")
     refresh: Literal["epoch", "batch"] = starred("epoch", "pseudo-labels once per epoch, or anew on each batch")
-    storage: Literal["auto", "dense", "sparse"] = stated(
-        "auto",
-        "dense: scores in single precision, all entries in Parquet; sparse: in half precision, no confident negatives in "
-        "Parquet, for large sets (docs/scaling.md); auto: sparse above 50 million entries (images x classes)",
-    )
 
 
 class Thresholds(Section):

@@ -179,8 +179,7 @@ class Trainer:
         device = self.experiment.runtime.device
         if "refresh" not in self.memory:
             if teacher is None:
-                halves = self.experiment.is_sparse(self.phase)
-                teacher = EpochTeacher(self.experiment, self.teacher, self.networks["raw"], self.epoch, self.carry, halves)
+                teacher = EpochTeacher(self.experiment, self.teacher, self.networks["raw"], self.epoch, self.carry)
             with self.meter.timing("refresh"):
                 refresh = make(teacher)
                 if recorded and self.group.is_main:
@@ -298,9 +297,8 @@ class Trainer:
 
     def _record(self, refresh: Refresh, epoch: int) -> None:
         store, bins = self.experiment.store, self.settings.calibration.bins
-        ids, classes, sparse = store.ids[self.phase.unlabelled], store.classes, self.experiment.is_sparse(self.phase)
-        optimal = self.diagnostics.optimal
-        record(refresh, self.state.products, epoch, ids=ids, classes=classes, bins=bins, optimal=optimal, sparse=sparse)
+        ids, optimal = store.ids[self.phase.unlabelled], self.diagnostics.optimal
+        record(refresh, self.state.products, epoch, ids=ids, classes=store.classes, bins=bins, optimal=optimal)
 
     def _tell_guarded(self, refresh: Refresh) -> None:
         if refresh.guarded != (self.history[-1].get("n_guarded", 0) if self.history else 0):

@@ -83,11 +83,3 @@ def test_without_hidden_labels_or_scores_one_line_says_so(tmp_path):
         study.read_scores(run, data)
     with pytest.raises(DataError, match="makes no pseudo-labels"):
         study.read_scores(tmp_path / "elsewhere", data)
-
-
-def test_a_sparse_record_is_refused_in_one_line(tmp_path):
-    run, data = write(tmp_path, ["train", "train"])
-    path = files.epoch_file(run / "pseudo_label", "pseudo_labels", 0)
-    files.write_pseudo_labels(*files.read_pseudo_labels(path), path, sparse=True)
-    with pytest.raises(DataError, match=r"which a study of estimators needs; set calibration\.storage to dense"):
-        study.read_scores(run, data)

@@ -86,7 +86,5 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
     if phase.begin is not None:
         phase.begin(network)
     experiment = experiment.on_features(phase, network)
-    refresh = experiment.method.refresh(
-        EpochTeacher(experiment, network, network, 0, {}, experiment.is_sparse(phase)), experiment.roles
-    )
+    refresh = experiment.method.refresh(EpochTeacher(experiment, network, network, 0, {}), experiment.roles)
     return record_first(experiment, refresh, phase, folder)

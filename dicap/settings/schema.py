@@ -459,14 +459,6 @@ class Settings(Section):
         frozen_linear = self.trainable(stage) == "head" and self.head == "linear" and METHODS[self.method].convex
         return self.linear.solver == "convex" and frozen_linear and stage != "finetune"
 
-    def loop(self, stage: str) -> str:
-        """Which loop trains a stage, where it is not the common one: by how it trains, or the method's own by its name."""
-        if self.solves(stage):
-            return "convex"
-        if stage in ("train", "pseudo_label") and self.unfreezes:
-            return "unfrozen"
-        return self.method
-
     @property
     def needs_features(self) -> bool:
         """Whether a stage is to train the head alone, and so works on features of the frozen backbone."""

@@ -20,7 +20,7 @@ FLOORS = [
     ("dicap.settings", "dicap.files", "dicap.pages"),
     ("dicap.network", "dicap.data"),
     ("dicap.features",),
-    ("dicap.methods", "dicap.provenance.dependencies", "dicap.provenance.external"),
+    ("dicap.methods", "dicap.provenance.dependencies", "dicap.provenance.external", "dicap.training.loops.table"),
     ("dicap.models", "dicap.report"),
     ("dicap.machine.bench",),
     ("dicap.training",),

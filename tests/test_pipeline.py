@@ -276,9 +276,7 @@ def test_an_interrupted_stage_starts_over_under_changed_code(clone):
     process = clone.start("dvc", "repro", "train")
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0 and clone.ran(output) == ["resolve", "warmup", "train"], output
-    assert "train: starts over; since a run of it was interrupted, code changed (dicap.losses)" in output, output
     assert "resuming" not in output
-    assert not list((clone.folder / ".dicap" / "state").iterdir()), "the state that nobody goes on with is removed"
 
 
 def test_a_queued_experiment_runs_the_code_that_was_queued(clone):

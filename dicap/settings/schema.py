@@ -264,15 +264,10 @@ class Finetune(Section):
     """Head-only fine-tuning on D_est, FTE (docs/methods.md 3.9)."""
 
     enabled: bool = stated(True, "false: the model of the main stage is the result")
-    epochs: Count = starred(20, "passes over D_est; with labels all over D_u, of which a few are enough")
-    batch_size: Count = starred(32, "images per step; with labels all train.batch_size is used")
+    epochs: Count = starred(20, "passes over D_est")
+    batch_size: Count = starred(32, "images per step")
     lr: Positive = starred(1.0e-4, "learning rate")
     ema_decay: Fraction = stated(0.9997, "as optimiser.ema_decay")
-    labels: Literal["est", "all"] = stated(
-        "est",
-        "est: the head, on D_est, as published; all: D_est's labels are given back, and what the main stage trained goes on with "
-        "all labels and its last pseudo-labels",
-    )
 
 
 class Topk(Section):
@@ -463,14 +458,6 @@ class Settings(Section):
         """Whether a stage solves for the head as a convex problem instead of training it by steps."""
         frozen_linear = self.trainable(stage) == "head" and self.head == "linear" and METHODS[self.method].convex
         return self.linear.solver == "convex" and frozen_linear and stage != "finetune"
-
-    def loop(self, stage: str) -> str:
-        """Which loop trains a stage, where it is not the common one: by how it trains, or the method's own by its name."""
-        if self.solves(stage):
-            return "convex"
-        if stage in ("train", "pseudo_label") and self.unfreezes:
-            return "unfrozen"
-        return "given_back" if stage == "finetune" and self.finetune.labels == "all" else self.method
 
     @property
     def needs_features(self) -> bool:

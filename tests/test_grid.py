@@ -140,6 +140,8 @@ def test_the_ready_made_grids_are_valid_and_fill_their_table(path: Path):
         assert set(rows) == {"baseline", *LADDER}
     if path.stem == "photographs":
         assert set(rows) >= PUBLISHED - {"d2l"} | {RECOMMENDED}
+    if path.stem == "cost":
+        assert set(rows) > {"d2l", "dicap"}, "the rows of the paper's table"
     if path.stem == "weighting":
         assert set(rows) == set(get_args(Calibration.model_fields["policy"].annotation))
     if path.stem == "estimators":

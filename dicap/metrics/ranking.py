@@ -1,4 +1,4 @@
-"""Average precision. Scores of any scale: only their order counts for precision.
+"""Average precision and its interval. Scores of any scale: only their order counts for precision.
 
 Letters: N images, C classes. Entries whose label is below 0 are unknown: every class is judged by its known ones.
 """

@@ -72,8 +72,8 @@ def command(
         facts["unreadable"] = len(outcome.unreadable)
         facts["listed in"] = str(out.with_name(f"{out.stem}.unreadable.csv"))
     if gallery is not None:
+        from dicap.pages.gallery import write_gallery
         from dicap.use.folder import photographs
-        from dicap.use.gallery import write_gallery
 
         files = {one.name: one.source for one in photographs(meant) if isinstance(one.source, Path)}
         root = Path(images[0]) if len(images) == 1 and Path(images[0]).is_dir() else Path()

@@ -42,7 +42,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     from dicap.errors import DataError
     from dicap.files.artifacts import check_own, read_split, replacing_own
     from dicap.machine.runtime import Runtime
-    from dicap.use.labelling import Question, write_labelling_page
+    from dicap.pages.labelling import Question, write_labelling_page
     from dicap.use.review import chances, doubts
     from stages.support.photographs import originals
 

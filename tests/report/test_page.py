@@ -27,7 +27,7 @@ from . import synthetic
 
 ROOT = Path(__file__).parents[2]
 FIGURES = {
-    "scores", "losses", "curve", "curves", "curve_error", "shares", "weights", "precision", "precision_confidence",
+    "scores", "losses", "curve", "curve_error", "shares", "weights", "precision", "precision_confidence",
     "thresholds", "per_class", "reliability",
 }  # fmt: skip
 

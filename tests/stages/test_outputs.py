@@ -28,7 +28,7 @@ TYPED = {
     ("review", "out"): "review --count 2 --out {}",
     ("compare", "out"): "compare --out {}",
     ("table", "out"): "table main --out {}",
-    ("figures", "out"): "figures --run artifacts --out {}",
+    ("figures", "out"): "figures 3 --run artifacts --out {}",
     ("histogram", "out"): f"histogram {WEIGHTS} --out {{}}h.svg",
     ("doctor", "sheet"): "doctor --sheet {}s.png",
     ("formatted export", "out"): "formatted export --out {}",

@@ -21,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from common import Parser, finish, median_ratio, take_turns
 from made_up import ROOT
-
 from stages.sweeps.forkserver import fork_server
 
 TARGET = 2.0

@@ -20,6 +20,7 @@ from dicap.methods import build_method
 from dicap.methods.base import HiddenLabels, Method, Phase, Roles
 from dicap.methods.leaks import named_leak
 from dicap.network import put_backbone_aside
+from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.catalogue import METHODS
 from dicap.training.hidden import HiddenLabelReader
@@ -129,6 +130,11 @@ class Experiment:
         """This experiment on the features of the frozen backbone."""
         assert self.bank is not None
         return replace(self, inputs=self.bank, frozen=True)
+
+    @property
+    def stored_backbone(self) -> StoredBackbone | None:
+        """What stands for the backbone where the head alone is trained; None where networks look at images."""
+        return self.bank.bank.backbone if self.frozen and self.bank is not None else None
 
     def is_sparse(self, phase: Phase) -> bool:
         """Whether the phase's pseudo-labels are kept in halves, and of their record the confident negatives are left out."""

@@ -26,7 +26,6 @@ import click
 from dicap.errors import DataError
 from stages.sweeps.engines.base import BEGIN, Job
 from stages.sweeps.engines.parent import end_descendants, end_with_parent
-from stages.sweeps.forkserver import fork_server
 from stages.sweeps.revisions import cache_folder, git
 
 EXIT_STOPPED = 75
@@ -129,8 +128,7 @@ def run(
     target = _BEFORE[until] if until and shard else until
     arguments = ["exp", "run", "--name", name, *settings, *([target] if target else [])]
     while until or not exists(project, name, rev):
-        with fork_server(environment, place=folder) as variables:
-            code, held = _dvc(arguments, clone, environment | variables)
+        code, held = _dvc(arguments, clone, environment)
         if code == 0 and until and shard:
             return subprocess.run(
                 [sys.executable, "-m", "stages.cli", until, "--shard", shard],

@@ -288,16 +288,15 @@ for number in (1, 2):
 class Child:
     """Python code in a process of its own that has torch loaded already, which would take longer than a small stage's work."""
 
-    def __init__(self, folder: Path, code: str, *path: Path, **variables: str) -> None:
+    def __init__(self, folder: Path, script: str, *path: Path, code: Path = ROOT, **variables: str) -> None:
+        """Run `script` in a folder with the code of another; `path`: of more modules."""
         place = Path(mkdtemp())
-        self._log, script = place / "log", place / "script.py"
-        own = environment(**variables)
-        script.write_text(
-            _CHILD.format(folder=str(folder), environment=own, path=[*map(str, path)], log=str(self._log)) + code,
-            encoding="utf-8",
-        )
+        self._log, file = place / "log", place / "script.py"
+        own = environment(code, **variables)
+        begin = _CHILD.format(folder=str(folder), environment=own, path=[*map(str, (*path, code))], log=str(self._log))
+        file.write_text(begin + script, encoding="utf-8")
         # A function of Python's own: the child loads of this project what the code imports.
-        self._process = _CHILDREN.Process(target=runpy.run_path, args=(str(script),), kwargs={"run_name": "child"})
+        self._process = _CHILDREN.Process(target=runpy.run_path, args=(str(file),), kwargs={"run_name": "child"})
         self._process.start()
         self.pid = self._process.pid
 
@@ -320,9 +319,11 @@ class Child:
         return self.poll(), self.output()
 
 
-def stage(folder: Path, *arguments: object, **variables: str) -> Child:
+def stage(folder: Path, *arguments: object, code: Path = ROOT, **variables: str) -> Child:
     """`dicap-stage ARGUMENTS` in a folder, in a process of its own."""
-    return Child(folder, f"from stages.cli import main\nmain({[*map(str, arguments)]!r})\n", **variables)
+    words = [*map(str, arguments)]
+    script = f"import sys\nsys.argv[1:] = {words!r}\nfrom stages.cli import main\nmain({words!r})\n"
+    return Child(folder, script, code=code, **variables)
 
 
 def environment(code: Path = ROOT, **more: str) -> dict[str, str]:

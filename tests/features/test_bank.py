@@ -18,8 +18,9 @@ from dicap.errors import DataError, SettingsError
 from dicap.features import compute
 from dicap.features.bank import FeatureBank, as_maps, load, scoring_batches
 from dicap.features.compute import fill
-from dicap.features.folder import fill_empty, publish
+from dicap.features.folder import BACKBONE, fill_empty, publish
 from dicap.features.recipe import Recipe, origin_of, pretrained_network
+from dicap.network.stored import save_backbone
 
 ENGINE = {"name": "torch", "version": torch.__version__, "precision": "float32", "difference": 0.0}
 
@@ -323,3 +324,18 @@ def test_a_disk_without_room_is_said_before_the_work(made, tmp_path, monkeypatch
 def test_a_grid_finer_than_the_map_is_a_mistake(made):
     with pytest.raises(SettingsError, match=r"features.grid: found 9, but the map of test_resnet .* has 2 x 2 positions"):
         Made(made.folder, made.store, {"features.grid": 9})
+
+
+def test_the_backbone_beside_the_features_is_whole_or_refused(own):
+    save_backbone(own.network.backbone, own.folder / BACKBONE)
+    stored, tensors = own.open().backbone, own.network.backbone.state_dict()
+    assert all(torch.equal(value, tensors[name]) for name, value in stored.state_dict().items())
+    assert stored.state_dict().keys() == tensors.keys()
+    data = bytearray(stored.path.read_bytes())
+    data[-3] ^= 4
+    stored.path.write_bytes(data)
+    with pytest.raises(DataError, match=r"damaged .* run `dvc repro features`"):
+        stored.state_dict()
+    stored.path.unlink()
+    with pytest.raises(DataError, match=r"not readable .* run `dvc repro features`"):
+        stored.state_dict()

@@ -63,7 +63,6 @@ NEUTRAL = {
     "dicap.training.parallel.distributed": "as dicap.training.parallel.process_group",
     "stages.support.common": "options of the command line",
     "stages.sweeps.engines.parent": "ends a process whose parent is gone",
-    "stages.sweeps.forkserver": "which process runs a stage",
     "stages.support.environment": "names versions",
     "stages.support.launch": "starts processes",
     "stages.support.terminal": "what is printed at the end",

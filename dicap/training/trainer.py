@@ -117,7 +117,7 @@ class Trainer:
             group=self.group,
             param_groups=groups,
         )
-        networks = {"raw": network, "ema": self.optimisation.ema.module}
+        networks = {"raw": network, "ema": self.optimisation.ema}
         self.begin_with(self.optimisation, networks, phase, eval_every=eval_every, patience=patience)
         return network
 

@@ -26,7 +26,6 @@ import click
 from dicap.errors import DataError
 from stages.sweeps.engines.base import BEGIN, Job
 from stages.sweeps.engines.parent import end_descendants, end_with_parent
-from stages.sweeps.forkserver import fork_server
 from stages.sweeps.revisions import cache_folder, git
 
 EXIT_STOPPED = 75
@@ -132,8 +131,7 @@ def run(
     if until and shard:
         steps.append(["stages.cli", until, "--shard", shard])
     while until or not exists(project, name, rev):
-        with fork_server(environment, place=folder) as variables:
-            code, held = _watched(steps[0], clone, environment | variables)
+        code, held = _watched(steps[0], clone, environment)
         if code == 0 and len(steps) > 1:
             del steps[0]
         elif code == 0:

@@ -1,7 +1,6 @@
 """`dicap-stage sweep` and what it asks of an engine; cells in tests/stages/test_cell.py, engines in tests/engines."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from stages.commands import sweep
 from stages.sweeps import cell as cell_module
 from stages.sweeps import finished
 from stages.sweeps.engines import base
-from stages.sweeps.forkserver import ADDRESS
 from stages.sweeps.grid import cells, read_grid
 
 SHARDED = ("convert", "features")
@@ -217,21 +215,6 @@ def test_a_cell_has_the_cores_it_is_told_and_as_many_threads(project, monkeypatc
     run("grid.yaml", "--on", "slurm", "--cpus", "8", "--gpus", "1")
     assert {(job.cpus, job.gpus) for job in fake.jobs} == {(8, 1)}
     assert all({"OMP_NUM_THREADS": "8", "DICAP_DEVICE": "cpu"}.items() <= job.environment.items() for job in fake.jobs)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="forks of loaded libraries are for Linux")
-@pytest.mark.parametrize(
-    ("options", "shared"), [(["--jobs", "2"], True), (["--on", "ray"], False), (["--jobs", "2", "--gpus", "1"], False)]
-)
-def test_cells_on_this_machine_share_a_fork_server(project, monkeypatch, options, shared):
-    """Those of one environment: the preparation has more threads, and each GPU's cells see another device."""
-    monkeypatch.setattr("stages.commands.sweep.cores", lambda: 4)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    fake = Fake(monkeypatch, [])
-    assert run("grid.yaml", *options).exit_code == 0
-    preparation, *cells = [job.environment.get(ADDRESS) for job in fake.jobs]
-    assert preparation is None and len(cells) == 4 and len(set(cells)) == 1 and (cells[0] is not None) == shared
-    assert not shared or not Path(cells[0]).exists(), "it ends with the sweep"
 
 
 def test_what_no_node_has_is_refused_before_anything_is_submitted(project, monkeypatch):

@@ -1,4 +1,4 @@
-"""Average precision by the published rule, the jackknife against leaving images out by hand, calibration error."""
+"""Average precision by the published rule, the jackknife against leaving images out by hand."""
 
 import math
 

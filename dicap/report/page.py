@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from dicap.data.format import ABSENT, INDEX
 from dicap.files import artifacts as files
+from dicap.metrics.warnings import corrected
 from dicap.pages.html import render
 from dicap.pages.pictures import squares
 from dicap.report import evidence, exports, style
@@ -139,6 +140,7 @@ def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
         "head": settings.get("head"),
         "image_size": settings.get("image_size"),
         "map": metrics.get("map"),
+        "corrected": corrected(metrics),
         "low": low,
         "high": high,
         "scale": (start, end),
@@ -248,9 +250,8 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
     if metrics.get("n_test") is not None:
         yield f"Scored on {metrics['n_test']:,} test images by the network of the last epoch;"
         yield "the interval is for the mAP that endlessly many such images would give, not for another training."
-        value, high = metrics.get("map"), metrics.get("map_high")
-        if value is not None and high is not None and value > high:
-            yield "mAP lies above it: few positive images a class raise it by more than the interval's half width."
+        if corrected(metrics) is not None:
+            yield "Few positive images a class raise mAP by more than the interval's half width, so its middle is shown first."
     if "steps" in metrics:
         parts = [
             f"{name.lower()} {steps_in_words(metrics, f'steps_{stage}')}"
@@ -336,11 +337,6 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
     confidence = _last(found.confidence_histogram)
     if confidence["right_n"].notna().any():
         caption = "The same share by the confidence of the network, last epoch; larger marks have more entries."
-        if confidence.loc[confidence["label"] == 0, "right_n"].isna().all():
-            caption += (
-                " A sparse record (calibration.storage) only counts the confident negatives, so they are not drawn, and the"
-            )
-            caption += " wrong ones among them are not shown."
         drawings.append(
             Drawing(
                 "precision_confidence",

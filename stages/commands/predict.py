@@ -74,9 +74,11 @@ def command(
     following = f"python -c \"import pandas as pd; print(pd.read_{out.suffix[1:]}('{out}'))\""
     if gallery is not None:
         from dicap.pages.gallery import write_gallery
+        from dicap.use.folder import photographs
 
+        files = {one.name: one.source for one in photographs(meant) if isinstance(one.source, Path)}
         root = Path(images[0]) if len(images) == 1 and Path(images[0]).is_dir() else Path()
-        page = write_gallery(out, root, saved.classes, saved.decisions, gallery, workers)
+        page = write_gallery(out, root, saved.classes, saved.decisions, gallery, workers, files)
         facts["gallery"], following = str(page), opening(page)
     for line in of_chance(saved.decisions.measured):
         click.echo(f"Warning: {line}", err=True)

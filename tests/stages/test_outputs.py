@@ -29,7 +29,6 @@ TYPED = {
     ("compare", "out"): "compare --out {}",
     ("table", "out"): "table main --out {}",
     ("figures", "out"): "figures 3 --run artifacts --out {}",
-    ("study-estimators", "out"): "study-estimators --sizes 4 --draws 2 --out {}",
     ("histogram", "out"): f"histogram {WEIGHTS} --out {{}}h.svg",
     ("doctor", "sheet"): "doctor --sheet {}s.png",
     ("formatted export", "out"): "formatted export --out {}",

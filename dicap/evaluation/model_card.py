@@ -9,6 +9,7 @@ from dicap.metrics.warnings import score_in_words
 from dicap.models import SavedModel
 from dicap.settings import flatten
 from dicap.settings.catalogue import METHODS, OWN, holds_out
+from dicap.settings.checks import unread
 
 SHOWN = 100  # classes in the table at most: the best and the worst
 
@@ -70,7 +71,12 @@ def model_card(
         "\n".join(f"- {line}" for line in _limits(model, metrics, classes)),
         "## Settings",
         _table(
-            ("key", "value"), [(key, value) for key, value in flatten(s.model_dump()) if value is not None and key != "data_root"]
+            ("key", "value"),
+            [
+                (key, value)
+                for key, value in flatten(s.model_dump())
+                if value is not None and key not in {"data_root", *unread(s)}
+            ],
         ),
         "## Environment",
         _table(("name", "version"), list(environment.items())),

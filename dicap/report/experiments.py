@@ -77,7 +77,7 @@ def weighting_policy(settings: dict[str, Any]) -> str | None:
 
 
 def photographs_row(settings: dict[str, Any]) -> str | None:
-    """The method of a run on frozen features, or RECOMMENDED; None for a DiCaP of neither its rule nor the published one."""
+    """The method of a run on frozen features, or RECOMMENDED; None for a DiCaP with neither its rule nor the published."""
     values = dict(flatten(settings))
     theirs, own = ({key: pair[i] for key, pair in _RULE.items()} for i in (0, 1))
     rule = {key: values[key] for key in _RULE}

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -84,10 +84,6 @@ class Recipe:
             grid=grid,
             channels=channels,
         )
-
-    def of_shard(self, shard: Store) -> "Recipe":
-        """The recipe of one shard of the images."""
-        return replace(self, images=shard.checksum, n=shard.n)
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> "Recipe":

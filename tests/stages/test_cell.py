@@ -147,20 +147,6 @@ def test_up_to_a_stage_no_experiment_is_kept_and_its_result_is_found_again(proje
     assert code == 0 and "begun" not in output and cell.exists(project, "three", rev(project))
 
 
-def test_shards_of_a_stage_are_made_after_what_it_needs(project, tmp_path):
-    (project / "stages").mkdir()
-    (project / "stages" / "__init__.py").touch()
-    (project / "stages" / "cli.py").write_text("import sys; print('asked', sys.argv[1:]); sys.exit('99' in sys.argv[3])\n")
-    (project / "dvc.yaml").write_text(STAGES.replace("work:", "resolve:"))
-    cell.git("add", "-A", folder=project)
-    cell.git("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "stages", folder=project)
-    code, output = ended(start(project, "part", "-S", "seed=4", "--until", "convert", "--shard", "1/2"))
-    assert code == 0 and "begun 4" in output and "asked ['convert', '--shard', '1/2']" in output, output
-    assert not cell.exists(project, "part", rev(project))
-    code, _ = ended(start(project, "part", "-S", "seed=4", "--until", "convert", "--shard", "99"))
-    assert code == 1 and not list((tmp_path / "scratch").iterdir())
-
-
 def test_it_waits_for_a_state_that_another_run_holds(project):
     state = project / ".dicap" / "state" / "train-0"
     state.mkdir(parents=True)

@@ -121,8 +121,9 @@ def _store_of(known: Path | None, recipe: Recipe, view: BankView, made_by: Any) 
     """The store of all that the features of an image in a view depend on beside its pixels."""
     if known is None:
         return None
-    of_set = ("images", "n", "policy", "cutout", "flip", "views", "tiles")  # the view has what it needs of these
-    facts = {name: value for name, value in recipe.to_dict().items() if name not in of_set}
+    # What the view has of the views, and the weights and numbers of the network, not where they came from.
+    others = ("images", "n", "policy", "cutout", "flip", "views", "tiles", "origin", "normalize")
+    facts = {name: value for name, value in recipe.to_dict().items() if name not in others}
     return ContentStore.of(known, facts | {"view": asdict(view), "drawn by": [SEED, STAGE, EPOCH], "made by": made_by})
 
 

@@ -9,6 +9,7 @@ from dicap.files.artifacts import replacing_folder, write_json
 
 SCHEMA = 1
 META = "meta.json"
+BACKBONE = "backbone.safetensors"  # whose features they are: part of every model that is trained on them
 
 
 def write_empty(folder: Path) -> None:

@@ -14,6 +14,7 @@ from stages.support.common import (
     machine_options,
     params_option,
     placed,
+    project_root,
 )
 from stages.support.terminal import finish
 
@@ -54,12 +55,14 @@ def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, 
     from dicap.data.store import Store
     from dicap.features.compute import fill
     from dicap.features.engine import scoring_engine
+    from dicap.features.folder import BACKBONE
     from dicap.features.recipe import Recipe, pretrained_network
     from dicap.files.artifacts import replacing_folder
     from dicap.files.content_store import remove_unused
     from dicap.machine.runtime import Runtime
+    from dicap.network.stored import save_backbone
     from dicap.provenance.dependencies import code
-    from dicap.training.checkpoint.state import StopSignal
+    from dicap.training.checkpoint.state import RunState, StopSignal, fingerprint
 
     chosen = Runtime.choose(**runtime)
     store = Store.open(data_folder(settings))
@@ -83,11 +86,14 @@ def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, 
     if fresh:
         shutil.rmtree(known, ignore_errors=True)
     begin = time.perf_counter()
-    with StopSignal() as stop, replacing_folder(BANK) as folder:
+    state = RunState(project_root(), "features", fingerprint({"recipe": recipe.fingerprint, **made_by}))
+    with StopSignal() as stop, state, replacing_folder(BANK) as folder:
         computed = fill(
             folder, recipe, store, fast, engine=record, known=known, made_by=made_by, device=chosen.device,
             workers=chosen.workers, data_on=chosen.data_on, autocast=chosen.amp, stopping=lambda: bool(stop),
         )  # fmt: skip
+        save_backbone(network.backbone, folder / BACKBONE)
+        state.finish()
     remove_unused(known)
     seconds = time.perf_counter() - begin
     facts: dict[str, Any] = {

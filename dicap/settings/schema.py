@@ -44,7 +44,6 @@ class Convert(Section):
 
     max_rejected: Share = stated(0.01, "share of unreadable images above which `convert` fails")
     store: Literal["array", "jpeg"] = stated("array", "one uint8 array, or the resized images re-encoded for small disks")
-    shard_size: Count = stated(16_384, "images of a shard on average; a set of no more images is one file (docs/scaling.md)")
 
 
 class Own(Section):

@@ -95,7 +95,7 @@ class Experiment:
                 f"images that are labelled in part; choose one of {able}"
             )
         frame = read_split(split)
-        if not store.ids.same(frame["id"]):
+        if not np.array_equal(store.ids, frame["id"].to_numpy()):
             raise DataError(f"{split}: made for another data set than {folder}; run `dvc repro split`")
         rows = {role: np.flatnonzero(frame["role"].to_numpy() == role) for role in ROLES}
         roles = Roles(**rows)

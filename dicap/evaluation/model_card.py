@@ -7,7 +7,8 @@ from typing import Any
 from dicap.metrics.operating_point import digits
 from dicap.models import SavedModel
 from dicap.settings import flatten
-from dicap.settings.catalogue import METHODS, OWN, holds_out
+from dicap.settings.catalogue import OWN
+from dicap.settings.methods import METHODS, holds_out
 
 SHOWN = 100  # classes in the table at most: the best and the worst
 

@@ -12,7 +12,8 @@ from typing import Any, get_args
 import pandas as pd
 
 from dicap.settings import Calibration, flatten
-from dicap.settings.catalogue import HEADS, METHODS, OWN_HEAD
+from dicap.settings.catalogue import HEADS, OWN_HEAD
+from dicap.settings.methods import METHODS
 
 ESTIMATORS = get_args(Calibration.model_fields["estimator"].annotation)  # dicap/calibration/estimators.py loads torch
 _STEPS = ("calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled")

@@ -21,7 +21,7 @@ from dicap.methods.base import HiddenLabels, Method, Phase, Roles
 from dicap.methods.leaks import named_leak
 from dicap.network import put_backbone_aside
 from dicap.settings import Settings
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 from dicap.training.hidden import HiddenLabelReader
 from dicap.training.inputs import SCORING_BATCH, BankFeatures, FixedFeatures, Images, Inputs
 from dicap.training.parallel.process_group import ProcessGroup

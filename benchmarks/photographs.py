@@ -60,12 +60,14 @@ from dicap.evaluation.evaluate import decided
 from dicap.features.bank import FeatureBank
 from dicap.features.compute import fill
 from dicap.features.engine import scoring_engine
+from dicap.features.folder import BACKBONE
 from dicap.features.recipe import Recipe, pretrained_network
 from dicap.files.artifacts import write_split
-from dicap.linear.selection import CANDIDATES, FOLDS, choose_l2
+from dicap.linear.penalty import CANDIDATES, FOLDS, losses_out_of_fold
 from dicap.machine.runtime import Runtime
 from dicap.metrics.ranking import mean_average_precision
 from dicap.models import load_model, load_weights
+from dicap.network.stored import save_backbone
 from dicap.settings import Settings
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
@@ -115,7 +117,7 @@ def quick_search(x: np.ndarray, y: np.ndarray) -> float:
     for k, (_, outside) in enumerate(KFold(FOLDS, shuffle=True, random_state=0).split(x)):
         fold[outside] = k
     rows = StandardScaler().fit_transform(x).astype(np.float32)
-    return choose_l2(rows, y.astype(np.float32), fold, candidates=CANDIDATES).l2
+    return CANDIDATES[int(np.argmin(losses_out_of_fold(rows, y.astype(np.float32), fold, CANDIDATES)))]
 
 
 class Place:
@@ -139,8 +141,9 @@ class Place:
         fast, engine = scoring_engine(network, self.runtime, image_size=s.image_size)
         if not (bank / "meta.json").exists():
             fill(bank, recipe, self.store, fast, engine=engine.to_dict(), device=self.runtime.device, autocast=self.runtime.amp)
+            save_backbone(network.backbone, bank / BACKBONE)
         self.engine, self.seconds = engine.to_dict(), time.perf_counter() - begin
-        self.bank = FeatureBank.open(bank, recipe)
+        self.bank = FeatureBank.open(bank)
         classes = len(self.store.classes)
         self.labels = HiddenLabelReader(self.set, classes).labels(np.arange(self.store.n))[0].numpy()
 

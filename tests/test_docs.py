@@ -63,7 +63,7 @@ def test_the_reference_explains_every_key_and_command():
 
 @pytest.mark.pipeline
 @pytest.mark.timeout(3600)
-def test_the_tutorial_runs_in_order(tmp_path, forks):
+def test_the_tutorial_runs_in_order(tmp_path):
     needed = ("onnx", "onnxruntime", "onnxscript")
     for name in needed:
         pytest.importorskip(name, reason="the extra `export` is not installed: pip install 'dicap[export]'")
@@ -84,7 +84,7 @@ def test_the_tutorial_runs_in_order(tmp_path, forks):
     for command in commands_of(TUTORIAL):
         if command.startswith("dicap-stage import-labels"):
             label(project / "suggest" / "labels.csv")
-        run(placed(command), forks)
+        run(placed(command))
         if command == commands_of(TUTORIAL)[0]:
             allow_a_broken_file(project)
     for code in python_of(TUTORIAL):

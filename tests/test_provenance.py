@@ -116,7 +116,7 @@ def test_stages_depend_on_what_they_compute_with():
         "train", settings
     )
     shown = set(code("report", settings))
-    assert {"dicap/report/published.yaml", "dicap/report/templates/page.html", "dicap.report.page"} <= shown
+    assert {"dicap/report/published.yaml", "dicap/pages/templates/page.html", "dicap.report.page"} <= shown
     assert not any("report" in name for stage in STAGE_SETTINGS if stage != "report" for name in code(stage, settings))
 
 

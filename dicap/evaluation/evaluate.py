@@ -2,6 +2,7 @@
 
 import csv
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
         "decided_right": float(right[known & (answer >= 0)].mean()) if (known & (answer >= 0)).any() else None,
         "chance_gap": sum(row["n"] * abs(row["chance"] - row["share"]) for row in tenths) / n if n else None,
         "chance_gap_max": max((abs(row["chance"] - row["share"]) for row in deciles), default=None),
-        "chance_tenths": with_intervals(tenths, chance),
+        "chance_tenths": with_intervals(tenths),
         "chance_deciles": deciles,
     } | of_answers(answer, labels)
 
@@ -114,7 +115,8 @@ def evaluate(
         DataError: the model is missing or damaged, or was trained on other classes or another image size.
     """
     s = experiment.settings
-    model = load_model(model_path, experiment.runtime.device)
+    load = partial(load_model, device=experiment.runtime.device, stored=experiment.stored_backbone)
+    model = load(model_path)
     _check_fits(model, model_path, experiment)
 
     def fast(loaded: SavedModel) -> SavedModel:
@@ -123,7 +125,7 @@ def evaluate(
         return with_engine(loaded, experiment.runtime, engine, len(experiment.roles.test))[0]
 
     scores, labels = score(experiment, fast(model))
-    counterparts = [load_model(path, experiment.runtime.device) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
+    counterparts = [load(path) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
     others = {other.which: score(experiment, fast(other))[0] for other in counterparts}
     if not experiment.group.is_main:
         return {}

@@ -31,12 +31,15 @@ from dicap.data.augment import View
 from dicap.data.chained import Chained
 from dicap.data.format import map_npy, npy_trouble, numbered, sha256
 from dicap.data.loader import Request
+from dicap.data.store import Store
 from dicap.errors import DataError
-from dicap.features.folder import META, SCHEMA, SHARDED_SCHEMA
+from dicap.features.folder import BACKBONE, META, SCHEMA, SHARDED_SCHEMA
 from dicap.features.recipe import Recipe
 from dicap.features.views import TILED, choose
 from dicap.files.artifacts import read_json
+from dicap.network.stored import StoredBackbone
 from dicap.randomness import uniform
+from dicap.settings import Settings
 
 # What a difference from the recipe wanted is called in the message.
 _NAMES = {
@@ -44,9 +47,8 @@ _NAMES = {
     "n": "other images than the converted set's",
     "image_size": "another image_size",
     "backbone": "another backbone",
-    "weights": "other weights of the backbone",
-    "mean": "another network.normalize",
-    "std": "another network.normalize",
+    "origin": "other weights of the backbone",
+    "normalize": "another network.normalize",
     "stride": "another network.stride",
     "policy": "another augment.policy",
     "cutout": "another augment.cutout",
@@ -54,7 +56,6 @@ _NAMES = {
     "views": "another features.views",
     "tiles": "another features.tiles",
     "grid": "another features.grid",
-    "channels": "another backbone",
 }
 
 
@@ -80,16 +81,12 @@ class FeatureBank:
         self._maps: dict[str, np.ndarray | Chained] = {}
 
     @classmethod
-    def open(cls, folder: str | Path, wanted: Recipe | None = None) -> "FeatureBank":
+    def open(cls, folder: str | Path) -> "FeatureBank":
         """Open `artifacts/features`.
 
-        Args:
-            folder: where the bank lies.
-            wanted: `Recipe.of(settings, store, network)` of the run that is going to use it; None: whatever it holds.
-
         Raises:
-            DataError: the bank is missing, damaged, empty (made for settings that train the whole network), or was made of
-                something else than `wanted`. A file's checksum is computed when its view is first asked for.
+            DataError: the bank is missing, damaged or empty (made for settings that train the whole network). A file's checksum
+                is computed when its view is first asked for.
         """
         folder = Path(folder)
         meta = read_meta(folder)
@@ -104,9 +101,19 @@ class FeatureBank:
         fits = shards is None or sum(shards) == recipe.n
         if recipe.fingerprint != meta["fingerprint"] or set(meta["checksums"]) != names or not fits:
             raise DataError(f"{folder / META}: damaged (its parts do not fit); remove {folder} and run `dvc repro features`")
-        if wanted is not None:
-            check(folder, recipe, wanted)
         return cls(folder, recipe, meta["engine"], meta["checksums"], shards)
+
+    def check(self, settings: Settings, store: Store) -> None:
+        """Raise DataError, with what differs, unless these are the features that `settings` ask for of the images of `store`."""
+        wanted = self.recipe.wanted(settings, store)
+        for field in fields(Recipe):
+            if getattr(self.recipe, field.name) != getattr(wanted, field.name):
+                raise DataError(f"{self.folder}: made with {_NAMES[field.name]}; run `dvc repro features`")
+
+    @property
+    def backbone(self) -> StoredBackbone:
+        """Stands for the backbone in networks that are trained on these features."""
+        return StoredBackbone(self.folder / BACKBONE, self.channels, self.recipe.weights)
 
     def __reduce__(self):
         # A worker process maps the files itself.
@@ -248,13 +255,6 @@ def read_meta(folder: Path) -> dict[str, Any]:
     if missing:
         raise DataError(f"{path}: {missing[0]} is missing; {_again(folder)}")
     return meta
-
-
-def check(folder: Path, found: Recipe, wanted: Recipe) -> None:
-    """Raise DataError, with what differs, unless the bank of recipe `found` is the one wanted."""
-    for field in fields(Recipe):
-        if getattr(found, field.name) != getattr(wanted, field.name):
-            raise DataError(f"{folder}: made with {_NAMES[field.name]}; run `dvc repro features`")
 
 
 def _take(view: "np.ndarray | Chained", rows: np.ndarray) -> np.ndarray:

@@ -257,8 +257,8 @@ def exported(backbone: nn.Module, image_size: int, *, fresh: bool = False) -> tu
         image_size: S.
         fresh: write it again, whatever is in the cache.
     """
-    key = hashlib.sha256()
-    for part in (weights_checksum(backbone), repr(backbone), str(image_size), torch.__version__, _version("onnxscript")):
+    key, weights = hashlib.sha256(), weights_checksum(backbone.state_dict())
+    for part in (weights, repr(backbone), str(image_size), torch.__version__, _version("onnxscript")):
         key.update(part.encode())
     folder = _cache() / key.hexdigest()[:32]
     path = folder / "backbone.onnx"

@@ -13,6 +13,7 @@ from dicap.files.artifacts import make_room, write_json
 SCHEMA = 1
 SHARDED_SCHEMA = 2  # of the bank of a set in shards
 META = "meta.json"
+BACKBONE = "backbone.safetensors"  # whose features they are: part of every model that is trained on them
 
 
 def fill_empty(folder: Path) -> None:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from dicap.calibration.rates import correctness_weight, count_bins, dual_thresholds, estimate_rates, hard_labels
+from dicap.calibration.rates import correctness_weight, count_bins, estimate_rates
+from dicap.calibration.thresholds import dual_thresholds, hard_labels
 from dicap.data.augment import View, render_batch
 from dicap.data.loader import worker_count
 from dicap.data.policy import COLUMNS

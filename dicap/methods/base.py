@@ -14,11 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration.rates import PseudoLabels, Rates, Thresholds
+from dicap.calibration.rates import Rates
+from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.data.augment import View
 from dicap.data.loader import Request
 from dicap.losses import asymmetric_loss
 from dicap.network import build_network
+from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.batch_sizes import labelled_batch, warmup_batch
 from dicap.settings.methods import METHODS
@@ -253,9 +255,9 @@ class Method:
             sums=s.loss.reduction == "sum",
         )
 
-    def build_network(self, *, pretrained: bool = True) -> nn.Module:
+    def build_network(self, *, pretrained: bool = True, stored: StoredBackbone | None = None) -> nn.Module:
         """A new network; called under a seed of its own."""
-        return build_network(self.settings, self.classes, pretrained=pretrained)
+        return build_network(self.settings, self.classes, pretrained=pretrained, stored=stored)
 
     def scores(self, network: nn.Module, inputs: Tensor) -> Tensor:
         """Test scores (B, C) in [0, 1] of images (B, 3, H, W) uint8, or of what the network takes in their place."""

@@ -9,6 +9,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 from dicap.network.backbone import create_backbone, feature_map, own_normalization
 from dicap.network.linear import LinearHead
 from dicap.network.ml_decoder import MLDecoder
+from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 
 NORMALIZATION = {
@@ -20,6 +21,8 @@ NORMALIZATION = {
 
 def normalization(name: str, backbone: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation that `network.normalize` names; auto: those the backbone was trained with."""
+    if isinstance(backbone, StoredBackbone):
+        return NORMALIZATION["none"]  # it is given no pixels
     return own_normalization(backbone) if name == "auto" else NORMALIZATION[name]
 
 
@@ -105,6 +108,7 @@ def build_network(
     classes: int,
     *,
     pretrained: bool = True,
+    stored: StoredBackbone | None = None,
     make_head: Callable[[int], nn.Module] | None = None,
     kind: type[Network] = Network,
 ) -> Network:
@@ -113,14 +117,18 @@ def build_network(
     Args:
         classes: C.
         pretrained: false when the weights are about to be replaced by a saved model's.
+        stored: stands for the frozen backbone where the network is only asked with feature maps.
         make_head: from the channels of the feature map to a method's own head; default: the head that the settings name.
         kind: a method's own network class.
 
     Raises:
         SettingsError: see `create_backbone`.
     """
-    weights = settings.backbone_weights if pretrained else "random"
-    backbone, channels = create_backbone(settings.backbone, weights, settings.network.stride, settings.image_size)
+    if stored is None:
+        weights = settings.backbone_weights if pretrained else "random"
+        backbone, channels = create_backbone(settings.backbone, weights, settings.network.stride, settings.image_size)
+    else:
+        backbone, channels = stored, stored.channels
     head = build_head(settings, channels, classes) if make_head is None else make_head(channels)
     projector = None
     if settings.contrastive.projector and make_head is None:

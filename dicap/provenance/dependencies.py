@@ -65,7 +65,6 @@ NEUTRAL = {
     "dicap.training.parallel.distributed": "as dicap.training.parallel.process_group",
     "stages.support.common": "options of the command line",
     "stages.sweeps.engines.parent": "ends a process whose parent is gone",
-    "stages.sweeps.forkserver": "which process runs a stage",
     "stages.support.environment": "names versions",
     "stages.support.launch": "starts processes",
     "stages.support.terminal": "what is printed at the end",
@@ -75,8 +74,9 @@ NEUTRAL = {
 # every function of the module replaced by one that fails.
 UNREACHED = {
     "dicap.calibration.rates": (("warmup",), "there are no pseudo-labels yet"),
+    "dicap.calibration.thresholds": (("warmup",), "as dicap.calibration.rates"),
     "dicap.calibration.estimators": (("warmup", "finetune"), "rates are learnt on D_est in the main stage"),
-    "dicap.linear.quota": (("warmup", "finetune"), "as dicap.methods.rules"),
+    "dicap.calibration.quota": (("warmup", "finetune"), "as dicap.methods.rules"),
     "dicap.calibration.logistic": (("warmup", "finetune"), "as dicap.calibration.estimators"),
     "dicap.methods.rules": (("warmup", "finetune"), "they make pseudo-labels"),
     "dicap.training.records": (("warmup", "finetune"), "of pseudo-labels"),

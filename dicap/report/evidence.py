@@ -38,7 +38,7 @@ class Evidence:
     shares: epoch, positive, negative, uncertain (fractions of all entries).
     roles: number of images a role.
     per_class: class, n_pos, n_train_labelled, ap, chance (the last two in percent), in the order of the classes.
-    reliability: left, right, n, confidence, frequency over all (test image, class) entries.
+    reliability: bin, left, right, n, confidence, frequency over all (test image, class) entries.
     """
 
     history: pd.DataFrame
@@ -108,8 +108,8 @@ def histogram_of_labels(
     The frames have columns label, bin, left, right, n; bins are half open, the last one closed.
     """
     confidence, weight = bin_of(confidence, bins), bin_of(weight, bins)
-    by_weight = pd.concat([_counts(weight[label == k], k, bins) for k in (1, 0)], ignore_index=True)
-    by_confidence = pd.concat([_counts(confidence[label == k], k, bins) for k in (1, 0, -1)], ignore_index=True)
+    by_weight = pd.concat([_counts(weight[label == k], bins, label=k) for k in (1, 0)], ignore_index=True)
+    by_confidence = pd.concat([_counts(confidence[label == k], bins, label=k) for k in (1, 0, -1)], ignore_index=True)
     return by_weight, by_confidence, {k: int((label == k).sum()) for k in (1, 0, -1)}
 
 
@@ -153,10 +153,11 @@ def pool_classes(weights: pd.DataFrame) -> pd.DataFrame:
     return pooled.reset_index()
 
 
-def _counts(index: np.ndarray, label: int, bins: int) -> pd.DataFrame:
+def _counts(index: np.ndarray, bins: int, **columns: int) -> pd.DataFrame:
+    """How many entries each bin has: `columns`, bin, left, right, n."""
     edges = np.arange(bins + 1) / bins
     n = np.bincount(index, minlength=bins)
-    return pd.DataFrame({"label": label, "bin": np.arange(bins), "left": edges[:-1], "right": edges[1:], "n": n})
+    return pd.DataFrame(columns | {"bin": np.arange(bins), "left": edges[:-1], "right": edges[1:], "n": n})
 
 
 def _pseudo_labels(stage: Path, truth: pd.DataFrame | None, classes: list[str]) -> dict[str, pd.DataFrame]:
@@ -326,12 +327,15 @@ def _reliability(path: Path, bins: int = 20) -> pd.DataFrame:
     label = files.matrix(table["label"]).ravel().astype(np.float64)
     score, label = score[label >= 0], label[label >= 0]  # of unknown entries nothing can be said
     index = bin_of(score, bins)
-    n = np.bincount(index, minlength=bins)
-    edges = np.arange(bins + 1) / bins
-    with np.errstate(invalid="ignore", divide="ignore"):
-        confidence = np.bincount(index, weights=score, minlength=bins) / n
-        frequency = np.bincount(index, weights=label, minlength=bins) / n
-    return pd.DataFrame({"left": edges[:-1], "right": edges[1:], "n": n, "confidence": confidence, "frequency": frequency})
+    frame = _counts(index, bins)
+    for name, values in (("confidence", score), ("frequency", label)):
+        frame[name] = np.bincount(index, weights=values, minlength=bins) / frame["n"].where(frame["n"] > 0)
+    return frame
+
+
+def calibration_error(bins: pd.DataFrame) -> float:
+    """Expected calibration error: |mean confidence - frequency| of each bin of `reliability`, weighted by its entries."""
+    return float((bins["n"] * (bins["confidence"] - bins["frequency"]).abs()).sum() / bins["n"].sum())
 
 
 def _roles(path: Path) -> dict[str, int]:

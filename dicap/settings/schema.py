@@ -166,8 +166,8 @@ class Calibration(Section):
     target: Literal["hard", "soft"] = published(
         "hard", "hard label with weight w, or soft target r_pos(p) (needs thresholds.rule none)"
     )
-    estimator: Literal["bins", "beta", "shrunk_bins", "class_rank", "class_score"] = published(
-        "bins", "what is learnt on D_est: bins as published; the others need fewer labels (docs/estimators.md)"
+    estimator: Literal["bins", "beta", "class_score"] = published(
+        "bins", "what is learnt on D_est: bins as published; the others need fewer labels (docs/results.md)"
     )
     power: Annotated[float, Field(gt=0)] = published(1.0, "exponent of the weights")
     bins: Count = published(20, "number of bins K")
@@ -261,7 +261,9 @@ class Common(Section):
     ratio: Annotated[float, Field(gt=0, le=1)] = required("share of the training images whose labels may be used")
     seed: Annotated[int, Field(ge=0, lt=2**32)] = required("of everything random")
     method: str = required("`dicap-stage methods` lists them")
-    protocol: str = own("published", "published, or recommended: what this project's own experiments favour (docs/estimators.md)")
+    protocol: str = own(
+        "published", "published, or recommended: what this project's own experiments favour (docs/photographs.md)"
+    )
     backbone: str = published("resnet50", "any timm name")
     backbone_weights: str = published("imagenet", "imagenet (timm's own), lite (extra package), random, or the path of a file")
     head: str = required("ml_decoder, linear; null: the method's published head")

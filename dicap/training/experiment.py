@@ -20,6 +20,7 @@ from dicap.methods import build_method
 from dicap.methods.base import HiddenLabels, Method, Phase, Roles
 from dicap.methods.leaks import named_leak
 from dicap.network import put_backbone_aside
+from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.methods import METHODS
 from dicap.training.hidden import HiddenLabelReader
@@ -127,6 +128,11 @@ class Experiment:
         """This experiment on the features of the frozen backbone."""
         assert self.bank is not None
         return replace(self, inputs=self.bank, frozen=True)
+
+    @property
+    def stored_backbone(self) -> StoredBackbone | None:
+        """What stands for the backbone where the head alone is trained; None where networks look at images."""
+        return self.bank.bank.backbone if self.frozen and self.bank is not None else None
 
     def place(self, network: nn.Module) -> nn.Module:
         """The network on the device, as the stage trains it: a frozen backbone is put aside."""

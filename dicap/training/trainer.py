@@ -22,7 +22,7 @@ from dicap.randomness import torch_seed
 from dicap.training.batches import Batches
 from dicap.training.checkpoint.background import BackgroundWriter
 from dicap.training.checkpoint.state import RunState, StopSignal
-from dicap.training.decisions import Before, Carried, Counted, decisions_of
+from dicap.training.decisions import CurveSource, decisions_of
 from dicap.training.diagnostics import Diagnostics, map_on_test
 from dicap.training.experiment import Experiment
 from dicap.training.optimisation import Optimisation
@@ -117,7 +117,7 @@ class Trainer:
             group=self.group,
             param_groups=groups,
         )
-        networks = {"raw": network, "ema": self.optimisation.ema.module}
+        networks = {"raw": network, "ema": self.optimisation.ema}
         self.begin_with(self.optimisation, networks, phase, eval_every=eval_every, patience=patience)
         return network
 
@@ -141,12 +141,12 @@ class Trainer:
             self._end_epoch()
         self.tell(self.selection.restore(self.stage, self.epoch))
 
-    def publish(self, before: Before | Counted | Carried | None = None) -> None:
+    def publish(self, source: CurveSource | None = None) -> None:
         """model.safetensors is what the next stage starts from; its counterpart is beside it under its own name."""
         first = self.phase.publishes if self.phase.publishes in self.networks else "raw"
         names = {first: "model"} | {which: f"model_{which}" for which in self.networks if which != first}
         # All processes score the images that the decisions are counted on; one writes.
-        decisions = {which: decisions_of(self.experiment, self.networks[which], self.stage, before) for which in names}
+        decisions = {which: decisions_of(self.experiment, self.networks[which], self.stage, source) for which in names}
         for network in self.networks.values():
             restore_backbone(network)
         if not self.group.is_main:

@@ -24,6 +24,8 @@ from stages.support.terminal import finish
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from torch import nn
+
     from dicap.data.store import Store
     from dicap.features.recipe import Recipe
     from dicap.network import Network
@@ -105,9 +107,9 @@ def _compute(settings: "Settings", engine: str, fresh: bool, shard: Shard | None
                 return
             taken_over = work.fill(fast, options, shards)
             if shard is None:
-                work.publish(record)
+                work.publish(record, network.backbone)
         else:
-            taken_over = _whole(recipe, store, fast, options, made_by, fresh)
+            taken_over = _whole(recipe, store, network.backbone, fast, options, made_by, fresh)
     seconds = time.perf_counter() - begin
     images = store.n if shard is None else sum(store.meta["shards"][each] for each in shards)
     computed = images * sum(view.view.parts for view in recipe.files) - taken_over
@@ -127,17 +129,25 @@ def _compute(settings: "Settings", engine: str, fresh: bool, shard: Shard | None
 
 
 def _whole(
-    recipe: "Recipe", store: "Store", network: "Network", options: dict[str, Any], made_by: dict[str, Any], fresh: bool
+    recipe: "Recipe",
+    store: "Store",
+    backbone: "nn.Module",
+    network: "Network",
+    options: dict[str, Any],
+    made_by: dict[str, Any],
+    fresh: bool,
 ) -> int:
     """Fill and publish the bank of a set without shards; how many images an earlier run had computed."""
     from dicap.features.compute import fill
-    from dicap.features.folder import publish
+    from dicap.features.folder import BACKBONE, publish
+    from dicap.network.stored import save_backbone
     from dicap.training.checkpoint.state import RunState, fingerprint
 
     with RunState(project_root(), "features", fingerprint({"recipe": recipe.fingerprint, **made_by})) as state:
         if fresh:
             state.clear()
         taken_over = fill(state.products, recipe, store, network, **options)
+        save_backbone(backbone, state.products / BACKBONE)
         publish(state.products, BANK)
         state.finish()
     return taken_over
@@ -164,7 +174,7 @@ class _Shards:
     def fill(self, network: "Network", options: dict[str, Any], shards: "Iterable[int]") -> int:
         """Compute the features of some shards where they are not kept; how many images need no work."""
         from dicap.data.store import Store
-        from dicap.features.compute import fill, shard_stage
+        from dicap.features.compute import fill
         from dicap.training.checkpoint.state import RunState, fingerprint
 
         taken_over = 0
@@ -177,17 +187,19 @@ class _Shards:
                     taken_over += recipe.n * sum(view.view.parts for view in recipe.files)
                 else:
                     images = Store.open(self._store.folder, shard)  # for now only: on a device they take memory
-                    taken_over += fill(state.products, recipe, images, network, stage=shard_stage(recipe), **options)
+                    taken_over += fill(state.products, recipe, images, network, **options)
                     self._kept.take(key, state.products)
                 state.finish()
         return taken_over
 
-    def publish(self, record: dict[str, Any]) -> None:
+    def publish(self, record: dict[str, Any], backbone: "nn.Module") -> None:
         """Put the bank together from its shards, all of them whole."""
         from dicap.features.compute import gather
-        from dicap.features.folder import publish
+        from dicap.features.folder import BACKBONE, publish
+        from dicap.network.stored import save_backbone
 
         scratch = BANK.with_name(f".{BANK.name}.new")
         gather(scratch, self._recipe, self._kept, self._keys, self._store.meta["shards"], engine=record)
+        save_backbone(backbone, scratch / BACKBONE)
         publish(scratch, BANK)
         self._kept.clean(set(self._keys))

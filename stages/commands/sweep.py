@@ -1,9 +1,7 @@
 """`dicap-stage sweep`: a grid of experiments, on this machine or on several."""
 
-import contextlib
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,6 @@ import click
 from dicap.machine.processes import cores
 from stages.support.common import params_option, parse_changes
 from stages.sweeps.engines.base import NAMES
-from stages.sweeps.forkserver import fork_server
 
 if TYPE_CHECKING:
     from stages.sweeps.engines.base import Engine, Job
@@ -93,19 +90,16 @@ def command(
     planned = _jobs(missing, rev, Path.cwd(), at_once, cpus=cpus, gpus=gpus, preparing=preparing, parts=parts)
     running.check(planned[-1])
     log_of(Path.cwd(), "").parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        if engine == "here" and not gpus:  # each GPU's cells have an environment of their own
-            planned = _sharing(stack, planned)
-        try:
-            for job in planned:
-                running.submit(job)
-        except BaseException:
-            running.cancel()
-            raise
-        if no_wait:
-            click.echo(f"{len(missing)} cells submitted; squeue --me tells how far they are, the same sweep watches them")
-            return
-        failed = _watch(running, planned, missing, rev, plan.title)
+    try:
+        for job in planned:
+            running.submit(job)
+    except BaseException:
+        running.cancel()
+        raise
+    if no_wait:
+        click.echo(f"{len(missing)} cells submitted; squeue --me tells how far they are, the same sweep watches them")
+        return
+    failed = _watch(running, planned, missing, rev, plan.title)
     click.echo(f"{len(missing) - failed} of {len(missing)} cells finished")
     _show(plan)
     if failed:
@@ -140,13 +134,6 @@ def _jobs(
             after = (jobs[-1].name,)
         jobs += [cell_job(cell.name, rev, project, cell.changes, after=after, **with_cpus(cpus)) for cell in cells]
     return jobs
-
-
-def _sharing(stack: contextlib.ExitStack, planned: "list[Job]") -> "list[Job]":
-    """The same jobs; the cells, which have one environment, find a fork server that loads the libraries once for all of them."""
-    environment = planned[-1].environment
-    variables = stack.enter_context(fork_server({**os.environ, **environment}))
-    return [replace(job, environment={**environment, **variables}) if job.environment == environment else job for job in planned]
 
 
 def _watch(engine: "Engine", planned: "list[Job]", missing: "Sequence[Cell]", rev: str, title: str) -> int:
@@ -189,7 +176,9 @@ def _refuse_what_would_be_lost(missing: "Sequence[Cell]", named: set[str]) -> No
 
     changed = git("status", "--porcelain", "--untracked-files=no").splitlines()
     new = git("status", "--porcelain", "--untracked-files=all", "--", *CODE).splitlines()
-    paths = list(dict.fromkeys(line[3:] for line in (*changed, *new)))
+    given = {added for cell in missing if (added := cell.settings["own"]["added"]) and not Path(added).is_absolute()}
+    unknown = sorted(added for added in given if not git("ls-files", "--", added))
+    paths = list(dict.fromkeys([*(line[3:] for line in (*changed, *new)), *unknown]))
     if paths:
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         raise DataError(f"{paths[0]}{more}: not committed, and a sweep runs what is committed; git commit it first")

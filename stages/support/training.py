@@ -41,10 +41,9 @@ def open_experiment(settings: Settings, runtime: dict[str, Any], stage: str | No
 
 def open_bank(settings: Settings) -> FeatureBank:
     """The features of the frozen backbone. Raises DataError unless they are those that the settings ask for."""
-    from dicap.features.recipe import Recipe, pretrained_network
-
-    wanted = Recipe.of(settings, Store.open(data_folder(settings)), pretrained_network(settings))
-    return FeatureBank.open(ARTIFACTS / "features", wanted)
+    bank = FeatureBank.open(ARTIFACTS / "features")
+    bank.check(settings, Store.open(data_folder(settings)))
+    return bank
 
 
 def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:
@@ -54,7 +53,7 @@ def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:
     check_same_problem(model, experiment.settings, experiment.store.classes)
 
     def make() -> nn.Module:
-        network = experiment.method.build_network(pretrained=False)
+        network = experiment.method.build_network(pretrained=False, stored=experiment.stored_backbone)
         load_weights(network, model)
         return network
 

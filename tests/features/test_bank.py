@@ -1,7 +1,9 @@
 """The bank: the same features as the network gives, the same bytes whatever stops it, and nothing else's features."""
 
+import hashlib
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,8 +19,9 @@ from dicap.errors import DataError, SettingsError
 from dicap.features import compute
 from dicap.features.bank import FeatureBank, as_maps, load, scoring_batches
 from dicap.features.compute import fill
-from dicap.features.folder import fill_empty, publish
-from dicap.features.recipe import Recipe, pretrained_network
+from dicap.features.folder import BACKBONE, fill_empty, publish
+from dicap.features.recipe import Recipe, origin_of, pretrained_network
+from dicap.network.stored import save_backbone
 
 ENGINE = {"name": "torch", "version": torch.__version__, "precision": "float32", "difference": 0.0}
 
@@ -36,7 +39,7 @@ class Made:
         return fill(folder or self.folder, self.recipe, self.store, self.network, engine=ENGINE, workers=0)
 
     def open(self):
-        return FeatureBank.open(self.folder, self.recipe)
+        return FeatureBank.open(self.folder)
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +62,11 @@ def own(made, tmp_path):
     return copy
 
 
-def slow(made, row, view, number=0, key="bank"):
+def slow(made, row, view, name):
     """Features of one image in one view, from the views' definition: (parts, g * g, D) float32."""
-    request = Request(key, np.array([row]), view)
-    images = render_batch(made.store.pixels(request.rows), view, loader.draws(0, "features", number, request))
+    content = hashlib.blake2b(made.store.image(row), digest_size=16).digest()
+    request = Request(name, np.array([int.from_bytes(content[:8], "little")], np.uint64), view)
+    images = render_batch(made.store.pixels(np.array([row])), view, loader.draws(0, "features", 0, request))
     images = images.reshape(-1, *images.shape[-3:])
     found = []
     for image in images:
@@ -73,21 +77,21 @@ def slow(made, row, view, number=0, key="bank"):
 
 
 @pytest.mark.parametrize(
-    ("name", "view", "number"),
+    ("name", "view"),
     [
-        ("plain", View("test"), 0),
-        ("mirror", View("weak", flip=1.0), 0),
-        ("strong_0", View("strong", cutout=0.5), 0),
-        ("strong_1", View("strong", cutout=0.5), 1),
-        ("plain_tiles", View("test", tiles=2), 0),
-        ("mirror_tiles", View("weak", flip=1.0, tiles=2), 0),
-        ("strong_1_tiles", View("strong", cutout=0.5, tiles=2), 1),
+        ("plain", View("test")),
+        ("mirror", View("weak", flip=1.0)),
+        ("strong_0", View("strong", cutout=0.5)),
+        ("strong_1", View("strong", cutout=0.5)),
+        ("plain_tiles", View("test", tiles=2)),
+        ("mirror_tiles", View("weak", flip=1.0, tiles=2)),
+        ("strong_1_tiles", View("strong", cutout=0.5, tiles=2)),
     ],
 )
-def test_a_bank_holds_the_network_s_features_of_each_view(made, name, view, number):
+def test_a_bank_holds_the_network_s_features_of_each_view(made, name, view):
     features = made.open().view(name)
     for row in (0, 17, made.store.n - 1):
-        expected = slow(made, row, view, number, "bank_tiles" if view.tiles > 1 else "bank")
+        expected = slow(made, row, view, name)
         expected = expected if view.tiles > 1 else expected[0]
         np.testing.assert_allclose(features[row], expected, rtol=2e-3, atol=2e-3)
 
@@ -224,7 +228,7 @@ def test_a_published_bank_takes_the_place_of_the_one_before(made, tmp_path):
 def test_an_empty_bank_says_so(tmp_path, made):
     fill_empty(tmp_path / "features")
     with pytest.raises(DataError, match=r"holds no features.*run `dvc repro features`"):
-        FeatureBank.open(tmp_path / "features", made.recipe)
+        FeatureBank.open(tmp_path / "features")
 
 
 @pytest.mark.parametrize(
@@ -237,27 +241,30 @@ def test_an_empty_bank_says_so(tmp_path, made):
         ({"features.grid": 1}, "made with another features.grid"),
         ({"features.tiles": "none"}, "made with another features.tiles"),
         ({"backbone": "test_resnet.r160_in1k"}, "made with another backbone"),
+        ({"backbone_weights": "imagenet"}, "made with other weights of the backbone"),
     ],
 )
 def test_a_bank_of_something_else_is_refused(made, changes, line):
-    wanted = Made(made.folder, made.store, changes).recipe
+    bank = FeatureBank.open(made.folder)
+    bank.check(made.settings, made.store)
     with pytest.raises(DataError, match=f"{line}; run `dvc repro features`"):
-        FeatureBank.open(made.folder, wanted)
+        bank.check(tiny.settings({"features.views": 2, "features.grid": 2, "features.tiles": "all"} | changes), made.store)
 
 
-def test_a_bank_of_other_weights_is_refused(made):
-    other = pretrained_network(made.settings)
-    with torch.no_grad():
-        next(other.backbone.parameters()).add_(1e-3)
-    with pytest.raises(DataError, match="made with other weights of the backbone"):
-        FeatureBank.open(made.folder, Recipe.of(made.settings, made.store, other))
+def test_weights_are_told_by_the_content_of_their_file(made, tmp_path):
+    files = [tmp_path / name for name in ("one.safetensors", "same.safetensors", "other.safetensors")]
+    for file, content in zip(files, (b"1", b"1", b"2"), strict=True):
+        file.write_bytes(content)
+    recipe = replace(made.recipe, origin=origin_of(str(files[0])))
+    wanted = [recipe.wanted(tiny.settings({"backbone_weights": str(file)}), made.store).origin for file in files]
+    assert [origin == recipe.origin for origin in wanted] == [True, True, False]
 
 
 def test_a_bank_of_other_images_is_refused(made, tmp_path):
     raw = tiny.photographs(tmp_path / "raw", {"train": 20, "test": 4, "unlabeled": 2})
     other = Store.open(tiny.converted(raw, tmp_path / "set"))
     with pytest.raises(DataError, match="made with other images than the converted set's"):
-        FeatureBank.open(made.folder, Recipe.of(made.settings, other, made.network))
+        FeatureBank.open(made.folder).check(made.settings, other)
 
 
 def test_random_weights_are_the_same_for_every_seed(made):
@@ -319,3 +326,18 @@ def test_a_disk_without_room_is_said_before_the_work(made, tmp_path, monkeypatch
 def test_a_grid_finer_than_the_map_is_a_mistake(made):
     with pytest.raises(SettingsError, match=r"features.grid: found 9, but the map of test_resnet .* has 2 x 2 positions"):
         Made(made.folder, made.store, {"features.grid": 9})
+
+
+def test_the_backbone_beside_the_features_is_whole_or_refused(own):
+    save_backbone(own.network.backbone, own.folder / BACKBONE)
+    stored, tensors = own.open().backbone, own.network.backbone.state_dict()
+    assert all(torch.equal(value, tensors[name]) for name, value in stored.state_dict().items())
+    assert stored.state_dict().keys() == tensors.keys()
+    data = bytearray(stored.path.read_bytes())
+    data[-3] ^= 4
+    stored.path.write_bytes(data)
+    with pytest.raises(DataError, match=r"damaged .* run `dvc repro features`"):
+        stored.state_dict()
+    stored.path.unlink()
+    with pytest.raises(DataError, match=r"not readable .* run `dvc repro features`"):
+        stored.state_dict()

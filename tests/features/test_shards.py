@@ -4,7 +4,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
 import time
 from contextlib import chdir
 
@@ -202,21 +201,18 @@ def test_a_meta_of_a_bank_that_does_not_fit_is_refused(place, changes):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, forks, number):
+def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, number):
     before, rng = published(place), random.Random(int(number))
     shutil.rmtree(place / ".dicap" / "shards" / "features")
     shutil.rmtree(place / "artifacts" / "features")
     kept = place / ".dicap" / "shards" / "features"
-    process = subprocess.Popen(
-        tiny.forked("stages.cli", "features", "--engine", "torch", "--workers", "0"), cwd=place, env=tiny.environment() | forks,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    process = tiny.stage(place, "features", "--engine", "torch", "--workers", "0")
     target = rng.randrange(1, 3)
     while process.poll() is None and len(list(kept.glob("*/meta.json"))) < target:
         time.sleep(0.001)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=600)
-    assert process.returncode in (-signal.SIGKILL, 75, 0), errors
+    code, errors = process.wait()
+    assert code in (-signal.SIGKILL, 75, 0), errors
     facts = done(place, "features")
     assert facts["taken over"] > 0
     assert published(place) == before

@@ -123,3 +123,6 @@ def test_reliability_against_a_loop(tmp_path):
         if inside:
             assert row["confidence"] == pytest.approx(np.mean([s for s, _ in inside]))
             assert row["frequency"] == pytest.approx(np.mean([y for _, y in inside]))
+    n = len(pairs)
+    gaps = sum(abs(sum(s - y for s, y in pairs if row["left"] <= s < row["right"])) / n for row in bins.to_dict("records"))
+    assert evidence.calibration_error(bins) == pytest.approx(gaps)

@@ -146,7 +146,7 @@ def bomb(path):
 
 
 def linked_outside(path):
-    outside = Path("outside.png")
+    outside = Path(f"outside-{path.name}")
     Image.new("RGB", (8, 8)).save(outside)
     path.symlink_to(outside.resolve())
 

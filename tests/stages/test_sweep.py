@@ -1,7 +1,6 @@
 """`dicap-stage sweep` and what it asks of an engine; cells in tests/stages/test_cell.py, engines in tests/engines."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from stages.commands import sweep
 from stages.sweeps import cell as cell_module
 from stages.sweeps import finished
 from stages.sweeps.engines import base
-from stages.sweeps.forkserver import ADDRESS
 from stages.sweeps.grid import cells, read_grid
 
 SHARDED = ("convert", "features")
@@ -219,21 +217,6 @@ def test_a_cell_has_the_cores_it_is_told_and_as_many_threads(project, monkeypatc
     assert all({"OMP_NUM_THREADS": "8", "DICAP_DEVICE": "cpu"}.items() <= job.environment.items() for job in fake.jobs)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="forks of loaded libraries are for Linux")
-@pytest.mark.parametrize(
-    ("options", "shared"), [(["--jobs", "2"], True), (["--on", "ray"], False), (["--jobs", "2", "--gpus", "1"], False)]
-)
-def test_cells_on_this_machine_share_a_fork_server(project, monkeypatch, options, shared):
-    """Those of one environment: the preparation has more threads, and each GPU's cells see another device."""
-    monkeypatch.setattr("stages.commands.sweep.cores", lambda: 4)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    fake = Fake(monkeypatch, [])
-    assert run("grid.yaml", *options).exit_code == 0
-    preparation, *cells = [job.environment.get(ADDRESS) for job in fake.jobs]
-    assert preparation is None and len(cells) == 4 and len(set(cells)) == 1 and (cells[0] is not None) == shared
-    assert not shared or not Path(cells[0]).exists(), "it ends with the sweep"
-
-
 def test_what_no_node_has_is_refused_before_anything_is_submitted(project, monkeypatch):
     fake = Fake(monkeypatch, [])
     result = run("grid.yaml", "--gpus", "2")
@@ -246,16 +229,22 @@ def test_where_the_engine_refuses_a_job_none_is_left_behind(project, monkeypatch
     assert result.exit_code == 1 and "no more jobs" in result.stderr and fake.cancelled
 
 
-@pytest.mark.parametrize("way", ["tracked", "new code"])
-def test_what_is_not_committed_is_refused(project, monkeypatch, way):
+@pytest.mark.parametrize("name", ["grid.yaml", "stages/new.py", "labels/added-1.csv"])
+def test_what_is_not_committed_is_refused(project, monkeypatch, name):
+    """A clone would not have it: a file that is tracked, new code, and labels that were imported."""
     fake = Fake(monkeypatch, [])
-    (project / "notes.txt").write_text("of no matter: no stage reads it\n")
-    assert run("grid.yaml").exit_code == 0
-    path = project / ("grid.yaml" if way == "tracked" else "stages/new.py")
+    options = ["--dataset", "table", "-S", "data_root=/x", "-S", "own.added=labels/added-0.csv"]
+    for each in ("notes.txt", "labels/added-0.csv"):  # the first is of no matter: no stage reads it
+        (project / each).parent.mkdir(exist_ok=True)
+        (project / each).write_text("image,labels\n")
+    subprocess.run(["git", "add", "labels"], check=True)
+    subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "labels"], check=True)
+    assert run("grid.yaml", *options).exit_code == 0
+    path = project / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(GRID + "# changed\n")
     fake.jobs.clear()
-    result = run("grid.yaml")
+    result = run("grid.yaml", *options, "-S", f"own.added={name if name.startswith('labels') else 'labels/added-0.csv'}")
     assert result.exit_code == 1 and not fake.jobs
     assert f"{path.relative_to(project)}: not committed" in result.stderr and "git commit it first" in result.stderr
 

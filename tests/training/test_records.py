@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dicap.calibration.rates import PseudoLabels, Rates, Thresholds, bin_curve
+from dicap.calibration.rates import Rates, bin_curve
+from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.files import artifacts
 from dicap.methods.base import Refresh, Roles
 from dicap.report.evidence import curve_errors, read_curves

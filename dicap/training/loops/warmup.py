@@ -4,7 +4,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from dicap.features.recipe import pretrained_network
 from dicap.network.linear import fit_scaling
 from dicap.randomness import torch_seed
 from dicap.training.batches import Batches
@@ -17,9 +16,11 @@ from dicap.training.trainer import Trainer
 def initial_network(experiment: Experiment) -> nn.Module:
     """A new network; its random parts depend on the seed alone."""
     torch.manual_seed(torch_seed(experiment.settings.seed, "network", 0))
-    network = experiment.method.build_network()
+    # A backbone is built where the head's first weights count: they are drawn after it.
+    solved = experiment.settings.solves("warmup")
+    network = experiment.method.build_network(stored=experiment.stored_backbone if solved else None)
     if experiment.frozen:  # the backbone whose features the bank holds, also where its weights are random
-        network.backbone = pretrained_network(experiment.settings).backbone
+        network.backbone = experiment.stored_backbone
         inputs, roles = experiment.inputs, experiment.roles
         assert isinstance(inputs, BankFeatures)
         training = np.sort(np.concatenate([roles.labelled, roles.validation, roles.unlabeled]))

@@ -16,7 +16,7 @@ from dicap.report.budgets import equal_steps
 from dicap.report.experiments import FREE, LADDER, RECOMMENDED, row_of
 from dicap.report.tables import published_numbers, spec_of
 from dicap.settings import Settings, flatten
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 from dicap.settings.schema import Calibration
 from stages.sweeps.grid import Grid, cells, read_grid
 

@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from dicap.settings import flatten
-from dicap.settings.catalogue import HEADS, METHODS, NAMED_WEIGHTS, OWN_HEAD
+from dicap.settings.catalogue import HEADS, NAMED_WEIGHTS, OWN_HEAD
+from dicap.settings.methods import METHODS
 
 _STEPS = ("calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled")
 # The ladder of docs/methods.md 3.10: the values of _STEPS at each step.

@@ -8,8 +8,9 @@ from dicap.metrics.operating_point import digits
 from dicap.metrics.warnings import score_in_words
 from dicap.models import SavedModel
 from dicap.settings import flatten
-from dicap.settings.catalogue import METHODS, OWN, holds_out
+from dicap.settings.catalogue import OWN
 from dicap.settings.checks import unread
+from dicap.settings.methods import METHODS, holds_out
 
 SHOWN = 100  # classes in the table at most: the best and the worst
 

@@ -20,7 +20,8 @@ from dicap.pages.pictures import squares
 from dicap.report import evidence, exports, style
 from dicap.report.evidence import Evidence
 from dicap.report.figures import calibration, learning, pseudo_labels
-from dicap.settings.catalogue import METHODS, OWN, holds_out
+from dicap.settings.catalogue import OWN
+from dicap.settings.methods import METHODS, holds_out
 
 STAGE_NAMES = {"warmup": "Warm-up", "train": "Main stage", "finetune": "Fine-tuning"}
 ROLES = {  # symbol, its index, what the images are for

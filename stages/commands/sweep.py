@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from stages.sweeps.engines.base import Engine, Job
     from stages.sweeps.grid import Cell, Grid
 
-PARTS = 16  # jobs that share the conversion of a large set; those that find no room wait
 CODE = ("configs", "dicap", "stages")  # what `resolve` depends on in dvc.yaml
 
 
@@ -86,8 +85,7 @@ def command(
     at_once = jobs or (1 if engine == "here" else None)
     # Here the cells that would use the other cores wait for the preparation: one job uses them all.
     preparing = max(cpus, min(cores(), cpus * (at_once or 1))) if engine == "here" else cpus
-    parts = 1 if engine == "here" else jobs or PARTS
-    planned = _jobs(missing, rev, Path.cwd(), at_once, cpus=cpus, gpus=gpus, preparing=preparing, parts=parts)
+    planned = _jobs(missing, rev, Path.cwd(), at_once, cpus=cpus, gpus=gpus, preparing=preparing)
     running.check(planned[-1])
     log_of(Path.cwd(), "").parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -107,15 +105,15 @@ def command(
 
 
 def _jobs(
-    missing: "Sequence[Cell]", rev: str, project: Path, at_once: int | None, *, cpus: int, gpus: int, preparing: int, parts: int
+    missing: "Sequence[Cell]", rev: str, project: Path, at_once: int | None, *, cpus: int, gpus: int, preparing: int
 ) -> "list[Job]":
     """A job for each cell, after those that prepare a data set and features that several cells share.
 
     Without them each of the cells that begin together would convert and compute for itself. They have `preparing` processor
-    cores, and are at most `parts` at a time.
+    cores.
     """
     from stages.sweeps.cell import cell_job
-    from stages.sweeps.preparation import preparation, recipe_of
+    from stages.sweeps.preparation import recipe_of
 
     environment = {key: value for key, value in os.environ.items() if key.startswith(("DICAP_", "OMP_"))}
 
@@ -130,7 +128,8 @@ def _jobs(
     for cells in groups.values():
         after = ()
         if len(cells) > 1 and at_once != 1:
-            jobs += preparation(cells[0], rev, project, parts, with_cpus(preparing))
+            first = cells[0]
+            jobs.append(cell_job(f"prepare-{first.name}", rev, project, first.changes, until="features", **with_cpus(preparing)))
             after = (jobs[-1].name,)
         jobs += [cell_job(cell.name, rev, project, cell.changes, after=after, **with_cpus(cpus)) for cell in cells]
     return jobs

@@ -30,9 +30,8 @@ from stages.sweeps.revisions import cache_folder, git
 
 EXIT_STOPPED = 75
 _SCRATCH = "dicap-cell-"
-# Said by dicap.training.checkpoint.state of its folder, and by dicap.data.kept of the lock itself.
-_HELD = re.compile(r"Error: (?P<place>.+): (?:process \S+ is already running this|another process is making )")
-_BEFORE = {"convert": "resolve", "features": "convert"}  # of the stages that are made in shards, what one of them needs
+# Said by dicap.training.checkpoint.state of its folder.
+_HELD = re.compile(r"Error: (?P<place>.+): process \S+ is already running this")
 _POLL = 2.0  # seconds between two looks at a lock
 # Set by DVC for its stages and by Git for its hooks; they would lead out of the clone.
 _LEADING = ("DVC_ROOT", "DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
@@ -45,7 +44,6 @@ def cell_job(
     changes: Mapping[str, Any],
     *,
     until: str | None = None,
-    shard: str | None = None,
     **resources: Any,
 ) -> Job:
     """The job that runs an experiment of a commit.
@@ -53,12 +51,10 @@ def cell_job(
     Args:
         name: of the experiment. changes: its settings that differ from params.yaml.
         until: run the pipeline up to this stage only and keep no experiment; its results stay in DVC's cache.
-        shard: of this stage make these shards only (`--shard` of the stage), after what it depends on.
         resources: what else a Job has.
     """
     command = [sys.executable, "-m", "stages.sweeps.cell", "--project", str(project), "--rev", rev, "--name", name]
     command += ["--until", until] if until else []
-    command += ["--shard", shard] if shard else []
     command += [part for key, value in changes.items() for part in ("-S", f"{key}={literal(value)}")]
     job = job_name(name, rev)
     return Job(job, tuple(command), project, log_of(project, job), **resources)
@@ -99,25 +95,22 @@ def exists(project: Path, name: str, rev: str) -> bool:
 @click.option("--rev", required=True)
 @click.option("--name", required=True)
 @click.option("--until")
-@click.option("--shard")
 @click.option("-S", "--set-param", "changes", multiple=True)
-def main(project: Path, rev: str, name: str, until: str | None, shard: str | None, changes: tuple[str, ...]) -> None:
+def main(project: Path, rev: str, name: str, until: str | None, changes: tuple[str, ...]) -> None:
     """Run one experiment of a commit of the project and bring it back."""
     with _scratch(name) as folder:
         end_with_parent(lambda: shutil.rmtree(folder, ignore_errors=True))
         signal.signal(signal.SIGTERM, _stop)
         click.echo(f"{BEGIN}{name}: process {os.getpid()} on {os.uname().nodename}, {time.strftime('%Y-%m-%d %H:%M:%S')}")
         try:
-            code = run(project, rev, name, changes, folder, until=until, shard=shard)
+            code = run(project, rev, name, changes, folder, until=until)
         except DataError as error:
             click.echo(f"Error: {error}")
             code = 1
     sys.exit(code)
 
 
-def run(
-    project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Path, *, until: str | None, shard: str | None
-) -> int:
+def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Path, *, until: str | None) -> int:
     """Run one experiment, or a part, in a clone below `folder`; 0 where the project has its result, else DVC's exit code."""
     clone = _clone(project, rev, folder)
     environment = {key: value for key, value in os.environ.items() if key not in _LEADING} | {
@@ -126,23 +119,17 @@ def run(
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     }
     settings = [part for change in changes for part in ("-S", change)]
-    target = _BEFORE[until] if until and shard else until
-    steps = [["dvc", "exp", "run", "--name", name, *settings, *([target] if target else [])]]
-    if until and shard:
-        steps.append(["stages.cli", until, "--shard", shard])
+    command = ["dvc", "exp", "run", "--name", name, *settings, *([until] if until else [])]
     while until or not exists(project, name, rev):
-        code, held = _watched(steps[0], clone, environment)
-        if code == 0 and len(steps) > 1:
-            del steps[0]
-        elif code == 0:
+        code, held = _watched(command, clone, environment)
+        if code == 0:
             if not until:
                 _bring_back(clone, project, name, rev)
             return 0
-        elif held is None:
+        if held is None:
             return code
-        else:
-            click.echo(f"{held}: held by another run of the same stage; waiting for it")
-            _wait_for(held / "lock" if held.is_dir() else held)
+        click.echo(f"{held}: held by another run of the same stage; waiting for it")
+        _wait_for(held / "lock")
     click.echo(f"{name}: the project has its result")
     return 0
 

@@ -167,26 +167,6 @@ def test_up_to_a_stage_no_experiment_is_kept_and_its_result_is_found_again(proje
     assert code == 0 and "begun" not in output and cell.exists(project, "three", rev(project))
 
 
-def test_shards_of_a_stage_are_made_after_what_it_needs(project, tmp_path):
-    (project / "stages").mkdir()
-    (project / "stages" / "__init__.py").touch()
-    (project / "stages" / "cli.py").write_text(
-        "import pathlib, sys\nprint('asked', sys.argv[1:])\nonce = pathlib.Path('once')\n"
-        "if sys.argv[3] == '1/2' and not once.exists():\n    once.touch()\n"
-        "    sys.exit(f'Error: {once}.lock: another process is making shard 1; wait for its end and run again')\n"
-        "sys.exit('99' in sys.argv[3])\n"
-    )
-    (project / "dvc.yaml").write_text(STAGES.replace("work:", "resolve:"))
-    cell.git("add", "-A", folder=project)
-    cell.git("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "stages", folder=project)
-    code, output = ended(start(project, "part", "-S", "seed=4", "--until", "convert", "--shard", "1/2"))
-    assert code == 0 and "begun 4" in output and output.count("asked ['convert', '--shard', '1/2']") == 2, output
-    assert "held by another run of the same stage; waiting" in output
-    assert not cell.exists(project, "part", rev(project))
-    code, _ = ended(start(project, "part", "-S", "seed=4", "--until", "convert", "--shard", "99"))
-    assert code == 1 and not list((tmp_path / "scratch").iterdir())
-
-
 def test_it_waits_for_a_state_that_another_run_holds(project):
     state = project / ".dicap" / "state" / "train-0"
     state.mkdir(parents=True)
@@ -204,6 +184,7 @@ def test_it_waits_for_a_state_that_another_run_holds(project):
 
 def test_the_words_of_what_is_held_are_those_of_the_trainings_and_of_the_shards(tmp_path):
     from dicap.data.kept import Kept
+
     from dicap.errors import DataError
     from dicap.training.checkpoint.state import RunState
 

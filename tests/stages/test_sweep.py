@@ -117,27 +117,6 @@ def test_cells_at_a_time_wait_for_what_they_share(project, monkeypatch, options,
         assert {job.after for job in fake.jobs} == {()}
 
 
-@pytest.mark.parametrize(("shards", "options", "parts"), [(5, [], 5), (40, [], 16), (5, ["--jobs", "2"], 2)])
-@pytest.mark.parametrize("frozen", [True, False])
-def test_on_a_cluster_several_jobs_make_the_shards(project, monkeypatch, shards, options, parts, frozen):
-    monkeypatch.setattr("stages.commands.convert.count_shards", lambda settings: shards)
-    fake = Fake(monkeypatch, [])
-    trained = "head" if frozen else "all"
-    run("grid.yaml", "--on", "ray", *options, "-S", f"warmup.trainable={trained}", "-S", f"train.trainable={trained}")
-    of = {stage: [job for job in fake.jobs if f"-{stage}-" in job.name and "--shard" in job.command] for stage in SHARDED}
-    for stage, jobs in of.items():
-        assert len(jobs) == (parts if frozen or stage == "convert" else 0)
-        assert [job.command[job.command.index("--shard") + 1] for job in jobs] == [f"{i}/{parts}" for i in range(len(jobs))]
-        assert all(job.command[job.command.index("--until") + 1] == stage for job in jobs)
-    *before, last = [job for job in fake.jobs if job.name.startswith("prepare-")]
-    assert {job.after for job in fake.jobs if job not in (*before, last)} == {(last.name,)} and "--shard" not in last.command
-    if frozen:
-        (whole,) = [job for job in before if job not in of["convert"] + of["features"]]
-        assert whole.after == tuple(job.name for job in of["convert"])
-        assert {job.after for job in of["features"]} == {(whole.name,)}
-    assert last.after == tuple(job.name for job in of["features" if frozen else "convert"])
-
-
 def test_images_that_cannot_be_listed_here_are_prepared_in_one_piece(project, monkeypatch):
     fake = Fake(monkeypatch, [])
     run("grid.yaml", "--on", "ray", "--dataset", "table", "-S", "data_root=/only/on/the/nodes")

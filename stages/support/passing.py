@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dicap.errors import DataError
 from dicap.settings import Settings
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 from stages.support.terminal import finish
 
 FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}

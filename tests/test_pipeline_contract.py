@@ -39,7 +39,7 @@ ASIDE = {
 # Settings a stage looks at without its result depending on them.
 IDLE = {
     **{
-        ("convert", name): "which modules are its code is asked by the settings, for the key of a shard"
+        ("convert", name): "which modules are its code is asked by the settings, for the store of decoded images"
         for name in ("linear", "method", "train")
     },
     ("finetune", "bbam"): "whether a leak is configured is asked where an experiment is opened; fine-tuning has none",

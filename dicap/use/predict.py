@@ -74,7 +74,7 @@ def predict(
             array (H, W, 3) or (N, H, W, 3) uint8, or a sequence of these.
         batch_size: images a step; None: chosen, and halved where the memory is too small.
         device: `auto`, `cpu`, `cuda`.
-        engine: what computes the backbone: `auto`, `torch`, `onnxruntime`, `openvino`, `openvino-bf16`.
+        engine: what computes the backbone: `auto`, `torch`, `onnxruntime`.
         per_image: a row for every image instead.
 
     Returns:

@@ -90,7 +90,7 @@ def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, 
     with StopSignal() as stop, state, replacing_folder(BANK) as folder:
         computed = fill(
             folder, recipe, store, fast, engine=record, known=known, made_by=made_by, device=chosen.device,
-            workers=chosen.workers, data_on=chosen.data_on, autocast=chosen.amp, stopping=lambda: bool(stop),
+            workers=chosen.workers, autocast=chosen.amp, stopping=lambda: bool(stop),
         )  # fmt: skip
         save_backbone(network.backbone, folder / BACKBONE)
         state.finish()

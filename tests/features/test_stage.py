@@ -99,7 +99,7 @@ def test_one_frozen_stage_is_enough_to_need_them(place):
 @pytest.mark.parametrize(
     ("arguments", "code", "line"),
     [
-        (["--engine", "abacus"], 2, "Error: --engine: found 'abacus', allowed are auto, torch, onnxruntime, openvino"),
+        (["--engine", "abacus"], 2, "Error: --engine: found 'abacus', allowed are auto, torch, onnxruntime"),
         (["--device", "cuda:77"], 2, "Error: --device: found 'cuda:77'"),
     ],
 )

@@ -32,7 +32,6 @@ ASIDE = {
     "dicap.settings.batch_sizes": "dicap.settings.checks: a setting that contradicts another",
     "dicap.data.sources": "dicap.provenance.dependencies: names of modules",
     "dicap.data.sources.base": "as dicap.data.sources",
-    "dicap.data.sources.columns": "as dicap.data.sources",
     "dicap.data.sources.files": "dicap.provenance.external: endings of photographs",
 }
 

@@ -30,9 +30,10 @@ from dicap.features.bank import file_name
 from dicap.features.folder import META, SCHEMA
 from dicap.features.recipe import Recipe
 from dicap.features.views import EPOCH, SEED, STAGE, BankView
-from dicap.files.artifacts import make_room, write_json
+from dicap.files.atomic import make_room
 from dicap.files.checksum import sha256
 from dicap.files.content_store import ABSENT, ContentStore
+from dicap.files.json_files import write_json
 from dicap.files.npy import HEAD, npy_header
 from dicap.machine.progress import progress
 from dicap.network import Network, pooled

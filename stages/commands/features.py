@@ -57,7 +57,7 @@ def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, 
     from dicap.features.engine import scoring_engine
     from dicap.features.folder import BACKBONE
     from dicap.features.recipe import Recipe, pretrained_network
-    from dicap.files.artifacts import replacing_folder
+    from dicap.files.atomic import replacing_folder
     from dicap.files.content_store import remove_unused
     from dicap.machine.runtime import Runtime
     from dicap.network.stored import save_backbone

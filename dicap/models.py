@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from dicap.calibration.decision import Decisions, plain
 from dicap.errors import DataError, SettingsError
-from dicap.files.artifacts import replacing
+from dicap.files.atomic import replacing
 from dicap.methods import build_method
 from dicap.methods.base import Method
 from dicap.network.stored import StoredBackbone

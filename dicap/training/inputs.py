@@ -45,14 +45,14 @@ class Images:
         """uint8 (B, 3, H, W), see `dicap.data.loader.load`."""
         return load(
             self.store, steps, seed=self.seed, stage=stage, epoch=epoch, workers=runtime.workers, device=runtime.device,
-            start=start, data_on=runtime.data_on,  # type: ignore[arg-type]
+            start=start,
         )  # fmt: skip
 
     def scoring(self, runtime: Runtime, rows: np.ndarray, weak: tuple[str, int] | None) -> Iterator[tuple[np.ndarray, Tensor]]:
         """uint8 (b, 3, H, W), see `dicap.data.loader.scoring_batches`."""
         return scoring_batches(
             self.store, rows, SCORING_BATCH, flip=None if weak is None else (self.seed, *weak), flip_share=self.flip,
-            device=runtime.device, data_on=runtime.data_on,  # type: ignore[arg-type]
+            device=runtime.device,
         )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def engine_option(function: Callable) -> Callable:
         envvar="DICAP_ENGINE",
         default="auto",
         show_default=True,
-        help="auto, torch, onnxruntime, openvino, openvino-bf16. [DICAP_ENGINE]",
+        help="auto, torch, onnxruntime. [DICAP_ENGINE]",
     )(function)
 
 
@@ -101,14 +101,6 @@ def machine_options(function: Callable) -> Callable:
             help="Mixed precision; auto: bf16 or fp16 on a GPU, off on a CPU. [DICAP_AMP]",
         ),
         click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Loader processes. [DICAP_WORKERS]"),
-        click.option(
-            "--data-on",
-            envvar="DICAP_DATA_ON",
-            type=click.Choice(["host", "device"]),
-            default="host",
-            show_default=True,
-            help="Draw the views on the processor or on the accelerator. [DICAP_DATA_ON]",
-        ),
         click.option("--fresh", is_flag=True, help="Discard the saved state instead of resuming."),
     ]
     for option in reversed(options):

@@ -25,7 +25,8 @@ def hand_on(stage: str, settings: Settings, source: Path, out: Path) -> None:
 
 def pass_on(stage: str, source: Path, out: Path) -> None:
     """Publish the models of the stage before, unchanged, with an empty history and no costs."""
-    from dicap.files.artifacts import COST, HISTORY, cost_file, replacing_folder, write_history
+    from dicap.files.artifacts import COST, HISTORY, cost_file, write_history
+    from dicap.files.atomic import replacing_folder
 
     model = source / "model.safetensors"
     if not model.is_file():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dicap.data.sources.base import Rejected, read_rgb
-from dicap.data.sources.own import read
+from dicap.data.sources.own.read import read
 from dicap.errors import DataError
 from dicap.settings import Own
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dicap.calibration.rates import bin_index
 from dicap.files import artifacts as files
+from dicap.files.tables import read_parquet
 from dicap.report import evidence
 
 from . import synthetic
@@ -28,7 +29,7 @@ def test_histograms_against_a_loop(entries):
         last = row["bin"] == 19
         expected = 0
         for _, found, w in zip(confidence[0], label[0], weight[0], strict=True):
-            in_bin = int(np.float32(w) * 20) == row["bin"] or (last and w == 1)
+            in_bin = int(float(w) * 20) == row["bin"] or (last and w == 1)
             expected += found == row["label"] and in_bin
         assert row["n"] == expected
 
@@ -124,7 +125,7 @@ def test_history_runs_through_the_stages(tmp_path):
 
 def test_reliability_against_a_loop(tmp_path):
     bins = evidence.gather(synthetic.write_run(tmp_path, epochs=1)).reliability
-    table = files.read_parquet(tmp_path / "evaluate" / "predictions.parquet")
+    table = read_parquet(tmp_path / "evaluate" / "predictions.parquet")
     pairs = list(zip(np.concatenate(table["score"].to_pylist()), np.concatenate(table["label"].to_pylist()), strict=True))
     for row in bins.to_dict("records"):
         inside = [(s, y) for s, y in pairs if row["left"] <= s < row["right"]]

@@ -182,21 +182,14 @@ def test_it_waits_for_a_state_that_another_run_holds(project):
     assert process.wait(timeout=60) == 0 and cell.exists(project, "four", rev(project)), lines
 
 
-def test_the_words_of_what_is_held_are_those_of_the_trainings_and_of_the_shards(tmp_path):
-    from dicap.data.kept import Kept
-
+def test_the_words_of_what_is_held_are_those_of_a_training(tmp_path):
     from dicap.errors import DataError
     from dicap.training.checkpoint.state import RunState
 
-    kept = Kept(tmp_path / "kept")
-    for hold, place in (
-        (lambda: RunState(tmp_path, "train", "0"), ".dicap/state/train-0"),
-        (lambda: kept.making("key", "shard 0"), "kept/key.lock"),
-    ):
-        with hold(), pytest.raises(DataError) as error, hold():
-            pass
-        found = cell._HELD.search(f"Error: {error.value}")
-        assert found and Path(found["place"]) == tmp_path / place
+    with RunState(tmp_path, "train", "0"), pytest.raises(DataError) as error, RunState(tmp_path, "train", "0"):
+        pass
+    found = cell._HELD.search(f"Error: {error.value}")
+    assert found and Path(found["place"]) == tmp_path / ".dicap/state/train-0"
 
 
 @pytest.mark.parametrize("way", ["its parent is killed", "SIGTERM"])

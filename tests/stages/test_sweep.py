@@ -15,7 +15,6 @@ from stages.sweeps import finished
 from stages.sweeps.engines import base
 from stages.sweeps.grid import cells, read_grid
 
-SHARDED = ("convert", "features")
 GRID = "title: Two\ntable: main\naxes: {method: [mld, dicap], seed: [1, 2]}\n"
 
 

@@ -12,7 +12,8 @@ from dicap.calibration.curve import curve_by_rank
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.data.loader import scoring_batches
 from dicap.errors import Stopped
-from dicap.files.artifacts import epoch_file, read_json, read_pseudo_labels
+from dicap.files.artifacts import epoch_file, read_pseudo_labels
+from dicap.files.json_files import read_json
 from dicap.linear import crossfit
 from dicap.linear.folds import n_folds
 from dicap.models import load_model

@@ -10,7 +10,7 @@ with the settings of configs/table.yaml, and kept in --cache. Then, for each rat
     regression_plain  the same with the same C on the features of the image alone
     labelled_only     this project's solved head on the labelled images (method bce)
     cap, cap_tenth    CAP with the same head; pseudo-labelled rows weigh 0.3 (the default), or 0.1 (its best on validation images)
-    published         DiCaP as published, with a holdout, on the same head; then its fine-tuning (published_finetuned)
+    published         DiCaP's published rule, with a holdout, on the same head; then its fine-tuning (published_finetuned)
     holdout           the recommended rule, but correctness counted on a holdout
     given_back        labels and weights of `holdout`, its student solved on all labelled images
     recommended       `protocol: recommended`

@@ -75,7 +75,7 @@ def open_histogram(path: Path, epoch: int | None = None) -> Histogram:
             f"{path}{when}: share of positives by confidence, entries counted", bars, lambda: calibration.correctness(rates)
         )
     if {"id", "confidence", "label", "weight"} <= columns:
-        by_weight, _, numbers = histogram_of_record(path)
+        by_weight, numbers = histogram_of_record(path)
         most = by_weight.groupby("label")["n"].max().clip(lower=1)
         bars = [
             (f"{pseudo_labels.KINDS[kind][0]} {left:.2f}-{right:.2f}", 0.0, n / most[kind], f"{n:,}")

@@ -20,7 +20,7 @@ from dicap.pages.html import render
 from dicap.pages.pictures import squares
 from dicap.report import evidence, exports, style
 from dicap.report.evidence import Evidence
-from dicap.report.figures import calibration, learning, pseudo_labels, result
+from dicap.report.figures import calibration, learning, pseudo_labels
 from dicap.settings.catalogue import OWN
 from dicap.settings.methods import METHODS, holds_out
 
@@ -336,17 +336,6 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
     if len(history) > 1 and history[["precision_pos", "precision_neg"]].notna().any(axis=None):
         caption = "Share of confident entries whose pseudo-label is the hidden true label."
         drawings.append(Drawing("precision", "Precision by epoch", caption, lambda: pseudo_labels.precision_by_epoch(history)))
-    confidence = _last(found.confidence_histogram)
-    if confidence["right_n"].notna().any():
-        caption = "The same share by the confidence of the network, last epoch; larger marks have more entries."
-        drawings.append(
-            Drawing(
-                "precision_confidence",
-                "Precision by confidence",
-                caption,
-                lambda: pseudo_labels.precision_by_confidence(confidence),
-            )
-        )
     thresholds = _last(found.thresholds)
     if not thresholds.empty:
         crossed = int(thresholds["crossed"].sum())
@@ -357,12 +346,7 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
 
 
 def _result(found: Evidence) -> Section:
-    frame, drawings = found.per_class, []
-    caption = "Average precision of each class, chance (the share of positives), and the numbers of positive images."
-    if len(frame) > pseudo_labels.MOST_CLASSES:
-        caption = caption[:-1] + f"; the {pseudo_labels.MOST_CLASSES // 2} best and as many of the worst classes."
-    drawings.append(Drawing("per_class", "Average precision by class", caption, lambda: result.per_class(frame)))
-    bins = found.reliability
+    drawings, bins = [], found.reliability
     if not bins.empty:
         error = evidence.calibration_error(bins)
         caption = f"How often the final scores are right on the test images; expected calibration error {error:.3f}."
@@ -374,7 +358,7 @@ def _result(found: Evidence) -> Section:
         caption += _worth(found.metrics)
         axes = ("stated chance of being right", "share right")
         drawings.append(Drawing("chance", "Chance of being right", caption, lambda: calibration.reliability(chances, *axes)))
-    return Section("result", "Test images", drawings)
+    return Section("result", "Test images", drawings, "" if drawings else "There is no predictions.parquet to draw.")
 
 
 def _worth(metrics: dict[str, Any]) -> str:

@@ -148,7 +148,7 @@ def _stage(name: str) -> None:
 
 def _hashes(folder: Path) -> Record:
     read = {".safetensors": _model, ".parquet": _table, ".csv": _columns}
-    paths = [path for path in sorted(folder.rglob("*")) if path.suffix in read and "cost" not in path.parts]
+    paths = [path for path in sorted(folder.rglob("*")) if path.suffix in read and path.parts[1] not in ("cost", "features")]
     return {str(path.relative_to(folder)): {"file": _sha256(path.read_bytes()), **read[path.suffix](path)} for path in paths}
 
 

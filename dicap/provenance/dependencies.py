@@ -115,8 +115,8 @@ def modules(stage: str, settings: Settings, root: Path = ROOT) -> set[str]:
 def relevant(settings: Settings, stage: str) -> dict[str, Any]:
     """The part of the settings that a stage's result depends on: whole sections, and single keys by dotted name."""
     values = settings.model_dump(mode="json")
-    found = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage]}
+    chosen = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage]}
     if stage == "features":  # which stage needs them is no matter, and an empty bank is the same for all
-        needed = "head" in (found.pop("warmup.trainable"), found.pop("train.trainable"))
-        return found if needed else {}
-    return found
+        needed = "head" in (chosen.pop("warmup.trainable"), chosen.pop("train.trainable"))
+        return chosen if needed else {}
+    return chosen

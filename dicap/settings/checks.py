@@ -1,4 +1,4 @@
-"""Settings that are fine alone and make no sense together: contradictions, which are refused, and doubts, which are told."""
+"""Settings that are fine alone and make no sense together: contradictions, which are refused, and warnings."""
 
 from typing import Any
 
@@ -84,8 +84,8 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
     return problems
 
 
-def doubts(s: Settings, origins: dict[str, str]) -> list[str]:
-    """One line for every choice that runs and is hardly what anybody wants. `origins` as above."""
+def warnings(s: Settings, origins: dict[str, str]) -> list[str]:
+    """One line for every setting that is valid but suspicious. `origins` as above."""
     lines = [
         f"{origins[key]}: {key}: found {_value(s, key)!r}, which nothing reads here: {why}; leave it empty"
         for key, why in unread(s).items()
@@ -104,12 +104,12 @@ def doubts(s: Settings, origins: dict[str, str]) -> list[str]:
 
 def unread(s: Settings) -> dict[str, str]:
     """The settings that change no result beside the others, by dotted key, and why."""
-    found = {}
+    keys_unread: dict[str, str] = {}
     for name in METHODS:
         # CAP's quota serves BBAM and DiCaP's rule quota too
         shared = name == "cap" and (s.method == "bbam" or (s.method == "dicap" and s.thresholds.rule == "quota"))
         if name in Settings.model_fields and s.method != name and not shared:
-            found |= dict.fromkeys(_keys(s, name), f"the method is {s.method}")
+            keys_unread |= dict.fromkeys(_keys(s, name), f"the method is {s.method}")
     stages = [stage for stage in ("warmup", "train") if s.trains(stage)]
     if all(s.solves(stage) for stage in stages):
         keys = [*_keys(s, "warmup"), *_keys(s, "train"), *_keys(s, "contrastive"), "split.validation"]
@@ -117,8 +117,8 @@ def unread(s: Settings) -> dict[str, str]:
         if not s.trains("finetune"):
             keys += [*_keys(s, "optimiser"), *_keys(s, "loss")]
         kept = {"warmup.trainable", "train.trainable", "contrastive.projector"}
-        found |= {key: "the head is solved, without steps or epochs" for key in keys if key not in kept}
-    return found
+        keys_unread |= {key: "the head is solved, without steps or epochs" for key in keys if key not in kept}
+    return keys_unread
 
 
 def _keys(s: Settings, section: str) -> list[str]:

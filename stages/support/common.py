@@ -34,9 +34,9 @@ def load(params: Path) -> Settings:
 
 
 def resolve_and_warn(params: Path) -> Resolved:
-    """Settings and their origins, and a line on stderr for every choice that is hardly meant. Raises SettingsError."""
+    """Settings and their origins, and a line on stderr for every suspicious one. Raises SettingsError."""
     resolved = resolve(params)
-    for line in resolved.doubts:
+    for line in resolved.warnings:
         click.echo(f"Warning: {line}", err=True)
     return resolved
 

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 
 from dicap.machine.runtime import Runtime
 from dicap.settings import Settings, flatten
-from dicap.settings.checks import contradictions, doubts
+from dicap.settings.checks import contradictions, warnings
 from dicap.training.experiment import Experiment
 from training.test_convex import HOLDOUT, RECOMMENDED
 
@@ -71,7 +71,7 @@ class Runs:
 
 def told(s: Settings) -> set[str]:
     """The keys that a doubt names."""
-    lines = doubts(s, dict.fromkeys(dict(flatten(s.model_dump())), "params.yaml"))
+    lines = warnings(s, dict.fromkeys(dict(flatten(s.model_dump())), "params.yaml"))
     return {line.split(": ")[1] for line in lines}
 
 

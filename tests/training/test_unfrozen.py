@@ -15,6 +15,7 @@ from dicap.network.linear import Scaling
 from dicap.settings.checks import contradictions
 from dicap.training.decisions import thresholds_at_equal_rank
 from dicap.training.loops import finetune_from_solved as unfrozen
+from dicap.training.loops import main
 from dicap.training.loops.main import own_rates
 from training.test_convex import RECOMMENDED
 from training.test_leaks import hidden_rows, invert_labels, models
@@ -112,13 +113,13 @@ def test_a_signed_root_has_a_gradient_everywhere():
 
 
 def test_every_epoch_learns_from_the_labels_of_the_frozen_main_stage(unfreeze, solved, monkeypatch):
-    seen = []
-    learn = unfrozen.learn
+    seen, batches = [], main.MainBatches
 
-    def watched(run, network, phase, refreshed):
-        learn(run, network, phase, lambda: seen.append(refreshed()) or seen[-1])
+    def watched(*arguments):
+        seen.append(arguments[4])
+        return batches(*arguments)
 
-    monkeypatch.setattr(unfrozen, "learn", watched)
+    monkeypatch.setattr(main, "MainBatches", watched)
     place = unfreeze()
     expected = read_pseudo_labels(epoch_file(solved / "train", "pseudo_labels", 0))
     assert len(seen) == 2

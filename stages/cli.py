@@ -42,7 +42,7 @@ TOOLS = {
     "completion": "Print the shell's completion script.",
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
-    "doctor": "Check a converted data set; measure this machine.",
+    "doctor": "Check a converted data set.",
     "sweep": "Run a grid of experiments, here or on a cluster.",
     "formatted": "Import or export the published npy files.",
     "study-estimators": "Compare estimators of the correctness rate on a run's scores.",

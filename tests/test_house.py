@@ -22,7 +22,6 @@ FLOORS = [
     ("dicap.features",),
     ("dicap.methods", "dicap.provenance.dependencies", "dicap.provenance.external"),
     ("dicap.models", "dicap.report"),
-    ("dicap.machine.bench",),
     ("dicap.training",),
     ("dicap.evaluation",),
     ("dicap.use", "dicap.sklearn", "dicap"),  # the package itself is its face: load_model, predict

@@ -85,7 +85,7 @@ def shorten(project):
     from ruamel.yaml import YAML
 
     yaml = YAML()
-    for path in (project / "configs").glob("*.yaml"):  # `doctor --bench` measures the network of every data set
+    for path in (project / "configs").glob("*.yaml"):
         values = yaml.load(path.read_text())
         values.update(backbone="test_resnet", backbone_weights="random", image_size=32)
         values.setdefault("network", {}).update(stride=8, decoder_dim=16, decoder_ffn=16, decoder_heads=2)

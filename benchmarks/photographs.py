@@ -63,7 +63,7 @@ from dicap.features.engine import scoring_engine
 from dicap.features.folder import BACKBONE
 from dicap.features.recipe import Recipe, pretrained_network
 from dicap.files.artifacts import write_split
-from dicap.linear.selection import CANDIDATES, FOLDS, choose_l2
+from dicap.linear.penalty import CANDIDATES, FOLDS, losses_out_of_fold
 from dicap.machine.runtime import Runtime
 from dicap.metrics.ranking import mean_average_precision
 from dicap.models import load_model, load_weights
@@ -117,7 +117,7 @@ def quick_search(x: np.ndarray, y: np.ndarray) -> float:
     for k, (_, outside) in enumerate(KFold(FOLDS, shuffle=True, random_state=0).split(x)):
         fold[outside] = k
     rows = StandardScaler().fit_transform(x).astype(np.float32)
-    return choose_l2(rows, y.astype(np.float32), fold, candidates=CANDIDATES).l2
+    return CANDIDATES[int(np.argmin(losses_out_of_fold(rows, y.astype(np.float32), fold, CANDIDATES)))]
 
 
 class Place:

@@ -140,11 +140,13 @@ def test_the_ready_made_grids_are_valid_and_fill_their_table(path: Path):
         assert set(rows) == {"baseline", *LADDER}
     if path.stem == "photographs":
         assert set(rows) >= PUBLISHED - {"d2l"} | {RECOMMENDED}
+    if path.stem == "cost":
+        assert set(rows) > {"d2l", "dicap"}, "the rows of the paper's table"
     if path.stem == "weighting":
         assert set(rows) == set(get_args(Calibration.model_fields["policy"].annotation))
     if path.stem == "estimators":
-        hard = {"bins 0.2", "beta 0.2", "class_rank 0.2", "class_rank 0.1", "class_rank 0.05", "optimal"}
-        assert set(rows) == hard | {"soft bins 0.2", "soft beta 0.2", "soft class_rank 0.2"}
+        hard = {"bins 0.2", "beta 0.2", "class_score 0.2", "class_score 0.1", "class_score 0.05", "optimal"}
+        assert set(rows) == hard | {"soft bins 0.2", "soft beta 0.2", "soft class_score 0.2"}
     assert json.dumps([cell.changes for cell in found])
 
 

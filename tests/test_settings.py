@@ -208,7 +208,6 @@ def test_published_batches(write, ratio, warmup, labelled, unlabelled):
         ({"optimiser.lr": float("nan")}, ["optimiser.lr", "nan"]),
         ({"train.epoch": 3}, ["train.epoch is not a setting", "did you mean train.epochs?"]),
         ({"calibration.target": "soft"}, ["calibration.target", "thresholds.rule"]),
-        ({"calibration.storage": "sparse", "finetune.labels": "all"}, ["calibration.storage", "'sparse'", "finetune.labels"]),
         ({"train.cycle_epochs": 1, "train.epochs": 5}, ["train.cycle_epochs", "1"]),
         ({"train.batch_labelled": 64}, ["train.batch_labelled", "64"]),
         ({"dataset": "table"}, ["data_root", "null", "-S data_root="]),

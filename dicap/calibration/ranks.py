@@ -46,7 +46,7 @@ def curve_by_rank(p: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
     place = np.unique(x, return_inverse=True)[1]
     right = (np.bincount(place, right) / np.bincount(place))[place]  # of equal confidences none comes first
     rates = [(right[group].sum() + LEAN * smooth[group].mean()) / (len(group) + LEAN) for group in groups]
-    return rising([x[group].mean() for group in groups], rates, groups)
+    return isotonic_knots([x[group].mean() for group in groups], rates, groups)
 
 
 def by_rank(x: NDArray) -> list[NDArray]:
@@ -54,7 +54,7 @@ def by_rank(x: NDArray) -> list[NDArray]:
     return np.array_split(np.argsort(x, kind="stable"), min(MOST_GROUPS, max(1, len(x) // GROUP)))
 
 
-def rising(knots: list[float], rates: list[float], groups: list[NDArray]) -> tuple[NDArray, NDArray]:
+def isotonic_knots(knots: list[float], rates: list[float], groups: list[NDArray]) -> tuple[NDArray, NDArray]:
     """Knots and rates from the groups' means, the rates made non-decreasing (isotonic regression).
 
     Knots that coincide become one, with the mean of their rates: interpolation wants ascending knots.

@@ -102,7 +102,7 @@ class Kept:
         path = self.folder / f"{key}.lock"
         with path.open("a") as lock:
             if not _locked(lock, path):
-                raise DataError(f"{self.folder}: another process is making {what}; wait for its end and run again")
+                raise DataError(f"{path}: another process is making {what}; wait for its end and run again")
             try:
                 yield
             finally:

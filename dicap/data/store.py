@@ -2,6 +2,7 @@
 
 import io
 import os
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,10 @@ class Store:
     def image(self, row: int) -> np.ndarray:
         """One image, (H, W, 3) uint8."""
         return self.pixels(np.array([row]))[0]
+
+    def digests(self) -> np.ndarray:
+        """A checksum of each image as it is stored, (N,) S16: its identity, whatever set it is in and wherever it stands."""
+        return np.array([blake2b(self.image(row), digest_size=16).digest() for row in range(self.n)], "S16")
 
     def resident(self, device: torch.device) -> torch.Tensor:
         """The whole set on `device`, (N, H, W, 3) uint8; uploaded on the first call, in pieces.

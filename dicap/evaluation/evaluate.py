@@ -84,7 +84,7 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
         "decided_right": float(right[known & (answer >= 0)].mean()) if (known & (answer >= 0)).any() else None,
         "chance_gap": sum(row["n"] * abs(row["chance"] - row["share"]) for row in tenths) / n if n else None,
         "chance_gap_max": max((abs(row["chance"] - row["share"]) for row in deciles), default=None),
-        "chance_tenths": with_intervals(tenths, chance),
+        "chance_tenths": with_intervals(tenths),
         "chance_deciles": deciles,
     } | of_answers(answer, labels)
 

@@ -5,6 +5,7 @@ from io import StringIO
 from typing import Any
 
 from dicap.metrics.operating_point import digits
+from dicap.metrics.warnings import score_in_words
 from dicap.models import SavedModel
 from dicap.settings import flatten
 from dicap.settings.catalogue import METHODS, OWN, holds_out
@@ -122,9 +123,6 @@ def _named(classes: Sequence[str], most: int = 30) -> str:
 
 
 def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    interval = ""
-    if metrics["map_low"] is not None:
-        interval = f" (95 % interval {metrics['map_low']:.2f} to {metrics['map_high']:.2f})"
     left_out = metrics["classes_left_out"]
     kind = "positive" if left_out <= metrics["classes_without_positives"] else "positive or without a known negative"
     over = (
@@ -132,7 +130,7 @@ def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         if left_out
         else ""
     )
-    yield "mAP on the test images", f"{metrics['map']:.2f} %{interval}{over}"
+    yield "mAP on the test images, %", f"{score_in_words(metrics)}{over}"
     yield "test images", metrics["n_test"]
     if metrics.get("unknown_entries"):
         yield "entries (image, class) of the test images that are unknown and not counted", metrics["unknown_entries"]

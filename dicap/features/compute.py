@@ -24,13 +24,13 @@ from torch import Tensor
 
 from dicap.data.format import numbered, sha256
 from dicap.data.kept import Kept
-from dicap.data.loader import DataOn, Request, load
+from dicap.data.loader import DataOn, load
 from dicap.data.store import Store
 from dicap.errors import DataError, Stopped
 from dicap.features.bank import file_name
 from dicap.features.folder import META, SCHEMA, SHARDED_SCHEMA
 from dicap.features.recipe import Recipe
-from dicap.features.views import SEED, STAGE, BankView
+from dicap.features.views import EPOCH, SEED, STAGE, BankView
 from dicap.files.artifacts import make_room, write_json
 from dicap.machine.progress import progress
 from dicap.network import Network, pooled
@@ -48,7 +48,6 @@ def fill(
     network: Network,
     *,
     engine: dict[str, Any],
-    stage: str = STAGE,
     device: str | torch.device = "cpu",
     workers: int | None = None,
     data_on: DataOn = "host",
@@ -62,7 +61,6 @@ def fill(
         recipe: `Recipe.of` the settings, `store` and `network`.
         network: the frozen network, whose backbone an engine may have taken the place of (`dicap.features.engine`).
         engine: what is recorded of the engine in meta.json.
-        stage: counter of the strong views' random numbers; `shard_stage` of a shard.
         device: where `network` is.
         workers, data_on: as `dicap.data.loader.load`.
         autocast: dtype of mixed precision, or None.
@@ -87,7 +85,7 @@ def fill(
         with torch.inference_mode(), torch.autocast(images.device.type, dtype=autocast, enabled=autocast is not None):
             return _as_rows(pooled(network.features(images.flatten(0, -4)), recipe.grid)).cpu().numpy()
 
-    work = _work(files, store, compute, stage, device, workers, data_on, stopping)
+    work = _work(files, store, compute, device, workers, data_on, stopping)
     with closing(progress(work, desc="features", total=total, unit="image", initial=taken_over)) as shown:
         for _ in shown:
             pass
@@ -112,11 +110,6 @@ def _write_meta(
         "checksums": checksums,
     }
     write_json(meta if shards is None else meta | {"shards": shards}, folder / META)
-
-
-def shard_stage(shard: Recipe) -> str:
-    """The counter of a shard's strong views: two shards draw independently, and one draws the same wherever it lies."""
-    return f"{STAGE}/{shard.images[:16]}"
 
 
 def shard_key(shard: Recipe, made_by: Any) -> str:
@@ -150,11 +143,12 @@ def gather(folder: Path, recipe: Recipe, kept: Kept, keys: list[str], counts: li
 
 
 def _work(
-    files: list["_Growing"], store: Store, compute: Callable[[Tensor], np.ndarray], stage: str, device: str | torch.device,
+    files: list["_Growing"], store: Store, compute: Callable[[Tensor], np.ndarray], device: str | torch.device,
     workers: int | None, data_on: DataOn, stopping: Callable[[], bool],
 ) -> Iterator[None]:  # fmt: skip
     """Compute all that is missing, yielding once an image."""
     size = GPU_BATCH if torch.device(device).type == "cuda" else BATCH
+    drawn_by = store.digests().view("<u8")[::2]
     for file in files:
         parts = file.view.view.parts
         starts = range(file.rows, file.shape[0], CHUNK)
@@ -162,11 +156,9 @@ def _work(
         # The batches of a chunk do not depend on where an earlier run was stopped: a pass's last bits depend on its size.
         step = max(size // parts, 1)
         batches = [[chunk[i : i + step] for i in range(0, len(chunk), step)] for chunk in chunks]
-        steps = [[Request(file.view.request, rows, file.view.view)] for chunk in batches for rows in chunk]
-        drawn = load(
-            store, steps, seed=SEED, stage=stage, epoch=file.view.number, workers=workers, device=device, data_on=data_on
-        )
-        with closing(_overlapped(compute, (views[file.view.request] for views in drawn))) as computed:
+        steps = [[file.view.request(rows, drawn_by[rows])] for chunk in batches for rows in chunk]
+        drawn = load(store, steps, seed=SEED, stage=STAGE, epoch=EPOCH, workers=workers, device=device, data_on=data_on)
+        with closing(_overlapped(compute, (views[file.view.name] for views in drawn))) as computed:
             for chunk in batches:
                 found = []
                 for rows in chunk:

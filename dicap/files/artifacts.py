@@ -55,21 +55,8 @@ PSEUDO_LABELS = pa.schema(
         ("weight", pa.list_(pa.float16())),
     ]
 )
-# The same without the confident negatives, which are most entries: of each image, ascending by class, the others. What is
-# left out is counted in the file's metadata under SPARSE_COUNTS, as JSON (`LeftOut`).
-SPARSE_PSEUDO_LABELS = pa.schema(
-    [
-        ("id", pa.string()),
-        ("class", pa.list_(pa.int32())),
-        ("confidence", pa.list_(pa.float16())),
-        ("label", pa.list_(pa.int8())),
-        ("weight", pa.list_(pa.float16())),
-    ]
-)
-SPARSE_COUNTS = b"dicap.left_out"
-COUNT_BINS = 20  # of confidences and weights that are counted and not written
-# Entries of a row group: all of most dense records, and of a sparse one so many that its temporaries stay small.
-DENSE_GROUP, SPARSE_GROUP, MOST_ROWS = 50_000_000, 1 << 23, 1 << 20
+# Entries (image, class) of a row group; a record is read one group at a time.
+ROW_GROUP, MOST_ROWS = 50_000_000, 1 << 20
 # Columns of history.csv, one row per epoch: what each epoch of a stage gave; a method may add columns. `steps` counts
 # batches and is empty where the stage was solved.
 HISTORY = ("epoch", "steps", "loss", "loss_sup", "loss_pseudo", "loss_con", "lr", "map_raw", "map_ema")
@@ -187,7 +174,7 @@ def write_thresholds(columns: dict[str, Any], path: Path) -> None:
 
 
 class PseudoLabelGroup(NamedTuple):
-    """Some images of a record. What a sparse one leaves out has its label, and NaN as confidence and weight."""
+    """Some images of a record."""
 
     ids: list[str]  # (n,)
     confidence: np.ndarray  # (n, C) float16
@@ -195,131 +182,34 @@ class PseudoLabelGroup(NamedTuple):
     weight: np.ndarray  # (n, C) float16
 
 
-class LeftOut(NamedTuple):
-    """What a sparse record counts and does not hold: confident negatives, and classes that are uncertain in every image."""
-
-    classes: int  # C
-    uncertain: list[int]  # classes without a row: uncertain in every image
-    confidence: dict[int, list[int]]  # {0, -1}: entries of that label by confidence, in COUNT_BINS equal bins
-    weight: list[int]  # the confident negatives by weight
-
-    def to_json(self) -> bytes:
-        """For the file's metadata."""
-        return json.dumps(self._asdict()).encode()
-
-    @staticmethod
-    def from_json(text: bytes) -> "LeftOut":
-        """The inverse of `to_json`."""
-        values = json.loads(text)
-        return LeftOut(**values | {"confidence": {int(label): counts for label, counts in values["confidence"].items()}})
-
-
-def write_pseudo_labels(
-    ids: np.ndarray, confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, path: Path, *, sparse: bool = False
-) -> None:
+def write_pseudo_labels(ids: np.ndarray, confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, path: Path) -> None:
     """Write an epoch's pseudo-labels: per image confidences, labels and weights, halves of what trains, in row groups.
 
     Args:
         confidence, label, weight: (n, C).
-        sparse: leave out confident negatives, and classes that are uncertain in every image (schema SPARSE_PSEUDO_LABELS).
     """
     n, classes = label.shape
-    schema, entries = (SPARSE_PSEUDO_LABELS, SPARSE_GROUP) if sparse else (PSEUDO_LABELS, DENSE_GROUP)
-    rows = min(MOST_ROWS, max(1, entries // max(1, classes)))
-    uncertain = label.max(0, initial=-1) < 0  # (C,)
-    counts = {0: np.zeros(COUNT_BINS, np.int64), -1: np.zeros(COUNT_BINS, np.int64)}
-    weights = np.zeros(COUNT_BINS, np.int64)
-    with writing_parquet(schema, path) as writer:
+    rows = min(MOST_ROWS, max(1, ROW_GROUP // max(1, classes)))
+    with writing_parquet(PSEUDO_LABELS, path) as writer:
         for start in range(0, max(1, n), rows):
-            some = slice(start, start + rows)
-            p, y = confidence[some].astype(np.float16, copy=False), label[some].astype(np.int8, copy=False)
-            w = weight[some].astype(np.float16, copy=False)
-            if sparse:
-                values = _others(p, y, w, ~uncertain)
-                negative = y == 0
-                counts[0] += _counted(p[negative])
-                counts[-1] += _counted(p[:, uncertain])
-                weights += _counted(w[negative])
-            else:
-                values = [lists(p, pa.float16()), lists(y, pa.int8()), lists(w, pa.float16())]
-            writer.write_table(pa.Table.from_arrays([pa.array(ids[some], pa.string()), *values], schema=schema))
-        if sparse:
-            numbers = {value: found.tolist() for value, found in counts.items()}
-            left_out = LeftOut(classes, np.flatnonzero(uncertain).tolist(), numbers, weights.tolist())
-            writer.add_key_value_metadata({SPARSE_COUNTS: left_out.to_json()})
-
-
-def _others(p: np.ndarray, y: np.ndarray, w: np.ndarray, active: np.ndarray) -> list[pa.Array]:
-    """Columns of the entries that are no confident negatives, of `active` classes (C,): class, confidence, label, weight."""
-    kept = (y != 0) & active  # (n, C)
-    offsets = pa.array(np.concatenate([[0], np.cumsum(kept.sum(1))]).astype(np.int32))
-    values = {"class": np.nonzero(kept)[1], "confidence": p[kept], "label": y[kept], "weight": w[kept]}
-    kinds = {name: SPARSE_PSEUDO_LABELS.field(name).type.value_type for name in values}
-    return [
-        pa.ListArray.from_arrays(offsets, pa.array(found.astype(kinds[name].to_pandas_dtype(), copy=False)))
-        for name, found in values.items()
-    ]
-
-
-def _counted(halves: np.ndarray) -> np.ndarray:
-    """(COUNT_BINS,) how many of these float16 in [0, 1] fall into each bin, as `bin_of` has it; by their 65,536 bit patterns."""
-    patterns = np.bincount(np.ascontiguousarray(halves).view(np.uint16).ravel(), minlength=1 << 16)
-    seen = np.flatnonzero(patterns)
-    bins = bin_of(seen.astype(np.uint16).view(np.float16), COUNT_BINS)
-    return np.bincount(bins, patterns[seen], COUNT_BINS).astype(np.int64)
-
-
-def bin_of(values: np.ndarray, bins: int) -> np.ndarray:
-    """Bin of every value in [0, 1]: floor(bins * value), 1.0 in the last."""
-    return np.clip((values.astype(np.float32) * bins).astype(np.int64), 0, bins - 1)
-
-
-def left_out(path: Path) -> LeftOut | None:
-    """What a sparse record leaves out; None for a dense one. Raises DataError."""
-    with _readable(path):
-        found = (pq.read_metadata(path).metadata or {}).get(SPARSE_COUNTS)
-    return None if found is None else LeftOut.from_json(found)
+            group = slice(start, start + rows)
+            p, y = confidence[group].astype(np.float16, copy=False), label[group].astype(np.int8, copy=False)
+            w = weight[group].astype(np.float16, copy=False)
+            values = [lists(p, pa.float16()), lists(y, pa.int8()), lists(w, pa.float16())]
+            writer.write_table(pa.Table.from_arrays([pa.array(ids[group], pa.string()), *values], schema=PSEUDO_LABELS))
 
 
 def pseudo_label_groups(path: Path) -> Iterator[PseudoLabelGroup]:
-    """The images of a record, dense or sparse, one row group at a time. Raises DataError."""
-    absent = left_out(path)
+    """The images of a record, one row group at a time. Raises DataError."""
     with _readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         for number in range(file.num_row_groups):
             table = file.read_row_group(number)
-            ids = table["id"].to_pylist()
-            if absent is None:
-                yield PseudoLabelGroup(ids, *(matrix(table[name]) for name in ("confidence", "label", "weight")))
-            else:
-                yield _whole(ids, table, absent)
+            columns = (matrix(table[name]) for name in ("confidence", "label", "weight"))
+            yield PseudoLabelGroup(table["id"].to_pylist(), *columns)
 
 
-def _whole(ids: list[str], table: pa.Table, absent: LeftOut) -> PseudoLabelGroup:
-    """A row group of a sparse record with the labels that it implies."""
-    shape, classes = (len(ids), absent.classes), table["class"].combine_chunks()
-    label = np.zeros(shape, np.int8)
-    label[:, absent.uncertain] = -1
-    confidence, weight = (np.full(shape, np.nan, np.float16) for _ in range(2))
-    place = np.repeat(np.arange(len(ids)), classes.value_lengths().to_numpy()), classes.flatten().to_numpy()
-    for name, whole in (("confidence", confidence), ("label", label), ("weight", weight)):
-        whole[place] = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return PseudoLabelGroup(ids, confidence, label, weight)
-
-
-def read_pseudo_labels(path: Path, *, whole_for: str | None = None) -> PseudoLabelGroup:
-    """All images of a record, dense or sparse.
-
-    Args:
-        whole_for: what reads the confidences or weights of confident negatives, and so needs a dense record.
-
-    Raises:
-        DataError: the file is missing or damaged, or sparse and needed whole.
-    """
-    if whole_for is not None and left_out(path) is not None:
-        raise DataError(
-            f"{path}: a sparse record has no confidences and weights of confident negatives, which {whole_for} needs; set "
-            "calibration.storage to dense and run `dvc repro`"
-        )
+def read_pseudo_labels(path: Path) -> PseudoLabelGroup:
+    """All images of a record. Raises DataError if the file is missing or damaged."""
     ids, *parts = zip(*pseudo_label_groups(path), strict=True)
     return PseudoLabelGroup(
         list(chain.from_iterable(ids)), *(part[0] if len(part) == 1 else np.concatenate(part) for part in parts)

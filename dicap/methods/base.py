@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration.rates import PseudoLabels, Rates, Thresholds, in_pieces, precision
+from dicap.calibration.rates import Rates
+from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.data.augment import View
 from dicap.data.loader import Request
 from dicap.losses import asymmetric_loss
@@ -75,7 +76,7 @@ class Teacher(Protocol):
         ...
 
     def scores(self, rows: np.ndarray) -> Tensor:
-        """(n, C) scores of the teacher for these images, in [0, 1]: float32, or float16 where there are many."""
+        """(n, C) scores of the teacher for these images, in [0, 1]: float32."""
         ...
 
     def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
@@ -329,7 +330,7 @@ def pseudo_loss(method: Method, logits: Tensor, batch: Batch) -> Tensor:
 
 def hard_mask(p: Tensor, label: Tensor) -> PseudoLabels:
     """Pseudo-labels of methods without estimated weights: weight 1 where the label is 0 or 1, else 0."""
-    return PseudoLabels(p, label.to(torch.int8), in_pieces(lambda label: (label >= 0).to(precision(p)), label))
+    return PseudoLabels(p, label.to(torch.int8), (label >= 0).float())
 
 
 @contextmanager

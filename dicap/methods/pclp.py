@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dicap.calibration.rates import PseudoLabels, in_pieces
+from dicap.calibration.rates import in_pieces
+from dicap.calibration.thresholds import PseudoLabels
 from dicap.data.loader import Request
 from dicap.errors import SettingsError
 from dicap.losses import binary_cross_entropy

@@ -15,6 +15,27 @@ def of_chance(images: int | None) -> Iterator[str]:
         yield f"the chance to be right was measured on {_counted(images)} only: take it as a guess"
 
 
+def corrected(metrics: dict[str, Any]) -> float | None:
+    """mAP without what few test images add to it, in percent; None where that is less than half its interval is wide.
+
+    It is the middle of the interval (docs/intervals.md), which then does not hold mAP itself.
+    """
+    value, low, high = (metrics.get(key) for key in ("map", "map_low", "map_high"))
+    if value is None or low is None or high is None or low - 0.005 <= value <= high + 0.005:
+        return None
+    return (low + high) / 2
+
+
+def score_in_words(metrics: dict[str, Any]) -> str:
+    """mAP in percent with its interval; the corrected one before it where the two do not agree."""
+    if metrics.get("map_low") is None or metrics.get("map_high") is None:
+        return f"{metrics['map']:.2f}"
+    interval = f"95 % interval {metrics['map_low']:.2f} to {metrics['map_high']:.2f}"
+    if (about := corrected(metrics)) is None:
+        return f"{metrics['map']:.2f} ({interval})"
+    return f"about {about:.0f} ({interval}; {metrics['map']:.2f} uncorrected for the few test images)"
+
+
 def of_results(metrics: dict[str, Any], labelled: int, measured: int | None, positives: Sequence[int]) -> list[str]:
     """About the numbers of metrics.json.
 

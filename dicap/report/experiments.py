@@ -12,7 +12,7 @@ from typing import Any, get_args
 import pandas as pd
 
 from dicap.settings import Calibration, flatten
-from dicap.settings.catalogue import HEADS, METHODS, OWN_HEAD
+from dicap.settings.catalogue import HEADS, METHODS, NAMED_WEIGHTS, OWN_HEAD
 
 ESTIMATORS = get_args(Calibration.model_fields["estimator"].annotation)  # dicap/calibration/estimators.py loads torch
 _STEPS = ("calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled")
@@ -52,13 +52,13 @@ _LOOPS = {
 # Of a method's budget and of how its head is trained: rows of the main table are told apart by the steps that follow from these.
 _BUDGET = _LOOPS | {"warmup.epochs", "warmup.eval_every", "train.epochs", "train.eval_every", "linear.solver"}
 SOLVED = "solved"  # in place of a number of steps
-RECOMMENDED = "dicap_recommended"  # its row beside DiCaP's as published
+RECOMMENDED = "dicap_recommended"  # its row beside that of DiCaP's published rule
 BUDGETS = ("main", "plateau")  # tables whose rows are told apart by steps (dicap.report.budgets)
 FREE = {
     "main": _IDENTITY | _BUDGET | {"iat.rule"},
     "plateau": _IDENTITY | _BUDGET,
     "photographs": _IDENTITY | set(_RULE) | _BY_STEPS | _LOOPS,
-    "cost": _IDENTITY,
+    "cost": _IDENTITY | {"warmup.trainable", "train.trainable"},  # D2L trains the whole network everywhere
     "ablation": _IDENTITY | set(_STEPS),
     "weighting": _IDENTITY | set(_STEPS) | {"calibration.policy"},
     "estimators": _IDENTITY
@@ -110,7 +110,7 @@ def estimator_row(settings: dict[str, Any]) -> str | None:
 
 
 def photographs_row(settings: dict[str, Any]) -> str | None:
-    """The method of a run on frozen features, or RECOMMENDED; None for a DiCaP that is neither it nor as published."""
+    """The method of a run on frozen features, or RECOMMENDED; None for a DiCaP of neither its rule nor the published one."""
     values = dict(flatten(settings))
     theirs, own = ({key: pair[i] for key, pair in _RULE.items()} for i in (0, 1))
     rule = {key: values[key] for key in _RULE}
@@ -177,7 +177,8 @@ def frame_of(
     """The runs of table `kind`, a row each.
 
     Columns: dataset, row, ratio, seed, map, minutes_per_epoch, peak_memory_gb, rev, name; steps (a number, SOLVED, or empty where
-    nothing is known); which, the network that was scored, and other, the mAP of the other one; map_c1, map_c2 of DRML.
+    nothing is known); network, in words; which, the network that was scored, and other, the mAP of the other one;
+    best_on_test; map_c1, map_c2 of DRML.
 
     Runs of one data set are comparable if all settings but FREE[kind] agree. Where they do not, those that agree with
     `reference` (the settings of params.yaml) are kept, or else the most numerous ones. Of several runs of one cell
@@ -201,6 +202,8 @@ def frame_of(
                 "steps": SOLVED if metrics.get("steps", "") is None else metrics.get("steps", ""),
                 "which": metrics.get("model", ""),
                 "other": metrics.get("map_ema" if metrics.get("model") == "raw" else "map_raw"),
+                "best_on_test": metrics.get("best_on_test"),
+                "network": _network(settings),
                 "map_c1": metrics.get("map_c1"),
                 "map_c2": metrics.get("map_c2"),
                 "minutes_per_epoch": metrics.get("minutes_per_epoch"),
@@ -240,6 +243,13 @@ def method_titles() -> dict[str, str]:
     newcomers = {key: facts.title for key, facts in METHODS.items() if key not in titles}
     ours = titles.pop("dicap")
     return titles | newcomers | {"dicap": ours}
+
+
+def _network(settings: dict[str, Any]) -> str:
+    """Backbone, weights and size of the images, and whether the backbone was trained."""
+    weights = settings["backbone_weights"] if settings["backbone_weights"] in NAMED_WEIGHTS else "own"
+    frozen = ", frozen" if settings["train"]["trainable"] == "head" else ""
+    return f"{settings['backbone']}, {weights} weights, {settings['image_size']} px{frozen}"
 
 
 def _step_of(values: dict[str, Any]) -> str | None:

@@ -14,11 +14,12 @@ from matplotlib.figure import Figure
 
 from dicap.data.format import ABSENT, INDEX
 from dicap.files import artifacts as files
+from dicap.metrics.warnings import corrected
 from dicap.pages.html import render
+from dicap.pages.pictures import squares
 from dicap.report import evidence, exports, style
 from dicap.report.evidence import Evidence
 from dicap.report.figures import calibration, learning, pseudo_labels, result
-from dicap.report.thumbnails import thumbnails
 from dicap.settings.catalogue import METHODS, OWN, holds_out
 
 STAGE_NAMES = {"warmup": "Warm-up", "train": "Main stage", "finetune": "Fine-tuning"}
@@ -75,7 +76,7 @@ def build_report(
     found = evidence.gather(artifacts, _truth(dataset))
     pictures: dict[str, str] = {}
     if dataset is not None and (Path(dataset) / "meta.json").exists() and not found.surprises.empty:
-        pictures = thumbnails(Path(dataset), list(found.surprises["id"]))
+        pictures = squares(Path(dataset), list(found.surprises["id"]))
     with files.replacing_folder(Path(out)) as folder:
         (folder / "figures").mkdir()
         exports.write_csv(found, folder)
@@ -134,6 +135,7 @@ def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
         "head": settings.get("head"),
         "image_size": settings.get("image_size"),
         "map": metrics.get("map"),
+        "corrected": corrected(metrics),
         "low": low,
         "high": high,
         "scale": (start, end),
@@ -212,9 +214,8 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
     if metrics.get("n_test") is not None:
         yield f"Scored on {metrics['n_test']:,} test images by the network of the last epoch;"
         yield "the interval is for the mAP that endlessly many such images would give, not for another training."
-        value, high = metrics.get("map"), metrics.get("map_high")
-        if value is not None and high is not None and value > high:
-            yield "mAP lies above it: few positive images a class raise it by more than the interval's half width."
+        if corrected(metrics) is not None:
+            yield "Few positive images a class raise mAP by more than the interval's half width, so its middle is shown first."
     if "steps" in metrics:
         parts = [
             f"{name.lower()} {steps_in_words(metrics, f'steps_{stage}')}"
@@ -272,10 +273,6 @@ def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
     caption += "; dashed, the same on the unlabelled images by their hidden labels" if found.has_truth else ""
     caption += "; larger dots have more entries, an open dot has none."
     drawings = [Drawing("curve", "Estimated correctness", caption, lambda: calibration.correctness(last))]
-    epochs = weights["epoch"].unique()
-    if len(epochs) > 1:
-        caption = f"The curve at the first epoch ({min(epochs)}) and at the last ({max(epochs)})."
-        drawings.append(Drawing("curves", "Early and late", caption, lambda: calibration.early_and_late(weights)))
     errors = evidence.curve_errors(weights)
     if len(errors) > 1:
         caption = "Mean absolute difference between the estimated and the optimal curve, weighted by the entries in each bin."
@@ -299,11 +296,6 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
     confidence = _last(found.confidence_histogram)
     if confidence["right_n"].notna().any():
         caption = "The same share by the confidence of the network, last epoch; larger marks have more entries."
-        if confidence.loc[confidence["label"] == 0, "right_n"].isna().all():
-            caption += (
-                " A sparse record (calibration.storage) only counts the confident negatives, so they are not drawn, and the"
-            )
-            caption += " wrong ones among them are not shown."
         drawings.append(
             Drawing(
                 "precision_confidence",
@@ -329,8 +321,7 @@ def _result(found: Evidence) -> Section:
     drawings.append(Drawing("per_class", "Average precision by class", caption, lambda: result.per_class(frame)))
     bins = found.reliability
     if not bins.empty:
-        full = bins[bins["n"] > 0]
-        error = (full["n"] * (full["confidence"] - full["frequency"]).abs()).sum() / full["n"].sum()
+        error = evidence.calibration_error(bins)
         caption = f"How often the final scores are right on the test images; expected calibration error {error:.3f}."
         drawings.append(Drawing("reliability", "Reliability of the scores", caption, lambda: calibration.reliability(bins)))
     chances = _chances(found)
@@ -407,6 +398,5 @@ def render_page(name: str, **values: Any) -> str:
         styles=["base.css", "figures.css", "page.css"],
         scripts=["tables.js", "enlarge.js"],
         style_attributes=True,  # those of the figures and bars
-        templates=Path(__file__).with_name("templates"),
         **values,
     )

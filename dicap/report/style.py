@@ -43,6 +43,12 @@ VARIABLES = {
     GREY: "--fig-grey",
 }
 
+# Lines told apart by colour, dash and marker at once, in print and on a screen; more than these cannot be.
+LINES: tuple[tuple[str, str, str], ...] = (
+    (BLUE, "-", "o"), (VERMILLION, "--", "s"), (GREEN, "-.", "^"), (ORANGE, ":", "D"),
+    (PURPLE, "-", "v"), (SKY, "--", "P"), (INK, "-.", "X"), (GREY, ":", "*"),
+)  # fmt: skip
+
 ENDINGS = (".svg", ".png", ".pdf")
 WIDTH, HEIGHT = 5.0, 3.3  # inches: two side by side on a desktop, one across a phone, text of 9 points in both
 LONGEST_NAME = 22  # letters of a class name that fit next to an axis

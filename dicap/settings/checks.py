@@ -45,11 +45,6 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
             f"{origins['calibration.source']}: calibration.source: found 'cross_fit', which needs head linear, "
             "linear.solver convex and warmup.trainable head"
         )
-    if s.method == "dicap" and s.finetune.enabled and s.finetune.labels == "all" and s.calibration.storage == "sparse":
-        problems.append(
-            f"{origins['calibration.storage']}: calibration.storage: found 'sparse', but finetune.labels is 'all', which goes on "
-            "with the weights of confident negatives; set it to dense"
-        )
     if s.method == "pclp" and s.pclp.prior == "scm" and s.warmup.trainable == "head":
         problems.append(
             f"{origins['pclp.prior']}: pclp.prior: found 'scm', whose generator makes images, with warmup.trainable head; "

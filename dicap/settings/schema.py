@@ -185,8 +185,8 @@ class Calibration(Section):
     target: Literal["hard", "soft"] = stated(
         "hard", "hard label with weight w, or soft target r_pos(p) (needs thresholds.rule none)"
     )
-    estimator: Literal["bins", "beta", "shrunk_bins", "class_rank", "class_score"] = stated(
-        "bins", "what is learnt on D_est: bins as published; the others need fewer labels (docs/estimators.md)"
+    estimator: Literal["bins", "beta", "class_score"] = stated(
+        "bins", "what is learnt on D_est: bins as published; the others need fewer labels (docs/results.md)"
     )
     power: Annotated[float, Field(gt=0)] = stated(1.0, "exponent of the weights")
     bins: Count = stated(20, "number of bins K")
@@ -200,11 +200,6 @@ class Calibration(Section):
     teacher: Literal["ema", "online"] = starred("ema", "which weights make the pseudo-labels")
     view: Literal["weak", "test"] = starred("weak", "what the teacher looks at")
     refresh: Literal["epoch", "batch"] = starred("epoch", "pseudo-labels once per epoch, or anew on each batch")
-    storage: Literal["auto", "dense", "sparse"] = stated(
-        "auto",
-        "dense: scores in single precision, all entries in Parquet; sparse: in half precision, no confident negatives in "
-        "Parquet, for large sets (docs/scaling.md); auto: sparse above 50 million entries (images x classes)",
-    )
 
 
 class Thresholds(Section):
@@ -269,15 +264,10 @@ class Finetune(Section):
     """Head-only fine-tuning on D_est, FTE (docs/methods.md 3.9)."""
 
     enabled: bool = stated(True, "false: the model of the main stage is the result")
-    epochs: Count = starred(20, "passes over D_est; with labels all over D_u, of which a few are enough")
-    batch_size: Count = starred(32, "images per step; with labels all train.batch_size is used")
+    epochs: Count = starred(20, "passes over D_est")
+    batch_size: Count = starred(32, "images per step")
     lr: Positive = starred(1.0e-4, "learning rate")
     ema_decay: Fraction = stated(0.9997, "as optimiser.ema_decay")
-    labels: Literal["est", "all"] = stated(
-        "est",
-        "est: the head, on D_est, as published; all: D_est's labels are given back, and what the main stage trained goes on with "
-        "all labels and its last pseudo-labels",
-    )
 
 
 class Topk(Section):
@@ -417,7 +407,7 @@ class Settings(Section):
     seed: Annotated[int, Field(ge=0, lt=2**32)] = required("of everything random")
     method: str = required("`dicap-stage methods` lists them")
     protocol: str = stated(
-        "published", "published, or recommended: what this project's own experiments favour (docs/estimators.md)"
+        "published", "published, or recommended: what this project's own experiments favour (docs/photographs.md)"
     )
     backbone: str = stated("resnet50", "any timm name")
     backbone_weights: str = stated("imagenet", "imagenet (timm's own), lite (extra package), random, or the path of a file")
@@ -468,14 +458,6 @@ class Settings(Section):
         """Whether a stage solves for the head as a convex problem instead of training it by steps."""
         frozen_linear = self.trainable(stage) == "head" and self.head == "linear" and METHODS[self.method].convex
         return self.linear.solver == "convex" and frozen_linear and stage != "finetune"
-
-    def loop(self, stage: str) -> str:
-        """Which loop trains a stage, where it is not the common one: by how it trains, or the method's own by its name."""
-        if self.solves(stage):
-            return "convex"
-        if stage in ("train", "pseudo_label") and self.unfreezes:
-            return "unfrozen"
-        return "given_back" if stage == "finetune" and self.finetune.labels == "all" else self.method
 
     @property
     def needs_features(self) -> bool:

@@ -27,8 +27,6 @@ from dicap.training.hidden import HiddenLabelReader
 from dicap.training.inputs import SCORING_BATCH, BankFeatures, FixedFeatures, Images, Inputs
 from dicap.training.parallel.process_group import ProcessGroup
 
-DENSE_ENTRIES = 50_000_000  # (image, class) of pseudo-labels up to which calibration.storage auto keeps all of them
-
 
 class VisibleLabels:
     """Labels of some rows, and of no others: asking for another row is an error in the program.
@@ -136,11 +134,6 @@ class Experiment:
         """What stands for the backbone where the head alone is trained; None where networks look at images."""
         return self.bank.bank.backbone if self.frozen and self.bank is not None else None
 
-    def is_sparse(self, phase: Phase) -> bool:
-        """Whether the phase's pseudo-labels are kept in halves, and of their record the confident negatives are left out."""
-        storage = self.settings.calibration.storage
-        return storage == "sparse" or (storage == "auto" and len(phase.unlabelled) * self.method.classes > DENSE_ENTRIES)
-
     def place(self, network: nn.Module) -> nn.Module:
         """The network on the device, as the stage trains it: a frozen backbone is put aside."""
         if self.frozen:
@@ -162,7 +155,6 @@ class Experiment:
         function: Callable[[nn.Module, Tensor], Tensor] | None = None,
         weak: tuple[str, int] | None = None,
         desc: str | None = None,
-        dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """Scores (n, C) of images by a network in eval mode, on its device; each image by one process of the run.
 
@@ -170,7 +162,6 @@ class Experiment:
             function: what to compute, (network, inputs) -> (b, ...), instead of the method's scores.
             weak: (stage, epoch) for the weak view; None for the test view.
             desc: name of the progress bar; None: no bar.
-            dtype: of the scores.
         """
         n, own = len(rows), self.group.shard_rows(len(rows))
         rows = rows[own]
@@ -188,7 +179,7 @@ class Experiment:
                 part = function(network, inputs)
                 if out is None:
                     with torch.inference_mode(False):  # a result that training may use
-                        out = torch.empty(len(rows), *part.shape[1:], dtype=dtype, device=self.runtime.device)
+                        out = torch.empty(len(rows), *part.shape[1:], device=self.runtime.device)
                 out[start : start + len(batch)] = part[: len(rows)]
                 start += len(batch)
         network.train(was_training)

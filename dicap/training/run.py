@@ -11,7 +11,6 @@ from dicap.errors import DataError
 from dicap.files.artifacts import cost_file, replacing, replacing_folder
 from dicap.provenance.dependencies import code, relevant
 from dicap.provenance.external import weights_mark
-from dicap.training.checkpoint import earlier
 from dicap.training.checkpoint.state import Onlooker, RunState, StopSignal, file_checksum, fingerprint
 from dicap.training.experiment import Experiment
 from dicap.training.loops.table import loop_of
@@ -47,11 +46,9 @@ def run_stage(
         with StopSignal() as stop:
             loop(Trainer(experiment, stage, Onlooker(root, stage, "elsewhere"), stop, tell, source), experiment.place(network()))
         return
-    identity = depends(stage, experiment, inputs)
-    with RunState(root, stage, fingerprint(identity)) as state:
+    with RunState(root, stage, fingerprint(depends(stage, experiment, inputs))) as state:
         if fresh:
             state.clear()
-        tell(earlier.begin(state, identity))
         with StopSignal() as stop:  # a signal after the last step waits: what is trained is published
             loop(Trainer(experiment, stage, state, stop, tell, source), experiment.place(network()))
             with replacing(cost_file(out.parent, stage)) as temporary:
@@ -59,7 +56,6 @@ def run_stage(
                 with replacing_folder(out) as folder:
                     _copy(state.products, folder)
             state.finish()
-            earlier.clean(state, identity)
 
 
 def depends(stage: str, experiment: Experiment, inputs: list[Path]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from dicap.randomness import torch_seed
 from dicap.training.batches import Batches
 from dicap.training.checkpoint.background import BackgroundWriter
 from dicap.training.checkpoint.state import RunState, StopSignal
-from dicap.training.decisions import Before, Carried, Counted, decisions_of
+from dicap.training.decisions import CurveSource, decisions_of
 from dicap.training.diagnostics import Diagnostics, map_on_test
 from dicap.training.experiment import Experiment
 from dicap.training.optimisation import Optimisation
@@ -141,12 +141,12 @@ class Trainer:
             self._end_epoch()
         self.tell(self.selection.restore(self.stage, self.epoch))
 
-    def publish(self, before: Before | Counted | Carried | None = None) -> None:
+    def publish(self, source: CurveSource | None = None) -> None:
         """model.safetensors is what the next stage starts from; its counterpart is beside it under its own name."""
         first = self.phase.publishes if self.phase.publishes in self.networks else "raw"
         names = {first: "model"} | {which: f"model_{which}" for which in self.networks if which != first}
         # All processes score the images that the decisions are counted on; one writes.
-        decisions = {which: decisions_of(self.experiment, self.networks[which], self.stage, before) for which in names}
+        decisions = {which: decisions_of(self.experiment, self.networks[which], self.stage, source) for which in names}
         for network in self.networks.values():
             restore_backbone(network)
         if not self.group.is_main:
@@ -179,8 +179,7 @@ class Trainer:
         device = self.experiment.runtime.device
         if "refresh" not in self.memory:
             if teacher is None:
-                halves = self.experiment.is_sparse(self.phase)
-                teacher = EpochTeacher(self.experiment, self.teacher, self.networks["raw"], self.epoch, self.carry, halves)
+                teacher = EpochTeacher(self.experiment, self.teacher, self.networks["raw"], self.epoch, self.carry)
             with self.meter.timing("refresh"):
                 refresh = make(teacher)
                 if recorded and self.group.is_main:
@@ -298,9 +297,8 @@ class Trainer:
 
     def _record(self, refresh: Refresh, epoch: int) -> None:
         store, bins = self.experiment.store, self.settings.calibration.bins
-        ids, classes, sparse = store.ids[self.phase.unlabelled], store.classes, self.experiment.is_sparse(self.phase)
-        optimal = self.diagnostics.optimal
-        record(refresh, self.state.products, epoch, ids=ids, classes=classes, bins=bins, optimal=optimal, sparse=sparse)
+        ids, optimal = store.ids[self.phase.unlabelled], self.diagnostics.optimal
+        record(refresh, self.state.products, epoch, ids=ids, classes=store.classes, bins=bins, optimal=optimal)
 
     def _tell_guarded(self, refresh: Refresh) -> None:
         if refresh.guarded != (self.history[-1].get("n_guarded", 0) if self.history else 0):

@@ -29,6 +29,7 @@ def command(params: Path, model: Path | None, out: Path | None, engine: str, fre
 
     from dicap.evaluation.evaluate import evaluate
     from dicap.files.artifacts import check_own_folder
+    from dicap.metrics.warnings import corrected, score_in_words
     from stages.support.environment import environment
     from stages.support.training import open_experiment
 
@@ -42,8 +43,7 @@ def command(params: Path, model: Path | None, out: Path | None, engine: str, fre
         result = evaluate(experiment, model or own, ARTIFACTS, out, environment(), engine=engine, own=chosen)
     if not result:  # one of several processes
         return
-    interval = f" (95 % interval {result['map_low']:.2f} to {result['map_high']:.2f})" if result["map_low"] is not None else ""
-    lines = [f"mAP {result['map']:.2f}{interval}, {result['model']} model of {result['stage']}, {result['n_test']} test images"]
+    lines = [f"mAP {score_in_words(result)}, {result['model']} model of {result['stage']}, {result['n_test']} test images"]
     for which in ("raw", "ema"):
         if which != result["model"] and f"map_{which}" in result:
             lines.append(f"mAP {result[f'map_{which}']:.2f} with its {which} counterpart")
@@ -52,7 +52,9 @@ def command(params: Path, model: Path | None, out: Path | None, engine: str, fre
         lines.append(f"{result['classes_without_positives']} classes have no positive test image and {rule}")
     lines.append(f"answers: {result['yes']} yes, {result['no']} no, {result['unsure']} unsure; F1 of yes {result['f1']:.3f}")
     facts: dict[str, Any] = {"mAP": round(result["map"], 2)}
-    if interval:
+    if (about := corrected(result)) is not None:
+        facts["mAP corrected"] = round(about, 2)
+    if result["map_low"] is not None:
         facts["95 % interval"] = [round(float(result[key]), 2) for key in ("map_low", "map_high")]
     facts |= {f"mAP {which}": round(result[f"map_{which}"], 2) for which in ("raw", "ema") if f"map_{which}" in result}
     if result["classes_left_out"]:

@@ -174,7 +174,7 @@ class _Shards:
     def fill(self, network: "Network", options: dict[str, Any], shards: "Iterable[int]") -> int:
         """Compute the features of some shards where they are not kept; how many images need no work."""
         from dicap.data.store import Store
-        from dicap.features.compute import fill, shard_stage
+        from dicap.features.compute import fill
         from dicap.training.checkpoint.state import RunState, fingerprint
 
         taken_over = 0
@@ -187,7 +187,7 @@ class _Shards:
                     taken_over += recipe.n * sum(view.view.parts for view in recipe.files)
                 else:
                     images = Store.open(self._store.folder, shard)  # for now only: on a device they take memory
-                    taken_over += fill(state.products, recipe, images, network, stage=shard_stage(recipe), **options)
+                    taken_over += fill(state.products, recipe, images, network, **options)
                     self._kept.take(key, state.products)
                 state.finish()
         return taken_over

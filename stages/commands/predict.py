@@ -72,10 +72,12 @@ def command(
         facts["unreadable"] = len(outcome.unreadable)
         facts["listed in"] = str(out.with_name(f"{out.stem}.unreadable.csv"))
     if gallery is not None:
-        from dicap.use.gallery import write_gallery
+        from dicap.pages.gallery import write_gallery
+        from dicap.use.folder import photographs
 
+        files = {one.name: one.source for one in photographs(meant) if isinstance(one.source, Path)}
         root = Path(images[0]) if len(images) == 1 and Path(images[0]).is_dir() else Path()
-        facts["gallery"] = str(write_gallery(out, root, saved.classes, saved.decisions, gallery, workers))
+        facts["gallery"] = str(write_gallery(out, root, saved.classes, saved.decisions, gallery, workers, files))
     for line in of_chance(saved.decisions.measured):
         click.echo(f"Warning: {line}", err=True)
     finish("predict", facts, [f"python -c \"import pandas as pd; print(pd.read_{out.suffix[1:]}('{out}'))\""])

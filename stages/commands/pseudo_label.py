@@ -26,11 +26,11 @@ def command(params: Path, fresh: bool, **runtime) -> None:
             text = f"pseudo-label: {title} makes none; {out} is empty"
             finish("pseudo-label", {"found": text, "folder": str(out)}, text=text)
         return
-    from dicap.training.loops.table import first_refresh_of
+    from dicap.training.loops.table import loop_of
     from stages.support.training import open_experiment, start_from
 
     experiment = open_experiment(settings, runtime, "train")
-    network, first_refresh = start_from(experiment, source / "model.safetensors"), first_refresh_of(settings)
+    network, first_refresh = start_from(experiment, source / "model.safetensors"), loop_of("pseudo_label", settings)
     if not experiment.group.is_main:
         first_refresh(experiment, network(), out, source)
         return

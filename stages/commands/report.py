@@ -13,15 +13,13 @@ from stages.support.terminal import finish
 def command(params: Path) -> None:
     """Draw everything on one self-contained page."""
     from dicap.files import artifacts as files
+    from dicap.metrics.warnings import score_in_words
     from dicap.report.page import build_report
     from stages.support.environment import environment
 
     settings = load(params)
     page = build_report(ARTIFACTS, settings.model_dump(), environment(), ARTIFACTS / "report", dataset=data_folder(settings))
     metrics = files.read_json(ARTIFACTS / "evaluate" / "metrics.json")
-    interval = ""
-    if metrics.get("map_low") is not None and metrics.get("map_high") is not None:
-        interval = f"  (95 % interval {metrics['map_low']:.2f} to {metrics['map_high']:.2f})"
-    score = None if metrics.get("map") is None else f"{metrics['map']:.2f}{interval}"
+    score = None if metrics.get("map") is None else score_in_words(metrics)
     text = (f"mAP {score}\n" if score else "") + f"Report: {page}"
     finish("report", {"mAP": score, "page": str(page)}, ["dvc exp show"], text=text)

@@ -176,7 +176,9 @@ def _refuse_what_would_be_lost(missing: "Sequence[Cell]", named: set[str]) -> No
 
     changed = git("status", "--porcelain", "--untracked-files=no").splitlines()
     new = git("status", "--porcelain", "--untracked-files=all", "--", *CODE).splitlines()
-    paths = list(dict.fromkeys(line[3:] for line in (*changed, *new)))
+    given = {added for cell in missing if (added := cell.settings["own"]["added"]) and not Path(added).is_absolute()}
+    unknown = sorted(added for added in given if not git("ls-files", "--", added))
+    paths = list(dict.fromkeys([*(line[3:] for line in (*changed, *new)), *unknown]))
     if paths:
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         raise DataError(f"{paths[0]}{more}: not committed, and a sweep runs what is committed; git commit it first")

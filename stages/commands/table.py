@@ -61,7 +61,10 @@ def command(
         made = []
         for spec in tables.spec_of(kind):
             published = tables.published_numbers(spec)
-            each = budget_tables(runs, spec, published) if kind in BUDGETS else [(tables.collect(runs, spec, published), runs)]
+            if kind in BUDGETS:
+                each = budget_tables(runs, spec, published)
+            else:
+                each = [(tables.collect(runs, spec, published, tables.published_averages(spec)), runs)]
             for table, its_runs in each:
                 if intervals and table.best_other:
                     table.intervals.update(_intervals(table, its_runs, Path(folder)))

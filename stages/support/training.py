@@ -67,10 +67,6 @@ def run(
     if experiment.runtime.device.type == "cpu" and not experiment.frozen:
         keep_freed_memory()
     inputs = [SPLIT] if source is None else [SPLIT, *sorted(source.glob("*.safetensors"))]
-    if stage == "finetune" and source is not None and experiment.settings.finetune.labels == "all":
-        from dicap.training.loops.given_back import last_file
-
-        inputs.append(last_file(source))
     if experiment.bank is not None:
         inputs.append(ARTIFACTS / "features" / "meta.json")
     run_stage(stage, experiment, network, inputs=inputs, root=project_root(), out=out, fresh=fresh, tell=tell, source=source)

@@ -30,7 +30,8 @@ from stages.sweeps.revisions import cache_folder, git
 
 EXIT_STOPPED = 75
 _SCRATCH = "dicap-cell-"
-_HELD = re.compile(r"Error: (?P<folder>.+): process \S+ is already running this")  # said by dicap.training.checkpoint.state
+# Said by dicap.training.checkpoint.state of its folder, and by dicap.data.kept of the lock itself.
+_HELD = re.compile(r"Error: (?P<place>.+): (?:process \S+ is already running this|another process is making )")
 _BEFORE = {"convert": "resolve", "features": "convert"}  # of the stages that are made in shards, what one of them needs
 _POLL = 2.0  # seconds between two looks at a lock
 # Set by DVC for its stages and by Git for its hooks; they would lead out of the clone.
@@ -126,32 +127,35 @@ def run(
     }
     settings = [part for change in changes for part in ("-S", change)]
     target = _BEFORE[until] if until and shard else until
-    arguments = ["exp", "run", "--name", name, *settings, *([target] if target else [])]
+    steps = [["dvc", "exp", "run", "--name", name, *settings, *([target] if target else [])]]
+    if until and shard:
+        steps.append(["stages.cli", until, "--shard", shard])
     while until or not exists(project, name, rev):
-        code, held = _dvc(arguments, clone, environment)
-        if code == 0 and until and shard:
-            return subprocess.run(
-                [sys.executable, "-m", "stages.cli", until, "--shard", shard],
-                cwd=clone, env=environment, stderr=subprocess.STDOUT, check=False,
-            ).returncode  # fmt: skip
-        if code == 0:
+        code, held = _watched(steps[0], clone, environment)
+        if code == 0 and len(steps) > 1:
+            del steps[0]
+        elif code == 0:
             if not until:
                 _bring_back(clone, project, name, rev)
             return 0
-        if held is None:
+        elif held is None:
             return code
-        click.echo(f"{held}: held by another run of the same stage; waiting for it")
-        _wait_for(held / "lock")
+        else:
+            click.echo(f"{held}: held by another run of the same stage; waiting for it")
+            _wait_for(held / "lock" if held.is_dir() else held)
     click.echo(f"{name}: the project has its result")
     return 0
 
 
 def _clone(project: Path, rev: str, folder: Path) -> Path:
-    """A clone of the project at a commit, with the project's cache; the folder in it that corresponds to the project's."""
+    """A clone of the project at a commit, with its cache and its author; the folder in it that corresponds to the project's."""
     top = Path(git("rev-parse", "--show-toplevel", folder=project).strip())
     clone = folder / "clone"
     git("clone", "--quiet", "--shared", "--no-checkout", str(top), str(clone), folder=folder)
     git("checkout", "--quiet", "--detach", rev, folder=clone)
+    for key in ("user.name", "user.email"):  # perhaps said in the project alone
+        if value := git("config", "--default", "", "--get", key, folder=project).strip():
+            git("config", key, value, folder=clone)
     place = clone / project.resolve().relative_to(top.resolve())
     config = configparser.ConfigParser(interpolation=None)
     local = project / ".dvc" / "config.local"
@@ -190,10 +194,10 @@ def _forget_absent(lock: Path, cache: Path) -> None:
             yaml.dump(content, handle)
 
 
-def _dvc(arguments: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, Path | None]:
-    """Run DVC, passing on what it prints: its exit code, and the state folder that another run of the same stage holds."""
+def _watched(module: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, Path | None]:
+    """Run a module, passing on what it prints: its exit code, and what another run of the same stage holds."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "dvc", *arguments], cwd=folder, env=environment, text=True, errors="replace",
+        [sys.executable, "-m", *module], cwd=folder, env=environment, text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert process.stdout is not None
@@ -201,7 +205,7 @@ def _dvc(arguments: list[str], folder: Path, environment: dict[str, str]) -> tup
     for line in process.stdout:
         click.echo(line, nl=False)
         if found := _HELD.search(line):
-            held = Path(found["folder"])
+            held = Path(found["place"])
     return process.wait(), held
 
 

@@ -7,6 +7,7 @@ asked for all at once, and what has the same settings and the same dvc.lock as a
 import configparser
 import contextlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -131,18 +132,25 @@ def has_remote() -> bool:
 def cache_folder(project: Path) -> Path:
     """Where DVC keeps a project's results."""
     root, config = _config(project)
-    return root / ".dvc" / (config.get("cache", "dir") if config.has_option("cache", "dir") else "cache")
+    return Path(config.get("cache", "dir", fallback=str(root / ".dvc" / "cache")))
 
 
 @lru_cache(maxsize=4)
 def _config(folder: Path) -> tuple[Path, configparser.ConfigParser]:
-    """DVC's folder above `folder`, and its settings."""
+    """DVC's folder above `folder`, and its settings: the system's, the user's, the project's, and the project's own here."""
+    from dvc.dirs import global_config_dir, system_config_dir
+
     root = next((place for place in (folder, *folder.parents) if (place / ".dvc").is_dir()), folder)
-    parser = configparser.ConfigParser(strict=False, interpolation=None)
-    for name in ("config", "config.local"):
+    found = configparser.ConfigParser(strict=False, interpolation=None)
+    levels = Path(system_config_dir()) / "config", Path(global_config_dir()) / "config"
+    for file in (*levels, root / ".dvc" / "config", root / ".dvc" / "config.local"):
+        one = configparser.ConfigParser(strict=False, interpolation=None)
         with contextlib.suppress(configparser.Error, UnicodeDecodeError):
-            parser.read(root / ".dvc" / name, encoding="utf-8")
-    return root, parser
+            one.read(file, encoding="utf-8")
+            if one.has_option("cache", "dir"):  # relative to the file that says it
+                one.set("cache", "dir", os.path.abspath(file.parent / Path(one.get("cache", "dir")).expanduser()))
+            found.read_dict(one)
+    return root, found
 
 
 def _blobs(names: list[str]) -> list[str | None]:

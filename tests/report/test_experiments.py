@@ -99,7 +99,7 @@ _SOFT = {"calibration__target": "soft", "thresholds__rule": "none"}
     ("values", "row"),
     [
         ({}, "bins 0.2"),
-        ({"calibration__estimator": "class_rank", "split__est_fraction": 0.1}, "class_rank 0.1"),
+        ({"calibration__estimator": "class_score", "split__est_fraction": 0.1}, "class_score 0.1"),
         ({"calibration__policy": "optimal"}, "optimal"),
         ({"calibration__policy": "optimal", "split__est_fraction": 0.1}, None),
         (_SOFT, "soft bins 0.2"),

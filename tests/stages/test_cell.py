@@ -73,7 +73,7 @@ def rev(project: Path) -> str:
     return cell.git("rev-parse", "HEAD", folder=project).strip()
 
 
-def start(project: Path, name: str, *options: str, under: tuple[str, ...] = ()) -> subprocess.Popen:
+def start(project: Path, name: str, *options: str, under: tuple[str, ...] = (), **variables: str) -> subprocess.Popen:
     command = [
         sys.executable,
         "-m",
@@ -86,7 +86,7 @@ def start(project: Path, name: str, *options: str, under: tuple[str, ...] = ()) 
         name,
         *options,
     ]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))} | variables
     return subprocess.Popen(
         [*under, *command], cwd=tiny.ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True,
@@ -133,6 +133,26 @@ def test_its_result_is_an_experiment_of_the_project_and_asked_again_nothing_runs
     assert not list((tmp_path / "scratch").iterdir())
 
 
+@pytest.mark.parametrize("level", ["GLOBAL", "SYSTEM"])
+def test_the_cache_may_be_the_user_s_or_the_system_s_and_the_author_the_project_s_alone(project, tmp_path, monkeypatch, level):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config").write_text("[cache]\n    dir = ../common\n")
+    nobody = {"HOME": str(tmp_path), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    for key, value in (nobody | {f"DVC_{level}_CONFIG_DIR": str(tmp_path / "config")}).items():
+        monkeypatch.setenv(key, value)
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.delenv(name, raising=False)
+    for key, value in (("user.name", "Ada"), ("user.email", "ada@example.org")):
+        cell.git("config", key, value, folder=project)
+    place = {f"DVC_{level}_CONFIG_DIR": str(tmp_path / "config")}
+    code, output = ended(start(project, "two", "-S", "seed=2", **place))
+    assert code == 0, output
+    assert cell.git("log", "-1", "--format=%an", cell.reference("two", rev(project)), folder=project).strip() == "Ada"
+    assert (tmp_path / "common" / "files" / "md5").is_dir() and not (project / ".dvc" / "cache").exists()
+    applied = subprocess.run([sys.executable, "-m", "dvc", "exp", "apply", "two"], cwd=project, check=False)
+    assert applied.returncode == 0 and (project / "artifacts" / "result.txt").read_text() == "2"
+
+
 def test_a_failure_has_dvcs_exit_code_and_leaves_nothing(project, tmp_path):
     code, output = ended(start(project, "seven", "-S", "seed=7"))
     assert code not in (0, 75) and "Error: seven is refused" in output
@@ -150,12 +170,18 @@ def test_up_to_a_stage_no_experiment_is_kept_and_its_result_is_found_again(proje
 def test_shards_of_a_stage_are_made_after_what_it_needs(project, tmp_path):
     (project / "stages").mkdir()
     (project / "stages" / "__init__.py").touch()
-    (project / "stages" / "cli.py").write_text("import sys; print('asked', sys.argv[1:]); sys.exit('99' in sys.argv[3])\n")
+    (project / "stages" / "cli.py").write_text(
+        "import pathlib, sys\nprint('asked', sys.argv[1:])\nonce = pathlib.Path('once')\n"
+        "if sys.argv[3] == '1/2' and not once.exists():\n    once.touch()\n"
+        "    sys.exit(f'Error: {once}.lock: another process is making shard 1; wait for its end and run again')\n"
+        "sys.exit('99' in sys.argv[3])\n"
+    )
     (project / "dvc.yaml").write_text(STAGES.replace("work:", "resolve:"))
     cell.git("add", "-A", folder=project)
     cell.git("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "stages", folder=project)
     code, output = ended(start(project, "part", "-S", "seed=4", "--until", "convert", "--shard", "1/2"))
-    assert code == 0 and "begun 4" in output and "asked ['convert', '--shard', '1/2']" in output, output
+    assert code == 0 and "begun 4" in output and output.count("asked ['convert', '--shard', '1/2']") == 2, output
+    assert "held by another run of the same stage; waiting" in output
     assert not cell.exists(project, "part", rev(project))
     code, _ = ended(start(project, "part", "-S", "seed=4", "--until", "convert", "--shard", "99"))
     assert code == 1 and not list((tmp_path / "scratch").iterdir())
@@ -176,14 +202,20 @@ def test_it_waits_for_a_state_that_another_run_holds(project):
     assert process.wait(timeout=60) == 0 and cell.exists(project, "four", rev(project)), lines
 
 
-def test_the_words_of_a_held_state_are_those_of_the_trainings(tmp_path):
+def test_the_words_of_what_is_held_are_those_of_the_trainings_and_of_the_shards(tmp_path):
+    from dicap.data.kept import Kept
     from dicap.errors import DataError
     from dicap.training.checkpoint.state import RunState
 
-    with RunState(tmp_path, "train", "0"), pytest.raises(DataError) as error, RunState(tmp_path, "train", "0"):
-        pass
-    found = cell._HELD.search(f"Error: {error.value}")
-    assert found and Path(found["folder"]) == tmp_path / ".dicap" / "state" / "train-0"
+    kept = Kept(tmp_path / "kept")
+    for hold, place in (
+        (lambda: RunState(tmp_path, "train", "0"), ".dicap/state/train-0"),
+        (lambda: kept.making("key", "shard 0"), "kept/key.lock"),
+    ):
+        with hold(), pytest.raises(DataError) as error, hold():
+            pass
+        found = cell._HELD.search(f"Error: {error.value}")
+        assert found and Path(found["place"]) == tmp_path / place
 
 
 @pytest.mark.parametrize("way", ["its parent is killed", "SIGTERM"])

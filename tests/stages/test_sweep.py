@@ -229,16 +229,22 @@ def test_where_the_engine_refuses_a_job_none_is_left_behind(project, monkeypatch
     assert result.exit_code == 1 and "no more jobs" in result.stderr and fake.cancelled
 
 
-@pytest.mark.parametrize("way", ["tracked", "new code"])
-def test_what_is_not_committed_is_refused(project, monkeypatch, way):
+@pytest.mark.parametrize("name", ["grid.yaml", "stages/new.py", "labels/added-1.csv"])
+def test_what_is_not_committed_is_refused(project, monkeypatch, name):
+    """A clone would not have it: a file that is tracked, new code, and labels that were imported."""
     fake = Fake(monkeypatch, [])
-    (project / "notes.txt").write_text("of no matter: no stage reads it\n")
-    assert run("grid.yaml").exit_code == 0
-    path = project / ("grid.yaml" if way == "tracked" else "stages/new.py")
+    options = ["--dataset", "table", "-S", "data_root=/x", "-S", "own.added=labels/added-0.csv"]
+    for each in ("notes.txt", "labels/added-0.csv"):  # the first is of no matter: no stage reads it
+        (project / each).parent.mkdir(exist_ok=True)
+        (project / each).write_text("image,labels\n")
+    subprocess.run(["git", "add", "labels"], check=True)
+    subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "labels"], check=True)
+    assert run("grid.yaml", *options).exit_code == 0
+    path = project / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(GRID + "# changed\n")
     fake.jobs.clear()
-    result = run("grid.yaml")
+    result = run("grid.yaml", *options, "-S", f"own.added={name if name.startswith('labels') else 'labels/added-0.csv'}")
     assert result.exit_code == 1 and not fake.jobs
     assert f"{path.relative_to(project)}: not committed" in result.stderr and "git commit it first" in result.stderr
 

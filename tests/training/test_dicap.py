@@ -9,8 +9,10 @@ import tiny
 import torch
 from torch import nn
 
-from dicap.calibration.estimators import class_shares, fit_curve
-from dicap.calibration.rates import PseudoLabels, Thresholds, estimate_rates
+from dicap.calibration.estimators import fit_curve
+from dicap.calibration.logistic import class_shares
+from dicap.calibration.rates import estimate_rates
+from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.files import artifacts as files
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Refresh, Roles, frozen_statistics
@@ -409,7 +411,7 @@ def test_the_state_dict_of_a_refresh_survives_a_weights_only_load(tmp_path):
                 assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a is b
 
 
-@pytest.mark.parametrize(("estimator", "tables"), [("beta", 1), ("shrunk_bins", 1), ("class_rank", CLASSES)])
+@pytest.mark.parametrize(("estimator", "tables"), [("beta", 1), ("class_score", CLASSES)])
 def test_every_estimator_trains_and_its_curve_is_recorded(tiny_experiment, trained, tmp_path, estimator, tables):
     experiment = tiny_experiment({"calibration.estimator": estimator})
     out = tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path)
@@ -420,7 +422,7 @@ def test_every_estimator_trains_and_its_curve_is_recorded(tiny_experiment, train
     _, p, label, weight = files.read_pseudo_labels(files.epoch_file(out, "pseudo_labels", 0))
     unsup, est = experiment.roles.unsup, experiment.roles.est
     confidence = torch.from_numpy(p.astype(np.float64))
-    share = class_shares(experiment.labels.of(experiment.roles.labelled))
+    share = class_shares(experiment.labels.of(experiment.roles.labelled).numpy())
     curve = fit_curve(
         estimator, confidence[np.isin(unsup, est)], experiment.labels.of(unsup[np.isin(unsup, est)]), confidence, share
     )

@@ -8,7 +8,7 @@ import tiny
 
 from dicap.errors import SettingsError
 from dicap.models import load_model
-from dicap.training.loops.table import first_refresh_of
+from dicap.training.loops.table import loop_of
 from dicap.training.parallel.process_group import ProcessGroup
 from training.test_convex import RECOMMENDED
 from training.test_unfrozen import WHOLE
@@ -79,6 +79,6 @@ def test_of_several_processes_one_alone_writes(tiny_set, bank, tmp_path, name):
         experiment.group = Other()
     tiny.run_stage(warmup, "warmup", None, tmp_path / "other")
     source = main / "model.safetensors"
-    assert first_refresh_of(train.settings)(train, tiny.network_of(train, source)(), tmp_path / "first", main) == {}
+    assert loop_of("pseudo_label", train.settings)(train, tiny.network_of(train, source)(), tmp_path / "first", main) == {}
     tiny.run_stage(train, "train", source, tmp_path / "other")
     assert tiny.content(tmp_path) == before

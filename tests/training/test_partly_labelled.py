@@ -40,7 +40,7 @@ def renamed(monkeypatch):
     "changes",
     [
         {},
-        {"loss.reduction": "mean", "calibration.estimator": "class_rank", "thresholds.rule": "quota"},
+        {"loss.reduction": "mean", "calibration.estimator": "class_score", "thresholds.rule": "quota"},
         {"method": "d2l", "head": "linear"},
         {"method": "iat", "head": "linear", "iat.rule": "matched"},
     ],

@@ -171,10 +171,9 @@ def test_another_setting_never_picks_up_old_epochs(tiny_experiment, tmp_path):
     lines = []
     other = tiny_experiment({"optimiser.weight_decay": 0.5})
     tiny.run_stage(other, "warmup", None, tmp_path, tell=lines.extend)
-    changed = "settings changed (optimiser.weight_decay from 0.0001 to 0.5)"
-    assert lines == [f"warmup: starts over; since a run of it was interrupted, {changed}"]
+    assert lines == []
     tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path, tell=lines.extend)
-    assert lines[1:] == ["resuming warmup at epoch 1, step 0"]
+    assert lines == ["resuming warmup at epoch 1, step 0"]
 
 
 def test_fresh_discards_the_state(tiny_experiment, trained, tmp_path):

@@ -15,11 +15,11 @@ from torch import nn
 from dicap.methods.base import Phase, Refresh
 from dicap.network import restore_backbone
 from dicap.randomness import permutation
-from dicap.training.decisions import Carried
+from dicap.training.decisions import CurveSource
 from dicap.training.experiment import Experiment
 from dicap.training.loops import solved as convex
 from dicap.training.loops.main import learn
-from dicap.training.loops.solved import HeadTeacher, Problem, Students
+from dicap.training.loops.solved import Problem, Students
 from dicap.training.trainer import Trainer
 
 MOST_CARRIED = 512  # images on which the curve is carried over: each is scored by the whole network
@@ -55,24 +55,22 @@ class Frozen:
     """
 
     refresh: Refresh
-    before: Carried
+    before: CurveSource
 
 
 def solve_frozen(experiment: Experiment, network: nn.Module, phase: Phase, source: Path | None) -> Frozen:
     """Solve the main stage on the features of the backbone; the network's head is then its student's, in place."""
     on_bank = experiment.on_bank()
     problem = Problem.of(on_bank, network.to(experiment.runtime.device), phase)
-    students = Students(network)
-    l2 = convex.penalty(source)
-    teachers = problem.teachers(l2)
-    refresh = experiment.method.refresh(HeadTeacher.of(problem, teachers, ()), experiment.roles)
-    students.put(problem.solve_students([*problem.of_folds(teachers), refresh.pseudo], l2))
-    counted = students.counted(problem)
-    assert counted is not None, "only with cross-fitting"
+    students, l2 = Students(network), convex.penalty(source)
+    refresh, solution = problem.crossfit(l2, lambda teacher: experiment.method.refresh(teacher, experiment.roles))
+    students.set_solution(solution)
+    curve = students.curve_out_of_fold(problem)
+    assert curve is not None, "only with cross-fitting"
     rows = phase.unlabelled
     if len(rows) > MOST_CARRIED:
         rows = np.sort(rows[permutation(experiment.settings.seed, "train", 0, len(rows), "carried")[:MOST_CARRIED]])
     scores = on_bank.predict(on_bank.place(network), rows).cpu()
     restore_backbone(network)
     network.grid = None  # type: ignore[assignment]  # the whole network learns from whole maps
-    return Frozen(refresh, Carried(counted, rows, scores))
+    return Frozen(refresh, curve.carried_over(rows, scores, "on the frozen backbone"))

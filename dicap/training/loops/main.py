@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
@@ -24,12 +23,11 @@ def train(run: Trainer, network: nn.Module) -> None:
     run.publish()
 
 
-def learn(run: Trainer, network: nn.Module, phase: Phase, refreshed: Callable[[], Refresh], **options: Any) -> None:
+def learn(run: Trainer, network: nn.Module, phase: Phase, refreshed: Callable[[], Refresh]) -> None:
     """The epochs of a main stage by gradient steps.
 
     Args:
         refreshed: gives what the next epoch trains on.
-        options: of `Trainer.begin`, in place of those that the main stage's settings give.
     """
     method, s = run.method, run.settings
     counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled, phase.batch_unlabelled
@@ -37,8 +35,8 @@ def learn(run: Trainer, network: nn.Module, phase: Phase, refreshed: Callable[[]
     if phase.begin is not None:
         phase.begin(network)
     groups = own_rates(network, phase, s) if phase.groups is None else phase.groups(network)
-    options = {"eval_every": s.train.eval_every, "patience": s.train.patience, "groups": groups} | options
-    student = run.begin(network, phase, steps=len(main_plan(*counts, seed=s.seed, epoch=0)), **options)
+    steps = len(main_plan(*counts, seed=s.seed, epoch=0))
+    student = run.begin(network, phase, steps=steps, eval_every=s.train.eval_every, patience=s.train.patience, groups=groups)
 
     for epoch in run.epochs():
         refresh = refreshed()
@@ -88,7 +86,5 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
     if phase.begin is not None:
         phase.begin(network)
     experiment = experiment.on_features(phase, network)
-    refresh = experiment.method.refresh(
-        EpochTeacher(experiment, network, network, 0, {}, experiment.is_sparse(phase)), experiment.roles
-    )
+    refresh = experiment.method.refresh(EpochTeacher(experiment, network, network, 0, {}), experiment.roles)
     return record_first(experiment, refresh, phase, folder)

@@ -60,6 +60,7 @@ def read(dataset: str, root: Path | None, image_size: int, own: Own | None = Non
         listing = read_listing(root, kind, own.label_folder)
         raw, files = to_raw(listing, dataset), [entry.file for entry in listing.entries]
         base = coco_file.base_of(root) if kind == "coco" else root if root.is_dir() else root.parent
+    raw, files = one_each(raw, files)
     below = [] if kind == "folders" else [linked_folder(file, base) for file in files]
     if own.unlabeled_root:
         raw, files = with_unlabelled(raw, files, Path(own.unlabeled_root))
@@ -115,6 +116,34 @@ def read_listing(root: Path, kind: str, label_folder: str = "auto") -> Listing:
         if files:
             return xml_files.read(root, files)
     raise DataError(f"{root}: own.format is {kind}, but no such file is there; set it to auto")
+
+
+def one_each(raw: RawSet, files: list[Path]) -> tuple[RawSet, list[Path]]:
+    """One item a file: links to it and lines that repeat it are taken out, those without labels first.
+
+    Raises:
+        DataError: two names of one file have different labels, or are of different splits.
+    """
+    place: dict[object, int] = {}
+    repeated = []
+    for i, (item, file) in enumerate(zip(raw.items, files, strict=True)):
+        first = place.setdefault(same_file(file), i)
+        if first == i:
+            continue
+        other = raw.items[first]
+        if None not in (item.labels, other.labels) and replace(item, id=other.id, path=other.path) != other:
+            raise DataError(
+                f"{raw.dataset}: image {item.id!r} is the same file as {other.id!r}, with other labels or in another split; "
+                "keep one of them"
+            )
+        if other.labels is None and item.labels is not None:
+            place[same_file(file)], i = i, first
+        repeated.append(i)
+    if not repeated:
+        return raw, files
+    kept = sorted({*range(len(files))} - {*repeated})
+    note = f"images that are the same file as another, counted once: {len(repeated)} (the first: {raw.items[repeated[0]].id})"
+    return replace(raw, items=[raw.items[i] for i in kept], notes=[*raw.notes, note]), [files[i] for i in kept]
 
 
 def with_added(raw: RawSet, path: Path) -> RawSet:

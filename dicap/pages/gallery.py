@@ -3,18 +3,18 @@
 import base64
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
-import torch
 from markupsafe import Markup
 
-from dicap.calibration.curve import log_odds
 from dicap.calibration.decision import Decisions
+from dicap.calibration.ranks import log_odds
 from dicap.data.loader import worker_count
 from dicap.data.sources.base import Rejected, read_rgb
 from dicap.errors import DataError
@@ -30,7 +30,13 @@ CODES = {"no": 0, "yes": 1, "unsure": 2}
 
 
 def write_gallery(
-    predictions: Path, root: Path, classes: Sequence[str], decisions: Decisions, out: Path, workers: int | None = None
+    predictions: Path,
+    root: Path,
+    classes: Sequence[str],
+    decisions: Decisions,
+    out: Path,
+    workers: int | None = None,
+    files: Mapping[str, Path] | None = None,
 ) -> Path:
     """Write `out`/index.html and `out`/thumbs/ for a file of predictions; return the page's path.
 
@@ -42,15 +48,17 @@ def write_gallery(
         decisions: of the model, for the measured chance that a class is present; its scores stand in where there is no curve.
         out: absent, empty or as an earlier call left it; replaced as a whole, or left as it was if anything fails.
         workers: threads that make thumbnails; None: chosen.
+        files: where images lie whose names do not say it, as those of a list in another folder.
 
     Raises:
         DataError: the predictions are not readable, or of other classes; `out` holds what was not written so.
     """
     images, scores, decided = read_predictions(predictions, list(classes))
     entries = levels_of(scores) | (decided.astype("<u2") << 14)  # (N, C)
-    out = Path(out)
+    out, root = Path(out), Path(root)
+    files = {name: file for name, file in (files or {}).items() if file != root / name}
     with replacing_own_folder(out) as folder:
-        _thumbnails(images, Path(root), folder / "thumbs", workers)
+        _thumbnails([files.get(name, root / name) for name in images], folder / "thumbs", workers)
         facts = {
             "classes": list(classes),
             "counts": [
@@ -59,7 +67,8 @@ def write_gallery(
             "levels": LEVELS,
             "chances": chances_of_levels(decisions),
             "folder_of": FOLDER_OF,
-            "root": Path(os.path.relpath(Path(root).resolve(), out.resolve())).as_posix(),
+            "root": Path(os.path.relpath(root.resolve(), out.resolve())).as_posix(),
+            "files": {name: quote(os.fsencode(os.path.relpath(file.absolute(), out.resolve()))) for name, file in files.items()},
         }
         columns = [_column(entries[:, c], f"column-{c}") for c in range(len(classes))]
         page = render(
@@ -81,14 +90,14 @@ def write_gallery(
 
 def levels_of(scores: np.ndarray) -> np.ndarray:
     """Scores as whole numbers from 0 to LEVELS, of their shape, uint16: what has the same chance keeps its order by score."""
-    top = float(log_odds(torch.ones(1)))
-    return np.round((log_odds(torch.tensor(scores)).numpy() / top + 1) / 2 * LEVELS).astype("<u2")
+    top = float(log_odds(np.ones(1))[0])
+    return np.round((log_odds(scores) / top + 1) / 2 * LEVELS).astype("<u2")
 
 
 def chances_of_levels(decisions: Decisions) -> list[float]:
     """The chance that a class is present at each level, to four digits; without a curve the score itself."""
     assert decisions.curve is None or decisions.curve.rate.ndim == 1, "a published model carries one curve for all classes"
-    top = float(log_odds(torch.ones(1)))
+    top = float(log_odds(np.ones(1))[0])
     scores = 1 / (1 + np.exp(-top * (2 * np.arange(LEVELS + 1) / LEVELS - 1)))
     return np.round(decisions.present(scores[:, None])[:, 0], 4).tolist()
 
@@ -130,14 +139,14 @@ def _column(entries: np.ndarray, name: str) -> Markup:
     return Markup(f'<script type="text/plain" id="{name}">{content}</script>')
 
 
-def _thumbnails(images: Sequence[str], root: Path, folder: Path, workers: int | None) -> None:
+def _thumbnails(images: Sequence[Path], folder: Path, workers: int | None) -> None:
     """Write <folder>/<i // FOLDER_OF>/<i>.jpg; a file that can no longer be read has none."""
     for number in range(-(-len(images) // FOLDER_OF)):
         (folder / str(number)).mkdir(parents=True)
 
     def make(i: int) -> None:
         try:
-            picture = read_rgb(root / images[i], upright=True)
+            picture = read_rgb(images[i], upright=True)
         except Rejected:
             return
         (folder / str(i // FOLDER_OF) / f"{i}.jpg").write_bytes(jpeg(fitted(picture, THUMBNAIL), 78))

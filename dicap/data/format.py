@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 
 SCHEMA = 1
 PARTIAL_SCHEMA = 2  # of sets with a column `absent`, which a reader of schema 1 would take for fully labelled ones
@@ -107,7 +107,7 @@ def _index_trouble(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; run `dicap-stage convert`") from None
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise DataError(f"{path}: damaged ({reason}); run `dicap-stage convert` again") from None
 
 
@@ -167,7 +167,7 @@ def npy_header(shape: tuple[int, ...]) -> bytes:
 
 def npy_trouble(error: Exception) -> str:
     """NumPy's reason in one line. Its advice to load a pickle is left out: one would run whatever it holds."""
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    reason = first_line(error)
     return "no NumPy file, or one with Python objects, which are not loaded" if "pickle" in reason else reason
 
 

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.errors import DataError, SettingsError
+from dicap.errors import DataError, SettingsError, first_line
 from dicap.machine.processes import keep_freed_memory
 from dicap.machine.runtime import Runtime
 from dicap.network import Network
@@ -160,7 +160,7 @@ def _other_engine(name: str, network: Network, images: Tensor, expected: Tensor)
         except Exception as error:  # each engine raises its own kinds; all mean the same to the user
             if cached:
                 continue
-            raise DataError(f"--engine: {name} cannot compute this backbone ({_reason(error)}); use --engine torch") from None
+            raise DataError(f"--engine: {name} cannot compute this backbone ({first_line(error)}); use --engine torch") from None
         if not cached or worst <= TOLERANCES[name]:
             break
     _judge(name, worst, "--engine torch")
@@ -273,7 +273,7 @@ def exported(backbone: nn.Module, image_size: int, *, fresh: bool = False) -> tu
         if not path.exists():
             raise
     except Exception as error:  # the exporter raises many kinds; all mean the same to the user
-        reason = _reason(error)
+        reason = first_line(error)
         raise DataError(f"--engine: this backbone cannot be exported as ONNX ({reason}); use --engine torch") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -321,7 +321,3 @@ def _missing(name: str) -> str | None:
 
 def _version(package: str) -> str:
     return importlib.metadata.version(package)
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

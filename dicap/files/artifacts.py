@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 
 ROLES = ("sup", "est", "unlabeled", "test", "validation")
 
@@ -109,7 +109,7 @@ def _readable(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
     except (pa.ArrowException, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = first_line(error)
         raise DataError(f"{path}: damaged ({reason}); remove it and run `dvc repro`") from None
 
 

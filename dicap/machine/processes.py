@@ -1,4 +1,4 @@
-"""Processor cores, freed memory and parent processes: what the operating system tells, and is told."""
+"""Processor cores, rank, freed memory and parent processes: what the operating system tells, and is told."""
 
 import ctypes
 import os
@@ -12,6 +12,11 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 def cores() -> int:
     """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def is_first() -> bool:
+    """Whether this is the only process of the run, or the one of several that speaks and writes."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def keep_freed_memory() -> bool:

@@ -8,6 +8,8 @@ from typing import TextIO, TypeVar
 
 from tqdm import tqdm
 
+from dicap.machine.processes import is_first
+
 T = TypeVar("T")
 
 
@@ -16,7 +18,7 @@ def progress(items: Iterable[T], *, desc: str, total: int | None = None, unit: s
 
     A loop that may end early closes it (`contextlib.closing`), so that the bar's last word comes before the error's.
     """
-    if os.environ.get("RANK", "0") != "0":  # of several processes one shows it
+    if not is_first():  # of several processes one shows it
         yield from items
         return
     terminal = sys.stderr.isatty()

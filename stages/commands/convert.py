@@ -56,14 +56,6 @@ def _shards_of(settings: "Settings") -> dict[str, Any]:
     return {"shard_size": settings.convert.shard_size, "kept": kept_shards("convert"), "code": digest}
 
 
-def count_shards(settings: "Settings") -> int:
-    """How many shards the converted set will have, 0 where it is one file; lists the images and opens none. Raises DataError."""
-    from dicap.data.shards import shards_of
-    from dicap.data.sources.columns import Items
-
-    return len(shards_of(Items.of(_raw(settings).items).ids, settings.convert.shard_size))
-
-
 def _raw(settings: "Settings") -> "RawSet":
     from dicap.data.sources import read_raw
 

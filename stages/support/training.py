@@ -10,7 +10,7 @@ from torch import nn
 
 from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
-from dicap.machine.processes import keep_freed_memory
+from dicap.machine.processes import is_first, keep_freed_memory
 from dicap.machine.runtime import Runtime
 from dicap.settings import Settings
 from dicap.training.experiment import Experiment
@@ -78,9 +78,7 @@ def run(
 
 def tell(lines: list[str]) -> None:
     """Lines worth knowing, on stderr; of several processes one tells them."""
-    if os.environ.get("RANK", "0") != "0":
-        return
-    for line in lines:
+    for line in lines if is_first() else ():
         click.echo(line, err=True)
 
 

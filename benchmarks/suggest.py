@@ -149,7 +149,7 @@ def train(place: Path, folder: Path, roles: pd.DataFrame, settings: Settings) ->
             root=place,
             out=place / stage,
             fresh=True,
-            tell=lambda lines: None,
+            log=lambda lines: None,
         )
         model = place / stage / "model.safetensors"
     assert model is not None

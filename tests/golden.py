@@ -39,7 +39,7 @@ from ruamel.yaml import YAML
 from safetensors import safe_open
 from tqdm import tqdm
 
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 COUNTS = {"train": 40, "test": 10, "unlabeled": 8}

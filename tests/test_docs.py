@@ -124,9 +124,9 @@ def test_the_example_method_makes_pseudo_labels(tiny_experiment, tmp_path):
 def test_the_example_option_has_a_default_and_bounds():
     namespace = {"__name__": __name__}
     exec(python_of(CONTRIBUTING)[1], namespace)
-    assert namespace["HalfOptions"]().threshold == 0.5
+    assert namespace["Half"]().threshold == 0.5 and namespace["Half"].facts.title == "Half"
     with pytest.raises(ValueError, match="less than or equal to 1"):
-        namespace["HalfOptions"](threshold=2)
+        namespace["Half"](threshold=2)
 
 
 def test_the_example_policy_weights_by_the_distance_from_one_half():

@@ -167,7 +167,14 @@ def test_commands_load_nothing_heavy_before_they_are_asked_for(path):
         "jinja2",
         "safetensors",
     }
-    light = {"dicap", "dicap.errors", "dicap.machine.processes", "dicap.settings", "dicap.settings.catalogue"}
+    light = {
+        "dicap",
+        "dicap.errors",
+        "dicap.machine.processes",
+        "dicap.settings",
+        "dicap.settings.catalogue",
+        "dicap.settings.methods",
+    }
     for node in tree_of(path).body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             top = ast.Module([node], [])

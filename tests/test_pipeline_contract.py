@@ -19,7 +19,7 @@ from dicap.provenance import dependencies as provenance
 from dicap.provenance.dependencies import NEUTRAL, STAGE_SETTINGS, UNREACHED, modules
 from dicap.provenance.source_code import source_file
 from dicap.settings import Settings
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 
 ROOT = tiny.ROOT
 COMMANDS = {

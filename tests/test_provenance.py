@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dicap.provenance import source_code
 from dicap.provenance.dependencies import REGISTRIES, STAGE_SETTINGS, code, modules, relevant
 from dicap.provenance.source_code import Choice, closure, code_digest, digests
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 from dicap.training.loops.table import LOOPS
 
 SOURCE = '''"""A module."""

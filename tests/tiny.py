@@ -197,7 +197,7 @@ def run_stage(experiment: Experiment, stage: str, source: Path | None, place: Pa
         source=None if source is None else source.parent,
         root=place,
         out=out,
-        **({"fresh": False, "tell": lambda lines: None} | options),
+        **({"fresh": False, "log": lambda lines: None} | options),
     )
     return out
 

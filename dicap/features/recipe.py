@@ -115,10 +115,6 @@ class Recipe:
             grid=settings.features.grid,
         )
 
-    def of_shard(self, shard: Store) -> "Recipe":
-        """The recipe of one shard of the images."""
-        return replace(self, images=shard.checksum, n=shard.n)
-
     @staticmethod
     def from_dict(values: dict[str, Any]) -> "Recipe":
         """A recipe as `to_dict` wrote it. Raises TypeError or KeyError for anything else."""

@@ -23,7 +23,7 @@ from dicap.network import build_network
 from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.batch_sizes import labelled_batch, warmup_batch
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 
 NO_ROWS = np.empty(0, np.int64)
 

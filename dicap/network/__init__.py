@@ -77,11 +77,11 @@ def pooled(maps: Tensor, grid: int) -> Tensor:
     return maps if tuple(maps.shape[2:]) == (grid, grid) else adaptive_avg_pool2d(maps, grid)
 
 
-def put_backbone_aside(network: nn.Module, grid: int) -> None:
+def detach_backbone(network: nn.Module, grid: int) -> None:
     """Let the network take feature maps of its frozen backbone in place of images, in place; its parameters are the head's.
 
     Args:
-        grid: g; the maps are pooled to g x g positions, also once the backbone is restored.
+        grid: g; the maps are pooled to g x g positions, also once the backbone is attached again.
     """
     assert isinstance(network, Network)
     network.grid = grid
@@ -89,8 +89,8 @@ def put_backbone_aside(network: nn.Module, grid: int) -> None:
     network.backbone = None  # type: ignore[assignment]
 
 
-def restore_backbone(network: nn.Module) -> None:
-    """Let the network take images again, where its backbone was put aside. The head goes on to see pooled maps."""
+def attach_backbone(network: nn.Module) -> None:
+    """Let the network take images again, where its backbone was detached. The head goes on to see pooled maps."""
     if isinstance(network, Network) and network.backbone is None:
         (network.backbone,) = network.aside
 

@@ -12,12 +12,12 @@ from typing import Any
 from dicap.data.sources import MODULES
 from dicap.provenance.source_code import ROOT, Choice, closure, digests
 from dicap.settings import Settings
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS, MethodSections
 from dicap.training.loops.table import named
 
 _NETWORK = ("dataset", "ratio", "seed", "method", "backbone", "backbone_weights", "head", "image_size", "network")
 _COMMON = (*_NETWORK, "weights", "augment", "loss", "features", "linear")
-_METHODS = ("topk", "iat", "drml", "cap", "pclp", "bbam", "d2l")  # the sections of single methods
+_METHODS = tuple(MethodSections.model_fields)  # the sections of single methods
 
 # The settings that a stage's result depends on: sections, or single keys of one. A protocol is a name for values, and these are
 # compared.
@@ -50,7 +50,9 @@ NEUTRAL = {
     "dicap.settings.schema": "as dicap.settings",
     "dicap.settings.resolve": "as dicap.settings",
     "dicap.settings.checks": "as dicap.settings",
-    "dicap.settings.catalogue": "names and facts; a method's own module is compared",
+    "dicap.settings.catalogue": "names and facts",
+    "dicap.settings.fields": "as dicap.settings",
+    "dicap.settings.methods": "names and facts; a method's own module is compared",
     "dicap.provenance.dependencies": "this table",
     "dicap.provenance.source_code": "reads code, for this table",
     "dicap.provenance.external": "looks at data and weights, which are compared",

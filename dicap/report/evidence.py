@@ -19,6 +19,7 @@ from dicap.files import artifacts as files
 STAGES = ("warmup", "train", "finetune")
 WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
 MOST_SURPRISES = 8  # of each kind
+MOST_EXAMPLES = 5  # test images that are shown, of each kind
 # Columns of history.csv that the figures read; a method without such a quantity leaves its column out.
 HISTORY = [*files.HISTORY, "curve_error", "precision_pos", "precision_neg"]
 
@@ -38,6 +39,7 @@ class Evidence:
     shares: epoch, positive, negative, uncertain (fractions of all entries).
     roles: number of images a role.
     per_class: class, n_pos, n_train_labelled, ap, chance (the last two in percent), in the order of the classes.
+    examples: kind (best, worst), id, answer, truth: test images, see `examples`.
     reliability: bin, left, right, n, confidence, frequency over all (test image, class) entries.
     """
 
@@ -53,11 +55,17 @@ class Evidence:
     metrics: dict[str, Any]
     roles: dict[str, int]
     surprises: pd.DataFrame = field(default_factory=pd.DataFrame)
+    examples: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def has_pseudo_labels(self) -> bool:
         """Whether the method made pseudo-labels, so that there is something to draw about them."""
         return not self.shares.empty
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether any stage was trained for more than one epoch, so that there is a way to draw."""
+        return len(self.history) > self.history["stage"].nunique()
 
     @property
     def has_truth(self) -> bool:
@@ -84,6 +92,7 @@ def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
         weights = pool_classes(_frames(source, "weights"))
         thresholds = _frames(source, "thresholds")
         labels = _pseudo_labels(source, truth, list(per_class["class"]))
+    reliability, shown = _predictions(evaluate / "predictions.parquet", list(per_class["class"]))
     return Evidence(
         history=_history(artifacts),
         costs=_costs(artifacts),
@@ -94,7 +103,8 @@ def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
         shares=labels.get("shares", pd.DataFrame()),
         surprises=labels.get("surprises", pd.DataFrame()),
         per_class=per_class,
-        reliability=_reliability(evaluate / "predictions.parquet"),
+        reliability=reliability,
+        examples=shown,
         metrics=metrics,
         roles=_roles(artifacts / "split" / "split.parquet"),
     )
@@ -319,12 +329,39 @@ def _frames(stage: Path, kind: str) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _reliability(path: Path, bins: int = 20) -> pd.DataFrame:
+def _predictions(path: Path, classes: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """`reliability` and `examples` of predictions.parquet; empty without it."""
     if not path.exists():
-        return pd.DataFrame()
-    table = files.read_parquet(path, ["score", "label"])
-    score = files.matrix(table["score"]).ravel().astype(np.float64)
-    label = files.matrix(table["label"]).ravel().astype(np.float64)
+        return pd.DataFrame(), pd.DataFrame()
+    table = files.read_parquet(path, ["id", "score", "label"])
+    score, label = (files.matrix(table[name]).astype(np.float64) for name in ("score", "label"))
+    return _reliability(score.ravel(), label.ravel()), examples(table["id"].to_pylist(), score, label, classes)
+
+
+def examples(ids: list[str], score: np.ndarray, label: np.ndarray, classes: list[str], most: int = MOST_EXAMPLES) -> pd.DataFrame:
+    """The images that are ranked best and worst, `most` of each: kind (best, worst), id, answer, truth.
+
+    By the lowest score of a class that is there minus the highest score of one that is not. Images without a class, and those
+    of which not all classes are known, are none of them. answer: (class, score), as many as are there and the highest scores.
+
+    Args:
+        score: (n, C) in [0, 1]; label: (n, C) of 0 and 1, -1 where unknown.
+    """
+    rows = np.flatnonzero((label >= 0).all(1) & (label > 0).any(1) & (label == 0).any(1))
+    there, gone = (np.where(label[rows] == value, score[rows], np.nan) for value in (1, 0))
+    order = rows[np.argsort(np.nanmax(gone, 1) - np.nanmin(there, 1), kind="stable")] if len(rows) else rows
+    most = min(most, len(order) // 2)
+    found = []
+    for kind, chosen in (("best", order[:most]), ("worst", order[::-1][:most])):
+        for row in chosen:
+            truth = np.flatnonzero(label[row] > 0)
+            first = np.argsort(-score[row], kind="stable")[: len(truth)]
+            answer = [(classes[c], float(score[row, c])) for c in first]
+            found.append({"kind": kind, "id": ids[row], "answer": answer, "truth": [classes[c] for c in truth]})
+    return pd.DataFrame(found)
+
+
+def _reliability(score: np.ndarray, label: np.ndarray, bins: int = 20) -> pd.DataFrame:
     score, label = score[label >= 0], label[label >= 0]  # of unknown entries nothing can be said
     index = bin_of(score, bins)
     frame = _counts(index, bins)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
-from dicap.report.experiments import PAPERS_BINS, RECOMMENDED, estimator_rows, method_titles
+from dicap.report.experiments import RECOMMENDED, method_titles
 from dicap.report.gains import Gain, gain
 from dicap.report.paired import Interval
 
@@ -75,7 +75,7 @@ class Table:
 
 
 def spec_of(kind: str) -> list[Spec]:
-    """The tables that `kind` (main, plateau, photographs, ablation, weighting, estimators, cost) consists of."""
+    """The tables that `kind` (main, plateau, photographs, ablation, weighting, cost) consists of."""
     methods = method_titles()
     steps = {
         "baseline": "Baseline (labelled only)",
@@ -95,7 +95,6 @@ def spec_of(kind: str) -> list[Spec]:
         "estimated": "Estimated (ours)",
         "optimal": "Optimal (true labels)",
     }
-    estimators = estimator_rows()
     return {
         "main": [Spec("main", "mAP (%)", "method", methods, ours="dicap", gain="minus labelled-only")],
         "plateau": [Spec("plateau", "Plateaus, mAP (%)", "method", methods, gain="over half the steps")],
@@ -129,16 +128,6 @@ def spec_of(kind: str) -> list[Spec]:
                 against=_others(policies, "estimated"),
                 gain="minus Estimated",
                 average=True,
-            )
-        ],
-        "estimators": [
-            Spec(
-                "estimators",
-                "Estimators, mAP (%)",
-                "estimator",
-                estimators,
-                against=_others(estimators, PAPERS_BINS),
-                gain="minus the paper's bins",
             )
         ],
         "cost": [

@@ -3,7 +3,9 @@
 from typing import Any
 
 from dicap.settings.batch_sizes import labelled_batch, pclp_batch
-from dicap.settings.catalogue import BUNDLED, METHODS
+from dicap.settings.catalogue import BUNDLED
+from dicap.settings.fields import ORIGINS
+from dicap.settings.methods import METHODS
 from dicap.settings.schema import Settings
 
 
@@ -87,7 +89,7 @@ def doubts(s: Settings, origins: dict[str, str]) -> list[str]:
     lines = [
         f"{origins[key]}: {key}: found {_value(s, key)!r}, which nothing reads here: {why}; leave it empty"
         for key, why in unread(s).items()
-        if not origins[key].startswith(("configs/", "published"))
+        if not origins[key].startswith(("configs/", *ORIGINS.values()))
     ]
     if s.backbone_weights != "random" or "head" not in (s.warmup.trainable, s.train.trainable):
         return lines

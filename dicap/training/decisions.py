@@ -10,7 +10,7 @@ from dicap.calibration.decision import Decisions, plain
 from dicap.methods.base import Calibrates
 from dicap.metrics.operating_point import best_threshold
 from dicap.randomness import permutation
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 from dicap.training.experiment import Experiment
 
 MOST_CARRIED = 4096  # images on which a curve is carried over to a fine-tuned network: more would not move it

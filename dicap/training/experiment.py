@@ -19,10 +19,10 @@ from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.methods.base import HiddenLabels, Method, Phase, Roles
 from dicap.methods.leaks import named_leak
-from dicap.network import put_backbone_aside
+from dicap.network import detach_backbone
 from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 from dicap.training.hidden import HiddenLabelReader
 from dicap.training.inputs import SCORING_BATCH, BankFeatures, FixedFeatures, Images, Inputs
 from dicap.training.parallel.process_group import ProcessGroup
@@ -95,7 +95,7 @@ class Experiment:
                 f"images that are labelled in part; choose one of {able}"
             )
         frame = read_split(split)
-        if not store.ids.same(frame["id"]):
+        if not np.array_equal(store.ids, frame["id"].to_numpy()):
             raise DataError(f"{split}: made for another data set than {folder}; run `dvc repro split`")
         rows = {role: np.flatnonzero(frame["role"].to_numpy() == role) for role in ROLES}
         roles = Roles(**rows)
@@ -137,7 +137,7 @@ class Experiment:
     def place(self, network: nn.Module) -> nn.Module:
         """The network on the device, as the stage trains it: a frozen backbone is put aside."""
         if self.frozen:
-            put_backbone_aside(network, self.settings.features.grid)
+            detach_backbone(network, self.settings.features.grid)
         return network.to(self.runtime.device)
 
     def on_features(self, phase: Phase, network: nn.Module) -> "Experiment":

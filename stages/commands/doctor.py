@@ -62,7 +62,7 @@ def command(folder: Path | None, sheet: Path | None, image: str | None, strict: 
 
 def _about(folder: Path | None, image: str, params: Path) -> None:
     from dicap.data.doctor import about
-    from dicap.settings.catalogue import holds_out
+    from dicap.settings.methods import holds_out
 
     settings = load(params)
     held_out = holds_out(settings.method, settings.calibration.source)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stages.support.common import ARTIFACTS, data_folder, load, params_option, placed
-from stages.support.terminal import finish, say
+from stages.support.terminal import finish, opening, say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,7 +92,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     write_labelling_page(questions, pictures, names, page, review=True, measured=True)
     say(f"ranked by {source}")
     facts = {"images": len(shown), "of": len(ranked), "page": str(page), "list": str(listing)}
-    finish("review", facts, ["dicap-stage import-labels labels.csv", "dvc repro"])
+    finish("review", facts, [opening(page), "dicap-stage import-labels labels.csv", "dvc repro"])
 
 
 def out_of_sample_scores(

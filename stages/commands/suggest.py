@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from stages.support.common import ARTIFACTS, data_folder, engine_option, load, params_option
-from stages.support.terminal import finish
+from stages.support.terminal import finish, opening
 
 
 @click.command("suggest")
@@ -70,4 +70,4 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     measured = saved.decisions.curve is not None
     write_labelling_page(questions, pictures, saved.classes, page, review=False, measured=measured)
     facts = {"images": len(chosen), "of": len(rows), "page": str(page), "list": str(listing), "contact sheet": str(sheet)}
-    finish("suggest", facts, [f"dicap-stage import-labels {listing}", "dvc repro"])
+    finish("suggest", facts, [opening(page), f"dicap-stage import-labels {listing}", "dvc repro"])

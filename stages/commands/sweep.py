@@ -1,5 +1,6 @@
 """`dicap-stage sweep`: a grid of experiments, on this machine or on several."""
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ import click
 
 from dicap.errors import DataError
 from dicap.machine.processes import cores
+from dicap.settings import Settings
 from stages.support.common import params_option, parse_changes
 from stages.sweeps.engines.base import NAMES, Engine, Job, reason_in
 from stages.sweeps.grid import Cell, Grid, cells, read_grid
@@ -108,7 +110,6 @@ def _jobs(
     Without it each of the cells that begin together would convert and compute for itself. It has `preparing` processor cores.
     """
     from stages.sweeps.cell import cell_job
-    from stages.sweeps.preparation import preparation, recipe_of
 
     environment = {key: value for key, value in os.environ.items() if key.startswith(("DICAP_", "OMP_"))}
 
@@ -118,16 +119,25 @@ def _jobs(
 
     groups: dict[str, list[Cell]] = {}
     for cell in missing:
-        groups.setdefault(recipe_of(cell), []).append(cell)
+        groups.setdefault(_recipe(cell), []).append(cell)
     jobs: list[Job] = []
     for group in groups.values():
         after: tuple[str, ...] = ()
         if len(group) > 1 and at_once != 1:
-            jobs.append(preparation(group[0], rev, project, cpus=preparing, gpus=gpus, environment=threads(preparing)))
+            first, options = group[0], {"cpus": preparing, "gpus": gpus, "environment": threads(preparing)}
+            jobs.append(cell_job(f"prepare-{first.name}", rev, project, first.changes, until="features", **options))
             after = (jobs[-1].name,)
         options = {"after": after, "cpus": cpus, "gpus": gpus, "environment": threads(cpus)}
         jobs += [cell_job(cell.name, rev, project, cell.changes, **options) for cell in group]
     return jobs
+
+
+def _recipe(cell: Cell) -> str:
+    """What decides the converted images and the features of a cell."""
+    from dicap.provenance.dependencies import relevant
+
+    settings = Settings.model_validate(cell.settings)
+    return json.dumps([relevant(settings, stage) for stage in ("convert", "features")], sort_keys=True)
 
 
 def _watch(engine: Engine, planned: list[Job], missing: Sequence[Cell], rev: str, title: str) -> int:

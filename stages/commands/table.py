@@ -6,7 +6,7 @@ import click
 
 from stages.support.common import ARTIFACTS, params_option, parse_changes
 
-KINDS = ("main", "plateau", "photographs", "ablation", "weighting", "estimators", "cost")
+KINDS = ("main", "plateau", "photographs", "ablation", "weighting", "cost")
 
 
 @click.command("table")

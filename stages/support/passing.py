@@ -7,7 +7,7 @@ from dicap.errors import DataError
 from dicap.files.artifacts import COST, HISTORY, cost_file, replacing_folder, write_history
 from dicap.machine.processes import is_first
 from dicap.settings import Settings
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 from stages.support.terminal import finish
 
 FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}

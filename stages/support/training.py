@@ -69,14 +69,14 @@ def run(
     inputs = [SPLIT] if source is None else [SPLIT, *sorted(source.glob("*.safetensors"))]
     if experiment.bank is not None:
         inputs.append(ARTIFACTS / "features" / "meta.json")
-    run_stage(stage, experiment, network, inputs=inputs, root=project_root(), out=out, fresh=fresh, tell=tell, source=source)
+    run_stage(stage, experiment, network, inputs=inputs, root=project_root(), out=out, fresh=fresh, log=log_lines, source=source)
     if not experiment.group.is_main:
         return
     model = out / "model.safetensors"
     finish(stage, _facts(out) | {"model": str(model)}, [f"dvc repro {FOLLOWING[stage]}"], text=f"{stage}: {_summary(out)}{model}")
 
 
-def tell(lines: list[str]) -> None:
+def log_lines(lines: list[str]) -> None:
     """Lines worth knowing, on stderr; of several processes one tells them."""
     for line in lines if is_first() else ():
         click.echo(line, err=True)

@@ -30,8 +30,7 @@ from stages.sweeps.revisions import cache_folder, git, in_cache
 
 EXIT_STOPPED = 75
 _SCRATCH = "dicap-cell-"
-# Said by dicap.training.checkpoint.state of its folder, and by dicap.data.kept of the lock itself.
-LOCKED_BY = re.compile(r"Error: (?P<place>.+): (?:process \S+ is already running this|another process is making )")
+LOCKED_BY = re.compile(r"Error: (?P<folder>.+): process \S+ is already running this")  # said by dicap.training.checkpoint.state
 # Set by DVC for its stages and by Git for its hooks; they would lead out of the clone.
 _LEADING = ("DVC_ROOT", "DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
@@ -131,7 +130,7 @@ def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Pa
         if held is None:
             return code
         click.echo(f"{held}: held by another run of the same stage; waiting for it")
-        with contextlib.suppress(FileNotFoundError), locked(held / "lock" if held.is_dir() else held, wait=True):
+        with contextlib.suppress(FileNotFoundError), locked(held / "lock", wait=True):
             pass  # not found: the stage was finished
     click.echo(f"{name}: the project has its result")
     return 0
@@ -193,7 +192,7 @@ def _dvc(arguments: list[str], folder: Path, environment: dict[str, str]) -> tup
     for line in process.stdout:
         click.echo(line, nl=False)
         if found := LOCKED_BY.search(line):
-            held = Path(found["place"])
+            held = Path(found["folder"])
     return process.wait(), held
 
 

@@ -64,7 +64,7 @@ class Place:
 
     def _begun(self, stage: str, begin: float, before: set[str]) -> bool:
         if stage == "convert":
-            arrays = self.folder.glob("data/.*.converting/images.npy")
+            arrays = self.folder.glob("data/.*.tmp/images.npy")
             return any(array.stat().st_mtime >= begin for array in arrays if array.exists())
         return not self._owners(stage) <= before
 

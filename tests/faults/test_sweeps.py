@@ -24,7 +24,7 @@ pytestmark = [
 ]
 KINDS = pytest.mark.parametrize("kind", [clusters.Slurm, clusters.Ray], ids=lambda kind: kind.name)
 SHORT = tiny.CHANGES | {"warmup.epochs": 1, "warmup.eval_every": 1, "train.epochs": 1, "finetune.epochs": 1}
-FOUR = "title: Four\ntable: main\nsettings: {convert.shard_size: 16}\naxes: {method: [mld, topk], seed: [1, 2]}\n"
+FOUR = "title: Four\ntable: main\naxes: {method: [mld, topk], seed: [1, 2]}\n"
 # Long enough for three kills, each after a saved epoch of a third of a second.
 ONE = "title: One\ntable: main\nsettings: {train.epochs: 300, train.eval_every: 300}\naxes: {method: [dicap], seed: [1]}\n"
 OUTS = ("artifacts/warmup", "artifacts/train", "artifacts/finetune")

@@ -19,7 +19,7 @@ from dicap.errors import DataError, SettingsError
 from dicap.features import compute
 from dicap.features.bank import FeatureBank, as_maps, load, scoring_batches
 from dicap.features.compute import fill
-from dicap.features.folder import BACKBONE, fill_empty, publish
+from dicap.features.folder import BACKBONE, write_empty
 from dicap.features.recipe import Recipe, origin_of, pretrained_network
 from dicap.network.stored import save_backbone
 
@@ -109,16 +109,16 @@ def test_shapes_types_and_bytes(made):
     size = sum((made.folder / f"{name}.npy").stat().st_size - 128 for name in bank.names)
     assert size == made.recipe.bytes_per_image * made.store.n
     assert isinstance(bank.view("plain"), np.memmap) and not bank.view("plain").flags.writeable
-    part = bank.rows("plain", np.array([3, 1]))
+    ((_, part),) = scoring_batches(bank, np.array([3, 1]), 2)
     assert part.dtype == torch.float32 and part.shape == (2, 4, bank.channels)
     np.testing.assert_array_equal(part[1], bank.view("plain")[1].astype(np.float32))
     with pytest.raises(IndexError, match="row -1 is outside"):
-        bank.rows("plain", np.array([-1]))
+        next(scoring_batches(bank, np.array([-1]), 2))
 
 
 def test_maps_keep_the_places(made):
     bank = made.open()
-    maps = as_maps(bank.rows("plain", np.arange(3)))
+    maps = as_maps(torch.from_numpy(bank.view("plain")[:3].copy()).float())
     with torch.inference_mode():
         expected = made.network.features(made.store.read(np.arange(3)))
     torch.testing.assert_close(maps, adaptive_avg_pool2d(expected, 2), rtol=2e-3, atol=2e-3)
@@ -148,9 +148,6 @@ def test_batches_are_what_the_image_loader_s_would_be(made):
             assert any(np.array_equal(tile, bank.view(f"strong_{v}_tiles")[row, part]) for v in range(2))
     (resumed,) = load(bank, steps, **options, start=1)
     assert all(torch.equal(resumed[key], batches[1][key]) for key in resumed)
-    weak = bank.weak(rows, **options)
-    assert torch.equal(weak, batches[0]["weak"])
-    assert torch.equal(bank.strong(rows[:3], **options), batches[0]["strong"])
 
 
 @pytest.mark.parametrize("flip", [None, (3, "train", 2)])
@@ -163,70 +160,8 @@ def test_scoring_batches_show_what_the_image_loader_s_show(made, flip):
     torch.testing.assert_close(found, expected, rtol=2e-3, atol=2e-3)
 
 
-class Stop(Exception):
-    pass
-
-
-@pytest.mark.parametrize("after", [0, 1, 5, 23])
-def test_stopped_anywhere_it_ends_in_the_same_bytes(made, tmp_path, monkeypatch, after):
-    monkeypatch.setattr(compute, "CHUNK", 16)
-    again, whole = tmp_path / "again", tmp_path / "whole"
-    made.fill(whole)
-    append, count = compute._Growing.append, 0
-
-    def stopping(self, features):
-        nonlocal count
-        if count == after:
-            self._file.write(b"half a chunk")
-            raise Stop
-        count += 1
-        append(self, features)
-
-    monkeypatch.setattr(compute._Growing, "append", stopping)
-    with pytest.raises(Stop):
-        made.fill(again)
-    assert not (again / "meta.json").exists()
-    monkeypatch.setattr(compute._Growing, "append", append)
-    taken = made.fill(again)
-    assert (taken > 0) == (after > 0)
-    assert tiny.content(again) == tiny.content(whole)
-
-
-def test_a_chunk_that_was_damaged_meanwhile_is_computed_again(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(compute, "CHUNK", 16)
-    again, whole = tmp_path / "again", tmp_path / "whole"
-    made.fill(whole)
-    shutil.copytree(whole, again)
-    (again / "meta.json").unlink()
-    view = made.recipe.files[0]
-    data = (again / "plain.npy").read_bytes()
-    chunk = 16 * 4 * made.recipe.channels * 2
-    import hashlib
-
-    lines = [
-        json.dumps({"rows": 16, "sha256": hashlib.sha256(data[start : start + chunk]).hexdigest()}) + "\n"
-        for start in range(128, len(data), chunk)
-    ]
-    (again / "plain.journal").write_text("".join(lines))
-    broken = bytearray(data)
-    broken[128 + chunk + 5] ^= 1  # in the second of three chunks
-    (again / "plain.npy").write_bytes(broken)
-    assert made.fill(again) == 16
-    assert tiny.content(again) == tiny.content(whole)
-    assert view.name == "plain"
-
-
-def test_a_published_bank_takes_the_place_of_the_one_before(made, tmp_path):
-    work, place = tmp_path / "work", tmp_path / "features"
-    fill_empty(place)
-    shutil.copytree(made.folder, work)
-    publish(work, place)
-    assert not work.exists() and tiny.content(place) == tiny.content(made.folder)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["features"]
-
-
 def test_an_empty_bank_says_so(tmp_path, made):
-    fill_empty(tmp_path / "features")
+    write_empty(tmp_path / "features")
     with pytest.raises(DataError, match=r"holds no features.*run `dvc repro features`"):
         FeatureBank.open(tmp_path / "features")
 
@@ -318,7 +253,7 @@ def test_a_disk_without_room_is_said_before_the_work(made, tmp_path, monkeypatch
     usage = shutil.disk_usage(tmp_path)
     need = made.recipe.bytes_per_image * made.store.n
     monkeypatch.setattr(compute.shutil, "disk_usage", lambda _: usage._replace(free=need - 1))
-    monkeypatch.setattr(compute, "_work", lambda *_: pytest.fail("it worked"))
+    monkeypatch.setattr(compute, "_computed", lambda *_: pytest.fail("it worked"))
     with pytest.raises(DataError, match=rf"need {need} bytes more .* and {need - 1} are free; make room"):
         made.fill(tmp_path / "features")
 

@@ -106,6 +106,15 @@ def test_tables_of_classes_are_pooled_by_their_entries():
     assert alone["r_pos"].tolist() == pytest.approx([4 / 20, 0.6]), "over D_est's entries; the mean where there are none"
 
 
+def test_examples_are_ranked_by_the_worst_placed_class():
+    score = np.array([[0.9, 0.1, 0.2], [0.6, 0.5, 0.7], [0.3, 0.8, 0.1], [0.9, 0.9, 0.9], [0.5, 0.1, 0.2]])
+    label = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 1], [0, 0, 0], [1, -1, 0]])  # margins 0.7, -0.1, -0.2; no class; not all known
+    found = evidence.examples(list("abcde"), score, label, ["x", "y", "z"], most=1)
+    assert found[["kind", "id", "truth"]].values.tolist() == [["best", "a", ["x"]], ["worst", "c", ["y", "z"]]]
+    assert found["answer"].tolist() == [[("x", 0.9)], [("y", 0.8), ("x", 0.3)]]
+    assert evidence.examples(["a"], score[:1], label[:1], ["x", "y", "z"]).empty, "one image is not best and worst"
+
+
 def test_history_runs_through_the_stages(tmp_path):
     history = evidence.gather(synthetic.write_run(tmp_path, epochs=4)).history
     assert history["stage"].tolist() == ["warmup"] * 3 + ["train"] * 4 + ["finetune"] * 2

@@ -301,6 +301,22 @@ def test_the_table_of_times_has_the_steps(whole):
     assert '<td class="num">1,120</td>' in page
 
 
+def test_a_head_that_was_solved_has_no_curves_of_one_epoch(tmp_path):
+    run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
+    for stage in ("warmup", "train", "finetune"):
+        path = run / stage / "history.csv"
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
+    dataset = synthetic.write_dataset(tmp_path / "data", test=True)
+    page = build_report(run, synthetic.SETTINGS, {}, tmp_path / "report", dataset, ["train.epochs"])
+    drawn = {path.stem for path in (tmp_path / "report" / "figures").glob("*.svg")}
+    assert drawn == {"curve", "weights", "thresholds", "per_class", "reliability"}
+    html = page.read_text(encoding="utf-8")
+    assert 'id="learning"' not in html and 'href="#learning"' not in html and "% are confident positives" in html
+    section = html[html.index('<section id="examples">') : html.index('<section id="classes">')]
+    assert section.count("<img") == 10 and "Ranked best" in section and "Ranked worst" in section
+    assert "<dt>batch_size</dt>" in html and "<dt>epochs</dt>" not in html
+
+
 def test_where_no_label_is_withheld_nothing_is_called_held_out(tmp_path):
     held = build(tmp_path / "held")
     fitted = build(tmp_path / "fitted", {"calibration": {"source": "cross_fit"}})

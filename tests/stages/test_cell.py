@@ -14,6 +14,8 @@ import psutil
 import pytest
 import tiny
 
+from dicap.errors import DataError
+from dicap.training.checkpoint.state import RunState
 from stages.sweeps import cell
 
 pytestmark = pytest.mark.timeout(600)
@@ -182,20 +184,11 @@ def test_it_waits_for_a_state_that_another_run_holds(project):
     assert process.wait(timeout=60) == 0 and cell.exists(project, "four", rev(project)), lines
 
 
-def test_the_words_of_what_is_held_are_those_of_the_trainings_and_of_the_shards(tmp_path):
-    from dicap.data.kept import Kept
-    from dicap.errors import DataError
-    from dicap.training.checkpoint.state import RunState
-
-    kept = Kept(tmp_path / "kept")
-    for hold, place in (
-        (lambda: RunState(tmp_path, "train", "0"), ".dicap/state/train-0"),
-        (lambda: kept.making("key", "shard 0"), "kept/key.lock"),
-    ):
-        with hold(), pytest.raises(DataError) as error, hold():
-            pass
-        found = cell.LOCKED_BY.search(f"Error: {error.value}")
-        assert found and Path(found["place"]) == tmp_path / place
+def test_the_words_of_what_is_held_are_those_of_the_trainings(tmp_path):
+    with RunState(tmp_path, "train", "0"), pytest.raises(DataError) as error, RunState(tmp_path, "train", "0"):
+        pass
+    found = cell.LOCKED_BY.search(f"Error: {error.value}")
+    assert found and Path(found["folder"]) == tmp_path / ".dicap" / "state" / "train-0"
 
 
 @pytest.mark.parametrize("way", ["its parent is killed", "SIGTERM"])

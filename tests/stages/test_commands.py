@@ -17,7 +17,7 @@ import pytest
 import tiny
 
 from dicap.errors import Stopped
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 
 STAGES = ("convert", "split", "warmup", "pseudo-label", "train", "finetune", "evaluate")
 OUT = {"convert": "data/converted", "pseudo-label": "artifacts/pseudo_label"}

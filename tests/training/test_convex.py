@@ -276,7 +276,7 @@ def test_killed_anywhere_it_ends_in_the_same_bytes(frozen_experiment, monkeypatc
         with pytest.raises((Killed, Stopped)):
             tiny.run_stage(experiment, stage, source, tmp_path / "again")
     assert not (tmp_path / "again" / stage).exists() and not StopSignal()
-    out = tiny.run_stage(experiment, stage, source, tmp_path / "again", tell=lines.extend)
+    out = tiny.run_stage(experiment, stage, source, tmp_path / "again", log=lines.extend)
     assert tiny.content(out) == tiny.content(whole / stage)
     assert (lines[-1:] == [f"resuming {stage} at epoch 1, step 0"]) == (when != "solving")
 

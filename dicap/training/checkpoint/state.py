@@ -20,7 +20,7 @@ import torch
 
 from dicap.errors import DataError
 
-SCHEMA = 2  # of the saved state; part of the fingerprint, so another version starts afresh
+SCHEMA = 3  # of the saved state; part of the fingerprint, so another version starts afresh
 DIGEST = 32  # bytes of the checksum before it
 STALE_DAYS = 30  # an interrupted experiment may go on for so long
 _ATTEMPTS = 3  # at a lock, before somebody else is said to hold it
@@ -156,10 +156,10 @@ class RunState:
         remove_stale(self.folder.parent)
 
 
-class Onlooker(RunState):
-    """The state as a process sees it that does not keep it: another process of the run reads, locks and writes it."""
+class NullState(RunState):
+    """The state of every process but the first, which alone locks, writes and reads it: other ranks save nothing."""
 
-    def __enter__(self) -> "Onlooker":
+    def __enter__(self) -> "NullState":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -167,7 +167,7 @@ class Onlooker(RunState):
 
     @property
     def products(self) -> Path:
-        """Whoever asks is about to write what another process writes: an error in the program."""
+        """An error in the program: the first process alone writes products."""
         raise AssertionError("the main process alone writes products")
 
     def save(self, payload: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from torch import nn
 
 from dicap.methods.base import Phase, Refresh
-from dicap.network import restore_backbone
+from dicap.network import attach_backbone
 from dicap.randomness import permutation
 from dicap.training.decisions import CurveSource
 from dicap.training.experiment import Experiment
@@ -29,14 +29,8 @@ def train(run: Trainer, network: nn.Module) -> None:
     """Steps 1 to 3 of Algorithm 1 once, on features and out of fold; its fourth step for the whole network."""
     phase = replace(run.method.main(run.experiment.roles), relabel=None)
     solution = solve_frozen(run.experiment, network, phase, run.source)
-    share = run.settings.linear.pseudo_weight
-
-    def refreshed() -> Refresh:
-        refresh = run.refresh(lambda _: solution.refresh)
-        pseudo = refresh.pseudo  # a pseudo-labelled image counts as much as its row did in the solve
-        return refresh._replace(pseudo=pseudo._replace(weight=share * pseudo.weight))
-
-    learn(run, network, phase, refreshed)
+    share = run.settings.linear.pseudo_weight  # a pseudo-labelled image counts as much as its row did in the solve
+    learn(run, network, phase, lambda _: solution.refresh, pseudo_weight=share)
     run.publish(solution.before)
 
 
@@ -71,6 +65,6 @@ def solve_frozen(experiment: Experiment, network: nn.Module, phase: Phase, sourc
     if len(rows) > MOST_CARRIED:
         rows = np.sort(rows[permutation(experiment.settings.seed, "train", 0, len(rows), "carried")[:MOST_CARRIED]])
     scores = on_bank.predict(on_bank.place(network), rows).cpu()
-    restore_backbone(network)
+    attach_backbone(network)
     network.grid = None  # type: ignore[assignment]  # the whole network learns from whole maps
     return Frozen(refresh, curve.carried_over(rows, scores, "on the frozen backbone"))

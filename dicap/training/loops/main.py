@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torch import nn
 
-from dicap.methods.base import ParamGroup, Phase, Refresh
+from dicap.methods.base import ParamGroup, Phase, Refresh, Teacher
 from dicap.settings import Settings
 from dicap.training.batches import MainBatches
 from dicap.training.experiment import Experiment
@@ -18,16 +18,18 @@ from dicap.training.trainer import Trainer
 def train(run: Trainer, network: nn.Module) -> None:
     """Algorithm 1: every epoch counts correctness anew, labels D_unsup by it, and passes over D_unsup once."""
     method, roles = run.method, run.experiment.roles
-    # (1) r_pos and r_neg on D_est, (2) tau_pos and tau_neg on D_sup, (3) pseudo-labels and w(p, label) on D_unsup
-    learn(run, network, method.main(roles), lambda: run.refresh(lambda teacher: method.refresh(teacher, roles)))
+    learn(run, network, method.main(roles), lambda teacher: method.refresh(teacher, roles))
     run.publish()
 
 
-def learn(run: Trainer, network: nn.Module, phase: Phase, refreshed: Callable[[], Refresh]) -> None:
-    """The epochs of a main stage by gradient steps.
+def learn(
+    run: Trainer, network: nn.Module, phase: Phase, make_labels: Callable[[Teacher], Refresh], *, pseudo_weight: float = 1.0
+) -> None:
+    """The epochs of a main stage by gradient steps. A stage that was stopped or killed goes on from its checkpoint.
 
     Args:
-        refreshed: gives what the next epoch trains on.
+        make_labels: what an epoch trains on, from its teacher.
+        pseudo_weight: of a pseudo-labelled image beside a labelled one.
     """
     method, s = run.method, run.settings
     counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled, phase.batch_unlabelled
@@ -36,20 +38,35 @@ def learn(run: Trainer, network: nn.Module, phase: Phase, refreshed: Callable[[]
         phase.begin(network)
     groups = own_rates(network, phase, s) if phase.groups is None else phase.groups(network)
     steps = len(main_plan(*counts, seed=s.seed, epoch=0))
-    student = run.begin(network, phase, steps=steps, eval_every=s.train.eval_every, patience=s.train.patience, groups=groups)
+    run.begin(network, phase, steps=steps, eval_every=s.train.eval_every, patience=s.train.patience, groups=groups)
 
-    for epoch in run.epochs():
-        refresh = refreshed()
+    for epoch in run.epochs:
+        if run.is_over:  # early stopping
+            break
+        # (1) r_pos and r_neg on D_est, (2) tau_pos and tau_neg on D_sup, (3) pseudo-labels and w(p, label) on D_unsup
+        refresh = run.saved_refresh
+        if refresh is None:
+            with run.meter.timing("refresh"):
+                refresh = run.record_refresh(make_labels(run.epoch_teacher))
+            if phase.install is not None:
+                for each in run.networks.values():
+                    phase.install(each, refresh)
+        if pseudo_weight != 1:
+            refresh = refresh._replace(pseudo=refresh.pseudo._replace(weight=pseudo_weight * refresh.pseudo.weight))
 
-        # (4) one pass over D_unsup
+        # (4) one pass over D_unsup, on L = L_sup + L_pseudo + lambda L_uncer
         plan = main_plan(*counts, seed=s.seed, epoch=epoch, shuffle=s.train.shuffle, stage=run.stage)
         for batch in run.batches(MainBatches(run.experiment, phase, plan, epoch, refresh, run.teacher)):
             if s.train.batch_norm == "eval":
-                hold_statistics(student)
+                hold_statistics(network)
             with run.autocast():
-                losses = method.main_losses(student, batch)
-            run.update(losses)  # L = L_sup + L_pseudo + lambda L_uncer
-            run.advance()
+                losses = method.main_losses(network, batch)
+            run.update(losses)
+            run.end_step()
+
+        run.evaluate()
+        run.record()
+        run.save()
 
 
 def own_rates(network: nn.Module, phase: Phase, s: Settings) -> list[ParamGroup]:

@@ -46,9 +46,12 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
 
     student = Students(network)
     run.begin_with(student, {"raw": network}, phase, eval_every=1)
-    for _ in run.epochs():
+    for _ in run.epochs:
         student.set_solution(solve(problem.rows[problem.labelled], problem.y, weight=problem.label_mask, l2=l2))
-        run.log(loss=student.objective)
+        run.checkpoint.row["loss"] = student.objective
+        run.evaluate()
+        run.record()
+        run.save()
     run.publish()
 
 
@@ -57,15 +60,19 @@ def train(run: Trainer, network: nn.Module) -> None:
     phase = replace(run.method.main(run.experiment.roles), epochs=1)
     problem, l2 = Problem.of(run.experiment, network, phase), penalty(run.source)
 
-    def make(teacher: Teacher) -> Refresh:
-        return run.method.refresh(teacher, run.experiment.roles)
+    def make_labels(teacher: Teacher) -> Refresh:
+        with run.meter.timing("refresh"):
+            return run.record_refresh(run.method.refresh(teacher, run.experiment.roles))
 
     students = Students(network)
     run.begin_with(students, {"raw": network}, phase, eval_every=1)
-    for _ in run.epochs():
+    for _ in run.epochs:
         # (1) - (3) rates, thresholds, pseudo-labels and weights: for each student; (4) L = L_sup + L_pseudo at its minimum
-        students.set_solution(problem.crossfit(l2, lambda teacher: run.refresh(make, teacher=teacher))[1])
-        run.log(loss=students.objective)
+        students.set_solution(problem.crossfit(l2, make_labels)[1])
+        run.checkpoint.row["loss"] = students.objective
+        run.evaluate()
+        run.record()
+        run.save()
     run.publish(students.curve_out_of_fold(problem))
 
 

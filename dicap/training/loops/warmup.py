@@ -35,13 +35,19 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled
 
     steps = len(warmup_plan(*counts, seed=run.settings.seed, epoch=0))
-    student = run.begin(network, phase, steps=steps, eval_every=s.eval_every, patience=s.patience)
+    run.begin(network, phase, steps=steps, eval_every=s.eval_every, patience=s.patience)
 
-    for epoch in run.epochs():
+    for epoch in run.epochs:
+        if run.is_over:  # early stopping
+            break
         plan = warmup_plan(*counts, seed=run.settings.seed, epoch=epoch)
         for batch in run.batches(Batches(run.experiment, phase, plan, epoch)):
             with run.autocast():
-                losses = method.warmup_losses(student, batch)
+                losses = method.warmup_losses(network, batch)
             run.update(losses)  # L = L_sup + lambda L_con
-            run.advance()
+            run.end_step()
+
+        run.evaluate()
+        run.record()
+        run.save()
     run.publish()

@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 from dicap.errors import DataError
-from dicap.files.artifacts import COST, HISTORY, cost_file, replacing_folder, write_history
 from dicap.machine.processes import is_first
 from dicap.settings import Settings
 from dicap.settings.methods import METHODS
@@ -15,6 +14,8 @@ FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
 
 def publish_previous_model(stage: str, settings: Settings, source: Path, out: Path) -> None:
     """Publish the models in `source` as those of `stage`, with an empty history and no costs. Raises DataError."""
+    from dicap.files.artifacts import COST, HISTORY, cost_file, replacing_folder, write_history
+
     if not is_first():
         return
     model = source / "model.safetensors"

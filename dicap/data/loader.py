@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from dicap.data.augment import View, render_batch
 from dicap.data.policy import COLUMNS
 from dicap.data.store import Store
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 from dicap.machine.processes import cores
 from dicap.randomness import uniform
 
@@ -83,7 +83,7 @@ def load(
         if "DataLoader worker" not in str(error):
             raise
         raise DataError(
-            f"{store.folder}: a worker process died ({str(error).splitlines()[0]}); "
+            f"{store.folder}: a worker process died ({first_line(error)}); "
             "use fewer with --workers, or 0 for none (often the memory or /dev/shm is full)"
         ) from None
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dicap.calibration.decision import Decisions, reliability
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 from dicap.evaluation.engine import with_engine
 from dicap.evaluation.model_card import model_card
 from dicap.files.artifacts import COST, cost_file, write_predictions
@@ -246,7 +246,7 @@ def _csv(path: Path, stage: str) -> pd.DataFrame:
     try:
         return pd.read_csv(path) if path.exists() else pd.DataFrame()
     except ValueError as error:
-        raise DataError(f"{path}: damaged ({str(error).splitlines()[0]}); run `dvc repro {stage}`") from None
+        raise DataError(f"{path}: damaged ({first_line(error)}); run `dvc repro {stage}`") from None
 
 
 def _number(value: float) -> float | None:

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.errors import DataError, SettingsError
+from dicap.errors import DataError, SettingsError, first_line
 from dicap.machine.processes import keep_freed_memory
 from dicap.machine.runtime import Runtime
 from dicap.network import Network
@@ -156,7 +156,7 @@ def _onnxruntime(network: Network, images: Tensor, expected: Tensor) -> tuple[Ne
             if cached:
                 continue
             raise DataError(
-                f"--engine: onnxruntime cannot compute this backbone ({_reason(error)}); use --engine torch"
+                f"--engine: onnxruntime cannot compute this backbone ({first_line(error)}); use --engine torch"
             ) from None
         if not cached or worst <= TOLERANCES["onnxruntime"]:
             break
@@ -257,7 +257,7 @@ def exported(backbone: nn.Module, image_size: int, *, fresh: bool = False) -> tu
         if not path.exists():
             raise
     except Exception as error:  # the exporter raises many kinds; all mean the same to the user
-        reason = _reason(error)
+        reason = first_line(error)
         raise DataError(f"--engine: this backbone cannot be exported as ONNX ({reason}); use --engine torch") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -305,7 +305,3 @@ def _missing() -> str | None:
 
 def _version(package: str) -> str:
     return importlib.metadata.version(package)
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 from dicap.files import artifacts as files
 from dicap.files.json_files import read_json
 from dicap.files.tables import matrix, read_parquet
@@ -352,7 +352,7 @@ def _csv(path: Path, required: list[str]) -> pd.DataFrame:
     except FileNotFoundError:
         raise DataError(f"{path}: not there; run the stage that writes it (dvc repro)") from None
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({str(error).splitlines()[0]}); run dvc repro") from None
+        raise DataError(f"{path}: cannot be read as CSV ({first_line(error)}); run dvc repro") from None
     missing = [column for column in required if column not in frame]
     if missing:
         raise DataError(f"{path}: column {missing[0]} is missing; run the stage that writes it again (dvc repro -f)")

@@ -36,10 +36,11 @@ def load(params: Path) -> Settings:
 
 
 def resolve_and_warn(params: Path) -> Resolved:
-    """Settings and their origins, and a line on stderr for every choice that is hardly meant. Raises SettingsError."""
+    """Settings and their origins, and lines on stderr on choices that are hardly meant. Raises SettingsError."""
     resolved = resolve(params)
-    for line in resolved.doubts:
-        click.echo(f"Warning: {line}", err=True)
+    if "DICAP_PROJECT" not in os.environ:  # a cell of a sweep: what a grid sets is meant for all of its cells
+        for line in resolved.doubts:
+            click.echo(f"Warning: {line}", err=True)
     return resolved
 
 

@@ -89,20 +89,23 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
 
 def doubts(s: Settings, origins: dict[str, str]) -> list[str]:
     """One line for every choice that runs and is hardly what anybody wants. `origins` as above."""
+    typed: dict[tuple[str, str], list[str]] = {}
+    for key, why in unread(s).items():
+        if not origins[key].startswith(("configs/", "published")):
+            typed.setdefault((origins[key], why), []).append(f"{key} {_value(s, key)!r}")
     lines = [
-        f"{origins[key]}: {key}: found {_value(s, key)!r}, which nothing reads here: {why}; leave it empty"
-        for key, why in unread(s).items()
-        if not origins[key].startswith(("configs/", "published"))
+        f"{origin}: {', '.join(found)}: found, but nothing reads {'it' if len(found) == 1 else 'them'} here: {why}; "
+        f"leave {'it' if len(found) == 1 else 'them'} empty"
+        for (origin, why), found in typed.items()
     ]
-    if s.backbone_weights != "random" or "head" not in (s.warmup.trainable, s.train.trainable):
-        return lines
     key = "warmup" if s.warmup.trainable == "head" else "train"
-    return [
-        *lines,
-        f"{origins['backbone_weights']}: backbone_weights: found 'random' with {key}.trainable head "
-        f"({origins[f'{key}.trainable']}): the head learns from a backbone that nothing has trained; set backbone_weights to "
-        "those of a pretrained backbone, or warmup.trainable and train.trainable to all",
-    ]
+    if s.backbone_weights == "random" and "head" in (s.warmup.trainable, s.train.trainable):
+        lines.append(
+            f"{origins['backbone_weights']}: backbone_weights: found 'random' with {key}.trainable head "
+            f"({origins[f'{key}.trainable']}): the head learns from a backbone that nothing has trained; set backbone_weights to "
+            "those of a pretrained backbone, or warmup.trainable and train.trainable to all"
+        )
+    return lines
 
 
 def unread(s: Settings) -> dict[str, str]:
@@ -113,6 +116,12 @@ def unread(s: Settings) -> dict[str, str]:
         shared = name == "cap" and (s.method == "bbam" or (s.method == "dicap" and s.thresholds.rule == "quota"))
         if name in Settings.model_fields and s.method != name and not shared:
             found |= dict.fromkeys(_keys(s, name), f"the method is {s.method}")
+    if s.calibration.target == "soft":
+        found["calibration.power"] = "calibration.target soft takes the chance itself"
+    if s.train.trainable == "head":
+        found |= dict.fromkeys(("train.head_lr", "train.backbone_lr"), "the head alone is trained, at optimiser.lr")
+    elif s.method == "bbam" and s.bbam.lr != "auto":
+        found |= dict.fromkeys(("train.head_lr", "train.backbone_lr"), "bbam.lr is the rate of the whole network")
     stages = [stage for stage in ("warmup", "train") if s.trains(stage)]
     if all(s.solves(stage) for stage in stages):
         keys = [*_keys(s, "warmup"), *_keys(s, "train"), *_keys(s, "contrastive"), "split.validation"]

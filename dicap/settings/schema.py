@@ -188,7 +188,7 @@ class Calibration(Section):
     estimator: Literal["bins", "beta", "shrunk_bins", "class_rank", "class_score"] = stated(
         "bins", "what is learnt on D_est: bins as published; the others need fewer labels (docs/estimators.md)"
     )
-    power: Annotated[float, Field(gt=0)] = stated(1.0, "exponent of the weights")
+    power: Annotated[float, Field(gt=0)] = stated(1.0, "exponent of the weights of hard labels")
     bins: Count = stated(20, "number of bins K")
     anchor: Literal["left", "centre", "right"] = starred(
         "left", "where in its bin a rate sits: left is the printed formula with 0-based bins, centre the unbiased choice"
@@ -249,7 +249,7 @@ class Train(Section):
     backbone_lr: Positive | Literal["auto"] = starred(
         "auto", "peak learning rate of the backbone, where it is trained; auto: optimiser.lr, one rate for both as published"
     )
-    head_lr: Positive | Literal["auto"] = starred("auto", "peak learning rate of all but the backbone; auto: optimiser.lr")
+    head_lr: Positive | Literal["auto"] = starred("auto", "the same of all but the backbone; auto: optimiser.lr")
     batch_norm: Literal["train", "eval"] = starred(
         "train", "BatchNorm of a backbone that is trained; train: by the batch; eval: by the statistics it came with, which stay"
     )

@@ -33,8 +33,9 @@ def finetune(run: Trainer, network: nn.Module) -> None:
     refresh = Refresh(last_pseudo_labels(run.source, run.experiment))
     before = before_finetuning(run.experiment, network.to(run.experiment.runtime.device))
 
+    pseudo_weight = run.settings.linear.pseudo_weight if run.settings.solves("train") else 1.0
     options = {"eval_every": s.finetune.epochs, "patience": None, "ema_decay": s.finetune.ema_decay, "groups": ()}
-    learn(run, network, phase, lambda: refresh, **options)
+    learn(run, network, phase, lambda: refresh, pseudo_weight=pseudo_weight, **options)
     run.publish(before)
 
 

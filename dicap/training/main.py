@@ -24,11 +24,20 @@ def train(run: Trainer, network: nn.Module) -> None:
     run.publish()
 
 
-def learn(run: Trainer, network: nn.Module, phase: Phase, refreshed: Callable[[], Refresh], **options: Any) -> None:
+def learn(
+    run: Trainer,
+    network: nn.Module,
+    phase: Phase,
+    refreshed: Callable[[], Refresh],
+    *,
+    pseudo_weight: float = 1.0,
+    **options: Any,
+) -> None:
     """The epochs of a main stage by gradient steps.
 
     Args:
         refreshed: gives what the next epoch trains on.
+        pseudo_weight: of a pseudo-labelled image beside a labelled one (linear.pseudo_weight, where a head was solved so).
         options: of `Trainer.begin`, in place of those that the main stage's settings give.
     """
     method, s = run.method, run.settings
@@ -50,24 +59,26 @@ def learn(run: Trainer, network: nn.Module, phase: Phase, refreshed: Callable[[]
                 hold_statistics(student)
             with run.autocast():
                 losses = method.main_losses(student, batch)
+            losses["loss_pseudo"] = pseudo_weight * losses["loss_pseudo"]
             run.update(losses)  # L = L_sup + L_pseudo + lambda L_uncer
             run.advance()
 
 
 def own_rates(network: nn.Module, phase: Phase, s: Settings) -> list[ParamGroup]:
-    """Backbone and head as two groups where a rate is set for one of them; none where one rate serves both."""
-    if s.train.backbone_lr == s.train.head_lr == "auto":
-        return []
-    common = s.optimiser.lr if phase.lr is None else phase.lr
+    """Backbone and head as two groups where both are trained and a rate is set for one of them; none where one rate serves all.
+
+    A head alone is trained at optimiser.lr, and a method at the rate of its own that is set.
+    """
     parts: dict[str, list[nn.Parameter]] = {"head": [], "backbone": []}
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
             parts["backbone" if name.startswith("backbone.") else "head"].append(parameter)
     rates = {"head": s.train.head_lr, "backbone": s.train.backbone_lr}
+    if phase.lr is not None or not parts["backbone"] or set(rates.values()) == {"auto"}:
+        return []
     return [
-        ParamGroup(name, parameters, common if rates[name] == "auto" else float(rates[name]), s.optimiser.weight_decay)
+        ParamGroup(name, parameters, s.optimiser.lr if rates[name] == "auto" else float(rates[name]), s.optimiser.weight_decay)
         for name, parameters in parts.items()
-        if parameters
     ]
 
 

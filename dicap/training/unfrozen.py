@@ -29,14 +29,8 @@ def train(run: Trainer, network: nn.Module) -> None:
     """Steps 1 to 3 of Algorithm 1 once, on features and out of fold; its fourth step for the whole network."""
     phase = replace(run.method.main(run.experiment.roles), relabel=None)
     solution = solve_frozen(run.experiment, network, phase, run.source)
-    share = run.settings.linear.pseudo_weight
-
-    def refreshed() -> Refresh:
-        refresh = run.refresh(lambda _: solution.refresh)
-        pseudo = refresh.pseudo  # a pseudo-labelled image counts as much as its row did in the solve
-        return refresh._replace(pseudo=pseudo._replace(weight=share * pseudo.weight))
-
-    learn(run, network, phase, refreshed)
+    share = run.settings.linear.pseudo_weight  # a pseudo-labelled image counts as much as its row did in the solve
+    learn(run, network, phase, lambda: run.refresh(lambda _: solution.refresh), pseudo_weight=share)
     run.publish(solution.before)
 
 

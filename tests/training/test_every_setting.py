@@ -21,6 +21,7 @@ LOOPS = {
     "cross-fitted": FROZEN | RECOMMENDED,
     "cap": FROZEN | HOLDOUT | {"method": "cap"},
     "bce": FROZEN | HOLDOUT | {"method": "bce"},
+    "soft targets": FROZEN | RECOMMENDED | {"calibration.target": "soft", "thresholds.rule": "none"},
 }
 
 
@@ -72,7 +73,7 @@ class Runs:
 def told(s: Settings) -> set[str]:
     """The keys that a doubt names."""
     lines = doubts(s, dict.fromkeys(dict(flatten(s.model_dump())), "params.yaml"))
-    return {line.split(": ")[1] for line in lines}
+    return {found.split(" ")[0] for line in lines for found in line.split(": ")[1].split(", ")}
 
 
 @pytest.mark.parametrize("name", LOOPS)

@@ -95,8 +95,9 @@ def test_one_rate_for_both_is_one_group_as_published():
     head, backbone = own_rates(network, phase, tiny.settings({"train.backbone_lr": 0.5}))  # type: ignore[arg-type]
     assert (head.name, head.lr, backbone.name, backbone.lr) == ("head", 0.002, "backbone", 0.5)
     assert [len(group.parameters) for group in (head, backbone)] == [2, 2]
+    assert own_rates(network, SimpleNamespace(lr=0.1), tiny.settings({"train.head_lr": 0.5})) == []  # type: ignore[arg-type]
     network["backbone"].requires_grad_(False)
-    assert [group.name for group in own_rates(network, phase, tiny.settings({"train.head_lr": 0.5}))] == ["head"]  # type: ignore[arg-type]
+    assert own_rates(network, phase, tiny.settings({"train.head_lr": 0.5})) == [], "a protocol's rate is for a whole network"  # type: ignore[arg-type]
 
 
 def test_a_signed_root_has_a_gradient_everywhere():

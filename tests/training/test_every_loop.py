@@ -5,12 +5,14 @@ import shutil
 import numpy as np
 import pytest
 import tiny
+from safetensors.numpy import load_file
 
 from dicap.errors import SettingsError
+from dicap.methods.dicap import DiCaP
 from dicap.models import load_model
 from dicap.training.loops import first_refresh_of
 from dicap.training.process_group import ProcessGroup
-from training.test_convex import RECOMMENDED
+from training.test_convex import HOLDOUT, RECOMMENDED
 from training.test_unfrozen import WHOLE
 
 FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 2}
@@ -23,6 +25,7 @@ LOOPS = {
     **{method: {"method": method, "head": "own"} for method in ("drml", "pclp", "bbam")},
     "d2l": {"method": "d2l", "head": "linear"},
 }
+GIVEN_BACK = {"labels given back": FROZEN | HOLDOUT | {"finetune.labels": "all", "finetune.lr": 0.01}}
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +64,28 @@ def test_all_images_labelled_and_none_unlabelled_trains_through(labelled_set, tm
 def test_an_option_that_reads_hidden_labels_is_refused_where_there_are_none(labelled_set, tmp_path, changes, key):
     with pytest.raises(SettingsError, match=f"^params.yaml: {key}, .* no unlabelled image of .* has any"):
         opened(*labelled_set, tmp_path, changes | {"ratio": 1.0})
+
+
+@pytest.mark.parametrize("name", ["by steps", "solved", "solved, then the whole network", "labels given back"])
+def test_a_soft_target_is_the_same_by_either_label(tiny_set, bank, tmp_path, monkeypatch, name):
+    """A label of weight w is the opposite one of weight 1 - w: what is learnt must not tell them apart."""
+    soft = {"calibration.target": "soft", "thresholds.rule": "none", "optimiser.lr": 0.01, "train.head_lr": 0.01}
+    made, found = DiCaP.pseudo_labels, []
+
+    def opposite(*given):
+        pseudo = made(*given)
+        return pseudo._replace(label=1 - pseudo.label, weight=1 - pseudo.weight)
+
+    for place in (tmp_path / "one", tmp_path / "other"):
+        place.mkdir()
+        source = None
+        for stage, experiment in opened(tiny_set, bank, place, (LOOPS | GIVEN_BACK)[name] | soft):
+            source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
+        if name in GIVEN_BACK:
+            source = tiny.run_stage(experiment, "finetune", source, place) / "model.safetensors"
+        found.append(load_file(source))
+        monkeypatch.setattr(DiCaP, "pseudo_labels", opposite)
+    assert all(np.allclose(found[1][key], value, atol=2e-3) for key, value in found[0].items())
 
 
 class Other(ProcessGroup):

@@ -116,8 +116,9 @@ def test_every_epoch_learns_from_the_labels_of_the_frozen_main_stage(unfreeze, s
     seen = []
     learn = unfrozen.learn
 
-    def watched(run, network, phase, refreshed):
-        learn(run, network, phase, lambda: seen.append(refreshed()) or seen[-1])
+    def watched(run, network, phase, refreshed, *, pseudo_weight):
+        assert pseudo_weight == 0.5, "linear.pseudo_weight: a row's weight in the solve"
+        learn(run, network, phase, lambda: seen.append(refreshed()) or seen[-1], pseudo_weight=pseudo_weight)
 
     monkeypatch.setattr(unfrozen, "learn", watched)
     place = unfreeze()
@@ -127,8 +128,7 @@ def test_every_epoch_learns_from_the_labels_of_the_frozen_main_stage(unfreeze, s
         found = read_pseudo_labels(epoch_file(place / "train", "pseudo_labels", epoch))
         assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
         assert np.array_equal(refresh.pseudo.label.numpy(), expected[2])
-        # A row's weight in the solve: the recorded weight, times linear.pseudo_weight.
-        assert np.allclose(refresh.pseudo.weight.numpy(), 0.5 * expected[3].astype(np.float32), atol=1e-3)
+        assert np.allclose(refresh.pseudo.weight.numpy(), expected[3].astype(np.float32), atol=1e-3)
 
 
 def test_pseudo_label_shows_them(frozen_experiment, unfreeze, tmp_path):

@@ -116,21 +116,54 @@ def unread(s: Settings) -> dict[str, str]:
         shared = name == "cap" and (s.method == "bbam" or (s.method == "dicap" and s.thresholds.rule == "quota"))
         if name in Settings.model_fields and s.method != name and not shared:
             found |= dict.fromkeys(_keys(s, name), f"the method is {s.method}")
-    if s.calibration.target == "soft":
-        found["calibration.power"] = "calibration.target soft takes the chance itself"
+    if s.method == "dicap":
+        found |= _unread_of_calibration(s)
+    else:
+        steps = {"calibration.teacher", "calibration.view", "calibration.bins", "calibration.storage"}
+        steps = steps if METHODS[s.method].unlabelled else set()
+        keys = [key for section in ("calibration", "thresholds", "contrastive", "finetune") for key in _keys(s, section)]
+        found |= {key: f"the method is {s.method}" for key in keys if key not in {*steps, "contrastive.projector"}}
+    if s.method == "dicap" and s.calibration.source == "cross_fit":
+        found |= dict.fromkeys(_keys(s, "finetune"), "with calibration.source cross_fit no label is held out to fine-tune on")
+    solved = {stage for stage in ("warmup", "train") if s.trains(stage) and s.solves(stage)}
+    if not s.trains("train"):
+        found |= dict.fromkeys(_keys(s, "train"), f"{s.method} has no main stage")
+    if "train" not in solved and not s.unfreezes:
+        found |= dict.fromkeys(("linear.neighbours", "linear.pseudo_weight"), "no main stage is solved")
+    if not solved:
+        found["linear.l2"] = "no head is solved"
     if s.train.trainable == "head":
         found |= dict.fromkeys(("train.head_lr", "train.backbone_lr"), "the head alone is trained, at optimiser.lr")
     elif s.method == "bbam" and s.bbam.lr != "auto":
         found |= dict.fromkeys(("train.head_lr", "train.backbone_lr"), "bbam.lr is the rate of the whole network")
-    stages = [stage for stage in ("warmup", "train") if s.trains(stage)]
-    if all(s.solves(stage) for stage in stages):
+    if all(stage in solved for stage in ("warmup", "train") if s.trains(stage)):
         keys = [*_keys(s, "warmup"), *_keys(s, "train"), *_keys(s, "contrastive"), "split.validation"]
         keys += ["calibration.teacher", "calibration.view", "calibration.refresh"]
         if not s.trains("finetune"):
-            keys += [*_keys(s, "optimiser"), *_keys(s, "loss")]
+            keys += [*_keys(s, "optimiser"), *_keys(s, "loss"), "augment.policy", "augment.cutout", "augment.cutout_warmup"]
         kept = {"warmup.trainable", "train.trainable", "contrastive.projector"}
         found |= {key: "the head is solved, without steps or epochs" for key in keys if key not in kept}
     return found
+
+
+def _unread_of_calibration(s: Settings) -> dict[str, str]:
+    """Of `unread`, what follows from DiCaP's rates and thresholds."""
+    c, t, found = s.calibration, s.thresholds, {}
+    if c.target == "soft":
+        found["calibration.power"] = "calibration.target soft takes the chance itself"
+    if c.source != "cross_fit":
+        found["calibration.folds"] = "calibration.source is holdout"
+    if c.estimator != "bins":
+        keys = [f"calibration.{name}" for name in ("anchor", "empty_bin", "smoothing", "isotonic", "per_class")]
+        found |= dict.fromkeys(keys, f"calibration.estimator is {c.estimator}")
+    of_rule = {
+        "thresholds.fixed_pos": ("fixed",),
+        "thresholds.fixed_neg": ("fixed",),
+        "thresholds.quantile": ("quantile",),
+        "thresholds.crossed": ("midrange", "fixed", "quantile"),
+        "thresholds.unseen": ("midrange", "fixed", "quantile"),
+    }
+    return found | {key: f"thresholds.rule is {t.rule}" for key, rules in of_rule.items() if t.rule not in rules}
 
 
 def _keys(s: Settings, section: str) -> list[str]:

@@ -3,8 +3,8 @@
     python benchmarks/allocation.py [--backbone tf_efficientnet_lite0] [--size 224] [--batch 64] [--steps 3]
 
 glibc returns large blocks to the system as they are freed, and the system clears every page of them when the next step asks for
-them again. `dicap.processes.keep_freed_memory` tells it to keep them; the training stages call it where a whole network is
-trained on processors. Each round runs both in processes of their own, one thread, random weights and images.
+them again. `dicap.machine.processes.keep_freed_memory` tells it to keep them; the training stages call it where a whole
+network is trained on processors. Each round runs both in processes of their own, one thread, random weights and images.
 
 Writes allocation.json among the results and ends with `allocation ratio=R target=1.1`, R: seconds of a step without over with,
 the median of the rounds. Exits 1 below it, or if the loss after the steps differs.
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from common import Parser, finish, median_ratio, run_apart
 
-from dicap.processes import keep_freed_memory
+from dicap.machine.processes import keep_freed_memory
 
 TARGET = 1.1
 

@@ -32,7 +32,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 from dicap.data.loader import Request
 from dicap.features.engine import scoring_engine
 from dicap.features.recipe import pretrained_network
-from dicap.runtime import Runtime
+from dicap.machine.runtime import Runtime
 from dicap.training.inputs import BankFeatures, Images
 
 TARGET, SLACK = 1.0, 0.5

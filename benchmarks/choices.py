@@ -27,10 +27,10 @@ from step import PRESETS
 from timm.utils.model_ema import ModelEmaV3
 from torch import Tensor, nn
 
-from dicap import calibration
+from dicap.calibration import rates as calibration
+from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.network.backbone import feature_map
-from dicap.runtime import Runtime
 from dicap.training.optimisation import Optimisation
 
 TARGET = 0.95

@@ -48,7 +48,7 @@ def machine() -> dict[str, Any]:
     import numpy as np
     import torch
 
-    from dicap.processes import cores
+    from dicap.machine.processes import cores
 
     found = {
         "cores": cores(),

@@ -4,9 +4,11 @@
 
 A population is 200,000 images with labels and scores; its own mAP is the truth. An image has a mood that its labels share and
 one that its scores share, so that classes are dependent. From each, test sets of 100 to 1,000 images are drawn with
-replacement. Four ways to an interval: ours (`dicap.metrics.map_interval`, the bias-corrected jackknife), and the percentile,
-basic and BCa bootstrap (300 resamples, on the first of the test sets alone: they take a thousand times as long). Ours for the
-paired difference of two models (`dicap.report.paired` calls the same functions) is counted beside them. Classes without positives
+replacement. Four ways to an interval: ours (`dicap.metrics.ranking.map_interval`, the bias-corrected jackknife), and the
+percentile, basic and BCa bootstrap (300 resamples, on the
+first of the test sets alone: they take a thousand times as long). Ours for
+the paired difference of two models (`dicap.report.paired` calls the same functions) is
+counted beside them. Classes without positives
 in a test set count 0, the published rule, in the estimate and in the truth; leaving them out of both scales both alike, so the
 shares are those of mAP over testable classes too.
 
@@ -26,7 +28,7 @@ import numpy as np
 from common import Parser, finish
 from scipy.stats import norm
 
-from dicap.metrics import average_precision, jackknife_interval, leave_one_out
+from dicap.metrics.ranking import average_precision, jackknife_interval, leave_one_out
 from dicap.report import style
 
 TARGET, HIGHEST = 0.93, 0.97

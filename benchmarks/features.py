@@ -5,8 +5,8 @@
 The stage (`dicap.features.compute.fill`) reads the converted set, draws the views (plain, mirrored, four strong ones), computes
 their features with the engine, pools, checks and writes them. Torch is the same backbone in float32, channels last, in inference
 mode, in a process of its own as torch comes; `torch_kept` is the same in this process, which keeps freed memory as the stage
-does (`dicap.processes`). The bare engine, `engine`, is its package called with the exported backbone and its own defaults and
-nothing else; `divided` is the engine as the stage has it, a batch divided over threads (`dicap.features.engine`). All get
+does (`dicap.machine.processes`). The bare engine, `engine`, is its package called with the exported backbone and its own defaults
+and nothing else; `divided` is the engine as the stage has it, a batch divided over threads (`dicap.features.engine`). All get
 batches of 32 normalised images that are in memory already and take turns round by round. EfficientNet-Lite0 with the weights of
 `dicap[lite]` where it is installed, random ones elsewhere.
 
@@ -36,7 +36,7 @@ from dicap.data.store import Store
 from dicap.features.compute import BATCH, fill
 from dicap.features.engine import ENGINES, exported, scoring_engine
 from dicap.features.recipe import Recipe, pretrained_network
-from dicap.runtime import Runtime
+from dicap.machine.runtime import Runtime
 from dicap.settings import Settings
 
 TARGET, OF_BARE = 2.5, 0.85

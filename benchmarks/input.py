@@ -35,7 +35,7 @@ from dicap.data.loader import Request, load, scoring_batches, worker_count
 from dicap.data.policy import PUBLISHED
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.data.store import Store
-from dicap.processes import cores
+from dicap.machine.processes import cores
 
 TARGET_PAIRS, TARGET_SCORING = 4.0, 50.0
 BATCH = 64

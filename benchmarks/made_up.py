@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 from ruamel.yaml import YAML
 
-from dicap.artifacts import write_split
 from dicap.data import format as files
 from dicap.data.split import split_roles
-from dicap.runtime import Runtime
+from dicap.files.artifacts import write_split
+from dicap.machine.runtime import Runtime
 from dicap.settings import Settings, load_settings
 from dicap.training.experiment import Experiment
-from dicap.training.process_group import ProcessGroup
+from dicap.training.parallel.process_group import ProcessGroup
 
 ROOT = Path(__file__).parents[1]
 

@@ -26,10 +26,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dicap import artifacts
 from dicap.data.labels import read_labels
 from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
+from dicap.files import artifacts
 from dicap.training.inputs import BankFeatures
 from dicap.use import review
 from dicap.use.review import among_neighbours, doubts, entry_surprise, out_of_fold, scaled

@@ -22,13 +22,13 @@ from common import Parser, finish, run_apart
 from made_up import opened, settings
 from step import PRESETS
 
-from dicap.batch_sizes import labelled_batch
-from dicap.runtime import Runtime
-from dicap.training.main import train
-from dicap.training.state import Onlooker, RunState, StopSignal
+from dicap.machine.runtime import Runtime
+from dicap.settings.batch_sizes import labelled_batch
+from dicap.training.checkpoint.state import NullState, RunState, StopSignal
+from dicap.training.loops.main import train
+from dicap.training.loops.warmup import initial_network
 from dicap.training.trainer import Trainer
-from dicap.training.warmup import initial_network
-from stages.launch import launch
+from stages.support.launch import launch
 
 EFFICIENCY = {"cpu": 0.75, "cuda": 0.9}
 
@@ -40,7 +40,7 @@ def work(preset: str, steps: int, answer: Path) -> None:
     torch.set_num_threads(1)
     runtime, group = Runtime.choose(), None
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        from dicap.training.distributed import join
+        from dicap.training.parallel.distributed import join
 
         group = join(runtime.device)
     changes, classes = PRESETS[preset]
@@ -50,7 +50,7 @@ def work(preset: str, steps: int, answer: Path) -> None:
         labelled = labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size)
         images = max(int(steps * (s.train.batch_size - labelled) / 0.96), 400)
         experiment = opened(place, s, runtime, images=images, tests=16, classes=classes, group=group)
-        keep = RunState if experiment.group.is_main else Onlooker
+        keep = RunState if experiment.group.is_main else NullState
         with keep(place, "train", "benchmark") as state:
             train(Trainer(experiment, "train", state, StopSignal(), lambda lines: None), initial_network(experiment))
             if experiment.group.is_main:

@@ -56,8 +56,8 @@ from dicap.data import format as files
 from dicap.data.labels import read_labels
 from dicap.data.split import labelled_order
 from dicap.features.bank import FeatureBank
-from dicap.linear.selection import choose_penalty
-from dicap.metrics import mean_average_precision
+from dicap.linear.penalty import choose_penalty
+from dicap.metrics.ranking import mean_average_precision
 from dicap.sklearn import DiCaPClassifier
 
 TARGET, SECONDS, PARTIAL = 1.0, 60.0, 2.0

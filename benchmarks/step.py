@@ -2,8 +2,8 @@
 
     python benchmarks/step.py [--preset table] [--steps 20] [--compile]
 
-The main step is the pipeline's own (`dicap.training.main.train`): loader, labelled and unlabelled strong views, weak views of
-the images with uncertain entries and their forward pass, the three losses, backward, AdamW, EMA, finite check, clean-stop
+The main step is the pipeline's own (`dicap.training.loops.main.train`): loader, labelled and unlabelled strong views, weak views
+of the images with uncertain entries and their forward pass, the three losses, backward, AdamW, EMA, finite check, clean-stop
 check. The bare network does, on a batch already in memory, forward, backward and AdamW for as many images as the step has
 strong views, and a forward pass without gradient for as many as it has weak ones: with the same network and precision. On a
 processor the two take turns step by step, on a GPU block by block, the device waited for at both ends of a block.
@@ -27,13 +27,13 @@ import torch
 from common import Parser, finish
 from made_up import opened, settings
 
-from dicap.batch_sizes import labelled_batch
-from dicap.runtime import Runtime
+from dicap.machine.runtime import Runtime
+from dicap.settings.batch_sizes import labelled_batch
 from dicap.training import inputs
-from dicap.training.main import train
-from dicap.training.state import RunState
+from dicap.training.checkpoint.state import RunState
+from dicap.training.loops.main import train
+from dicap.training.loops.warmup import initial_network
 from dicap.training.trainer import Trainer
-from dicap.training.warmup import initial_network
 
 TARGET, GPU_TARGET = 0.85, 0.92
 BLOCK = 20  # steps of a turn on a GPU

@@ -19,20 +19,21 @@ import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
-from dicap import artifacts
 from dicap.data.convert import convert
 from dicap.data.format import read_index
-from dicap.data.sources import digits, read_raw
+from dicap.data.sources import read_raw
+from dicap.data.sources.benchmarks import digits
 from dicap.data.split import split_roles
 from dicap.evaluation.evaluate import metrics, score
+from dicap.files import artifacts
+from dicap.machine.runtime import Runtime
 from dicap.models import load_model, load_weights
 from dicap.randomness import permutation
-from dicap.runtime import Runtime
 from dicap.settings import Settings, load_settings
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
+from dicap.training.loops.warmup import initial_network
 from dicap.training.run import run_stage
-from dicap.training.warmup import initial_network
 from dicap.use.suggest import suggest
 
 ROOT = Path(__file__).parents[1]
@@ -148,7 +149,7 @@ def train(place: Path, folder: Path, roles: pd.DataFrame, settings: Settings) ->
             root=place,
             out=place / stage,
             fresh=True,
-            tell=lambda lines: None,
+            log=lambda lines: None,
         )
         model = place / stage / "model.safetensors"
     assert model is not None

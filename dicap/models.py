@@ -13,13 +13,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from dicap.artifacts import replacing
-from dicap.catalogue import NAMED_WEIGHTS
-from dicap.decision import Decisions, plain
+from dicap.calibration.decision import Decisions, plain
 from dicap.errors import DataError, SettingsError
+from dicap.files.artifacts import replacing
 from dicap.methods import build_method
 from dicap.methods.base import Method
+from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
+from dicap.settings.catalogue import NAMED_WEIGHTS
 
 SCHEMA = 4  # 2: with a checksum of the tensors; 3: with decisions; 4: with the grid of the feature map
 KEYS = ("stage", "which", "classes", "settings", "grid", "extra", "checksum")
@@ -117,11 +118,12 @@ def read_metadata(path: Path) -> dict[str, Any]:
     return metadata
 
 
-def load_model(path: str | Path, device: torch.device | str = "cpu") -> SavedModel:
+def load_model(path: str | Path, device: torch.device | str = "cpu", stored: StoredBackbone | None = None) -> SavedModel:
     """Rebuild a published model, in eval mode, with its classes, settings and decisions.
 
     Args:
         path: a model.safetensors, or the folder that holds one.
+        stored: stands for the backbone of a model that is to be asked with feature maps alone.
 
     Raises:
         DataError: if the file is missing, damaged or of another schema.
@@ -138,7 +140,7 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> SavedMod
     except (KeyError, TypeError, ValueError):
         raise DataError(f"{path}: its thresholds are not readable; train it again") from None
     method = build_method(settings, len(metadata["classes"]))
-    network = method.build_network(pretrained=False)
+    network = method.build_network(pretrained=False, stored=stored)
     network.grid = metadata["grid"]
     _fill(network, state, path)
     return SavedModel(

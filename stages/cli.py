@@ -11,8 +11,7 @@ import click
 
 from dicap import __version__
 from dicap.errors import DataError, SettingsError, Stopped
-from stages import forkserver
-from stages.engines.parent import STARTED_BY, end_with_parent
+from stages.sweeps.engines.parent import STARTED_BY, end_with_parent
 
 EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
 DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
@@ -46,7 +45,6 @@ TOOLS = {
     "doctor": "Check a converted data set; measure this machine.",
     "sweep": "Run a grid of experiments, here or on a cluster.",
     "formatted": "Import or export the published npy files.",
-    "study-estimators": "Compare estimators of the correctness rate on a run's scores.",
     "compare": "Draw finished experiments side by side.",
     "figures": "Draw the paper's figures from finished runs.",
     "table": "Set finished runs beside the published tables.",
@@ -54,7 +52,7 @@ TOOLS = {
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and imports `stages.<name>` on use."""
+    """A group that knows its commands by name and imports `stages.commands.<name>` on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name in (*PIPELINE, *USE, *TOOLS) if _source(name).exists()]
@@ -62,7 +60,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        return importlib.import_module(f"stages.{_module(cmd_name)}").command
+        return importlib.import_module(f"stages.commands.{_module(cmd_name)}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # click's own listing imports every command for its first line
@@ -73,7 +71,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context):
         """Run a command; users' errors become their own lines and exit codes, never tracebacks."""
-        _hand_over()
+        _run_own_program()
         if STARTED_BY in os.environ:  # an engine's job, or one of several processes of a run
             end_with_parent()
         # Read by the OpenMP library when torch is loaded. Its default lets waiting threads spin: where another process
@@ -104,8 +102,8 @@ class LazyGroup(click.Group):
         ctx.exit(code)
 
 
-def _hand_over() -> None:
-    """Under DVC, go on with the program that belongs to the experiment, in a child of the fork server where there is one.
+def _run_own_program() -> None:
+    """Under DVC, go on with the program that belongs to the experiment.
 
     A queued or temporary experiment has a folder of its own, whose code its results are recorded under; the installed program
     is that of the workspace, which may have been edited since.
@@ -113,12 +111,8 @@ def _hand_over() -> None:
     own, path = Path("stages/cli.py"), os.environ.get("PYTHONPATH", "")
     if "DVC_STAGE" not in os.environ or not own.is_file():
         return
-    if foreign := not own.samefile(__file__) and path.split(os.pathsep)[0] != os.getcwd():
+    if not own.samefile(__file__) and path.split(os.pathsep)[0] != os.getcwd():
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.getcwd(), path)))
-    # `resolve` loads none of the server's libraries, and often nothing else has to run.
-    if os.environ["DVC_STAGE"] != "resolve" and (code := forkserver.run("stages.cli", sys.argv[1:])) is not None:
-        sys.exit(code)
-    if foreign:
         os.execv(sys.executable, [sys.executable, "-m", "stages.cli", *sys.argv[1:]])
 
 
@@ -147,7 +141,7 @@ def _module(name: str) -> str:
 
 
 def _source(name: str) -> Path:
-    return Path(__file__).with_name(f"{_module(name)}.py")
+    return Path(__file__).with_name("commands") / f"{_module(name)}.py"
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -39,7 +39,7 @@ from ruamel.yaml import YAML
 from safetensors import safe_open
 from tqdm import tqdm
 
-from dicap.catalogue import METHODS
+from dicap.settings.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 COUNTS = {"train": 40, "test": 10, "unlabeled": 8}
@@ -56,10 +56,9 @@ Record = dict[str, dict[str, str]]  # path below artifacts -> {"file": sha256, n
 # What runs beyond one of each method: changes of the tiny settings by title.
 VARIANTS: dict[str, dict[str, Any]] = {
     "dicap, estimator beta": {"calibration.estimator": "beta"},
-    "dicap, estimator shrunk_bins": {"calibration.estimator": "shrunk_bins", "calibration.bins": 7},
-    "dicap, estimator class_rank": {"calibration.estimator": "class_rank"},
+    "dicap, estimator class_score": {"calibration.estimator": "class_score"},
     "dicap, estimator beta per batch": {"calibration.estimator": "beta", "calibration.refresh": "batch"},
-    "dicap, estimator class_rank per batch": {"calibration.estimator": "class_rank", "calibration.refresh": "batch"},
+    "dicap, estimator class_score per batch": {"calibration.estimator": "class_score", "calibration.refresh": "batch"},
     "dicap, anchor centre": {"calibration.anchor": "centre"},
     "dicap, anchor right": {"calibration.anchor": "right", "calibration.bins": 7},
     "dicap, one bin": {"calibration.bins": 1},

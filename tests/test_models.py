@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from dicap.errors import DataError, SettingsError
 from dicap.models import SCHEMA, check_same_problem, checksum, load_model, read_metadata, save_model
-from dicap.training.warmup import initial_network
+from dicap.training.loops.warmup import initial_network
 
 CLASSES = ["blue", "green", "red"]
 
@@ -54,7 +54,7 @@ def test_every_tensor_returns_with_its_bits(tiny_experiment, tmp_path, changes):
 def test_equal_models_are_equal_bytes_in_every_process(tiny_set, trained, tmp_path):
     script = (
         "import sys, pathlib, torch; sys.path.insert(0, 'tests'); import tiny\n"
-        "from dicap import models; from dicap.training.warmup import initial_network\n"
+        "from dicap import models; from dicap.training.loops.warmup import initial_network\n"
         "folder, split, out = map(pathlib.Path, sys.argv[1:])\n"
         "e = tiny.open_experiment(folder, split)\n"
         "models.save_model(initial_network(e), out, settings=e.settings, classes=e.store.classes, stage='s', which='raw')\n"

@@ -6,9 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dicap.caution import of_chance, of_results
-from dicap.decision import reliability
-from dicap.operating_point import at_threshold, best_threshold, chance_interval, digits, of_answers, wilson, with_intervals
+from dicap.calibration.decision import reliability
+from dicap.metrics.operating_point import (
+    at_threshold,
+    best_threshold,
+    chance_interval,
+    digits,
+    of_answers,
+    wilson,
+    with_intervals,
+)
+from dicap.metrics.warnings import of_chance, of_results
 
 SHAPE = (7, 3)
 ANSWERS = arrays(np.int8, SHAPE, elements=st.integers(-1, 1))
@@ -60,7 +68,7 @@ def test_wilson_at_known_values():
 def test_an_image_counts_once_in_an_interval():
     chance = np.full((4, 50), 0.95)
     right = np.ones((4, 50))
-    (row,) = with_intervals(reliability(chance, right), chance)
+    (row,) = with_intervals(reliability(chance, right))
     assert row["n"] == 200 and row["images"] == 4 and row["high"] == pytest.approx(1)
     assert row["low"] == pytest.approx(wilson(1.0, 4)[0])
 

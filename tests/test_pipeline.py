@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -80,10 +79,9 @@ def committed(place: Path, changes: dict[str, Any]) -> Clone:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, forks) -> Clone:
+def finished(tmp_path_factory) -> Clone:
     """A clone in which `dvc repro` ran from nothing, committed; tests work in copies of it."""
     clone = committed(tmp_path_factory.mktemp("pipeline"), PARAMS)
-    clone.env |= forks
     output = clone.run("dvc", "repro")
     assert clone.ran(output) == STAGES, output
     clone.run("git", "add", "-A")
@@ -92,18 +90,11 @@ def finished(tmp_path_factory, forks) -> Clone:
 
 
 @pytest.fixture
-def copied(finished, tmp_path) -> Clone:
-    """A copy of it, whose stages are processes of their own."""
+def clone(finished, tmp_path) -> Clone:
+    """A copy of it."""
     folder = tmp_path / "clone"
     shutil.copytree(finished.folder, folder, symlinks=True)
     return Clone(folder)
-
-
-@pytest.fixture
-def clone(copied, forks) -> Clone:
-    """A copy of it, whose stages are children of the fork server."""
-    copied.env |= forks
-    return copied
 
 
 def test_a_run_leaves_everything_the_contract_lists_and_nothing_unignored(finished):
@@ -127,16 +118,16 @@ def test_changed_labels_are_noticed_and_what_an_editor_leaves_is_not(clone):
     """`dvc status` says so once `resolve` has looked, which `dvc repro` always lets it do."""
     raw = Path(clone.params()["data_root"])
     table, times = raw / "labels.csv", (raw / "labels.csv").stat()
-    text = table.read_text()
+    text = table.read_bytes()
     (raw / ".labels.csv.swp").write_bytes(b"1")
     clone.run("dvc", "repro", "resolve")
     assert "convert.json" not in clone.run("dvc", "status")
     try:
-        table.write_text(text.replace("red", "blue", 1))
+        table.write_bytes(text.replace(b"red", b"blue", 1))
         clone.run("dvc", "repro", "resolve")
         assert "artifacts/resolved/convert.json" in clone.run("dvc", "status")
     finally:  # other tests have the same photographs
-        table.write_text(text)
+        table.write_bytes(text)
         os.utime(table, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
@@ -212,8 +203,6 @@ def interrupted(clone, signal_number, seed):
         while owner(clone) in ("", before):
             assert process.poll() is None and time.monotonic() < until, process.stdout.read()
             time.sleep(0.02)
-        if sys.platform == "linux":
-            assert b"stages.forkserver" in Path(f"/proc/{owner(clone)}/cmdline").read_bytes(), "a child of the server"
         time.sleep(random.Random(seed).uniform(0, 2.0))
         os.kill(int(owner(clone)), signal_number)
         output, _ = process.communicate(timeout=120)
@@ -262,11 +251,11 @@ def test_only_code_that_can_change_a_result_runs_a_stage_again(clone):
     (clone.folder / "configs/voc2012.yaml").write_text("train:\n  batch_size: 16\n")
     assert clone.ran(clone.run("dvc", "repro")) == ["resolve"], "a comment, another method, another data set"
 
-    with open(clone.folder / "dicap/estimators.py", "a") as handle:
+    with open(clone.folder / "dicap/calibration/estimators.py", "a") as handle:
         handle.write("\n\nNOTHING = 0\n")
     assert clone.ran(clone.run("dvc", "repro", "train")) == ["resolve", "train"], "the warm-up reaches no estimator"
 
-    change(clone, "dicap/batch_sizes.py", "round(320 * share)", "round(160 * share)")
+    change(clone, "dicap/settings/batch_sizes.py", "round(320 * share)", "round(160 * share)")
     assert clone.ran(clone.run("dvc", "repro", "warmup")) == ["resolve", "warmup"]
 
 
@@ -276,9 +265,7 @@ def test_an_interrupted_stage_starts_over_under_changed_code(clone):
     process = clone.start("dvc", "repro", "train")
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0 and clone.ran(output) == ["resolve", "warmup", "train"], output
-    assert "train: starts over; since a run of it was interrupted, code changed (dicap.losses)" in output, output
     assert "resuming" not in output
-    assert not list((clone.folder / ".dicap" / "state").iterdir()), "the state that nobody goes on with is removed"
 
 
 def test_a_queued_experiment_runs_the_code_that_was_queued(clone):

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from dicap.progress import progress, time_left
+from dicap.machine.progress import progress, time_left
 
 
 def test_a_bar_of_work_that_fails_is_closed_before_the_error_is_told(monkeypatch):

@@ -56,7 +56,7 @@ def test_a_root_that_is_itself_a_link_and_links_within_it_are_fine(tmp_path):
 
 
 def test_every_source_of_files_goes_that_way():
-    for path in sorted((tiny.ROOT / "dicap/data/sources").glob("*.py")):
+    for path in sorted((tiny.ROOT / "dicap/data/sources").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         assert path.name in ("base.py", "files.py") or ("Image.open" not in text and "read_rgb" not in text), path.name
 
@@ -106,7 +106,7 @@ BOMB = """
 import resource, sys
 from pathlib import Path
 from dicap.data.sources.base import Rejected, read_rgb
-from dicap.data.formatted import _load
+from dicap.data.sources.benchmarks.formatted import _load
 from dicap.errors import DataError
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for path in map(Path, sys.argv[1:]):
@@ -153,11 +153,11 @@ def test_no_program_is_started_but_dvc_git_and_ourselves_with_a_list_of_argument
                 started.append((path.relative_to(tiny.ROOT).as_posix(), ast.unparse(call.args[0])[:50]))
                 assert isinstance(call.args[0], ast.List), f"{path}: a command line as text"
                 assert not any(word.arg == "shell" for word in call.keywords), path
-    # dvc, our own commands and the process that forks for them, git where the experiments are read, more processes of the same
-    # command (stages/launch.py), and what engines are given: Slurm's commands, and jobs, which are cells of a sweep.
-    known_at = {f"stages/engines/{name}.py": "[*command]" for name in ("ray", "slurm")}
-    known_at |= {"stages/launch.py": "[*command]", "stages/engines/here.py": "[*job.command]"}
-    known = ("'-m', 'dvc'", "'-m', 'stages.cli'", "'-m', 'stages.forkserver'", "['git', *arguments]")
+    # dvc, our own commands, git where the experiments are read, more processes of the same
+    # command (stages/support/launch.py), and what engines are given: Slurm's commands, and jobs, which are cells of a sweep.
+    known_at = {f"stages/sweeps/engines/{name}.py": "[*command]" for name in ("ray", "slurm")}
+    known_at |= {"stages/support/launch.py": "[*command]", "stages/sweeps/engines/here.py": "[*job.command]"}
+    known = ("'-m', 'dvc'", "'-m', 'stages.cli'", "['git', *arguments]")
     assert started and all(known_at.get(path) == command or any(k in command for k in known) for path, command in started), (
         started
     )

@@ -1,4 +1,4 @@
-"""Cores, parents and freed memory, as the operating system tells and is told (dicap.processes)."""
+"""Cores, parents and freed memory, as the operating system tells and is told (dicap.machine.processes)."""
 
 import os
 import platform
@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from dicap.processes import cores
+from dicap.machine.processes import cores
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes are not bound to cores here")
 def test_only_the_cores_that_a_process_may_use_count():
     script = (
-        "import os; from dicap.processes import cores; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); print(cores())"
+        "import os; from dicap.machine.processes import cores; "
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); print(cores())"
     )
     assert subprocess.check_output([sys.executable, "-c", script], text=True) == "1\n"
     assert 1 <= cores() <= (os.cpu_count() or 1)
@@ -23,7 +24,7 @@ def test_only_the_cores_that_a_process_may_use_count():
 
 def test_a_process_ends_with_its_parent(tmp_path):
     child = (
-        "import os, sys, time; from pathlib import Path; from dicap.processes import when_parent_ends; "
+        "import os, sys, time; from pathlib import Path; from dicap.machine.processes import when_parent_ends; "
         "when_parent_ends(Path('ended').touch, os.getppid(), 0.02); Path('began').touch(); time.sleep(60)"
     )
     parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}]).wait()"
@@ -39,7 +40,7 @@ def test_a_process_ends_with_its_parent(tmp_path):
 def test_freed_memory_is_kept_once_that_was_said():
     script = """
 import resource, sys
-from dicap.processes import keep_freed_memory
+from dicap.machine.processes import keep_freed_memory
 assert sys.argv[1] == "returned" or keep_freed_memory()
 for _ in range(20):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

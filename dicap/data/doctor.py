@@ -8,14 +8,15 @@ import numpy as np
 import pandas as pd
 from PIL import Image, ImageDraw
 
-from dicap.artifacts import read_split, replacing_own
-from dicap.catalogue import OWN
 from dicap.data import format as files
 from dicap.data.labels import labelled_mask, read_labels
-from dicap.data.sources.listing import finder_of
+from dicap.data.sources.own.listing import finder_of
 from dicap.data.store import Store
 from dicap.errors import DataError
-from dicap.progress import progress
+from dicap.files.artifacts import read_split, replacing_own
+from dicap.files.checksum import sha256
+from dicap.machine.progress import progress
+from dicap.settings.catalogue import OWN
 
 NEAR = 6.0  # mean difference in levels below which two images with equal fingerprints count as the same
 CHUNK = 256
@@ -59,7 +60,7 @@ def examine(folder: Path) -> Findings:
         path = folder / name
         if not path.exists():
             findings.damage.append(f"{path}: missing")
-        elif files.sha256(path) != checksum:
+        elif sha256(path) != checksum:
             findings.damage.append(f"{path}: its bytes differ from those that convert wrote")
     try:
         store = Store.open(folder)
@@ -85,9 +86,9 @@ def _check_index(store: Store, meta: dict, split: np.ndarray, findings: Findings
         found = int((split == name).sum())
         if found != count:
             findings.damage.append(f"{path}: {found} rows of split {name}, meta.json counts {count}")
-    repeated = store.ids.repeated()
-    if repeated is not None:
-        findings.damage.append(f"{path}: id {repeated!r} occurs more than once")
+    repeated = store.ids[pd.Index(store.ids).duplicated()]
+    if len(repeated):
+        findings.damage.append(f"{path}: id {repeated[0]!r} occurs more than once")
 
 
 def _class_table(folder: Path, classes: list[str], split: np.ndarray, labelled: np.ndarray) -> pd.DataFrame:

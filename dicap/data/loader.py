@@ -16,7 +16,7 @@ from dicap.data.augment import View, render_batch
 from dicap.data.policy import COLUMNS
 from dicap.data.store import Store
 from dicap.errors import DataError
-from dicap.processes import cores
+from dicap.machine.processes import cores
 from dicap.randomness import uniform
 
 DataOn = Literal["host", "device"]
@@ -29,11 +29,13 @@ class Request(NamedTuple):
         key: name of the result, and of the stream of random numbers: requests with different keys draw independently.
         rows: (B,) int64 rows of the store.
         view: how to look at them.
+        drawn_by: (B,) uint64, what the random numbers are a function of; None: of the rows.
     """
 
     key: str
     rows: np.ndarray
     view: View
+    drawn_by: np.ndarray | None = None
 
 
 def load(
@@ -149,10 +151,11 @@ def draws(seed: int, stage: str, epoch: int, request: Request) -> np.ndarray:
     view = request.view
     out = np.zeros((len(request.rows), view.parts, COLUMNS))
     columns = {"test": 0, "weak": 1, "strong": COLUMNS}[view.name]  # numbers the view has no use for are not drawn
+    by = request.rows if request.drawn_by is None else request.drawn_by
     for part in range(view.parts):
         for column in range(columns):
             stream = f"{request.key}/{view.name}/{part}/{column}"
-            out[:, part, column] = uniform(seed, stage, epoch, request.rows, stream)
+            out[:, part, column] = uniform(seed, stage, epoch, by, stream)
     return out
 
 

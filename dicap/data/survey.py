@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dicap.data.sources import own
 from dicap.data.sources.base import Item, RawSet, Rejected, unknown_entries
 from dicap.data.sources.files import FOREIGN, FilesAt, list_images
-from dicap.data.sources.own import FORMATS
-from dicap.progress import progress
+from dicap.data.sources.own import read as own
+from dicap.data.sources.own.read import FORMATS
+from dicap.machine.progress import progress
 from dicap.settings import Own
 
 MISSING = "missing"  # what the reader of images says of a file that is not there

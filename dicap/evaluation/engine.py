@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from dicap.features.engine import choose_engine, scoring_engine
+from dicap.machine.runtime import Runtime
 from dicap.models import SavedModel
 from dicap.network import Network
-from dicap.runtime import Runtime
 
 PAYS_FROM = 2**25  # pixels in all, 2,048 images at 128 px: with fewer, exporting the backbone takes longer than it saves
 

@@ -2,22 +2,31 @@
 
 import csv
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dicap.artifacts import COST, cost_file, replacing, replacing_folder, replacing_own_folder, write_json, write_predictions
-from dicap.catalogue import OWN
-from dicap.caution import of_results
-from dicap.decision import Decisions, reliability
+from dicap.calibration.decision import Decisions, reliability
 from dicap.errors import DataError
 from dicap.evaluation.engine import with_engine
 from dicap.evaluation.model_card import model_card
-from dicap.metrics import average_precision, can_be_tested, map_interval, mean_average_precision
+from dicap.files.artifacts import (
+    COST,
+    cost_file,
+    replacing,
+    replacing_folder,
+    replacing_own_folder,
+    write_json,
+    write_predictions,
+)
+from dicap.metrics.operating_point import at_threshold, of_answers, with_intervals
+from dicap.metrics.ranking import average_precision, can_be_tested, map_interval, mean_average_precision
+from dicap.metrics.warnings import of_results
 from dicap.models import SavedModel, load_model
-from dicap.operating_point import at_threshold, of_answers, with_intervals
+from dicap.settings.catalogue import OWN
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 
@@ -59,10 +68,10 @@ def metrics(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -
 def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dict[str, Any]:
     """How the model's decisions fare: the share decided, the share of these that is right, and how true the stated chance is.
 
-    `chance_tenths` has a row for every tenth of the stated chance (see `dicap.decision.reliability`), `chance_gap` is the mean
+    `chance_tenths` has a row for every tenth of the stated chance (see `decision.reliability`), `chance_gap` is the mean
     over decisions of |mean chance - share right| of their tenth. `chance_deciles` has a row for every tenth of the decisions,
     ranked by their chance, and `chance_gap_max` is the largest difference there. Without a correctness curve the lists are
-    empty and the gaps None. The other keys are those of `dicap.operating_point.of_answers`.
+    empty and the gaps None. The other keys are those of `dicap.metrics.operating_point.of_answers`.
     """
     answer, chance = decisions.decide(scores)
     known = labels >= 0
@@ -75,7 +84,7 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
         "decided_right": float(right[known & (answer >= 0)].mean()) if (known & (answer >= 0)).any() else None,
         "chance_gap": sum(row["n"] * abs(row["chance"] - row["share"]) for row in tenths) / n if n else None,
         "chance_gap_max": max((abs(row["chance"] - row["share"]) for row in deciles), default=None),
-        "chance_tenths": with_intervals(tenths, chance),
+        "chance_tenths": with_intervals(tenths),
         "chance_deciles": deciles,
     } | of_answers(answer, labels)
 
@@ -106,7 +115,8 @@ def evaluate(
         DataError: the model is missing or damaged, or was trained on other classes or another image size.
     """
     s = experiment.settings
-    model = load_model(model_path, experiment.runtime.device)
+    load = partial(load_model, device=experiment.runtime.device, stored=experiment.stored_backbone)
+    model = load(model_path)
     _check_fits(model, model_path, experiment)
 
     def fast(loaded: SavedModel) -> SavedModel:
@@ -115,7 +125,7 @@ def evaluate(
         return with_engine(loaded, experiment.runtime, engine, len(experiment.roles.test))[0]
 
     scores, labels = score(experiment, fast(model))
-    counterparts = [load_model(path, experiment.runtime.device) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
+    counterparts = [load(path) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
     others = {other.which: score(experiment, fast(other))[0] for other in counterparts}
     if not experiment.group.is_main:
         return {}

@@ -4,10 +4,13 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import Any
 
-from dicap.catalogue import METHODS, OWN, holds_out
+from dicap.metrics.operating_point import digits
+from dicap.metrics.warnings import score_in_words
 from dicap.models import SavedModel
-from dicap.operating_point import digits
 from dicap.settings import flatten
+from dicap.settings.catalogue import OWN
+from dicap.settings.checks import unread
+from dicap.settings.methods import METHODS, holds_out
 
 SHOWN = 100  # classes in the table at most: the best and the worst
 
@@ -69,7 +72,12 @@ def model_card(
         "\n".join(f"- {line}" for line in _limits(model, metrics, classes)),
         "## Settings",
         _table(
-            ("key", "value"), [(key, value) for key, value in flatten(s.model_dump()) if value is not None and key != "data_root"]
+            ("key", "value"),
+            [
+                (key, value)
+                for key, value in flatten(s.model_dump())
+                if value is not None and key not in {"data_root", *unread(s)}
+            ],
         ),
         "## Environment",
         _table(("name", "version"), list(environment.items())),
@@ -122,9 +130,6 @@ def _named(classes: Sequence[str], most: int = 30) -> str:
 
 
 def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    interval = ""
-    if metrics["map_low"] is not None:
-        interval = f" (95 % interval {metrics['map_low']:.2f} to {metrics['map_high']:.2f})"
     left_out = metrics["classes_left_out"]
     kind = "positive" if left_out <= metrics["classes_without_positives"] else "positive or without a known negative"
     over = (
@@ -132,7 +137,7 @@ def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         if left_out
         else ""
     )
-    yield "mAP on the test images", f"{metrics['map']:.2f} %{interval}{over}"
+    yield "mAP on the test images, %", f"{score_in_words(metrics)}{over}"
     yield "test images", metrics["n_test"]
     if metrics.get("unknown_entries"):
         yield "entries (image, class) of the test images that are unknown and not counted", metrics["unknown_entries"]

@@ -27,11 +27,11 @@ import torch
 from torch import Tensor, nn
 
 from dicap.errors import DataError, SettingsError
+from dicap.machine.processes import keep_freed_memory
+from dicap.machine.runtime import Runtime
 from dicap.network import Network
 from dicap.network.backbone import feature_map, weights_checksum
-from dicap.processes import keep_freed_memory
 from dicap.randomness import generator
-from dicap.runtime import Runtime
 
 ENGINES = ("auto", "torch", "onnxruntime", "openvino", "openvino-bf16")
 PACKAGES = {  # what an engine needs, and the extra that brings it
@@ -257,8 +257,8 @@ def exported(backbone: nn.Module, image_size: int, *, fresh: bool = False) -> tu
         image_size: S.
         fresh: write it again, whatever is in the cache.
     """
-    key = hashlib.sha256()
-    for part in (weights_checksum(backbone), repr(backbone), str(image_size), torch.__version__, _version("onnxscript")):
+    key, weights = hashlib.sha256(), weights_checksum(backbone.state_dict())
+    for part in (weights, repr(backbone), str(image_size), torch.__version__, _version("onnxscript")):
         key.update(part.encode())
     folder = _cache() / key.hexdigest()[:32]
     path = folder / "backbone.onnx"

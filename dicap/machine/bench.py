@@ -8,14 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from dicap.batch_sizes import labelled_batch
-from dicap.calibration import correctness_weight, count_bins, dual_thresholds, estimate_rates, hard_labels
+from dicap.calibration.rates import correctness_weight, count_bins, estimate_rates
+from dicap.calibration.thresholds import dual_thresholds, hard_labels
 from dicap.data.augment import View, render_batch
 from dicap.data.loader import worker_count
 from dicap.data.policy import COLUMNS
+from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
-from dicap.runtime import Runtime
 from dicap.settings import Settings
+from dicap.settings.batch_sizes import labelled_batch
 
 
 class Size(NamedTuple):

@@ -6,18 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration import (
-    PseudoLabels,
-    Rates,
-    Thresholds,
-    correctness_weight,
-    count_bins,
-    dual_thresholds,
-    estimate_rates,
-    hard_labels,
-)
+from dicap.calibration.estimators import estimate_curve
+from dicap.calibration.logistic import class_shares
+from dicap.calibration.rates import Rates, correctness_weight, count_bins, estimate_rates
+from dicap.calibration.thresholds import PseudoLabels, Thresholds, dual_thresholds, hard_labels
 from dicap.data.loader import Request
-from dicap.estimators import class_shares, estimate_curve
 from dicap.losses import nt_xent
 from dicap.methods import rules
 from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, frozen_statistics, pseudo_loss, reduced
@@ -101,7 +94,8 @@ class DiCaP(Method):
                 n_pos, n_neg, anchor=c.anchor, empty_bin=c.empty_bin, smoothing=c.smoothing, isotonic=c.isotonic
             )
         else:
-            share = class_shares(y_sup if self.cross_fits else torch.cat([y_sup, teacher.labels(roles.est)]))
+            y_labelled = y_sup if self.cross_fits else torch.cat([y_sup, teacher.labels(roles.est)])
+            share = class_shares(y_labelled.cpu().numpy())
             rates = estimate_curve(c.estimator, p_count, y_count, p, share, bins=c.bins)
 
         # (2) dual thresholds: mid-ranges of the scores on D_sup, or the ranks that give each class its labelled share

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dicap import artifacts as files
 from dicap.errors import DataError
+from dicap.files import artifacts as files
 
 STAGES = ("warmup", "train", "finetune")
-WEIGHT_BINS = files.COUNT_BINS  # of the histograms drawn here; the rates keep the bins of the run
+WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
 MOST_SURPRISES = 8  # of each kind
+MOST_EXAMPLES = 5  # test images that are shown, of each kind
 # Columns of history.csv that the figures read; a method without such a quantity leaves its column out.
 HISTORY = [*files.HISTORY, "curve_error", "precision_pos", "precision_neg"]
 
@@ -34,11 +35,12 @@ class Evidence:
     thresholds: class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
     weight_histogram: epoch, label (1 or 0), bin, left, right, n: how the weights of confident entries are spread.
     confidence_histogram: epoch, label (1, 0, -1), bin, left, right, n, right_n: entries by confidence, and how many of
-    them carry the true label (NaN where hidden labels are unknown, and for the negatives of a sparse record).
+    them carry the true label (NaN where hidden labels are unknown).
     shares: epoch, positive, negative, uncertain (fractions of all entries).
     roles: number of images a role.
     per_class: class, n_pos, n_train_labelled, ap, chance (the last two in percent), in the order of the classes.
-    reliability: left, right, n, confidence, frequency over all (test image, class) entries.
+    examples: kind (best, worst), id, answer, truth: test images, see `examples`.
+    reliability: bin, left, right, n, confidence, frequency over all (test image, class) entries.
     """
 
     history: pd.DataFrame
@@ -53,11 +55,17 @@ class Evidence:
     metrics: dict[str, Any]
     roles: dict[str, int]
     surprises: pd.DataFrame = field(default_factory=pd.DataFrame)
+    examples: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def has_pseudo_labels(self) -> bool:
         """Whether the method made pseudo-labels, so that there is something to draw about them."""
         return not self.shares.empty
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether any stage was trained for more than one epoch, so that there is a way to draw."""
+        return len(self.history) > self.history["stage"].nunique()
 
     @property
     def has_truth(self) -> bool:
@@ -84,6 +92,7 @@ def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
         weights = pool_classes(_frames(source, "weights"))
         thresholds = _frames(source, "thresholds")
         labels = _pseudo_labels(source, truth, list(per_class["class"]))
+    reliability, shown = _predictions(evaluate / "predictions.parquet", list(per_class["class"]))
     return Evidence(
         history=_history(artifacts),
         costs=_costs(artifacts),
@@ -94,7 +103,8 @@ def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
         shares=labels.get("shares", pd.DataFrame()),
         surprises=labels.get("surprises", pd.DataFrame()),
         per_class=per_class,
-        reliability=_reliability(evaluate / "predictions.parquet"),
+        reliability=reliability,
+        examples=shown,
         metrics=metrics,
         roles=_roles(artifacts / "split" / "split.parquet"),
     )
@@ -107,27 +117,25 @@ def histogram_of_labels(
 
     The frames have columns label, bin, left, right, n; bins are half open, the last one closed.
     """
-    confidence, weight = files.bin_of(confidence, bins), files.bin_of(weight, bins)
-    by_weight = pd.concat([_counts(weight[label == k], k, bins) for k in (1, 0)], ignore_index=True)
-    by_confidence = pd.concat([_counts(confidence[label == k], k, bins) for k in (1, 0, -1)], ignore_index=True)
+    confidence, weight = bin_of(confidence, bins), bin_of(weight, bins)
+    by_weight = pd.concat([_counts(weight[label == k], bins, label=k) for k in (1, 0)], ignore_index=True)
+    by_confidence = pd.concat([_counts(confidence[label == k], bins, label=k) for k in (1, 0, -1)], ignore_index=True)
     return by_weight, by_confidence, {k: int((label == k).sum()) for k in (1, 0, -1)}
 
 
+def bin_of(values: np.ndarray, bins: int) -> np.ndarray:
+    """`dicap.calibration.rates.bin_index` of an array, without loading torch."""
+    return np.clip((values.astype(np.float64) * bins).astype(np.int64), 0, bins - 1)
+
+
 def histogram_of_record(path: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, int]]:
-    """`histogram_of_labels` of an epoch's record, which a sparse one gives too: what it leaves out is counted in it."""
-    absent, found = files.left_out(path), []
-    for _, confidence, label, weight in files.pseudo_label_groups(path):
-        held = slice(None) if absent is None else ~np.isnan(confidence)
-        found.append(histogram_of_labels(confidence[held], label[held], weight[held]))
+    """`histogram_of_labels` of an epoch's record."""
+    found = [histogram_of_labels(confidence, label, weight) for _, confidence, label, weight in files.pseudo_label_groups(path)]
     by_weight, by_confidence, numbers = found[0]
-    for frame, others in ((by_weight, [more[0] for more in found[1:]]), (by_confidence, [more[1] for more in found[1:]])):
-        frame["n"] += sum(other["n"] for other in others)
-    numbers = {k: sum(each[2][k] for each in found) for k in numbers}
-    if absent is not None:
-        by_weight.loc[by_weight["label"] == 0, "n"] += absent.weight
-        for k, counts in absent.confidence.items():
-            by_confidence.loc[by_confidence["label"] == k, "n"] += counts
-            numbers[k] += sum(counts)
+    for more in found[1:]:
+        by_weight["n"] += more[0]["n"]
+        by_confidence["n"] += more[1]["n"]
+        numbers = {k: number + more[2][k] for k, number in numbers.items()}
     return by_weight, by_confidence, numbers
 
 
@@ -155,10 +163,11 @@ def pool_classes(weights: pd.DataFrame) -> pd.DataFrame:
     return pooled.reset_index()
 
 
-def _counts(index: np.ndarray, label: int, bins: int) -> pd.DataFrame:
+def _counts(index: np.ndarray, bins: int, **columns: int) -> pd.DataFrame:
+    """How many entries each bin has: `columns`, bin, left, right, n."""
     edges = np.arange(bins + 1) / bins
     n = np.bincount(index, minlength=bins)
-    return pd.DataFrame({"label": label, "bin": np.arange(bins), "left": edges[:-1], "right": edges[1:], "n": n})
+    return pd.DataFrame(columns | {"bin": np.arange(bins), "left": edges[:-1], "right": edges[1:], "n": n})
 
 
 def _pseudo_labels(stage: Path, truth: pd.DataFrame | None, classes: list[str]) -> dict[str, pd.DataFrame]:
@@ -187,14 +196,14 @@ def _pseudo_labels(stage: Path, truth: pd.DataFrame | None, classes: list[str]) 
 
 def _against_truth(path: Path, truth: pd.DataFrame, classes: list[str]) -> tuple[np.ndarray, pd.DataFrame]:
     """Of a record (the numbers of right entries by confidence, as `_right`, NaN where not all labels are known; `_surprises`)."""
-    sparse, right, surprises = files.left_out(path) is not None, [], []
+    right, surprises = [], []
     for ids, confidence, label, weight in files.pseudo_label_groups(path):
         if label.shape[1] != len(classes):
             raise DataError(f"{path}: {label.shape[1]} classes, per_class.csv has {len(classes)}; run dvc repro evaluate again")
         true, known = _truth_matrix(ids, truth, len(classes))
         surprises.append(_surprises(ids, confidence, label, weight, true, known, classes))
         if known.all() and (true >= 0).all():
-            right.append(_right(confidence, label, true, negatives=not sparse))
+            right.append(_right(confidence, label, true))
         else:
             right.append(np.full(3 * WEIGHT_BINS, np.nan))
     worst = pd.concat(surprises, ignore_index=True)
@@ -239,17 +248,13 @@ def _truth_matrix(ids: list[str], truth: pd.DataFrame, width: int) -> tuple[np.n
     return true, known
 
 
-def _right(confidence: np.ndarray, label: np.ndarray, true: np.ndarray, *, negatives: bool) -> np.ndarray:
-    """Number of correct entries per bin, positives then negatives; NaN for uncertain entries, neither right nor wrong.
-
-    `negatives`: whether their confidences are there; NaN for them too where not.
-    """
-    nothing = np.full(WEIGHT_BINS, np.nan)
+def _right(confidence: np.ndarray, label: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """Number of correct entries per bin, positives then negatives; NaN for uncertain entries, neither right nor wrong."""
 
     def of(k: int) -> np.ndarray:
-        return np.bincount(files.bin_of(confidence[(label == k) & (true == k)], WEIGHT_BINS), minlength=WEIGHT_BINS)
+        return np.bincount(bin_of(confidence[(label == k) & (true == k)], WEIGHT_BINS), minlength=WEIGHT_BINS)
 
-    return np.concatenate([of(1), of(0) if negatives else nothing, nothing])
+    return np.concatenate([of(1), of(0), np.full(WEIGHT_BINS, np.nan)])
 
 
 def _surprises(
@@ -264,11 +269,11 @@ def _surprises(
 ) -> pd.DataFrame:
     """The wrong confident entries of greatest weight, at most one per image and `most` of each kind.
 
-    One per image, so that the gallery does not repeat a picture. An entry whose weight was not recorded is none of them.
+    One per image, so that the gallery does not repeat a picture.
     """
     rows = []
     for kind in (1, 0):
-        wrong = (label == kind) & (true == 1 - kind) & known[:, None] & ~np.isnan(weight)  # (n, C)
+        wrong = (label == kind) & (true == 1 - kind) & known[:, None]  # (n, C)
         found = np.argwhere(wrong)
         order = np.lexsort((found[:, 1], found[:, 0], -weight[wrong].astype(np.float32)))
         seen: set[int] = set()
@@ -324,20 +329,50 @@ def _frames(stage: Path, kind: str) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _reliability(path: Path, bins: int = 20) -> pd.DataFrame:
+def _predictions(path: Path, classes: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """`reliability` and `examples` of predictions.parquet; empty without it."""
     if not path.exists():
-        return pd.DataFrame()
-    table = files.read_parquet(path, ["score", "label"])
-    score = files.matrix(table["score"]).ravel().astype(np.float64)
-    label = files.matrix(table["label"]).ravel().astype(np.float64)
+        return pd.DataFrame(), pd.DataFrame()
+    table = files.read_parquet(path, ["id", "score", "label"])
+    score, label = (files.matrix(table[name]).astype(np.float64) for name in ("score", "label"))
+    return _reliability(score.ravel(), label.ravel()), examples(table["id"].to_pylist(), score, label, classes)
+
+
+def examples(ids: list[str], score: np.ndarray, label: np.ndarray, classes: list[str], most: int = MOST_EXAMPLES) -> pd.DataFrame:
+    """The images that are ranked best and worst, `most` of each: kind (best, worst), id, answer, truth.
+
+    By the lowest score of a class that is there minus the highest score of one that is not. Images without a class, and those
+    of which not all classes are known, are none of them. answer: (class, score), as many as are there and the highest scores.
+
+    Args:
+        score: (n, C) in [0, 1]; label: (n, C) of 0 and 1, -1 where unknown.
+    """
+    rows = np.flatnonzero((label >= 0).all(1) & (label > 0).any(1) & (label == 0).any(1))
+    there, gone = (np.where(label[rows] == value, score[rows], np.nan) for value in (1, 0))
+    order = rows[np.argsort(np.nanmax(gone, 1) - np.nanmin(there, 1), kind="stable")] if len(rows) else rows
+    most = min(most, len(order) // 2)
+    found = []
+    for kind, chosen in (("best", order[:most]), ("worst", order[::-1][:most])):
+        for row in chosen:
+            truth = np.flatnonzero(label[row] > 0)
+            first = np.argsort(-score[row], kind="stable")[: len(truth)]
+            answer = [(classes[c], float(score[row, c])) for c in first]
+            found.append({"kind": kind, "id": ids[row], "answer": answer, "truth": [classes[c] for c in truth]})
+    return pd.DataFrame(found)
+
+
+def _reliability(score: np.ndarray, label: np.ndarray, bins: int = 20) -> pd.DataFrame:
     score, label = score[label >= 0], label[label >= 0]  # of unknown entries nothing can be said
-    index = files.bin_of(score, bins)
-    n = np.bincount(index, minlength=bins)
-    edges = np.arange(bins + 1) / bins
-    with np.errstate(invalid="ignore", divide="ignore"):
-        confidence = np.bincount(index, weights=score, minlength=bins) / n
-        frequency = np.bincount(index, weights=label, minlength=bins) / n
-    return pd.DataFrame({"left": edges[:-1], "right": edges[1:], "n": n, "confidence": confidence, "frequency": frequency})
+    index = bin_of(score, bins)
+    frame = _counts(index, bins)
+    for name, values in (("confidence", score), ("frequency", label)):
+        frame[name] = np.bincount(index, weights=values, minlength=bins) / frame["n"].where(frame["n"] > 0)
+    return frame
+
+
+def calibration_error(bins: pd.DataFrame) -> float:
+    """Expected calibration error: |mean confidence - frequency| of each bin of `reliability`, weighted by its entries."""
+    return float((bins["n"] * (bins["confidence"] - bins["frequency"]).abs()).sum() / bins["n"].sum())
 
 
 def _roles(path: Path) -> dict[str, int]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dicap import artifacts as files
 from dicap.errors import DataError
-from dicap.metrics import jackknife_interval, leave_one_out
+from dicap.files import artifacts as files
+from dicap.metrics.ranking import jackknife_interval, leave_one_out
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from dicap.batch_sizes import labelled_batch, pclp_batch
-from dicap.catalogue import BUNDLED, METHODS
+from dicap.settings.batch_sizes import labelled_batch, pclp_batch
+from dicap.settings.catalogue import BUNDLED
+from dicap.settings.fields import ORIGINS
+from dicap.settings.methods import METHODS
 from dicap.settings.schema import Settings
 
 
@@ -44,11 +46,6 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
         problems.append(
             f"{origins['calibration.source']}: calibration.source: found 'cross_fit', which needs head linear, "
             "linear.solver convex and warmup.trainable head"
-        )
-    if s.method == "dicap" and s.finetune.enabled and s.finetune.labels == "all" and s.calibration.storage == "sparse":
-        problems.append(
-            f"{origins['calibration.storage']}: calibration.storage: found 'sparse', but finetune.labels is 'all', which goes on "
-            "with the weights of confident negatives; set it to dense"
         )
     if s.method == "pclp" and s.pclp.prior == "scm" and s.warmup.trainable == "head":
         problems.append(
@@ -91,7 +88,7 @@ def doubts(s: Settings, origins: dict[str, str]) -> list[str]:
     """One line for every choice that runs and is hardly what anybody wants. `origins` as above."""
     typed: dict[tuple[str, str], list[str]] = {}
     for key, why in unread(s).items():
-        if not origins[key].startswith(("configs/", "published")):
+        if not origins[key].startswith(("configs/", *ORIGINS.values())):
             typed.setdefault((origins[key], why), []).append(f"{key} {_value(s, key)!r}")
     lines = [
         f"{origin}: {', '.join(found)}: found, but nothing reads {'it' if len(found) == 1 else 'them'} here: {why}; "
@@ -119,7 +116,7 @@ def unread(s: Settings) -> dict[str, str]:
     if s.method == "dicap":
         found |= _unread_of_calibration(s)
     else:
-        steps = {"calibration.teacher", "calibration.view", "calibration.bins", "calibration.storage"}
+        steps = {"calibration.teacher", "calibration.view", "calibration.bins"}
         steps = steps if METHODS[s.method].unlabelled else set()
         keys = [key for section in ("calibration", "thresholds", "contrastive", "finetune") for key in _keys(s, section)]
         found |= {key: f"the method is {s.method}" for key in keys if key not in {*steps, "contrastive.projector"}}

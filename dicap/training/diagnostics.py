@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration import bin_curve, count_bins, curve_error, estimate_rates, pooled
-from dicap.catalogue import OWN
-from dicap.curve import Curve
-from dicap.estimators import log_losses
+from dicap.calibration.curve import Curve
+from dicap.calibration.estimators import log_losses
+from dicap.calibration.rates import bin_curve, count_bins, curve_error, estimate_rates, pooled
 from dicap.methods.base import Refresh
-from dicap.metrics import mean_average_precision
+from dicap.metrics.ranking import mean_average_precision
+from dicap.settings.catalogue import OWN
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 

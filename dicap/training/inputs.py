@@ -12,7 +12,7 @@ from dicap.data.loader import Request, load, scoring_batches
 from dicap.data.store import Store
 from dicap.features import bank
 from dicap.features.bank import FeatureBank
-from dicap.runtime import Runtime
+from dicap.machine.runtime import Runtime
 
 SCORING_BATCH = 256  # images in a scoring step; changes no result beyond rounding
 

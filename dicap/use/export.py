@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.artifacts import check_own, replacing_own
 from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
+from dicap.files.artifacts import check_own, replacing_own
 from dicap.models import SavedModel
 from dicap.randomness import generator
 from dicap.use.folder import read_square

@@ -15,16 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from dicap.artifacts import check_own, not_own, read_parquet, remove_own, replacing_own, write_json, write_parquet
+from dicap.calibration.ranks import GROUP, MOST_GROUPS
 from dicap.data.loader import worker_count
 from dicap.data.sources.base import file_mark
 from dicap.errors import DataError, SettingsError
 from dicap.evaluation.engine import with_engine
-from dicap.linear.ranks import GROUP, MOST_GROUPS
+from dicap.files.artifacts import check_own, not_own, read_parquet, remove_own, replacing_own, write_json, write_parquet
+from dicap.machine.progress import progress
+from dicap.machine.runtime import Runtime
+from dicap.metrics.operating_point import chance_interval
 from dicap.models import SavedModel, load_model
-from dicap.operating_point import chance_interval
-from dicap.progress import progress
-from dicap.runtime import Runtime
 from dicap.use.folder import Images, Photograph, photographs, read_ahead
 
 ANSWERS = {1: "yes", 0: "no", -1: "unsure"}

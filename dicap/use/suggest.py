@@ -7,9 +7,9 @@ import torch
 
 from dicap.data.loader import scoring_batches
 from dicap.data.store import Store
+from dicap.machine.progress import progress
+from dicap.machine.runtime import Runtime
 from dicap.models import SavedModel
-from dicap.progress import progress
-from dicap.runtime import Runtime
 
 BATCH = 256
 ALIKE = 0.98  # cosine similarity of two images' embeddings above which the second one is left out

@@ -1,15 +1,18 @@
 """The gallery in the browser: what it shows, in which order, by mouse and keyboard, and how it takes many photographs."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from PIL import Image
 
-from dicap.curve import curve_of, log_odds
-from dicap.decision import Decisions
+from dicap.calibration.curve import curve_of
+from dicap.calibration.decision import Decisions
+from dicap.calibration.ranks import log_odds
 from dicap.errors import DataError
-from dicap.use.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
+from dicap.pages.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
+from dicap.use import folder
 
 CLASSES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط"]
 FILES = ['we "are" <i>.png', "50%25 #1?.png", "dossier/été 猫.png", "a,b\nc.png", "&amp;.png", "it's.png"]
@@ -103,6 +106,30 @@ def test_the_large_picture_is_the_photograph_itself(reader, gallery, tmp_path):
     reader.complaints.clear()  # the browser names the missing file
 
 
+def test_a_list_in_another_folder_names_the_photographs_that_are_shown(reader, tmp_path, monkeypatch):
+    """Relative to the list, and named by bytes that are not UTF-8: the thumbnails are there, and the photographs behind them."""
+    root = photographs(tmp_path / "album", ["a.png", "b c.png", "e.png"])
+    (root / "e.png").rename(root / b"\xe9.png".decode("utf-8", "surrogateescape"))
+    (root / "list.txt").write_text("a.png\nb c.png\n")
+    monkeypatch.chdir(tmp_path)
+    for meant in (root / "list.txt", root):
+        found = folder.photographs(str(meant))
+        names = [one.name for one in found]
+        scores = np.full((len(names), len(CLASSES)), 0.9, np.float32)
+        predictions(tmp_path / "p.parquet", names, scores)
+        files = {one.name: Path(one.source) for one in found}
+        page = reader.open(
+            write_gallery(tmp_path / "p.parquet", Path(), CLASSES, decisions(), tmp_path / "gallery", workers=1, files=files)
+        )
+        assert len(list((tmp_path / "gallery").rglob("*.jpg"))) == len(names) == (2 if meant != root else 3)
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        for _ in names:
+            reader.until(page, "document.getElementById('large-picture').naturalWidth === 640")
+            page.keyboard.press("ArrowRight")
+        page.close()
+
+
 def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path, accessible):
     n = 20_000
     scores = np.random.default_rng(0).random((n, len(CLASSES))).astype(np.float32)
@@ -143,7 +170,7 @@ def test_a_level_says_the_chance_and_keeps_the_order(curve):
     levels = levels_of(scores)
     assert levels[0] == 0 and levels[-1] == LEVELS and (np.diff(levels.astype(int)) > 0).all()
     chances = np.array(chances_of_levels(decisions(curve)))
-    expected = scores if curve is None else np.interp(log_odds(torch.from_numpy(scores)), curve.knots, curve.rate)
+    expected = scores if curve is None else np.interp(log_odds(scores), curve.knots, curve.rate)
     assert np.abs(chances[levels] - expected).max() < 1e-3
 
 

@@ -9,9 +9,9 @@ from data.awkward import coco, pictures
 from dicap.data import format as files
 from dicap.data.convert import convert
 from dicap.data.doctor import about, examine
-from dicap.data.formatted import write_formatted
 from dicap.data.labels import read_labels
-from dicap.data.sources import own
+from dicap.data.sources.benchmarks.formatted import write_formatted
+from dicap.data.sources.own import read as own
 from dicap.errors import DataError
 from dicap.settings import Own
 

@@ -7,8 +7,8 @@ import pytest
 import tiny
 
 from data.awkward import CASES, GROUPS
-from dicap.data.sources import own
 from dicap.data.sources.base import Rejected
+from dicap.data.sources.own import read as own
 from dicap.errors import DataError
 from dicap.settings import Own
 

@@ -11,8 +11,8 @@ from data.raw import save, shared
 from dicap.data.convert import convert
 from dicap.data.labels import read_labels
 from dicap.data.sources import read_raw
-from dicap.data.sources.nuswide import CONCEPTS
-from dicap.data.sources.voc import CLASSES
+from dicap.data.sources.benchmarks.nuswide import CONCEPTS
+from dicap.data.sources.benchmarks.voc import CLASSES
 from dicap.data.store import Store
 from dicap.errors import DataError
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from dicap.data.resize import convert_one
-from dicap.data.sources import digits, read_raw
-from dicap.data.sources.digits import TEST, TRAIN
+from dicap.data.sources import read_raw
+from dicap.data.sources.benchmarks import digits
+from dicap.data.sources.benchmarks.digits import TEST, TRAIN
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,9 @@ from PIL import Image
 
 from dicap.data.convert import convert
 from dicap.data.labels import labelled_mask, read_labels
-from dicap.data.sources import own, read_raw
+from dicap.data.sources import read_raw
 from dicap.data.sources.base import Rejected
+from dicap.data.sources.own import read as own
 from dicap.data.split import split_roles
 from dicap.errors import DataError
 from dicap.settings import Own
@@ -308,6 +309,34 @@ def listed(root):
     """A labels.csv of the twelve."""
     lines = [f"{name},train,{';'.join(sorted(labels))}" for name, labels in LABELS.items()]
     (root / "labels.csv").write_text("\n".join(["image,split,labels", *lines]) + "\n")
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "folders"])
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_two_names_of_one_file_are_one_image_or_refused(tmp_path, name, link):
+    """07.png becomes a name of 00.png, whose labels are the same, and of 01.png, whose are others."""
+    root = tmp_path / "raw"
+    root.mkdir()
+    images = FORMATS[name](root)
+    before = by_image(read_raw("table", root, 16, options()))
+    for other, labels in (("00.png", {"cat"}), ("01.png", {"dog"})):
+        (images / "07.png").unlink()
+        link(images / other, images / "07.png")
+        if labels == LABELS["07.png"]:
+            found = read_raw("table", root, 16, options())
+            assert by_image(found) == {image: before[image] for image in before if image != "07.png"}
+            assert any("counted once: 1" in note for note in found.notes)
+        else:
+            with pytest.raises(DataError, match=r"07\.png' is the same file as '.*01\.png', with other labels"):
+                read_raw("table", root, 16, options())
+
+
+def test_one_file_in_train_and_in_test_is_refused(tmp_path):
+    pictures(tmp_path, ["a.png", "b.png", "c.png"])
+    (tmp_path / "d.png").symlink_to("a.png")
+    (tmp_path / "labels.csv").write_text("image,split,labels\na.png,train,cat\nb.png,train,dog\nc.png,test,dog\nd.png,test,cat\n")
+    with pytest.raises(DataError, match=r"'d\.png' is the same file as 'a\.png'"):
+        read_raw("table", tmp_path, 16, options(test_share=0.0))
 
 
 def test_own_photographs_stand_upright(tmp_path):

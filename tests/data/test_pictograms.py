@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dicap.data.sources import pictograms, read_raw
-from dicap.data.sources.pictograms import CLASSES, GRID, KINDS, TEST, TRAIN
+from dicap.data.sources import read_raw
+from dicap.data.sources.benchmarks import pictograms
+from dicap.data.sources.benchmarks.pictograms import CLASSES, GRID, KINDS, TEST, TRAIN
 
 
 @pytest.fixture(scope="module")

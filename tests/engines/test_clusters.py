@@ -11,7 +11,7 @@ import tiny
 SCRIPT = """
 import pathlib, sys
 from dicap.errors import DataError
-from stages.engines.base import Job, open_engine, reason_in
+from stages.sweeps.engines.base import Job, open_engine, reason_in
 name, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 engine = open_engine(name, None)
 def job(name, script, **options):

@@ -17,12 +17,12 @@ import pytest
 import tiny
 
 from dicap.errors import DataError
-from stages.engines import here as here_module
-from stages.engines import slurm as slurm_module
-from stages.engines.base import Job, open_engine, reason_in
-from stages.engines.driven import Driven
-from stages.engines.here import Here
-from stages.engines.slurm import Slurm
+from stages.sweeps.engines import here as here_module
+from stages.sweeps.engines import slurm as slurm_module
+from stages.sweeps.engines.base import Job, open_engine, reason_in
+from stages.sweeps.engines.driven import Driven
+from stages.sweeps.engines.here import Here
+from stages.sweeps.engines.slurm import Slurm
 
 
 def job(folder: Path, name: str, script: str = "true", **options) -> Job:
@@ -122,7 +122,7 @@ def test_a_job_whose_parent_dies_ends_with_all_it_started(tmp_path):
     (tmp_path / "job.py").write_text(
         textwrap.dedent("""\
         import pathlib, signal, subprocess, sys, time
-        from stages.engines.parent import end_with_parent
+        from stages.sweeps.engines.parent import end_with_parent
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and pass that on
         deaf = subprocess.Popen(["sh", "-c", "trap '' INT; echo $$ > deaf; while :; do sleep 0.1; done"])
         soft = subprocess.Popen(["sh", "-c", "trap 'echo saved > soft; exit' INT; echo > listening; while :; do sleep 0.1; done"])
@@ -143,7 +143,9 @@ def test_a_job_whose_parent_dies_ends_with_all_it_started(tmp_path):
 
 
 def test_a_job_that_looks_after_its_parent_died_ends_as_well(tmp_path):
-    script = "from stages.engines.parent import end_with_parent as f; import time; f(lambda: None, 0.05, 0.1); time.sleep(600)"
+    script = (
+        "from stages.sweeps.engines.parent import end_with_parent as f; import time; f(lambda: None, 0.05, 0.1); time.sleep(600)"
+    )
     environment = dict(os.environ) | {"PYTHONPATH": str(tiny.ROOT), "DICAP_STARTED_BY": "1"}
     assert subprocess.run([sys.executable, "-c", script], env=environment, timeout=60, check=False).returncode == 1
 
@@ -157,7 +159,7 @@ def test_the_processes_of_a_run_end_with_the_one_that_started_them(tmp_path):
         "import sys, importlib, stages.cli as cli; sys.path.insert(0, '.'); wait = importlib.import_module('wait').command; "
         "cli.LazyGroup.get_command = lambda *_: wait; cli.main(['wait'])"
     )
-    launcher = f"import sys; from stages.launch import launch; launch(2, [sys.executable, '-c', {rank!r}])"
+    launcher = f"import sys; from stages.support.launch import launch; launch(2, [sys.executable, '-c', {rank!r}])"
     environment = dict(os.environ) | {"PYTHONPATH": str(tiny.ROOT)}
     process = subprocess.Popen([sys.executable, "-c", launcher], cwd=tmp_path, env=environment, start_new_session=True)
     begun = tmp_path / "begun"

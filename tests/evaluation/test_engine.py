@@ -8,8 +8,8 @@ from dicap.errors import SettingsError
 from dicap.evaluation import engine as module
 from dicap.evaluation.engine import with_engine
 from dicap.features import engine
+from dicap.machine.runtime import Runtime
 from dicap.models import load_model
-from dicap.runtime import Runtime
 from dicap.use.predict import predict
 
 CPU = Runtime(torch.device("cpu"))

@@ -9,9 +9,9 @@ import tiny
 import torch
 from sklearn.metrics import average_precision_score
 
-from dicap.artifacts import matrix, read_parquet
 from dicap.errors import DataError
 from dicap.evaluation.evaluate import _from_histories, evaluate, metrics
+from dicap.files.artifacts import matrix, read_parquet
 from dicap.models import load_model, save_model
 
 

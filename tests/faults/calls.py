@@ -12,7 +12,7 @@ PACKAGE = str(Path(__file__).parents[2] / "dicap")
 @contextmanager
 def counted(tell: Callable[[int], Any]) -> Iterator[None]:
     """From where a stage begins to where it ends, tell the number of each call in the main thread."""
-    from stages import training
+    from stages.support import training
 
     original, seen = training.run_stage, 0
 

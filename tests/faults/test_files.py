@@ -10,8 +10,9 @@ from training.test_resume import StopAfter
 from training.test_state import damage_cases
 
 from dicap.errors import Stopped
-from dicap.training import run, state
-from dicap.training.state import RunState
+from dicap.training import run
+from dicap.training.checkpoint import state
+from dicap.training.checkpoint.state import RunState
 
 # -- a full disk ------------------------------------------------------------------------------------------------------
 

@@ -11,11 +11,11 @@ from torch import nn
 from dicap.errors import DataError, SettingsError
 from dicap.features import engine
 from dicap.features.engine import choose_engine, scoring_engine
+from dicap.machine.runtime import Runtime
 from dicap.network import Network
 from dicap.network.backbone import create_backbone
 from dicap.network.decoupled import DecoupledHeads, DecoupledNetwork
 from dicap.network.linear import LinearHead
-from dicap.runtime import Runtime
 
 CPU = Runtime(torch.device("cpu"))
 SIDE = 32

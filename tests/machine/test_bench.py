@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from dicap.machine import bench
 from dicap.machine.bench import Size, Speeds, measure, predict
-from dicap.runtime import Runtime
+from dicap.machine.runtime import Runtime
 from stages.cli import main
 
 SIZE = Size(train=1000, test=100, classes=10)

@@ -7,8 +7,8 @@ import pytest
 import tiny
 import torch
 
-from dicap.artifacts import COST
 from dicap.errors import Stopped
+from dicap.files.artifacts import COST
 from dicap.machine import cost
 from dicap.machine.cost import Meter
 from dicap.training import run

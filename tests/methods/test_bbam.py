@@ -9,12 +9,12 @@ import tiny
 import torch
 import torch.nn.functional as F
 
+from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
 from dicap.methods.bbam import angle_statistics, angular_margin_loss, prototypes
 from dicap.methods.leaks import named_leak
 from dicap.network.cosine import CosineHead, balance, transform
-from dicap.runtime import Runtime
 from dicap.training.optimisation import Optimisation
 
 

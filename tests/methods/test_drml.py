@@ -5,11 +5,11 @@ import pytest
 import tiny
 import torch
 
+from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
 from dicap.methods.drml import answer_by_relation, discrepancy, masked_mse
-from dicap.runtime import Runtime
-from dicap.training.drml import step
+from dicap.training.loops.drml import step
 from dicap.training.optimisation import Optimisation
 from dicap.training.plan import pool_plan
 

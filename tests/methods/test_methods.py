@@ -9,15 +9,16 @@ import tiny
 import torch
 from ruamel.yaml import YAML
 
-from dicap.artifacts import read_pseudo_labels
-from dicap.catalogue import METHODS, OWN_HEAD
 from dicap.errors import SettingsError
+from dicap.files.artifacts import read_pseudo_labels
 from dicap.methods import build_method
-from dicap.metrics import mean_average_precision
+from dicap.metrics.ranking import mean_average_precision
 from dicap.models import load_model
 from dicap.settings import resolve
+from dicap.settings.catalogue import OWN_HEAD
+from dicap.settings.methods import METHODS
 from dicap.training import trainer
-from dicap.training.main import first_refresh
+from dicap.training.loops.main import first_refresh
 from dicap.training.optimisation import Optimisation
 
 SMALL = {

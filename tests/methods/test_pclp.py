@@ -11,15 +11,15 @@ import torch.nn.functional as F
 from ruamel.yaml import YAML
 
 from dicap.errors import SettingsError
+from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
 from dicap.methods.pclp import adversary_images, discriminator_loss, generator_loss
 from dicap.network.adversary import Discriminator, Generator, widths
 from dicap.network.causal_prior import CausalPrior
-from dicap.runtime import Runtime
 from dicap.settings import resolve
+from dicap.training.loops.pclp import step
 from dicap.training.optimisation import Optimisation
-from dicap.training.pclp import step
 
 pytestmark = pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")
 CHANGES = {"method": "pclp", "pclp.adversary_width": 2, "pclp.latent": "auto"}

@@ -9,13 +9,16 @@ import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
-from dicap import artifacts as files
 from dicap.errors import DataError
+from dicap.evaluation.evaluate import metrics as metrics_of
+from dicap.files import artifacts as files
+from dicap.metrics.warnings import score_in_words
 from dicap.report import evidence
 from dicap.report.figures import learning
 from dicap.report.page import _remarks, build_report
@@ -24,7 +27,7 @@ from . import synthetic
 
 ROOT = Path(__file__).parents[2]
 FIGURES = {
-    "scores", "losses", "curve", "curves", "curve_error", "shares", "weights", "precision", "precision_confidence",
+    "scores", "losses", "curve", "curve_error", "shares", "weights", "precision", "precision_confidence",
     "thresholds", "per_class", "reliability",
 }  # fmt: skip
 
@@ -259,10 +262,23 @@ def test_the_plots_of_dvc_yaml_find_their_columns(whole):
     assert checked
 
 
-@pytest.mark.parametrize(("high", "told"), [(47.0, True), (53.4, False), (None, False)])
-def test_an_interval_below_the_score_is_explained(high, told):
-    lines = list(_remarks({"n_test": 500, "map": 48.8, "map_low": None, "map_high": high}))
-    assert any(line.startswith("mAP lies above it") for line in lines) == told
+def test_a_score_that_few_test_images_raise_is_nowhere_shown_alone(tmp_path):
+    """Sixty rare classes at random, forty test images: the page, and the words of the terminal and the card, begin corrected."""
+    rng = np.random.default_rng(0)
+    found = metrics_of(rng.random((40, 60)), (rng.random((40, 60)) < 0.05).astype(int), testable=True)
+    assert found["map"] > found["map_high"]
+    middle, words = f"{(found['map_low'] + found['map_high']) / 2:.0f}", score_in_words(found)
+    assert words.startswith(f"about {middle} (95 % interval ") and f"; {found['map']:.2f} uncorrected" in words
+    run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
+    place = run / "evaluate" / "metrics.json"
+    files.write_json(files.read_json(place) | found, place)
+    page = build_report(run, synthetic.SETTINGS, synthetic.ENVIRONMENT, tmp_path / "report").read_text(encoding="utf-8")
+    assert f'<p class="value">≈ {middle}</p>' in page and f"uncorrected {found['map']:.2f}" in page
+    for low, high in ((48.0, 53.0), (None, None)):
+        within = {"map": 48.8, "map_low": low, "map_high": high}
+        assert score_in_words(within).startswith("48.80") and not any(
+            "middle" in line for line in _remarks(within | {"n_test": 9})
+        )
 
 
 @pytest.mark.parametrize(
@@ -283,6 +299,22 @@ def test_the_steps_of_every_stage_are_told(steps, line):
 def test_the_table_of_times_has_the_steps(whole):
     page = whole.read_text(encoding="utf-8")
     assert '<td class="num">1,120</td>' in page
+
+
+def test_a_head_that_was_solved_has_no_curves_of_one_epoch(tmp_path):
+    run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
+    for stage in ("warmup", "train", "finetune"):
+        path = run / stage / "history.csv"
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
+    dataset = synthetic.write_dataset(tmp_path / "data", test=True)
+    page = build_report(run, synthetic.SETTINGS, {}, tmp_path / "report", dataset, ["train.epochs"])
+    drawn = {path.stem for path in (tmp_path / "report" / "figures").glob("*.svg")}
+    assert drawn == {"curve", "weights", "thresholds", "per_class", "reliability"}
+    html = page.read_text(encoding="utf-8")
+    assert 'id="learning"' not in html and 'href="#learning"' not in html and "% are confident positives" in html
+    section = html[html.index('<section id="examples">') : html.index('<section id="classes">')]
+    assert section.count("<img") == 10 and "Ranked best" in section and "Ranked worst" in section
+    assert "<dt>batch_size</dt>" in html and "<dt>epochs</dt>" not in html
 
 
 def test_where_no_label_is_withheld_nothing_is_called_held_out(tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dicap import artifacts as files
+from dicap.files import artifacts as files
 from stages.cli import main
 
 from . import synthetic
@@ -25,7 +25,7 @@ def project(tmp_path, monkeypatch) -> Path:
 def test_prints_the_score_and_the_place(project):
     result = CliRunner().invoke(main, ["report"])
     assert result.exit_code == 0, result.output
-    assert result.output.splitlines() == ["mAP 83.53  (95 % interval 81.20 to 85.60)", "Report: artifacts/report/index.html"]
+    assert result.output.splitlines() == ["mAP 83.53 (95 % interval 81.20 to 85.60)", "Report: artifacts/report/index.html"]
     html = (project / "artifacts/report/index.html").read_text(encoding="utf-8")
     assert str(project) not in html, "no path of the machine on the page"
 

@@ -17,6 +17,9 @@ settings and options, 1 for files and data. A command that refuses its input cha
 removes what a stage made just before it runs the stage again; so that a mistake in the settings costs nothing there either, all
 settings are checked first, in a stage of their own (`resolve`). The list is written by the tests (`tests/stages/bad_inputs.py`),
 which make each mistake and compare. `<project>` is the project's folder; `(…)` stands for the words of a library.
+
+DVC has words of its own after it was killed. `RWLock-file ... had been killed. Auto removed` is a warning at the next start:
+nothing is lost. `... is busy, it is being blocked by` names a process that has not ended yet: wait for it, or end it with `kill`.
 """
 AFTER = "\n## What people have on disk"  # written by tests/data/test_awkward.py
 ROW = re.compile(r"\| (.+?) \| `(.+?)` \| `` (.+?) `` \| (\d) \|")

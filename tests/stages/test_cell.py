@@ -14,7 +14,7 @@ import psutil
 import pytest
 import tiny
 
-from stages import cell
+from stages.sweeps import cell
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -33,6 +33,12 @@ with open(state / "lock", "a+") as lock:
     except OSError:
         sys.exit(f"Error: {state}: process 1 is already running this train; wait for it or stop it (kill 1)")
     time.sleep(seed if seed > 10 else 0)
+    saved = state / "steps"
+    for step in range(int(saved.read_text()) if saved.exists() else 0, 60 if seed == 5 else 0):
+        time.sleep(0.05)
+        (state / "new").write_text(str(step + 1))
+        os.replace(state / "new", saved)
+        print("step", step, flush=True)
     if seed == 7:
         sys.exit("Error: seven is refused")
 pathlib.Path("artifacts").mkdir(exist_ok=True)
@@ -73,9 +79,20 @@ def rev(project: Path) -> str:
     return cell.git("rev-parse", "HEAD", folder=project).strip()
 
 
-def start(project: Path, name: str, *options: str, under: tuple[str, ...] = ()) -> subprocess.Popen:
-    command = [sys.executable, "-m", "stages.cell", "--project", str(project), "--rev", rev(project), "--name", name, *options]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))}
+def start(project: Path, name: str, *options: str, under: tuple[str, ...] = (), **variables: str) -> subprocess.Popen:
+    command = [
+        sys.executable,
+        "-m",
+        "stages.sweeps.cell",
+        "--project",
+        str(project),
+        "--rev",
+        rev(project),
+        "--name",
+        name,
+        *options,
+    ]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))} | variables
     return subprocess.Popen(
         [*under, *command], cwd=tiny.ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True,
@@ -122,6 +139,26 @@ def test_its_result_is_an_experiment_of_the_project_and_asked_again_nothing_runs
     assert not list((tmp_path / "scratch").iterdir())
 
 
+@pytest.mark.parametrize("level", ["GLOBAL", "SYSTEM"])
+def test_the_cache_may_be_the_user_s_or_the_system_s_and_the_author_the_project_s_alone(project, tmp_path, monkeypatch, level):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config").write_text("[cache]\n    dir = ../common\n")
+    nobody = {"HOME": str(tmp_path), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    for key, value in (nobody | {f"DVC_{level}_CONFIG_DIR": str(tmp_path / "config")}).items():
+        monkeypatch.setenv(key, value)
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.delenv(name, raising=False)
+    for key, value in (("user.name", "Ada"), ("user.email", "ada@example.org")):
+        cell.git("config", key, value, folder=project)
+    place = {f"DVC_{level}_CONFIG_DIR": str(tmp_path / "config")}
+    code, output = ended(start(project, "two", "-S", "seed=2", **place))
+    assert code == 0, output
+    assert cell.git("log", "-1", "--format=%an", cell.reference("two", rev(project)), folder=project).strip() == "Ada"
+    assert (tmp_path / "common" / "files" / "md5").is_dir() and not (project / ".dvc" / "cache").exists()
+    applied = subprocess.run([sys.executable, "-m", "dvc", "exp", "apply", "two"], cwd=project, check=False)
+    assert applied.returncode == 0 and (project / "artifacts" / "result.txt").read_text() == "2"
+
+
 def test_a_failure_has_dvcs_exit_code_and_leaves_nothing(project, tmp_path):
     code, output = ended(start(project, "seven", "-S", "seed=7"))
     assert code not in (0, 75) and "Error: seven is refused" in output
@@ -134,20 +171,6 @@ def test_up_to_a_stage_no_experiment_is_kept_and_its_result_is_found_again(proje
     assert not cell.exists(project, "prepare", rev(project))
     code, output = ended(start(project, "three", "-S", "seed=3"))
     assert code == 0 and "begun" not in output and cell.exists(project, "three", rev(project))
-
-
-def test_shards_of_a_stage_are_made_after_what_it_needs(project, tmp_path):
-    (project / "stages").mkdir()
-    (project / "stages" / "__init__.py").touch()
-    (project / "stages" / "cli.py").write_text("import sys; print('asked', sys.argv[1:]); sys.exit('99' in sys.argv[3])\n")
-    (project / "dvc.yaml").write_text(STAGES.replace("work:", "resolve:"))
-    cell.git("add", "-A", folder=project)
-    cell.git("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "stages", folder=project)
-    code, output = ended(start(project, "part", "-S", "seed=4", "--until", "convert", "--shard", "1/2"))
-    assert code == 0 and "begun 4" in output and "asked ['convert', '--shard', '1/2']" in output, output
-    assert not cell.exists(project, "part", rev(project))
-    code, _ = ended(start(project, "part", "-S", "seed=4", "--until", "convert", "--shard", "99"))
-    assert code == 1 and not list((tmp_path / "scratch").iterdir())
 
 
 def test_it_waits_for_a_state_that_another_run_holds(project):
@@ -165,14 +188,21 @@ def test_it_waits_for_a_state_that_another_run_holds(project):
     assert process.wait(timeout=60) == 0 and cell.exists(project, "four", rev(project)), lines
 
 
-def test_the_words_of_a_held_state_are_those_of_the_trainings(tmp_path):
-    from dicap.errors import DataError
-    from dicap.training.state import RunState
+def test_the_words_of_what_is_held_are_those_of_the_trainings_and_of_the_shards(tmp_path):
+    from dicap.data.kept import Kept
 
-    with RunState(tmp_path, "train", "0"), pytest.raises(DataError) as error, RunState(tmp_path, "train", "0"):
-        pass
-    found = cell._HELD.search(f"Error: {error.value}")
-    assert found and Path(found["folder"]) == tmp_path / ".dicap" / "state" / "train-0"
+    from dicap.errors import DataError
+    from dicap.training.checkpoint.state import RunState
+
+    kept = Kept(tmp_path / "kept")
+    for hold, place in (
+        (lambda: RunState(tmp_path, "train", "0"), ".dicap/state/train-0"),
+        (lambda: kept.making("key", "shard 0"), "kept/key.lock"),
+    ):
+        with hold(), pytest.raises(DataError) as error, hold():
+            pass
+        found = cell._HELD.search(f"Error: {error.value}")
+        assert found and Path(found["place"]) == tmp_path / place
 
 
 @pytest.mark.parametrize("way", ["its parent is killed", "SIGTERM"])
@@ -190,6 +220,33 @@ def test_no_training_runs_on_without_its_cell(project, tmp_path, way):
     wait_until(lambda: not any(alive(each) for each in tree))
     wait_until(lambda: not list((tmp_path / "scratch").iterdir()))
     process.communicate(timeout=60)
+
+
+def test_kills_of_its_worker_and_a_signal_to_it_lose_nothing(project):
+    """The short form of tests/faults/test_sweeps.py, where nodes and trainings are real: each time it goes on, to one result."""
+    under, steps = (sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"), []
+
+    def step(process):
+        line = process.stdout.readline()
+        assert line, "it ended"
+        steps.extend(int(word) for word in line.split()[1:] if line.startswith("step "))
+        return line.startswith("step ")
+
+    for way in ("SIGKILL", "SIGTERM", "SIGKILL"):
+        process = start(project, "five", "-S", "seed=5", under=under)
+        wait_until(lambda process=process: step(process))
+        tree = psutil.Process(process.pid).children(recursive=True)
+        if way == "SIGTERM":
+            tree[0].send_signal(signal.SIGTERM)
+        else:
+            process.kill()
+        wait_until(lambda tree=tree: not any(alive(each) for each in tree))
+        process.communicate(timeout=60)
+        assert not cell.exists(project, "five", rev(project))
+    code, output = ended(start(project, "five", "-S", "seed=5", under=under))
+    last = [int(line.split()[1]) for line in output.splitlines() if line.startswith("step ")]
+    assert code == 0 and cell.exists(project, "five", rev(project)) and "== five" in output, output
+    assert steps == sorted(set(steps)) and last and last[0] > steps[-1] and last[-1] == 59, "no step is made twice"
 
 
 def test_what_a_killed_cell_left_is_removed_by_the_next_and_what_runs_is_not(project, tmp_path):

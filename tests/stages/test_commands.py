@@ -16,8 +16,8 @@ import pandas as pd
 import pytest
 import tiny
 
-from dicap.catalogue import METHODS
 from dicap.errors import Stopped
+from dicap.settings.methods import METHODS
 
 STAGES = ("convert", "split", "warmup", "pseudo-label", "train", "finetune", "evaluate")
 OUT = {"convert": "data/converted", "pseudo-label": "artifacts/pseudo_label"}
@@ -280,39 +280,32 @@ def test_a_machine_that_cannot_is_exit_code_2(project, option):
 # -- processes ----------------------------------------------------------------------------------------------------------
 
 
-def start(project, command, variables=()):
-    return subprocess.Popen(
-        command, cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=tiny.environment() | dict(variables),
-    )  # fmt: skip
-
-
 def wait_for_a_state(project, process):
     until = time.monotonic() + 60
     while not list(project.folder.glob(".dicap/state/warmup-*/state.pt")):
-        assert process.poll() is None and time.monotonic() < until, process.stderr.read()
+        assert process.poll() is None and time.monotonic() < until, process.output()
         time.sleep(0.02)
 
 
-def test_a_running_stage_refuses_a_second_stops_at_a_signal_and_continues(project, forks):
+def test_a_running_stage_refuses_a_second_stops_at_a_signal_and_continues(project):
     project.set({"warmup.epochs": 400, "warmup.eval_every": 400})
-    first = start(project, [sys.executable, "-m", "stages.cli", "warmup"])
+    first = tiny.stage(project.folder, "warmup")
     wait_for_a_state(project, first)
     code, line = project.refused("warmup")
     assert code == 1 and f"process {first.pid} is already running this warmup" in line
     first.send_signal(signal.SIGTERM)
-    _, errors = first.communicate(timeout=60)
-    assert first.returncode == 75
+    code, errors = first.wait(60)
+    assert code == 75
     assert [line for line in errors.splitlines() if line.startswith(("Stopped: ", "Error: "))] == [
         line for line in errors.splitlines() if line.startswith("Stopped: warmup: state saved")
     ]
     assert "Traceback" not in errors
-    again = start(project, tiny.forked("stages.cli", "warmup"), forks)
-    while "resuming warmup at epoch" not in (line := again.stderr.readline()):
-        assert line, "it did not resume"
+    again = tiny.stage(project.folder, "warmup")
+    while "resuming warmup at epoch" not in again.output():
+        assert again.poll() is None, "it did not resume"
+        time.sleep(0.02)
     again.send_signal(signal.SIGINT)
-    again.communicate(timeout=60)
-    assert again.returncode == 75
+    assert again.wait(60)[0] == 75
 
 
 HEAVY = ("torch", "timm", "pandas", "numpy", "pyarrow", "PIL", "matplotlib", "sklearn")

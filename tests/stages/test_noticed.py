@@ -96,16 +96,16 @@ def test_what_is_no_input_is_not_noticed(own):
 
 
 def test_an_editor_s_files_in_a_package_are_no_code(own, tmp_path, monkeypatch):
-    from dicap import source_code
+    from dicap.provenance import source_code
 
     package = Path(shutil.copytree(tiny.ROOT / "dicap", tmp_path / "code" / "dicap"))
-    names = {"dicap.network", "dicap.data.sources", "dicap.report"}
+    names = {"dicap.network", "dicap.data.sources", "dicap.pages"}
     before = source_code.digests(names, package.parent)
-    for folder in ("network", "data/sources", "report/templates"):
+    for folder in ("network", "data/sources", "pages/templates"):
         for name in IDLE[:4]:
             (package / folder / name).write_bytes(b"anything")
     assert source_code.digests(names, package.parent) == before
-    (package / "report" / "templates" / "more.html").write_text("<p>")
+    (package / "pages" / "templates" / "more.html").write_text("<p>")
     assert source_code.digests(names, package.parent) != before
 
 
@@ -125,7 +125,7 @@ def test_data_in_the_project_s_own_folder_change_by_no_result(own):
 
 def test_the_look_at_many_photographs(tmp_path):
     """Says how long a look takes; 100,000 of them at most 2 s where nothing else runs."""
-    from dicap.surroundings import tree_mark
+    from dicap.provenance.external import tree_mark
 
     for number in range(1000):
         (tmp_path / f"{number % 10}").mkdir(exist_ok=True)

@@ -11,8 +11,8 @@ import pytest
 import tiny
 from ruamel.yaml import YAML
 
-from stages import finished
 from stages.cli import main
+from stages.sweeps import finished
 
 # Options and arguments that are only read, by name; every other path is written to, and has a line below.
 READ = {"params", "model", "images", "folder", "path", "lists", "filled", "unlabeled", "project", "grid", "root"}
@@ -28,8 +28,7 @@ TYPED = {
     ("review", "out"): "review --count 2 --out {}",
     ("compare", "out"): "compare --out {}",
     ("table", "out"): "table main --out {}",
-    ("figures", "out"): "figures --run artifacts --out {}",
-    ("study-estimators", "out"): "study-estimators --sizes 4 --draws 2 --out {}",
+    ("figures", "out"): "figures 3 --run artifacts --out {}",
     ("histogram", "out"): f"histogram {WEIGHTS} --out {{}}h.svg",
     ("doctor", "sheet"): "doctor --sheet {}s.png",
     ("formatted export", "out"): "formatted export --out {}",

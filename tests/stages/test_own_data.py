@@ -8,13 +8,14 @@ import pytest
 import tiny
 from PIL import Image
 
-from stages.terminal import box
+from stages.support.terminal import box
 
 
 def test_predict_writes_and_says_where(project):
     tiny.photographs(project.folder / "photos", {"test": 5})
     (project.folder / "photos" / "bad.jpg").write_text("<html>")
-    out = project.done("predict", "artifacts/finetune", "photos", "--out", "p.csv")
+    out = project.done("predict", "artifacts/finetune", "photos", "--out", "p.csv", "--gallery", "seen")
+    assert f"  open {project.folder / 'seen' / 'index.html'} in a browser" in out
     assert "p.csv" in out and "p.unreadable.csv" in out and "Next:" in out
     assert len(pd.read_csv("p.csv")) == 5 * 3
 

@@ -6,8 +6,8 @@ import json
 import pandas as pd
 import pytest
 
-from dicap.artifacts import matrix, read_parquet
-from dicap.metrics import average_precision
+from dicap.files.artifacts import matrix, read_parquet
+from dicap.metrics.ranking import average_precision
 
 
 def test_from_the_table_to_the_page_and_new_labels(partial_project, tmp_path):

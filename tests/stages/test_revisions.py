@@ -11,9 +11,9 @@ import tiny
 from ruamel.yaml import YAML
 
 from dicap.errors import DataError
-from stages import revisions as module
-from stages.finished import METRICS, UNSET, finished
-from stages.revisions import cached, copy_of, revisions, text_of
+from stages.sweeps import revisions as module
+from stages.sweeps.finished import METRICS, UNSET, finished
+from stages.sweeps.revisions import cached, copy_of, revisions, text_of
 
 PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tiny
 
-from dicap.training.state import _read
+from dicap.training.checkpoint.state import _read
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
 

@@ -1,7 +1,6 @@
 """`dicap-stage sweep` and what it asks of an engine; cells in tests/stages/test_cell.py, engines in tests/engines."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,12 +8,12 @@ import tiny
 from click.testing import CliRunner
 
 from dicap.errors import DataError
-from dicap.grid import cells, read_grid
-from stages import cell as cell_module
-from stages import finished, sweep
 from stages.cli import main
-from stages.engines import base
-from stages.forkserver import ADDRESS
+from stages.commands import sweep
+from stages.sweeps import cell as cell_module
+from stages.sweeps import finished
+from stages.sweeps.engines import base
+from stages.sweeps.grid import cells, read_grid
 
 SHARDED = ("convert", "features")
 GRID = "title: Two\ntable: main\naxes: {method: [mld, dicap], seed: [1, 2]}\n"
@@ -118,27 +117,6 @@ def test_cells_at_a_time_wait_for_what_they_share(project, monkeypatch, options,
         assert {job.after for job in fake.jobs} == {()}
 
 
-@pytest.mark.parametrize(("shards", "options", "parts"), [(5, [], 5), (40, [], 16), (5, ["--jobs", "2"], 2)])
-@pytest.mark.parametrize("frozen", [True, False])
-def test_on_a_cluster_several_jobs_make_the_shards(project, monkeypatch, shards, options, parts, frozen):
-    monkeypatch.setattr("stages.convert.count_shards", lambda settings: shards)
-    fake = Fake(monkeypatch, [])
-    trained = "head" if frozen else "all"
-    run("grid.yaml", "--on", "ray", *options, "-S", f"warmup.trainable={trained}", "-S", f"train.trainable={trained}")
-    of = {stage: [job for job in fake.jobs if f"-{stage}-" in job.name and "--shard" in job.command] for stage in SHARDED}
-    for stage, jobs in of.items():
-        assert len(jobs) == (parts if frozen or stage == "convert" else 0)
-        assert [job.command[job.command.index("--shard") + 1] for job in jobs] == [f"{i}/{parts}" for i in range(len(jobs))]
-        assert all(job.command[job.command.index("--until") + 1] == stage for job in jobs)
-    *before, last = [job for job in fake.jobs if job.name.startswith("prepare-")]
-    assert {job.after for job in fake.jobs if job not in (*before, last)} == {(last.name,)} and "--shard" not in last.command
-    if frozen:
-        (whole,) = [job for job in before if job not in of["convert"] + of["features"]]
-        assert whole.after == tuple(job.name for job in of["convert"])
-        assert {job.after for job in of["features"]} == {(whole.name,)}
-    assert last.after == tuple(job.name for job in of["features" if frozen else "convert"])
-
-
 def test_images_that_cannot_be_listed_here_are_prepared_in_one_piece(project, monkeypatch):
     fake = Fake(monkeypatch, [])
     run("grid.yaml", "--on", "ray", "--dataset", "table", "-S", "data_root=/only/on/the/nodes")
@@ -155,7 +133,7 @@ def test_images_that_cannot_be_listed_here_are_prepared_in_one_piece(project, mo
     ],
 )
 def test_the_preparation_has_the_cores_of_the_cells_that_wait_for_it(project, monkeypatch, options, cells, preparation):
-    monkeypatch.setattr("stages.sweep.cores", lambda: 4)
+    monkeypatch.setattr("stages.commands.sweep.cores", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     fake = Fake(monkeypatch, [])
     assert run("grid.yaml", *options).exit_code == 0
@@ -218,21 +196,6 @@ def test_a_cell_has_the_cores_it_is_told_and_as_many_threads(project, monkeypatc
     assert all({"OMP_NUM_THREADS": "8", "DICAP_DEVICE": "cpu"}.items() <= job.environment.items() for job in fake.jobs)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="forks of loaded libraries are for Linux")
-@pytest.mark.parametrize(
-    ("options", "shared"), [(["--jobs", "2"], True), (["--on", "ray"], False), (["--jobs", "2", "--gpus", "1"], False)]
-)
-def test_cells_on_this_machine_share_a_fork_server(project, monkeypatch, options, shared):
-    """Those of one environment: the preparation has more threads, and each GPU's cells see another device."""
-    monkeypatch.setattr("stages.sweep.cores", lambda: 4)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    fake = Fake(monkeypatch, [])
-    assert run("grid.yaml", *options).exit_code == 0
-    preparation, *cells = [job.environment.get(ADDRESS) for job in fake.jobs]
-    assert preparation is None and len(cells) == 4 and len(set(cells)) == 1 and (cells[0] is not None) == shared
-    assert not shared or not Path(cells[0]).exists(), "it ends with the sweep"
-
-
 def test_what_no_node_has_is_refused_before_anything_is_submitted(project, monkeypatch):
     fake = Fake(monkeypatch, [])
     result = run("grid.yaml", "--gpus", "2")
@@ -245,16 +208,22 @@ def test_where_the_engine_refuses_a_job_none_is_left_behind(project, monkeypatch
     assert result.exit_code == 1 and "no more jobs" in result.stderr and fake.cancelled
 
 
-@pytest.mark.parametrize("way", ["tracked", "new code"])
-def test_what_is_not_committed_is_refused(project, monkeypatch, way):
+@pytest.mark.parametrize("name", ["grid.yaml", "stages/new.py", "labels/added-1.csv"])
+def test_what_is_not_committed_is_refused(project, monkeypatch, name):
+    """A clone would not have it: a file that is tracked, new code, and labels that were imported."""
     fake = Fake(monkeypatch, [])
-    (project / "notes.txt").write_text("of no matter: no stage reads it\n")
-    assert run("grid.yaml").exit_code == 0
-    path = project / ("grid.yaml" if way == "tracked" else "stages/new.py")
+    options = ["--dataset", "table", "-S", "data_root=/x", "-S", "own.added=labels/added-0.csv"]
+    for each in ("notes.txt", "labels/added-0.csv"):  # the first is of no matter: no stage reads it
+        (project / each).parent.mkdir(exist_ok=True)
+        (project / each).write_text("image,labels\n")
+    subprocess.run(["git", "add", "labels"], check=True)
+    subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "labels"], check=True)
+    assert run("grid.yaml", *options).exit_code == 0
+    path = project / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(GRID + "# changed\n")
     fake.jobs.clear()
-    result = run("grid.yaml")
+    result = run("grid.yaml", *options, "-S", f"own.added={name if name.startswith('labels') else 'labels/added-0.csv'}")
     assert result.exit_code == 1 and not fake.jobs
     assert f"{path.relative_to(project)}: not committed" in result.stderr and "git commit it first" in result.stderr
 

@@ -6,9 +6,9 @@ import pytest
 import tiny
 import torch
 
-from dicap.runtime import Runtime
-from dicap.training.main import train
-from dicap.training.state import RunState
+from dicap.machine.runtime import Runtime
+from dicap.training.checkpoint.state import RunState
+from dicap.training.loops.main import train
 from dicap.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -9,9 +9,11 @@ import tiny
 import torch
 from torch import nn
 
-from dicap import artifacts as files
-from dicap.calibration import PseudoLabels, Thresholds, estimate_rates
-from dicap.estimators import class_shares, estimate_curve, fit_curve
+from dicap.calibration.estimators import estimate_curve, fit_curve
+from dicap.calibration.logistic import class_shares
+from dicap.calibration.rates import estimate_rates
+from dicap.calibration.thresholds import PseudoLabels, Thresholds
+from dicap.files import artifacts as files
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Refresh, Roles, frozen_statistics
 from dicap.training.batches import relabelled
@@ -409,7 +411,7 @@ def test_the_state_dict_of_a_refresh_survives_a_weights_only_load(tmp_path):
                 assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a is b
 
 
-@pytest.mark.parametrize(("estimator", "tables"), [("beta", 1), ("shrunk_bins", 1), ("class_rank", CLASSES)])
+@pytest.mark.parametrize(("estimator", "tables"), [("beta", 1), ("class_score", CLASSES)])
 def test_every_estimator_trains_and_its_curve_is_recorded(tiny_experiment, trained, tmp_path, monkeypatch, estimator, tables):
     experiment, seen = tiny_experiment({"calibration.estimator": estimator}), []
 
@@ -427,7 +429,7 @@ def test_every_estimator_trains_and_its_curve_is_recorded(tiny_experiment, train
     unsup, est = experiment.roles.unsup, experiment.roles.est
     confidence = seen[0].double()
     np.testing.assert_allclose(p, confidence, atol=1e-3)
-    share = class_shares(experiment.labels.of(experiment.roles.labelled))
+    share = class_shares(experiment.labels.of(experiment.roles.labelled).numpy())
     curve = fit_curve(
         estimator, confidence[np.isin(unsup, est)], experiment.labels.of(unsup[np.isin(unsup, est)]), confidence, share
     )

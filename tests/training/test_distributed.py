@@ -10,12 +10,12 @@ import pytest
 import tiny
 import torch
 
-from dicap.artifacts import matrix, read_parquet
 from dicap.errors import SettingsError
-from dicap.runtime import Runtime
+from dicap.files.artifacts import matrix, read_parquet
+from dicap.machine.runtime import Runtime
 from dicap.training.experiment import Experiment
-from dicap.training.process_group import ProcessGroup
-from stages.launch import launch
+from dicap.training.parallel.process_group import ProcessGroup
+from stages.support.launch import launch
 
 from . import together
 
@@ -85,8 +85,8 @@ def test_what_one_process_alone_can_do_is_refused_with_its_name(tiny_set, tmp_pa
 def test_one_process_imports_nothing_of_several():
     code = (
         "import sys; sys.path.insert(0, 'tests'); import tiny; from dicap.training import run; "
-        "from dicap.training.loops import loop_of; loop_of('train', tiny.settings()); "
-        "sys.exit('dicap.training.distributed' in sys.modules)"
+        "from dicap.training.loops.table import loop_of; loop_of('train', tiny.settings()); "
+        "sys.exit('dicap.training.parallel.distributed' in sys.modules)"
     )
     environment = os.environ | {"PYTHONPATH": str(tiny.ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tiny.ROOT, env=environment, check=False)

@@ -13,8 +13,8 @@ from dicap.evaluation.evaluate import evaluate
 from dicap.features.bank import FeatureBank
 from dicap.methods.dicap import DiCaP
 from dicap.models import load_model
-from dicap.training.loops import first_refresh_of
-from dicap.training.process_group import ProcessGroup
+from dicap.training.loops.table import loop_of
+from dicap.training.parallel.process_group import ProcessGroup
 from training.test_convex import HOLDOUT, RECOMMENDED
 from training.test_unfrozen import WHOLE
 
@@ -28,7 +28,6 @@ LOOPS = {
     **{method: {"method": method, "head": "own"} for method in ("drml", "pclp", "bbam")},
     "d2l": {"method": "d2l", "head": "linear"},
 }
-GIVEN_BACK = {"labels given back": FROZEN | HOLDOUT | {"finetune.labels": "all", "finetune.lr": 0.01}}
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +68,7 @@ def test_an_option_that_reads_hidden_labels_is_refused_where_there_are_none(labe
         opened(*labelled_set, tmp_path, changes | {"ratio": 1.0})
 
 
-@pytest.mark.parametrize("name", ["by steps", "solved", "solved, then the whole network", "labels given back"])
+@pytest.mark.parametrize("name", ["by steps", "solved", "solved, then the whole network"])
 def test_a_soft_target_is_the_same_by_either_label(tiny_set, bank, tmp_path, monkeypatch, name):
     """A label of weight w is the opposite one of weight 1 - w: what is learnt must not tell them apart."""
     soft = {"calibration.target": "soft", "thresholds.rule": "none", "optimiser.lr": 0.01, "train.head_lr": 0.01}
@@ -82,10 +81,8 @@ def test_a_soft_target_is_the_same_by_either_label(tiny_set, bank, tmp_path, mon
     for place in (tmp_path / "one", tmp_path / "other"):
         place.mkdir()
         source = None
-        for stage, experiment in opened(tiny_set, bank, place, (LOOPS | GIVEN_BACK)[name] | soft):
+        for stage, experiment in opened(tiny_set, bank, place, LOOPS[name] | soft):
             source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
-        if name in GIVEN_BACK:
-            source = tiny.run_stage(experiment, "finetune", source, place) / "model.safetensors"
         found.append(load_file(source))
         monkeypatch.setattr(DiCaP, "pseudo_labels", opposite)
     assert all(np.allclose(found[1][key], value, atol=2e-3) for key, value in found[0].items())
@@ -161,6 +158,6 @@ def test_of_several_processes_one_alone_writes(tiny_set, bank, tmp_path, name):
         experiment.group = Other()
     tiny.run_stage(warmup, "warmup", None, tmp_path / "other")
     source = main / "model.safetensors"
-    assert first_refresh_of(train.settings)(train, tiny.network_of(train, source)(), tmp_path / "first", main) == {}
+    assert loop_of("pseudo_label", train.settings)(train, tiny.network_of(train, source)(), tmp_path / "first", main) == {}
     tiny.run_stage(train, "train", source, tmp_path / "other")
     assert tiny.content(tmp_path) == before

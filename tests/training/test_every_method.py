@@ -3,9 +3,9 @@
 import pytest
 import tiny
 
-from dicap.catalogue import METHODS
 from dicap.errors import Stopped
 from dicap.models import load_model
+from dicap.settings.methods import METHODS
 from dicap.training import run
 from training.test_leaks import hidden_rows, invert_labels, models
 from training.test_resume import StopAfter

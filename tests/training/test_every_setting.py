@@ -9,7 +9,7 @@ import torch
 from pydantic import ValidationError
 from safetensors.numpy import load_file
 
-from dicap.runtime import Runtime
+from dicap.machine.runtime import Runtime
 from dicap.settings import Settings, flatten
 from dicap.settings.checks import contradictions, doubts
 from dicap.training.experiment import Experiment

@@ -8,9 +8,9 @@ from safetensors.numpy import load_file
 
 from dicap.methods.leaks import named_leak
 from dicap.training import trainer
+from dicap.training.checkpoint.state import StopSignal
 from dicap.training.hidden import HiddenLabelReader
-from dicap.training.main import first_refresh
-from dicap.training.state import StopSignal
+from dicap.training.loops.main import first_refresh
 
 DIAGNOSTIC = ["optimal_r_pos", "optimal_n"]
 

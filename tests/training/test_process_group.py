@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dicap.training.parallel.process_group import ProcessGroup, local_pairs, mask_of, pieces, shards
 from dicap.training.plan import Step
-from dicap.training.process_group import ProcessGroup, local_pairs, mask_of, pieces, shards
 
 counts = st.integers(0, 70)
 sizes = st.integers(1, 9)

@@ -7,7 +7,7 @@ import tiny
 
 from dicap.data.split import split_roles
 from dicap.errors import Stopped
-from dicap.metrics import mean_average_precision
+from dicap.metrics.ranking import mean_average_precision
 from dicap.models import load_model
 from dicap.training import run
 from training.test_leaks import hidden_rows, invert_labels, models
@@ -93,7 +93,7 @@ def test_stopped_at_every_second_step_the_choice_is_the_same(tiny_experiment, ch
             with monkeypatch.context() as patch:
                 patch.setattr(run, "StopSignal", lambda: StopAfter(2))
                 try:
-                    out = tiny.run_stage(experiment, stage, source, tmp_path / "again", tell=lines.extend)
+                    out = tiny.run_stage(experiment, stage, source, tmp_path / "again", log=lines.extend)
                     break
                 except Stopped:
                     pass

@@ -3,9 +3,11 @@
 import hashlib
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dicap.errors import DataError
-from dicap.provenance import STAGE_SETTINGS, code, relevant
+from dicap.provenance.dependencies import STAGE_SETTINGS, code, relevant
 from dicap.training import run
-from dicap.training import state as module
-from dicap.training.state import RunState, StopSignal, fingerprint
+from dicap.training.checkpoint import state as module
+from dicap.training.checkpoint.state import RunState, StopSignal, fingerprint
 
 
 @pytest.fixture
@@ -149,7 +151,7 @@ def test_a_full_disk_leaves_the_generation_before(state, monkeypatch):
 def test_a_second_process_is_refused_and_told_who_is_first(tmp_path):
     script = (
         "import sys, pathlib\n"
-        "from dicap.training.state import RunState\n"
+        "from dicap.training.checkpoint.state import RunState\n"
         "with RunState(pathlib.Path(sys.argv[1]), 'train', '0123'):\n"
         "    print('holding', flush=True)\n"
         "    sys.stdin.read()\n"
@@ -186,6 +188,38 @@ def test_clear_keeps_the_lock_and_finish_removes_all(state):
     assert [path.name for path in state.folder.iterdir()] == ["lock"]
     state.finish()
     assert not state.folder.exists()
+
+
+def test_only_a_state_that_nobody_has_touched_for_long_and_no_run_holds_is_removed(tmp_path):
+    past = time.time() - (module.STALE_DAYS + 1) * 86400
+
+    def left(identity, *, old):
+        with RunState(tmp_path, "train", identity) as state:
+            state.save({"epoch": 1})
+        for path in (*state.folder.iterdir(), state.folder) if old else ():
+            os.utime(path, (past, past))
+        return state.folder
+
+    recent, stale, held = left("recent", old=False), left("stale", old=True), left("held", old=True)
+    with RunState(tmp_path, "train", "done") as state, RunState(tmp_path, "train", "held"):
+        os.utime(held, (past, past))
+        state.finish()
+    assert sorted((tmp_path / ".dicap" / "state").iterdir()) == [held, recent] and not stale.exists()
+
+
+def test_a_folder_that_is_removed_while_its_lock_is_awaited_is_made_again(tmp_path, monkeypatch):
+    take, calls = module._take, []
+
+    def removed_first(lock, folder):
+        if not calls:
+            shutil.rmtree(folder)
+        calls.append(folder)
+        return take(lock, folder)
+
+    monkeypatch.setattr(module, "_take", removed_first)
+    with RunState(tmp_path, "train", "0") as state:
+        state.save({"epoch": 2})
+    assert len(calls) == 2 and (state.folder / "state.pt").exists()
 
 
 def test_every_relevant_setting_changes_the_fingerprint_and_no_other():

@@ -9,13 +9,13 @@ import tiny
 import torch
 from safetensors.numpy import load_file
 
-from dicap.artifacts import epoch_file, read_pseudo_labels
+from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.models import load_model
 from dicap.network.linear import Scaling
 from dicap.settings.checks import contradictions
-from dicap.training import unfrozen
-from dicap.training.decisions import moved
-from dicap.training.main import own_rates
+from dicap.training.decisions import thresholds_at_equal_rank
+from dicap.training.loops import finetune_from_solved as unfrozen
+from dicap.training.loops.main import own_rates
 from training.test_convex import RECOMMENDED
 from training.test_leaks import hidden_rows, invert_labels, models
 from training.test_resume import disturb, stop_after
@@ -116,9 +116,9 @@ def test_every_epoch_learns_from_the_labels_of_the_frozen_main_stage(unfreeze, s
     seen = []
     learn = unfrozen.learn
 
-    def watched(run, network, phase, refreshed, *, pseudo_weight):
+    def watched(run, network, phase, make_labels, *, pseudo_weight):
         assert pseudo_weight == 0.5, "linear.pseudo_weight: a row's weight in the solve"
-        learn(run, network, phase, lambda: seen.append(refreshed()) or seen[-1], pseudo_weight=pseudo_weight)
+        learn(run, network, phase, lambda teacher: seen.append(make_labels(teacher)) or seen[-1], pseudo_weight=pseudo_weight)
 
     monkeypatch.setattr(unfrozen, "learn", watched)
     place = unfreeze()
@@ -181,13 +181,13 @@ def test_without_a_learning_rate_its_thresholds_and_chances_are_those_of_the_hea
 def test_a_moved_threshold_has_the_rank_it_had():
     rng = np.random.default_rng(0)
     before = rng.random((50, 3))
-    assert np.allclose(moved(np.array([0.2, 0.5, 0.9]), before, before), [0.2, 0.5, 0.9])
+    assert np.allclose(thresholds_at_equal_rank(np.array([0.2, 0.5, 0.9]), before, before), [0.2, 0.5, 0.9])
     after = before**3
     for tau in (0.1, 0.4, 0.8):
-        found = moved(np.full(3, tau), before, after)
+        found = thresholds_at_equal_rank(np.full(3, tau), before, after)
         for c in range(3):
             assert (after[:, c] > found[c]).sum() == (before[:, c] > tau).sum()
-    assert moved(np.array([0.0, 1.0, 0.5]), before, after)[:2].tolist() == [0, 1]
+    assert thresholds_at_equal_rank(np.array([0.0, 1.0, 0.5]), before, after)[:2].tolist() == [0, 1]
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------

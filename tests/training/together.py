@@ -10,7 +10,7 @@ import tiny
 import torch
 
 from dicap.evaluation.evaluate import evaluate
-from dicap.runtime import Runtime
+from dicap.machine.runtime import Runtime
 from dicap.training.experiment import Experiment
 
 # No BatchNorm and no dropout: two processes normalise by the statistics of their own images and drop other entries than one
@@ -29,7 +29,7 @@ def run(folder: Path, split: Path, place: Path) -> None:
     """Warm-up, main stage, fine-tuning and evaluation to `place`."""
     group = None
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        from dicap.training.distributed import join
+        from dicap.training.parallel.distributed import join
 
         group = join(torch.device("cpu"))
     runtime = Runtime(torch.device("cpu"), workers=0)

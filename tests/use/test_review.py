@@ -7,8 +7,8 @@ from sklearn.linear_model import LogisticRegression
 
 from dicap.data.store import Store
 from dicap.linear.folds import assign_folds
+from dicap.machine.runtime import Runtime
 from dicap.network import build_network
-from dicap.runtime import Runtime
 from dicap.use import review
 from dicap.use.review import among_neighbours, chances, doubts, entry_surprise, features_of, out_of_fold
 
@@ -86,10 +86,10 @@ def test_planted_wrong_labels_come_first():
     assert [d.surprise for d in ranked] == sorted((d.surprise for d in ranked), reverse=True)
 
 
-def test_only_honest_scores_are_ranked():
+def test_only_out_of_sample_scores_are_ranked():
     features, labels, _, _ = blobs(60, 4)
-    honest = np.arange(60) % 3 == 0
-    assert {doubt.row for doubt in doubts(scored(features, labels), labels, honest)} == set(np.flatnonzero(honest))
+    out_of_sample = np.arange(60) % 3 == 0
+    assert {doubt.row for doubt in doubts(scored(features, labels), labels, out_of_sample)} == set(np.flatnonzero(out_of_sample))
 
 
 def test_entries_against_a_loop():

@@ -4,23 +4,22 @@ import importlib
 from dataclasses import replace
 from pathlib import Path
 
-from dicap.catalogue import BUNDLED
 from dicap.data.sources.base import RawSet
-from dicap.data.sources.columns import Items
 from dicap.errors import SettingsError
 from dicap.settings import Own
+from dicap.settings.catalogue import BUNDLED
 
 # Read lazily: digits and pictograms need scikit-learn, nuswide NumPy files, and nobody needs all of them.
 MODULES = {
-    "digits": "digits",
-    "pictograms": "pictograms",
-    "table": "own",
-    "voc2007": "voc",
-    "voc2012": "voc",
-    "coco2014": "coco",
-    "coco2017": "coco",
-    "nuswide": "nuswide",
-    "awa2": "awa2",
+    "digits": "benchmarks.digits",
+    "pictograms": "benchmarks.pictograms",
+    "table": "own.read",
+    "voc2007": "benchmarks.voc",
+    "voc2012": "benchmarks.voc",
+    "coco2014": "benchmarks.coco",
+    "coco2017": "benchmarks.coco",
+    "nuswide": "benchmarks.nuswide",
+    "awa2": "benchmarks.awa2",
 }
 
 
@@ -28,7 +27,7 @@ def read_raw(dataset: str, root: Path | None, image_size: int, own: Own | None =
     """List the images, splits and labels of a raw data set.
 
     Args:
-        dataset: a name of `dicap.catalogue.DATASETS`.
+        dataset: a name of `dicap.settings.catalogue.DATASETS`.
         root: `data_root`, absolute; None only for the bundled sets.
         image_size: side in pixels (digits are drawn at that size).
         own: options of `table`, anybody's own images.
@@ -43,4 +42,4 @@ def read_raw(dataset: str, root: Path | None, image_size: int, own: Own | None =
         raise SettingsError(f"params.yaml: data_root: found null, expected the folder of the raw {dataset} data set")
     module = importlib.import_module(f"dicap.data.sources.{MODULES[dataset]}")
     raw = module.read(dataset, root, image_size, own) if dataset == "table" else module.read(dataset, root, image_size)
-    return replace(raw, items=Items.of(raw.items))
+    return replace(raw, items=list(raw.items))

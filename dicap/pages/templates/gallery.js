@@ -28,6 +28,7 @@ const decisionOf = (entry) => entry >> 14;
 const thumbnailOf = (i) => `thumbs/${Math.floor(i / facts.folder_of)}/${i}.jpg`;
 
 function addressOf(i) {
+  if (names[i] in facts.files) return facts.files[names[i]];
   try {
     const path = names[i].split("/").map(encodeURIComponent).join("/");
     if (names[i].startsWith("/")) return `file://${path}`;

@@ -1,0 +1,226 @@
+"""The weights of pseudo-labels as pure functions, in the order of the paper's equations (docs/methods.md 3.4).
+
+Bins of confidence, counts per bin on D_est, rates, the interpolated curve w(p, 1), weights w(p, label). Thresholds and
+pseudo-labels follow in `dicap.calibration.thresholds`.
+
+Letters: N images, C classes, K bins; p confidence in [0, 1]; y label, 1 or 0, below 0 where unknown: such an entry counts
+nowhere. Everything is vectorised tensor code that runs where its inputs are; counts are float64.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dicap.calibration.curve import Curve
+
+__all__ = [
+    "Rates",
+    "bin_curve",
+    "bin_index",
+    "correctness_weight",
+    "count_bins",
+    "curve_error",
+    "estimate_rates",
+    "in_pieces",
+    "pieces",
+    "pooled",
+]
+
+ENTRIES = 1 << 18  # handled at once: temporaries of more would leave the processor's cache, which takes 2.5 times as long
+EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias small bins (docs/methods.md 3.13-A5)
+
+
+class Rates(NamedTuple):
+    """Correctness rates per confidence bin (paper eq. for r_pos, r_neg; docs/methods.md 3.4) and the curve of the weights.
+
+    One table for the data set, tensors (K,) and (G,), or one per class, tensors (C, K) and (C, G).
+    """
+
+    n_pos: Tensor
+    n_neg: Tensor
+    r_pos: Tensor  # mean rate of the entries of each bin
+    knots: Tensor  # (G,) of the curve: a place in each bin, or those of dicap/calibration/estimators.py
+    at_knots: Tensor  # its rates there
+
+    @property
+    def r_neg(self) -> Tensor:
+        """r_neg = 1 - r_pos."""
+        return 1 - self.r_pos
+
+    @property
+    def curve(self) -> Curve:
+        """w(p, 1) as a function of p."""
+        return Curve(self.knots, self.at_knots)
+
+
+def bin_index(p: Tensor, bins: int) -> Tensor:
+    """The bin of each confidence: k with k/K <= p < (k+1)/K, 0-based; p = 1 belongs to the last (docs/methods.md 3.13-A3).
+
+    Args:
+        p: confidences in [0, 1], any shape.
+
+    Returns:
+        int64 tensor of p's shape, in 0 .. K - 1.
+    """
+    return (p.double() * bins).long().clamp_(0, bins - 1)
+
+
+def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> tuple[Tensor, Tensor]:
+    """n_pos[k], n_neg[k]: entries of bin k with y = 1 and with y = 0 (docs/methods.md 3.4).
+
+    Args:
+        p: (N, C) confidences; y: (N, C) labels 0/1, below 0 where unknown.
+        per_class: count each class apart instead of pooling over classes.
+
+    Returns:
+        n_pos, n_neg: float64 (K,), or (C, K) with `per_class`.
+    """
+    assert p.shape == y.shape and p.ndim == 2, (p.shape, y.shape)
+    classes = p.shape[1]
+    table = torch.arange(classes, device=p.device) * (bins if per_class else 0)  # where each class's bins begin
+    n_all = torch.zeros((classes if per_class else 1) * bins, dtype=torch.float64, device=p.device)
+    n_pos = torch.zeros_like(n_all)
+    for some in pieces(p):
+        index = (bin_index(p[some], bins) + table).reshape(-1)
+        n_all.index_add_(0, index, (y[some] >= 0).reshape(-1).double())
+        n_pos.index_add_(0, index, (y[some] > 0).reshape(-1).double())
+    shape = (classes, bins) if per_class else (bins,)
+    return n_pos.reshape(shape), (n_all - n_pos).reshape(shape)
+
+
+def estimate_rates(
+    n_pos: Tensor,
+    n_neg: Tensor,
+    *,
+    anchor: str = "left",
+    empty_bin: str = "interpolate",
+    smoothing: float = 0.0,
+    isotonic: bool = False,
+) -> Rates:
+    """r_pos[k] = n_pos[k] / (n_pos[k] + n_neg[k] + eps) (docs/methods.md 3.4), with its gaps closed (3.13-A4).
+
+    Args:
+        n_pos, n_neg: counts, (K,) or (C, K).
+        anchor: where in its bin a rate sits when weights are read, see `bin_curve`.
+        empty_bin: `interpolate` fills a bin without entries linearly between its nearest neighbours with entries, extends
+            the ends by the nearest rate, and uses bin centres if there is no entry at all; `zero` keeps the literal 0 / eps = 0.
+        smoothing: pseudo-counts added to both counts of every bin that has entries.
+        isotonic: make the rates non-decreasing in confidence, each bin weighted by its entries.
+    """
+    total = n_pos + n_neg
+    seen = total > 0
+    r_pos = (n_pos + smoothing) / (total + 2 * smoothing + EPS)
+    r_pos = torch.where(seen, r_pos, torch.zeros_like(r_pos))
+    if isotonic:
+        r_pos = _isotonic(r_pos, total)
+    if empty_bin == "interpolate":
+        r_pos = _fill_empty(r_pos, seen)
+    else:
+        assert empty_bin == "zero", empty_bin
+    return Rates(n_pos, n_neg, r_pos, *bin_curve(r_pos, anchor=anchor)[:2])
+
+
+def _fill_empty(rates: Tensor, seen: Tensor) -> Tensor:
+    """Linear interpolation over the bin number between bins that were seen; (..., K) -> (..., K)."""
+    bins = rates.shape[-1]
+    k = torch.arange(bins, device=rates.device).expand(rates.shape)
+    left = torch.where(seen, k, torch.full_like(k, -1)).cummax(-1).values  # nearest seen bin at or before k, or -1
+    right = torch.where(seen, k, torch.full_like(k, bins)).flip(-1).cummin(-1).values.flip(-1)  # at or after k, or K
+    low, high = left.clamp_min(0), right.clamp_max(bins - 1)
+    low, high = torch.where(left < 0, high, low), torch.where(right >= bins, low, high)
+    r_low, r_high = rates.gather(-1, low), rates.gather(-1, high)
+    share = (k - low) / (high - low).clamp_min(1)
+    filled = torch.where(seen, rates, r_low + share * (r_high - r_low))
+    centres = (k + 0.5) / bins
+    return torch.where(seen.any(-1, keepdim=True), filled, centres.to(rates.dtype))
+
+
+def _isotonic(rates: Tensor, total: Tensor) -> Tensor:
+    """Weighted isotonic regression over the bins; scikit-learn does the regression."""
+    from sklearn.isotonic import IsotonicRegression
+
+    flat, counts = rates.reshape(-1, rates.shape[-1]).cpu(), total.reshape(-1, rates.shape[-1]).cpu()
+    out = flat.clone()
+    for row, count in zip(range(len(flat)), counts, strict=True):
+        seen = (count > 0).numpy()
+        if seen.any():
+            x = torch.arange(flat.shape[1]).numpy()
+            model = IsotonicRegression(out_of_bounds="clip").fit(x[seen], flat[row].numpy()[seen], count.numpy()[seen])
+            out[row, torch.from_numpy(seen)] = torch.from_numpy(model.predict(x[seen])).to(out.dtype)
+    return out.reshape(rates.shape).to(rates.device)
+
+
+def bin_curve(r_pos: Tensor, *, anchor: str = "left") -> Curve:
+    """w(p, 1) of the paper: the rates of bins, interpolated (docs/methods.md 3.4).
+
+    With k/K <= p < (k+1)/K and the rates at their bins' left edges,
+    w(p, 1) = K ((k+1)/K - p) r_pos[k] + K (p - k/K) r_pos[k+1]. The factor K is missing in print; without it no weight
+    would exceed 1/K (docs/methods.md 3.13-A1). Where a neighbour is missing, the end bin's own rate stands in.
+
+    Args:
+        r_pos: (K,) rates, or (C, K) for a table per class.
+        anchor: where in its bin a rate sits: `left`, `centre` or `right` (docs/methods.md 3.13-A2).
+    """
+    bins = r_pos.shape[-1]
+    offset = {"left": 0.0, "centre": 0.5, "right": 1.0}[anchor]
+    return Curve((torch.arange(bins, dtype=torch.float64, device=r_pos.device) + offset) / bins, r_pos.double())
+
+
+def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy: str = "estimated", power: float = 1.0) -> Tensor:
+    """w(p, label): how likely the pseudo-label is right (paper section 3; its weighting table, docs/methods.md 3.10).
+
+    Args:
+        p: (N, C) confidences; label: (N, C) int, 1 / 0 / -1.
+        rates: estimated on D_est (`estimated`), D_sup (`labeled`) or D_u with true labels (`optimal`);
+            unused by `uniform` (w = 1) and `confidence` (p for a positive, 1 - p for a negative).
+        power: exponent of the weights (calibration.power).
+
+    Returns:
+        (N, C) float32; 0 where the label is -1; w(p, 0) = 1 - w(p, 1) except for `uniform` and other powers.
+    """
+
+    def of(p: Tensor, label: Tensor) -> Tensor:
+        if policy == "uniform":
+            return (label >= 0).float()
+        if policy == "confidence":
+            w_pos = p.double()
+        else:
+            assert rates is not None and policy in ("estimated", "labeled", "optimal"), policy
+            w_pos = rates.curve.at(p)
+        weight = torch.where(label == 1, w_pos, 1 - w_pos).masked_fill_(label < 0, 0).float()
+        return weight if power == 1 else weight**power
+
+    return in_pieces(of, p, label)
+
+
+def pieces(p: Tensor) -> Iterator[slice]:
+    """The rows of a matrix (N, C), some at a time: temporaries of a piece stay in the processor's cache, whatever N is."""
+    rows = max(1, ENTRIES // max(1, p[:1].numel()))
+    return (slice(start, start + rows) for start in range(0, max(1, len(p)), rows))
+
+
+def in_pieces(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """function(*tensors) of tensors with N rows, where a row's result depends on that row alone."""
+    return torch.cat([function(*(tensor[some] for tensor in tensors)) for some in pieces(tensors[0])])
+
+
+def pooled(estimated: Tensor, optimal: Tensor, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rates and entries of all classes together, (K,) each, from tables per class (C, K); those of one table as they are.
+
+    Both rates are means over the same entries, so their difference is that of what the bin's entries get and are.
+    """
+    if estimated.ndim == 1:
+        return estimated, optimal, entries
+    total = entries.sum(0)
+    estimated, optimal = ((rate * entries).sum(0) / total.clamp_min(1) for rate in (estimated, optimal))
+    return estimated, optimal, total
+
+
+def curve_error(estimated: Tensor, optimal: Tensor, entries: Tensor) -> float:
+    """Mean absolute difference of two rate curves (K,), each bin weighted by its entries (K,); NaN without entries."""
+    total = entries.sum()
+    if total == 0:
+        return float("nan")
+    return float(((estimated - optimal).abs() * entries).sum() / total)

@@ -1,0 +1,1 @@
+"""The published data sets and the bundled ones."""

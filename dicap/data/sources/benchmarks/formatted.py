@@ -1,0 +1,158 @@
+"""The published lists: `formatted_{train,val}_{images,labels}.npy`, read and written (docs/methods.md 2.2).
+
+Images are unicode arrays of relative paths, labels (N, C) float64 of 0 and 1; `val` is our test split. With the same
+rows, ratio and seed the labelled images are the published ones.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from dicap.data import format as files
+from dicap.data.labels import read_labels
+from dicap.data.sources.base import FileImages, Item, RawSet, inside
+from dicap.errors import DataError
+from dicap.files.artifacts import check_own, replacing_own
+from dicap.files.checksum import sha256
+from dicap.files.npy import open_npy
+
+AGAIN = "all four formatted_*.npy are needed; get it again"
+PHASES = {"train": "train", "test": "val"}
+
+
+def read_formatted(dataset: str, folder: Path, root: Path) -> RawSet:
+    """List a data set by the four npy files.
+
+    Args:
+        dataset: one of the benchmark sets; gives the names of the classes and where its images lie.
+        folder: holds the npy files.
+        root: `data_root`: what the paths in them are relative to, or the data set's own folder above that.
+
+    Raises:
+        DataError: a file is missing or malformed, or an image is listed twice (in train and val, for instance).
+    """
+    items: list[Item] = []
+    width = 0
+    for split, phase in PHASES.items():
+        images, labels = _load_phase(folder, phase)
+        if width and labels.shape[1] != width:
+            path = folder / f"formatted_{phase}_labels.npy"
+            raise DataError(f"{path}: {labels.shape[1]} classes, the train labels have {width}; use files of one origin")
+        width = labels.shape[1]
+        where = _locate(dataset, root, str(images[0]) if len(images) else "")
+        for name, row in zip(images.tolist(), labels, strict=True):
+            path = where(name)
+            if not inside(root, path):
+                raise DataError(f"{folder / f'formatted_{phase}_images.npy'}: {name!r} leaves data_root; mend the list")
+            items.append(Item(Path(name).with_suffix("").as_posix(), path, split, tuple(np.flatnonzero(row).tolist())))
+    seen: dict[str, str] = {}
+    for item in items:
+        if item.id in seen:
+            raise DataError(f"{folder}: image {item.path!r} is listed in {seen[item.id]} and in {item.split}; mend the lists")
+        seen[item.id] = item.split
+    classes, notes = _class_names(dataset, root, width)
+    return RawSet(
+        dataset,
+        classes,
+        items,
+        FileImages(root, [item.path for item in items]),
+        source={"lists": "formatted npy"} | {file.name: sha256(file) for file in sorted(folder.glob("formatted_*.npy"))},
+        notes=notes,
+    )
+
+
+def write_formatted(folder: Path, out: Path, *, full_paths: bool = False) -> dict[str, int]:
+    """Write the four npy files of a converted set.
+
+    Args:
+        folder: `data/converted`.
+        out: where to; made if need be.
+        full_paths: paths as they lie below data_root, instead of the published code's shorter ones
+            (VOC: the bare name; NUS-WIDE: below Flickr/; AWA2: the bare name).
+
+    Returns:
+        Images written per split. Truly unlabelled images have no place in these files and are left out.
+    """
+    meta = files.read_meta(folder)
+    index = files.read_index(folder, ["path", "split"])
+    split = np.array(index["split"].to_pylist())
+    paths = index["path"].to_pylist()
+    check_own(*(out / f"formatted_{phase}_{what}.npy" for phase in PHASES.values() for what in ("images", "labels")))
+    counts = {}
+    for name, phase in PHASES.items():
+        rows = np.flatnonzero(split == name)
+        short = [paths[row] if full_paths else published_path(meta["dataset"], paths[row]) for row in rows]
+        _save(out / f"formatted_{phase}_images.npy", np.array(short))
+        _save(out / f"formatted_{phase}_labels.npy", read_labels(folder, rows).astype(np.float64))
+        counts[name] = len(rows)
+    return counts
+
+
+def published_path(dataset: str, path: str) -> str:
+    """How the published lists call the image at `path` (relative to data_root)."""
+    if dataset.startswith("voc") or dataset == "awa2":
+        return path.rsplit("/", 1)[-1]
+    if dataset.startswith("coco"):
+        return path.removeprefix("images/")
+    if dataset == "nuswide":
+        return path.removeprefix("Flickr/")
+    return path
+
+
+def _save(path: Path, array: np.ndarray) -> None:
+    with replacing_own(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
+def _load_phase(folder: Path, phase: str) -> tuple[np.ndarray, np.ndarray]:
+    """Names (N,) and labels (N, C) of a phase, checked."""
+    images_path, labels_path = (folder / f"formatted_{phase}_{what}.npy" for what in ("images", "labels"))
+    images, labels = (open_npy(path, AGAIN) for path in (images_path, labels_path))
+    if images.ndim != 1 or images.dtype.kind not in "US":
+        raise DataError(f"{images_path}: found {images.ndim}-d {images.dtype}, expected a list of texts")
+    if labels.ndim != 2 or labels.dtype.kind not in "fiub":
+        raise DataError(f"{labels_path}: found {labels.ndim}-d {labels.dtype}, expected an array of images x classes")
+    if len(images) != len(labels):
+        raise DataError(f"{labels_path}: {len(labels)} rows, {images_path.name} has {len(images)}; use files of one origin")
+    if not np.isin(labels, (0, 1)).all():
+        raise DataError(f"{labels_path}: holds values other than 0 and 1; this reader wants full labels")
+    return images.astype(str), labels
+
+
+def _locate(dataset: str, root: Path, first: str) -> Callable[[str], str]:
+    """A function from a published name to a path below `root`, chosen by where the first image lies."""
+    if dataset == "awa2":
+        # BBAM's lists hold bare names; the species is what stands before the last underscore.
+        base = "Animals_with_Attributes2/" if (root / "Animals_with_Attributes2").is_dir() else ""
+        return lambda name: name if "/" in name else f"{base}JPEGImages/{name.rsplit('_', 1)[0]}/{name}"
+    year = dataset.upper()
+    prefixes = {
+        "voc2007": ["", f"VOCdevkit/{year}/JPEGImages/", f"{year}/JPEGImages/", "JPEGImages/"],
+        "voc2012": ["", f"VOCdevkit/{year}/JPEGImages/", f"{year}/JPEGImages/", "JPEGImages/"],
+        "coco2014": ["", "images/"],
+        "coco2017": ["", "images/"],
+        "nuswide": ["Flickr/", ""],
+    }.get(dataset, [""])
+    prefix = next((prefix for prefix in prefixes if (root / (prefix + first)).exists()), prefixes[0])
+    return lambda name: prefix + name
+
+
+def _class_names(dataset: str, root: Path, width: int) -> tuple[list[str], list[str]]:
+    """Names of the classes, and a note where they are only numbered: the npy files hold none."""
+    from dicap.data.sources.benchmarks import awa2, coco, nuswide, voc
+
+    names: list[str] = []
+    if dataset.startswith("voc"):
+        names = list(voc.CLASSES)
+    elif dataset == "nuswide":
+        names = list(nuswide.CONCEPTS)
+    elif dataset.startswith("coco"):
+        path = root / "annotations" / f"instances_train{dataset.removeprefix('coco')}.json"
+        names = coco.read_instances(path)[0] if path.exists() else []
+    elif dataset == "awa2":
+        base = root / "Animals_with_Attributes2" if (root / "Animals_with_Attributes2").is_dir() else root
+        names = awa2.numbered(base / "predicates.txt") if (base / "predicates.txt").exists() else []
+    if len(names) == width:
+        return names, (["the names of the concepts are assumed to be in alphabetical order"] if dataset == "nuswide" else [])
+    return [f"class_{i:03d}" for i in range(width)], [f"the lists name no classes, so the {width} classes are numbered"]

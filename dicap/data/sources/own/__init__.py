@@ -1,0 +1,1 @@
+"""Anybody's own images, in the formats that people have."""

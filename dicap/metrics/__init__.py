@@ -1,0 +1,1 @@
+"""What scores and answers are worth. Pure functions."""

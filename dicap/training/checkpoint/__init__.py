@@ -1,0 +1,1 @@
+"""What survives a kill, and how it is written."""

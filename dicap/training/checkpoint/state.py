@@ -1,0 +1,238 @@
+"""Resume: a state folder of our own, named by a fingerprint, locked, with two checked generations.
+
+It lies under `$DVC_ROOT/.dicap/state/`, so it survives DVC's cleaning of outputs, kills, and temporary or queued
+experiments; a changed setting, input or line of code has another fingerprint and can never pick up old epochs.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+import torch
+
+from dicap.errors import DataError
+
+SCHEMA = 3  # of the saved state; part of the fingerprint, so another version starts afresh
+DIGEST = 32  # bytes of the checksum before it
+STALE_DAYS = 30  # an interrupted experiment may go on for so long
+_ATTEMPTS = 3  # at a lock, before somebody else is said to hold it
+
+
+def fingerprint(identity: dict[str, Any]) -> str:
+    """16 hex digits that stand for all that a stage's result depends on: settings, code, inputs."""
+    return hashlib.sha256(json.dumps([SCHEMA, identity], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def file_checksum(path: Path) -> str:
+    """sha256 of a file. Raises DataError if it cannot be read."""
+    try:
+        with open(path, "rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    except OSError:
+        raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
+
+
+def _take(lock: IO[str], folder: Path) -> bool:
+    """Lock an open file, unless another process holds it or has removed its folder in the meantime."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(lock.fileno()), os.stat(folder / "lock"))
+    except OSError:
+        return False
+
+
+def remove_stale(states: Path) -> None:
+    """Remove the state folders that no run holds and that nobody has touched for STALE_DAYS."""
+    for folder in states.iterdir():
+        with suppress(OSError), open(folder / "lock", "r+") as lock:
+            touched = max(path.stat().st_mtime for path in (folder, *folder.glob("*.pt")))
+            if touched < time.time() - STALE_DAYS * 86400 and _take(lock, folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+class RunState:
+    """A stage's state folder, held by one process at a time.
+
+    Used as a context manager: entering takes the lock, leaving frees it. `finish` removes the folder.
+    """
+
+    def __init__(self, root: Path, stage: str, identity: str) -> None:
+        self.folder = root / ".dicap" / "state" / f"{stage}-{identity}"
+        self.stage = stage
+
+    def __enter__(self) -> "RunState":
+        for _ in range(_ATTEMPTS):
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._lock = open(self.folder / "lock", "a+")
+            except OSError as error:
+                raise DataError(
+                    f"{self.folder}: cannot be made ({error.strerror}); the state of a run is kept there, so make it writable"
+                ) from None
+            if _take(self._lock, self.folder):
+                break
+            self._lock.seek(0)
+            owner = self._lock.read().strip() or "?"
+            self._lock.close()
+            time.sleep(0.05)  # another run may just be looking whether anybody holds it
+        else:
+            raise DataError(
+                f"{self.folder}: process {owner} is already running this {self.stage}; wait for it or stop it (kill {owner})"
+            )
+        self._lock.truncate(0)
+        self._lock.write(str(os.getpid()))
+        self._lock.flush()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
+
+    @property
+    def products(self) -> Path:
+        """Finished artifacts that wait for the stage's end."""
+        return self.folder / "products"
+
+    @property
+    def cost(self) -> Path:
+        """What they cost, apart from them: times differ from run to run where results do not."""
+        return self.folder / "cost.csv"
+
+    def save(self, payload: dict[str, Any]) -> None:
+        """Write a generation; the one before stays until the next is whole."""
+        current, temporary = self.folder / "state.pt", self.folder / "state.tmp"
+        try:
+            with open(temporary, "wb") as handle:
+                handle.write(bytes(DIGEST))
+                content = _Summed(handle)
+                torch.save({"schema": SCHEMA} | payload, content)  # type: ignore[arg-type]
+                if content.failure is not None:
+                    raise OSError(*content.failure)
+                handle.seek(0)
+                handle.write(content.checksum.digest())
+                handle.flush()
+                os.fsync(handle.fileno())
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise DataError(
+                f"{self.folder}: cannot save the state ({error.strerror}); the one before is intact; "
+                "free some space and run again"
+            ) from None
+        if current.exists():
+            os.replace(current, self.folder / "previous.pt")
+        os.replace(temporary, current)
+
+    def load(self) -> tuple[dict[str, Any] | None, list[str]]:
+        """The newest generation that is whole, or None; and a line for every damaged one that was passed over."""
+        warnings = []
+        current, previous = self.folder / "state.pt", self.folder / "previous.pt"
+        for path in (current, previous):
+            if not path.exists():
+                continue
+            payload = _read(path)
+            if payload is not None:
+                return payload, warnings
+            path.unlink()  # or the next save would keep it as its generation before
+            rest = "from the generation before it" if path == current and previous.exists() else "from the start"
+            warnings.append(f"{path}: damaged or of another version, passed over; continuing {rest}")
+        return None, warnings
+
+    def clear(self) -> None:
+        """Forget everything but the lock."""
+        for name in ("state.pt", "previous.pt", "state.tmp", "cost.csv"):
+            (self.folder / name).unlink(missing_ok=True)
+        shutil.rmtree(self.products, ignore_errors=True)
+
+    def finish(self) -> None:
+        """Remove the folder, after the products were published, and those that are stale."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_stale(self.folder.parent)
+
+
+class NullState(RunState):
+    """The state of every process but the first, which alone locks, writes and reads it: other ranks save nothing."""
+
+    def __enter__(self) -> "NullState":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    @property
+    def products(self) -> Path:
+        """An error in the program: the first process alone writes products."""
+        raise AssertionError("the main process alone writes products")
+
+    def save(self, payload: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def load(self) -> tuple[None, list[str]]:
+        """Nothing."""
+        return None, []
+
+
+class _Summed:
+    """A file that takes its checksum while it is written: a state is large, and need not be in memory twice."""
+
+    def __init__(self, handle: IO[bytes]) -> None:
+        self._handle, self.checksum = handle, hashlib.sha256()
+        # Kept until torch is done, whose writer turns an error into one of another kind; without the traceback, which would hold
+        # on to everything that the callers have open.
+        self.failure: tuple[Any, ...] | None = None
+
+    def write(self, content: bytes) -> int:
+        """As of a file, but for its failures."""
+        if self.failure is None:
+            try:
+                self._handle.write(content)
+                self.checksum.update(content)
+            except OSError as error:
+                self.failure = error.args
+        return len(content)
+
+    def flush(self) -> None:
+        """Nothing: `RunState.save` does."""
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """The content of a generation, or None if it is not whole or not of this version."""
+    with open(path, "rb") as handle:
+        digest = handle.read(DIGEST)
+        if hashlib.file_digest(handle, "sha256").digest() != digest:
+            return None
+        handle.seek(DIGEST)
+        try:
+            payload = torch.load(handle, map_location="cpu", weights_only=True)
+        except Exception:  # torch's reader raises whatever the bytes lead it to
+            return None
+    return payload if isinstance(payload, dict) and payload.get("schema") == SCHEMA else None
+
+
+class StopSignal:
+    """Turns SIGINT and SIGTERM into a flag that the step loop reads; used as a context manager."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+
+    def __enter__(self) -> "StopSignal":
+        self._before = {number: signal.signal(number, self._receive) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, _: FrameType | None) -> None:
+        if self.received is not None:  # a second signal means now
+            raise KeyboardInterrupt
+        self.received = number
+
+    def __bool__(self) -> bool:
+        return self.received is not None

@@ -1,0 +1,77 @@
+"""The main stage of DRML: rounds on fixed features, four updates a step, images adopted for good (docs/methods.md 4.5)."""
+
+import numpy as np
+from torch import nn
+
+from dicap.methods.base import Batch
+from dicap.methods.drml import DRML, answers
+from dicap.network.relation import RelationHead
+from dicap.training.batches import MainBatches
+from dicap.training.diagnostics import map_of_scores
+from dicap.training.plan import pool_plan
+from dicap.training.trainer import Trainer
+
+RECORD_EVERY = 10  # rounds: between two of them little changes
+
+
+def train(run: Trainer, network: nn.Module) -> None:
+    """Rounds of drml.iterations steps; a step draws from the pool of labelled and adopted images and from the others."""
+    method, roles, s = run.method, run.experiment.roles, run.settings
+    assert isinstance(method, DRML) and isinstance(network.head, RelationHead)
+    phase, head, steps = method.main(roles), network.head, s.drml.iterations
+
+    network.to(run.experiment.runtime.device)
+    phase.begin(network)  # type: ignore[misc]
+    run.experiment = run.experiment.on_features(phase, network)
+    groups = method.param_groups(head)
+    run.begin(
+        network,
+        phase,
+        steps=steps,
+        eval_every=s.train.eval_every,
+        patience=s.train.patience,
+        groups=groups,
+    )
+
+    for epoch in run.epochs:
+        if run.is_over:  # early stopping
+            break
+        refresh = run.saved_refresh
+        if refresh is None:
+            with run.meter.timing("refresh"):
+                parquet = epoch % RECORD_EVERY == 0 or epoch == phase.epochs - 1
+                refresh = run.record_refresh(method.refresh(run.epoch_teacher, roles), parquet=parquet)
+        adopted = np.any(refresh.pseudo.label.cpu().numpy() >= 0, axis=1)
+        plan = pool_plan(len(phase.labelled), adopted, phase.batch_labelled, steps, seed=s.seed, epoch=epoch)
+
+        for batch in run.batches(MainBatches(run.experiment, phase, plan, epoch, refresh, run.teacher)):
+            step(run, method, head, batch)
+            run.end_step()
+
+        if run.is_evaluated:
+            f1, f2, _ = run.experiment.predict(network, roles.test, function=answers).unbind(1)
+            run.checkpoint.row |= map_of_scores(run.experiment, {"c1": f1, "c2": f2})  # beside R's, the method's answer
+        run.evaluate()
+        run.record()
+        run.save()
+    run.publish()
+
+
+def step(run: Trainer, method: DRML, head: RelationHead, batch: Batch) -> None:
+    """Four updates, each computed with what the ones before it left."""
+    s = method.settings.drml
+    with run.autocast():  # A: projector and classifiers
+        losses = method.losses(head, batch)
+        loss = losses.classification + s.relation * losses.relation
+    run.update({"loss_sup": loss}, "joint")
+    with run.autocast():  # B: classifiers apart on images outside the pool
+        losses = method.losses(head, batch)
+        loss = losses.classification + s.relation * losses.relation - s.discrepancy * losses.discrepancy
+    run.update({"loss_disagree": loss}, "disagree")
+    with run.autocast():  # C: projector, so that they agree there
+        loss = s.discrepancy * method.discrepancy(head, batch)
+    run.update({"loss_agree": loss}, "agree")
+    with run.autocast():  # D: relation network
+        losses = method.losses(head, batch)
+        loss = losses.classification + s.relation * losses.relation
+    run.update({"loss_relation": loss}, "relation")

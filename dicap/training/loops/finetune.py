@@ -1,0 +1,37 @@
+"""Stage 3: the backbone frozen, the head trained on D_est with its true labels (docs/methods.md 3.9)."""
+
+from torch import nn
+
+from dicap.methods.base import NO_ROWS, Phase
+from dicap.training.batches import FinetuneBatches
+from dicap.training.decisions import CurveSource
+from dicap.training.plan import finetune_plan
+from dicap.training.trainer import Trainer
+
+
+def finetune(run: Trainer, network: nn.Module) -> None:
+    """L_sup on D_est, for the head alone."""
+    method, s, rows = run.method, run.settings.finetune, run.experiment.roles.est
+    phase = Phase(rows, NO_ROWS, s.batch_size, 0, s.epochs, lr=s.lr, publishes=run.settings.weights)
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(name.startswith("head."))
+    before = CurveSource.before_finetuning(run.experiment, network.to(run.experiment.runtime.device))
+
+    steps = len(finetune_plan(len(rows), s.batch_size, seed=run.settings.seed, epoch=0))
+    run.begin(network, phase, steps=steps, eval_every=s.epochs, ema_decay=s.ema_decay)
+
+    for epoch in run.epochs:
+        plan = finetune_plan(len(rows), s.batch_size, seed=run.settings.seed, epoch=epoch)
+        for batch in run.batches(FinetuneBatches(run.experiment, phase, plan, epoch)):
+            if not run.experiment.frozen:  # else the inputs are its features
+                network.backbone.eval()  # type: ignore[union-attr]  # BatchNorm of the frozen part stays as it is
+            with run.autocast():
+                logits, _ = network(batch.views["strong"])
+                loss = method.supervised(logits, batch.y).sum() / batch.images
+            run.update({"loss_sup": loss})
+            run.end_step()
+
+        run.evaluate()
+        run.record()
+        run.save()
+    run.publish(before)

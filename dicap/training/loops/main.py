@@ -1,0 +1,107 @@
+"""Stage 2: the main loop, Algorithm 1 of the paper (docs/methods.md 3.8, 3.12)."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from torch import nn
+
+from dicap.methods.base import ParamGroup, Phase, Refresh, Teacher
+from dicap.settings import Settings
+from dicap.training.batches import MainBatches
+from dicap.training.experiment import Experiment
+from dicap.training.plan import main_plan
+from dicap.training.records import record_first
+from dicap.training.teacher import EpochTeacher
+from dicap.training.trainer import Trainer
+
+
+def train(run: Trainer, network: nn.Module) -> None:
+    """Algorithm 1: every epoch counts correctness anew, labels D_unsup by it, and passes over D_unsup once."""
+    method, roles = run.method, run.experiment.roles
+    learn(run, network, method.main(roles), lambda teacher: method.refresh(teacher, roles))
+    run.publish()
+
+
+def learn(
+    run: Trainer, network: nn.Module, phase: Phase, make_labels: Callable[[Teacher], Refresh], *, pseudo_weight: float = 1.0
+) -> None:
+    """The epochs of a main stage by gradient steps. A stage that was stopped or killed goes on from its checkpoint.
+
+    Args:
+        make_labels: what an epoch trains on, from its teacher.
+        pseudo_weight: of a pseudo-labelled image beside a labelled one.
+    """
+    method, s = run.method, run.settings
+    counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled, phase.batch_unlabelled
+
+    if phase.begin is not None:
+        phase.begin(network)
+    groups = own_rates(network, phase, s) if phase.groups is None else phase.groups(network)
+    steps = len(main_plan(*counts, seed=s.seed, epoch=0))
+    run.begin(network, phase, steps=steps, eval_every=s.train.eval_every, patience=s.train.patience, groups=groups)
+
+    for epoch in run.epochs:
+        if run.is_over:  # early stopping
+            break
+        # (1) r_pos and r_neg on D_est, (2) tau_pos and tau_neg on D_sup, (3) pseudo-labels and w(p, label) on D_unsup
+        refresh = run.saved_refresh
+        if refresh is None:
+            with run.meter.timing("refresh"):
+                refresh = run.record_refresh(make_labels(run.epoch_teacher))
+            if phase.install is not None:
+                for each in run.networks.values():
+                    phase.install(each, refresh)
+
+        # (4) one pass over D_unsup, on L = L_sup + L_pseudo + lambda L_uncer
+        plan = main_plan(*counts, seed=s.seed, epoch=epoch, shuffle=s.train.shuffle, stage=run.stage)
+        for batch in run.batches(MainBatches(run.experiment, phase, plan, epoch, refresh, run.teacher)):
+            if s.train.batch_norm == "eval":
+                hold_statistics(network)
+            with run.autocast():
+                losses = method.main_losses(network, batch)
+            losses["loss_pseudo"] = pseudo_weight * losses["loss_pseudo"]
+            run.update(losses)
+            run.end_step()
+
+        run.evaluate()
+        run.record()
+        run.save()
+
+
+def own_rates(network: nn.Module, phase: Phase, s: Settings) -> list[ParamGroup]:
+    """Backbone and head as two groups where both are trained and a rate is set for one of them; none where one rate serves all.
+
+    A head alone is trained at optimiser.lr, and a method at the rate of its own that is set.
+    """
+    parts: dict[str, list[nn.Parameter]] = {"head": [], "backbone": []}
+    for name, parameter in network.named_parameters():
+        if parameter.requires_grad:
+            parts["backbone" if name.startswith("backbone.") else "head"].append(parameter)
+    rates = {"head": s.train.head_lr, "backbone": s.train.backbone_lr}
+    if phase.lr is not None or not parts["backbone"] or set(rates.values()) == {"auto"}:
+        return []
+    return [
+        ParamGroup(name, parameters, s.optimiser.lr if rates[name] == "auto" else float(rates[name]), s.optimiser.weight_decay)
+        for name, parameters in parts.items()
+    ]
+
+
+def hold_statistics(network: nn.Module) -> None:
+    """BatchNorm normalises by its running statistics and leaves them as they are; its scale and shift are trained."""
+    for module in network.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()
+
+
+def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
+    """What `train` would make of its first epoch, recorded under `folder`; returns the shares of the labels.
+
+    The main stage's EMA starts from the loaded weights, so both teachers are this network.
+    """
+    phase = experiment.method.main(experiment.roles)
+    network = experiment.place(network)
+    if phase.begin is not None:
+        phase.begin(network)
+    experiment = experiment.on_features(phase, network)
+    refresh = experiment.method.refresh(EpochTeacher(experiment, network, network, 0, {}), experiment.roles)
+    return record_first(experiment, refresh, phase, folder)

@@ -1,0 +1,69 @@
+"""The warm-up of PCLP: a bidirectional GAN whose prior over labels is a causal model (docs/methods.md 4.7)."""
+
+import torch
+from torch import nn
+
+from dicap.methods.base import Batch
+from dicap.methods.pclp import PCLP, adversary_images, discriminator_loss, generator_loss
+from dicap.network.latent import sample
+from dicap.randomness import torch_seed
+from dicap.training.batches import Batches
+from dicap.training.plan import main_plan
+from dicap.training.trainer import Trainer
+
+
+def warm_up(run: Trainer, network: nn.Module) -> None:
+    """Passes over D_u, with the labelled images cycled beside it."""
+    method, s = run.method, run.settings
+    assert isinstance(method, PCLP)
+    phase = method.warmup(run.experiment.roles)
+    counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled, phase.batch_unlabelled
+
+    torch.manual_seed(torch_seed(s.seed, "companions", 0))
+    companions = method.companions().to(run.experiment.runtime.device)
+    run.begin(
+        network,
+        phase,
+        steps=len(main_plan(*counts, seed=s.seed, epoch=0, stage="warmup")),
+        eval_every=s.warmup.eval_every,
+        patience=s.warmup.patience,
+        groups=method.param_groups(network, companions),
+        companions=companions,
+    )
+
+    for epoch in run.epochs:
+        if run.is_over:  # early stopping
+            break
+        plan = main_plan(*counts, seed=s.seed, epoch=epoch, stage="warmup")
+        for batch in run.batches(Batches(run.experiment, phase, plan, epoch)):
+            step(run, method, network, companions, batch)
+            run.end_step()
+
+        run.evaluate()
+        run.record()
+        run.save()
+    run.publish()
+
+
+def step(run: Trainer, method: PCLP, encoder: nn.Module, companions: nn.ModuleDict, batch: Batch) -> None:
+    """Discriminator, encoder, then generator with adjacency and affine map; without companions the encoder alone."""
+    with run.autocast():
+        mean, logvar, terms = method.encode(encoder, batch)  # (B, L)
+    if not companions:
+        run.update(terms, "encoder")
+        return
+    generator, discriminator, prior = (companions[name] for name in ("generator", "discriminator", "prior"))
+    with run.autocast():
+        x = adversary_images(batch.views["weak"], method.adversary_size)
+        z_fake = prior(torch.randn_like(mean))
+        with torch.no_grad():
+            fake = generator(z_fake)
+        loss = discriminator_loss(discriminator(fake, z_fake.detach()), discriminator(x, sample(mean, logvar).detach()))
+    run.update({"loss_discriminator": loss}, "discriminator")
+    with run.autocast():
+        terms["loss_adversarial"] = method.settings.pclp.adversarial * discriminator(x, sample(mean, logvar)).mean()
+    run.update(terms, "encoder")
+    with run.autocast():
+        z_fake = prior(torch.randn_like(mean))
+        loss = generator_loss(discriminator(generator(z_fake), z_fake))
+    run.update({"loss_generator": loss}, "generator", "adjacency", "affine")

@@ -1,0 +1,242 @@
+"""Warm-up and main stage of a linear head on a frozen backbone: what is a pass of gradient steps elsewhere is one convex problem.
+
+A row is the mean feature of an image and its mirror image. The main stage has one round: teachers are solved on the labelled
+rows, they label the unlabelled ones, and the student is solved on both. With cross-fitting there are K fold students beside the
+student, in the same solve; nothing that reaches student k depends on a label of fold k, but for the one penalty of all heads, so
+its scores of that fold measure how often a confidence is right. The arrays' part of it is in `dicap.linear`; here are the
+experiment, the method and what is written.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dicap.calibration.thresholds import PseudoLabels
+from dicap.files.artifacts import read_json, write_json
+from dicap.linear.crossfit import Pseudo, Teachers, crossfit, out_of_fold, solve_teachers
+from dicap.linear.folds import assign_folds, n_folds
+from dicap.linear.penalty import choose_penalty
+from dicap.linear.solver import Solution, solve
+from dicap.methods.base import Calibrates, HiddenLabels, Phase, Refresh, Roles, Teacher
+from dicap.network.linear import LinearHead
+from dicap.randomness import torch_seed
+from dicap.training.decisions import CurveSource
+from dicap.training.experiment import Experiment
+from dicap.training.inputs import BankFeatures
+from dicap.training.records import record_first
+from dicap.training.trainer import Trainer
+
+PENALTY = "penalty.json"
+
+
+def warm_up(run: Trainer, network: nn.Module) -> None:
+    """Stage 1: logistic regression on the labelled rows, the penalty by cross-validation."""
+    phase = replace(run.method.warmup(run.experiment.roles), epochs=1)
+    problem = Problem.of(run.experiment, network, phase)
+    l2 = run.settings.linear.l2
+    if l2 == "auto":
+        l2 = choose_penalty(problem.rows[problem.labelled], problem.y, seed=_seed(run.experiment))
+    if run.experiment.group.is_main:
+        write_json({"l2": l2}, run.state.products / PENALTY)
+
+    student = Students(network)
+    run.begin_with(student, {"raw": network}, phase, eval_every=1)
+    for _ in run.epochs:
+        student.set_solution(solve(problem.rows[problem.labelled], problem.y, weight=problem.label_mask, l2=l2))
+        run.checkpoint.row["loss"] = student.objective
+        run.evaluate()
+        run.record()
+        run.save()
+    run.publish()
+
+
+def train(run: Trainer, network: nn.Module) -> None:
+    """Stage 2, Algorithm 1 with its fourth step at the minimum."""
+    phase = replace(run.method.main(run.experiment.roles), epochs=1)
+    problem, l2 = Problem.of(run.experiment, network, phase), penalty(run.source)
+
+    def make_labels(teacher: Teacher) -> Refresh:
+        with run.meter.timing("refresh"):
+            return run.record_refresh(run.method.refresh(teacher, run.experiment.roles))
+
+    students = Students(network)
+    run.begin_with(students, {"raw": network}, phase, eval_every=1)
+    for _ in run.epochs:
+        # (1) - (3) rates, thresholds, pseudo-labels and weights: for each student; (4) L = L_sup + L_pseudo at its minimum
+        students.set_solution(problem.crossfit(l2, make_labels)[1])
+        run.checkpoint.row["loss"] = students.objective
+        run.evaluate()
+        run.record()
+        run.save()
+    run.publish(students.curve_out_of_fold(problem))
+
+
+def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
+    """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
+    phase = experiment.method.main(experiment.roles)
+    problem = Problem.of(experiment, experiment.place(network), phase)
+    teacher = HeadTeacher(problem, problem.teachers(penalty(source)).scores())
+    return record_first(experiment, experiment.method.refresh(teacher, experiment.roles), phase, folder)
+
+
+def penalty(source: Path | None) -> float:
+    """The L2 penalty that the warm-up chose and left in its folder."""
+    assert source is not None, "the main stage follows a warm-up"
+    return float(read_json(source / PENALTY)["l2"])
+
+
+def _seed(experiment: Experiment) -> int:
+    return torch_seed(experiment.settings.seed, "folds", 0) % 2**32
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The rows of a stage and what is known of them.
+
+    Attributes:
+        rows: (N, D) float32 of all images, as the head scales them.
+        labelled, unlabelled: rows of the phase, (n_l,) and (n_u,).
+        y: (n_l, C) float32 labels, -1 where unknown.
+        fold: (n_l,) fold of each labelled image; -1 without cross-fitting.
+    """
+
+    experiment: Experiment
+    rows: np.ndarray
+    labelled: np.ndarray
+    unlabelled: np.ndarray
+    y: np.ndarray
+    fold: np.ndarray
+
+    @staticmethod
+    def of(experiment: Experiment, network: nn.Module, phase: Phase) -> "Problem":
+        """The problem of a phase on the features of the frozen backbone."""
+        s, inputs = experiment.settings.calibration, experiment.inputs
+        assert isinstance(inputs, BankFeatures) and isinstance(network.head, LinearHead)
+        features = torch.from_numpy(inputs.mean(np.arange(experiment.store.n)))
+        with torch.inference_mode():
+            rows = network.head.scaling(features.to(experiment.runtime.device)).cpu().numpy()
+        y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
+        cross_fits = s.source == "cross_fit" and isinstance(experiment.method, Calibrates)
+        fold = assign_folds(y, min(s.folds, len(y)), _seed(experiment)) if cross_fits else np.full(len(y), -1)
+        return Problem(experiment, rows, phase.labelled, phase.unlabelled, y, fold)
+
+    @property
+    def label_mask(self) -> np.ndarray:
+        """(n_l, C) float32 weight of the labelled entries: 1, and 0 where the label is unknown."""
+        return (self.y >= 0).astype(np.float32)
+
+    @property
+    def all_rows(self) -> np.ndarray:
+        """Rows (n_l + n_u, D) of the labelled images, then of the unlabelled ones."""
+        return self.rows[np.concatenate([self.labelled, self.unlabelled])]
+
+    def teachers(self, l2: float) -> Teachers:
+        """The heads that make pseudo-labels, on rows averaged with their neighbours where linear.neighbours says so."""
+        neighbours = self.experiment.settings.linear.neighbours
+        return solve_teachers(self.all_rows, self.y, self.fold, l2=l2, neighbours=neighbours)
+
+    def roles_without(self, fold: int) -> Roles:
+        """The roles as the student of a fold may know them: its fold is no labelled image."""
+        roles = self.experiment.roles
+        return Roles(self.labelled[self.fold != fold], roles.est[:0], roles.unlabeled, roles.test, roles.validation)
+
+    def crossfit(self, l2: float, refresh: Callable[[Teacher], Refresh]) -> tuple[Refresh, Solution]:
+        """What the student learns from; the fold students and, last, the student, each on labelled and pseudo-labelled rows.
+
+        Args:
+            refresh: makes the pseudo-labels of the student; those of the fold students are the method's, without their fold.
+        """
+        made: list[Refresh] = []
+
+        def rule(scores: np.ndarray, _: np.ndarray, fold: int | None) -> Pseudo:
+            teacher = HeadTeacher(self, scores)
+            made.append(refresh(teacher) if fold is None else self.experiment.method.refresh(teacher, self.roles_without(fold)))
+            return entries(made[-1].pseudo)
+
+        s = self.experiment.settings.linear
+        options = {"l2": l2, "pseudo_weight": s.pseudo_weight, "neighbours": s.neighbours}
+        solution = crossfit(self.all_rows, self.y, self.fold, rule, **options)
+        return made[-1], solution
+
+
+class Students:
+    """The solution of a stage: its last head is the network's."""
+
+    def __init__(self, network: nn.Module) -> None:
+        assert isinstance(network.head, LinearHead)
+        self.linear = network.head.linear
+        self.w, self.b, self.objective = torch.empty(0), torch.empty(0), 0.0  # (H, C, D), (H, C)
+
+    def set_solution(self, solution: Solution) -> None:
+        """Keep a solution and let the network answer by its last head."""
+        self.objective = float(solution.objective[-1].mean())
+        self.load_state_dict({"w": torch.from_numpy(solution.w), "b": torch.from_numpy(solution.b)})
+
+    def curve_out_of_fold(self, problem: Problem) -> CurveSource | None:
+        """What the fold students' scores of their own folds say of a confidence; None without cross-fitting."""
+        if not n_folds(problem.fold):
+            return None
+        p = out_of_fold(self.w.numpy(), self.b.numpy(), problem.rows[problem.labelled], problem.fold)
+        return CurveSource.out_of_fold(torch.from_numpy(p), torch.from_numpy(problem.y))
+
+    def state_dict(self) -> dict[str, Any]:
+        """All heads."""
+        return {"w": self.w, "b": self.b}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        self.w, self.b = state["w"], state["b"]
+        if len(self.b):
+            with torch.no_grad():
+                self.linear.weight.copy_(self.w[-1])
+                self.linear.bias.copy_(self.b[-1])
+
+
+@dataclass(frozen=True)
+class HeadTeacher:
+    """See `dicap.methods.base.Teacher`: scores (n_l + n_u, C) of the labelled rows, then the unlabelled ones."""
+
+    problem: Problem
+    table: np.ndarray
+    epoch: int = 0
+
+    @property
+    def carry(self) -> dict[str, Tensor]:
+        """Nothing is remembered."""
+        return {}
+
+    @property
+    def oracle(self) -> HiddenLabels | None:
+        """Hidden labels, where an option is named after reading them."""
+        return self.problem.experiment.oracle
+
+    def scores(self, rows: np.ndarray) -> Tensor:
+        """(n, C) float32 scores of rows of the phase."""
+        place = np.full(self.problem.experiment.store.n, -1)
+        place[np.concatenate([self.problem.labelled, self.problem.unlabelled])] = np.arange(len(self.table))
+        assert (place[rows] >= 0).all(), "neither labelled nor unlabelled in this phase"
+        return torch.from_numpy(self.table[place[rows]])
+
+    def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
+        """No network is asked here."""
+        raise NotImplementedError("a solved head has scores alone")
+
+    def labels(self, rows: np.ndarray) -> Tensor:
+        """(n, C) labels of D_l, -1 where unknown."""
+        return self.problem.experiment.labels.of(rows)
+
+
+def entries(pseudo: PseudoLabels) -> Pseudo:
+    """Targets and weights (n, C) float32 of pseudo-labels; an uncertain entry has weight 0.
+
+    A soft target is the label with its weight and the opposite label with the rest (docs/methods.md 3.10).
+    """
+    label, weight = pseudo.label.cpu().numpy(), pseudo.weight.cpu().numpy().astype(np.float32)
+    if pseudo.soft:
+        return Pseudo(np.where(label == 1, weight, 1 - weight), (label >= 0).astype(np.float32))
+    return Pseudo((label == 1).astype(np.float32), weight * (label >= 0))

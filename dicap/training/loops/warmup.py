@@ -1,0 +1,53 @@
+"""Stage 1: warm-up (docs/methods.md 2.8, 3.3)."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from dicap.network.linear import fit_scaling
+from dicap.randomness import torch_seed
+from dicap.training.batches import Batches
+from dicap.training.experiment import Experiment
+from dicap.training.inputs import BankFeatures
+from dicap.training.plan import warmup_plan
+from dicap.training.trainer import Trainer
+
+
+def initial_network(experiment: Experiment) -> nn.Module:
+    """A new network; its random parts depend on the seed alone."""
+    torch.manual_seed(torch_seed(experiment.settings.seed, "network", 0))
+    # A backbone is built where the head's first weights count: they are drawn after it.
+    solved = experiment.settings.solves("warmup")
+    network = experiment.method.build_network(stored=experiment.stored_backbone if solved else None)
+    if experiment.frozen:  # the backbone whose features the bank holds, also where its weights are random
+        network.backbone = experiment.stored_backbone
+        inputs, roles = experiment.inputs, experiment.roles
+        assert isinstance(inputs, BankFeatures)
+        training = np.sort(np.concatenate([roles.labelled, roles.validation, roles.unlabeled]))
+        fit_scaling(network, torch.from_numpy(inputs.mean(training)))
+    return network
+
+
+def warm_up(run: Trainer, network: nn.Module) -> None:
+    """L = L_sup + lambda L_con on the labelled images, and as many unlabelled ones for WCL."""
+    method, s = run.method, run.settings.warmup
+    phase = method.warmup(run.experiment.roles)
+    counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled
+
+    steps = len(warmup_plan(*counts, seed=run.settings.seed, epoch=0))
+    run.begin(network, phase, steps=steps, eval_every=s.eval_every, patience=s.patience)
+
+    for epoch in run.epochs:
+        if run.is_over:  # early stopping
+            break
+        plan = warmup_plan(*counts, seed=run.settings.seed, epoch=epoch)
+        for batch in run.batches(Batches(run.experiment, phase, plan, epoch)):
+            with run.autocast():
+                losses = method.warmup_losses(network, batch)
+            run.update(losses)  # L = L_sup + lambda L_con
+            run.end_step()
+
+        run.evaluate()
+        run.record()
+        run.save()
+    run.publish()

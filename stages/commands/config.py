@@ -1,0 +1,27 @@
+"""`dicap-stage config`: the settings in force and where each comes from."""
+
+from pathlib import Path
+
+import click
+
+from dicap.settings import flatten
+from stages.support.common import params_option, resolve_and_warn
+
+
+@click.command("config")
+@params_option
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+def command(params: Path, as_json: bool) -> None:
+    """Print the settings in force and where each comes from."""
+    import json
+
+    resolved = resolve_and_warn(params)
+    values = dict(flatten(resolved.settings.model_dump()))
+    if as_json:
+        rows = {key: {"value": value, "from": resolved.origins.get(key)} for key, value in values.items()}
+        click.echo(json.dumps(rows, indent=2))
+        return
+    width = max(map(len, values))
+    for key, value in values.items():
+        text = "null" if value is None else str(value)
+        click.echo(f"{key:<{width}}  {text:<24}  {resolved.origins.get(key, 'not set')}")

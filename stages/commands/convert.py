@@ -1,0 +1,77 @@
+"""`dicap-stage convert`: the raw data set becomes `data/converted`."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stages.support.common import DATA, known_results, load, params_option, project_root
+from stages.support.terminal import finish, say
+
+if TYPE_CHECKING:
+    from dicap.data.sources.base import RawSet
+    from dicap.settings import Own, Settings
+
+
+@click.command("convert")
+@params_option
+@click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Processes; default: one a core. [DICAP_WORKERS]")
+@click.option("--fresh", is_flag=True, help="Decode every image again, also those that an earlier conversion decoded.")
+def command(params: Path, workers: int | None, fresh: bool) -> None:
+    """Index the raw data set and write its images, resized, as one array.
+
+    An image whose file did not change is not decoded again.
+    """
+    settings = load(params)
+    if fresh:
+        import shutil
+
+        shutil.rmtree(known_results("convert"), ignore_errors=True)
+    convert_raw(_raw(settings), settings, workers)
+
+
+def _raw(settings: "Settings") -> "RawSet":
+    from dicap.data.sources import read_raw
+
+    # Relative to the original project: a queued run's own folder does not hold the raw images.
+    root = project_root() / settings.data_root if settings.data_root else None
+    return read_raw(settings.dataset, root, settings.image_size, own_data(settings))
+
+
+def own_data(settings: "Settings") -> "Own":
+    """The options of one's own data; a folder is relative to the original project, a list of labels belongs to the run."""
+    own = settings.own
+    return own.model_copy(update={"unlabeled_root": str(project_root() / own.unlabeled_root) if own.unlabeled_root else None})
+
+
+def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> None:
+    """Convert a listed data set and say what came of it."""
+    from dicap.data.convert import convert
+    from dicap.provenance.dependencies import code
+
+    folder = DATA
+    digest = hashlib.sha256(json.dumps(code("convert", settings), sort_keys=True).encode()).hexdigest()
+    meta = convert(
+        raw,
+        folder,
+        image_size=settings.image_size,
+        store=settings.convert.store,
+        max_rejected=settings.convert.max_rejected,
+        workers=workers,
+        known=known_results("convert"),
+        code=digest,
+    )
+    counts = ", ".join(f"{count} {split}" for split, count in meta["counts"].items() if count)
+    text = f"{folder}: {counts}; {len(meta['classes'])} classes; {settings.image_size} px"
+    if "fidelity" in meta:
+        say(f"{folder}: stored as JPEG, {meta['fidelity']['psnr_db']} dB from the array")
+    if meta["rejected"]:
+        say(f"{folder}: {len(meta['rejected'])} images rejected, listed with reasons in {folder / 'meta.json'}")
+        for entry in meta["rejected"][:5]:
+            say(f"  {entry['path']}: {entry['reason']}")
+    for note in meta["notes"]:
+        say(f"{folder}: note: {note}")
+    facts = meta["counts"] | {"classes": len(meta["classes"]), "rejected": len(meta["rejected"]), "folder": str(folder)}
+    finish("convert", facts, [f"dicap-stage doctor {folder}", "dicap-stage split"], text=text)

@@ -1,0 +1,81 @@
+"""`dicap-stage evaluate`: mAP on the test images."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stages.support.common import ARTIFACTS, engine_option, load, params_option, runtime_options
+from stages.support.terminal import finish
+
+
+@click.command("evaluate")
+@params_option
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    help="Another model than the pipeline's last; then nothing is written unless --out is given.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of its own for metrics.json, per_class.csv, predictions.parquet, MODEL_CARD.md.",
+)
+@engine_option
+@runtime_options
+def command(params: Path, model: Path | None, out: Path | None, engine: str, fresh: bool, **runtime) -> None:
+    """Score the test images: mAP with its 95 % interval, AP per class, and what the yes and no of the model are worth."""
+    import tempfile
+
+    from dicap.evaluation.evaluate import evaluate
+    from dicap.files.artifacts import check_own_folder
+    from dicap.metrics.warnings import corrected, score_in_words
+    from stages.support.environment import environment
+    from stages.support.training import open_experiment
+
+    if chosen := out is not None:
+        check_own_folder(out)
+    experiment = open_experiment(load(params), runtime, None if model else "finetune")
+    own = ARTIFACTS / "finetune" / "model.safetensors"
+    written = out or (None if model else ARTIFACTS / "evaluate")
+    with tempfile.TemporaryDirectory() as scratch:
+        out = out or (Path(scratch) / "evaluate" if model else ARTIFACTS / "evaluate")
+        result = evaluate(experiment, model or own, ARTIFACTS, out, environment(), engine=engine, own=chosen)
+    if not result:  # one of several processes
+        return
+    lines = [f"mAP {score_in_words(result)}, {result['model']} model of {result['stage']}, {result['n_test']} test images"]
+    for which in ("raw", "ema"):
+        if which != result["model"] and f"map_{which}" in result:
+            lines.append(f"mAP {result[f'map_{which}']:.2f} with its {which} counterpart")
+    if result["classes_without_positives"]:
+        rule = "are left out of the mean" if result["classes_left_out"] else "count 0 in the mean"
+        lines.append(f"{result['classes_without_positives']} classes have no positive test image and {rule}")
+    lines.append(f"answers: {result['yes']} yes, {result['no']} no, {result['unsure']} unsure; F1 of yes {result['f1']:.3f}")
+    facts: dict[str, Any] = {"mAP": round(result["map"], 2)}
+    if (about := corrected(result)) is not None:
+        facts["mAP corrected"] = round(about, 2)
+    if result["map_low"] is not None:
+        facts["95 % interval"] = [round(float(result[key]), 2) for key in ("map_low", "map_high")]
+    facts |= {f"mAP {which}": round(result[f"map_{which}"], 2) for which in ("raw", "ema") if f"map_{which}" in result}
+    if result["classes_left_out"]:
+        facts["mean over"] = (
+            f"{result['n_classes'] - result['classes_left_out']} classes, {result['classes_left_out']} cannot be tested"
+        )
+    facts["test images"] = result["n_test"]
+    if "unknown_entries" in result:
+        facts["entries unknown"] = result["unknown_entries"]
+    facts |= {key: result[key] for key in ("yes", "no", "unsure")}
+    for key, title in (("yes_right", "yes right"), ("yes_recall", "positives found"), ("no_right", "no right")):
+        facts[title] = "(none)" if result[key] is None else f"{result[key]:.1%}"
+    facts[f"always {result['constant']}"] = f"right in {result['constant_right']:.1%}"
+    facts["F1 of yes"] = f"{result['f1']:.3f}"
+    if result["threshold_best"] is not None:
+        facts["F1 at its best"] = (
+            f"{result['f1_best']:.3f}, at {result['threshold_best']:.3g}, chosen on labelled images that no score had learnt"
+        )
+    facts["model"] = str(model or own)
+    if written is not None:
+        facts |= {"numbers": str(written / "metrics.json"), "model card": str(written / "MODEL_CARD.md")}
+    for line in result["warnings"]:
+        click.echo(f"Warning: {line}", err=True)
+    finish("evaluate", facts, [f"dicap-stage predict {model or own} FOLDER"], text="\n".join(lines))

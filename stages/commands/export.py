@@ -1,0 +1,36 @@
+"""`dicap-stage export`: a model for other programs."""
+
+from pathlib import Path
+
+import click
+
+from stages.support.terminal import finish
+
+
+@click.command("export")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--format", "kind", type=click.Choice(["onnx", "pt2"]), help="What to write; default: what --out ends in, else onnx."
+)
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Where to; default: model.onnx or model.pt2.")
+@click.option("--images", type=click.Path(path_type=Path), help="A folder of real images to check the exported model on, too.")
+def command(model: Path, kind: str | None, out: Path | None, images: Path | None) -> None:
+    """Write MODEL as ONNX or as a torch.export program, checked against the original.
+
+    Preprocessing, classes, thresholds and correctness curve stand in the file's metadata and in <out>.json beside it.
+    """
+    from dicap.use.export import export
+    from dicap.use.predict import open_model
+
+    kind = kind or ("pt2" if out is not None and out.suffix.lower() == ".pt2" else "onnx")
+    saved, _ = open_model(model, "cpu")
+    out = out or Path(f"model.{kind}")
+    check = export(saved, out, kind, images)
+    facts = {
+        "model": str(out),
+        "description": f"{out}.json",
+        "random images": f"{check.n_random}, largest difference {check.random:.1e}",
+    }
+    if check.real is not None:
+        facts["real images"] = f"{check.n_real}, largest difference {check.real:.1e}"
+    finish("export", facts, [f"python docs/onnx_example.py {out} PHOTO.jpg"] if kind == "onnx" else [])

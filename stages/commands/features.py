@@ -1,0 +1,112 @@
+"""`dicap-stage features`: what a frozen backbone sees in every image, computed once."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stages.support.common import (
+    ARTIFACTS,
+    data_folder,
+    engine_option,
+    known_results,
+    load,
+    machine_options,
+    params_option,
+    placed,
+    project_root,
+)
+from stages.support.terminal import finish
+
+if TYPE_CHECKING:
+    from dicap.settings import Settings
+
+BANK = ARTIFACTS / "features"
+
+
+@click.command("features")
+@params_option
+@engine_option
+@machine_options
+def command(params: Path, engine: str, fresh: bool, **runtime: Any) -> None:
+    """Compute the features of all images, where a stage is to train the head alone.
+
+    They are those of the plain image, of its mirror image and of features.views strong views, from the backbone as it comes:
+    the same for every method, ratio and seed. Those that were computed before, for this set or another, are found again image by
+    image. Where all stages train the whole network, nothing is computed.
+    """
+    from dicap.features.folder import write_empty
+
+    settings = placed(load(params))
+    if settings.needs_features:
+        _compute(settings, engine, fresh, runtime)
+        return
+    write_empty(BANK)
+    text = f"{BANK}: empty, since no stage trains the head alone (warmup.trainable, train.trainable)"
+    finish("features", {"bank": str(BANK), "features": "none needed"}, ["dicap-stage warmup"], text=text)
+
+
+def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, Any]) -> None:
+    import shutil
+    import time
+
+    import numpy as np
+
+    from dicap.data.store import Store
+    from dicap.features.compute import fill
+    from dicap.features.engine import scoring_engine
+    from dicap.features.folder import BACKBONE
+    from dicap.features.recipe import Recipe, pretrained_network
+    from dicap.files.artifacts import replacing_folder
+    from dicap.files.content_store import remove_unused
+    from dicap.machine.runtime import Runtime
+    from dicap.network.stored import save_backbone
+    from dicap.provenance.dependencies import code
+    from dicap.training.checkpoint.state import RunState, StopSignal, fingerprint
+
+    chosen = Runtime.choose(**runtime)
+    store = Store.open(data_folder(settings))
+    if store.image_size != settings.image_size:
+        from dicap.errors import SettingsError
+
+        raise SettingsError(
+            f"params.yaml: image_size: found {settings.image_size}, but {store.folder} was converted at {store.image_size}; "
+            "run `dvc repro` (or `dicap-stage convert`)"
+        )
+    network = pretrained_network(settings).to(chosen.device)
+    recipe = Recipe.of(settings, store, network)
+    probe = store.read(np.linspace(0, store.n - 1, min(store.n, 4)).astype(np.int64))
+    fast, computed_by = scoring_engine(network, chosen, engine, image_size=settings.image_size, probe=probe)
+    if computed_by.note:
+        click.echo(computed_by.note, err=True)
+    record = computed_by.to_dict()
+    # Features of two engines differ in their last bits: a bank is of one.
+    made_by = {"engine": [record[key] for key in ("name", "version", "precision")], "code": code("features", settings)}
+    known = known_results("features")
+    if fresh:
+        shutil.rmtree(known, ignore_errors=True)
+    begin = time.perf_counter()
+    state = RunState(project_root(), "features", fingerprint({"recipe": recipe.fingerprint, **made_by}))
+    with StopSignal() as stop, state, replacing_folder(BANK) as folder:
+        computed = fill(
+            folder, recipe, store, fast, engine=record, known=known, made_by=made_by, device=chosen.device,
+            workers=chosen.workers, data_on=chosen.data_on, autocast=chosen.amp, stopping=lambda: bool(stop),
+        )  # fmt: skip
+        save_backbone(network.backbone, folder / BACKBONE)
+        state.finish()
+    remove_unused(known)
+    seconds = time.perf_counter() - begin
+    facts: dict[str, Any] = {
+        "images": store.n,
+        "views": len(recipe.files),
+        "bytes an image": recipe.bytes_per_image,
+        "engine": f"{computed_by.name} {computed_by.version}, {computed_by.precision}",
+        "difference from torch": record["difference"],
+        "images computed": computed,
+        "images a second": round(computed / max(seconds, 1e-9), 1),
+        "bank": str(BANK),
+    }
+    text = f"{BANK}: {len(recipe.files)} views of {store.n} images, {recipe.bytes_per_image} bytes each, by {computed_by.name}"
+    if computed < store.n:
+        text += f"; computed for {computed} of them, the others were known"
+    finish("features", facts, ["dicap-stage warmup"], text=text)

@@ -1,0 +1,126 @@
+"""`dicap-stage import-labels`: new labels for one's own data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stages.support.common import data_folder, load, params_option
+from stages.support.terminal import finish, say
+
+if TYPE_CHECKING:
+    from dicap.data.sources.own.read import Given
+
+FOLDER = Path("labels")
+SHOWN = 20  # changed images that are listed
+
+
+@click.command("import-labels")
+@click.argument("filled", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--new-classes", is_flag=True, help="Allow names that no image had so far.")
+@params_option
+def command(filled: Path, new_classes: bool, params: Path) -> None:
+    """Add the labels of FILLED, a table of image and labels as `suggest` writes it, and set params.yaml to use them.
+
+    Rows whose labels are empty are left out; `-` means none of the classes. With a column absent beside them, nothing is known of
+    the classes that are in neither; there `*` means all others. These images train from then on, whatever the ratio.
+    A new class is unknown in the images that were labelled before.
+    Says which labels that were there are changed.
+    All labels given so far are kept in one file under labels/, named by its content: commit it with params.yaml.
+    """
+    import csv
+    import hashlib
+    import io
+    from difflib import get_close_matches
+
+    from dicap.data.format import read_index, read_meta
+    from dicap.data.sources.own.read import added_before, read_added
+    from dicap.errors import DataError, SettingsError
+    from dicap.files.artifacts import replacing
+    from stages.commands.init_data import write_settings
+
+    settings = load(params)
+    if settings.dataset != "table":
+        raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only one's own data (table) takes new labels")
+    folder = data_folder(settings)
+    known, classes = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
+    before = added_before(settings.own.added)
+    classes = sorted({*classes, *(name for labels in before.values() for name in labels.labels)})
+    given = read_added(filled, classes, known)
+    if not given:
+        raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
+    names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
+    if names and not new_classes:
+        near = get_close_matches(names[0].casefold(), [name.casefold() for name in classes], 1, 0.6)
+        hint = next((f"; did you mean {name}?" for name in classes if near and name.casefold() == near[0]), "")
+        raise DataError(
+            f"{filled}: no image was labelled {', '.join(names[:5])} so far; correct the spelling, or pass --new-classes{hint}"
+        )
+    labelled = current_labels(folder, read_meta(folder)["classes"]) | before
+    if names:  # nobody was asked for them in the images that were labelled before
+        before = {image: labels.among(classes) for image, labels in before.items()}
+    fresh = {image: labels.after(before.get(image)) for image, labels in given.items()}
+    changed, confirmed = compared(fresh, labelled, classes)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows(table_of(before | fresh))
+    name = hashlib.sha256(text.getvalue().encode()).hexdigest()[:12]
+    path = FOLDER / f"added-{name}.csv"
+    with replacing(path) as temporary:
+        temporary.write_text(text.getvalue(), encoding="utf-8")
+    write_settings(params, {"own": {"added": path.as_posix()}})
+    for image, lost, gained in changed[:SHOWN]:
+        say(f"{image}: {', '.join([f'- {name}' for name in lost] + [f'+ {name}' for name in gained])}")
+    if len(changed) > SHOWN:
+        say(f"... and {len(changed) - SHOWN} more")
+    if names and (open_ := [image for image in labelled if image not in given or given[image].absent is not None]):
+        say(f"{', '.join(names)}: unknown, neither there nor absent, in {len(open_)} images that were labelled before")
+    facts = {"new": len(fresh) - len(changed) - confirmed, "changed": len(changed), "confirmed": confirmed}
+    finish("import-labels", facts | {"in all": len(before | fresh), "labels": str(path)}, ["dvc repro"])
+
+
+def table_of(given: dict[str, Given]) -> list[list[str]]:
+    """The rows of the file of labels, as `read_added` reads them; with a column `absent` where something is labelled in part."""
+    if all(known.absent is None for known in given.values()):
+        return [["image", "labels"], *([image, ";".join(known.labels) or "-"] for image, known in sorted(given.items()))]
+    rows = [["image", "labels", "absent"]]
+    for image, known in sorted(given.items()):
+        labels = ";".join(known.labels) or ("-" if known.absent is None else "")
+        absent = "*" if known.absent is None else ";".join(known.absent) or "-"
+        rows.append([image, labels, absent])
+    return rows
+
+
+def current_labels(folder: Path, classes: list[str]) -> dict[str, Given]:
+    """{image: what is known of it} of the images of a converted set that have labels."""
+    from dicap.data.format import is_partial, read_index, read_meta
+    from dicap.data.sources.own.read import given_of
+
+    columns = ["id", "labels", "absent"] if is_partial(read_meta(folder)) else ["id", "labels"]
+    rows = read_index(folder, columns).to_pylist()
+    found = {row["id"]: given_of(row["labels"], row.get("absent"), classes) for row in rows}
+    return {image: known for image, known in found.items() if known is not None}
+
+
+def compared(
+    fresh: dict[str, Given], known: dict[str, Given], classes: list[str]
+) -> tuple[list[tuple[str, list[str], list[str]]], int]:
+    """(image, names lost, names gained) of the images whose labels change, and how many keep theirs.
+
+    Of images that are labelled in part, before or after, the absent classes are compared too: `not cat`.
+    """
+
+    def words(labels: Given, in_part: bool) -> set[str]:
+        absent = [name for name in classes if name not in labels.labels] if labels.absent is None else labels.absent
+        return {*labels.labels, *(f"not {name}" for name in absent if in_part)}
+
+    changed = []
+    for image, labels in sorted(fresh.items()):
+        if image in known:
+            in_part = labels.absent is not None or known[image].absent is not None
+            was, now = words(known[image], in_part), words(labels, in_part)
+            if was != now:
+                changed.append((image, sorted(was - now), sorted(now - was)))
+    return changed, sum(image in known for image in fresh) - len(changed)

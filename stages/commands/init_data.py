@@ -1,0 +1,204 @@
+"""`dicap-stage init-data`: from a folder to settings that run."""
+
+import math
+import shlex
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stages.support.common import load, params_option, project_root
+from stages.support.terminal import finish, say
+
+if TYPE_CHECKING:
+    from dicap.data.survey import Survey
+
+SHOWN = 40  # classes
+MAX_REJECTED = 0.01  # convert.max_rejected as published
+TYPED = click.core.ParameterSource.COMMANDLINE
+
+
+@click.command("init-data")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--unlabeled", type=click.Path(path_type=Path, file_okay=False), help="A second folder, of images without labels.")
+@click.option(
+    "--test-share", type=click.FloatRange(0, 1, max_open=True), help="Share of the labelled images to draw as test split."
+)
+@click.option("--separator", help="What separates several labels in a cell of a table, if it is not `;`.")
+@click.option(
+    "--empty", type=click.Choice(["none", "unlabeled"]), help="What an empty cell of labels means: none of the classes?"
+)
+@click.option(
+    "--empty-absent",
+    type=click.Choice(["absent", "unknown"]),
+    help="What an empty cell of the column absent says of the classes that are no labels.",
+)
+@click.option("--label-folder", type=click.Choice(["first", "last", "all"]), help="Which of several folders is the label.")
+@click.option("--dry-run", is_flag=True, help="Look, and leave params.yaml as it is.")
+@params_option
+def command(
+    folder: Path,
+    unlabeled: Path | None,
+    test_share: float | None,
+    separator: str | None,
+    empty: str | None,
+    empty_absent: str | None,
+    label_folder: str | None,
+    dry_run: bool,
+    params: Path,
+) -> None:
+    """Look at FOLDER, say what was understood, and write the settings to run it.
+
+    FOLDER holds images and their labels as a table (CSV or Parquet), a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or
+    one folder for each label; it may also be the file of labels itself.
+    """
+    from dicap.data.survey import survey
+    from dicap.settings import Own
+
+    added, forgotten = _added(params, folder)
+    chosen = {"separator": separator, "empty": empty, "empty_absent": empty_absent, "label_folder": label_folder}
+    options = Own.model_validate(
+        {
+            "format": "auto",
+            "unlabeled_root": None if unlabeled is None else str(unlabeled.resolve()),
+            "test_share": test_share or 0.0,
+            "added": added,
+        }
+        | {key: value for key, value in chosen.items() if value is not None}
+    )
+    found, options = survey(folder.resolve(), options)
+    ratio, why = found.ratio
+    settings = {
+        "dataset": "table",
+        "data_root": str(folder.resolve()),
+        "ratio": ratio,
+        "protocol": "recommended",
+        "own": {"test_share": options.test_share or None, "unlabeled_root": options.unlabeled_root, "added": added} | chosen,
+    }
+    if not dry_run:
+        write_settings(params, settings)
+    for what, how in [*found.understood, ("ratio", f"{ratio:g}: {why}")]:
+        say(f"{what:<8}  {how}")
+    say("")
+    for line in _columns([("class", "train", "share", "test"), *_class_rows(found)], right={1, 2, 3}):
+        say(line)
+    if len(found.classes) > SHOWN:
+        say(f"... and {len(found.classes) - SHOWN} more classes")
+    say("")
+    for line in _columns([("image", "split", "labels"), *found.examples]):
+        say(line)
+    say("")
+    for line in [*forgotten, *found.notes]:
+        say(f"note: {line}")
+    for line in found.problems:
+        say(f"problem: {line}")
+    facts = {
+        "format": found.kind,
+        "images": ", ".join(f"{count} {split}" for split, count in found.counts.items() if count),
+        "classes": len(found.classes),
+        "labels an image": round(found.labels_per_image, 2),
+        "ratio": ratio,
+        "unreadable": len(found.unreadable),
+        "missing": len(found.missing),
+        "problems": len(found.problems),
+        "settings": "not written" if dry_run else str(params),
+    }
+    finish("init-data", facts, _next(found, dry_run, _allowed(params)))
+
+
+def _added(params: Path, folder: Path) -> tuple[str | None, list[str]]:
+    """The labels given so far (own.added) if they are of this folder's images, and a note where they are of others."""
+    values = _yaml().load(params.read_text(encoding="utf-8")) if params.exists() else None
+    values = values or {}
+    added, root = (values.get("own") or {}).get("added"), values.get("data_root")
+    if added is None:
+        return None, []
+    same = root is not None and _images_of(project_root() / root) == _images_of(folder)
+    note = f"the labels in {added} were given to the images of {root} and are not used here: own.added is empty now"
+    return (added, []) if same else (None, [note])
+
+
+def _images_of(root: Path) -> Path:
+    """The folder that the images lie in, of a folder or the file of labels in it."""
+    return root.resolve().parent if root.is_file() else root.resolve()
+
+
+def _allowed(params: Path) -> float:
+    """The share of images that `convert` may reject, by the settings as they are; the published one where they have a mistake."""
+    from dicap.errors import SettingsError
+
+    try:
+        return load(params).convert.max_rejected
+    except SettingsError:
+        return MAX_REJECTED
+
+
+def _class_rows(found: "Survey") -> list[tuple[str, str, str, str]]:
+    train = max(1, found.counts["train"])
+    return [(name, str(seen), f"{seen / train:.1%}", str(test)) for name, seen, test in found.classes[:SHOWN]]
+
+
+def _columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), most: int = 60) -> list[str]:
+    """Lines of a table without borders; `right`: columns of numbers."""
+    cut = [[cell if len(cell) <= most else f"{cell[: most - 3]}..." for cell in row] for row in rows]
+    widths = [max(len(row[c]) for row in cut) for c in range(len(cut[0]))]
+    return [
+        "  ".join(
+            f"{cell:>{width}}" if c in right else f"{cell:<{width}}"
+            for c, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cut
+    ]
+
+
+def _next(found: "Survey", dry_run: bool, allowed: float) -> list[str]:
+    """What to type next: the run only where it can succeed."""
+    again = as_typed(without="dry_run")
+    if found.rejected > allowed:
+        share = min(1.0, math.ceil(found.rejected * 100 + 1) / 100)
+        return [
+            f"repair or remove the files that are named above, then {again}",
+            f"or leave them out: set convert.max_rejected to {share:g} in params.yaml, then dvc repro",
+        ]
+    if len(found.everywhere) == len(found.classes):
+        return [f"add photographs without {found.classes[0][0]}, labelled `-`, then {again}"]
+    return [again] if dry_run else ["dvc repro"]
+
+
+def as_typed(without: str) -> str:
+    """The command that runs, with its options as they were given, but for one."""
+    context = click.get_current_context()
+    given = [each for each in context.command.params if each.name != without and context.get_parameter_source(each.name) == TYPED]
+    words = []
+    for each in sorted(given, key=lambda each: each.param_type_name == "argument", reverse=True):
+        value = [] if isinstance(each, click.Option) and each.is_flag else [str(context.params[each.name])]
+        words += [each.opts[0], *value] if isinstance(each, click.Option) else value
+    return shlex.join(["dicap-stage", str(context.info_name), *words])
+
+
+def _yaml():
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.width = 4096
+    return yaml
+
+
+def write_settings(params: Path, changes: dict) -> None:
+    """Change keys of params.yaml, its comments kept. Raises SettingsError where there is no such file."""
+    from dicap.errors import SettingsError
+    from dicap.files.artifacts import replacing
+
+    yaml = _yaml()
+    if not params.exists():
+        raise SettingsError(f"{params}: no such file; run from the project's folder or pass --params")
+    values = yaml.load(params.read_text(encoding="utf-8"))
+    for key, value in changes.items():
+        if isinstance(value, dict):
+            values[key] = values.get(key) or {}  # a section may be there and empty
+            values[key].update(value)
+        else:
+            values[key] = value
+    with replacing(params) as temporary, temporary.open("w", encoding="utf-8") as file:
+        yaml.dump(values, file)

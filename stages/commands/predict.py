@@ -1,0 +1,85 @@
+"""`dicap-stage predict`: images through a trained model."""
+
+from pathlib import Path
+
+import click
+
+from stages.support.common import engine_option
+from stages.support.terminal import finish, opening
+
+
+@click.command("predict")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("images", nargs=-1, required=True)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("predictions.parquet"),
+    show_default=True,
+    help="A .parquet, .csv or .json file.",
+)
+@click.option("--per-image", is_flag=True, help="A row for each image (labels; unsure) instead of one for each image and class.")
+@click.option("--batch-size", type=click.IntRange(1), help="Images a step; chosen by itself if not given.")
+@click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
+@engine_option
+@click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Threads that read images. [DICAP_WORKERS]")
+@click.option(
+    "--gallery", type=click.Path(path_type=Path, file_okay=False), help="Also a page of thumbnails, in this folder of its own."
+)
+@click.option("--fresh", is_flag=True, help="Start anew instead of going on behind a killed run.")
+def command(
+    model: Path,
+    images: tuple[str, ...],
+    out: Path,
+    per_image: bool,
+    batch_size: int | None,
+    device: str,
+    engine: str,
+    workers: int | None,
+    gallery: Path | None,
+    fresh: bool,
+) -> None:
+    """Predict IMAGES: files, folders (searched to the bottom), patterns in quotes, or a .txt file that lists paths.
+
+    MODEL is a model.safetensors or the folder that holds one. For each image and class: the probability, the decision
+    (yes, no, unsure) by the trained thresholds, and the measured chance that the decision is right, with its 95 % interval.
+    """
+    if gallery is not None and per_image:
+        raise click.UsageError("--gallery shows a row for each image and class; leave out --per-image")
+    from dicap.files.artifacts import check_own_folder
+    from dicap.metrics.warnings import of_chance
+    from dicap.use.predict import open_model, predict_to_file
+
+    if gallery is not None:
+        check_own_folder(gallery)  # not after hours of predicting
+    saved, _ = open_model(model, device)
+    meant = images[0] if len(images) == 1 else images
+    options = {
+        "batch_size": batch_size,
+        "device": device,
+        "engine": engine,
+        "workers": workers,
+        "fresh": fresh,
+        "per_image": per_image,
+    }
+    outcome = predict_to_file(saved, meant, out, **options)
+    if outcome.note:
+        click.echo(outcome.note, err=True)
+    facts = {"images": outcome.images, "classes": len(saved.classes), "predictions": str(out), "decisions": saved.decisions.note}
+    if outcome.resumed:
+        facts["taken over"] = outcome.resumed
+    if outcome.unreadable:
+        facts["unreadable"] = len(outcome.unreadable)
+        facts["listed in"] = str(out.with_name(f"{out.stem}.unreadable.csv"))
+    following = f"python -c \"import pandas as pd; print(pd.read_{out.suffix[1:]}('{out}'))\""
+    if gallery is not None:
+        from dicap.pages.gallery import write_gallery
+        from dicap.use.folder import photographs
+
+        files = {one.name: one.source for one in photographs(meant) if isinstance(one.source, Path)}
+        root = Path(images[0]) if len(images) == 1 and Path(images[0]).is_dir() else Path()
+        page = write_gallery(out, root, saved.classes, saved.decisions, gallery, workers, files)
+        facts["gallery"], following = str(page), opening(page)
+    for line in of_chance(saved.decisions.measured):
+        click.echo(f"Warning: {line}", err=True)
+    finish("predict", facts, [following])

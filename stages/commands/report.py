@@ -1,0 +1,33 @@
+"""`dicap-stage report`: everything a run found, on one page."""
+
+from pathlib import Path
+
+import click
+
+from stages.support.common import ARTIFACTS, data_folder, load, params_option
+from stages.support.terminal import finish
+
+
+@click.command("report")
+@params_option
+def command(params: Path) -> None:
+    """Draw everything on one self-contained page."""
+    from dicap.files import artifacts as files
+    from dicap.metrics.warnings import score_in_words
+    from dicap.report.page import build_report
+    from dicap.settings.checks import unread
+    from stages.support.environment import environment
+
+    settings = load(params)
+    page = build_report(
+        ARTIFACTS,
+        settings.model_dump(),
+        environment(),
+        ARTIFACTS / "report",
+        dataset=data_folder(settings),
+        unread=unread(settings),
+    )
+    metrics = files.read_json(ARTIFACTS / "evaluate" / "metrics.json")
+    score = None if metrics.get("map") is None else score_in_words(metrics)
+    text = (f"mAP {score}\n" if score else "") + f"Report: {page}"
+    finish("report", {"mAP": score, "page": str(page)}, ["dvc exp show"], text=text)

@@ -1,0 +1,137 @@
+"""`dicap-stage review`: labelled images whose labels are probably wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stages.support.common import ARTIFACTS, data_folder, load, params_option, placed
+from stages.support.terminal import finish, opening, say
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dicap.data.store import Store
+    from dicap.machine.runtime import Runtime
+    from dicap.settings import Settings
+
+
+@click.command("review")
+@click.option("--count", type=click.IntRange(1), default=40, show_default=True, help="Images to look at.")
+@click.option("--again", is_flag=True, help="Also images whose labels came through import-labels.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("review"), show_default=True, help="Folder."
+)
+@click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
+@params_option
+def command(count: int, again: bool, out: Path, device: str, params: Path) -> None:
+    """Show the labelled images whose labels are most surprising, so that wrong ones are found.
+
+    Writes index.html, a page to correct them on: open it in a browser, download labels.csv at the end, and give that to
+    import-labels. review.csv lists all labelled images, the most surprising first.
+    """
+    import csv
+
+    import numpy as np
+
+    from dicap.data.labels import labelled_mask, read_labels
+    from dicap.data.sources.own.read import added_before
+    from dicap.data.store import Store
+    from dicap.errors import DataError
+    from dicap.files.artifacts import check_own, read_split, replacing_own
+    from dicap.machine.runtime import Runtime
+    from dicap.pages.labelling import Question, write_labelling_page
+    from dicap.use.review import chances, doubts
+    from stages.support.photographs import originals
+
+    listing, page = out / "review.csv", out / "index.html"
+    check_own(listing, page)
+    settings = load(params)
+    store = Store.open(data_folder(settings))
+    roles = read_split(ARTIFACTS / "split" / "split.parquet")["role"].to_numpy()
+    if len(roles) != store.n:
+        raise DataError(f"{ARTIFACTS / 'split'}: made for another data set than {store.folder}; run `dvc repro`")
+    rows = np.flatnonzero(labelled_mask(store.folder) & (roles != "test"))  # those that `ratio` hides too: nothing trains here
+    if len(rows) < 2:
+        raise DataError(f"{store.folder}: fewer than two labelled images to compare; label some first (dicap-stage suggest)")
+    labels = read_labels(store.folder, rows, partial=True)
+    in_part = (labels < 0).any()
+    scores, out_of_sample, source = out_of_sample_scores(settings, store, rows, labels, roles, Runtime.choose(device))
+    if settings.own.added and not again:
+        known = added_before(settings.own.added)
+        out_of_sample &= np.array([store.ids[row] not in known for row in rows])
+    ranked = doubts(scores, labels, out_of_sample)
+    if not ranked:
+        raise DataError(f"{store.folder}: every labelled image was looked at; --again shows them once more")
+    chance, names = chances(scores, labels), store.classes
+    with replacing_own(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["image", "labels", *(["absent"] if in_part else []), "surprise", "look_at"])
+        for found in ranked:
+            mine = labels[found.row]
+            given, absent = (";".join(names[c] for c in np.flatnonzero(mine == value)) for value in (1, 0))
+            if (mine >= 0).all():
+                given, absent = given or "-", "*"
+            odd = ";".join(names[c] for c in found.odd)
+            told = [given, absent or "-"] if in_part else [given]
+            writer.writerow([store.ids[rows[found.row]], *told, f"{found.surprise:.3f}", odd])
+    shown = ranked[:count]
+    questions = [
+        Question(
+            str(store.ids[rows[found.row]]),
+            chance[found.row],
+            np.flatnonzero(labels[found.row] > 0).tolist(),
+            odd=found.odd,
+            unknown=np.flatnonzero(labels[found.row] < 0).tolist(),
+        )
+        for found in shown
+    ]
+    pictures = originals(settings, store, [int(rows[found.row]) for found in shown])
+    write_labelling_page(questions, pictures, names, page, review=True, measured=True)
+    say(f"ranked by {source}")
+    facts = {"images": len(shown), "of": len(ranked), "page": str(page), "list": str(listing)}
+    finish("review", facts, [opening(page), "dicap-stage import-labels labels.csv", "dvc repro"])
+
+
+def out_of_sample_scores(
+    settings: Settings, store: Store, rows: np.ndarray, labels: np.ndarray, roles: np.ndarray, runtime: Runtime
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Scores (n, C) of labelled rows, which of them are out of sample (n,) bool, and what gave them."""
+    import numpy as np
+    from torch import nn
+
+    from dicap.errors import SettingsError
+    from dicap.methods.base import Calibrates
+    from dicap.network import build_network
+    from dicap.training.inputs import BankFeatures
+    from dicap.use.predict import open_model
+    from dicap.use.review import among_neighbours, features_of, out_of_fold
+    from stages.support.training import open_bank
+
+    every = np.ones(len(rows), bool)
+    source = f"linear heads on the features of {settings.backbone} as it was before training, each image scored out of fold"
+    if settings.needs_features:
+        seen = np.flatnonzero(roles != "test")  # the unlabelled ones tell what is alike
+        features = BankFeatures(open_bank(placed(settings)), settings.seed, settings.augment.flip).mean(seen)
+        return out_of_fold(among_neighbours(features)[np.searchsorted(seen, rows)], labels), every, source
+    if settings.backbone_weights != "random":
+        network = build_network(placed(settings), len(store.classes), make_head=lambda channels: nn.Identity())
+        return out_of_fold(among_neighbours(features_of(network, store, rows, runtime)), labels), every, source
+    # A network that began with random weights knows only the labels it was trained on: the others' scores are out of sample.
+    saved, _ = open_model(ARTIFACTS / "train" / "model.safetensors", str(runtime.device))
+    if not hasattr(saved.network, "features"):
+        raise SettingsError(
+            f"params.yaml: method: found {settings.method!r}, whose network has no features; set backbone_weights"
+        )
+    scores = out_of_fold(among_neighbours(features_of(saved.network, store, rows, runtime)), labels)
+    out_of_sample = ~np.isin(roles[rows], ("sup",) if isinstance(saved.method, Calibrates) else ("sup", "est"))
+    source = "linear heads on the features of the main stage's network, each image scored out of fold"
+    if out_of_sample.any():
+        return scores, out_of_sample, f"{source}; images on whose labels that network was trained are left out"
+    return (
+        scores,
+        ~out_of_sample,
+        f"{source}; that network was trained on these very labels, so many wrong ones do not stand out",
+    )

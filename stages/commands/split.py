@@ -1,0 +1,29 @@
+"""`dicap-stage split`: which labels may be used."""
+
+from pathlib import Path
+
+import click
+
+from stages.support.common import ARTIFACTS, data_folder, load, params_option
+from stages.support.terminal import finish
+
+
+@click.command("split")
+@params_option
+def command(params: Path) -> None:
+    """Draw the labelled images and divide them into D_sup and D_est."""
+    from dicap.data.split import ROLES, split_index, split_roles
+    from dicap.files import artifacts
+    from dicap.settings.catalogue import OWN
+
+    settings = load(params)
+    index = split_index(data_folder(settings))  # a set of another schema is refused here, not three stages later
+    shares = settings.split
+    own = settings.dataset == OWN
+    roles = split_roles(index, settings.ratio, settings.seed, shares.est_fraction, shares.validation, by_id=own)
+    path = ARTIFACTS / "split" / "split.parquet"
+    artifacts.write_split(roles["id"].tolist(), roles["role"].tolist(), path)
+    counts = roles["role"].value_counts()
+    facts = {role: int(counts.get(role, 0)) for role in ROLES if role != "validation" or role in counts}
+    text = f"{path}: " + ", ".join(f"{count} {role}" for role, count in facts.items())
+    finish("split", facts | {"file": str(path)}, ["dicap-stage warmup"], text=text)

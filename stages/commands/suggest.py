@@ -1,0 +1,73 @@
+"""`dicap-stage suggest`: which unlabelled images to label next."""
+
+from pathlib import Path
+
+import click
+
+from stages.support.common import ARTIFACTS, data_folder, engine_option, load, params_option
+from stages.support.terminal import finish, opening
+
+
+@click.command("suggest")
+@click.option("--count", type=click.IntRange(1), default=50, show_default=True, help="Images to label.")
+@click.option("--model", type=click.Path(path_type=Path), help="Another model than the pipeline's last.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("suggest"), show_default=True, help="Folder."
+)
+@click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
+@engine_option
+@params_option
+def command(count: int, model: Path | None, out: Path, device: str, engine: str, params: Path) -> None:
+    """Choose the unlabelled images to label next: the most uncertain ones, spread over the classes, no near copies.
+
+    Writes index.html, a page to label them on: open it in a browser, download labels.csv at the end. To fill in by hand:
+    labels.csv (names separated by `;`, or `-` for none of the classes) and sheet.png, the same images as a contact sheet.
+    """
+    import csv
+
+    import numpy as np
+
+    from dicap.data.labels import labelled_mask
+    from dicap.data.store import Store
+    from dicap.errors import DataError
+    from dicap.evaluation.engine import with_engine
+    from dicap.files.artifacts import check_own, read_split, replacing_own
+    from dicap.pages.labelling import Question, write_labelling_page
+    from dicap.use.predict import open_model
+    from dicap.use.suggest import contact_sheet, suggest
+    from stages.support.photographs import originals
+
+    listing, sheet, page = out / "labels.csv", out / "sheet.png", out / "index.html"
+    check_own(listing, sheet, page)
+    settings = load(params)
+    store = Store.open(data_folder(settings))
+    saved, runtime = open_model(model or ARTIFACTS / "finetune" / "model.safetensors", device)
+    if saved.settings.image_size != store.image_size or saved.classes != store.classes:
+        raise DataError(f"{model or ARTIFACTS / 'finetune'}: trained on another data set than {store.folder}; run `dvc repro`")
+    split = read_split(ARTIFACTS / "split" / "split.parquet")
+    open_ = split["role"].to_numpy() == "unlabeled"
+    rows = np.flatnonzero(open_ & ~labelled_mask(store.folder))  # labels that a ratio below 1 hides need not be given again
+    if not len(rows):
+        hidden = f" (ratio {settings.ratio:g} hides the labels of {open_.sum()}: set it to 1 to train on all)"
+        raise DataError(
+            f"{store.folder}: every image is labelled already{hidden if open_.any() else ''}; name a folder of images without "
+            f"labels to choose from: dicap-stage init-data {settings.data_root} --unlabeled FOLDER"
+        )
+    saved, note = with_engine(saved, runtime, engine, len(rows))
+    if note:
+        click.echo(note, err=True)
+    chosen = suggest(saved, store, rows, count, runtime)
+    with replacing_own(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["image", "labels", "chosen_for", "uncertainty", "model_says"])
+        for found in chosen:
+            likely = ";".join(saved.classes[c] for c in found.likely)
+            writer.writerow([store.ids[found.row], "", saved.classes[found.asked], f"{found.uncertainty:.3f}", likely])
+    with replacing_own(sheet) as temporary:
+        contact_sheet(store, chosen, saved.classes).save(temporary, "PNG")
+    questions = [Question(str(store.ids[found.row]), found.chance, found.likely, asked=found.asked) for found in chosen]
+    pictures = originals(settings, store, [found.row for found in chosen])
+    measured = saved.decisions.curve is not None
+    write_labelling_page(questions, pictures, saved.classes, page, review=False, measured=measured)
+    facts = {"images": len(chosen), "of": len(rows), "page": str(page), "list": str(listing), "contact sheet": str(sheet)}
+    finish("suggest", facts, [opening(page), f"dicap-stage import-labels {listing}", "dvc repro"])

@@ -1,0 +1,209 @@
+"""`dicap-stage sweep`: a grid of experiments, on this machine or on several."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dicap.machine.processes import cores
+from stages.support.common import params_option, parse_changes
+from stages.sweeps.engines.base import NAMES
+
+if TYPE_CHECKING:
+    from stages.sweeps.engines.base import Engine, Job
+    from stages.sweeps.grid import Cell, Grid
+
+CODE = ("configs", "dicap", "stages")  # what `resolve` depends on in dvc.yaml
+
+
+@click.command("sweep")
+@click.argument("grid", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--dataset", help="The data set of every cell; default: that of params.yaml.")
+@click.option(
+    "-S",
+    "--set-param",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE[,VALUE]",
+    help="Another value for every cell; for an axis of the grid (ratio, seed) its values. May be repeated.",
+)
+@click.option(
+    "--on", "engine", type=click.Choice(NAMES), default="here", show_default=True, help="This machine, or a cluster's engine."
+)
+@click.option("--jobs", type=click.IntRange(1), help="Cells at a time; default: here 1, on a cluster as many as its nodes hold.")
+@click.option("--cpus", type=click.IntRange(1), help="Processor cores of a cell; default: here an equal share, on a cluster 1.")
+@click.option("--gpus", type=click.IntRange(0), default=0, show_default=True, help="GPUs of a cell.")
+@click.option("--dry-run", is_flag=True, help="List the cells and which of them are finished; run nothing.")
+@click.option("--no-wait", is_flag=True, help="Return once the cells are submitted (--on slurm).")
+@params_option
+def command(
+    grid: Path,
+    dataset: str | None,
+    changes: tuple[str, ...],
+    engine: str,
+    jobs: int | None,
+    cpus: int | None,
+    gpus: int,
+    dry_run: bool,
+    no_wait: bool,
+    params: Path,
+) -> None:
+    """Run every cell of GRID (a file of experiments/) that has no result yet.
+
+    Each cell is a DVC experiment of the current commit, run in a clone of its own; images are converted and features computed
+    once for all cells that share them. A cell that fails is reported and does not stop the rest; ask again and only what is
+    missing runs, from where it stopped. `dicap-stage table` then shows the results.
+    """
+    from stages.sweeps.cell import log_of
+    from stages.sweeps.engines.base import open_engine
+    from stages.sweeps.finished import finished
+    from stages.sweeps.grid import cells, read_grid
+    from stages.sweeps.revisions import git
+
+    plan = read_grid(grid).override(({"dataset": [dataset]} if dataset else {}) | parse_changes(changes))
+    wanted = cells(plan, params)
+    rev = git("rev-parse", "HEAD").strip()
+    named = _experiments(rev)
+    done, _ = finished(params, everywhere=False)
+    missing = [cell for cell in wanted if not any(run["settings"] == cell.settings for run in done)]
+    click.echo(f"{plan.title}: {len(wanted)} cells, {len(wanted) - len(missing)} finished, {len(missing)} to run")
+    if dry_run:
+        for cell in wanted:
+            click.echo(f"{'to run  ' if cell in missing else 'finished'}  {cell.name}")
+        return
+    if not missing:
+        _show(plan)
+        return
+    if no_wait and engine != "slurm":
+        raise click.UsageError(f"--no-wait: with --on {engine} the cells end with this command; with --on slurm they do not")
+    _refuse_what_would_be_lost(missing, named)
+
+    running = open_engine(engine, jobs)
+    cpus = cpus or _share(engine, jobs)
+    at_once = jobs or (1 if engine == "here" else None)
+    # Here the cells that would use the other cores wait for the preparation: one job uses them all.
+    preparing = max(cpus, min(cores(), cpus * (at_once or 1))) if engine == "here" else cpus
+    planned = _jobs(missing, rev, Path.cwd(), at_once, cpus=cpus, gpus=gpus, preparing=preparing)
+    running.check(planned[-1])
+    log_of(Path.cwd(), "").parent.mkdir(parents=True, exist_ok=True)
+    try:
+        for job in planned:
+            running.submit(job)
+    except BaseException:
+        running.cancel()
+        raise
+    if no_wait:
+        click.echo(f"{len(missing)} cells submitted; squeue --me tells how far they are, the same sweep watches them")
+        return
+    failed = _watch(running, planned, missing, rev, plan.title)
+    click.echo(f"{len(missing) - failed} of {len(missing)} cells finished")
+    _show(plan)
+    if failed:
+        raise click.ClickException(f"{failed} cells failed; the same sweep runs them again")
+
+
+def _jobs(
+    missing: "Sequence[Cell]", rev: str, project: Path, at_once: int | None, *, cpus: int, gpus: int, preparing: int
+) -> "list[Job]":
+    """A job for each cell, after those that prepare a data set and features that several cells share.
+
+    Without them each of the cells that begin together would convert and compute for itself. They have `preparing` processor
+    cores.
+    """
+    from stages.sweeps.cell import cell_job
+    from stages.sweeps.preparation import recipe_of
+
+    environment = {key: value for key, value in os.environ.items() if key.startswith(("DICAP_", "OMP_"))}
+
+    def with_cpus(count: int) -> dict[str, Any]:
+        # Two trainings with all cores each would wait for one another, and another number of threads rounds differently.
+        return {"cpus": count, "gpus": gpus, "environment": {"OMP_NUM_THREADS": str(count)} | environment}
+
+    groups: dict[str, list[Cell]] = {}
+    for cell in missing:
+        groups.setdefault(recipe_of(cell), []).append(cell)
+    jobs: list[Job] = []
+    for cells in groups.values():
+        after = ()
+        if len(cells) > 1 and at_once != 1:
+            first = cells[0]
+            jobs.append(cell_job(f"prepare-{first.name}", rev, project, first.changes, until="features", **with_cpus(preparing)))
+            after = (jobs[-1].name,)
+        jobs += [cell_job(cell.name, rev, project, cell.changes, after=after, **with_cpus(cpus)) for cell in cells]
+    return jobs
+
+
+def _watch(engine: "Engine", planned: "list[Job]", missing: "Sequence[Cell]", rev: str, title: str) -> int:
+    """Show progress and say why cells fail; how many did."""
+    from dicap.machine.progress import progress
+    from stages.sweeps.cell import exists, job_name
+    from stages.sweeps.engines.base import reason_in
+
+    jobs = {job.name: job for job in planned}
+    cells = {job_name(cell.name, rev): cell.name for cell in missing}
+
+    def ends():
+        for name, succeeded in engine.watch():
+            # One that the engine gave up may have been brought back all the same, by a run of it on another node.
+            if not succeeded and not (name in cells and exists(Path.cwd(), cells[name], rev)):
+                reason = engine.reason(name) or reason_in(jobs[name].log)
+                click.echo(f"failed: {cells.get(name, name)}: {reason} ({jobs[name].log.relative_to(Path.cwd())})", err=True)
+                failed.append(name)
+            if name in cells:
+                yield name
+
+    failed: list[str] = []
+    try:
+        for _ in progress(ends(), desc=title, total=len(cells), unit="cell"):
+            pass
+    except KeyboardInterrupt:
+        if engine.outlives:
+            raise click.ClickException(
+                "no longer watching, but the cells go on: squeue --me shows them, scancel ends them, the same sweep watches again"
+            ) from None
+        engine.cancel()
+        raise click.ClickException("stopped; the same sweep goes on from where the cells were") from None
+    return len([name for name in failed if name in cells])
+
+
+def _refuse_what_would_be_lost(missing: "Sequence[Cell]", named: set[str]) -> None:
+    """Raise DataError where a clone lacks what this folder has, or an experiment without a result has a cell's name."""
+    from dicap.errors import DataError
+    from stages.sweeps.revisions import git
+
+    changed = git("status", "--porcelain", "--untracked-files=no").splitlines()
+    new = git("status", "--porcelain", "--untracked-files=all", "--", *CODE).splitlines()
+    given = {added for cell in missing if (added := cell.settings["own"]["added"]) and not Path(added).is_absolute()}
+    unknown = sorted(added for added in given if not git("ls-files", "--", added))
+    paths = list(dict.fromkeys([*(line[3:] for line in (*changed, *new)), *unknown]))
+    if paths:
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        raise DataError(f"{paths[0]}{more}: not committed, and a sweep runs what is committed; git commit it first")
+    for cell in missing:
+        if cell.name in named:
+            raise DataError(f"{cell.name}: there is an experiment of this name without a result; dvc exp remove {cell.name}")
+
+
+def _experiments(rev: str) -> set[str]:
+    """Names of the experiments of a commit."""
+    from stages.sweeps.cell import reference
+    from stages.sweeps.revisions import git
+
+    place = reference("", rev)
+    return {line.removeprefix(place) for line in git("for-each-ref", "--format=%(refname)", place).splitlines()}
+
+
+def _share(engine: str, jobs: int | None) -> int:
+    """Processor cores of a cell where the user does not say and so many run at a time."""
+    return max(1, cores() // (jobs or 1)) if engine == "here" else 1
+
+
+def _show(plan: "Grid") -> None:
+    """Say how to see the results: the table shows runs that agree with params.yaml unless told of other values."""
+    from dicap.report.experiments import FREE
+
+    if plan.table:
+        other = [f" -S {key}={value}" for key, value in plan.settings.items() if key not in FREE[plan.table]]
+        click.echo(f"To see the results: dicap-stage table {plan.table}{''.join(other)}")

@@ -1,0 +1,151 @@
+"""What every command needs: the settings, the project's places, the runtime choices."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from dicap.settings import Resolved, Settings, load_settings, resolve
+from dicap.settings.catalogue import NAMED_WEIGHTS
+from stages.support.launch import nproc_option
+
+ARTIFACTS = Path("artifacts")
+# One place for all data sets, so that every `dvc.lock` knows it. DVC takes the hash of an output that the lock's stage lacks for
+# one of DVC 2, and with a folder named after the data set read a whole array twice in each stage of a sweep (seen with DVC 3.67).
+DATA = Path("data") / "converted"
+
+
+def params_option(function: Callable) -> Callable:
+    """`--params FILE`, default params.yaml in the working directory."""
+    return click.option(
+        "--params",
+        type=click.Path(path_type=Path, dir_okay=False),
+        default=Path("params.yaml"),
+        show_default=True,
+        help="The experiment's settings.",
+    )(function)
+
+
+def load(params: Path) -> Settings:
+    """Read and check the settings. Raises SettingsError."""
+    return load_settings(params)
+
+
+def resolve_and_warn(params: Path) -> Resolved:
+    """Settings and their origins, and lines on stderr on choices that are hardly meant. Raises SettingsError."""
+    resolved = resolve(params)
+    if "DICAP_PROJECT" not in os.environ:  # a cell of a sweep: what a grid sets is meant for all of its cells
+        for line in resolved.doubts:
+            click.echo(f"Warning: {line}", err=True)
+    return resolved
+
+
+def project_root() -> Path:
+    """The project's folder: in temporary DVC runs and in a cell of a sweep the original one, not the working copy."""
+    # DVC_ROOT names the clone in which a cell runs, which goes when the cell ends.
+    return Path(os.environ.get("DICAP_PROJECT") or os.environ.get("DVC_ROOT", ".")).resolve()
+
+
+def placed(settings: Settings) -> Settings:
+    """The same with the path of a backbone's weights below the project's folder: a queued run's own does not hold them."""
+    weights = settings.backbone_weights
+    if weights in NAMED_WEIGHTS:
+        return settings
+    return settings.model_copy(update={"backbone_weights": str(project_root() / weights)})
+
+
+def data_folder(settings: Settings) -> Path:
+    """Where the converted data set lies. Raises DataError if it is another one than that of the settings."""
+    from dicap.errors import DataError
+
+    try:
+        found = json.loads((DATA / "meta.json").read_text(encoding="utf-8")).get("dataset", settings.dataset)
+    except (OSError, ValueError, AttributeError):
+        return DATA  # missing or damaged: whoever reads it says so
+    if found != settings.dataset:
+        raise DataError(
+            f"{DATA}: found the data set {found!r}, but params.yaml: dataset is {settings.dataset!r}; run `dvc repro` "
+            "(or `dicap-stage convert`)"
+        )
+    return DATA
+
+
+def engine_option(function: Callable) -> Callable:
+    """`--engine NAME`: what computes a network's feature maps."""
+    return click.option(
+        "--engine",
+        envvar="DICAP_ENGINE",
+        default="auto",
+        show_default=True,
+        help="auto, torch, onnxruntime, openvino, openvino-bf16. [DICAP_ENGINE]",
+    )(function)
+
+
+def machine_options(function: Callable) -> Callable:
+    """Choices of the machine that change no result and retrain nothing: options, or environment variables for `dvc repro`."""
+    options = [
+        click.option(
+            "--device",
+            envvar="DICAP_DEVICE",
+            default="auto",
+            show_default=True,
+            help="auto, cpu, cuda, cuda:1 ... [DICAP_DEVICE]",
+        ),
+        click.option(
+            "--amp",
+            envvar="DICAP_AMP",
+            type=click.Choice(["auto", "off", "bf16", "fp16"]),
+            default="auto",
+            show_default=True,
+            help="Mixed precision; auto: bf16 or fp16 on a GPU, off on a CPU. [DICAP_AMP]",
+        ),
+        click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Loader processes. [DICAP_WORKERS]"),
+        click.option(
+            "--data-on",
+            envvar="DICAP_DATA_ON",
+            type=click.Choice(["host", "device"]),
+            default="host",
+            show_default=True,
+            help="Draw the views on the processor or on the accelerator. [DICAP_DATA_ON]",
+        ),
+        click.option("--fresh", is_flag=True, help="Discard the saved state instead of resuming."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def runtime_options(function: Callable) -> Callable:
+    """Those of the machine, and those that only training has."""
+    compiled = click.option(
+        "--compile", "compiled", envvar="DICAP_COMPILE", is_flag=True, help="Use torch.compile. [DICAP_COMPILE]"
+    )
+    return machine_options(compiled(nproc_option(function)))
+
+
+def known_results(stage: str) -> Path:
+    """Where what a stage made of each image is stored: in the original project, where queued and temporary runs find it too."""
+    return project_root() / ".dicap" / "store" / stage
+
+
+def parse_changes(changes: tuple[str, ...]) -> dict[str, list]:
+    """{setting: values} of options `-S KEY=VALUE[,VALUE]`. Raises SettingsError."""
+    from difflib import get_close_matches
+
+    from ruamel.yaml import YAML
+
+    from dicap.errors import SettingsError
+    from dicap.settings import known_keys
+
+    known = list(known_keys())
+    found: dict[str, list] = {}
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals or not text or key not in known:
+            near = get_close_matches(key, known, 1)
+            hint = f"; did you mean {near[0]}?" if near and key not in known else ""
+            raise SettingsError(f"-S {change}: expected SETTING=VALUE or SETTING=VALUE,VALUE with a setting of params.yaml{hint}")
+        found[key] = [YAML(typ="safe", pure=True).load(value) for value in text.split(",")]
+    return found

@@ -1,0 +1,42 @@
+"""The photographs of the data set as they were taken: the converted set holds them small and square."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from stages.support.common import project_root
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from dicap.data.store import Store
+    from dicap.settings import Settings
+
+
+def originals(settings: Settings, store: Store, rows: Sequence[int]) -> Iterator[Image]:
+    """The photographs of some rows, in order; where one is not to be had any more, the converted set's small one."""
+    import PIL.Image
+
+    from dicap.data.sources import read_raw
+    from dicap.data.sources.base import Rejected
+    from dicap.errors import DataError
+    from dicap.machine.progress import progress
+    from stages.commands.convert import own_data
+
+    images, place = None, {}
+    if settings.data_root:
+        try:
+            raw = read_raw(settings.dataset, project_root() / settings.data_root, settings.image_size, own_data(settings))
+            images, place = raw.images, {item.id: i for i, item in enumerate(raw.items)}
+        except DataError:
+            pass  # the raw set was moved; what was converted is still here
+    for row in progress(rows, desc="photographs", total=len(rows), unit="image"):
+        number = place.get(store.ids[row])
+        if images is not None and number is not None:
+            try:
+                yield images.read(number)
+                continue
+            except Rejected:
+                pass
+        yield PIL.Image.fromarray(store.image(row))

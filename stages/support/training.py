@@ -1,0 +1,108 @@
+"""What the training commands share: opening the experiment, running a stage, and what is said at the end."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from torch import nn
+
+from dicap.data.store import Store
+from dicap.features.bank import FeatureBank
+from dicap.machine.processes import keep_freed_memory
+from dicap.machine.runtime import Runtime
+from dicap.settings import Settings
+from dicap.training.experiment import Experiment
+from dicap.training.run import run_stage
+from stages.support.common import ARTIFACTS, data_folder, placed, project_root
+from stages.support.passing import FOLLOWING
+from stages.support.terminal import finish
+
+SPLIT = ARTIFACTS / "split" / "split.parquet"
+
+
+def open_experiment(settings: Settings, runtime: dict[str, Any], stage: str | None = None) -> Experiment:
+    """Converted data set and split, on the chosen device; with the other processes of the run, if there are any."""
+    settings = placed(settings)
+    chosen, group = Runtime.choose(**runtime), None
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        from dicap.training.parallel.distributed import join
+
+        group = join(chosen.device)
+        click.get_current_context().call_on_close(group.close)
+    bank = None
+    if stage is not None and (settings.trainable(stage) == "head" or (stage == "train" and settings.unfreezes)):
+        bank = open_bank(settings)
+    experiment = Experiment.open(settings, chosen, data_folder(settings), SPLIT, group, bank)
+    # Before the main stage unfreezes the backbone, the warm-up has solved for the head.
+    return experiment.on_bank() if stage is not None and settings.trainable(stage) == "head" else experiment
+
+
+def open_bank(settings: Settings) -> FeatureBank:
+    """The features of the frozen backbone. Raises DataError unless they are those that the settings ask for."""
+    bank = FeatureBank.open(ARTIFACTS / "features")
+    bank.check(settings, Store.open(data_folder(settings)))
+    return bank
+
+
+def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:
+    """A function that makes the experiment's network with a saved model's weights."""
+    from dicap.models import check_same_problem, load_weights
+
+    check_same_problem(model, experiment.settings, experiment.store.classes)
+
+    def make() -> nn.Module:
+        network = experiment.method.build_network(pretrained=False, stored=experiment.stored_backbone)
+        load_weights(network, model)
+        return network
+
+    return make
+
+
+def run(
+    stage: str, experiment: Experiment, network: Callable[[], nn.Module], *, source: Path | None, out: Path, fresh: bool
+) -> None:
+    """Run a stage and say where its products are."""
+    if experiment.runtime.device.type == "cpu" and not experiment.frozen:
+        keep_freed_memory()
+    inputs = [SPLIT] if source is None else [SPLIT, *sorted(source.glob("*.safetensors"))]
+    if experiment.bank is not None:
+        inputs.append(ARTIFACTS / "features" / "meta.json")
+    run_stage(stage, experiment, network, inputs=inputs, root=project_root(), out=out, fresh=fresh, log=log_lines, source=source)
+    if not experiment.group.is_main:
+        return
+    model = out / "model.safetensors"
+    finish(stage, _facts(out) | {"model": str(model)}, [f"dvc repro {FOLLOWING[stage]}"], text=f"{stage}: {_summary(out)}{model}")
+
+
+def log_lines(lines: list[str]) -> None:
+    """Lines worth knowing, on stderr; of several processes one tells them."""
+    if os.environ.get("RANK", "0") != "0":
+        return
+    for line in lines:
+        click.echo(line, err=True)
+
+
+def _facts(out: Path) -> dict[str, Any]:
+    """Epochs and the last mAP of each network, from history.csv."""
+    import pandas as pd
+
+    history = pd.read_csv(out / "history.csv")
+    facts: dict[str, Any] = {"epochs": len(history)}
+    for name in ("map_raw", "map_ema"):
+        if history[name].notna().any():
+            facts[f"mAP {name.removeprefix('map_')}"] = round(float(history[name].dropna().iloc[-1]), 2)
+    return facts
+
+
+def _summary(out: Path) -> str:
+    import pandas as pd
+
+    history = pd.read_csv(out / "history.csv")
+    found = [
+        f"{name.removeprefix('map_')} mAP {history[name].dropna().iloc[-1]:.2f}"
+        for name in ("map_raw", "map_ema")
+        if history[name].notna().any()
+    ]
+    return f"{len(history)} epochs, {', '.join(found)}: " if found else f"{len(history)} epochs: "

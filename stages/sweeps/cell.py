@@ -1,0 +1,258 @@
+"""One cell of a sweep, wherever an engine runs it: a clone of the project, `dvc exp run` in it, the result brought back.
+
+The clone shares the project's Git objects and DVC's cache, and lies on the node's own disk. What is saved to resume from lies in
+the project (`DICAP_PROJECT`), so that a cell that was killed on one node goes on on another.
+
+    python -m stages.sweeps.cell --project FOLDER --rev COMMIT --name NAME -S KEY=VALUE ...
+"""
+
+import configparser
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dicap.errors import DataError
+from stages.sweeps.engines.base import BEGIN, Job
+from stages.sweeps.engines.parent import end_descendants, end_with_parent
+from stages.sweeps.revisions import cache_folder, git
+
+EXIT_STOPPED = 75
+_SCRATCH = "dicap-cell-"
+# Said by dicap.training.checkpoint.state of its folder.
+_HELD = re.compile(r"Error: (?P<place>.+): process \S+ is already running this")
+_POLL = 2.0  # seconds between two looks at a lock
+# Set by DVC for its stages and by Git for its hooks; they would lead out of the clone.
+_LEADING = ("DVC_ROOT", "DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+
+
+def cell_job(
+    name: str,
+    rev: str,
+    project: Path,
+    changes: Mapping[str, Any],
+    *,
+    until: str | None = None,
+    **resources: Any,
+) -> Job:
+    """The job that runs an experiment of a commit.
+
+    Args:
+        name: of the experiment. changes: its settings that differ from params.yaml.
+        until: run the pipeline up to this stage only and keep no experiment; its results stay in DVC's cache.
+        resources: what else a Job has.
+    """
+    command = [sys.executable, "-m", "stages.sweeps.cell", "--project", str(project), "--rev", rev, "--name", name]
+    command += ["--until", until] if until else []
+    command += [part for key, value in changes.items() for part in ("-S", f"{key}={literal(value)}")]
+    job = job_name(name, rev)
+    return Job(job, tuple(command), project, log_of(project, job), **resources)
+
+
+def job_name(name: str, rev: str) -> str:
+    """The name of a cell's job: that of another commit is another job."""
+    return f"{name}-{rev[:7]}"
+
+
+def log_of(project: Path, job: str) -> Path:
+    """Where a job's output is kept."""
+    return project / ".dicap" / "sweep" / f"{job}.log"
+
+
+def literal(value: Any) -> str:
+    """A value as Hydra's grammar, which DVC's `-S` follows, reads it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = str(value)
+    if isinstance(value, int | float) or re.fullmatch(r"[\w./~-]+", text):
+        return text
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def reference(name: str, rev: str) -> str:
+    """Where Git keeps an experiment of a commit."""
+    return f"refs/exps/{rev[:2]}/{rev[2:]}/{name}"
+
+
+def exists(project: Path, name: str, rev: str) -> bool:
+    """Whether the project has an experiment of this name and commit."""
+    return bool(git("for-each-ref", reference(name, rev), folder=project).strip())
+
+
+@click.command()
+@click.option("--project", type=click.Path(path_type=Path, file_okay=False), required=True)
+@click.option("--rev", required=True)
+@click.option("--name", required=True)
+@click.option("--until")
+@click.option("-S", "--set-param", "changes", multiple=True)
+def main(project: Path, rev: str, name: str, until: str | None, changes: tuple[str, ...]) -> None:
+    """Run one experiment of a commit of the project and bring it back."""
+    with _scratch(name) as folder:
+        end_with_parent(lambda: shutil.rmtree(folder, ignore_errors=True))
+        signal.signal(signal.SIGTERM, _stop)
+        click.echo(f"{BEGIN}{name}: process {os.getpid()} on {os.uname().nodename}, {time.strftime('%Y-%m-%d %H:%M:%S')}")
+        try:
+            code = run(project, rev, name, changes, folder, until=until)
+        except DataError as error:
+            click.echo(f"Error: {error}")
+            code = 1
+    sys.exit(code)
+
+
+def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Path, *, until: str | None) -> int:
+    """Run one experiment, or a part, in a clone below `folder`; 0 where the project has its result, else DVC's exit code."""
+    clone = _clone(project, rev, folder)
+    environment = {key: value for key, value in os.environ.items() if key not in _LEADING} | {
+        "DICAP_PROJECT": str(project),
+        "DVC_SITE_CACHE_DIR": str(folder / "site"),  # or each clone would leave a folder behind in the system's
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+    }
+    settings = [part for change in changes for part in ("-S", change)]
+    command = ["dvc", "exp", "run", "--name", name, *settings, *([until] if until else [])]
+    while until or not exists(project, name, rev):
+        code, held = _watched(command, clone, environment)
+        if code == 0:
+            if not until:
+                _bring_back(clone, project, name, rev)
+            return 0
+        if held is None:
+            return code
+        click.echo(f"{held}: held by another run of the same stage; waiting for it")
+        _wait_for(held / "lock")
+    click.echo(f"{name}: the project has its result")
+    return 0
+
+
+def _clone(project: Path, rev: str, folder: Path) -> Path:
+    """A clone of the project at a commit, with its cache and its author; the folder in it that corresponds to the project's."""
+    top = Path(git("rev-parse", "--show-toplevel", folder=project).strip())
+    clone = folder / "clone"
+    git("clone", "--quiet", "--shared", "--no-checkout", str(top), str(clone), folder=folder)
+    git("checkout", "--quiet", "--detach", rev, folder=clone)
+    for key in ("user.name", "user.email"):  # perhaps said in the project alone
+        if value := git("config", "--default", "", "--get", key, folder=project).strip():
+            git("config", key, value, folder=clone)
+    place = clone / project.resolve().relative_to(top.resolve())
+    config = configparser.ConfigParser(interpolation=None)
+    local = project / ".dvc" / "config.local"
+    config.read(local, encoding="utf-8")
+    if not config.has_section("cache"):
+        config.add_section("cache")
+    config.set("cache", "dir", str(cache_folder(project)))
+    with open(place / ".dvc" / "config.local", "w", encoding="utf-8") as handle:
+        config.write(handle)
+    _forget_absent(place / "dvc.lock", cache_folder(project))
+    return place
+
+
+def _forget_absent(lock: Path, cache: Path) -> None:
+    """Take the stages out of dvc.lock whose results are not in the cache, as after somebody else's run.
+
+    Of a stage whose inputs are those of the lock DVC looks for the lock's results and for no others (seen with DVC 3.67): it
+    would convert the images again in every cell, although the run cache holds them.
+    """
+    from ruamel.yaml import YAML
+
+    if not lock.is_file():
+        return
+    yaml = YAML()
+    content = yaml.load(lock.read_text(encoding="utf-8"))
+    stages = content.get("stages") or {}
+    absent = [
+        name
+        for name, stage in stages.items()
+        if not all((cache / "files" / "md5" / out["md5"][:2] / out["md5"][2:]).exists() for out in stage.get("outs", []))
+    ]
+    for name in absent:
+        del stages[name]
+    if absent:
+        with open(lock, "w", encoding="utf-8") as handle:
+            yaml.dump(content, handle)
+
+
+def _watched(module: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, Path | None]:
+    """Run a module, passing on what it prints: its exit code, and what another run of the same stage holds."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", *module], cwd=folder, env=environment, text=True, errors="replace",
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    held = None
+    for line in process.stdout:
+        click.echo(line, nl=False)
+        if found := _HELD.search(line):
+            held = Path(found["place"])
+    return process.wait(), held
+
+
+def _wait_for(lock: Path) -> None:
+    """Wait until nobody holds a lock."""
+    while True:
+        try:
+            with open(lock, "r+") as handle:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+        except FileNotFoundError:
+            return  # the stage was finished
+        except OSError:
+            time.sleep(_POLL)
+
+
+def _bring_back(clone: Path, project: Path, name: str, rev: str) -> None:
+    """Give the project the experiment; where it has one of this name already, the first stays.
+
+    Not `dvc exp push`, which does not say whether an experiment was refused, and takes five seconds for a tenth of one.
+    """
+    ref = reference(name, rev)
+    if not exists(clone, name, rev):
+        return  # the result is that of the commit itself, and DVC records no experiment
+    try:
+        git("push", "--quiet", f"--force-with-lease={ref}:", "origin", f"{ref}:{ref}", folder=clone)
+    except DataError:
+        if not exists(project, name, rev):
+            raise
+
+
+@contextlib.contextmanager
+def _scratch(name: str) -> Iterator[Path]:
+    """A folder of the node's own disk for one cell; those of cells that were killed are removed."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+        with contextlib.suppress(OSError):
+            if left.stat().st_uid == os.getuid() and not left.is_symlink() and _is_free(left / "lock"):
+                shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{name}-"))
+    try:
+        with open(folder / "new", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.rename(folder / "new", folder / "lock")  # others see it when it is held
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_free(lock: Path) -> bool:
+    with open(lock, "r+") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return True
+
+
+def _stop(*_: object) -> None:
+    """Asked to end: let the stage save its state, then end."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    end_descendants(grace=50.0)
+    sys.exit(EXIT_STOPPED)
+
+
+if __name__ == "__main__":
+    main()

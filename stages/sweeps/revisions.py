@@ -1,0 +1,174 @@
+"""Settings and outputs of commits and experiments, read from Git and from DVC's cache themselves.
+
+`dvc exp show` opens every commit of a repository one after the other, which takes minutes in one of a few hundred. Here Git is
+asked for all at once, and what has the same settings and the same dvc.lock as another commit is looked at once.
+"""
+
+import configparser
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from dicap.errors import DataError
+
+LOCK = "dvc.lock"
+EXPERIMENT = re.compile(r"refs/exps/([0-9a-f]{2})/([0-9a-f]{38})/(.+)")  # of a finished one: its parent's id, its name
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A commit or a finished experiment.
+
+    Attributes:
+        name: of the experiment, of a branch or tag that points there, or the first letters of `rev`.
+        when: time of the commit, sortable.
+        params: blob of the settings file; lock: blob of dvc.lock.
+    """
+
+    name: str
+    rev: str
+    when: str
+    params: str
+    lock: str
+
+
+def revisions(params: str, *, everywhere: bool) -> list[Revision]:
+    """Commits and experiments whose settings file or dvc.lock differ, the latest of those that are alike, newest first.
+
+    Args:
+        params: name of the settings file.
+        everywhere: of all commits; otherwise the current commit and its experiments.
+
+    Raises:
+        DataError: this is no Git repository.
+    """
+    head = git("rev-parse", "HEAD").strip()
+    experiments: dict[str, str] = {}
+    for line in git("for-each-ref", "--format=%(objectname) %(refname)", "refs/exps").splitlines():
+        rev, _, ref = line.partition(" ")
+        found = EXPERIMENT.fullmatch(ref)
+        if found and (everywhere or found[1] + found[2] == head):
+            experiments[rev] = found[3]
+    places = git("for-each-ref", "--format=%(objectname) %(refname:short)", "refs/heads", "refs/tags").splitlines()
+    names = {rev: name for rev, _, name in (line.partition(" ") for line in reversed(places))} | experiments
+    wanted = [*experiments, "--branches", "--tags", "HEAD"] if everywhere else ["--no-walk=unsorted", *experiments, "HEAD"]
+    log = git("log", "--format=%H %cI", *wanted, "--").splitlines()
+    # Newest first; of one second, in the order of Git, which has children before their parents.
+    commits = sorted(dict.fromkeys(tuple(line.split(" ")) for line in log), key=lambda pair: pair[1], reverse=True)
+    blobs = _blobs([f"{rev}:./{file}" for rev, _ in commits for file in (params, LOCK)])
+    found_once: dict[tuple[str, str], Revision] = {}
+    for i, (rev, when) in enumerate(commits):
+        pair = blobs[2 * i], blobs[2 * i + 1]
+        if pair[0] is None or pair[1] is None:
+            continue
+        found_once.setdefault(pair, Revision(names.get(rev, rev[:7]), rev, when, *pair))  # type: ignore[arg-type]
+    return list(found_once.values())
+
+
+def text_of(blobs: Iterable[str]) -> dict[str, str]:
+    """The texts of blobs by their ids."""
+    wanted = list(dict.fromkeys(blobs))
+    if not wanted:
+        return {}
+    answer = _run(["cat-file", "--batch"], "\n".join(wanted) + "\n")
+    texts, place = {}, 0
+    for _ in wanted:
+        end = answer.index(b"\n", place)
+        name, _, size = answer[place:end].decode().split(" ")
+        texts[name] = answer[end + 1 : end + 1 + int(size)].decode("utf-8", "replace")
+        place = end + 2 + int(size)
+    return texts
+
+
+def cached(lock: str, path: str) -> Path | None:
+    """Where DVC's cache holds an output, or a file of one that is a folder; None where it does not.
+
+    Args:
+        lock: the text of dvc.lock; path: relative to the project, with forward slashes.
+    """
+    for out in (PurePosixPath(path), *PurePosixPath(path).parents):
+        found = re.search(rf"^\s*- path: {re.escape(str(out))}\n(?:\s+(?!- )\w+:.*\n)*?\s+md5: (\S+)$", lock, re.MULTILINE)
+        if found is None:
+            continue
+        place = _in_cache(found[1])
+        if not place.exists():
+            return None
+        if not found[1].endswith(".dir"):
+            return place if str(out) == path else None
+        below = PurePosixPath(path).relative_to(out).as_posix()
+        entries: list[dict[str, Any]] = json.loads(place.read_text(encoding="utf-8"))
+        inner = next((_in_cache(entry["md5"]) for entry in entries if entry["relpath"] == below), None)
+        return inner if inner is not None and inner.exists() else None
+    return None
+
+
+def copy_of(rev: str, path: str, out: Path) -> bool:
+    """Copy an output of a commit from the cache to `out`; False where the cache does not hold it."""
+    (lock,) = _blobs([f"{rev}:./{LOCK}"])
+    place = None if lock is None else cached(text_of([lock])[lock], path)
+    if place is None:
+        return False
+    shutil.copyfile(place, out)
+    return True
+
+
+def _in_cache(md5: str) -> Path:
+    return cache_folder(Path.cwd()) / "files" / "md5" / md5[:2] / md5[2:]
+
+
+def has_remote() -> bool:
+    """Whether DVC has another place to look for what this machine's cache does not hold."""
+    return any(section.startswith(("remote", "'remote")) for section in _config(Path.cwd())[1].sections())
+
+
+def cache_folder(project: Path) -> Path:
+    """Where DVC keeps a project's results."""
+    root, config = _config(project)
+    return Path(config.get("cache", "dir", fallback=str(root / ".dvc" / "cache")))
+
+
+@lru_cache(maxsize=4)
+def _config(folder: Path) -> tuple[Path, configparser.ConfigParser]:
+    """DVC's folder above `folder`, and its settings: the system's, the user's, the project's, and the project's own here."""
+    from dvc.dirs import global_config_dir, system_config_dir
+
+    root = next((place for place in (folder, *folder.parents) if (place / ".dvc").is_dir()), folder)
+    found = configparser.ConfigParser(strict=False, interpolation=None)
+    levels = Path(system_config_dir()) / "config", Path(global_config_dir()) / "config"
+    for file in (*levels, root / ".dvc" / "config", root / ".dvc" / "config.local"):
+        one = configparser.ConfigParser(strict=False, interpolation=None)
+        with contextlib.suppress(configparser.Error, UnicodeDecodeError):
+            one.read(file, encoding="utf-8")
+            if one.has_option("cache", "dir"):  # relative to the file that says it
+                one.set("cache", "dir", os.path.abspath(file.parent / Path(one.get("cache", "dir")).expanduser()))
+            found.read_dict(one)
+    return root, found
+
+
+def _blobs(names: list[str]) -> list[str | None]:
+    """The ids of files named as `revision:path`; None for those that are not there."""
+    answer = _run(["cat-file", "--batch-check"], "\n".join(names) + "\n").decode().splitlines()
+    return [line.split(" ")[0] if line.endswith(tuple("0123456789")) and " blob " in line else None for line in answer]
+
+
+def git(*arguments: str, folder: Path | None = None) -> str:
+    """What `git ARGUMENTS` prints in a folder. Raises DataError with Git's own reason where it fails."""
+    return _run([*arguments], folder=folder).decode()
+
+
+def _run(arguments: list[str], text: str | None = None, folder: Path | None = None) -> bytes:
+    done = subprocess.run(
+        ["git", *arguments], input=None if text is None else text.encode(), capture_output=True, check=False, cwd=folder
+    )
+    if done.returncode:
+        reason = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"])[0]
+        raise DataError(f"git {arguments[0]}: {reason.removeprefix('fatal: ')}")
+    return done.stdout

@@ -27,6 +27,7 @@ import torch
 from common import Parser, finish
 from made_up import opened, settings
 
+from dicap.machine.processes import keep_freed_memory
 from dicap.machine.runtime import Runtime
 from dicap.settings.batch_sizes import labelled_batch
 from dicap.training import inputs
@@ -159,6 +160,7 @@ def main() -> int:
     options.add_argument("--workers", type=int)
     options.add_argument("--compile", action="store_true")
     options = options.options()
+    keep_freed_memory()  # as a stage that trains, for both
     runtime = Runtime.choose(workers=options.workers, compiled=options.compile)
     result = measure(options.preset, options.steps, runtime, options.batch)
     images = result["strong_views_a_step"] + result["weak_views_a_step"]

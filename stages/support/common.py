@@ -36,8 +36,9 @@ def load(params: Path) -> Settings:
 def resolve_and_warn(params: Path) -> Resolved:
     """Settings and their origins, and a line on stderr for every suspicious one. Raises SettingsError."""
     resolved = resolve(params)
-    for line in resolved.warnings:
-        click.echo(f"Warning: {line}", err=True)
+    if "DICAP_PROJECT" not in os.environ:  # a cell of a sweep: what a grid sets is meant for all of its cells
+        for line in resolved.warnings:
+            click.echo(f"Warning: {line}", err=True)
     return resolved
 
 

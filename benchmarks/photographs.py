@@ -266,7 +266,8 @@ def begun(folder: Path) -> dict[str, float]:
 
 def given_back(place: Place, experiment: Experiment, train: Path, warmup: Path) -> float:
     """mAP of the student that learns from all labelled images, D_est's too, and from the holdout's labels and weights of D_u."""
-    from dicap.files.artifacts import epoch_file, read_json, read_pseudo_labels
+    from dicap.files.artifacts import epoch_file, read_pseudo_labels
+    from dicap.files.json_files import read_json
     from dicap.linear.solver import solve
     from dicap.training.loops.solved import Problem
 

@@ -23,7 +23,6 @@ FLOORS = [
     ("dicap.methods", "dicap.provenance.dependencies", "dicap.provenance.external", "dicap.training.loops.table"),
     ("dicap.models", "dicap.pages"),
     ("dicap.report",),
-    ("dicap.machine.bench",),
     ("dicap.training",),
     ("dicap.evaluation",),
     ("dicap.use", "dicap.sklearn", "dicap"),  # the package itself is its face: load_model, predict

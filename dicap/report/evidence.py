@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 from dicap.files import artifacts as files
+from dicap.files.json_files import read_json
+from dicap.files.tables import matrix, read_parquet
 
 STAGES = ("warmup", "train", "finetune")
 WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
@@ -79,7 +81,7 @@ def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
     """
     artifacts = Path(artifacts)
     evaluate = artifacts / "evaluate"
-    metrics = files.read_json(evaluate / "metrics.json")
+    metrics = read_json(evaluate / "metrics.json")
     per_class = _csv(evaluate / "per_class.csv", ["class", "n_pos", "n_train_labelled", "ap", "chance"])
     per_class[["ap", "chance"]] *= 100  # as fractions in the file, in percent wherever people read them
     source = next((artifacts / s for s in ("train", "pseudo_label") if files.epochs(artifacts / s, "pseudo_labels")), None)
@@ -286,7 +288,7 @@ def _frames(stage: Path, kind: str) -> pd.DataFrame:
     """All epochs of a small per-epoch table, with an `epoch` column."""
     parts = []
     for epoch in files.epochs(stage, kind):
-        frame = files.read_parquet(files.epoch_file(stage, kind, epoch)).to_pandas().assign(epoch=epoch)
+        frame = read_parquet(files.epoch_file(stage, kind, epoch)).to_pandas().assign(epoch=epoch)
         # A column of nulls only would come back as objects in one epoch and numbers in the next.
         parts.append(frame.astype({name: float for name in frame if str(name).startswith("optimal")}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
@@ -296,8 +298,8 @@ def _predictions(path: Path, classes: list[str]) -> tuple[pd.DataFrame, pd.DataF
     """`reliability` and `examples` of predictions.parquet; empty without it."""
     if not path.exists():
         return pd.DataFrame(), pd.DataFrame()
-    table = files.read_parquet(path, ["id", "score", "label"])
-    score, label = (files.matrix(table[name]).astype(np.float64) for name in ("score", "label"))
+    table = read_parquet(path, ["id", "score", "label"])
+    score, label = (matrix(table[name]).astype(np.float64) for name in ("score", "label"))
     return _reliability(score.ravel(), label.ravel()), examples(table["id"].to_pylist(), score, label, classes)
 
 
@@ -351,7 +353,7 @@ def _csv(path: Path, required: list[str]) -> pd.DataFrame:
     except FileNotFoundError:
         raise DataError(f"{path}: not there; run the stage that writes it (dvc repro)") from None
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({str(error).splitlines()[0]}); run dvc repro") from None
+        raise DataError(f"{path}: cannot be read as CSV ({first_line(error)}); run dvc repro") from None
     missing = [column for column in required if column not in frame]
     if missing:
         raise DataError(f"{path}: column {missing[0]} is missing; run the stage that writes it again (dvc repro -f)")

@@ -13,7 +13,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from dicap.data.format import ABSENT, INDEX
-from dicap.files import artifacts as files
+from dicap.files.atomic import replacing_folder
+from dicap.files.tables import read_parquet
 from dicap.metrics.warnings import corrected
 from dicap.pages.html import render
 from dicap.pages.pictures import squares
@@ -82,7 +83,7 @@ def build_report(
         pictures = squares(
             Path(dataset), [row["id"] for frame in (found.surprises, found.examples) for row in frame.to_dict("records")]
         )
-    with files.replacing_folder(Path(out)) as folder:
+    with replacing_folder(Path(out)) as folder:
         (folder / "figures").mkdir()
         exports.write_csv(found, folder)
         sections = []
@@ -389,7 +390,7 @@ def _truth(dataset: Path | None) -> pd.DataFrame | None:
         return None
     path = Path(dataset) / INDEX
     absent = [ABSENT.name] if ABSENT.name in pq.read_schema(path).names else []
-    return files.read_parquet(path, ["id", "labels", *absent]).to_pandas()
+    return read_parquet(path, ["id", "labels", *absent]).to_pandas()
 
 
 def _last(frame: pd.DataFrame) -> pd.DataFrame:

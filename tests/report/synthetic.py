@@ -10,6 +10,7 @@ import pyarrow as pa
 from dicap.data import format
 from dicap.files import artifacts as files
 from dicap.files.checksum import sha256
+from dicap.files.json_files import write_json
 
 SETTINGS: dict[str, Any] = {
     "dataset": "digits",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dicap.calibration.rates import bin_index
 from dicap.files import artifacts as files
+from dicap.files.tables import read_parquet
 from dicap.report import evidence
 
 from . import synthetic
@@ -27,7 +28,8 @@ def test_histograms_against_a_loop(entries):
         assert numbers[k] == sum(1 for found, _ in entries if found == k)
     for row in by_weight.to_dict("records"):
         last = row["bin"] == 19
-        assert row["n"] == sum(found == row["label"] and (int(w * 20) == row["bin"] or (last and w == 1)) for found, w in entries)
+        inside = [int(float(w) * 20) == row["bin"] or (last and w == 1) for _, w in entries]
+        assert row["n"] == sum(found == row["label"] and hit for (found, _), hit in zip(entries, inside, strict=True))
 
 
 def test_surprises_by_hand(tmp_path):
@@ -110,7 +112,7 @@ def test_history_runs_through_the_stages(tmp_path):
 
 def test_reliability_against_a_loop(tmp_path):
     bins = evidence.gather(synthetic.write_run(tmp_path, epochs=1)).reliability
-    table = files.read_parquet(tmp_path / "evaluate" / "predictions.parquet")
+    table = read_parquet(tmp_path / "evaluate" / "predictions.parquet")
     pairs = list(zip(np.concatenate(table["score"].to_pylist()), np.concatenate(table["label"].to_pylist()), strict=True))
     for row in bins.to_dict("records"):
         inside = [(s, y) for s, y in pairs if row["left"] <= s < row["right"]]

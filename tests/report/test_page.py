@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from dicap.errors import DataError
 from dicap.evaluation.evaluate import metrics as metrics_of
 from dicap.files import artifacts as files
+from dicap.files.json_files import read_json, write_json
 from dicap.metrics.warnings import score_in_words
 from dicap.report import evidence
 from dicap.report.figures import learning
@@ -201,7 +202,7 @@ def test_any_optional_piece_may_be_missing(tmp_path, piece):
 
 def test_metrics_of_a_bare_run(tmp_path):
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
-    files.write_json({"map": 41.5, "map_low": None, "map_high": None}, run / "evaluate" / "metrics.json")
+    write_json({"map": 41.5, "map_low": None, "map_high": None}, run / "evaluate" / "metrics.json")
     html = build_report(run, {"method": "newcomer"}, {}, tmp_path / "report").read_text(encoding="utf-8")
     assert "41.50" in html
     assert "interval" not in Page(html).text.split("mAP, %")[1][:40]
@@ -269,7 +270,7 @@ def test_a_score_that_few_test_images_raise_is_nowhere_shown_alone(tmp_path):
     assert words.startswith(f"about {middle} (95 % interval ") and f"; {found['map']:.2f} uncorrected" in words
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
     place = run / "evaluate" / "metrics.json"
-    files.write_json(files.read_json(place) | found, place)
+    write_json(read_json(place) | found, place)
     page = build_report(run, synthetic.SETTINGS, synthetic.ENVIRONMENT, tmp_path / "report").read_text(encoding="utf-8")
     assert f'<p class="value">≈ {middle}</p>' in page and f"uncorrected {found['map']:.2f}" in page
     for low, high in ((48.0, 53.0), (None, None)):

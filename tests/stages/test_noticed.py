@@ -138,7 +138,7 @@ def test_the_look_at_many_photographs(tmp_path):
 
 
 def test_relative_paths_mean_the_project_s_files_in_a_cell_too(own, tmp_path, monkeypatch):
-    """A cell's clone holds what is committed: neither photographs nor weights. It finds the same, so that it shares all results."""
+    """A clone holds neither photographs nor weights. A cell in it finds the same, so that it shares all results."""
     before, clone = resolved(own), tmp_path / "clone"
     for name in ("configs", "labels"):
         shutil.copytree(own.folder / name, clone / name)

@@ -20,7 +20,7 @@ from common import Parser, finish, median_ratio, take_turns
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from dicap.linear.folds import assign_folds, left_out
+from dicap.linear.folds import assign_folds, fold_weights
 from dicap.linear.solver import DEFAULT_TOLERANCE, solve
 
 TARGET = 5.0
@@ -48,7 +48,7 @@ def main() -> int:
     warnings.simplefilter("error")  # a solve that ends above its tolerance fails the benchmark
     x, y = data(options.rows, options.features, options.classes)
     fold = assign_folds(y, options.folds, 0)
-    weight = np.concatenate([left_out(fold, options.folds), np.ones((1, len(y), 1), np.float32)])  # (K + 1, n, 1)
+    weight = np.concatenate([fold_weights(fold), np.ones((1, len(y), 1), np.float32)])  # (K + 1, n, 1)
 
     def ours():
         return solve(x, y, weight=weight, l2=L2)
@@ -66,11 +66,14 @@ def main() -> int:
         seconds = take_turns({"ours": ours, "scikit-learn": peer}, options.rounds)
     apart = float(np.abs(found.w - expected).max())
     ratio = median_ratio(seconds["scikit-learn"], seconds["ours"])
-    print(f"{found.b.size} problems of {options.rows} rows: ours {min(seconds['ours']):.2f} s in {found.turns} turns, ", end="")
+    print(
+        f"{found.b.size} problems of {options.rows} rows: ours {min(seconds['ours']):.2f} s in {found.iterations} iterations, ",
+        end="",
+    )
     print(f"scikit-learn {min(seconds['scikit-learn']):.2f} s; weights differ by at most {apart:.1e}")
     result = {key: getattr(options, key) for key in ("rows", "features", "classes", "folds")} | {
         "seconds": {name: [round(value, 4) for value in values] for name, values in seconds.items()},
-        "turns": found.turns,
+        "iterations": found.iterations,
         "gradient": float(found.gradient.max()),
         "weight_difference": apart,
     }

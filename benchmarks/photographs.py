@@ -10,7 +10,7 @@ with the settings of configs/table.yaml, and kept in --cache. Then, for each rat
     regression_plain  the same with the same C on the features of the image alone
     labelled_only     this project's solved head on the labelled images (method bce)
     cap, cap_tenth    CAP with the same head; pseudo-labelled rows weigh 0.3 (the default), or 0.1 (its best on validation images)
-    published         DiCaP as published, with a holdout, on the same head; then its fine-tuning (published_finetuned)
+    published         DiCaP's published rule, with a holdout, on the same head; then its fine-tuning (published_finetuned)
     holdout           the recommended rule, but correctness counted on a holdout
     given_back        labels and weights of `holdout`, its student solved on all labelled images
     recommended       `protocol: recommended`
@@ -60,12 +60,14 @@ from dicap.evaluation.evaluate import decided
 from dicap.features.bank import FeatureBank
 from dicap.features.compute import fill
 from dicap.features.engine import scoring_engine
+from dicap.features.folder import BACKBONE
 from dicap.features.recipe import Recipe, pretrained_network
 from dicap.files.artifacts import write_split
-from dicap.linear.selection import CANDIDATES, FOLDS, choose_l2
+from dicap.linear.penalty import CANDIDATES, FOLDS, losses_out_of_fold
 from dicap.machine.runtime import Runtime
 from dicap.metrics.ranking import mean_average_precision
 from dicap.models import load_model, load_weights
+from dicap.network.stored import save_backbone
 from dicap.settings import Settings
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
@@ -115,7 +117,7 @@ def quick_search(x: np.ndarray, y: np.ndarray) -> float:
     for k, (_, outside) in enumerate(KFold(FOLDS, shuffle=True, random_state=0).split(x)):
         fold[outside] = k
     rows = StandardScaler().fit_transform(x).astype(np.float32)
-    return choose_l2(rows, y.astype(np.float32), fold, candidates=CANDIDATES).l2
+    return CANDIDATES[int(np.argmin(losses_out_of_fold(rows, y.astype(np.float32), fold, CANDIDATES)))]
 
 
 class Place:
@@ -139,8 +141,9 @@ class Place:
         fast, engine = scoring_engine(network, self.runtime, image_size=s.image_size)
         if not (bank / "meta.json").exists():
             fill(bank, recipe, self.store, fast, engine=engine.to_dict(), device=self.runtime.device, autocast=self.runtime.amp)
+            save_backbone(network.backbone, bank / BACKBONE)
         self.engine, self.seconds = engine.to_dict(), time.perf_counter() - begin
-        self.bank = FeatureBank.open(bank, recipe)
+        self.bank = FeatureBank.open(bank)
         classes = len(self.store.classes)
         self.labels = HiddenLabelReader(self.set, classes).labels(np.arange(self.store.n))[0].numpy()
 
@@ -177,7 +180,7 @@ def run(experiment: Experiment, stages: tuple[str, ...], place: Path) -> tuple[d
         inputs = [] if source is None else [source]
         folder = None if source is None else source.parent
         run_stage(
-            stage, experiment, network, inputs=inputs, root=place, out=place / stage, fresh=True, tell=lambda lines: None,
+            stage, experiment, network, inputs=inputs, root=place, out=place / stage, fresh=True, log=lambda lines: None,
             source=folder,
         )  # fmt: skip
         source = models[stage] = place / stage / "model.safetensors"
@@ -263,7 +266,8 @@ def begun(folder: Path) -> dict[str, float]:
 
 def given_back(place: Place, experiment: Experiment, train: Path, warmup: Path) -> float:
     """mAP of the student that learns from all labelled images, D_est's too, and from the holdout's labels and weights of D_u."""
-    from dicap.files.artifacts import epoch_file, read_json, read_pseudo_labels
+    from dicap.files.artifacts import epoch_file, read_pseudo_labels
+    from dicap.files.json_files import read_json
     from dicap.linear.solver import solve
     from dicap.training.loops.solved import Problem
 

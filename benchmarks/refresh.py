@@ -24,7 +24,8 @@ import pandas as pd
 import torch
 from common import Parser, finish
 
-from dicap.calibration.rates import PseudoLabels, correctness_weight, count_bins, dual_thresholds, estimate_rates, hard_labels
+from dicap.calibration.rates import correctness_weight, count_bins, estimate_rates
+from dicap.calibration.thresholds import PseudoLabels, dual_thresholds, hard_labels
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.methods.base import Refresh
 from dicap.training.records import record

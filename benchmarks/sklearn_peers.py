@@ -56,7 +56,7 @@ from dicap.data import format as files
 from dicap.data.labels import read_labels
 from dicap.data.split import labelled_order
 from dicap.features.bank import FeatureBank
-from dicap.linear.selection import choose_penalty
+from dicap.linear.penalty import choose_penalty
 from dicap.metrics.ranking import mean_average_precision
 from dicap.sklearn import DiCaPClassifier
 

@@ -1,63 +1,70 @@
-"""Starting what a training stage imports: in a child of the fork server, against a process of its own.
+"""Seconds of processor time from the start of a stage's process to the first line of its work, in two checkouts.
 
-    python benchmarks/starts.py [--commands 8]
+    python benchmarks/starts.py --before FOLDER [--rounds 3]
 
-The command imports `stages.support.training`, torch and timm with it, and ends. With the server (`stages.sweeps.forkserver`),
-as a cell of a sweep has one, a small process asks it for a child; its own start, once for all commands of a cell, is
-counted with them.
+Both checkouts have run `dvc repro` on the default data set, so that every stage finds what it needs. A stage ends where its work
+would begin, at the function named below.
 
-Writes starts.json among the results and ends with `starts ratio=R target=2`, R: seconds of --commands processes of their own over
-those of a server and as many children, the median of the rounds. Exits 1 below it.
+Writes starts.json among the results; its last line is `starts ratio=R target=1.67`, R: the seconds of FOLDER over those of this
+checkout, all stages added up. Exits 1 below it.
 """
 
 import os
-import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from common import Parser, finish
 
-from common import Parser, finish, median_ratio, take_turns
-from made_up import ROOT
-
-from stages.sweeps.forkserver import fork_server
-
-TARGET = 2.0
-COMMAND = "stages.support.training"
-ASK = f"import sys; from stages import forkserver; sys.exit(forkserver.run({COMMAND!r}, []) != 0)"  # None: it did not run
+ROOT = Path(__file__).parents[1]
+TARGET = 1.67  # at most 60 % of the seconds before
+WORK = {
+    "resolve": "dicap.provenance.dependencies:relevant",
+    "split": "dicap.data.split:split_roles",
+    "warmup": "dicap.training.trainer:Trainer.begin_with",
+    "pseudo-label": "dicap.training.loops.solved:Problem.of",
+    "train": "dicap.training.trainer:Trainer.begin_with",
+    "finetune": "shutil:copy2",
+    "evaluate": "dicap.evaluation.evaluate:score",
+    "report": "dicap.report.page:build_report",
+}
+UNTIL = """
+import importlib, os, sys, time
+module, _, name = sys.argv[2].partition(":")
+*owners, last = name.split(".")
+owner = importlib.import_module(module)
+for part in owners:
+    owner = getattr(owner, part)
+def end(*_, **__):
+    print("SECONDS", time.process_time(), flush=True)
+    os._exit(0)
+setattr(owner, last, end)
+from stages.cli import main
+main([sys.argv[1]])
+"""
 
 
 def main() -> int:
     """Run by turns, compare, write."""
-    given = Parser(__doc__, "starts", commands=1)
-    given.add_argument("--commands", type=int, default=8, help="commands of a cell that load the libraries")
+    given = Parser(__doc__, "starts", stages=["resolve"])
+    given.add_argument("--before", type=Path, default=ROOT, help="another checkout, in which `dvc repro` has run")
+    given.add_argument("--stages", nargs="+", default=list(WORK), choices=WORK)
     options = given.options()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    each: dict[str, list[float]] = {"own": [], "forked": []}
-
-    def command(which: str, *arguments: str, variables: dict[str, str]) -> None:
-        begin = time.perf_counter()
-        subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment | variables, check=True)
-        each[which].append(time.perf_counter() - begin)
-
-    def own() -> None:
-        for _ in range(options.commands):
-            command("own", "-m", COMMAND, variables={})
-
-    def forked() -> None:
-        with fork_server(environment) as variables:
-            for _ in range(options.commands):
-                command("forked", "-c", ASK, variables=variables)
-
-    seconds = take_turns({"own": own, "forked": forked}, options.rounds)
-    median = {which: round(statistics.median(times), 3) for which, times in each.items()}
-    whole = {which: round(statistics.median(times), 3) for which, times in seconds.items()}
-    for which in each:
-        print(f"{which:7} {median[which]:.2f} s a command, {whole[which]:.1f} s for {options.commands}")
-    found = {"commands": options.commands, "seconds_each": median, "seconds": whole}
-    return finish("starts", found, median_ratio(seconds["own"], seconds["forked"]), TARGET, options)
+    found: dict[str, dict[str, list[float]]] = {stage: {"before": [], "now": []} for stage in options.stages}
+    for _ in range(options.rounds):
+        for stage, work in ((stage, WORK[stage]) for stage in options.stages):
+            for which, folder in (("before", options.before), ("now", ROOT)):
+                done = subprocess.run(
+                    [sys.executable, "-c", UNTIL, stage, work], cwd=folder, capture_output=True, text=True, check=True,
+                    env={**os.environ, "PYTHONPATH": str(folder.resolve()), "OMP_NUM_THREADS": "1"},
+                )  # fmt: skip
+                found[stage][which].append(float(done.stdout.split("SECONDS ")[1]))
+    # The least: what else the machine does only adds.
+    seconds = {stage: {which: round(min(times), 2) for which, times in both.items()} for stage, both in found.items()}
+    for stage, both in seconds.items():
+        print(f"{stage:<13}{both['before']:>7.2f} s before, {both['now']:>6.2f} s now")
+    total = {which: sum(both[which] for both in seconds.values()) for which in ("before", "now")}
+    return finish("starts", {"seconds": seconds}, total["before"] / total["now"], TARGET, options)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ NAMES = (
     "linear",
     "refresh",
     "scaling",
-    "shards",
     "starts",
     "step",
 )

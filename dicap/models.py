@@ -14,15 +14,16 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from dicap.calibration.decision import Decisions, plain
-from dicap.errors import DataError, SettingsError
-from dicap.files.artifacts import replacing
+from dicap.errors import DataError, SettingsError, first_line
+from dicap.files.atomic import replacing
 from dicap.methods import build_method
 from dicap.methods.base import Method
+from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS
 
 SCHEMA = 4  # 2: with a checksum of the tensors; 3: with decisions; 4: with the grid of the feature map
-KEYS = ("stage", "which", "classes", "settings", "grid", "extra", "checksum")
+KEYS = ("stage", "which", "classes", "settings", "grid", "checksum")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,6 @@ class SavedModel:
     which: str  # raw or ema
     stage: str
     decisions: Decisions
-    extra: dict[str, Any]
     checksum: str = ""
 
 
@@ -49,7 +49,6 @@ def save_model(
     stage: str,
     which: str,
     decisions: Decisions | None = None,
-    extra: dict[str, Any] | None = None,
 ) -> None:
     """Write the network's tensors and what is needed to use them, atomically; equal models give equal bytes.
 
@@ -65,7 +64,6 @@ def save_model(
         "settings": _without_places(settings),
         "grid": getattr(network, "grid", None),
         "decisions": decisions.to_dict(),
-        "extra": extra or {},
     }
     metadata["checksum"] = checksum(metadata, tensors)
     # One entry: safetensors keeps metadata in a hash map, whose order would change the bytes from run to run.
@@ -75,7 +73,7 @@ def save_model(
 
 
 def _without_places(settings: Settings) -> dict[str, Any]:
-    """The settings without paths of the machine that trained, which are nobody's business."""
+    """The settings without paths of the training machine, for privacy."""
     values = settings.model_dump()
     if settings.backbone_weights not in NAMED_WEIGHTS:
         values["backbone_weights"] = Path(settings.backbone_weights).name
@@ -106,7 +104,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
             f"{path}: not a model of this project (no `dicap` metadata); give a model.safetensors that a stage wrote"
         ) from None
     except (SafetensorError, OSError, UnicodeDecodeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise DataError(f"{path}: damaged ({reason}); remove it and run `dvc repro`") from None
     schema = metadata.get("schema") if isinstance(metadata, dict) else None
     if schema != SCHEMA:
@@ -117,11 +115,12 @@ def read_metadata(path: Path) -> dict[str, Any]:
     return metadata
 
 
-def load_model(path: str | Path, device: torch.device | str = "cpu") -> SavedModel:
+def load_model(path: str | Path, device: torch.device | str = "cpu", stored: StoredBackbone | None = None) -> SavedModel:
     """Rebuild a published model, in eval mode, with its classes, settings and decisions.
 
     Args:
         path: a model.safetensors, or the folder that holds one.
+        stored: stands for the backbone of a model that is to be asked with feature maps alone.
 
     Raises:
         DataError: if the file is missing, damaged or of another schema.
@@ -138,7 +137,7 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> SavedMod
     except (KeyError, TypeError, ValueError):
         raise DataError(f"{path}: its thresholds are not readable; train it again") from None
     method = build_method(settings, len(metadata["classes"]))
-    network = method.build_network(pretrained=False)
+    network = method.build_network(pretrained=False, stored=stored)
     network.grid = metadata["grid"]
     _fill(network, state, path)
     return SavedModel(
@@ -149,7 +148,6 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> SavedMod
         metadata["which"],
         metadata["stage"],
         decisions,
-        metadata["extra"],
         metadata["checksum"],
     )
 

@@ -5,25 +5,26 @@ Letters: n samples, D features, C classes.
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, cast
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from dicap.calibration.ranks import curve_by_rank, log_odds
-from dicap.linear.folds import assign_folds
-from dicap.linear.pseudo import pseudo_labels
+from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, quota_labels
+from dicap.linear.folds import assign_folds, n_folds
+from dicap.linear.penalty import choose_penalty
 from dicap.linear.scaling import Kind, scaling_of
-from dicap.linear.selection import choose_penalty, mean_precision
 from dicap.linear.solver import Solution
-from dicap.linear.students import out_of_fold, solve_students
-from dicap.linear.teachers import solve_teachers
 from dicap.machine.processes import cores
+from dicap.metrics.ranking import average_precision
 
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
 
@@ -67,6 +68,18 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "l2": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "features": [StrOptions({"plain", "standard", "root"})],
+        "pseudo_weight": [Interval(Real, 0, 1, closed="both")],
+        "neighbours": [Interval(Integral, 0, None, closed="left")],
+        "folds": [Interval(Integral, 2, None, closed="left")],
+        "power": [Interval(Real, 0, None, closed="neither")],
+        "warm_start": ["boolean"],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+    }
+
     def __init__(
         self,
         *,
@@ -101,7 +114,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             ValueError: a parameter or an array is not as described, fewer than two samples have a known entry, or a class
                 has none.
         """
-        self._check_parameters()
+        self._validate_params()
         names = getattr(y, "columns", None)
         x = self._features(X, reset=True)
         labels = _known_labels(y, type(self).__name__)
@@ -133,14 +146,15 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
         self.l2_ = choose_penalty(own, y, fold) if self.l2 == "auto" else float(self.l2)
 
-        teachers = solve_teachers(rows, y, fold, l2=self.l2_, neighbours=min(self.neighbours, len(rows) - 1))
-        made = []
-        for without in [*((k,) for k in range(fold.max() + 1)), ()]:  # those of the folds' students and, last, the student's
-            known_to = np.where(np.isin(fold, without)[:, None], -1, y)  # nothing of its fold reaches a fold's student
-            made.append(pseudo_labels(teachers.scores(without), known_to, teachers.open, power=self.power))
-        heads = solve_students(
-            rows, y, fold, made, l2=self.l2_, pseudo_weight=self.pseudo_weight, start=self._start(y, rows, fold)
-        )
+        open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
+
+        def rule(scores: NDArray, known: NDArray, _: int | None) -> Pseudo:
+            return quota_labels(scores, known, open_entries, power=self.power)
+
+        heads = crossfit(
+            rows, y, fold, rule, l2=self.l2_, pseudo_weight=self.pseudo_weight,
+            neighbours=min(self.neighbours, len(rows) - 1), start=self._start(y, rows, fold),
+        )  # fmt: skip
         if self.warm_start:
             self._heads = heads
         self.coef_, self.intercept_ = heads.w[-1], heads.b[-1]
@@ -154,7 +168,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     def _start(self, y: NDArray, rows: NDArray, fold: NDArray) -> Solution | None:
         """The solution of the call before, where it is wanted and of the same shape."""
         heads = getattr(self, "_heads", None) if self.warm_start else None
-        fits = heads is not None and heads.w.shape == (fold.max() + 2, y.shape[1], rows.shape[1])
+        fits = heads is not None and heads.w.shape == (n_folds(fold) + 1, y.shape[1], rows.shape[1])
         return heads if fits else None
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -189,7 +203,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
                 "y: none of the known labels is positive, so there is nothing to score; where some samples are unlabelled, "
                 "cv=dicap.sklearn.LabelledKFold() cross-validates on the labelled ones"
             )
-        return mean_precision(self.decision_function(X), labels, labels >= 0) / 100
+        return float(average_precision(self.decision_function(X), labels)[(labels > 0).any(0)].mean())
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -199,21 +213,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         tags.classifier_tags.multi_label = True
         return tags
-
-    def _check_parameters(self) -> None:
-        """Raises ValueError for a value that the settings of the same name would not take."""
-        whole = {"neighbours": 0, "folds": 2}
-        positive = ["power"] if self.l2 == "auto" else ["power", "l2"]
-        wrong = [
-            (name, f"a whole number from {low}") for name, low in whole.items() if not _number(getattr(self, name), low, int)
-        ]
-        wrong += [(name, "a number above 0") for name in positive if not _number(getattr(self, name), np.nextafter(0, 1))]
-        if not (_number(self.pseudo_weight, 0) and self.pseudo_weight <= 1):
-            wrong.append(("pseudo_weight", "a number from 0 to 1"))
-        if self.features not in ("plain", "standard", "root"):
-            wrong.append(("features", "plain, standard or root"))
-        for name, wanted in wrong:
-            raise ValueError(f"{type(self).__name__}: {name}: found {getattr(self, name)!r}, expected {wanted}")
 
     def _threads(self) -> AbstractContextManager:
         if self.n_jobs is None:
@@ -291,8 +290,3 @@ def _folds(x: NDArray, y: NDArray, folds: int, seed: int) -> NDArray:
     fold = np.empty(len(y), np.int64)
     fold[rows] = assign_folds(y[rows][:, columns], folds, seed)
     return fold
-
-
-def _number(value: Any, least: float, kind: type = float) -> bool:
-    numbers = (int, np.integer) if kind is int else (int, float, np.integer, np.floating)
-    return isinstance(value, numbers) and not isinstance(value, bool) and bool(value >= least)

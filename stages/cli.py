@@ -11,7 +11,7 @@ import click
 
 from dicap import __version__
 from dicap.errors import DataError, SettingsError, Stopped
-from stages.sweeps import forkserver
+from dicap.machine.processes import is_main
 from stages.sweeps.engines.parent import STARTED_BY, end_with_parent
 
 EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
@@ -43,10 +43,9 @@ TOOLS = {
     "completion": "Print the shell's completion script.",
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
-    "doctor": "Check a converted data set; measure this machine.",
+    "doctor": "Check a converted data set.",
     "sweep": "Run a grid of experiments, here or on a cluster.",
     "formatted": "Import or export the published npy files.",
-    "study-estimators": "Compare estimators of the correctness rate on a run's scores.",
     "compare": "Draw finished experiments side by side.",
     "figures": "Draw the paper's figures from finished runs.",
     "table": "Set finished runs beside the published tables.",
@@ -73,7 +72,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context):
         """Run a command; users' errors become their own lines and exit codes, never tracebacks."""
-        _hand_over()
+        _run_own_program()
         if STARTED_BY in os.environ:  # an engine's job, or one of several processes of a run
             end_with_parent()
         # Read by the OpenMP library when torch is loaded. Its default lets waiting threads spin: where another process
@@ -81,7 +80,7 @@ class LazyGroup(click.Group):
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         try:
             with contextlib.ExitStack() as stack:
-                if not _first():  # of several processes one speaks
+                if not is_main():  # of several processes one speaks
                     stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
                 return super().invoke(ctx)
         except SettingsError as error:
@@ -95,17 +94,17 @@ class LazyGroup(click.Group):
                 raise
             place = error.filename2 or error.filename or "the disk"
             code, message = EXIT_DATA, f"{place}: {error.strerror}; make room or choose another disk, and run again"
-        if code == EXIT_STOPPED and not _first():
+        if code == EXIT_STOPPED and not is_main():
             ctx.exit(code)
         for line in message.splitlines():
             click.echo(f"{'Stopped' if code == EXIT_STOPPED else 'Error'}: {line}", err=True)
-        if code != EXIT_STOPPED and (cleared := _cleared()):  # what was stopped is to go on, not back
+        if code != EXIT_STOPPED and (cleared := _outputs_dvc_can_restore()):  # what was stopped is to go on, not back
             click.echo(f"`dvc checkout {' '.join(cleared)}` brings back what this stage made before.", err=True)
         ctx.exit(code)
 
 
-def _hand_over() -> None:
-    """Under DVC, go on with the program that belongs to the experiment, in a child of the fork server where there is one.
+def _run_own_program() -> None:
+    """Under DVC, go on with the program that belongs to the experiment.
 
     A queued or temporary experiment has a folder of its own, whose code its results are recorded under; the installed program
     is that of the workspace, which may have been edited since.
@@ -113,33 +112,24 @@ def _hand_over() -> None:
     own, path = Path("stages/cli.py"), os.environ.get("PYTHONPATH", "")
     if "DVC_STAGE" not in os.environ or not own.is_file():
         return
-    if foreign := not own.samefile(__file__) and path.split(os.pathsep)[0] != os.getcwd():
+    if not own.samefile(__file__) and path.split(os.pathsep)[0] != os.getcwd():
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.getcwd(), path)))
-    # `resolve` loads none of the server's libraries, and often nothing else has to run.
-    if os.environ["DVC_STAGE"] != "resolve" and (code := forkserver.run("stages.cli", sys.argv[1:])) is not None:
-        sys.exit(code)
-    if foreign:
         os.execv(sys.executable, [sys.executable, "-m", "stages.cli", *sys.argv[1:]])
 
 
-def _cleared() -> list[str]:
+def _outputs_dvc_can_restore() -> list[str]:
     """Results of this stage that DVC has removed before running it, and that its cache holds."""
     # What `resolve` makes takes a second: not worth a hint.
     stage = os.environ.get("DVC_STAGE")  # set by DVC alone
-    if stage in (None, "resolve") or not _first() or not Path("dvc.lock").is_file():
+    if stage in (None, "resolve") or not is_main() or not Path("dvc.lock").is_file():
         return []
     from ruamel.yaml import YAML
 
+    from stages.sweeps.revisions import cache_folder, in_cache
+
     lock = YAML(typ="safe", pure=True).load(Path("dvc.lock").read_text(encoding="utf-8"))
-    results = lock.get("stages", {}).get(stage, {}).get("outs", [])
-    cache = Path(".dvc/cache/files/md5")
-    return [
-        out["path"] for out in results if not Path(out["path"]).exists() and (cache / out["md5"][:2] / out["md5"][2:]).exists()
-    ]
-
-
-def _first() -> bool:
-    return os.environ.get("RANK", "0") == "0"
+    results, cache = lock.get("stages", {}).get(stage, {}).get("outs", []), cache_folder(Path.cwd())
+    return [out["path"] for out in results if not Path(out["path"]).exists() and in_cache(cache, out["md5"]).exists()]
 
 
 def _module(name: str) -> str:

@@ -3,7 +3,6 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import tiny
 from hypothesis import settings
-
-from stages.sweeps.forkserver import fork_server
 
 # On a busy machine an example may take any time; what is slow is seen by --durations, not by chance.
 settings.register_profile("busy", deadline=None)
@@ -50,16 +47,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first; the order within a file stays."""
     rank = {tiny.ROOT / "tests" / name: i for i, name in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.path, len(LONG)))
-
-
-@pytest.fixture(scope="session")
-def forks() -> Iterator[dict[str, str]]:
-    """A fork server for commands in `tiny.environment`, each of which would otherwise load torch for longer than it works.
-
-    In processes of their own the stages run in the README's test, and in the long form of those in tests/faults.
-    """
-    with fork_server(tiny.environment()) as variables:
-        yield variables
 
 
 @pytest.fixture(scope="session")

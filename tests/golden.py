@@ -39,12 +39,13 @@ from ruamel.yaml import YAML
 from safetensors import safe_open
 from tqdm import tqdm
 
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 COUNTS = {"train": 40, "test": 10, "unlabeled": 8}
 LEAKS = "bbam, published leaks"  # looks up labels of any training image, so all of them need some
 STAGES = ("warmup", "pseudo-label", "train", "finetune")
+PUBLISHED = ("warmup", "pseudo_label", "train", "finetune", "split", "resolved")
 NO_THRESHOLDS = {"thresholds.rule": "none"}
 WHOLE = {"warmup.trainable": "all", "train.trainable": "all", "linear.solver": "steps"}  # `table` freezes the backbone
 SOLVED = {
@@ -56,10 +57,9 @@ Record = dict[str, dict[str, str]]  # path below artifacts -> {"file": sha256, n
 # What runs beyond one of each method: changes of the tiny settings by title.
 VARIANTS: dict[str, dict[str, Any]] = {
     "dicap, estimator beta": {"calibration.estimator": "beta"},
-    "dicap, estimator shrunk_bins": {"calibration.estimator": "shrunk_bins", "calibration.bins": 7},
-    "dicap, estimator class_rank": {"calibration.estimator": "class_rank"},
+    "dicap, estimator class_score": {"calibration.estimator": "class_score"},
     "dicap, estimator beta per batch": {"calibration.estimator": "beta", "calibration.refresh": "batch"},
-    "dicap, estimator class_rank per batch": {"calibration.estimator": "class_rank", "calibration.refresh": "batch"},
+    "dicap, estimator class_score per batch": {"calibration.estimator": "class_score", "calibration.refresh": "batch"},
     "dicap, anchor centre": {"calibration.anchor": "centre"},
     "dicap, anchor right": {"calibration.anchor": "right", "calibration.bins": 7},
     "dicap, one bin": {"calibration.bins": 1},
@@ -149,8 +149,8 @@ def _stage(name: str) -> None:
 
 def _hashes(folder: Path) -> Record:
     read = {".safetensors": _model, ".parquet": _table, ".csv": _columns}
-    paths = [path for path in sorted(folder.rglob("*")) if path.suffix in read and "cost" not in path.parts]
-    return {str(path.relative_to(folder)): {"file": _sha256(path.read_bytes()), **read[path.suffix](path)} for path in paths}
+    found = [path for path in sorted(folder.rglob("*")) if path.suffix in read and path.relative_to(folder).parts[0] in PUBLISHED]
+    return {str(path.relative_to(folder)): {"file": _sha256(path.read_bytes()), **read[path.suffix](path)} for path in found}
 
 
 def _model(path: Path) -> dict[str, str]:

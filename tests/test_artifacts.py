@@ -9,6 +9,9 @@ import pytest
 
 from dicap.errors import DataError
 from dicap.files import artifacts
+from dicap.files.atomic import replacing_folder
+from dicap.files.json_files import read_json, write_json
+from dicap.files.tables import lists, matrix
 
 
 def test_pseudo_labels_round_trip(tmp_path):
@@ -28,8 +31,8 @@ def test_pseudo_labels_round_trip(tmp_path):
 
 
 def test_list_columns_of_no_images_and_no_classes():
-    assert artifacts.matrix(artifacts.lists(np.zeros((0, 3), np.int8), pa.int8())).shape == (0, 0)
-    assert len(artifacts.lists(np.zeros((2, 0), np.int8), pa.int8())) == 2
+    assert matrix(lists(np.zeros((0, 3), np.int8), pa.int8())).shape == (0, 0)
+    assert len(lists(np.zeros((2, 0), np.int8), pa.int8())) == 2
 
 
 def test_a_flipped_bit_in_a_page_is_found(tmp_path):
@@ -56,20 +59,20 @@ def test_a_truncated_file_is_one_clear_line(tmp_path, content):
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
     path = tmp_path / "metrics.json"
-    artifacts.write_json({"map": 1}, path)
+    write_json({"map": 1}, path)
     with pytest.raises(ValueError, match="Out of range"):
-        artifacts.write_json({"map": float("nan")}, path)
-    assert artifacts.read_json(path) == {"map": 1}
+        write_json({"map": float("nan")}, path)
+    assert read_json(path) == {"map": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["metrics.json"]
 
 
 def test_a_failed_folder_leaves_the_old_folder(tmp_path):
     out = tmp_path / "train"
-    with artifacts.replacing_folder(out) as folder:
+    with replacing_folder(out) as folder:
         (folder / "a").write_text("old")
 
     def fail():
-        with artifacts.replacing_folder(out) as folder:
+        with replacing_folder(out) as folder:
             (folder / "a").write_text("new")
             raise RuntimeError
 
@@ -84,7 +87,7 @@ def test_damaged_json(tmp_path, content):
     path = tmp_path / "metrics.json"
     path.write_text(content)
     with pytest.raises(DataError, match=r"metrics\.json"):
-        artifacts.read_json(path)
+        read_json(path)
 
 
 def test_parquet_bytes_are_a_function_of_their_content(tmp_path):
@@ -94,76 +97,29 @@ def test_parquet_bytes_are_a_function_of_their_content(tmp_path):
 
 
 def labelled_entries(seed=0, n=23, classes=7):
-    """Halves p (n, C), labels with a class that is uncertain throughout, weights."""
+    """Halves p (n, C), labels, weights."""
     rng = np.random.default_rng(seed)
     p, w = (rng.random((n, classes)).astype(np.float16) for _ in range(2))
     label = rng.choice([0, 0, 0, 1, -1], (n, classes)).astype(np.int8)
-    label[:, 2] = -1
     w[label < 0] = 0
     return np.array([f"image {i}" for i in range(n)], dtype=object), p, label, w
 
 
-@pytest.mark.parametrize("rows", [1, 5, 1000])
-def test_a_sparse_record_holds_all_but_confident_negatives(tmp_path, monkeypatch, rows):
-    ids, p, label, w = labelled_entries()
-    monkeypatch.setattr(artifacts, "SPARSE_GROUP", rows * label.shape[1])
-    path = artifacts.epoch_file(tmp_path, "pseudo_labels", 0)
-    artifacts.write_pseudo_labels(ids, p, label, w, path, sparse=True)
-    groups = list(artifacts.pseudo_label_groups(path))
-    assert [len(group.ids) for group in groups] == [min(rows, 23 - i) for i in range(0, 23, rows)]
-    found = artifacts.read_pseudo_labels(path)
-    assert found.ids == ids.tolist() and (found.label == label).all()
-    held = label != 0
-    held[:, 2] = False
-    for got, given_one in ((found.confidence, p), (found.weight, w)):
-        assert got.dtype == np.float16 and (got[held] == given_one[held]).all() and np.isnan(got[~held]).all()
-    absent = artifacts.left_out(path)
-    assert absent.classes == 7 and absent.uncertain == [2]
-    for counts, values in (
-        (absent.confidence[0], p[label == 0]),
-        (absent.confidence[-1], p[:, 2]),
-        (absent.weight, w[label == 0]),
-    ):
-        assert counts == [sum(min(int(np.float32(v) * 20), 19) == k for v in values) for k in range(20)]
-    frame = pd.read_parquet(tmp_path / "pseudo_labels")
-    row = frame.iloc[4]
-    assert row["class"].tolist() == np.flatnonzero(held[4]).tolist() and row["label"].tolist() == label[4][held[4]].tolist()
-
-
-def test_a_dense_record_in_row_groups_is_the_same(tmp_path, monkeypatch):
+def test_a_record_in_row_groups_is_the_same(tmp_path, monkeypatch):
     ids, p, label, w = labelled_entries()
     path = tmp_path / "labels.parquet"
-    monkeypatch.setattr(artifacts, "DENSE_GROUP", 5 * label.shape[1])
+    monkeypatch.setattr(artifacts, "ROW_GROUP", 5 * label.shape[1])
     artifacts.write_pseudo_labels(ids, p, label, w, path)
-    assert len(list(artifacts.pseudo_label_groups(path))) == 5 and artifacts.left_out(path) is None
-    found = artifacts.read_pseudo_labels(path, whole_for="a test")
+    assert len(list(artifacts.pseudo_label_groups(path))) == 5
+    found = artifacts.read_pseudo_labels(path)
     assert found.ids == ids.tolist()
     assert all((got == given_one).all() for got, given_one in zip(found[1:], (p, label, w), strict=True))
 
 
-def test_who_needs_the_whole_record_is_told_that_it_is_sparse(tmp_path):
-    path = tmp_path / "labels.parquet"
-    artifacts.write_pseudo_labels(*labelled_entries(), path, sparse=True)
-    with pytest.raises(DataError, match=r"which a test needs; set calibration\.storage to dense"):
-        artifacts.read_pseudo_labels(path, whole_for="a test")
-
-
 def test_a_record_of_no_images(tmp_path):
-    for sparse in (False, True):
-        path = tmp_path / f"{sparse}.parquet"
-        nothing = np.empty((0, 3), np.float16)
-        artifacts.write_pseudo_labels(np.array([], dtype=object), nothing, nothing.astype(np.int8), nothing, path, sparse=sparse)
-        assert artifacts.read_pseudo_labels(path).ids == []
-
-
-def test_a_flipped_bit_in_a_sparse_record_is_found(tmp_path):
-    path = tmp_path / "labels.parquet"
-    artifacts.write_pseudo_labels(*labelled_entries(n=400), path, sparse=True)
-    content = bytearray(path.read_bytes())
-    content[len(content) // 3] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(DataError, match="damaged"):
-        artifacts.read_pseudo_labels(path)
+    path, nothing = tmp_path / "none.parquet", np.empty((0, 3), np.float16)
+    artifacts.write_pseudo_labels(np.array([], dtype=object), nothing, nothing.astype(np.int8), nothing, path)
+    assert artifacts.read_pseudo_labels(path).ids == []
 
 
 @pytest.mark.parametrize("at", [0, 1])
@@ -177,15 +133,15 @@ def test_stopped_between_its_renames_a_folder_is_the_earlier_one(tmp_path, monke
             raise KeyboardInterrupt
         rename(*arguments)
 
-    with artifacts.replacing_folder(place) as folder:
+    with replacing_folder(place) as folder:
         (folder / "a").write_text("earlier")
     monkeypatch.setattr(os, "rename", stop)
-    with pytest.raises(KeyboardInterrupt), artifacts.replacing_folder(place) as folder:
+    with pytest.raises(KeyboardInterrupt), replacing_folder(place) as folder:
         (folder / "a").write_text("later")
     assert {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")} == {"out", "out/a"}
     assert (place / "a").read_text() == "earlier"
     monkeypatch.undo()
     place.rename(tmp_path / ".out.old")
-    with pytest.raises(KeyError), artifacts.replacing_folder(place):
+    with pytest.raises(KeyError), replacing_folder(place):
         raise KeyError
     assert (place / "a").read_text() == "earlier"

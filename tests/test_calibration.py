@@ -11,18 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from dicap.calibration import rates as calibration
-from dicap.calibration.curve import Curve, log_odds
-from dicap.calibration.rates import (
-    PseudoLabels,
-    Rates,
-    bin_curve,
-    correctness_weight,
-    count_bins,
-    curve_error,
-    dual_thresholds,
-    estimate_rates,
-    hard_labels,
-)
+from dicap.calibration.curve import Curve
+from dicap.calibration.ranks import log_odds
+from dicap.calibration.rates import Rates, bin_curve, correctness_weight, count_bins, curve_error, estimate_rates
+from dicap.calibration.thresholds import PseudoLabels, dual_thresholds, hard_labels
+from dicap.report.evidence import bin_of
 from dicap.settings.schema import Calibration
 
 K = 20
@@ -91,6 +84,11 @@ def test_counts_do_not_depend_on_the_order_of_images(p, random):
     random.shuffle(order)
     one, other = (count_bins(torch.from_numpy(p[o]), torch.from_numpy(y[o]), K) for o in (slice(None), order))
     assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1])
+
+
+def test_the_report_bins_as_training_does():
+    p = np.random.default_rng(0).integers(0, 101, 500).astype(np.float32) / np.float32(100)  # 0.35 in single precision among them
+    assert bin_of(p, K).tolist() == calibration.bin_index(torch.from_numpy(p), K).tolist()
 
 
 # -- rates ------------------------------------------------------------------------------------------------
@@ -307,7 +305,7 @@ def test_a_curve_between_knots_is_numpys(steps, values, p, over_log_odds):
     knots = np.cumsum(steps) / sum(steps)  # they need not reach 0 and 1: beyond the ends the end's rate holds
     at, x = np.array(values[: len(knots)]), p
     if over_log_odds:
-        knots, x = 8 * knots - 5, log_odds(torch.from_numpy(p)).numpy()
+        knots, x = 8 * knots - 5, log_odds(p)
     found = Curve(torch.from_numpy(knots), torch.from_numpy(at), over_log_odds).at(torch.from_numpy(p))
     np.testing.assert_allclose(found.numpy(), np.interp(x, knots, at), atol=1e-9)
     rows = np.stack([np.roll(at, c) for c in range(p.shape[1])])
@@ -326,7 +324,7 @@ def test_a_rate_beside_a_knot_leaves_the_probabilities_by_no_rounding(anchor):
 
 
 def test_log_odds_by_hand():
-    found = log_odds(torch.tensor([0.0, 0.2, 0.5, 1.0]))
+    found = log_odds(np.array([0.0, 0.2, 0.5, 1.0]))
     assert found.tolist() == pytest.approx(
         [math.log(1e-6 / (1 - 1e-6)), math.log(0.25), 0, math.log((1 - 1e-6) / 1e-6)], rel=1e-6
     )
@@ -449,27 +447,8 @@ def test_rates_know_their_negatives():
 # -- many entries -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", get_args(Calibration.model_fields["policy"].annotation))
-@pytest.mark.parametrize("power", [1.0, 2.0])
-def test_weights_of_halves_are_those_of_the_same_numbers_rounded_once(policy, power):
-    p = scores(60, 3)[0].half()
-    label = torch.from_numpy(np.random.default_rng(1).integers(-1, 2, p.shape).astype(np.int8))
-    halves = correctness_weight(p, label, table(CALIBRATED, "centre"), policy=policy, power=power)
-    singles = correctness_weight(p.float(), label, table(CALIBRATED, "centre"), policy=policy, power=power)
-    assert halves.dtype == torch.float16 and singles.dtype == torch.float32
-    assert torch.equal(halves, singles.half())
-
-
-def test_a_large_matrix_of_halves_is_looked_up_to_the_same_rates():
-    p = torch.cat([torch.tensor([0.0, 1.0, 6e-8]), torch.rand(20_000)]).half().unsqueeze(1)
-    for log_odds_knots in (False, True):
-        knots = torch.tensor([-3.0, 0.0, 2.0] if log_odds_knots else [0.1, 0.4, 0.9], dtype=torch.float64)
-        curve = Curve(knots, torch.tensor([0.0, 0.2, 0.9], dtype=torch.float64), log_odds=log_odds_knots)
-        assert torch.equal(curve.at(p), curve.at(p.float()))
-
-
-@pytest.mark.parametrize("rows", [1, 7])
-def test_pieces_of_the_rows_change_nothing(monkeypatch, rows):
+@pytest.mark.parametrize("entries", [1, 20])
+def test_pieces_of_the_rows_change_nothing(monkeypatch, entries):
     p, y = scores(40, 3)
     thresholds = dual_thresholds(p, y)
 
@@ -480,5 +459,5 @@ def test_pieces_of_the_rows_change_nothing(monkeypatch, rows):
         return [*rates, label, correctness_weight(p, label, rates), *by_class]
 
     whole = results()
-    monkeypatch.setattr(calibration, "PIECE", rows)
+    monkeypatch.setattr(calibration, "ENTRIES", entries)
     assert all(torch.equal(one, other) for one, other in zip(whole, results(), strict=True))

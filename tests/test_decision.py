@@ -69,20 +69,21 @@ def test_the_chance_of_presence_is_the_curves_or_the_confidence_itself():
 
 def test_reliability_against_a_loop():
     rng = np.random.default_rng(2)
-    chance = np.r_[rng.random(300), 1.0, np.nan]
-    right = rng.random(302) < 0.7
+    chance = np.r_[rng.random(300), 1.0, np.nan].reshape(151, 2)
+    right = rng.random(chance.shape) < 0.7
+    entries = [(i, c) for i in range(151) for c in range(2) if not np.isnan(chance[i, c])]
     rows = reliability(chance, right)
     assert sum(row["n"] for row in rows) == 301 and len(rows) == 10
     for row in rows:
-        inside = [i for i in range(301) if row["left"] <= chance[i] < row["right"] or (chance[i] == 1 and row["right"] == 1)]
-        assert row["n"] == len(inside)
-        assert row["chance"] == pytest.approx(np.mean([chance[i] for i in inside]))
-        assert row["share"] == pytest.approx(np.mean([right[i] for i in inside]))
+        inside = [at for at in entries if row["left"] <= chance[at] < row["right"] or (chance[at] == 1 and row["right"] == 1)]
+        assert row["n"] == len(inside) and row["images"] == len({i for i, _ in inside})
+        assert row["chance"] == pytest.approx(np.mean([chance[at] for at in inside]))
+        assert row["share"] == pytest.approx(np.mean([right[at] for at in inside]))
     deciles = reliability(chance, right, by_rank=True)
     assert {row["n"] for row in deciles} <= {30, 31} and len(deciles) == 10
-    order = np.argsort(chance[:301])
-    assert deciles[0]["share"] == pytest.approx(right[order[: deciles[0]["n"]]].mean())
-    assert reliability(np.full(3, np.nan), np.ones(3)) == reliability(np.full(3, np.nan), np.ones(3), by_rank=True) == []
+    order = sorted(entries, key=lambda at: chance[at])
+    assert deciles[0]["share"] == pytest.approx(np.mean([right[at] for at in order[: deciles[0]["n"]]]))
+    assert reliability(np.full((3, 1), np.nan), np.ones((3, 1))) == []
 
 
 def test_a_threshold_just_below_1_still_says_yes_when_it_was_saved():

@@ -1,4 +1,4 @@
-"""Average precision by the published rule, the jackknife against leaving images out by hand, calibration error."""
+"""Average precision by the published rule, the jackknife against leaving images out by hand."""
 
 import math
 
@@ -8,7 +8,6 @@ from scipy.stats import t
 
 from dicap.metrics.ranking import (
     average_precision,
-    expected_calibration_error,
     jackknife_interval,
     leave_one_out,
     map_interval,
@@ -113,9 +112,3 @@ def test_no_interval_where_nothing_can_be_said(scores, labels):
 def test_a_perfect_ranking_stays_within_a_hundred():
     labels = np.arange(40)[:, None] < np.array([10, 20])
     assert map_interval(labels.astype(float), labels) == (100.0, 100.0)
-
-
-def test_expected_calibration_error():
-    confidence = np.array([0.11, 0.13, 0.9])
-    assert expected_calibration_error(confidence, np.array([0, 0, 1]), bins=10) == pytest.approx((0.24 + 0.1) / 3)
-    assert math.isnan(expected_calibration_error(np.array([]), np.array([])))

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dicap.calibration.rates import bin_curve, correctness_weight, count_bins, dual_thresholds, estimate_rates, hard_labels
+from dicap.calibration.rates import bin_curve, correctness_weight, count_bins, estimate_rates
+from dicap.calibration.thresholds import dual_thresholds, hard_labels
 from dicap.losses import asymmetric_loss, binary_cross_entropy, nt_xent
 
 K = 20

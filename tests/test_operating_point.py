@@ -68,7 +68,7 @@ def test_wilson_at_known_values():
 def test_an_image_counts_once_in_an_interval():
     chance = np.full((4, 50), 0.95)
     right = np.ones((4, 50))
-    (row,) = with_intervals(reliability(chance, right), chance)
+    (row,) = with_intervals(reliability(chance, right))
     assert row["n"] == 200 and row["images"] == 4 and row["high"] == pytest.approx(1)
     assert row["low"] == pytest.approx(wilson(1.0, 4)[0])
 

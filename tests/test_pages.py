@@ -34,13 +34,14 @@ def test_a_name_that_is_no_text_travels_as_an_escape():
         data_block(float("nan"), "x")
 
 
-def test_the_policy_names_the_only_script_and_style(tmp_path):
+def test_the_policy_names_the_only_script_and_style(tmp_path, monkeypatch):
+    monkeypatch.setattr("dicap.pages.html.TEMPLATES", tmp_path)
     (tmp_path / "page.html").write_text(
         '<meta content="{{ policy }}"><style>{{ style }}</style>{{ words }}<script>{{ script }}</script>'
     )
     (tmp_path / "a.css").write_text("a > b { color: red }\n")
     (tmp_path / "a.js").write_text("if (1 < 2) alert('&');\n")
-    page = render("page.html", styles=["a.css"], scripts=["a.js"], templates=tmp_path, words="</script><script>alert(1)")
+    page = render("page.html", styles=["a.css"], scripts=["a.js"], words="</script><script>alert(1)")
     policy = html.unescape(re.search(r'content="([^"]+)"', page)[1]).split("; ")
     assert policy[0] == "default-src 'none'" and "img-src data:" in policy
     for tag in ("style", "script"):
@@ -48,7 +49,7 @@ def test_the_policy_names_the_only_script_and_style(tmp_path):
         named = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         assert f"{tag}-src 'sha256-{named}'" in policy
     assert "unsafe" not in page
-    loose = render("page.html", styles=["a.css"], style_attributes=True, templates=tmp_path, words="")
+    loose = render("page.html", styles=["a.css"], style_attributes=True, words="")
     assert "style-src &#39;unsafe-inline&#39;" in loose and "script-src &#39;none&#39;" in loose
 
 

@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,10 @@ from ruamel.yaml import YAML
 
 pytestmark = pytest.mark.pipeline
 
-STAGES = ["resolve", "convert", "split", "warmup", "pseudo_label", "train", "finetune", "evaluate", "report"]
+STAGES = ["resolve", "convert", "features", "split", "warmup", "pseudo_label", "train", "finetune", "evaluate", "report"]
 PARAMS = tiny.CHANGES | {
     "warmup.epochs": 3, "warmup.eval_every": 3, "train.epochs": 30, "train.eval_every": 30, "train.cycle_epochs": 0,
+    "warmup.trainable": "head", "train.trainable": "head", "features.views": 1,  # such stages start in half the time
 }  # fmt: skip
 
 
@@ -80,10 +80,9 @@ def committed(place: Path, changes: dict[str, Any]) -> Clone:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, forks) -> Clone:
+def finished(tmp_path_factory) -> Clone:
     """A clone in which `dvc repro` ran from nothing, committed; tests work in copies of it."""
     clone = committed(tmp_path_factory.mktemp("pipeline"), PARAMS)
-    clone.env |= forks
     output = clone.run("dvc", "repro")
     assert clone.ran(output) == STAGES, output
     clone.run("git", "add", "-A")
@@ -92,18 +91,11 @@ def finished(tmp_path_factory, forks) -> Clone:
 
 
 @pytest.fixture
-def copied(finished, tmp_path) -> Clone:
-    """A copy of it, whose stages are processes of their own."""
+def clone(finished, tmp_path) -> Clone:
+    """A copy of it."""
     folder = tmp_path / "clone"
     shutil.copytree(finished.folder, folder, symlinks=True)
     return Clone(folder)
-
-
-@pytest.fixture
-def clone(copied, forks) -> Clone:
-    """A copy of it, whose stages are children of the fork server."""
-    copied.env |= forks
-    return copied
 
 
 def test_a_run_leaves_everything_the_contract_lists_and_nothing_unignored(finished):
@@ -155,7 +147,7 @@ def test_metrics_and_plots_are_shown(clone):
 def test_an_experiment_runs_from_the_split_on_with_its_numbers_as_numbers(clone):
     before = clone.model()
     output = clone.run("dvc", "exp", "run", "-n", "other", "-S", "ratio=0.4", "-S", "optimiser.lr=0.00003")
-    assert clone.ran(output) == [stage for stage in STAGES if stage != "convert"]
+    assert clone.ran(output) == [stage for stage in STAGES if stage not in ("convert", "features")]
     assert "e-05" in (clone.folder / "params.yaml").read_text()  # the dialect that YAML 1.1 readers take for a string
     assert clone.params()["optimiser"]["lr"] == 0.00003
     resolved = json.loads(clone.run("dicap-stage", "config", "--json"))
@@ -212,9 +204,7 @@ def interrupted(clone, signal_number, seed):
         while owner(clone) in ("", before):
             assert process.poll() is None and time.monotonic() < until, process.stdout.read()
             time.sleep(0.02)
-        if sys.platform == "linux":
-            assert b"stages.sweeps.forkserver" in Path(f"/proc/{owner(clone)}/cmdline").read_bytes(), "a child of the server"
-        time.sleep(random.Random(seed).uniform(0, 2.0))
+        time.sleep(random.Random(seed).uniform(0, 1.0))
         os.kill(int(owner(clone)), signal_number)
         output, _ = process.communicate(timeout=120)
     finally:
@@ -276,9 +266,7 @@ def test_an_interrupted_stage_starts_over_under_changed_code(clone):
     process = clone.start("dvc", "repro", "train")
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0 and clone.ran(output) == ["resolve", "warmup", "train"], output
-    assert "train: starts over; since a run of it was interrupted, code changed (dicap.losses)" in output, output
     assert "resuming" not in output
-    assert not list((clone.folder / ".dicap" / "state").iterdir()), "the state that nobody goes on with is removed"
 
 
 def test_a_queued_experiment_runs_the_code_that_was_queued(clone):

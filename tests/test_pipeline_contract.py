@@ -7,7 +7,6 @@ import ast
 import inspect
 import json
 import shutil
-import subprocess
 from functools import cache
 from importlib import import_module
 from types import FunctionType
@@ -20,7 +19,7 @@ from dicap.provenance import dependencies as provenance
 from dicap.provenance.dependencies import NEUTRAL, STAGE_SETTINGS, UNREACHED, modules
 from dicap.provenance.source_code import source_file
 from dicap.settings import Settings
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 
 ROOT = tiny.ROOT
 COMMANDS = {
@@ -33,14 +32,13 @@ ASIDE = {
     "dicap.settings.batch_sizes": "dicap.settings.checks: a setting that contradicts another",
     "dicap.data.sources": "dicap.provenance.dependencies: names of modules",
     "dicap.data.sources.base": "as dicap.data.sources",
-    "dicap.data.sources.columns": "as dicap.data.sources",
     "dicap.data.sources.files": "dicap.provenance.external: endings of photographs",
 }
 
 # Settings a stage looks at without its result depending on them.
 IDLE = {
     **{
-        ("convert", name): "which modules are its code is asked by the settings, for the key of a shard"
+        ("convert", name): "which modules are its code is asked by the settings, for the store of decoded images"
         for name in ("linear", "method", "train")
     },
     ("finetune", "bbam"): "whether a leak is configured is asked where an experiment is opened; fine-tuning has none",
@@ -72,11 +70,11 @@ def loaded(params):
 common.load_settings = loaded
 from stages.cli import main
 try:
-    main(sys.argv[2:])
+    main([COMMAND])
 except SystemExit as stop:
     code = stop.code
 names = [name for name in sys.modules if name.split(".")[0] in ("dicap", "stages") and name != "stages.cli"]
-json.dump({"code": code, "modules": names, "read": sorted(read)}, open(sys.argv[1], "w"))
+json.dump({"code": code, "modules": names, "read": sorted(read)}, open(ANSWER, "w"))
 """
 
 
@@ -86,7 +84,7 @@ def pipeline():
 
 
 @pytest.fixture(scope="module")
-def seen(raw_photos, tmp_path_factory, forks):
+def seen(raw_photos, tmp_path_factory):
     """What every stage imports and reads, by running it in a process of its own."""
     folder = tmp_path_factory.mktemp("contract")
     shutil.copytree(ROOT / "configs", folder / "configs")
@@ -95,16 +93,13 @@ def seen(raw_photos, tmp_path_factory, forks):
     values["train"]["epochs"] = values["warmup"]["epochs"] = values["finetune"]["epochs"] = 1
     with open(folder / "params.yaml", "w") as handle:
         YAML().dump(values, handle)
-    (folder / "spy.py").write_text(SPY)
-    environment, out = tiny.environment(DVC_ROOT=str(folder)) | forks, {}
+    out = {}
     for stage, command in COMMANDS.items():
         answer = folder / f"{stage}.json"
-        done = subprocess.run(
-            tiny.forked("spy", answer, command), cwd=folder, capture_output=True, text=True, check=False, env=environment
-        )
-        assert answer.exists(), done.stderr
+        _, errors = tiny.Child(folder, f"ANSWER, COMMAND = {str(answer)!r}, {command!r}\n{SPY}", DVC_ROOT=str(folder)).wait()
+        assert answer.exists(), errors
         out[stage] = json.loads(answer.read_text())
-        assert not out[stage]["code"], done.stderr
+        assert not out[stage]["code"], errors
     return out
 
 

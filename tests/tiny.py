@@ -1,14 +1,16 @@
 """A data set of coloured patches and settings that train on it in seconds: what the tests of the training side share."""
 
 import csv
+import multiprocessing
 import os
+import runpy
 import shutil
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import numpy as np
@@ -21,15 +23,18 @@ from torch import nn
 from dicap.data import format as files
 from dicap.data.convert import convert
 from dicap.data.sources import read_raw
-from dicap.data.split import split_roles
+from dicap.data.split import split_index, split_roles
 from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
 from dicap.features.compute import fill
+from dicap.features.folder import BACKBONE
 from dicap.features.recipe import Recipe, pretrained_network
 from dicap.files.artifacts import write_split
 from dicap.machine.runtime import Runtime
 from dicap.models import load_weights
+from dicap.network.stored import save_backbone
 from dicap.settings import Settings, resolve
+from dicap.settings.catalogue import OWN
 from dicap.training import run
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
@@ -152,11 +157,9 @@ def converted(raw: Path, folder: Path) -> Path:
 
 
 def draw_split(folder: Path, path: Path, s: Settings) -> Path:
-    """The split file of a converted set."""
-    table = files.read_index(folder, ["id", "split", "labels"])
-    index = table.select(["id", "split"]).to_pandas()
-    index["labelled"] = table["labels"].is_valid().to_numpy()
-    roles = split_roles(index, s.ratio, s.seed, s.split.est_fraction, s.split.validation)
+    """The split file of a converted set, as `dicap-stage split` draws it."""
+    own = s.dataset == OWN
+    roles = split_roles(split_index(folder), s.ratio, s.seed, s.split.est_fraction, s.split.validation, by_id=own)
     write_split(roles["id"].tolist(), roles["role"].tolist(), path)
     return path
 
@@ -178,7 +181,8 @@ def features(folder: Path, place: Path, changes: dict[str, Any] | None = None) -
     recipe = Recipe.of(s, store, network)
     engine = {"name": "torch", "version": torch.__version__, "precision": "float32", "difference": 0.0}
     fill(place, recipe, store, network, engine=engine, workers=0)
-    return FeatureBank.open(place, recipe)
+    save_backbone(network.backbone, place / BACKBONE)
+    return FeatureBank.open(place)
 
 
 def run_stage(experiment: Experiment, stage: str, source: Path | None, place: Path, **options: Any) -> Path:
@@ -192,7 +196,7 @@ def run_stage(experiment: Experiment, stage: str, source: Path | None, place: Pa
         source=None if source is None else source.parent,
         root=place,
         out=out,
-        **({"fresh": False, "tell": lambda lines: None} | options),
+        **({"fresh": False, "log": lambda lines: None} | options),
     )
     return out
 
@@ -218,7 +222,7 @@ def network_of(experiment: Experiment, model: Path | None) -> Callable[[], nn.Mo
         return lambda: initial_network(experiment)
 
     def make() -> nn.Module:
-        network = experiment.method.build_network(pretrained=False)
+        network = experiment.method.build_network(pretrained=False, stored=experiment.stored_backbone)
         load_weights(network, model)
         return network
 
@@ -266,34 +270,64 @@ def assert_same_step(one: nn.Module, other: nn.Module) -> None:
         close(a[told], b[told], rtol=1e-4, atol=2e-6, msg=lambda text, name=name: f"{name}: {text}")
 
 
-# Ends with 99 where there is a server that does not run the module.
-_CLIENT = """
-import os, runpy, sys
-from stages.sweeps import forkserver
-module, *arguments = sys.argv[1:]
-if forkserver.ADDRESS in os.environ:
-    code = forkserver.run(module, arguments)
-    sys.exit(99 if code is None else code)
-sys.path.insert(0, os.getcwd())
-del sys.argv[0]
-runpy.run_module(module, run_name="__main__", alter_sys=True)
+_CHILDREN = multiprocessing.get_context("forkserver")  # Python's own: one process loads the libraries, and forks
+_CHILDREN.set_forkserver_preload(["torch", "timm", "pandas", "pyarrow.parquet", "scipy.optimize", "pydantic", "ruamel.yaml"])
+_CHILD = """
+import os, sys, torch
+os.chdir({folder!r})
+os.environ.clear()
+os.environ.update({environment!r})
+sys.path[:0] = {path!r}
+torch.set_num_threads(1)
+for number in (1, 2):
+    os.dup2(os.open({log!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
 """
 
 
-@cache
-def _own_environment() -> dict[str, str]:
-    """Kept from the first call on, since the fork server takes commands of one environment only, and tests change their own."""
-    left_out = ("DVC_", "DICAP_", "GIT_", "PYTEST_")
-    return {key: value for key, value in os.environ.items() if not key.startswith(left_out)}
+class Child:
+    """Python code in a process of its own that has torch loaded already, which would take longer than a small stage's work."""
+
+    def __init__(self, folder: Path, script: str, *path: Path, code: Path = ROOT, **variables: str) -> None:
+        """Run `script` in a folder with the code of another; `path`: of more modules."""
+        place = Path(mkdtemp())
+        self._log, file = place / "log", place / "script.py"
+        own = environment(code, **variables)
+        begin = _CHILD.format(folder=str(folder), environment=own, path=[*map(str, (*path, code))], log=str(self._log))
+        file.write_text(begin + script, encoding="utf-8")
+        # A function of Python's own: the child loads of this project what the code imports.
+        self._process = _CHILDREN.Process(target=runpy.run_path, args=(str(file),), kwargs={"run_name": "child"})
+        self._process.start()
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs."""
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.pid is not None and self.poll() is None:
+            os.kill(self.pid, number)
+
+    def output(self) -> str:
+        """What it has said so far."""
+        return self._log.read_text(encoding="utf-8") if self._log.exists() else ""
+
+    def wait(self, timeout: float = 600) -> tuple[int | None, str]:
+        """Its exit code and what it said, once it has ended."""
+        self._process.join(timeout)
+        return self.poll(), self.output()
+
+
+def stage(folder: Path, *arguments: object, code: Path = ROOT, **variables: str) -> Child:
+    """`dicap-stage ARGUMENTS` in a folder, in a process of its own."""
+    words = [*map(str, arguments)]
+    script = f"import sys\nsys.argv[1:] = {words!r}\nfrom stages.cli import main\nmain({words!r})\n"
+    return Child(folder, script, code=code, **variables)
 
 
 def environment(code: Path = ROOT, **more: str) -> dict[str, str]:
     """That of a command with the code of a folder: nothing of the tests or of a pipeline around them, one thread."""
-    own = _own_environment()
+    left_out = ("DVC_", "DICAP_", "GIT_", "PYTEST_")
+    own = {key: value for key, value in os.environ.items() if not key.startswith(left_out)}
     path = os.pathsep.join([str(Path(sys.executable).parent), own["PATH"]])
     return own | {"PATH": path, "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1", "DVC_NO_ANALYTICS": "1"} | more
-
-
-def forked(module: str, *arguments: object) -> list[str]:
-    """The command line `python -m module *arguments`, run by the child of a fork server where there is one."""
-    return [sys.executable, "-P", "-c", _CLIENT, module, *map(str, arguments)]  # -P: the code of the tests, not of the folder

@@ -10,17 +10,13 @@ import torch
 from torch import Tensor
 
 from dicap.calibration import ranks
-from dicap.calibration.ranks import FINEST
 
 __all__ = [
     "Curve",
     "carry_over",
     "curve_by_rank",
     "curve_of",
-    "log_odds",
 ]
-
-HALVES = 0x3C01  # of the float16 numbers are in [0, 1]: a large matrix of them is looked up in a table of all
 
 
 class Curve(NamedTuple):
@@ -36,10 +32,7 @@ class Curve(NamedTuple):
         Between the knots x[k] <= p < x[k+1], as the paper writes it (docs/methods.md 3.4):
         r(p) = ((x[k+1] - p) r[k] + (p - x[k]) r[k+1]) / (x[k+1] - x[k]).
         """
-        if p.dtype == torch.float16 and self.rate.ndim == 1 and p.numel() > HALVES:
-            halves = torch.arange(HALVES, dtype=torch.int16, device=p.device).view(torch.float16)  # in ascending order
-            return self.at(halves)[p.view(torch.int16).long()]
-        p = log_odds(p) if self.log_odds else p.double()
+        p = torch.from_numpy(ranks.log_odds(p.cpu().numpy())).to(p.device) if self.log_odds else p.double()
         # G + 1 intervals: the first and the last are endless, so nothing there is ever nearer to their other end.
         x = torch.cat([self.knots[:1], self.knots])  # (G + 1,) where each begins
         width = torch.nn.functional.pad(self.knots.diff(), (1, 1), value=torch.inf)  # (G + 1,)
@@ -56,12 +49,6 @@ class Curve(NamedTuple):
     def to(self, device: torch.device | str) -> "Curve":
         """The same curve on a device."""
         return self._replace(knots=self.knots.to(device), rate=self.rate.to(device))
-
-
-def log_odds(p: Tensor) -> Tensor:
-    """log(p / (1 - p)), finite at 0 and 1; float64 of p's shape."""
-    p = p.double().clamp(FINEST, 1 - FINEST)
-    return p.log() - torch.log1p(-p)
 
 
 def curve_of(knots: np.ndarray, rate: np.ndarray, log_odds: bool = False) -> Curve:
@@ -93,5 +80,5 @@ def carry_over(curve: Curve, before: Tensor, after: Tensor) -> Curve:
     assert before.shape == after.shape and before.numel(), (before.shape, after.shape)
     x, rate = ranks.log_odds(after.cpu().numpy().ravel()), curve.at(before).cpu().numpy().ravel()
     groups = ranks.by_rank(x)
-    knots, rates = ranks.rising([x[group].mean() for group in groups], [rate[group].mean() for group in groups], groups)
+    knots, rates = ranks.isotonic_knots([x[group].mean() for group in groups], [rate[group].mean() for group in groups], groups)
     return curve_of(knots, rates, log_odds=True).to(after.device)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from dicap.calibration.curve import Curve
+from dicap.calibration.rates import bin_index
 
 __all__ = [
     "Decisions",
@@ -99,8 +100,8 @@ class Decisions:
         if curve is not None:
             knots, rate = (torch.tensor(curve[name], dtype=torch.float64) for name in ("logit", "rate"))
             curve, entries = Curve(knots, rate, log_odds=True), int(curve["entries"])
-        arrays = (np.array(values[name], float) for name in ("tau_pos", "tau_neg", "prior"))
-        return Decisions(*arrays, curve, str(values["note"]), entries, values["f1_threshold"])
+        tau_pos, tau_neg, prior = (np.array(values[name], float) for name in ("tau_pos", "tau_neg", "prior"))
+        return Decisions(tau_pos, tau_neg, prior, curve, str(values["note"]), entries, values["f1_threshold"])
 
 
 def plain(prior: np.ndarray, note: str) -> Decisions:
@@ -113,16 +114,16 @@ def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10, *, by_ran
     """Per tenth of the stated chance: how many decisions, their mean chance, and the share of them that is right.
 
     Args:
-        chance: any shape, NaN where nothing was decided; right: the same shape, 0/1.
+        chance: (N, C), NaN where nothing was decided; right: (N, C), 0/1.
         by_rank: tenths of the decisions, ranked by their chance, instead of tenths of the scale: each holds as many,
             so that sampling plays the same part in all.
 
     Returns:
-        A dict {left, right, n, chance, share} for every tenth that holds a decision, ascending.
+        A dict {left, right, n, images, chance, share} for every tenth that holds a decision, ascending.
     """
     known = ~np.isnan(chance)
-    chance, right = chance[known].astype(np.float64), np.asarray(right)[known].astype(np.float64)
-    index = np.minimum((chance * bins).astype(np.int64), bins - 1)
+    image, chance, right = np.nonzero(known)[0], chance[known].astype(np.float64), np.asarray(right)[known].astype(np.float64)
+    index = bin_index(torch.from_numpy(chance), bins).numpy()
     edges = np.arange(bins + 1) / bins
     if by_rank and len(chance):
         index = np.empty(len(chance), np.int64)
@@ -136,6 +137,7 @@ def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10, *, by_ran
                 "left": float(edges[k]),
                 "right": float(edges[k + 1]),
                 "n": int(inside.sum()),
+                "images": len(np.unique(image[inside])),
                 "chance": float(chance[inside].mean()),
                 "share": float(right[inside].mean()),
             }

@@ -10,42 +10,38 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dicap.calibration.ranks import FINEST, log_odds, some_classes
+from dicap.calibration.ranks import FINEST, log_odds
 
 PRIOR_ENTRIES = 2.0  # entries that the network's own confidence counts for; keeps a fit on one outcome finite
 KNOTS = 401
 
 
-def rates_of_classes(
-    p: NDArray, y: NDArray, p_unlabelled: NDArray, share: NDArray, *, standardised: bool = True
-) -> tuple[NDArray, NDArray]:
-    """The rate of every class as a function of the confidence, learnt from known entries (docs/estimators.md).
+def rates_of_classes(p: NDArray, y: NDArray, p_unlabelled: NDArray, share: NDArray) -> tuple[NDArray, NDArray]:
+    """The rate of every class as a function of the confidence, learnt from known entries (calibration.estimator: class_score).
 
     Logistic regression on the log-odds of the class's share of positives, on how far inside the class's quota the score ranks
-    among the unlabelled entries of its class, and on the score: its log-odds standardised within the class
-    (`class_score`), or the two features of beta calibration (`class_rank`).
+    among the unlabelled entries of its class, and on the score's log-odds, standardised within the class.
 
     Args:
         p, y: (n, C) confidences and labels of rows that the model was not trained on.
         p_unlabelled: (m, C) confidences of unlabelled entries; NaN where an entry is none. Each class has at least one, unless
             there is no row at all: then the rows of `p` stand in for the images that a confidence is compared with.
         share: (C,) share of positives of each class among all labelled rows, strictly between 0 and 1.
-        standardised: the score's log-odds within the class instead of the beta features.
 
     Returns:
         knots: (G,) confidences; rates: (C, G), non-decreasing in the knots, linear between them.
     """
     p_unlabelled = p_unlabelled if len(p_unlabelled) else p
-    knots = knots_of_confidence()
+    knots = logit_grid()
     known, positive = np.asarray(y >= 0), np.asarray(y > 0)
     p = np.asarray(p, np.float64)
     middle = int(np.argsort(share)[len(share) // 2])
     x, at_knots, prior = [], [], None
-    for c, features in enumerate(_features_of_classes(p_unlabelled, share, standardised)):
+    for c, features in enumerate(_features_of_classes(p_unlabelled, share)):
         x.append(features(p[known[:, c], c]))
         at_knots.append(features(knots))
         if c == middle:
-            prior = own_confidence(features)
+            prior = prior_entries(features)
     assert prior is not None, "the middle is one of the classes"
     right = np.concatenate([positive[known[:, c], c] for c in range(len(share))])
     rates = logistic_rates(np.concatenate(x), right, *prior)
@@ -61,33 +57,30 @@ class _Features:
     mean: float  # of their log-odds
     deviation: float
     share: float
-    standardised: bool
 
     def __call__(self, values: NDArray) -> NDArray:
         count = len(self.ordered)
         above = (count - np.searchsorted(self.ordered, values, side="left") + 0.5) / (count + 1)
         odds = np.full(len(values), np.log(self.share / (1 - self.share)))
-        score = (log_odds(values) - self.mean) / self.deviation if self.standardised else beta_features(values)
+        score = (log_odds(values) - self.mean) / self.deviation
         return np.column_stack([score, odds, -np.log(above / self.share)])
 
 
-def _features_of_classes(p: NDArray, share: NDArray, standardised: bool) -> Iterator[_Features]:
-    """The features of each class in turn, from unlabelled entries p (m, C); some classes at a time are sorted."""
-    for some in some_classes(*p.shape):
-        part = np.asarray(p[:, some], np.float64)  # (m, c)
-        ordered, count = np.sort(part, axis=0), (~np.isnan(part)).sum(0)  # NaN comes last
-        odds = log_odds(part)
-        mean, deviation = np.nanmean(odds, 0), np.nanstd(odds, 0) + 1e-6
-        for c, its_share in enumerate(share[some]):
-            yield _Features(ordered[: count[c], c], mean[c], deviation[c], its_share, standardised)
+def _features_of_classes(p: NDArray, share: NDArray) -> Iterator[_Features]:
+    """The features of each class in turn, from unlabelled entries p (m, C)."""
+    p = np.asarray(p, np.float64)
+    ordered, count, odds = np.sort(p, axis=0), (~np.isnan(p)).sum(0), log_odds(p)  # NaN comes last
+    mean, deviation = np.nanmean(odds, 0), np.nanstd(odds, 0) + 1e-6
+    for c, its_share in enumerate(share):
+        yield _Features(ordered[: count[c], c], mean[c], deviation[c], its_share)
 
 
-def shares_of_classes(y: NDArray) -> NDArray:
+def class_shares(y: NDArray) -> NDArray:
     """(C,) share of positives among the known labels (n, C), half a positive and half a negative added to each."""
     return ((y > 0).sum(0, dtype=np.float64) + 0.5) / ((y >= 0).sum(0) + 1)
 
 
-def knots_of_confidence() -> NDArray:
+def logit_grid() -> NDArray:
     """Confidences evenly spaced in log-odds, where the curves are smooth, (G,)."""
     end = np.log((1 - FINEST) / FINEST)
     return 1 / (1 + np.exp(-np.linspace(-end, end, KNOTS)))
@@ -99,7 +92,7 @@ def beta_features(p: NDArray) -> NDArray:
     return np.stack([np.log(p), -np.log1p(-p)], axis=-1)
 
 
-def own_confidence(features: Callable[[NDArray], NDArray]) -> tuple[NDArray, NDArray]:
+def prior_entries(features: Callable[[NDArray], NDArray]) -> tuple[NDArray, NDArray]:
     """Pseudo-entries on which the network's own confidence is right, and their weights: PRIOR_ENTRIES in all."""
     p = (np.arange(20) + 0.5) / 20
     return features(p), np.stack([1 - p, p], axis=1) * (PRIOR_ENTRIES / len(p))

@@ -1,6 +1,7 @@
-"""Sections 3 and 4 of the paper as pure functions, in its order.
+"""The weights of pseudo-labels as pure functions, in the order of the paper's equations (docs/methods.md 3.4).
 
-rates (counts per confidence bin on D_est) -> weights w(p, label) -> thresholds per class on D_sup -> pseudo-labels.
+Bins of confidence, counts per bin on D_est, rates, the interpolated curve w(p, 1), weights w(p, label). Thresholds and
+pseudo-labels follow in `dicap.calibration.thresholds`.
 
 Letters: N images, C classes, K bins; p confidence in [0, 1]; y label, 1 or 0, below 0 where unknown: such an entry counts
 nowhere. Everything is vectorised tensor code that runs where its inputs are; counts are float64.
@@ -15,23 +16,19 @@ from torch import Tensor
 from dicap.calibration.curve import Curve
 
 __all__ = [
-    "PseudoLabels",
     "Rates",
-    "Thresholds",
     "bin_curve",
     "bin_index",
     "correctness_weight",
     "count_bins",
-    "dual_thresholds",
+    "curve_error",
     "estimate_rates",
-    "hard_labels",
     "in_pieces",
     "pieces",
-    "precision",
+    "pooled",
 ]
 
-# Rows, and entries, that are handled at once: on a processor larger temporaries would leave its cache, on a GPU its memory.
-PIECE, ENTRIES, ENTRIES_ON_GPU = 2048, 1 << 18, 1 << 26
+ENTRIES = 1 << 18  # handled at once: temporaries of more would leave the processor's cache, which takes 2.5 times as long
 EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias small bins (docs/methods.md 3.13-A5)
 
 
@@ -56,26 +53,6 @@ class Rates(NamedTuple):
     def curve(self) -> Curve:
         """w(p, 1) as a function of p."""
         return Curve(self.knots, self.at_knots)
-
-
-class Thresholds(NamedTuple):
-    """Dual thresholds per class, tensors (C,)."""
-
-    tau_pos: Tensor
-    tau_neg: Tensor
-    n_pos: Tensor  # labelled positives they were taken from
-    n_neg: Tensor
-    crossed: Tensor  # bool: tau_neg > tau_pos before the rule for crossed thresholds
-    active: Tensor  # bool: false where the class is left out of pseudo-labelling
-
-
-class PseudoLabels(NamedTuple):
-    """What the main stage trains on for one epoch, tensors (N, C)."""
-
-    confidence: Tensor  # p: float32, or float16 where there are many (calibration.storage)
-    label: Tensor  # int8: 1 positive, 0 negative, -1 uncertain
-    weight: Tensor  # w(p, label), as precise as p; 0 for uncertain entries
-    soft: bool = False  # soft target: the opposite label counts with 1 - weight (docs/methods.md 3.10, reading b)
 
 
 def bin_index(p: Tensor, bins: int) -> Tensor:
@@ -201,125 +178,32 @@ def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy:
         power: exponent of the weights (calibration.power).
 
     Returns:
-        (N, C) float32, or float16 of such confidences; 0 where the label is -1; w(p, 0) = 1 - w(p, 1) except for `uniform`
-        and other powers.
+        (N, C) float32; 0 where the label is -1; w(p, 0) = 1 - w(p, 1) except for `uniform` and other powers.
     """
 
     def of(p: Tensor, label: Tensor) -> Tensor:
         if policy == "uniform":
-            return (label >= 0).to(precision(p))
+            return (label >= 0).float()
         if policy == "confidence":
             w_pos = p.double()
         else:
             assert rates is not None and policy in ("estimated", "labeled", "optimal"), policy
             w_pos = rates.curve.at(p)
         weight = torch.where(label == 1, w_pos, 1 - w_pos).masked_fill_(label < 0, 0).float()
-        return (weight if power == 1 else weight**power).to(precision(p))
+        return weight if power == 1 else weight**power
 
     return in_pieces(of, p, label)
 
 
-def dual_thresholds(
-    p: Tensor,
-    y: Tensor,
-    *,
-    rule: str = "midrange",
-    fixed: tuple[float, float] = (0.5, 0.5),
-    quantile: float = 0.5,
-    crossed: str = "swap",
-    unseen: str = "guard",
-) -> Thresholds:
-    """tau_pos[c] and tau_neg[c] from the scores on D_sup (paper section 4; docs/methods.md 3.5, 3.13-B).
-
-    Args:
-        p: (N, C) scores on D_sup; y: (N, C) labels.
-        rule: `midrange`: (max + min) / 2 of the positives' and of the negatives' scores; `quantile`: of the same sets,
-            `quantile` and 1 - `quantile`; `fixed`: the pair `fixed` = (tau_pos, tau_neg); `none`: 0.5 for both.
-        crossed: where tau_neg > tau_pos: `swap` sorts them, so the overlap is uncertain; `priority` leaves them and the
-            positive case is read first; `midpoint` sets both to their mean.
-        unseen: a class without positives gets tau_pos = 1, one without negatives tau_neg = 0 (`guard`), or the class is
-            left out (`skip`).
-    """
-    assert p.shape == y.shape and p.ndim == 2, (p.shape, y.shape)
-    p, positive, negative = p.double(), y > 0, y == 0
-    n_pos, n_neg = positive.sum(0), negative.sum(0)  # (C,)
-    if rule == "midrange":
-        tau_pos, tau_neg = _midrange(p, positive), _midrange(p, negative)
-    elif rule == "quantile":
-        tau_pos = torch.nanquantile(torch.where(positive, p, torch.nan), quantile, dim=0)
-        tau_neg = torch.nanquantile(torch.where(negative, p, torch.nan), 1 - quantile, dim=0)
-    else:
-        assert rule in ("fixed", "none"), rule
-        pair = fixed if rule == "fixed" else (0.5, 0.5)
-        tau_pos, tau_neg = (torch.full((p.shape[1],), value, dtype=torch.float64, device=p.device) for value in pair)
-    no_pos, no_neg = n_pos == 0, n_neg == 0
-    is_crossed = (tau_neg > tau_pos) & ~no_pos & ~no_neg
-    if crossed == "swap":
-        tau_pos, tau_neg = torch.where(is_crossed, tau_neg, tau_pos), torch.where(is_crossed, tau_pos, tau_neg)
-    elif crossed == "midpoint":
-        middle = (tau_pos + tau_neg) / 2
-        tau_pos, tau_neg = torch.where(is_crossed, middle, tau_pos), torch.where(is_crossed, middle, tau_neg)
-    else:
-        assert crossed == "priority", crossed
-    if rule != "none":  # without thresholds there is nothing to guard: the weight alone speaks
-        tau_pos = torch.where(no_pos, torch.ones_like(tau_pos), tau_pos)
-        tau_neg = torch.where(no_neg, torch.zeros_like(tau_neg), tau_neg)
-    active = ~(no_pos | no_neg) if unseen == "skip" and rule != "none" else torch.ones_like(no_pos)
-    return Thresholds(tau_pos, tau_neg, n_pos, n_neg, is_crossed, active)
-
-
-def _midrange(p: Tensor, chosen: Tensor) -> Tensor:
-    """(max + min) / 2 of each column's chosen entries, (C,); meaningless where a column has none."""
-    highest = torch.where(chosen, p, -torch.inf).amax(0)
-    lowest = torch.where(chosen, p, torch.inf).amin(0)
-    return torch.where(chosen.any(0), (highest + lowest) / 2, torch.zeros_like(highest))
-
-
-def hard_labels(p: Tensor, thresholds: Thresholds, *, rule: str = "midrange") -> Tensor:
-    """1 if p > tau_pos, 0 if p < tau_neg, else -1: the closed band is uncertain (docs/methods.md 3.6, 3.13-B5).
-
-    Read top-down, so a crossed pair left in place by `priority` favours the positive. With `rule="none"`: 1[p >= 0.5].
-
-    Returns:
-        (N, C) int8; columns of classes that are not active are -1.
-    """
-
-    def of(p: Tensor) -> Tensor:
-        if rule == "none":
-            return (p >= 0.5).to(torch.int8)
-        p = p.double()
-        positive, negative = (p > thresholds.tau_pos).to(torch.int8), (p < thresholds.tau_neg).to(torch.int8)
-        label = torch.where(positive == 1, positive, negative - 1)
-        return torch.where(thresholds.active, label, torch.full_like(label, -1))
-
-    return in_pieces(of, p)
-
-
-def precision(p: Tensor) -> torch.dtype:
-    """Of the weights of such confidences: float16 for float16, float32 for others."""
-    return torch.float16 if p.dtype == torch.float16 else torch.float32
-
-
 def pieces(p: Tensor) -> Iterator[slice]:
-    """The rows of a matrix (N, C), some at a time: temporaries of a piece are small, whatever N is."""
-    on_processor = p.device.type == "cpu"
-    rows = max(1, (ENTRIES if on_processor else ENTRIES_ON_GPU) // max(1, p[:1].numel()))
-    rows = min(rows, PIECE) if on_processor else rows
+    """The rows of a matrix (N, C), some at a time: temporaries of a piece stay in the processor's cache, whatever N is."""
+    rows = max(1, ENTRIES // max(1, p[:1].numel()))
     return (slice(start, start + rows) for start in range(0, max(1, len(p)), rows))
 
 
 def in_pieces(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """function(*tensors) of tensors with N rows, where a row's result depends on that row alone."""
-    out: Tensor | None = None
-    for some in pieces(tensors[0]):
-        part = function(*(tensor[some] for tensor in tensors))
-        if len(part) == len(tensors[0]):
-            return part
-        if out is None:
-            out = part.new_empty(len(tensors[0]), *part.shape[1:])
-        out[some] = part
-    assert out is not None
-    return out
+    return torch.cat([function(*(tensor[some] for tensor in tensors)) for some in pieces(tensors[0])])
 
 
 def pooled(estimated: Tensor, optimal: Tensor, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:

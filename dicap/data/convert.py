@@ -1,21 +1,18 @@
 """A raw data set becomes resized images, an index and a description (`dicap.data.format`).
 
-A small set is one file of images; a large one is written in shards (`dicap.data.shards`), which are finished one by one and
-kept: a conversion that was killed goes on behind the last whole one, and one after an image was added converts one shard.
-Several machines may make a shard each (`convert_shard`) before `convert` puts them together.
-
-Everything is written into a hidden folder beside the destination, which takes the destination's name at the very end:
-a killed or failed conversion leaves the earlier set as it was.
+Everything is written into a hidden folder beside the destination, which takes the destination's name at the very end: a killed
+or failed conversion leaves the earlier set as it was. Images that were decoded before are found again in a store
+(`dicap.files.content_store`), by what tells that their files are the same: so the next conversion goes on where one was killed,
+and an added photograph costs its own decoding alone.
 """
 
 import csv
+import json
 import math
-import shutil
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,65 +20,37 @@ import numpy as np
 import pyarrow as pa
 
 from dicap.data import format as files
-from dicap.data.kept import Kept
-from dicap.data.resize import JPEG_QUALITY, results
-from dicap.data.shards import Written, keys, shards_of, write_pixels
-from dicap.data.sources.base import RawSet, unknown_entries
-from dicap.data.sources.columns import Items
+from dicap.data.resize import JPEG_QUALITY, Result, convert_one, results
+from dicap.data.sources.base import Item, RawSet, decoders, unknown_entries
 from dicap.errors import DataError
-from dicap.files.artifacts import make_room, recover, swap_in
-from dicap.machine.processes import cores
+from dicap.files.atomic import make_room, replacing_folder
+from dicap.files.checksum import sha256
+from dicap.files.content_store import ABSENT, ContentStore, digest, remove_unused
+from dicap.files.locks import locked
+from dicap.files.npy import npy_header
 from dicap.machine.progress import progress
 
-SHARD_SIZE = 16_384  # images of a shard on average, and at most of a set of one file; a shard has about 2.5 GB at 224 px
+BATCH = 256  # decoded images that are stored at once: what a kill loses at most
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The shards of a data set.
+class Written:
+    """What is known of the listed images when their pixels are written.
 
     Attributes:
-        raw: the listed images, in columns.
-        image_size, store: as `convert`.
-        shards: rows of each; empty for a set of one file.
-        keys: their names among those kept.
-        kept: where finished shards lie.
+        sizes: (images listed, 2) int32, width and height of the originals, 0 of those rejected.
+        rejected: {row: reason}.
+        error: summed squared difference of the JPEGs from the resized images.
     """
 
-    raw: RawSet
-    image_size: int
-    store: str
-    shards: list[range]
-    keys: list[str]
-    kept: Kept
-
-    @staticmethod
-    def of(raw: RawSet, *, image_size: int, store: str, shard_size: int, kept: Path, code: str) -> "Plan":
-        """The plan of a conversion; looks at the files of all images of a set in shards, but reads none.
-
-        Raises:
-            DataError: two images have the same id.
-        """
-        raw = replace(raw, items=Items.of(raw.items))
-        assert isinstance(raw.items, Items)
-        repeated = raw.items.ids.repeated()
-        if repeated is not None:
-            count = sum(name == repeated for name in raw.items.ids)
-            raise DataError(f"{raw.dataset}: image {repeated!r} is listed {count} times; keep one")
-        shards = shards_of(raw.items.ids, shard_size)
-        names = keys(raw, shards, image_size=image_size, store=store, code=code)
-        return Plan(raw, image_size, store, shards, names, Kept(kept))
+    sizes: np.ndarray
+    rejected: dict[int, str]
+    error: int
 
     @property
-    def missing(self) -> list[int]:
-        """Shards that nobody has finished."""
-        return [i for i, key in enumerate(self.keys) if not self.kept.holds(key)]
-
-    @property
-    def items(self) -> Items:
-        """The listed images."""
-        assert isinstance(self.raw.items, Items)
-        return self.raw.items
+    def rows(self) -> np.ndarray:
+        """Rows that are not rejected, (n,) int64."""
+        return np.flatnonzero(self.sizes[:, 0])
 
 
 def convert(
@@ -91,8 +60,7 @@ def convert(
     image_size: int,
     store: str = "array",
     max_rejected: float = 0.01,
-    shard_size: int = SHARD_SIZE,
-    kept: Path | None = None,
+    known: Path | None = None,
     code: str = "",
     workers: int | None = None,
 ) -> dict[str, Any]:
@@ -107,9 +75,8 @@ def convert(
         image_size: side in pixels.
         store: array, or jpeg (re-encoded at quality 95, 4:4:4, for small disks; the loss is measured and recorded).
         max_rejected: share of rejected images above which the conversion fails.
-        shard_size: images of a shard on average; a set of no more is one file.
-        kept: where finished shards are kept; None: beside the destination.
-        code: what stands for the code that makes the pixels; a shard made by other code is made again.
+        known: where images that were decoded before are stored; None: nowhere.
+        code: what stands for the code that makes the pixels; what other code made is made again.
         workers: processes; None: one a core; 0: none.
 
     Returns:
@@ -119,118 +86,121 @@ def convert(
         DataError: too many images were rejected, two have the same id, a split lost all its images, the disk is
             full, or another conversion into the same folder is going on.
     """
-    kept = kept or destination.with_name(f".{destination.name}.shards")
-    plan = Plan.of(raw, image_size=image_size, store=store, shard_size=shard_size, kept=kept, code=code)
+    _check_ids(raw)
     make_room(destination, folder=True)
-    with _exclusive(destination) as scratch:
-        with _trouble(destination):
-            parts = _shards(plan, workers) if plan.shards else [_one_file(plan, scratch, workers)]
-            meta = _describe(plan, parts, scratch, max_rejected, destination)
-        swap_in(scratch, destination)
-    plan.kept.clean(set(plan.keys))
+    with locked(destination.with_name(f".{destination.name}.lock")) as alone:
+        if not alone:
+            raise DataError(f"{destination}: another `dicap-stage convert` is writing it; wait for its end")
+        with replacing_folder(destination) as scratch, _trouble(destination):
+            cache = None if known is None else _store(known, raw, image_size, store, code)
+            found = _results(raw, image_size, store == "jpeg", workers, cache)
+            shown = progress(found, desc=f"convert {raw.dataset}", total=len(raw.items), unit="image")
+            with closing(found), closing(shown):
+                written = _write_pixels(shown, len(raw.items), scratch, image_size=image_size, store=store)
+            _judge(raw, written, max_rejected, destination)
+            meta = _describe(raw, written, scratch, image_size, store)
+    if known is not None:
+        remove_unused(known)
     return meta
 
 
-def convert_shard(plan: Plan, shard: int, workers: int | None) -> bool:
-    """Convert one shard into the folder of those kept, for a `convert` later on; False if it is there already, and whole.
-
-    Raises:
-        DataError: the disk is full, or another process is converting it.
-    """
-    if plan.kept.whole(plan.keys[shard]):
-        return False
-    with _trouble(plan.kept.folder):
-        _make(plan, [shard], workers)
-    return True
+def _check_ids(raw: RawSet) -> None:
+    seen: set[str] = set()
+    for item in raw.items:
+        if item.id in seen:
+            count = sum(other.id == item.id for other in raw.items)
+            raise DataError(f"{raw.dataset}: image {item.id!r} is listed {count} times; keep one")
+        seen.add(item.id)
 
 
-def _shards(plan: Plan, workers: int | None) -> list[Written]:
-    """All shards, of which those that are not whole are made."""
-    with ThreadPoolExecutor(max(cores() if workers is None else workers, 1)) as pool:
-        whole = list(progress(pool.map(plan.kept.whole, plan.keys), desc="shards kept", total=len(plan.keys), unit="shard"))
-    _make(plan, [i for i, found in enumerate(whole) if not found], workers)
-    return [Written.read(plan.kept.path(key), plan.kept.meta(key)) for key in plan.keys]
+def _store(known: Path, raw: RawSet, image_size: int, store: str, code: str) -> ContentStore:
+    """The images that were made as these are to be made."""
+    kind = f"{type(raw.images).__module__}.{type(raw.images).__qualname__}"
+    facts = {"dataset": raw.dataset, "images": kind, "image_size": image_size, "store": store, "code": code, **decoders()}
+    return ContentStore.of(known, facts)
 
 
-def _make(plan: Plan, shards: list[int], workers: int | None) -> None:
-    """Make some shards, one after the other; the workers are busy with the next while the last is written."""
-    spans = [plan.shards[i] for i in shards]
-    found = results(plan.raw.images, spans, plan.image_size, plan.store == "jpeg", workers)
-    shown = progress(found, desc=f"convert {plan.raw.dataset}", total=sum(map(len, spans)), unit="image")
-    with closing(shown):
-        for i, rows in zip(shards, spans, strict=True):
-            with plan.kept.making(plan.keys[i], f"shard {i}") as folder:
-                write_pixels(shown, len(rows), folder, image_size=plan.image_size, store=plan.store).note(folder)
-        next(shown, None)  # an image is counted when the next one is asked for
-
-
-def _one_file(plan: Plan, scratch: Path, workers: int | None) -> Written:
-    n = len(plan.items)
-    found = results(plan.raw.images, [range(n)], plan.image_size, plan.store == "jpeg", workers)
-    with closing(progress(found, desc=f"convert {plan.raw.dataset}", total=n, unit="image")) as shown:
-        written = write_pixels(shown, n, scratch, image_size=plan.image_size, store=plan.store)
-        next(shown, None)
-    return written
-
-
-def _describe(plan: Plan, parts: list[Written], scratch: Path, max_rejected: float, destination: Path) -> dict[str, Any]:
-    """Write the index and meta.json of a set whose pixels are written, and bring those of its shards."""
-    raw, items = plan.raw, plan.items
-    spans = plan.shards or [range(len(items))]
-    rejected = [
-        {"path": items[rows.start + row].path, "reason": reason}
-        for rows, part in zip(spans, parts, strict=True)
-        for row, reason in part.rejected.items()
-    ]
-    rows = np.concatenate([span.start + part.kept for span, part in zip(spans, parts, strict=True)])
-    _judge(raw, rejected, rows, max_rejected, destination)
-    kept = items if len(rows) == len(items) else items[rows]
-    unknown = {name: _unknown(kept, name, len(raw.classes)) for name in ("train", "test")}
-    partial = any(unknown.values())
-    files.write_index(scratch / files.INDEX, _tables(plan, parts, spans), partial=partial)
-
-    checksums: dict[str, str] = {}
-    sizes: list[int] = []  # images of each shard
-    if plan.shards:
-        for key, part in zip(plan.keys, parts, strict=True):
-            if not len(part.kept):
+def _results(raw: RawSet, image_size: int, jpeg: bool, workers: int | None, cache: ContentStore | None) -> Iterator[Result]:
+    """What becomes of each image, in order: found in the store where its file did not change, else read and stored."""
+    n = len(raw.items)
+    if cache is None:
+        yield from results(raw.images, range(n), image_size, jpeg, workers)
+        return
+    keys = np.array([digest(json.dumps(raw.images.mark(i)).encode()) for i in range(n)], "S16")
+    places = cache.find(keys)
+    rows: list[int] = []  # decoded and not yet stored
+    values: list[bytes] = []
+    with closing(results(raw.images, np.flatnonzero(places == ABSENT).tolist(), image_size, jpeg, workers)) as fresh:
+        for i, place in enumerate(places.tolist()):
+            if (value := cache.read(place)) is not None:
+                yield Result.from_bytes(value)
                 continue
-            for name, checksum in part.checksums.items():
-                place = files.numbered(name, len(sizes))
-                plan.kept.link(key, name, scratch / place)
-                checksums[place] = checksum
-            sizes.append(len(part.kept))
-    else:
-        checksums = dict(parts[0].checksums)
-    checksums[files.INDEX] = files.sha256(scratch / files.INDEX)
-    if files.OFFSETS in checksums:  # last, as in every earlier set: equal sets are equal bytes
-        checksums[files.OFFSETS] = checksums.pop(files.OFFSETS)
+            result = next(fresh) if place == ABSENT else convert_one(raw.images, i, image_size, jpeg)  # a damaged one
+            if result.reason is None:
+                rows.append(i)
+                values.append(result.to_bytes())
+            if len(rows) == BATCH:
+                cache.add(keys[rows], values)
+                rows, values = [], []
+            yield result
+    cache.add(keys[rows], values)
+
+
+def _write_pixels(found: Iterator[Result], n: int, folder: Path, *, image_size: int, store: str) -> Written:
+    """Write the images as one array, or as JPEG files one behind the other."""
+    sizes, lengths = np.zeros((n, 2), np.int32), []
+    rejected: dict[int, str] = {}
+    error = 0
+    with (folder / (files.ARRAY if store == "array" else files.JPEGS)).open("wb") as file:
+        file.write(npy_header((0,), np.uint8))
+        for row, result in enumerate(found):
+            if result.reason is not None:
+                rejected[row] = result.reason
+                continue
+            file.write(result.data)
+            sizes[row] = result.width, result.height
+            lengths.append(len(result.data))
+            error += result.error
+        file.seek(0)
+        shape = (len(lengths), image_size, image_size, 3) if store == "array" else (sum(lengths),)
+        file.write(npy_header(shape, np.uint8))
+    if store == "jpeg":
+        np.save(folder / files.OFFSETS, np.cumsum([0, *lengths], dtype=np.int64))
+    return Written(sizes, rejected, error)
+
+
+def _describe(raw: RawSet, written: Written, scratch: Path, image_size: int, store: str) -> dict[str, Any]:
+    """Write the index and meta.json of a set whose pixels are written."""
+    items = [raw.items[row] for row in written.rows]
+    unknown = {split: _unknown(items, split, len(raw.classes)) for split in ("train", "test")}
+    partial = any(unknown.values())
+    files.write_index(scratch / files.INDEX, _tables(items, written.sizes[written.rows]), partial=partial)
+    # The order of the earliest sets: equal sets are equal bytes.
+    names = [files.ARRAY, files.INDEX] if store == "array" else [files.JPEGS, files.INDEX, files.OFFSETS]
+    rejected = [{"path": raw.items[row].path, "reason": reason} for row, reason in written.rejected.items()]
     notes = list(raw.notes)
     if rejected:
         notes.append(f"{len(rejected)} images were rejected, so the split differs from one drawn with them")
-    schema = files.PARTIAL_SCHEMA if partial else files.SCHEMA
     meta = {
-        "schema": files.SHARDED_SCHEMA if plan.shards else schema,
+        "schema": files.PARTIAL_SCHEMA if partial else files.SCHEMA,
         "dataset": raw.dataset,
-        "image_size": plan.image_size,
-        "store": plan.store,
+        "image_size": image_size,
+        "store": store,
         "classes": raw.classes,
-        "counts": {name: int(kept.where("split", name).sum()) for name in files.SPLITS},
+        "counts": {split: sum(item.split == split for item in items) for split in files.SPLITS},
         "rejected": rejected,
-        "checksums": checksums,
-        "hidden_labels": kept.table["labels"].null_count == 0,
+        "checksums": {name: sha256(scratch / name) for name in names},
+        "hidden_labels": all(item.labels is not None for item in items),
         "notes": notes,
         "source": raw.source,
     }
-    if plan.shards:
-        meta["shards"] = sizes
-    later = {was: kept.ids[kept.where("added", was)].tolist() for was in ("train", "unlabeled")}
+    later = {was: [item.id for item in items if item.added == was] for was in ("train", "unlabeled")}
     if any(later.values()):
         meta["added"] = later  # labels given later: `split` never hides them
     if partial:
         meta["unknown"] = unknown  # entries (image, class) of which nothing is known, of the labelled images
-    if plan.store == "jpeg":
-        mean = sum(part.error for part in parts) / (len(rows) * plan.image_size**2 * 3)
+    if store == "jpeg":
+        mean = written.error / (len(items) * image_size**2 * 3)
         meta["fidelity"] = {
             "quality": JPEG_QUALITY,
             "rms_difference": round(math.sqrt(mean), 4),
@@ -240,38 +210,36 @@ def _describe(plan: Plan, parts: list[Written], scratch: Path, max_rejected: flo
     return meta
 
 
-def _tables(plan: Plan, parts: Iterable[Written], spans: list[range]) -> Iterator[pa.Table]:
-    """The index of each shard."""
-    for rows, part in zip(spans, parts, strict=True):
-        items, sizes = plan.items[rows.start : rows.stop][part.kept], part.sizes[part.kept]
-        if len(items):
-            table = items.table.append_column("width", pa.array(sizes[:, 0]))
-            yield table.append_column("height", pa.array(sizes[:, 1]))
+def _tables(items: list[Item], sizes: np.ndarray) -> Iterator[pa.Table]:
+    """The index, some rows at a time. sizes: (n, 2) width and height."""
+    for start in range(0, len(items), 16_384):
+        some = items[start : start + 16_384]
+        columns: dict[str, Any] = {name: [getattr(item, name) for item in some] for name in ("id", "path", "split", "labels")}
+        columns |= {"width": sizes[start : start + 16_384, 0], "height": sizes[start : start + 16_384, 1]}
+        schema = files.INDEX_SCHEMA.append(files.ABSENT)
+        yield pa.table(columns | {"absent": [item.absent for item in some]}, schema=schema)
 
 
-def _unknown(items: Items, split: str, classes: int) -> int:
-    return unknown_entries(classes, items[items.where("split", split) & items.table["absent"].is_valid().to_numpy()])
+def _unknown(items: list[Item], split: str, classes: int) -> int:
+    return unknown_entries(classes, (item for item in items if item.split == split))
 
 
-def _judge(raw: RawSet, rejected: list[dict[str, str]], kept: np.ndarray, max_rejected: float, destination: Path) -> None:
+def _judge(raw: RawSet, written: Written, max_rejected: float, destination: Path) -> None:
     """Fail if too much was rejected, leaving a list of what it was."""
     listing = destination.with_name(f"{destination.name}.rejected.csv")
     listing.unlink(missing_ok=True)
+    rejected = written.rejected
     share = len(rejected) / max(len(raw.items), 1)
-    assert isinstance(raw.items, Items)
-    listed, left = (
-        {split for split in files.SPLITS if part.where("split", split).any()} for part in (raw.items, raw.items[kept])
-    )
+    listed, left = ({raw.items[row].split for row in rows} for rows in (range(len(raw.items)), written.rows))
     lost = [split for split in ("train", "test") if split in listed and split not in left]
     if raw.items and share <= max_rejected and not lost:
         return
     if not rejected:
         raise DataError(f"{raw.dataset}: the raw data set lists no images; check data_root")
+    entries = [(raw.items[row].path, reason) for row, reason in rejected.items()]
     with listing.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["path", "reason"])
-        writer.writeheader()
-        writer.writerows(rejected)
-    first = f"the first is {rejected[0]['path']}: {rejected[0]['reason']}; all are listed in {listing}"
+        csv.writer(file).writerows([("path", "reason"), *entries])
+    first = f"the first is {entries[0][0]}: {entries[0][1]}; all are listed in {listing}"
     if share <= max_rejected:
         raise DataError(f"{raw.dataset}: no image of split {lost[0]} is left of those listed; {first}")
     raise DataError(
@@ -288,29 +256,3 @@ def _trouble(place: Path) -> Iterator[None]:
         raise DataError(f"{place}: {error.strerror or error}; make room or choose another disk") from None
     except BrokenProcessPool:
         raise DataError(f"{place}: a worker process was killed (often the memory is full); convert with --workers 0") from None
-
-
-class _exclusive:
-    """The scratch folder beside `destination`, empty, held under a lock; removed on the way out."""
-
-    def __init__(self, destination: Path) -> None:
-        self._destination = destination
-        self._scratch = destination.with_name(f".{destination.name}.converting")
-
-    def __enter__(self) -> Path:
-        import fcntl
-
-        self._lock = self._destination.with_name(f".{self._destination.name}.lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise DataError(f"{self._destination}: another `dicap-stage convert` is writing it; wait for its end") from None
-        recover(self._destination)
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        self._scratch.mkdir()
-        return self._scratch
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        self._lock.close()  # the file stays: removing it would let a third process lock a new one

@@ -13,7 +13,9 @@ from dicap.data.labels import labelled_mask, read_labels
 from dicap.data.sources.own.listing import finder_of
 from dicap.data.store import Store
 from dicap.errors import DataError
-from dicap.files.artifacts import read_split, replacing_own
+from dicap.files.artifacts import read_split
+from dicap.files.checksum import sha256
+from dicap.files.written import replacing_own
 from dicap.machine.progress import progress
 from dicap.settings.catalogue import OWN
 
@@ -59,7 +61,7 @@ def examine(folder: Path) -> Findings:
         path = folder / name
         if not path.exists():
             findings.damage.append(f"{path}: missing")
-        elif files.sha256(path) != checksum:
+        elif sha256(path) != checksum:
             findings.damage.append(f"{path}: its bytes differ from those that convert wrote")
     try:
         store = Store.open(folder)
@@ -85,9 +87,9 @@ def _check_index(store: Store, meta: dict, split: np.ndarray, findings: Findings
         found = int((split == name).sum())
         if found != count:
             findings.damage.append(f"{path}: {found} rows of split {name}, meta.json counts {count}")
-    repeated = store.ids.repeated()
-    if repeated is not None:
-        findings.damage.append(f"{path}: id {repeated!r} occurs more than once")
+    repeated = store.ids[pd.Index(store.ids).duplicated()]
+    if len(repeated):
+        findings.damage.append(f"{path}: id {repeated[0]!r} occurs more than once")
 
 
 def _class_table(folder: Path, classes: list[str], split: np.ndarray, labelled: np.ndarray) -> pd.DataFrame:

@@ -3,8 +3,10 @@
 import io
 import os
 import signal
+import struct
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +17,7 @@ from dicap.machine.processes import cores, when_parent_ends
 
 JPEG_QUALITY = 95
 CHUNK = 32  # images a worker takes at a time
+_HEAD = struct.Struct("<iiq")
 _INTERVAL = 0.5  # seconds between two looks at whether the parent lives
 
 
@@ -28,30 +31,36 @@ class Result:
     error: int = 0  # summed squared difference of the JPEG from the resized image (`store: jpeg`)
     reason: str | None = None
 
+    def to_bytes(self) -> bytes:
+        """An image that was not rejected, for a store."""
+        return _HEAD.pack(self.width, self.height, self.error) + self.data
 
-def results(images: Images, spans: Sequence[range], image_size: int, jpeg: bool, workers: int | None) -> Iterator[Result]:
-    """The results of the images of some spans of rows, in order, from a pool of processes.
+    @staticmethod
+    def from_bytes(value: bytes) -> "Result":
+        """The inverse of `to_bytes`."""
+        width, height, error = _HEAD.unpack_from(value)
+        return Result(width, height, value[_HEAD.size :], error)
+
+
+def results(images: Images, rows: Sequence[int], image_size: int, jpeg: bool, workers: int | None) -> Iterator[Result]:
+    """The results of some images, in order, from a pool of processes.
 
     Args:
         workers: processes; None: one a core; 0: none.
     """
     workers = cores() if workers is None else workers
-    n = sum(map(len, spans))
-    if workers < 2 or n < 4 * CHUNK:
-        for span in spans:
-            for i in span:
-                yield convert_one(images, i, image_size, jpeg)
+    if workers < 2 or len(rows) < 4 * CHUNK:
+        for i in rows:
+            yield convert_one(images, i, image_size, jpeg)
         return
-    chunks = [range(start, min(start + CHUNK, span.stop)) for span in spans for start in range(span.start, span.stop, CHUNK)]
+    chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
     with ProcessPoolExecutor(workers, initializer=_begin_worker, initargs=(images, image_size, jpeg, os.getpid())) as pool:
-        waiting: list[Future] = []
+        waiting: deque[Future] = deque()
         for i in range(len(chunks)):
             # A window of chunks: the order is kept, and memory does not grow with the data set.
             for chunk in chunks[i + len(waiting) : i + 4 * workers]:
                 waiting.append(pool.submit(_convert_chunk, chunk))
-            future = waiting.pop(0)
-            wait([future], return_when=FIRST_COMPLETED)
-            yield from future.result()
+            yield from waiting.popleft().result()
 
 
 def convert_one(images: Images, i: int, image_size: int, jpeg: bool) -> Result:
@@ -76,6 +85,6 @@ def _begin_worker(images: Images, image_size: int, jpeg: bool, parent: int) -> N
     when_parent_ends(lambda: None, parent, _INTERVAL)  # a pool's workers would wait for work for ever
 
 
-def _convert_chunk(rows: range) -> list[Result]:
+def _convert_chunk(rows: Sequence[int]) -> list[Result]:
     images, image_size, jpeg = _begin_worker.job  # type: ignore[attr-defined]
     return [convert_one(images, i, image_size, jpeg) for i in rows]

@@ -2,6 +2,7 @@
 
 import io
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import torch
 from PIL import Image
 
 from dicap.data import format as files
-from dicap.data.chained import Chained, locate
-from dicap.data.texts import Texts
 from dicap.errors import DataError
+from dicap.files.content_store import digest
+from dicap.files.npy import open_npy
 
 
 class Store:
@@ -32,27 +33,20 @@ class Store:
         ids: (N,) unique names of the images.
         checksum: identity of the set.
         n: number of images.
-        shards: number of shards; 0 of a set of one file.
     """
 
-    def __init__(self, folder: Path, meta: dict[str, Any], pixels: "_Pixels", shard: int | None = None) -> None:
+    def __init__(self, folder: Path, meta: dict[str, Any], pixels: "_Array | _Jpegs") -> None:
         self.folder = folder
         self.meta = meta
         self.classes: list[str] = list(meta["classes"])
         self.image_size: int = int(meta["image_size"])
-        counts = meta.get("shards", [])
-        self.shards = len(counts) if shard is None else 0
-        start = 0 if shard is None else sum(counts[:shard])
-        self.n: int = sum(meta["counts"].values()) if shard is None else counts[shard]
-        self.checksum = files.identity(meta) if shard is None else files.shard_identity(meta, shard)
-        self._rows, self._shard = slice(start, start + self.n), shard
+        self.n: int = sum(meta["counts"].values())
+        self.checksum = files.identity(meta)
         self._pixels = pixels
-        self._ids: Texts | None = None
-        self._resident: dict[torch.device, torch.Tensor] = {}
 
     @classmethod
-    def open(cls, folder: str | os.PathLike, shard: int | None = None) -> "Store":
-        """Open `data/converted`, or a shard of it, which is like a set of its own.
+    def open(cls, folder: str | os.PathLike) -> "Store":
+        """Open `data/converted`.
 
         Raises:
             DataError: a file is missing or damaged, or the files do not belong together. The checksums of the whole
@@ -63,33 +57,22 @@ class Store:
         n, found = sum(meta["counts"].values()), files.index_rows(folder)
         if found != n:
             raise DataError(f"{folder / files.INDEX}: {found} rows, meta.json counts {n}; run `dicap-stage convert` again")
-        counts = meta.get("shards")
-        if counts is None:
-            return cls(folder, meta, _open_pixels(folder, meta, n, None))
-        if sum(counts) != n:
-            raise DataError(
-                f"{folder / files.META}: {sum(counts)} images in shards, counted {n}; run `dicap-stage convert` again"
-            )
-        numbers = range(len(counts)) if shard is None else [shard]
-        parts = [_open_pixels(folder, meta, counts[number], number) for number in numbers]
-        return cls(folder, meta, parts[0] if len(parts) == 1 else _chained(parts), shard)
+        return cls(folder, meta, _open_pixels(folder, meta, n))
 
     def __reduce__(self):
         # A worker process maps the file itself; pixels never travel through a pipe.
-        return Store.open, (self.folder, self._shard)
+        return Store.open, (self.folder,)
 
     @property
     def index(self) -> pd.DataFrame:
         """What is known of the images; see above."""
         columns = ["id", "path", "width", "height", "split"]
-        return files.read_index(self.folder, columns)[self._rows].to_pandas()
+        return files.read_index(self.folder, columns).to_pandas()
 
-    @property
-    def ids(self) -> Texts:
-        """The images' names, read when they are first asked for."""
-        if self._ids is None:
-            self._ids = Texts(files.read_index(self.folder, ["id"])["id"])[self._rows]
-        return self._ids
+    @cached_property
+    def ids(self) -> np.ndarray:
+        """The images' names, (N,) of texts, read when they are first asked for."""
+        return files.read_index(self.folder, ["id"])["id"].to_numpy()
 
     def pixels(self, rows: np.ndarray) -> np.ndarray:
         """A fresh (B, H, W, 3) uint8 array of the images at `rows`, as they lie in the file."""
@@ -111,24 +94,9 @@ class Store:
         """One image, (H, W, 3) uint8."""
         return self.pixels(np.array([row]))[0]
 
-    def resident(self, device: torch.device) -> torch.Tensor:
-        """The whole set on `device`, (N, H, W, 3) uint8; uploaded on the first call, in pieces.
-
-        Raises:
-            DataError: the device has too little free memory.
-        """
-        if device not in self._resident:
-            shape = (self.n, self.image_size, self.image_size, 3)
-            try:
-                whole = torch.empty(shape, dtype=torch.uint8, device=device)
-            except torch.OutOfMemoryError:
-                need = self.n * self.image_size**2 * 3 / 2**30
-                raise DataError(f"{self.folder}: {need:.1f} GiB do not fit on {device}; use --data-on host") from None
-            for start in range(0, self.n, 4096):
-                rows = np.arange(start, min(start + 4096, self.n))
-                whole[start : start + len(rows)] = torch.from_numpy(self.pixels(rows)).to(device)
-            self._resident[device] = whole
-        return self._resident[device]
+    def digests(self) -> np.ndarray:
+        """A checksum of each image as it is stored, (N,) S16: its identity, whatever set it is in and wherever it stands."""
+        return np.array([digest(self._pixels.stored(row)) for row in range(self.n)], "S16")
 
 
 class _Array:
@@ -143,16 +111,9 @@ class _Array:
         _check_rows(rows, len(self.array))
         return np.take(self.array, rows, axis=0)
 
-
-class _Arrays:
-    """The arrays of several shards."""
-
-    def __init__(self, parts: list[_Array]) -> None:
-        self._whole = Chained([part.array for part in parts])
-
-    def gather(self, rows: np.ndarray) -> np.ndarray:
-        _check_rows(rows, len(self._whole))
-        return self._whole.take(rows)
+    def stored(self, row: int) -> memoryview:
+        """The bytes of an image in the file."""
+        return self.array[row].data
 
 
 class _Jpegs:
@@ -168,43 +129,25 @@ class _Jpegs:
         _check_rows(rows, len(self))
         return np.stack([self.decode(row) for row in rows.tolist()]) if len(rows) else _no_images(self.size)
 
+    def stored(self, row: int) -> bytes:
+        """The bytes of an image in the file."""
+        return self._data[self._offsets[row] : self._offsets[row + 1]].tobytes()
+
     def decode(self, row: int) -> np.ndarray:
         """One image, (H, W, 3) uint8."""
-        with Image.open(io.BytesIO(self._data[self._offsets[row] : self._offsets[row + 1]].tobytes())) as image:
+        with Image.open(io.BytesIO(self.stored(row))) as image:
             return np.asarray(image)
 
 
-class _JpegShards:
-    """The JPEG files of several shards."""
-
-    def __init__(self, parts: list[_Jpegs]) -> None:
-        self._parts, self._starts = parts, np.cumsum([0, *(len(part) for part in parts)])
-
-    def gather(self, rows: np.ndarray) -> np.ndarray:
-        _check_rows(rows, self._starts[-1])
-        which, local = locate(self._starts[:-1], rows)
-        images = [self._parts[part].decode(row) for part, row in zip(which.tolist(), local.tolist(), strict=True)]
-        return np.stack(images) if images else _no_images(self._parts[0].size)
-
-
-_Pixels = _Array | _Arrays | _Jpegs | _JpegShards
-
-
-def _open_pixels(folder: Path, meta: dict[str, Any], n: int, shard: int | None) -> _Array | _Jpegs:
-    """The images of a set of one file, or of a shard."""
-    size, read = int(meta["image_size"]), files.open_npy if shard is None else files.map_npy
+def _open_pixels(folder: Path, meta: dict[str, Any], n: int) -> _Array | _Jpegs:
+    size = int(meta["image_size"])
     if meta["store"] == "array":
-        return _Array(read(folder / files.numbered(files.ARRAY, shard), np.uint8, (n, size, size, 3)))
-    name, offsets = folder / files.numbered(files.JPEGS, shard), folder / files.numbered(files.OFFSETS, shard)
-    data, ends = read(name, np.uint8, (None,)), read(offsets, np.int64, (n + 1,))
-    if ends[-1] != len(data):
-        raise DataError(f"{offsets}: does not belong to {name.name}; run `dicap-stage convert` again")
-    return _Jpegs(data, ends, size)
-
-
-def _chained(parts: "list[_Array | _Jpegs]") -> _Pixels:
-    arrays = [part for part in parts if isinstance(part, _Array)]
-    return _Arrays(arrays) if arrays else _JpegShards([part for part in parts if isinstance(part, _Jpegs)])
+        return _Array(open_npy(folder / files.ARRAY, files.AGAIN, np.uint8, (n, size, size, 3)))
+    data = open_npy(folder / files.JPEGS, files.AGAIN, np.uint8, (None,))
+    offsets = open_npy(folder / files.OFFSETS, files.AGAIN, np.int64, (n + 1,))
+    if offsets[-1] != len(data):
+        raise DataError(f"{folder / files.OFFSETS}: does not belong to {files.JPEGS}; {files.AGAIN}")
+    return _Jpegs(data, offsets, size)
 
 
 def _no_images(size: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import csv
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,13 @@ import numpy as np
 import pandas as pd
 
 from dicap.calibration.decision import Decisions, reliability
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 from dicap.evaluation.engine import with_engine
 from dicap.evaluation.model_card import model_card
-from dicap.files.artifacts import (
-    COST,
-    cost_file,
-    replacing,
-    replacing_folder,
-    replacing_own_folder,
-    write_json,
-    write_predictions,
-)
+from dicap.files.artifacts import COST, cost_file, write_predictions
+from dicap.files.atomic import replacing, replacing_folder
+from dicap.files.json_files import write_json
+from dicap.files.written import replacing_own_folder
 from dicap.metrics.operating_point import at_threshold, of_answers, with_intervals
 from dicap.metrics.ranking import average_precision, can_be_tested, map_interval, mean_average_precision
 from dicap.metrics.warnings import of_results
@@ -83,7 +79,7 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
         "decided_right": float(right[known & (answer >= 0)].mean()) if (known & (answer >= 0)).any() else None,
         "chance_gap": sum(row["n"] * abs(row["chance"] - row["share"]) for row in tenths) / n if n else None,
         "chance_gap_max": max((abs(row["chance"] - row["share"]) for row in deciles), default=None),
-        "chance_tenths": with_intervals(tenths, chance),
+        "chance_tenths": with_intervals(tenths),
         "chance_deciles": deciles,
     } | of_answers(answer, labels)
 
@@ -114,7 +110,8 @@ def evaluate(
         DataError: the model is missing or damaged, or was trained on other classes or another image size.
     """
     s = experiment.settings
-    model = load_model(model_path, experiment.runtime.device)
+    load = partial(load_model, device=experiment.runtime.device, stored=experiment.stored_backbone)
+    model = load(model_path)
     _check_fits(model, model_path, experiment)
 
     def fast(loaded: SavedModel) -> SavedModel:
@@ -123,7 +120,7 @@ def evaluate(
         return with_engine(loaded, experiment.runtime, engine, len(experiment.roles.test))[0]
 
     scores, labels = score(experiment, fast(model))
-    counterparts = [load_model(path, experiment.runtime.device) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
+    counterparts = [load(path) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
     others = {other.which: score(experiment, fast(other))[0] for other in counterparts}
     if not experiment.group.is_main:
         return {}
@@ -249,7 +246,7 @@ def _csv(path: Path, stage: str) -> pd.DataFrame:
     try:
         return pd.read_csv(path) if path.exists() else pd.DataFrame()
     except ValueError as error:
-        raise DataError(f"{path}: damaged ({str(error).splitlines()[0]}); run `dvc repro {stage}`") from None
+        raise DataError(f"{path}: damaged ({first_line(error)}); run `dvc repro {stage}`") from None
 
 
 def _number(value: float) -> float | None:

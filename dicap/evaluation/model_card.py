@@ -8,7 +8,9 @@ from dicap.metrics.operating_point import digits
 from dicap.metrics.warnings import score_in_words
 from dicap.models import SavedModel
 from dicap.settings import flatten
-from dicap.settings.catalogue import METHODS, OWN, holds_out
+from dicap.settings.catalogue import OWN
+from dicap.settings.checks import unread
+from dicap.settings.methods import METHODS, holds_out
 
 SHOWN = 100  # classes in the table at most: the best and the worst
 
@@ -70,7 +72,12 @@ def model_card(
         "\n".join(f"- {line}" for line in _limits(model, metrics, classes)),
         "## Settings",
         _table(
-            ("key", "value"), [(key, value) for key, value in flatten(s.model_dump()) if value is not None and key != "data_root"]
+            ("key", "value"),
+            [
+                (key, value)
+                for key, value in flatten(s.model_dump())
+                if value is not None and key not in {"data_root", *unread(s)}
+            ],
         ),
         "## Environment",
         _table(("name", "version"), list(environment.items())),

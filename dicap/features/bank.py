@@ -12,8 +12,6 @@ image: 2 * g * g * D * (2 + V), and 8 * g * g * D * 2 more with `features.tiles`
 
 so that COCO's 123,000 images take 1.9 GB at g = 1 and 93 GB at g = 7.
 
-The bank of a set in shards has files for each shard, `plain-00000.npy` and so on, and the shards' numbers of images in meta.json.
-
 A step's features are a pure function of (seed, stage, epoch, row, key of the request), as its views of images are:
 `load` takes the same requests as `dicap.data.loader.load` and mirrors the same images.
 """
@@ -27,16 +25,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.data.augment import View
-from dicap.data.chained import Chained
-from dicap.data.format import map_npy, npy_trouble, numbered, sha256
 from dicap.data.loader import Request
+from dicap.data.store import Store
 from dicap.errors import DataError
-from dicap.features.folder import META, SCHEMA, SHARDED_SCHEMA
+from dicap.features.folder import BACKBONE, META, SCHEMA
 from dicap.features.recipe import Recipe
 from dicap.features.views import TILED, choose
-from dicap.files.artifacts import read_json
+from dicap.files.checksum import sha256
+from dicap.files.json_files import read_json
+from dicap.files.npy import open_npy
+from dicap.network.stored import StoredBackbone
 from dicap.randomness import uniform
+from dicap.settings import Settings
 
 # What a difference from the recipe wanted is called in the message.
 _NAMES = {
@@ -44,9 +44,8 @@ _NAMES = {
     "n": "other images than the converted set's",
     "image_size": "another image_size",
     "backbone": "another backbone",
-    "weights": "other weights of the backbone",
-    "mean": "another network.normalize",
-    "std": "another network.normalize",
+    "origin": "other weights of the backbone",
+    "normalize": "another network.normalize",
     "stride": "another network.stride",
     "policy": "another augment.policy",
     "cutout": "another augment.cutout",
@@ -54,7 +53,6 @@ _NAMES = {
     "views": "another features.views",
     "tiles": "another features.tiles",
     "grid": "another features.grid",
-    "channels": "another backbone",
 }
 
 
@@ -69,27 +67,21 @@ class FeatureBank:
         names: of the views, plain first.
     """
 
-    def __init__(
-        self, folder: Path, recipe: Recipe, engine: dict[str, Any], checksums: dict[str, str], shards: list[int] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, recipe: Recipe, engine: dict[str, Any], checksums: dict[str, str]) -> None:
         self.folder, self.recipe, self.engine = folder, recipe, engine
         self.n, self.grid, self.channels, self.views = recipe.n, recipe.grid, recipe.channels, recipe.views
         self.names = [view.name for view in recipe.files]
         self._shapes = {view.name: recipe.shape(view) for view in recipe.files}
-        self._checksums, self._shards = checksums, shards
-        self._maps: dict[str, np.ndarray | Chained] = {}
+        self._checksums = checksums
+        self._maps: dict[str, np.ndarray] = {}
 
     @classmethod
-    def open(cls, folder: str | Path, wanted: Recipe | None = None) -> "FeatureBank":
+    def open(cls, folder: str | Path) -> "FeatureBank":
         """Open `artifacts/features`.
 
-        Args:
-            folder: where the bank lies.
-            wanted: `Recipe.of(settings, store, network)` of the run that is going to use it; None: whatever it holds.
-
         Raises:
-            DataError: the bank is missing, damaged, empty (made for settings that train the whole network), or was made of
-                something else than `wanted`. A file's checksum is computed when its view is first asked for.
+            DataError: the bank is missing, damaged or empty (made for settings that train the whole network). A file's checksum
+                is computed when its view is first asked for.
         """
         folder = Path(folder)
         meta = read_meta(folder)
@@ -99,22 +91,29 @@ class FeatureBank:
             recipe = Recipe.from_dict(meta["recipe"])
         except (TypeError, KeyError, AttributeError):
             raise DataError(f"{folder / META}: not readable as a recipe; remove {folder} and run `dvc repro features`") from None
-        shards: list[int] | None = meta.get("shards")
-        names = {numbered(file_name(view.name), shard) for view in recipe.files for shard in _numbers(shards)}
-        fits = shards is None or sum(shards) == recipe.n
-        if recipe.fingerprint != meta["fingerprint"] or set(meta["checksums"]) != names or not fits:
+        names = {file_name(view.name) for view in recipe.files}
+        if recipe.fingerprint != meta["fingerprint"] or set(meta["checksums"]) != names:
             raise DataError(f"{folder / META}: damaged (its parts do not fit); remove {folder} and run `dvc repro features`")
-        if wanted is not None:
-            check(folder, recipe, wanted)
-        return cls(folder, recipe, meta["engine"], meta["checksums"], shards)
+        return cls(folder, recipe, meta["engine"], meta["checksums"])
+
+    def check(self, settings: Settings, store: Store) -> None:
+        """Raise DataError, with what differs, unless these are the features that `settings` ask for of the images of `store`."""
+        wanted = self.recipe.wanted(settings, store)
+        for field in fields(Recipe):
+            if getattr(self.recipe, field.name) != getattr(wanted, field.name):
+                raise DataError(f"{self.folder}: made with {_NAMES[field.name]}; run `dvc repro features`")
+
+    @property
+    def backbone(self) -> StoredBackbone:
+        """Stands for the backbone in networks that are trained on these features."""
+        return StoredBackbone(self.folder / BACKBONE, self.channels, self.recipe.weights)
 
     def __reduce__(self):
         # A worker process maps the files itself.
         return FeatureBank.open, (self.folder,)
 
-    def view(self, name: str) -> "np.ndarray | Chained":
-        """The features of all images in one view, (N, g * g, D) float16 or (N, 4, g * g, D), mapped read-only; an array, or
-        those of several shards, read by row like one.
+    def view(self, name: str) -> np.ndarray:
+        """The features of all images in one view, (N, g * g, D) float16 or (N, 4, g * g, D), mapped read-only.
 
         Raises:
             DataError: the bank has no such view, or a file of it is missing or damaged.
@@ -123,28 +122,12 @@ class FeatureBank:
             if name not in self._shapes:
                 remedy = "set features.tiles" if name.endswith(TILED) else "raise features.views"
                 raise DataError(f"{self.folder}: holds no view {name!r}, only {', '.join(self.names)}; {remedy}")
-            parts = [self._file(name, shard) for shard in _numbers(self._shards)]
-            self._maps[name] = parts[0] if self._shards is None else Chained(parts)
+            path = self.folder / file_name(name)
+            array = open_npy(path, _again(self.folder), np.float16, self._shapes[name])
+            if sha256(path) != self._checksums[path.name]:
+                raise DataError(f"{path}: damaged (its content does not match its checksum); {_again(self.folder)}")
+            self._maps[name] = array
         return self._maps[name]
-
-    def _file(self, name: str, shard: int | None) -> np.ndarray:
-        path, shape = self.folder / numbered(file_name(name), shard), self._shapes[name]
-        if shard is None:
-            array = _open(path, shape)
-        else:
-            assert self._shards is not None
-            array = map_npy(path, np.float16, (self._shards[shard], *shape[1:]), _again(self.folder))
-        if sha256(path) != self._checksums[path.name]:
-            raise DataError(f"{path}: damaged (its content does not match its checksum); {_again(self.folder)}")
-        return array
-
-    def rows(self, view: str, rows: np.ndarray, device: str | torch.device = "cpu") -> Tensor:
-        """Features of some rows in one view, (n, g * g, D) float32 on `device`, or (n, 4, g * g, D) of tiles.
-
-        Raises:
-            IndexError: a row is outside the set.
-        """
-        return torch.from_numpy(_take(self.view(view), _checked(rows, self.n))).to(device).float()
 
     def request(self, request: Request, *, seed: int, stage: str, epoch: int, device: str | torch.device = "cpu") -> Tensor:
         """Features for one request of a step, (B, g * g, D) float32 on `device`, or (B, 4, g * g, D) with tiles.
@@ -160,20 +143,6 @@ class FeatureBank:
             at, part = np.nonzero(chosen == index)
             out[at, part] = source[rows[at], part] if tiled else source[rows[at]]
         return torch.from_numpy(out if tiled else out[:, 0]).to(device).float()
-
-    def weak(
-        self, rows: np.ndarray, *, seed: int, stage: str, epoch: int, flip: float = 0.5, key: str = "weak",
-        device: str | torch.device = "cpu",
-    ) -> Tensor:  # fmt: skip
-        """The weak views of some rows in an epoch: plain, or with probability `flip` mirrored; (n, g * g, D) float32."""
-        request = Request(key, rows, View("weak", flip=flip))
-        return self.request(request, seed=seed, stage=stage, epoch=epoch, device=device)
-
-    def strong(
-        self, rows: np.ndarray, *, seed: int, stage: str, epoch: int, key: str = "strong", device: str | torch.device = "cpu"
-    ) -> Tensor:
-        """One of the V strong views of each of some rows, drawn for the epoch; (n, g * g, D) float32."""
-        return self.request(Request(key, rows, View("strong")), seed=seed, stage=stage, epoch=epoch, device=device)
 
     def _name(self, index: int) -> str:
         return ("plain", "mirror")[index] if index < 2 else f"strong_{index - 2}"
@@ -217,7 +186,7 @@ def scoring_batches(
     mirrored = uniform(*flip, rows, "score/weak") < flip_share if flip else np.zeros(len(rows), dtype=bool)
     for first in range(0, len(rows), batch_size):
         batch, flipped = rows[first : first + batch_size], mirrored[first : first + batch_size]
-        features = _take(bank.view("plain"), _checked(batch, bank.n))
+        features = np.take(bank.view("plain"), _checked(batch, bank.n), axis=0)
         if flipped.any():
             features[flipped] = bank.view("mirror")[batch[flipped]]
         yield batch, torch.from_numpy(features).to(device).float()
@@ -241,28 +210,12 @@ def read_meta(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise DataError(f"{path}: no such file, so {folder} is not a feature bank; run `dvc repro features`")
     meta = read_json(path)
-    if meta.get("schema") not in (SCHEMA, SHARDED_SCHEMA):
+    if meta.get("schema") != SCHEMA:
         raise DataError(f"{path}: schema is {meta.get('schema')!r}, expected {SCHEMA}; {_again(folder)}")
-    keys = ("recipe", "fingerprint", "engine", "checksums", *(["shards"] if meta["schema"] == SHARDED_SCHEMA else []))
-    missing = [key for key in keys if key not in meta]
+    missing = [key for key in ("recipe", "fingerprint", "engine", "checksums") if key not in meta]
     if missing:
         raise DataError(f"{path}: {missing[0]} is missing; {_again(folder)}")
     return meta
-
-
-def check(folder: Path, found: Recipe, wanted: Recipe) -> None:
-    """Raise DataError, with what differs, unless the bank of recipe `found` is the one wanted."""
-    for field in fields(Recipe):
-        if getattr(found, field.name) != getattr(wanted, field.name):
-            raise DataError(f"{folder}: made with {_NAMES[field.name]}; run `dvc repro features`")
-
-
-def _take(view: "np.ndarray | Chained", rows: np.ndarray) -> np.ndarray:
-    return view.take(rows) if isinstance(view, Chained) else np.take(view, rows, axis=0)
-
-
-def _numbers(shards: list[int] | None) -> "Sequence[int | None]":
-    return [None] if shards is None else range(len(shards))
 
 
 def _checked(rows: np.ndarray, n: int) -> np.ndarray:
@@ -270,18 +223,6 @@ def _checked(rows: np.ndarray, n: int) -> np.ndarray:
     if len(rows) and (rows.min() < 0 or rows.max() >= n):  # NumPy would take negative rows from the end
         raise IndexError(f"row {int(rows.min()) if rows.min() < 0 else int(rows.max())} is outside the set's {n} images")
     return rows
-
-
-def _open(path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file; {_again(path.parent)}") from None
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{path}: not readable ({npy_trouble(error)}); {_again(path.parent)}") from None
-    if not isinstance(array, np.ndarray) or array.dtype != np.float16 or array.shape != shape:
-        raise DataError(f"{path}: does not hold {'x'.join(map(str, shape))} float16; {_again(path.parent)}")
-    return array
 
 
 def _again(folder: Path) -> str:

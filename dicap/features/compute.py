@@ -1,20 +1,21 @@
-"""Filling a feature bank, chunk by chunk: whatever stops it, what is whole is kept and the bytes at the end are the same.
+"""Filling a feature bank. Features belong to pixels: whatever set, order or split an image is in, they are computed once.
 
-The files grow in a working folder, which becomes the bank by one rename. Beside each file a journal names the checksum of every
-chunk that reached the disk. Going on reads the chunks again, keeps the longest row of whole ones and computes the rest.
+The features of each image in each view lie in stores (`dicap.files.content_store`), one for each view and all that its features
+depend on; the key is a checksum of the stored pixels. A bank is put together from them. What they lack is computed and stored,
+some images at a time: a run that is killed loses those in work.
 
-Of a set in shards, each shard is filled as a bank of its own and kept beside the project (`dicap.data.kept`); `gather` puts them
-together. The features of a shard whose images are the same are so computed once, whatever is added elsewhere.
+A network's last bits depend on how many images a pass has. So each has the same number, of whichever images and views, and an
+image's features are the same bits whatever it is computed with.
 """
 
-import hashlib
-import json
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import asdict
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +23,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.data.format import numbered, sha256
-from dicap.data.kept import Kept
-from dicap.data.loader import DataOn, Request, load
+from dicap.data.loader import Request, load
 from dicap.data.store import Store
 from dicap.errors import DataError, Stopped
 from dicap.features.bank import file_name
-from dicap.features.folder import META, SCHEMA, SHARDED_SCHEMA
+from dicap.features.folder import META, SCHEMA
 from dicap.features.recipe import Recipe
-from dicap.features.views import SEED, STAGE, BankView
-from dicap.files.artifacts import make_room, write_json
+from dicap.features.views import EPOCH, SEED, STAGE, BankView
+from dicap.files.atomic import make_room
+from dicap.files.checksum import sha256
+from dicap.files.content_store import ABSENT, ContentStore
+from dicap.files.json_files import write_json
+from dicap.files.npy import HEAD, npy_header
 from dicap.machine.progress import progress
 from dicap.network import Network, pooled
 
-CHUNK = 256  # images of a chunk: what a kill loses at most
-BATCH, GPU_BATCH = 32, 256  # images a pass, tiles counted as images
-AT_ONCE = 2  # batches in work: while one is normalised or pooled, the engine has the other
-HEAD = 128  # bytes of an .npy header
+CHUNK = 1024  # views that are stored at once: what a kill loses at most
+STEP, GPU_STEP = 8, 64  # images whose views are drawn at a time
+PASS, GPU_PASS = 32, 256  # images a pass, views and tiles counted
+AT_ONCE = 2  # passes in work: while one is normalised or pooled, the engine has the other
 
 
 def fill(
@@ -48,141 +51,134 @@ def fill(
     network: Network,
     *,
     engine: dict[str, Any],
-    stage: str = STAGE,
+    known: Path | None = None,
+    made_by: Any = None,
     device: str | torch.device = "cpu",
     workers: int | None = None,
-    data_on: DataOn = "host",
     autocast: torch.dtype | None = None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Compute the features that `recipe` asks for into `folder`, going on where an earlier call was stopped.
+    """Put the bank that `recipe` asks for together in `folder`, computing the features that nobody has computed yet.
 
     Args:
-        folder: the working folder, which belongs to this recipe and engine alone; made if it does not exist.
+        folder: what is in it is written over; made if it does not exist.
         recipe: `Recipe.of` the settings, `store` and `network`.
         network: the frozen network, whose backbone an engine may have taken the place of (`dicap.features.engine`).
         engine: what is recorded of the engine in meta.json.
-        stage: counter of the strong views' random numbers; `shard_stage` of a shard.
+        known: where features of this and other banks are stored; None: nowhere.
+        made_by: what else the features depend on, as JSON takes it: the engine and code that compute them.
         device: where `network` is.
-        workers, data_on: as `dicap.data.loader.load`.
+        workers: as `dicap.data.loader.load`.
         autocast: dtype of mixed precision, or None.
         stopping: asked after each chunk whether to stop there.
 
     Returns:
-        Number of images (of all views, tiles counted) that an earlier call had computed.
+        Number of images, of different pixels, of which something was computed.
 
     Raises:
         DataError: the disk has too little room (said before anything is computed). Stopped: `stopping` said so.
     """
+    keys = store.digests()
+    _, first, twin_of = np.unique(keys, return_index=True, return_inverse=True)
     make_room(folder, folder=True)
     folder.mkdir(exist_ok=True)
-    files = [_Growing(folder, view, recipe.shape(view)) for view in recipe.files]
-    _check_disk(folder, sum(file.missing_bytes for file in files), recipe)
-    images = {file: file.view.view.parts for file in files}
-    taken_over = sum(file.rows * images[file] for file in files)
-    total = recipe.n * sum(images.values())
+    views = [_View(folder, view, recipe, _store_of(known, recipe, view, made_by)) for view in recipe.files]
+    _check_disk(folder, sum(view.bytes * (store.n + view.lacking(keys)) for view in views), recipe)
+    missing = np.stack([view.copy_known(keys) for view in views], 1)  # (N, V) bool
+    twins = np.flatnonzero(missing.any(1) & (first[twin_of] != np.arange(store.n)))  # their features come with the first ones'
+    missing[twins] = False
+    computed = int(missing.any(1).sum())
 
-    def compute(images: Tensor) -> np.ndarray:
-        """(B, 3, H, W) or (B, 4, 3, H, W) uint8 -> (B * parts, g * g, D) float16."""
+    def compute(images: Tensor) -> Tensor:
+        """(B, 3, H, W) uint8 -> (B, g * g, D) float16."""
         with torch.inference_mode(), torch.autocast(images.device.type, dtype=autocast, enabled=autocast is not None):
-            return _as_rows(pooled(network.features(images.flatten(0, -4)), recipe.grid)).cpu().numpy()
+            return _as_rows(pooled(network.features(images), recipe.grid)).cpu()
 
-    work = _work(files, store, compute, stage, device, workers, data_on, stopping)
-    with closing(progress(work, desc="features", total=total, unit="image", initial=taken_over)) as shown:
+    cuda = torch.device(device).type == "cuda"
+    steps = list(_steps(missing, recipe.files, keys, GPU_STEP if cuda else STEP))
+    options = {"seed": SEED, "stage": STAGE, "epoch": EPOCH, "workers": workers, "device": device}
+    found = _computed(steps, load(store, steps, **options), compute, GPU_PASS if cuda else PASS)
+    work = _store(found, steps, {view.view.name: view for view in views}, keys, stopping)
+    with closing(progress(work, desc="features", total=store.n, unit="image", initial=store.n - computed)) as shown:
         for _ in shown:
             pass
-    checksums = {}
-    for file in files:
-        file.close()
-        checksums[file.path.name] = sha256(file.path)
-        file.journal.unlink()
-    _write_meta(folder, recipe, engine, checksums, None)
-    return taken_over
-
-
-def _write_meta(
-    folder: Path, recipe: Recipe, engine: dict[str, Any], checksums: dict[str, str], shards: list[int] | None
-) -> None:
+    for view in views:
+        view.copy_twins(twins, first[twin_of[twins]])
+        view.close()
     meta = {
-        "schema": SCHEMA if shards is None else SHARDED_SCHEMA,
+        "schema": SCHEMA,
         "recipe": recipe.to_dict(),
         "fingerprint": recipe.fingerprint,
         "engine": engine,
         "bytes_per_image": recipe.bytes_per_image,
-        "checksums": checksums,
+        "checksums": {view.path.name: sha256(view.path) for view in views},
     }
-    write_json(meta if shards is None else meta | {"shards": shards}, folder / META)
+    write_json(meta, folder / META)
+    return computed
 
 
-def shard_stage(shard: Recipe) -> str:
-    """The counter of a shard's strong views: two shards draw independently, and one draws the same wherever it lies."""
-    return f"{STAGE}/{shard.images[:16]}"
+def _store_of(known: Path | None, recipe: Recipe, view: BankView, made_by: Any) -> ContentStore | None:
+    """The store of all that the features of an image in a view depend on beside its pixels."""
+    if known is None:
+        return None
+    # What the view has of the views, and the weights and numbers of the network, not where they came from.
+    others = ("images", "n", "policy", "cutout", "flip", "views", "tiles", "origin", "normalize")
+    facts = {name: value for name, value in recipe.to_dict().items() if name not in others}
+    return ContentStore.of(known, facts | {"view": asdict(view), "drawn by": [SEED, STAGE, EPOCH], "made by": made_by})
 
 
-def shard_key(shard: Recipe, made_by: Any) -> str:
-    """The name of a shard's features among those kept (`dicap.data.kept`).
-
-    Args:
-        made_by: engine and code, as JSON takes them.
-    """
-    return hashlib.sha256(json.dumps([shard.fingerprint, made_by], sort_keys=True).encode()).hexdigest()[:32]
-
-
-def gather(folder: Path, recipe: Recipe, kept: Kept, keys: list[str], counts: list[int], *, engine: dict[str, Any]) -> None:
-    """Put a bank together in `folder` from the features of the shards, which are kept under `keys`.
+def _steps(missing: np.ndarray, views: list[BankView], keys: np.ndarray, size: int) -> Iterator[list[Request]]:
+    """What is to be computed, for `load`: some images at a time in all views that they lack.
 
     Args:
-        folder: what is in it is removed.
-        recipe: of the whole set.
-        counts: images of each shard.
-        engine: what is recorded of the engine in meta.json.
+        missing: (N, V) bool; keys: (N,) S16, checksums of the images, by which their views are drawn.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    make_room(folder, folder=True)
-    folder.mkdir()
-    checksums = {}
-    for shard, key in enumerate(keys):
-        for name, checksum in kept.meta(key)["checksums"].items():
-            place = numbered(name, shard)
-            kept.link(key, name, folder / place)
-            checksums[place] = checksum
-    _write_meta(folder, recipe, engine, checksums, counts)
+    drawn_by = keys.view("<u8")[::2]
+    for pattern in np.unique(missing, axis=0):
+        rows = np.flatnonzero((missing == pattern).all(1)) if pattern.any() else np.arange(0)
+        for start in range(0, len(rows), size):
+            some = rows[start : start + size]
+            yield [view.request(some, drawn_by[some]) for view, lacking in zip(views, pattern, strict=True) if lacking]
 
 
-def _work(
-    files: list["_Growing"], store: Store, compute: Callable[[Tensor], np.ndarray], stage: str, device: str | torch.device,
-    workers: int | None, data_on: DataOn, stopping: Callable[[], bool],
-) -> Iterator[None]:  # fmt: skip
-    """Compute all that is missing, yielding once an image."""
-    size = GPU_BATCH if torch.device(device).type == "cuda" else BATCH
-    for file in files:
-        parts = file.view.view.parts
-        starts = range(file.rows, file.shape[0], CHUNK)
-        chunks = [np.arange(start, min(start + CHUNK, file.shape[0])) for start in starts]
-        # The batches of a chunk do not depend on where an earlier run was stopped: a pass's last bits depend on its size.
-        step = max(size // parts, 1)
-        batches = [[chunk[i : i + step] for i in range(0, len(chunk), step)] for chunk in chunks]
-        steps = [[Request(file.view.request, rows, file.view.view)] for chunk in batches for rows in chunk]
-        drawn = load(
-            store, steps, seed=SEED, stage=stage, epoch=file.view.number, workers=workers, device=device, data_on=data_on
-        )
-        with closing(_overlapped(compute, (views[file.view.request] for views in drawn))) as computed:
-            for chunk in batches:
-                found = []
-                for rows in chunk:
-                    found.append(next(computed).reshape(len(rows), *file.shape[1:]))
-                    yield from (None for _ in range(len(rows) * parts))
-                file.append(np.concatenate(found))
-                if stopping():
-                    raise Stopped(
-                        f"features: {file.rows} of {file.shape[0]} images of view {file.view.name} saved; run again to go on"
-                    )
+def _computed(
+    steps: list[list[Request]], drawn: Iterator[dict[str, Tensor]], compute: Callable[[Tensor], Tensor], size: int
+) -> Iterator[Tensor]:
+    """The features of each request of each step, (B, [parts,] g * g, D) float16."""
+    counts = [len(request.rows) * request.view.parts for step in steps for request in step]
+    images = (views[request.key].flatten(0, -4) for step, views in zip(steps, drawn, strict=True) for request in step)
+    passes = -(-sum(counts) // size)
+    with closing(_overlapped(compute, _regrouped(_filled_up(images, passes * size), repeat(size, passes)))) as computed:
+        shapes = [(len(request.rows), *(request.view.parts,) * (request.view.tiles > 1)) for step in steps for request in step]
+        for shape, features in zip(shapes, _regrouped(computed, counts), strict=True):
+            yield features.reshape(*shape, *features.shape[1:])
 
 
-def _overlapped(compute: Callable[[Tensor], np.ndarray], batches: Iterator[Tensor]) -> Generator[np.ndarray]:
+def _filled_up(images: Iterator[Tensor], count: int) -> Iterator[Tensor]:
+    """The images (b, ...), and the last one again until there are `count`."""
+    for last in images:
+        count -= len(last)
+        yield last
+    if count:
+        yield last[-1:].expand(count, *last.shape[1:])
+
+
+def _regrouped(parts: Iterator[Tensor], counts: Iterable[int]) -> Iterator[Tensor]:
+    """The rows of `parts` in the same order, in groups of `counts`."""
+    rest: Tensor | None = None
+    for count in counts:
+        held = [] if rest is None else [rest]
+        while sum(map(len, held)) < count:
+            held.append(next(parts))
+        whole = held[0] if len(held) == 1 else torch.cat(held)
+        rest = whole[count:] if len(whole) > count else None
+        yield whole[:count]
+
+
+def _overlapped(compute: Callable[[Tensor], Tensor], batches: Iterator[Tensor]) -> Generator[Tensor]:
     """`compute` of each batch, in order: while two batches are computed, the next is drawn here."""
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="features") as threads:
-        waiting: deque[Future[np.ndarray]] = deque()
+        waiting: deque[Future[Tensor]] = deque()
         for batch in batches:
             waiting.append(threads.submit(compute, batch))
             if len(waiting) > AT_ONCE:
@@ -191,79 +187,86 @@ def _overlapped(compute: Callable[[Tensor], np.ndarray], batches: Iterator[Tenso
             yield waiting.popleft().result()
 
 
+def _store(
+    found: Iterator[Tensor], steps: list[list[Request]], views: dict[str, "_View"], keys: np.ndarray,
+    stopping: Callable[[], bool],
+) -> Iterator[None]:  # fmt: skip
+    """Store the features of each step's requests, yielding once an image."""
+    waiting: list[tuple[str, np.ndarray, Tensor]] = []
+    held, done = 0, 0
+    for number, step in enumerate(steps):
+        waiting += [(request.key, request.rows, next(found)) for request in step]
+        held += sum(len(request.rows) for request in step)
+        done += len(step[0].rows)
+        yield from repeat(None, len(step[0].rows))
+        if held < CHUNK and number < len(steps) - 1:
+            continue
+        for name in {name: None for name, _, _ in waiting}:
+            rows = np.concatenate([rows for key, rows, _ in waiting if key == name])
+            views[name].add(rows, keys[rows], torch.cat([features for key, _, features in waiting if key == name]).numpy())
+        waiting, held = [], 0
+        if stopping() and number < len(steps) - 1:
+            raise Stopped(f"features: those of {done} images saved; run again to go on")
+
+
 def _as_rows(maps: Tensor) -> Tensor:
     """Feature maps (B, D, g, g) as a bank holds them: (B, g * g, D) float16."""
     found = maps.flatten(2).transpose(1, 2)
     limit = torch.finfo(torch.float16).max
-    return found.clamp(-limit, limit).half()
+    return found.clamp(-limit, limit).half().contiguous()
 
 
-class _Growing:
-    """A file of features that is written row by row, and its journal.
+class _View:
+    """A file of a bank while it is written, and the store of its features.
 
     Attributes:
-        rows: how many rows are whole on the disk.
+        bytes: of an image's features.
     """
 
-    def __init__(self, folder: Path, view: BankView, shape: tuple[int, ...]) -> None:
-        self.view, self.shape = view, shape
-        self.path = folder / file_name(view.name)
-        self.journal = self.path.with_suffix(".journal")
-        self._row_bytes = int(np.prod(shape[1:])) * 2
-        self.rows, kept = self._whole()
-        self._file = self.path.open("r+b" if self.rows else "w+b")
-        if not self.rows:
-            self._file.write(_header(shape))
-        self._file.truncate(HEAD + self.rows * self._row_bytes)
-        self._file.seek(0, os.SEEK_END)
-        self.journal.write_text("".join(kept), encoding="utf-8")
+    def __init__(self, folder: Path, view: BankView, recipe: Recipe, store: ContentStore | None) -> None:
+        self.view, self.path, self._store = view, folder / file_name(view.name), store
+        shape = recipe.shape(view)
+        self.bytes = int(np.prod(shape[1:])) * 2
+        self._file = self.path.open("w+b", buffering=0)
+        self._file.write(npy_header(shape, np.float16))
 
-    @property
-    def missing_bytes(self) -> int:
-        """What the disk still has to take."""
-        return (self.shape[0] - self.rows) * self._row_bytes
+    def lacking(self, keys: np.ndarray) -> int:
+        """How many images' features are not in the store."""
+        return 0 if self._store is None else int((self._store.find(keys) == ABSENT).sum())
 
-    def append(self, features: np.ndarray) -> None:
-        """Write a chunk, (n, ..., D) float16; it counts from when the journal has it."""
-        data = np.ascontiguousarray(features, dtype=np.float16).tobytes()
-        assert len(data) == len(features) * self._row_bytes
-        self._file.write(data)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        with self.journal.open("a", encoding="utf-8") as journal:
-            journal.write(json.dumps({"rows": len(features), "sha256": hashlib.sha256(data).hexdigest()}) + "\n")
-        self.rows += len(features)
+    def copy_known(self, keys: np.ndarray) -> np.ndarray:
+        """Write the features that are in the store; which images' are not, (N,) bool."""
+        if self._store is None:
+            return np.ones(len(keys), bool)
+        missing = np.zeros(len(keys), bool)
+        for row, place in enumerate(self._store.find(keys).tolist()):
+            value = self._store.read(place)
+            if value is None or len(value) != self.bytes:
+                missing[row] = True
+            else:
+                self._write(row, value)
+        return missing
+
+    def add(self, rows: np.ndarray, keys: np.ndarray, features: np.ndarray) -> None:
+        """Write the features of some rows, (n, ..., D) float16, here and into the store."""
+        values = [row.tobytes() for row in features]
+        if self._store is not None:
+            self._store.add(keys, values)
+        for row, value in zip(rows.tolist(), values, strict=True):
+            self._write(row, value)
+
+    def copy_twins(self, rows: np.ndarray, others: np.ndarray) -> None:
+        """Give rows the features of others of the same pixels."""
+        for row, other in zip(rows.tolist(), others.tolist(), strict=True):
+            self._write(row, os.pread(self._file.fileno(), self.bytes, HEAD + other * self.bytes))
 
     def close(self) -> None:
         """No more is going to be written."""
         self._file.close()
 
-    def _whole(self) -> tuple[int, list[str]]:
-        """Rows that are whole, and the lines of the journal that vouch for them."""
-        rows, kept = 0, []
-        try:
-            lines = self.journal.read_text(encoding="utf-8").splitlines(keepends=True)
-            with self.path.open("rb") as file:
-                if file.read(HEAD) != _header(self.shape):
-                    return 0, []
-                for line in lines:
-                    entry = json.loads(line)
-                    data = file.read(entry["rows"] * self._row_bytes)
-                    if not line.endswith("\n") or hashlib.sha256(data).hexdigest() != entry["sha256"]:
-                        break
-                    rows += entry["rows"]
-                    kept.append(line)
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # what could be read before counts
-        return rows, kept
-
-
-def _header(shape: tuple[int, ...]) -> bytes:
-    """The first 128 bytes of an .npy file of float16 in C order."""
-    text = f"{{'descr': '<f2', 'fortran_order': False, 'shape': {shape!r}, }}"
-    head = b"\x93NUMPY\x01\x00" + (HEAD - 10).to_bytes(2, "little") + text.ljust(HEAD - 11).encode() + b"\n"
-    assert len(head) == HEAD, "the shape is too long for the head"
-    return head
+    def _write(self, row: int, value: bytes) -> None:
+        assert len(value) == self.bytes
+        os.pwrite(self._file.fileno(), value, HEAD + row * self.bytes)
 
 
 def _check_disk(folder: Path, needed: int, recipe: Recipe) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from dicap.network import Network
 from dicap.network.backbone import create_backbone, weights_checksum
 from dicap.randomness import torch_seed
 from dicap.settings import Settings
+from dicap.settings.catalogue import NAMED_WEIGHTS
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,9 @@ class Recipe:
         n: its number of images.
         image_size: their side in pixels.
         backbone: timm's name.
+        origin: of the backbone's weights: imagenet, lite, random, or the sha256 of a file.
         weights: checksum of the backbone's tensors.
+        normalize: the setting network.normalize.
         mean, std: with which pixels in [0, 1] are normalised.
         stride: of the last feature map.
         policy, cutout, flip: of the strong views.
@@ -41,7 +45,9 @@ class Recipe:
     n: int
     image_size: int
     backbone: str
+    origin: str
     weights: str
+    normalize: str
     mean: tuple[float, ...]
     std: tuple[float, ...]
     stride: int
@@ -72,7 +78,9 @@ class Recipe:
             n=store.n,
             image_size=store.image_size,
             backbone=settings.backbone,
-            weights=weights_checksum(network.backbone),
+            origin=origin_of(settings.backbone_weights),
+            weights=weights_checksum(network.backbone.state_dict()),
+            normalize=settings.network.normalize,
             mean=tuple(round(value, 6) for value in (network.mean.flatten() / 255).tolist()),
             std=tuple(round(value, 6) for value in (1 / (network.scale.flatten() * 255)).tolist()),
             stride=settings.network.stride,
@@ -85,9 +93,27 @@ class Recipe:
             channels=channels,
         )
 
-    def of_shard(self, shard: Store) -> "Recipe":
-        """The recipe of one shard of the images."""
-        return replace(self, images=shard.checksum, n=shard.n)
+    def wanted(self, settings: Settings, store: Store) -> "Recipe":
+        """This recipe as `settings` would have it on the images of `store`; what the backbone's name and weights tell stays.
+
+        Unlike `of` it builds no backbone, which takes longer than the work of a stage on features.
+        """
+        return replace(
+            self,
+            images=store.checksum,
+            n=store.n,
+            image_size=store.image_size,
+            backbone=settings.backbone,
+            origin=origin_of(settings.backbone_weights),
+            normalize=settings.network.normalize,
+            stride=settings.network.stride,
+            policy=settings.augment.policy,
+            cutout=settings.augment.cutout,
+            flip=settings.augment.flip,
+            views=settings.features.views,
+            tiles=settings.features.tiles,
+            grid=settings.features.grid,
+        )
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> "Recipe":
@@ -118,6 +144,14 @@ class Recipe:
     def bytes_per_image(self) -> int:
         """Bytes on disk for each image: two for each channel, position, and view (four views where there are tiles)."""
         return sum(view.view.parts for view in self.files) * self.grid**2 * self.channels * 2
+
+
+def origin_of(weights: str) -> str:
+    """What tells the weights that the setting backbone_weights names from others: the name, or the sha256 of the file."""
+    if weights in NAMED_WEIGHTS:
+        return weights
+    path = Path(weights)
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else f"missing: {path.name}"
 
 
 def pretrained_network(settings: Settings) -> Network:

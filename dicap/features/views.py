@@ -1,9 +1,9 @@
 """The views a bank of features holds, and which of them an image gets in a step.
 
-Plain, mirrored, and V strong views of every image. What a strong view looks like depends on (row, number of the view) and on
-nothing else, so that one bank serves every method, ratio, seed and estimator. In a set of shards it is the row in the shard and
-the shard's content that count: an image added elsewhere moves the rows and must not change the views. Which of the V an image
-gets in a step is drawn as the image loader draws: a pure function of (seed, stage, epoch, row, key of the request)."""
+Plain, mirrored, and V strong views of every image. What a strong view looks like depends on the image's pixels and the
+number of the view and on nothing else, so that one bank serves every method, ratio, seed and estimator, and a set that is sorted,
+split or grows needs no feature anew. Which of the V an image gets in a step is drawn as the image loader draws: a pure function
+of (seed, stage, epoch, row, key of the request)."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from dicap.data.loader import Request
 from dicap.randomness import uniform
 
 TILES = 2  # tiles a side where there are tiles: D2L's 2 x 2 (docs/methods.md 4.9)
-SEED, STAGE = 0, "features"  # counters of the strong views' random numbers; the epoch is the number of the view
+SEED, STAGE, EPOCH = 0, "features", 0  # counters of the strong views' random numbers
 TILED = "_tiles"
 
 
@@ -25,17 +25,15 @@ class BankView:
     Attributes:
         name: plain, mirror, strong_0 ..., and the same with `_tiles`.
         view: how the images are looked at.
-        number: of the strong view; 0 for the others.
     """
 
     name: str
     view: View
-    number: int = 0
 
-    @property
-    def request(self) -> str:
-        """The key under which the loader makes it; tiles draw for themselves."""
-        return "bank" + (TILED if self.view.tiles > 1 else "")
+    def request(self, rows: np.ndarray, drawn_by: np.ndarray) -> Request:
+        """What the loader is asked for: views of these rows, (B,), drawn by numbers of the images, (B,) uint64; tiles draw for
+        themselves."""
+        return Request(self.name, rows, self.view, drawn_by)
 
 
 def bank_views(strong: View, count: int, tiles: str) -> list[BankView]:
@@ -57,7 +55,7 @@ def bank_views(strong: View, count: int, tiles: str) -> list[BankView]:
         ]
         if grid == 1 or tiles == "all":
             of_grid = View("strong", strong.cutout, strong.policy, grid, strong.flip)
-            found += [BankView(f"strong_{number}{end}", of_grid, number) for number in range(count)]
+            found += [BankView(f"strong_{number}{end}", of_grid) for number in range(count)]
     return found
 
 

@@ -39,19 +39,24 @@ def assign_folds(y: NDArray, folds: int, seed: int) -> NDArray:
 
 
 def _neediest(lack: NDArray, room: NDArray, rng: np.random.Generator) -> int:
-    """The fold with room that lacks most, of equals the one with most room, of equals one by lot."""
+    """The fold with room that lacks most. Ties: most room first, then random."""
     key = np.where(room > 0, np.round(lack, 9), -np.inf)
     best = np.flatnonzero(key == key.max())
     best = best[room[best] == room[best].max()]
     return int(rng.choice(best))
 
 
-def left_out(fold: NDArray, folds: int) -> NDArray:
+def n_folds(fold: NDArray) -> int:
+    """K; 0 without cross-fitting, where every row's fold is -1."""
+    return int(fold.max(initial=-1)) + 1
+
+
+def fold_weights(fold: NDArray) -> NDArray:
     """Row weights (K, n, 1) of K heads: 0 where the row is of the head's own fold. A row of fold -1 is in every head."""
-    return (fold != np.arange(folds)[:, None]).astype(np.float32)[:, :, None]
+    return (fold != np.arange(n_folds(fold))[:, None]).astype(np.float32)[:, :, None]
 
 
-def of_own_head(scores: NDArray, fold: NDArray) -> NDArray:
+def out_of_fold_scores(scores: NDArray, fold: NDArray) -> NDArray:
     """Of every head's scores (K, n, C), each row's by the head that never saw it: out-of-fold scores (n, C)."""
     assert (fold >= 0).all(), "a row without a fold was seen by every head"
     return scores[fold, np.arange(len(fold))]

@@ -4,16 +4,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dicap.linear.solver import turn
+from dicap.linear.solver import rotate
 
 COMPONENTS = 256  # principal components in which neighbours are looked for
 BLOCK = 1024  # rows compared with all others at once
 POWER = 3  # of the cosine in the weight of a neighbour
+ROUNDS, SHARE = 2, 0.5  # how often rows are averaged, and what their neighbours count in it
 
 
 def principal_components(x: NDArray, count: int = COMPONENTS) -> NDArray:
     """Rows (n, D) in their first principal components, (n, min(count, n, D)) float32, uncentred."""
-    return np.ascontiguousarray(turn(x).coordinates[:, ::-1][:, :count], np.float32)
+    return np.ascontiguousarray(rotate(x).coordinates[:, ::-1][:, :count], np.float32)
 
 
 def affinity(x: NDArray, k: int) -> sparse.csr_matrix:
@@ -34,15 +35,15 @@ def affinity(x: NDArray, k: int) -> sparse.csr_matrix:
     return (scale @ w @ scale).tocsr().astype(np.float32)
 
 
-def averaged(x: NDArray, k: int, *, turns: int = 2, share: float = 0.5) -> NDArray:
-    """Rows (n, D) after `turns` averages with their neighbours, x' = share S x' + (1 - share) x, in principal components.
+def averaged(x: NDArray, k: int) -> NDArray:
+    """Rows (n, D) after ROUNDS averages with their neighbours, x' = SHARE S x' + (1 - SHARE) x, in principal components.
 
     Returns:
         (n, r) float32, centred and of the same mean square length as the components.
     """
     parts = principal_components(x)
     weights, out = affinity(parts, k), parts
-    for _ in range(turns):
-        out = share * (weights @ out) + (1 - share) * parts
+    for _ in range(ROUNDS):
+        out = SHARE * (weights @ out) + (1 - SHARE) * parts
     out = out - out.mean(0)
     return (out * np.sqrt((parts**2).sum() / max(float((out**2).sum()), 1e-30))).astype(np.float32)

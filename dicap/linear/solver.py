@@ -7,8 +7,8 @@ Head h and class c minimise, over weights w (D,) and a bias b that is not penali
 which is scikit-learn's LogisticRegression with C = L2[h, c] and sample_weight, for every target y in [0, 1]. An unknown
 entry is an entry of weight 0, a pseudo-label one of weight below 1, a fold that is left out rows of weight 0.
 
-All H * C problems share the rows, so each turn is two matrix products; every problem is at its own place in its own L-BFGS
-(own step, own line search) and leaves the products when it has converged. Rows are first turned onto their principal axes:
+All H * C problems share the rows, so each iteration is two matrix products; every problem is at its own place in its own L-BFGS
+(own step, own line search) and leaves the products when it has converged. Rows are first rotated onto their principal axes:
 that changes no solution, makes D at most n, and makes the Hessian nearly diagonal, which is what L-BFGS starts from. They are
 solved in units in which the mean square of a feature is 1, so that the tolerance means the same for features of any unit.
 """
@@ -25,6 +25,7 @@ BLOCK = 256  # rows handled at once elementwise: they stay in the processor's ca
 AT_ONCE = 1 << 27  # numbers that L-BFGS remembers at once: 512 MiB as float32
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must reach
 DEFAULT_TOLERANCE = 1e-3
+ITERATIONS = 1000  # evaluations of the objective at most
 
 
 class Solution(NamedTuple):
@@ -34,7 +35,7 @@ class Solution(NamedTuple):
     b: NDArray  # (H, C)
     objective: NDArray  # (H, C): the minimised value
     gradient: NDArray  # (H, C): its gradient's Euclidean norm at the end, in the units of `tolerance`
-    turns: int  # evaluations of the objective
+    iterations: int  # evaluations of the objective
 
     def logits(self, x: NDArray) -> NDArray:
         """Logits (H, m, C) of rows (m, D), in the rows' type."""
@@ -43,14 +44,14 @@ class Solution(NamedTuple):
         return np.ascontiguousarray(z.reshape(len(x), heads, classes).swapaxes(0, 1))
 
 
-class Turned(NamedTuple):
+class PrincipalAxes(NamedTuple):
     """Rows in coordinates of their principal axes: x = coordinates @ axes.T. Solve repeatedly on the same rows with one."""
 
     coordinates: NDArray  # (n, r), r = min(n, D)
     axes: NDArray  # (D, r), orthonormal columns
 
 
-def turn(x: NDArray) -> Turned:
+def rotate(x: NDArray) -> PrincipalAxes:
     """Rows (n, D) on their principal axes, the least one first. Exact: a rotation within the rows' span, nothing is cut off."""
     assert x.ndim == 2 and x.dtype in (np.float32, np.float64), (x.shape, x.dtype)
     span = None
@@ -58,23 +59,22 @@ def turn(x: NDArray) -> Turned:
         span = np.linalg.qr(x.T)[0]  # (D, n): the optimal w is a combination of rows, so D becomes n
         x = x @ span
     axes = np.linalg.eigh(x.T @ x)[1].astype(x.dtype)
-    return Turned(x @ axes, axes if span is None else span @ axes)
+    return PrincipalAxes(x @ axes, axes if span is None else span @ axes)
 
 
 def solve(
-    x: NDArray | Turned,
+    x: NDArray | PrincipalAxes,
     y: ArrayLike,
     *,
     weight: ArrayLike = 1.0,
     l2: ArrayLike = 1.0,
     start: Solution | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
-    max_turns: int = 1000,
 ) -> Solution:
     """The minimum of every head and class (the objective is in this module's docstring).
 
     Args:
-        x: (n, D) float32 or float64, in which the products are taken (losses are summed in float64); or `turn` of it.
+        x: (n, D) float32 or float64, in which the products are taken (losses are summed in float64); or `rotate` of it.
         y: targets in [0, 1], hard or soft, of a shape that broadcasts to (H, n, C); anything where the weight is 0.
         weight: non-negative, broadcasts to (H, n, C): (n, C) weighs entries, (H, n, 1) whole rows of each head.
         l2: scikit-learn's C (large is little regularisation), broadcasts to (H, C).
@@ -83,8 +83,8 @@ def solve(
         tolerance: a problem has converged when the Euclidean norm of its gradient is at most this, of features whose mean square
             is 1. The penalty's Hessian is the identity, so weights are then within `tolerance` of the optimal ones (with the bias
             that belongs to them). Where L2 times the weights adds up to less than 1, it is this share of that sum,
-            and a thousandth of this share of it where it adds up to more than 1,000.
-        max_turns: evaluations after which it stops with a RuntimeWarning.
+            and a thousandth of this share of it where it adds up to more than 1,000. After ITERATIONS it stops with a
+            RuntimeWarning.
 
     Returns:
         The solution. The same input gives the same output; the number of threads changes rounding alone. A class without
@@ -92,16 +92,16 @@ def solve(
         row of each outcome added to the weighed ones, and only w is fitted.
     """
     y, weight, l2 = np.asarray(y), np.asarray(weight), np.asarray(l2, dtype=np.float64)
-    rows = x.coordinates if isinstance(x, Turned) else x
+    rows = x.coordinates if isinstance(x, PrincipalAxes) else x
     n, dtype = len(rows), rows.dtype
     heads, classes = _heads_and_classes(n, y, weight, l2, start)
     full, problems = (heads, n, classes), heads * classes
     target = _columns(np.broadcast_to(y, full), dtype)  # (n, P)
     scale = _columns(np.broadcast_to(weight, full), dtype)
     target[scale == 0] = 0  # whatever stands for an unknown entry: -1, NaN
-    if not isinstance(x, Turned):
+    if not isinstance(x, PrincipalAxes):
         used = scale.any(1)  # rows that no problem weighs have no say in the axes
-        x, target, scale = turn(x[used]), target[used], scale[used]
+        x, target, scale = rotate(x[used]), target[used], scale[used]
     a, axes = x
     assert target.min(initial=0) >= 0 and target.max(initial=0) <= 1 and scale.min(initial=0) >= 0, "y, weight or l2"
 
@@ -129,14 +129,14 @@ def solve(
     parts = []
     for some in _blocks(problems, 2 * MEMORY * v.shape[1]):
         block = _Problems(a, target[:, some], scale[:, some], free[some])
-        parts.append(_minimise(block, v[some], 1 / diagonal[some], limit[some], max_turns))
+        parts.append(_minimise(block, v[some], 1 / diagonal[some], limit[some]))
     v, objective, gradient = (np.concatenate(part) for part in list(zip(*parts, strict=True))[:3])
-    turns = max(part[3] for part in parts)
+    iterations = max(part[3] for part in parts)
     gradient *= tolerance / limit
     if (gradient > tolerance).any():
         warnings.warn(
             f"{int((gradient > tolerance).sum())} of {problems} problems ended with a gradient norm of up to "
-            f"{gradient.max():.3g}, above the tolerance {tolerance:.3g}, after {turns} turns",
+            f"{gradient.max():.3g}, above the tolerance {tolerance:.3g}, after {iterations} iterations",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -147,7 +147,7 @@ def solve(
         v[:, -1].astype(np.float64).reshape(shape),
         (objective / float(unit) ** 2).reshape(shape),
         gradient.reshape(shape),
-        turns,
+        iterations,
     )
 
 
@@ -166,7 +166,7 @@ class _Problems:
         """Objective (P,) float64 and gradient (P, r + 1) at points (P, r + 1)."""
         w, b = v[:, :-1], v[:, -1]
         value = 0.5 * np.einsum("pr,pr->p", w, w, dtype=np.float64)
-        z = self.a @ w.T  # (n, P), turned in place into the residuals
+        z = self.a @ w.T  # (n, P), made in place into the residuals
         for start in range(0, len(z), BLOCK):
             rows = slice(start, start + BLOCK)
             some, target, scale = z[rows], self.target[rows], self.scale[rows]
@@ -192,10 +192,12 @@ class _Problems:
         return value, gradient
 
 
-def _minimise(
-    problems: _Problems, v: NDArray, inverse: NDArray, limit: NDArray, max_turns: int
-) -> tuple[NDArray, NDArray, NDArray, int]:
-    """Batched L-BFGS from v (P, r + 1) until gradient norms are at `limit` (P,): points, objectives (P,), norms (P,), turns."""
+def _minimise(problems: _Problems, v: NDArray, inverse: NDArray, limit: NDArray) -> tuple[NDArray, NDArray, NDArray, int]:
+    """Batched L-BFGS from v (P, r + 1) until gradient norms are at `limit` (P,).
+
+    Returns:
+        points (P, r + 1), objectives (P,), gradient norms (P,), iterations.
+    """
     count, size = v.shape
     v = v.copy()
     final_value, final_norm = np.zeros(count), np.zeros(count)
@@ -207,17 +209,17 @@ def _minimise(
     rho = np.zeros((MEMORY, count), v.dtype)  # 0: no pair in this place
     gamma = np.ones(count, v.dtype)  # scale of the diagonal, learnt from the newest pair
     failures = np.zeros(count, int)
-    turns = 1
+    iterations = 1
     while True:
         norm = np.sqrt(np.einsum("pr,pr->p", gradient, gradient, dtype=np.float64))
         done = (norm <= limit) | (failures > 40)  # after 40 halvings rounding is all that is left
-        if turns >= max_turns:
+        if iterations >= ITERATIONS:
             done[:] = True
         if done.any():
             gone = left[done]
             v[gone], final_value[gone], final_norm[gone] = point[done], value[done], norm[done]
             if done.all():
-                return v, final_value, final_norm, turns
+                return v, final_value, final_norm, iterations
             on = ~done
             problems.keep(on)
             left, point, value, gradient, inverse = left[on], point[on], value[on], gradient[on], inverse[on]
@@ -227,14 +229,14 @@ def _minimise(
         slope = np.einsum("pr,pr->p", gradient, direction)
         trial = point + step[:, None] * direction
         new_value, new_gradient = problems.evaluate(trial)
-        turns += 1
+        iterations += 1
         new_slope = np.einsum("pr,pr->p", new_gradient, direction)
         decreased = new_value <= value + SUFFICIENT * step * slope
         # Close to the optimum the decrease drowns in rounding; there the slopes tell (approximate Wolfe conditions).
         close = (new_value <= value + 1e-6 * np.abs(value)) & (new_slope <= -0.8 * slope)
         accepted = decreased | close
 
-        slot = turns % MEMORY
+        slot = iterations % MEMORY
         move, change = trial - point, new_gradient - gradient
         product = np.einsum("pr,pr->p", move, change)
         usable = accepted & (product > 0)

@@ -14,14 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration.rates import PseudoLabels, Rates, Thresholds, in_pieces, precision
+from dicap.calibration.rates import Rates
+from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.data.augment import View
 from dicap.data.loader import Request
 from dicap.losses import asymmetric_loss
 from dicap.network import build_network
+from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.batch_sizes import labelled_batch, warmup_batch
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 
 NO_ROWS = np.empty(0, np.int64)
 
@@ -74,7 +76,7 @@ class Teacher(Protocol):
         ...
 
     def scores(self, rows: np.ndarray) -> Tensor:
-        """(n, C) scores of the teacher for these images, in [0, 1]: float32, or float16 where there are many."""
+        """(n, C) scores of the teacher for these images, in [0, 1]: float32."""
         ...
 
     def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
@@ -253,9 +255,9 @@ class Method:
             sums=s.loss.reduction == "sum",
         )
 
-    def build_network(self, *, pretrained: bool = True) -> nn.Module:
+    def build_network(self, *, pretrained: bool = True, stored: StoredBackbone | None = None) -> nn.Module:
         """A new network; called under a seed of its own."""
-        return build_network(self.settings, self.classes, pretrained=pretrained)
+        return build_network(self.settings, self.classes, pretrained=pretrained, stored=stored)
 
     def scores(self, network: nn.Module, inputs: Tensor) -> Tensor:
         """Test scores (B, C) in [0, 1] of images (B, 3, H, W) uint8, or of what the network takes in their place."""
@@ -328,7 +330,7 @@ def pseudo_loss(method: Method, logits: Tensor, batch: Batch) -> Tensor:
 
 def hard_mask(p: Tensor, label: Tensor) -> PseudoLabels:
     """Pseudo-labels of methods without estimated weights: weight 1 where the label is 0 or 1, else 0."""
-    return PseudoLabels(p, label.to(torch.int8), in_pieces(lambda label: (label >= 0).to(precision(p)), label))
+    return PseudoLabels(p, label.to(torch.int8), (label >= 0).float())
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from dicap.methods import rules
 from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, hard_mask, reduced
 from dicap.network import build_network
 from dicap.network.cosine import CosineHead, balance
+from dicap.network.stored import StoredBackbone
 
 PUBLISHED_WARMUP_SEED = 1000
 
@@ -24,11 +25,15 @@ class BBAM(Method):
 
     # -- network
 
-    def build_network(self, *, pretrained: bool = True) -> nn.Module:
+    def build_network(self, *, pretrained: bool = True, stored: StoredBackbone | None = None) -> nn.Module:
         """Backbone and cosine head."""
         clamp = self.settings.bbam.clamp
         return build_network(
-            self.settings, self.classes, pretrained=pretrained, make_head=lambda d: CosineHead(d, self.classes, clamp=clamp)
+            self.settings,
+            self.classes,
+            pretrained=pretrained,
+            stored=stored,
+            make_head=lambda d: CosineHead(d, self.classes, clamp=clamp),
         )
 
     # -- phases

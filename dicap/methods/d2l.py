@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration.rates import PseudoLabels, Thresholds
+from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.data.loader import Request
 from dicap.methods import rules
 from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, hard_mask, pseudo_loss, reduced
 from dicap.network import build_head, build_network
 from dicap.network.decoupled import GRID, DecoupledHeads, DecoupledNetwork
+from dicap.network.stored import StoredBackbone
 
 
 class D2L(Method):
@@ -25,13 +26,14 @@ class D2L(Method):
         per_batch = self.settings.d2l.relabel == "batch"
         return replace(super().main(roles), begin=copy_label_heads, relabel=self.relabel if per_batch else None)
 
-    def build_network(self, *, pretrained: bool = True) -> nn.Module:
+    def build_network(self, *, pretrained: bool = True, stored: StoredBackbone | None = None) -> nn.Module:
         """Backbone and four heads of the kind that `head` names."""
         s = self.settings
         return build_network(
             s,
             self.classes,
             pretrained=pretrained,
+            stored=stored,
             make_head=lambda d: DecoupledHeads(lambda: build_head(s, d, self.classes)),
             kind=DecoupledNetwork,
         )

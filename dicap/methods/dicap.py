@@ -6,17 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration.estimators import class_shares, estimate_curve
-from dicap.calibration.rates import (
-    PseudoLabels,
-    Rates,
-    Thresholds,
-    correctness_weight,
-    count_bins,
-    dual_thresholds,
-    estimate_rates,
-    hard_labels,
-)
+from dicap.calibration.estimators import estimate_curve
+from dicap.calibration.logistic import class_shares
+from dicap.calibration.rates import Rates, correctness_weight, count_bins, estimate_rates
+from dicap.calibration.thresholds import PseudoLabels, Thresholds, dual_thresholds, hard_labels
 from dicap.data.loader import Request
 from dicap.losses import nt_xent
 from dicap.methods import rules
@@ -101,7 +94,8 @@ class DiCaP(Method):
                 n_pos, n_neg, anchor=c.anchor, empty_bin=c.empty_bin, smoothing=c.smoothing, isotonic=c.isotonic
             )
         else:
-            share = class_shares(y_sup if self.cross_fits else torch.cat([y_sup, teacher.labels(roles.est)]))
+            y_labelled = y_sup if self.cross_fits else torch.cat([y_sup, teacher.labels(roles.est)])
+            share = class_shares(y_labelled.cpu().numpy())
             rates = estimate_curve(c.estimator, p_count, y_count, p, share, bins=c.bins)
 
         # (2) dual thresholds: mid-ranges of the scores on D_sup, or the ranks that give each class its labelled share
@@ -131,8 +125,9 @@ class DiCaP(Method):
         c = self.settings.calibration
         rule = self.settings.thresholds.rule
         label = rules.between(p, thresholds) if rule == "quota" else hard_labels(p, thresholds, rule=rule)
-        weight = correctness_weight(p, label, rates, policy=c.policy, power=c.power)
-        return PseudoLabels(p, label, weight, soft=c.target == "soft")
+        soft = c.target == "soft"  # the target is the chance itself, which no power of it is
+        weight = correctness_weight(p, label, rates, policy=c.policy, power=1.0 if soft else c.power)
+        return PseudoLabels(p, label, weight, soft=soft)
 
     def relabel(self, teacher: nn.Module, views: dict[str, Tensor], refresh: Refresh) -> PseudoLabels:
         """Pseudo-labels of a batch from the teacher's scores of its weak views."""

@@ -14,24 +14,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration.rates import PseudoLabels
+from dicap.calibration.thresholds import PseudoLabels
 from dicap.data.augment import View
 from dicap.data.loader import Request
 from dicap.methods import rules
 from dicap.methods.base import Batch, Method, ParamGroup, Phase, Refresh, Roles, Teacher, reduced
 from dicap.network import build_network
 from dicap.network.relation import RelationHead, RelationNetwork
+from dicap.network.stored import StoredBackbone
 
 
 class DRML(Method):
     """Fixed features, two classifiers, and a relation network over their answers."""
 
-    def build_network(self, *, pretrained: bool = True) -> nn.Module:
+    def build_network(self, *, pretrained: bool = True, stored: StoredBackbone | None = None) -> nn.Module:
         """Backbone, projector, two classifiers, relation network."""
         return build_network(
             self.settings,
             self.classes,
             pretrained=pretrained,
+            stored=stored,
             make_head=lambda d: RelationHead(d, self.classes),
             kind=RelationNetwork,
         )

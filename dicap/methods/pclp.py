@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dicap.calibration.rates import PseudoLabels, in_pieces
+from dicap.calibration.rates import in_pieces
+from dicap.calibration.thresholds import PseudoLabels
 from dicap.data.loader import Request
 from dicap.errors import SettingsError
 from dicap.losses import binary_cross_entropy
@@ -21,6 +22,7 @@ from dicap.network import build_network
 from dicap.network.adversary import Discriminator, Generator
 from dicap.network.causal_prior import CausalPrior
 from dicap.network.latent import LatentHead, LatentNetwork
+from dicap.network.stored import StoredBackbone
 from dicap.settings.batch_sizes import pclp_batch
 
 
@@ -83,12 +85,13 @@ class PCLP(Method):
         size = self.settings.image_size if wanted == "auto" else wanted
         return 1 << (size.bit_length() - 1)
 
-    def build_network(self, *, pretrained: bool = True) -> nn.Module:
+    def build_network(self, *, pretrained: bool = True, stored: StoredBackbone | None = None) -> nn.Module:
         """Backbone and latent head: the encoder."""
         return build_network(
             self.settings,
             self.classes,
             pretrained=pretrained,
+            stored=stored,
             make_head=lambda d: LatentHead(d, self.classes, self.latent),
             kind=LatentNetwork,
         )

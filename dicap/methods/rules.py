@@ -8,8 +8,9 @@ labelled positive: such a class is guarded, because nothing but noise ranks its 
 import torch
 from torch import Tensor
 
-from dicap.calibration.rates import Thresholds, in_pieces
-from dicap.linear.quota import quota_of
+from dicap.calibration.quota import quota_of
+from dicap.calibration.rates import in_pieces
+from dicap.calibration.thresholds import Thresholds
 
 PUBLISHED_K = {"voc2007": 2, "voc2012": 2, "coco2014": 3, "coco2017": 3, "nuswide": 2}  # a table in CAP's code
 
@@ -80,7 +81,7 @@ def quota(
 ) -> tuple[Tensor, Thresholds, int]:
     """CAP's rank rule: the share of pseudo-positives of a class is that of its labelled positives (docs/methods.md 4.6).
 
-    The thresholds are those of `dicap.linear.quota.quota_of`.
+    The thresholds are those of `dicap.calibration.quota.quota_of`.
 
     Args:
         p: (N, C) scores; y: (N_l, C) labels. A class whose known labels are all positive, others being unknown, has a quota
@@ -91,8 +92,8 @@ def quota(
     Returns:
         labels (N, C) int8; the thresholds between which entries do not train; the number of guarded classes.
     """
-    found = quota_of(p.cpu().numpy(), y.cpu().numpy(), eta_pos=eta_pos, eta_neg=eta_neg)
-    threshold, tau_pos, tau_neg, n_pos, n_neg, there = (torch.from_numpy(part).to(p.device) for part in found)
+    arrays = quota_of(p.cpu().numpy(), y.cpu().numpy(), eta_pos=eta_pos, eta_neg=eta_neg)
+    threshold, tau_pos, tau_neg, n_pos, n_neg, there = (torch.from_numpy(part).to(p.device) for part in arrays)
     guarded = ~there
     active = torch.ones_like(guarded) if unseen != "mask" else ~guarded
 

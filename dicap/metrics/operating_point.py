@@ -112,21 +112,13 @@ def at_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float | None
     }
 
 
-def with_intervals(rows: list[dict[str, float]], chance: np.ndarray, edges: str = "left") -> list[dict[str, float]]:
-    """The rows of `decision.reliability` by tenths of the scale, each with `low`, `high`: an interval of its share right.
+def with_intervals(rows: list[dict[str, float]]) -> list[dict[str, float]]:
+    """The rows of `decision.reliability`, each with `low`, `high`: an interval of its share right.
 
-    Entries of one image are not independent, so an image counts once in each row: `images` of them.
-
-    Args:
-        chance: (N, C) stated chances, NaN where nothing was decided.
+    Entries of one image are not independent, so an image counts once in each row.
     """
-    tenth = np.where(np.isnan(chance), -1, np.minimum(np.nan_to_num(chance) * 10, 9).astype(int))
-    found = []
-    for row in rows:
-        images = int((tenth == round(row[edges] * 10)).any(1).sum())
-        low, high = wilson(row["share"], images)
-        found.append(row | {"images": images, "low": float(low), "high": float(high)})
-    return found
+    ends = ((row, *wilson(row["share"], row["images"])) for row in rows)
+    return [row | {"low": float(low), "high": float(high)} for row, low, high in ends]
 
 
 def chance_interval(chance: np.ndarray, entries: int, group: int, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

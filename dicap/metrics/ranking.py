@@ -1,4 +1,4 @@
-"""Average precision and calibration error. Scores of any scale: only their order counts for precision.
+"""Average precision and its interval. Scores of any scale: only their order counts for precision.
 
 Letters: N images, C classes. Entries whose label is below 0 are unknown: every class is judged by its known ones.
 """
@@ -8,7 +8,6 @@ import numpy as np
 __all__ = [
     "average_precision",
     "can_be_tested",
-    "expected_calibration_error",
     "jackknife_interval",
     "leave_one_out",
     "map_interval",
@@ -108,7 +107,7 @@ def jackknife_interval(value: float, left_out: np.ndarray) -> tuple[float, float
     """95 % interval of a statistic from its leave-one-out values: bias-corrected, Student's t.
 
     The centre is not `value` but `value` less the jackknife's estimate of its bias. The degrees of freedom are those of the
-    estimated variance (Satterthwaite): few, where a few images carry most of it. docs/intervals.md has the simulation.
+    estimated variance (Satterthwaite): few, where a few images carry most of it. docs/results.md has the simulation.
 
     Args:
         value: of all N images; left_out: (N,) without each image.
@@ -143,17 +142,3 @@ def map_interval(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
     """
     low, high = jackknife_interval(*leave_one_out(scores, labels))
     return float(np.clip(low, 0, 100)), float(np.clip(high, 0, 100))
-
-
-def expected_calibration_error(confidence: np.ndarray, correct: np.ndarray, bins: int = 20) -> float:
-    """Mean over entries of |share correct - mean confidence| of their confidence bin; NaN without entries.
-
-    Args:
-        confidence: any shape, in [0, 1]; correct: same shape, 0/1.
-    """
-    confidence, correct = confidence.ravel().astype(np.float64), correct.ravel().astype(np.float64)
-    if confidence.size == 0:
-        return float("nan")
-    index = np.minimum((confidence * bins).astype(np.int64), bins - 1)
-    gaps = np.bincount(index, correct - confidence, minlength=bins)
-    return float(np.abs(gaps).sum() / confidence.size)

@@ -9,6 +9,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 from dicap.network.backbone import create_backbone, feature_map, own_normalization
 from dicap.network.linear import LinearHead
 from dicap.network.ml_decoder import MLDecoder
+from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 
 NORMALIZATION = {
@@ -20,6 +21,8 @@ NORMALIZATION = {
 
 def normalization(name: str, backbone: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation that `network.normalize` names; auto: those the backbone was trained with."""
+    if isinstance(backbone, StoredBackbone):
+        return NORMALIZATION["none"]  # it is given no pixels
     return own_normalization(backbone) if name == "auto" else NORMALIZATION[name]
 
 
@@ -74,11 +77,11 @@ def pooled(maps: Tensor, grid: int) -> Tensor:
     return maps if tuple(maps.shape[2:]) == (grid, grid) else adaptive_avg_pool2d(maps, grid)
 
 
-def put_backbone_aside(network: nn.Module, grid: int) -> None:
+def detach_backbone(network: nn.Module, grid: int) -> None:
     """Let the network take feature maps of its frozen backbone in place of images, in place; its parameters are the head's.
 
     Args:
-        grid: g; the maps are pooled to g x g positions, also once the backbone is restored.
+        grid: g; the maps are pooled to g x g positions, also once the backbone is attached again.
     """
     assert isinstance(network, Network)
     network.grid = grid
@@ -86,8 +89,8 @@ def put_backbone_aside(network: nn.Module, grid: int) -> None:
     network.backbone = None  # type: ignore[assignment]
 
 
-def restore_backbone(network: nn.Module) -> None:
-    """Let the network take images again, where its backbone was put aside. The head goes on to see pooled maps."""
+def attach_backbone(network: nn.Module) -> None:
+    """Let the network take images again, where its backbone was detached. The head goes on to see pooled maps."""
     if isinstance(network, Network) and network.backbone is None:
         (network.backbone,) = network.aside
 
@@ -105,6 +108,7 @@ def build_network(
     classes: int,
     *,
     pretrained: bool = True,
+    stored: StoredBackbone | None = None,
     make_head: Callable[[int], nn.Module] | None = None,
     kind: type[Network] = Network,
 ) -> Network:
@@ -113,14 +117,18 @@ def build_network(
     Args:
         classes: C.
         pretrained: false when the weights are about to be replaced by a saved model's.
+        stored: stands for the frozen backbone where the network is only asked with feature maps.
         make_head: from the channels of the feature map to a method's own head; default: the head that the settings name.
         kind: a method's own network class.
 
     Raises:
         SettingsError: see `create_backbone`.
     """
-    weights = settings.backbone_weights if pretrained else "random"
-    backbone, channels = create_backbone(settings.backbone, weights, settings.network.stride, settings.image_size)
+    if stored is None:
+        weights = settings.backbone_weights if pretrained else "random"
+        backbone, channels = create_backbone(settings.backbone, weights, settings.network.stride, settings.image_size)
+    else:
+        backbone, channels = stored, stored.channels
     head = build_head(settings, channels, classes) if make_head is None else make_head(channels)
     projector = None
     if settings.contrastive.projector and make_head is None:

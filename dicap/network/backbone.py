@@ -11,12 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import timm
 import torch
-from timm.models import is_model_in_modules
 from torch import Tensor, nn
 
-from dicap.errors import SettingsError
+from dicap.errors import SettingsError, first_line
 
 WAYS = (
     "set backbone_weights to imagenet on a machine that reaches timm's hub, to the path of a .safetensors or .pth file, "
@@ -48,6 +46,9 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tu
     Raises:
         SettingsError: unknown name, a stride the network cannot have, unreachable or unfitting weights.
     """
+    import timm  # here: it takes as long to load as all else together, and stages on features build no backbone
+    from timm.models import is_model_in_modules
+
     if weights == "imagenet" and name == "resnet50":
         name = "resnet50.tv_in1k"  # V1: timm's default weights are 4-5 points better on ImageNet and not comparable
     if not timm.is_model(name.split(".")[0]):
@@ -112,10 +113,10 @@ def own_size(backbone: nn.Module) -> int | None:
     return None if size is None else int(size[-1])
 
 
-def weights_checksum(backbone: nn.Module) -> str:
-    """sha256 over names, types, shapes and bytes of the tensors that a pass in eval mode depends on."""
+def weights_checksum(state: dict[str, Tensor]) -> str:
+    """sha256 over names, types, shapes and bytes of the tensors that a pass of a backbone in eval mode depends on."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(backbone.state_dict().items()):
+    for name, tensor in sorted(state.items()):
         if name.endswith("num_batches_tracked"):
             continue
         plain = tensor.detach().cpu().contiguous()
@@ -230,4 +231,4 @@ _DEPTHWISE = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "con
 def _reason(error: Exception) -> str:
     if type(error).__name__ == "UnpicklingError":  # torch's own text advises to run what the file holds
         return "it holds more than tensors, and nothing else is loaded"
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+    return first_line(error)

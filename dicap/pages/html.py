@@ -20,7 +20,6 @@ def render(
     scripts: Sequence[str] = (),
     images: str = "data:",
     style_attributes: bool = False,
-    templates: Path = TEMPLATES,
     **values: Any,
 ) -> str:
     """The text of a page. Everything put into the template is escaped unless it is Markup.
@@ -33,10 +32,9 @@ def render(
         styles, scripts: file names in the order of their contents; scripts share one scope, which the page does not see.
         images: sources of images in the policy's words.
         style_attributes: elements bear style attributes (figures do); styles can then not be named by a hash.
-        templates: folder that is searched before the shared one.
     """
     environment = Environment(
-        loader=FileSystemLoader([templates, TEMPLATES]),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,  # names of classes and of files come from users
         undefined=StrictUndefined,
         trim_blocks=True,

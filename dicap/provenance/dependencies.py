@@ -12,11 +12,12 @@ from typing import Any
 from dicap.data.sources import MODULES
 from dicap.provenance.source_code import ROOT, Choice, closure, digests
 from dicap.settings import Settings
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS, MethodSections
+from dicap.training.loops.table import named
 
 _NETWORK = ("dataset", "ratio", "seed", "method", "backbone", "backbone_weights", "head", "image_size", "network")
 _COMMON = (*_NETWORK, "weights", "augment", "loss", "features", "linear")
-_METHODS = ("topk", "iat", "drml", "cap", "pclp", "bbam", "d2l")  # the sections of single methods
+_METHODS = tuple(MethodSections.model_fields)  # the sections of single methods
 
 # The settings that a stage's result depends on: sections, or single keys of one. A protocol is a name for values, and these are
 # compared.
@@ -33,11 +34,7 @@ STAGE_SETTINGS = {
     "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive", "train.trainable", *_METHODS),
     "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train", *_METHODS),
     # contrastive: it may have a projection head; thresholds: the model carries them
-    # train, calibration.refresh and target: with finetune.labels all it goes on as the main stage did
-    "finetune": (
-        *(*_COMMON, "optimiser", "calibration.source", "calibration.refresh", "calibration.target", "thresholds", "contrastive"),
-        *("finetune", "train"),
-    ),
+    "finetune": (*_COMMON, "optimiser", "calibration.source", "thresholds", "contrastive", "finetune", "train.trainable"),
     "evaluate": ("dataset", "method", "seed", "train.trainable"),
     "report": tuple(Settings.model_fields),  # it shows them
 }
@@ -53,20 +50,26 @@ NEUTRAL = {
     "dicap.settings.schema": "as dicap.settings",
     "dicap.settings.resolve": "as dicap.settings",
     "dicap.settings.checks": "as dicap.settings",
-    "dicap.settings.catalogue": "names and facts; a method's own module is compared",
+    "dicap.settings.catalogue": "names and facts",
+    "dicap.settings.fields": "as dicap.settings",
+    "dicap.settings.methods": "names and facts; a method's own module is compared",
     "dicap.provenance.dependencies": "this table",
     "dicap.provenance.source_code": "reads code, for this table",
     "dicap.provenance.external": "looks at data and weights, which are compared",
     "dicap.machine.runtime": "choices of a machine, which retrain nothing",
-    "dicap.files.artifacts": "formats of files; readers follow the schema, not the module",
+    **dict.fromkeys(
+        (f"dicap.files.{name}" for name in ("artifacts", "atomic", "checksum", "json_files", "npy", "tables", "written")),
+        "formats of files; readers follow the schema, not the module",
+    ),
+    "dicap.files.content_store": "finds again what was computed, or nothing",
+    "dicap.files.locks": "who waits for whom",
     "dicap.machine.cost": "says how long it took",
     "dicap.training.checkpoint.background": "when files are written",
+    "dicap.training.loops.table": "names loops; the module of the one that runs is compared",
     "dicap.training.parallel.process_group": "which process takes which part of the same step",
     "dicap.training.parallel.distributed": "as dicap.training.parallel.process_group",
-    "dicap.training.checkpoint.earlier": "finds the states of earlier runs and removes them",
     "stages.support.common": "options of the command line",
     "stages.sweeps.engines.parent": "ends a process whose parent is gone",
-    "stages.sweeps.forkserver": "which process runs a stage",
     "stages.support.environment": "names versions",
     "stages.support.launch": "starts processes",
     "stages.support.terminal": "what is printed at the end",
@@ -76,8 +79,9 @@ NEUTRAL = {
 # every function of the module replaced by one that fails.
 UNREACHED = {
     "dicap.calibration.rates": (("warmup",), "there are no pseudo-labels yet"),
+    "dicap.calibration.thresholds": (("warmup",), "as dicap.calibration.rates"),
     "dicap.calibration.estimators": (("warmup", "finetune"), "rates are learnt on D_est in the main stage"),
-    "dicap.linear.quota": (("warmup", "finetune"), "as dicap.methods.rules"),
+    "dicap.calibration.quota": (("warmup", "finetune"), "as dicap.methods.rules"),
     "dicap.calibration.logistic": (("warmup", "finetune"), "as dicap.calibration.estimators"),
     "dicap.methods.rules": (("warmup", "finetune"), "they make pseudo-labels"),
     "dicap.training.records": (("warmup", "finetune"), "of pseudo-labels"),
@@ -89,27 +93,6 @@ REGISTRIES: dict[str, tuple[str, dict[str, str]]] = {
     "dicap.data.sources": ("dataset", MODULES),
 }
 
-# Loops of the stages, of which `dicap.training.loops.table` imports one; a method's own is named (stage, method).
-LOOPS = {
-    ("warmup", "convex"): "dicap.training.loops.solved",
-    ("train", "convex"): "dicap.training.loops.solved",
-    ("pseudo_label", "convex"): "dicap.training.loops.solved",
-    ("train", "unfrozen"): "dicap.training.loops.finetune_from_solved",
-    ("pseudo_label", "unfrozen"): "dicap.training.loops.finetune_from_solved",
-    ("pseudo_label", ""): "dicap.training.loops.main",
-    ("warmup", "pclp"): "dicap.training.loops.pclp",
-    ("warmup", ""): "dicap.training.loops.warmup",
-    ("train", "drml"): "dicap.training.loops.drml",
-    ("train", ""): "dicap.training.loops.main",
-    ("finetune", "given_back"): "dicap.training.loops.given_back",
-    ("finetune", ""): "dicap.training.loops.finetune",
-}
-
-
-def loop_module(stage: str, settings: Settings) -> str | None:
-    """The module of the loop that trains a stage; None for a stage that trains nothing."""
-    return LOOPS.get((stage, settings.loop(stage)), LOOPS.get((stage, "")))
-
 
 def code(stage: str, settings: Settings, root: Path = ROOT) -> dict[str, str]:
     """{module or file: sha256} of the code whose change alters the stage's result under these settings."""
@@ -117,21 +100,23 @@ def code(stage: str, settings: Settings, root: Path = ROOT) -> dict[str, str]:
 
 
 def modules(stage: str, settings: Settings, root: Path = ROOT) -> set[str]:
-    """The modules that `code` stands for: all that the stage's command imports but for the tables above."""
+    """The modules that `code` stands for: all that the stage's command and its loop import but for the tables above."""
     skip = {*NEUTRAL, *(name for name, (stages, _) in UNREACHED.items() if stage in stages)}
     choices = {
         package: Choice(frozenset(f"{package}.{each}" for each in names.values()), f"{package}.{names[getattr(settings, key)]}")
         for package, (key, names) in REGISTRIES.items()
     }
-    choices["dicap.training.loops.table"] = Choice(frozenset(LOOPS.values()), loop_module(stage, settings))
-    return closure(f"stages.commands.{stage}", skip, choices, root)
+    starts = [f"stages.commands.{stage}"]
+    if loop := named(stage, settings):
+        starts.append(loop.partition(":")[0])
+    return set().union(*(closure(start, skip, choices, root) for start in starts))
 
 
 def relevant(settings: Settings, stage: str) -> dict[str, Any]:
     """The part of the settings that a stage's result depends on: whole sections, and single keys by dotted name."""
     values = settings.model_dump(mode="json")
-    found = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage]}
+    chosen = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage]}
     if stage == "features":  # which stage needs them is no matter, and an empty bank is the same for all
-        needed = "head" in (found.pop("warmup.trainable"), found.pop("train.trainable"))
-        return found if needed else {}
-    return found
+        needed = "head" in (chosen.pop("warmup.trainable"), chosen.pop("train.trainable"))
+        return chosen if needed else {}
+    return chosen

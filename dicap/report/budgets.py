@@ -19,6 +19,7 @@ EQUAL = 0.05  # numbers of steps that differ by no more count as equal: an epoch
 ENOUGH = 0.5  # points of mAP: where twice the steps gain less, a row is at its plateau
 HEADS = {"linear": "linear", "ml_decoder": "ML-Decoder", "own": "its own"}
 BASELINES = ("asl", "mld", "bce", "bce ml_decoder")  # labelled-only rows to compare with: the first of the same head
+BEST_PRINTED = ("cap", "pclp", "bbam", "d2l")  # one code base, which reports the best epoch on the test images
 NETWORKS = {"raw": "raw network", "ema": "EMA network"}
 
 
@@ -47,7 +48,6 @@ def budget_tables(
         titles = row_titles()
         rows = {key: titles[row] for key, (row, _) in sorted(keys.items(), key=lambda item: _order(item[1]))}
         against = _half_the_steps(keys) if spec.kind == "plateau" else _same_head(keys)
-        rivals = frozenset(key for key, (_, steps) in keys.items() if ours and equal_steps(steps, keys[ours][1]))
         here = here.assign(row=[_key(row, steps) for row, steps in zip(here["row"], here["steps"], strict=True)])
         own = replace(
             spec,
@@ -55,12 +55,14 @@ def budget_tables(
             rows=rows,
             ours=ours or None,
             against=against,
-            rivals=rivals,
         )
         table = collect(here, own, printed)
         table.facts["head"] = {key: HEADS[head_of(row)] for key, (row, _) in keys.items()}
         table.facts["steps"] = {key: _words(steps) for key, (_, steps) in keys.items()}
-        table.more.update(_other_network(here))
+        table.more.update(_other_network(here) | _best_on_test(here, keys))
+        for other in table.best_other.values():
+            one, two = (f"{rows[key]} ({HEADS[head_of(keys[key][0])]}, steps: {_words(keys[key][1])})" for key in (ours, other))
+            table.notes.append(f"Delta is {one} minus {two}.")
         table.notes.extend(_plateaus(keys, table, (dataset, ratio)) if spec.kind == "plateau" else _drml(here))
         yield table, here
 
@@ -122,11 +124,24 @@ def _other_network(runs: pd.DataFrame) -> dict[str, dict[str, str]]:
     column: dict[str, dict[str, str]] = {}
     known = runs[runs["other"].notna()]
     for (which, row), part in known.groupby(["which", "row"], sort=False):
-        values = part["other"].astype(float)
-        title = NETWORKS["ema" if which == "raw" else "raw"]
-        deviation = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
-        column.setdefault(title, {})[str(row)] = f"{values.mean():.2f}{deviation}"
+        column.setdefault(NETWORKS["ema" if which == "raw" else "raw"], {})[str(row)] = _mean_words(part["other"])
     return column
+
+
+def _best_on_test(runs: pd.DataFrame, keys: Mapping[str, tuple[str, int | str]]) -> dict[str, dict[str, str]]:
+    """The best epoch on the test images, beside the last one, of rows whose authors print the best (docs/methods.md 2.9)."""
+    known = runs[runs["best_on_test"].notna()] if "best_on_test" in runs else runs[:0]
+    found = {
+        str(row): _mean_words(part["best_on_test"])
+        for row, part in known.groupby("row", sort=False)
+        if keys[str(row)][0].partition(" ")[0] in BEST_PRINTED
+    }
+    return {"best epoch on test": found} if found else {}
+
+
+def _mean_words(values: pd.Series) -> str:
+    values = values.astype(float)
+    return f"{values.mean():.2f}" + (f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else "")
 
 
 def _drml(runs: pd.DataFrame) -> Iterator[str]:

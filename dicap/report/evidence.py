@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 from dicap.files import artifacts as files
+from dicap.files.json_files import read_json
+from dicap.files.tables import matrix, read_parquet
 
 STAGES = ("warmup", "train", "finetune")
-WEIGHT_BINS = files.COUNT_BINS  # of the histograms drawn here; the rates keep the bins of the run
+WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
 MOST_SURPRISES = 8  # of each kind
+MOST_EXAMPLES = 5  # test images that are shown, of each kind
 # Columns of history.csv that the figures read; a method without such a quantity leaves its column out.
 HISTORY = [*files.HISTORY, "curve_error", "precision_pos", "precision_neg"]
 
@@ -33,12 +36,11 @@ class Evidence:
     weights: bin, left, right, n_pos, n_neg, r_pos, r_neg, optimal_r_pos, optimal_n, epoch.
     thresholds: class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
     weight_histogram: epoch, label (1 or 0), bin, left, right, n: how the weights of confident entries are spread.
-    confidence_histogram: epoch, label (1, 0, -1), bin, left, right, n, right_n: entries by confidence, and how many of
-    them carry the true label (NaN where hidden labels are unknown, and for the negatives of a sparse record).
     shares: epoch, positive, negative, uncertain (fractions of all entries).
     roles: number of images a role.
     per_class: class, n_pos, n_train_labelled, ap, chance (the last two in percent), in the order of the classes.
-    reliability: left, right, n, confidence, frequency over all (test image, class) entries.
+    examples: kind (best, worst), id, answer, truth: test images, see `examples`.
+    reliability: bin, left, right, n, confidence, frequency over all (test image, class) entries.
     """
 
     history: pd.DataFrame
@@ -46,18 +48,23 @@ class Evidence:
     weights: pd.DataFrame
     thresholds: pd.DataFrame
     weight_histogram: pd.DataFrame
-    confidence_histogram: pd.DataFrame
     shares: pd.DataFrame
     per_class: pd.DataFrame
     reliability: pd.DataFrame
     metrics: dict[str, Any]
     roles: dict[str, int]
     surprises: pd.DataFrame = field(default_factory=pd.DataFrame)
+    examples: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def has_pseudo_labels(self) -> bool:
         """Whether the method made pseudo-labels, so that there is something to draw about them."""
         return not self.shares.empty
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether any stage was trained for more than one epoch, so that there is a way to draw."""
+        return len(self.history) > self.history["stage"].nunique()
 
     @property
     def has_truth(self) -> bool:
@@ -69,12 +76,12 @@ def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
     """Read the artifacts folder of a run.
 
     truth: the hidden labels, one row per image: `id` and `labels` (a list of class positions, None = unknown). Only
-    diagnostics use it: precision by confidence and the most surprising pseudo-labels.
+    the most surprising pseudo-labels use it.
     Raises DataError naming the file that is missing or cannot be read; evaluation's files are required, all else is optional.
     """
     artifacts = Path(artifacts)
     evaluate = artifacts / "evaluate"
-    metrics = files.read_json(evaluate / "metrics.json")
+    metrics = read_json(evaluate / "metrics.json")
     per_class = _csv(evaluate / "per_class.csv", ["class", "n_pos", "n_train_labelled", "ap", "chance"])
     per_class[["ap", "chance"]] *= 100  # as fractions in the file, in percent wherever people read them
     source = next((artifacts / s for s in ("train", "pseudo_label") if files.epochs(artifacts / s, "pseudo_labels")), None)
@@ -84,51 +91,39 @@ def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
         weights = pool_classes(_frames(source, "weights"))
         thresholds = _frames(source, "thresholds")
         labels = _pseudo_labels(source, truth, list(per_class["class"]))
+    reliability, shown = _predictions(evaluate / "predictions.parquet", list(per_class["class"]))
     return Evidence(
         history=_history(artifacts),
         costs=_costs(artifacts),
         weights=weights,
         thresholds=thresholds,
         weight_histogram=labels.get("weights", pd.DataFrame()),
-        confidence_histogram=labels.get("confidences", pd.DataFrame()),
         shares=labels.get("shares", pd.DataFrame()),
         surprises=labels.get("surprises", pd.DataFrame()),
         per_class=per_class,
-        reliability=_reliability(evaluate / "predictions.parquet"),
+        reliability=reliability,
+        examples=shown,
         metrics=metrics,
         roles=_roles(artifacts / "split" / "split.parquet"),
     )
 
 
-def histogram_of_labels(
-    confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, bins: int = WEIGHT_BINS
-) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, int]]:
-    """(weights by label, confidences by label, number of entries by label) of pseudo-labels, each (n, C) or (n,).
+def bin_of(values: np.ndarray, bins: int) -> np.ndarray:
+    """`dicap.calibration.rates.bin_index` of an array, without loading torch."""
+    return np.clip((values.astype(np.float64) * bins).astype(np.int64), 0, bins - 1)
 
-    The frames have columns label, bin, left, right, n; bins are half open, the last one closed.
+
+def histogram_of_record(path: Path) -> tuple[pd.DataFrame, dict[int, int]]:
+    """How the weights of an epoch's confident entries are spread, and the number of entries by label (1, 0, -1).
+
+    The frame has columns label (1 or 0), bin, left, right, n; bins are half open, the last one closed.
     """
-    confidence, weight = files.bin_of(confidence, bins), files.bin_of(weight, bins)
-    by_weight = pd.concat([_counts(weight[label == k], k, bins) for k in (1, 0)], ignore_index=True)
-    by_confidence = pd.concat([_counts(confidence[label == k], k, bins) for k in (1, 0, -1)], ignore_index=True)
-    return by_weight, by_confidence, {k: int((label == k).sum()) for k in (1, 0, -1)}
-
-
-def histogram_of_record(path: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, int]]:
-    """`histogram_of_labels` of an epoch's record, which a sparse one gives too: what it leaves out is counted in it."""
-    absent, found = files.left_out(path), []
-    for _, confidence, label, weight in files.pseudo_label_groups(path):
-        held = slice(None) if absent is None else ~np.isnan(confidence)
-        found.append(histogram_of_labels(confidence[held], label[held], weight[held]))
-    by_weight, by_confidence, numbers = found[0]
-    for frame, others in ((by_weight, [more[0] for more in found[1:]]), (by_confidence, [more[1] for more in found[1:]])):
-        frame["n"] += sum(other["n"] for other in others)
-    numbers = {k: sum(each[2][k] for each in found) for k in numbers}
-    if absent is not None:
-        by_weight.loc[by_weight["label"] == 0, "n"] += absent.weight
-        for k, counts in absent.confidence.items():
-            by_confidence.loc[by_confidence["label"] == k, "n"] += counts
-            numbers[k] += sum(counts)
-    return by_weight, by_confidence, numbers
+    histograms, numbers = [], dict.fromkeys((1, 0, -1), 0)
+    for _, _, label, weight in files.pseudo_label_groups(path):
+        index = bin_of(weight, WEIGHT_BINS)  # (n, C)
+        histograms.append(pd.concat([_counts(index[label == k], WEIGHT_BINS, label=k) for k in (1, 0)], ignore_index=True))
+        numbers = {k: number + int((label == k).sum()) for k, number in numbers.items()}
+    return histograms[0].assign(n=sum(each["n"] for each in histograms)), numbers
 
 
 def pool_classes(weights: pd.DataFrame) -> pd.DataFrame:
@@ -155,53 +150,40 @@ def pool_classes(weights: pd.DataFrame) -> pd.DataFrame:
     return pooled.reset_index()
 
 
-def _counts(index: np.ndarray, label: int, bins: int) -> pd.DataFrame:
+def _counts(index: np.ndarray, bins: int, **columns: int) -> pd.DataFrame:
+    """How many entries each bin has: `columns`, bin, left, right, n."""
     edges = np.arange(bins + 1) / bins
     n = np.bincount(index, minlength=bins)
-    return pd.DataFrame({"label": label, "bin": np.arange(bins), "left": edges[:-1], "right": edges[1:], "n": n})
+    return pd.DataFrame(columns | {"bin": np.arange(bins), "left": edges[:-1], "right": edges[1:], "n": n})
 
 
 def _pseudo_labels(stage: Path, truth: pd.DataFrame | None, classes: list[str]) -> dict[str, pd.DataFrame]:
     epochs = files.epochs(stage, "pseudo_labels")
-    weights, confidences, shares, surprises = [], [], [], pd.DataFrame()
+    weights, shares = [], []
     for epoch in epochs:
-        path = files.epoch_file(stage, "pseudo_labels", epoch)
-        by_weight, by_confidence, numbers = histogram_of_record(path)
-        by_confidence["right_n"] = np.nan
-        if truth is not None and epoch == epochs[-1]:
-            by_confidence["right_n"], surprises = _against_truth(path, truth, classes)
+        by_weight, numbers = histogram_of_record(files.epoch_file(stage, "pseudo_labels", epoch))
         total = max(1, sum(numbers.values()))
         names = {"positive": 1, "negative": 0, "uncertain": -1}
         shares.append({"epoch": epoch} | {name: numbers[k] / total for name, k in names.items()})
         weights.append(by_weight.assign(epoch=epoch))
-        confidences.append(by_confidence.assign(epoch=epoch))
-    if not epochs:
-        return {}
-    return {
-        "weights": pd.concat(weights, ignore_index=True),
-        "confidences": pd.concat(confidences, ignore_index=True),
-        "shares": pd.DataFrame(shares),
-        "surprises": surprises,
-    }
+    last = files.epoch_file(stage, "pseudo_labels", epochs[-1])
+    surprises = pd.DataFrame() if truth is None else _against_truth(last, truth, classes)
+    return {"weights": pd.concat(weights, ignore_index=True), "shares": pd.DataFrame(shares), "surprises": surprises}
 
 
-def _against_truth(path: Path, truth: pd.DataFrame, classes: list[str]) -> tuple[np.ndarray, pd.DataFrame]:
-    """Of a record (the numbers of right entries by confidence, as `_right`, NaN where not all labels are known; `_surprises`)."""
-    sparse, right, surprises = files.left_out(path) is not None, [], []
+def _against_truth(path: Path, truth: pd.DataFrame, classes: list[str]) -> pd.DataFrame:
+    """`_surprises` of a record."""
+    surprises = []
     for ids, confidence, label, weight in files.pseudo_label_groups(path):
         if label.shape[1] != len(classes):
             raise DataError(f"{path}: {label.shape[1]} classes, per_class.csv has {len(classes)}; run dvc repro evaluate again")
         true, known = _truth_matrix(ids, truth, len(classes))
         surprises.append(_surprises(ids, confidence, label, weight, true, known, classes))
-        if known.all() and (true >= 0).all():
-            right.append(_right(confidence, label, true, negatives=not sparse))
-        else:
-            right.append(np.full(3 * WEIGHT_BINS, np.nan))
     worst = pd.concat(surprises, ignore_index=True)
     if len(surprises) > 1 and len(worst):  # of each kind the greatest weights again, images in their order
         worst = worst.sort_values("weight", ascending=False, kind="stable")
         worst = pd.concat([worst[worst["label"] == kind].head(MOST_SURPRISES) for kind in (1, 0)], ignore_index=True)
-    return np.sum(right, axis=0), worst
+    return worst
 
 
 def read_curves(folder: Path) -> pd.DataFrame:
@@ -239,19 +221,6 @@ def _truth_matrix(ids: list[str], truth: pd.DataFrame, width: int) -> tuple[np.n
     return true, known
 
 
-def _right(confidence: np.ndarray, label: np.ndarray, true: np.ndarray, *, negatives: bool) -> np.ndarray:
-    """Number of correct entries per bin, positives then negatives; NaN for uncertain entries, neither right nor wrong.
-
-    `negatives`: whether their confidences are there; NaN for them too where not.
-    """
-    nothing = np.full(WEIGHT_BINS, np.nan)
-
-    def of(k: int) -> np.ndarray:
-        return np.bincount(files.bin_of(confidence[(label == k) & (true == k)], WEIGHT_BINS), minlength=WEIGHT_BINS)
-
-    return np.concatenate([of(1), of(0) if negatives else nothing, nothing])
-
-
 def _surprises(
     ids: list[str],
     confidence: np.ndarray,
@@ -264,11 +233,11 @@ def _surprises(
 ) -> pd.DataFrame:
     """The wrong confident entries of greatest weight, at most one per image and `most` of each kind.
 
-    One per image, so that the gallery does not repeat a picture. An entry whose weight was not recorded is none of them.
+    One per image, so that the gallery does not repeat a picture.
     """
     rows = []
     for kind in (1, 0):
-        wrong = (label == kind) & (true == 1 - kind) & known[:, None] & ~np.isnan(weight)  # (n, C)
+        wrong = (label == kind) & (true == 1 - kind) & known[:, None]  # (n, C)
         found = np.argwhere(wrong)
         order = np.lexsort((found[:, 1], found[:, 0], -weight[wrong].astype(np.float32)))
         seen: set[int] = set()
@@ -318,26 +287,56 @@ def _frames(stage: Path, kind: str) -> pd.DataFrame:
     """All epochs of a small per-epoch table, with an `epoch` column."""
     parts = []
     for epoch in files.epochs(stage, kind):
-        frame = files.read_parquet(files.epoch_file(stage, kind, epoch)).to_pandas().assign(epoch=epoch)
+        frame = read_parquet(files.epoch_file(stage, kind, epoch)).to_pandas().assign(epoch=epoch)
         # A column of nulls only would come back as objects in one epoch and numbers in the next.
         parts.append(frame.astype({name: float for name in frame if str(name).startswith("optimal")}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def _reliability(path: Path, bins: int = 20) -> pd.DataFrame:
+def _predictions(path: Path, classes: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """`reliability` and `examples` of predictions.parquet; empty without it."""
     if not path.exists():
-        return pd.DataFrame()
-    table = files.read_parquet(path, ["score", "label"])
-    score = files.matrix(table["score"]).ravel().astype(np.float64)
-    label = files.matrix(table["label"]).ravel().astype(np.float64)
+        return pd.DataFrame(), pd.DataFrame()
+    table = read_parquet(path, ["id", "score", "label"])
+    score, label = (matrix(table[name]).astype(np.float64) for name in ("score", "label"))
+    return _reliability(score.ravel(), label.ravel()), examples(table["id"].to_pylist(), score, label, classes)
+
+
+def examples(ids: list[str], score: np.ndarray, label: np.ndarray, classes: list[str], most: int = MOST_EXAMPLES) -> pd.DataFrame:
+    """The images that are ranked best and worst, `most` of each: kind (best, worst), id, answer, truth.
+
+    By the lowest score of a class that is there minus the highest score of one that is not. Images without a class, and those
+    of which not all classes are known, are none of them. answer: (class, score), as many as are there and the highest scores.
+
+    Args:
+        score: (n, C) in [0, 1]; label: (n, C) of 0 and 1, -1 where unknown.
+    """
+    rows = np.flatnonzero((label >= 0).all(1) & (label > 0).any(1) & (label == 0).any(1))
+    there, gone = (np.where(label[rows] == value, score[rows], np.nan) for value in (1, 0))
+    order = rows[np.argsort(np.nanmax(gone, 1) - np.nanmin(there, 1), kind="stable")] if len(rows) else rows
+    most = min(most, len(order) // 2)
+    found = []
+    for kind, chosen in (("best", order[:most]), ("worst", order[::-1][:most])):
+        for row in chosen:
+            truth = np.flatnonzero(label[row] > 0)
+            first = np.argsort(-score[row], kind="stable")[: len(truth)]
+            answer = [(classes[c], float(score[row, c])) for c in first]
+            found.append({"kind": kind, "id": ids[row], "answer": answer, "truth": [classes[c] for c in truth]})
+    return pd.DataFrame(found)
+
+
+def _reliability(score: np.ndarray, label: np.ndarray, bins: int = 20) -> pd.DataFrame:
     score, label = score[label >= 0], label[label >= 0]  # of unknown entries nothing can be said
-    index = files.bin_of(score, bins)
-    n = np.bincount(index, minlength=bins)
-    edges = np.arange(bins + 1) / bins
-    with np.errstate(invalid="ignore", divide="ignore"):
-        confidence = np.bincount(index, weights=score, minlength=bins) / n
-        frequency = np.bincount(index, weights=label, minlength=bins) / n
-    return pd.DataFrame({"left": edges[:-1], "right": edges[1:], "n": n, "confidence": confidence, "frequency": frequency})
+    index = bin_of(score, bins)
+    frame = _counts(index, bins)
+    for name, values in (("confidence", score), ("frequency", label)):
+        frame[name] = np.bincount(index, weights=values, minlength=bins) / frame["n"].where(frame["n"] > 0)
+    return frame
+
+
+def calibration_error(bins: pd.DataFrame) -> float:
+    """Expected calibration error: |mean confidence - frequency| of each bin of `reliability`, weighted by its entries."""
+    return float((bins["n"] * (bins["confidence"] - bins["frequency"]).abs()).sum() / bins["n"].sum())
 
 
 def _roles(path: Path) -> dict[str, int]:
@@ -353,7 +352,7 @@ def _csv(path: Path, required: list[str]) -> pd.DataFrame:
     except FileNotFoundError:
         raise DataError(f"{path}: not there; run the stage that writes it (dvc repro)") from None
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({str(error).splitlines()[0]}); run dvc repro") from None
+        raise DataError(f"{path}: cannot be read as CSV ({first_line(error)}); run dvc repro") from None
     missing = [column for column in required if column not in frame]
     if missing:
         raise DataError(f"{path}: column {missing[0]} is missing; run the stage that writes it again (dvc repro -f)")

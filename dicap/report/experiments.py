@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
 import pandas as pd
 
-from dicap.settings import Calibration, flatten
-from dicap.settings.catalogue import HEADS, METHODS, OWN_HEAD
+from dicap.settings import flatten
+from dicap.settings.catalogue import HEADS, NAMED_WEIGHTS, OWN_HEAD
+from dicap.settings.methods import METHODS
 
-ESTIMATORS = get_args(Calibration.model_fields["estimator"].annotation)  # dicap/calibration/estimators.py loads torch
 _STEPS = ("calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled")
 # The ladder of docs/methods.md 3.10: the values of _STEPS at each step.
 LADDER = {
@@ -25,9 +25,6 @@ LADDER = {
     "wcl": ("hard", "midrange", True, True, False),
     "fte": ("hard", "midrange", True, True, True),
 }
-EST_FRACTIONS = (0.2, 0.1, 0.05)  # shares of the labelled images in D_est that the table of estimators shows
-PAPERS_BINS = "bins 0.2"  # its row that the others are compared with
-SOFT = ("soft", "none", True, True)  # the whole method with the rates as soft targets; no entry is uncertain then
 # What may differ between the cells of one table; all else has to be the same.
 _IDENTITY = {"dataset", "data_root", "ratio", "seed", "method", "head", "protocol"}  # a protocol is a name for values
 # By which the rule that `protocol: recommended` stands for differs from the others on the same head: (theirs, its own).
@@ -52,17 +49,15 @@ _LOOPS = {
 # Of a method's budget and of how its head is trained: rows of the main table are told apart by the steps that follow from these.
 _BUDGET = _LOOPS | {"warmup.epochs", "warmup.eval_every", "train.epochs", "train.eval_every", "linear.solver"}
 SOLVED = "solved"  # in place of a number of steps
-RECOMMENDED = "dicap_recommended"  # its row beside DiCaP's as published
+RECOMMENDED = "dicap_recommended"  # its row beside that of DiCaP's published rule
 BUDGETS = ("main", "plateau")  # tables whose rows are told apart by steps (dicap.report.budgets)
 FREE = {
     "main": _IDENTITY | _BUDGET | {"iat.rule"},
     "plateau": _IDENTITY | _BUDGET,
     "photographs": _IDENTITY | set(_RULE) | _BY_STEPS | _LOOPS,
-    "cost": _IDENTITY,
+    "cost": _IDENTITY | {"warmup.trainable", "train.trainable"},  # D2L trains the whole network everywhere
     "ablation": _IDENTITY | set(_STEPS),
     "weighting": _IDENTITY | set(_STEPS) | {"calibration.policy"},
-    "estimators": _IDENTITY
-    | {"calibration.policy", "calibration.estimator", "calibration.target", "thresholds.rule", "split.est_fraction"},
 }
 
 
@@ -82,35 +77,8 @@ def weighting_policy(settings: dict[str, Any]) -> str | None:
     return values["calibration.policy"] if values["method"] == "dicap" and _step_of(values) == "dth" else None
 
 
-def estimator_rows() -> dict[str, str]:
-    """Titles of the rows of the table of estimators: each with each size of D_est, as weights of hard labels and as soft
-    targets; then the curve of the hidden labels."""
-    rows = {}
-    for key, words in (("", ""), ("soft ", ", soft targets")):
-        for name in ESTIMATORS:
-            rows |= {f"{key}{name} {part:g}": f"{name}, D_est {part:.0%} of the labels{words}" for part in EST_FRACTIONS}
-        rows[f"{key}optimal"] = f"Optimal (true labels){words}"
-    return rows
-
-
-def estimator_row(settings: dict[str, Any]) -> str | None:
-    """Which estimator a run of the whole method used, how, and learnt on how many labels; None for any other run.
-
-    Fine-tuning may be left out, which is then one of the settings that all runs of a table must share.
-    """
-    values = dict(flatten(settings))
-    step = _step_key(values)[:-1]
-    if values["method"] != "dicap" or step not in (LADDER["wcl"][:-1], SOFT):
-        return None
-    key = "soft " if step == SOFT else ""
-    if values["calibration.policy"] == "optimal" and values["split.est_fraction"] == EST_FRACTIONS[0]:
-        return f"{key}optimal"
-    row = f"{key}{values['calibration.estimator']} {values['split.est_fraction']:g}"
-    return row if values["calibration.policy"] == "estimated" and row in estimator_rows() else None
-
-
 def photographs_row(settings: dict[str, Any]) -> str | None:
-    """The method of a run on frozen features, or RECOMMENDED; None for a DiCaP that is neither it nor as published."""
+    """The method of a run on frozen features, or RECOMMENDED; None for a DiCaP with neither its rule nor the published."""
     values = dict(flatten(settings))
     theirs, own = ({key: pair[i] for key, pair in _RULE.items()} for i in (0, 1))
     rule = {key: values[key] for key in _RULE}
@@ -125,8 +93,6 @@ def row_of(kind: str, settings: dict[str, Any]) -> str | None:
         return ladder_step(settings)
     if kind == "weighting":
         return weighting_policy(settings)
-    if kind == "estimators":
-        return estimator_row(settings)
     if kind == "photographs":
         return photographs_row(settings)
     if kind == "cost":
@@ -177,7 +143,8 @@ def frame_of(
     """The runs of table `kind`, a row each.
 
     Columns: dataset, row, ratio, seed, map, minutes_per_epoch, peak_memory_gb, rev, name; steps (a number, SOLVED, or empty where
-    nothing is known); which, the network that was scored, and other, the mAP of the other one; map_c1, map_c2 of DRML.
+    nothing is known); network, in words; which, the network that was scored, and other, the mAP of the other one;
+    best_on_test; map_c1, map_c2 of DRML.
 
     Runs of one data set are comparable if all settings but FREE[kind] agree. Where they do not, those that agree with
     `reference` (the settings of params.yaml) are kept, or else the most numerous ones. Of several runs of one cell
@@ -201,6 +168,8 @@ def frame_of(
                 "steps": SOLVED if metrics.get("steps", "") is None else metrics.get("steps", ""),
                 "which": metrics.get("model", ""),
                 "other": metrics.get("map_ema" if metrics.get("model") == "raw" else "map_raw"),
+                "best_on_test": metrics.get("best_on_test"),
+                "network": _network(settings),
                 "map_c1": metrics.get("map_c1"),
                 "map_c2": metrics.get("map_c2"),
                 "minutes_per_epoch": metrics.get("minutes_per_epoch"),
@@ -242,14 +211,16 @@ def method_titles() -> dict[str, str]:
     return titles | newcomers | {"dicap": ours}
 
 
+def _network(settings: dict[str, Any]) -> str:
+    """Backbone, weights and size of the images, and whether the backbone was trained."""
+    weights = settings["backbone_weights"] if settings["backbone_weights"] in NAMED_WEIGHTS else "own"
+    frozen = ", frozen" if settings["train"]["trainable"] == "head" else ""
+    return f"{settings['backbone']}, {weights} weights, {settings['image_size']} px{frozen}"
+
+
 def _step_of(values: dict[str, Any]) -> str | None:
-    found = _step_key(values)
+    found = tuple(values[key] for key in _STEPS)
     return next((name for name, step in LADDER.items() if step == found), None)
-
-
-def _step_key(values: dict[str, Any]) -> tuple[Any, ...]:
-    """The values of _STEPS, as LADDER has them."""
-    return tuple(values[key] for key in _STEPS)
 
 
 def _rest(settings: dict[str, Any], kind: str) -> tuple[tuple[str, str], ...]:

@@ -1,8 +1,9 @@
-"""One epoch of a Parquet artifact as text lines and as a figure, whichever artifact it is."""
+"""One epoch of a Parquet artifact as bars in a terminal and as a figure, whichever artifact it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,20 +11,47 @@ from matplotlib.figure import Figure
 
 from dicap.errors import DataError
 from dicap.files import artifacts as files
-from dicap.report import text
+from dicap.files.tables import parquet_columns, read_parquet
 from dicap.report.evidence import histogram_of_record, pool_classes
 from dicap.report.figures import calibration, pseudo_labels
+from dicap.report.style import short
 
 KINDS = ("weights", "pseudo_labels", "thresholds")
+NARROWEST = 40  # columns: below this the numbers alone fill the line
+
+Bar = tuple[str, float, float, str]  # name, start and end in [0, 1], the numbers it stands for
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """title: what it shows. lines(width, ascii_only): its text. figure(): its drawing, inside `house_style()`."""
+    """title: what it shows. bars: for `lines`. figure(): its drawing, inside `house_style()`."""
 
     title: str
-    lines: Callable[[int, bool], list[str]]
+    bars: list[Bar]
     figure: Callable[[], Figure]
+
+
+def lines(bars: Sequence[Bar], width: int, ascii_only: bool = False) -> list[str]:
+    """One line of at most `width` columns a bar: its name, the bar on a line from 0 to 1, its numbers.
+
+    What is above zero shows at least one character of bar; a bar without length shows none.
+    """
+    names, numbers = max(columns_of(bar[0]) for bar in bars), max(len(bar[3]) for bar in bars)
+    room = max(4, max(width, NARROWEST) - names - numbers - 3)
+    shown = []
+    for name, start, end, words in bars:
+        first = min(room - 1, int(start * room))
+        length = max(1, min(room, round(end * room)) - first) if end > start else 0
+        track = " " * first + ("#" if ascii_only else "█") * length
+        shown.append(f"{name}{' ' * (names - columns_of(name))} {track:<{room}}  {words}".rstrip())
+    return shown
+
+
+def columns_of(text: str) -> int:
+    """Columns that `text` takes in a terminal: wide letters take two, combining marks none."""
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text
+    )
 
 
 def open_histogram(path: Path, epoch: int | None = None) -> Histogram:
@@ -33,28 +61,38 @@ def open_histogram(path: Path, epoch: int | None = None) -> Histogram:
     """
     path, epoch = _one_file(Path(path), epoch)
     when = "" if epoch is None else f", epoch {epoch}"
-    columns = set(files.parquet_columns(path))
+    columns = set(parquet_columns(path))
     if {"bin", "r_pos", "n_pos", "n_neg", "optimal_r_pos"} <= columns:
-        rates = pool_classes(files.read_parquet(path).to_pandas())
+        rates = pool_classes(read_parquet(path).to_pandas())
+        bars = []
+        for row in rates.to_dict("records"):
+            entries = int(row["n_pos"] + row["n_neg"])
+            # Where nothing was counted there is no bar: the rate was filled in from elsewhere (calibration.empty_bin).
+            rate, words = (row["r_pos"], f"{row['r_pos']:.3f}") if entries else (0.0, "-")
+            optimal = f", optimal {row['optimal_r_pos']:.3f}" if row["optimal_r_pos"] == row["optimal_r_pos"] else ""
+            bars.append((f"{row['left']:.2f}-{row['right']:.2f}", 0.0, rate, f"{words} of {entries:,}{optimal}"))
         return Histogram(
-            f"{path}{when}: share of positives by confidence",
-            lambda width, plain: text.rates(rates, width, plain),
-            lambda: calibration.correctness(rates),
+            f"{path}{when}: share of positives by confidence, entries counted", bars, lambda: calibration.correctness(rates)
         )
     if {"id", "confidence", "label", "weight"} <= columns:
-        by_weight, _, numbers = histogram_of_record(path)
+        by_weight, numbers = histogram_of_record(path)
+        most = by_weight.groupby("label")["n"].max().clip(lower=1)
+        bars = [
+            (f"{pseudo_labels.KINDS[kind][0]} {left:.2f}-{right:.2f}", 0.0, n / most[kind], f"{n:,}")
+            for kind, left, right, n in by_weight[["label", "left", "right", "n"]].itertuples(index=False)
+        ]
+        shares = ", ".join(f"{numbers[kind]:,} {name}" for kind, (name, _) in pseudo_labels.KINDS.items())
         return Histogram(
-            f"{path}{when}: weights of the pseudo-labels",
-            lambda width, plain: text.weights(by_weight, numbers, width, plain),
-            lambda: pseudo_labels.weight_bars(by_weight),
+            f"{path}{when}: weights of the pseudo-labels ({shares})", bars, lambda: pseudo_labels.weight_bars(by_weight)
         )
     if {"class", "tau_pos", "tau_neg", "crossed"} <= columns:
-        bands = files.read_parquet(path).to_pandas()
-        return Histogram(
-            f"{path}{when}: thresholds by class",
-            lambda width, plain: text.thresholds(bands, width, plain),
-            lambda: pseudo_labels.thresholds(bands),
-        )
+        bands = read_parquet(path).to_pandas()
+        bars = []
+        for row in bands.to_dict("records"):
+            low, high = sorted((row["tau_neg"], row["tau_pos"]))
+            words = f"{row['tau_neg']:.3f} to {row['tau_pos']:.3f}" + (", crossed" if row["crossed"] else "")
+            bars.append((short(row["class"], 20), low, high, words))
+        return Histogram(f"{path}{when}: uncertain band by class", bars, lambda: pseudo_labels.thresholds(bands))
     found = ", ".join(sorted(columns)[:6])
     raise DataError(f"{path}: columns {found}; expected a table of {', '.join(KINDS[:-1])} or {KINDS[-1]}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,16 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from dicap.data.format import ABSENT, INDEX
-from dicap.files import artifacts as files
+from dicap.files.atomic import replacing_folder
+from dicap.files.tables import read_parquet
 from dicap.metrics.warnings import corrected
 from dicap.pages.html import render
+from dicap.pages.pictures import squares
 from dicap.report import evidence, exports, style
 from dicap.report.evidence import Evidence
-from dicap.report.figures import calibration, learning, pseudo_labels, result
-from dicap.report.thumbnails import thumbnails
-from dicap.settings.catalogue import METHODS, OWN, holds_out
+from dicap.report.figures import calibration, learning, pseudo_labels
+from dicap.settings.catalogue import OWN
+from dicap.settings.methods import METHODS, holds_out
 
 STAGE_NAMES = {"warmup": "Warm-up", "train": "Main stage", "finetune": "Fine-tuning"}
 ROLES = {  # symbol, its index, what the images are for
@@ -58,6 +60,7 @@ def build_report(
     environment: dict[str, Any],
     out: Path,
     dataset: Path | None = None,
+    unread: Collection[str] = (),
 ) -> Path:
     """Write `out`/index.html, `out`/figures/*.svg and `out`/*.csv from the artifacts of a run; return the page's path.
 
@@ -68,16 +71,19 @@ def build_report(
         environment: what the run ran on (versions, device), shown as it is.
         out: a folder that is replaced as a whole, or left as it was if anything fails.
         dataset: the converted set; its hidden labels add the precision of pseudo-labels by confidence, and its images the
-            most surprising pseudo-labels.
+            most surprising pseudo-labels and the test images that are ranked best and worst.
+        unread: settings that concern other methods and stages, by dotted key; the page leaves them out.
 
     The bytes depend only on the arguments: no date, no machine, no random ids.
     Raises DataError naming the file that is missing or damaged.
     """
     found = evidence.gather(artifacts, _truth(dataset))
     pictures: dict[str, str] = {}
-    if dataset is not None and (Path(dataset) / "meta.json").exists() and not found.surprises.empty:
-        pictures = thumbnails(Path(dataset), list(found.surprises["id"]))
-    with files.replacing_folder(Path(out)) as folder:
+    if dataset is not None and (Path(dataset) / "meta.json").exists():
+        pictures = squares(
+            Path(dataset), [row["id"] for frame in (found.surprises, found.examples) for row in frame.to_dict("records")]
+        )
+    with replacing_folder(Path(out)) as folder:
         (folder / "figures").mkdir()
         exports.write_csv(found, folder)
         sections = []
@@ -97,7 +103,7 @@ def build_report(
             galleries=galleries(found, pictures),
             classes=class_rows(found),
             times=time_rows(found),
-            settings=setting_groups(settings),
+            settings=setting_groups(settings, unread),
             environment=list(_flat(environment)),
         )
         (folder / "index.html").write_text(html, encoding="utf-8")
@@ -106,7 +112,8 @@ def build_report(
 
 def sections_of(found: Evidence, settings: dict[str, Any]) -> Iterator[Section]:
     """The page's parts in reading order, each with its drawings or with the reason for having none."""
-    yield _learning(found)
+    if found.history.empty or found.has_epochs:  # a head that was solved has no way there to draw
+        yield _learning(found)
     yield _calibration(found, settings)
     yield _pseudo_labels(found, settings)
     yield _result(found)
@@ -158,17 +165,44 @@ def _holds_out(settings: dict[str, Any]) -> bool:
     return method not in METHODS or holds_out(method, settings.get("calibration", {}).get("source", "holdout"))
 
 
-def galleries(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[dict[str, Any]]]]:
-    """The wrong pseudo-labels that weighed most in the last epoch, as (heading, images); [] without pictures."""
-    groups = []
-    for label, heading in (
-        (1, "Taught as present, absent by the hidden labels"),
-        (0, "Taught as absent, present by the hidden labels"),
+def galleries(found: Evidence, pictures: dict[str, str]) -> list[dict[str, Any]]:
+    """Where there are pictures: test images ranked best and worst, the wrong pseudo-labels that weighed most in the last epoch.
+
+    A gallery has name, title, note and groups of (heading, images); an image id, picture, title, words and truth.
+    """
+    answers = [
+        {"title": ", ".join(name for name, _ in row["answer"]), "words": ", ".join(f"{score:.2f}" for _, score in row["answer"])}
+        | row
+        for row in found.examples.to_dict("records")
+    ]
+    taught = [
+        row | {"kind": row["label"], "title": row["class"], "words": f"w {row['weight']:.2f}, p {row['confidence']:.2f}"}
+        for row in found.surprises.to_dict("records")
+    ]
+    kinds = {
+        "best": "Ranked best",
+        "worst": "Ranked worst",
+        1: "Taught as present, absent by the hidden labels",
+        0: "Taught as absent, present by the hidden labels",
+    }
+    note = (
+        "The classes with the highest scores, as many as the image shows, with these scores. In the best images every class that "
+    )
+    note += "is there is far above all others; in the worst, one that is there is far below one that is not."
+    of_labels = (
+        "The confident mistakes of the last epoch with the largest weights, one per image: w is the weight, p the confidence "
+    )
+    of_labels += "that the class is present."
+    made = []
+    for name, title, words, rows in (
+        ("examples", "Test images", note, answers),
+        ("surprises", "Most surprising pseudo-labels", of_labels, taught),
     ):
-        rows = [row for row in found.surprises.to_dict("records") if row["label"] == label and row["id"] in pictures]
-        if rows:
-            groups.append((heading, [{str(k): v for k, v in row.items()} | {"picture": pictures[row["id"]]} for row in rows]))
-    return groups
+        shown = [row | {"picture": pictures[row["id"]]} for row in rows if row["id"] in pictures]
+        groups = [(heading, part) for kind, heading in kinds.items() if (part := [row for row in shown if row["kind"] == kind])]
+        if groups:
+            made.append({"name": name, "title": title, "note": words, "groups": groups})
+    return made
 
 
 def class_rows(found: Evidence) -> list[dict[str, Any]]:
@@ -202,11 +236,15 @@ def steps_in_words(metrics: dict[str, Any], key: str = "steps") -> str:
     return "solved" if metrics[key] is None else f"{metrics[key]:,}"
 
 
-def setting_groups(settings: dict[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+def setting_groups(settings: dict[str, Any], unread: Collection[str] = ()) -> list[tuple[str, list[tuple[str, str]]]]:
     """Settings as (section, [(key, value)]); the top-level keys come first, under `experiment`."""
     top = {key: value for key, value in settings.items() if not isinstance(value, dict)}
     groups = [("experiment", list(_flat(top)))]
-    return groups + [(key, list(_flat(value))) for key, value in settings.items() if isinstance(value, dict)]
+    return groups + [
+        (name, [(key, value) for key, value in _flat(values) if f"{name}.{key}" not in unread])
+        for name, values in settings.items()
+        if isinstance(values, dict)
+    ]
 
 
 def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
@@ -273,10 +311,6 @@ def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
     caption += "; dashed, the same on the unlabelled images by their hidden labels" if found.has_truth else ""
     caption += "; larger dots have more entries, an open dot has none."
     drawings = [Drawing("curve", "Estimated correctness", caption, lambda: calibration.correctness(last))]
-    epochs = weights["epoch"].unique()
-    if len(epochs) > 1:
-        caption = f"The curve at the first epoch ({min(epochs)}) and at the last ({max(epochs)})."
-        drawings.append(Drawing("curves", "Early and late", caption, lambda: calibration.early_and_late(weights)))
     errors = evidence.curve_errors(weights)
     if len(errors) > 1:
         caption = "Mean absolute difference between the estimated and the optimal curve, weighted by the entries in each bin."
@@ -289,30 +323,19 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
     if not found.has_pseudo_labels:
         return Section("pseudo_labels", title, note=_why_none(settings, "no pseudo-labels are made"))
     shares, weights = found.shares, found.weight_histogram
-    caption = "How the entries (image, class) of the unlabelled images divide at each epoch."
-    drawings = [Drawing("shares", "Confident and uncertain", caption, lambda: pseudo_labels.shares(shares))]
-    caption = "Distribution of the weights of confident entries over the epochs; each column adds up to one."
-    drawings.append(Drawing("weights", "Weights by epoch", caption, lambda: pseudo_labels.weight_histograms(weights)))
-    history = found.history[found.history["stage"] == "train"]
-    if history[["precision_pos", "precision_neg"]].notna().any(axis=None):
+    history, last = found.history[found.history["stage"] == "train"], shares.iloc[-1]
+    if len(shares) > 1:
+        caption = "How the entries (image, class) of the unlabelled images divide at each epoch."
+        drawings = [Drawing("shares", "Confident and uncertain", caption, lambda: pseudo_labels.shares(shares))]
+        caption = "Distribution of the weights of confident entries over the epochs; each column adds up to one."
+        drawings.append(Drawing("weights", "Weights by epoch", caption, lambda: pseudo_labels.weight_histograms(weights)))
+    else:
+        caption = f"Of the entries (image, class) of the unlabelled images {last['positive']:.1%} are confident positives, "
+        caption += f"{last['negative']:.1%} confident negatives and {last['uncertain']:.1%} uncertain."
+        drawings = [Drawing("weights", "Weights", caption, lambda: pseudo_labels.weight_bars(weights))]
+    if len(history) > 1 and history[["precision_pos", "precision_neg"]].notna().any(axis=None):
         caption = "Share of confident entries whose pseudo-label is the hidden true label."
         drawings.append(Drawing("precision", "Precision by epoch", caption, lambda: pseudo_labels.precision_by_epoch(history)))
-    confidence = _last(found.confidence_histogram)
-    if confidence["right_n"].notna().any():
-        caption = "The same share by the confidence of the network, last epoch; larger marks have more entries."
-        if confidence.loc[confidence["label"] == 0, "right_n"].isna().all():
-            caption += (
-                " A sparse record (calibration.storage) only counts the confident negatives, so they are not drawn, and the"
-            )
-            caption += " wrong ones among them are not shown."
-        drawings.append(
-            Drawing(
-                "precision_confidence",
-                "Precision by confidence",
-                caption,
-                lambda: pseudo_labels.precision_by_confidence(confidence),
-            )
-        )
     thresholds = _last(found.thresholds)
     if not thresholds.empty:
         crossed = int(thresholds["crossed"].sum())
@@ -323,15 +346,9 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
 
 
 def _result(found: Evidence) -> Section:
-    frame, drawings = found.per_class, []
-    caption = "Average precision of each class, chance (the share of positives), and the numbers of positive images."
-    if len(frame) > pseudo_labels.MOST_CLASSES:
-        caption = caption[:-1] + f"; the {pseudo_labels.MOST_CLASSES // 2} best and as many of the worst classes."
-    drawings.append(Drawing("per_class", "Average precision by class", caption, lambda: result.per_class(frame)))
-    bins = found.reliability
+    drawings, bins = [], found.reliability
     if not bins.empty:
-        full = bins[bins["n"] > 0]
-        error = (full["n"] * (full["confidence"] - full["frequency"]).abs()).sum() / full["n"].sum()
+        error = evidence.calibration_error(bins)
         caption = f"How often the final scores are right on the test images; expected calibration error {error:.3f}."
         drawings.append(Drawing("reliability", "Reliability of the scores", caption, lambda: calibration.reliability(bins)))
     chances = _chances(found)
@@ -341,7 +358,7 @@ def _result(found: Evidence) -> Section:
         caption += _worth(found.metrics)
         axes = ("stated chance of being right", "share right")
         drawings.append(Drawing("chance", "Chance of being right", caption, lambda: calibration.reliability(chances, *axes)))
-    return Section("result", "Test images", drawings)
+    return Section("result", "Test images", drawings, "" if drawings else "There is no predictions.parquet to draw.")
 
 
 def _worth(metrics: dict[str, Any]) -> str:
@@ -373,7 +390,7 @@ def _truth(dataset: Path | None) -> pd.DataFrame | None:
         return None
     path = Path(dataset) / INDEX
     absent = [ABSENT.name] if ABSENT.name in pq.read_schema(path).names else []
-    return files.read_parquet(path, ["id", "labels", *absent]).to_pandas()
+    return read_parquet(path, ["id", "labels", *absent]).to_pandas()
 
 
 def _last(frame: pd.DataFrame) -> pd.DataFrame:
@@ -408,6 +425,5 @@ def render_page(name: str, **values: Any) -> str:
         styles=["base.css", "figures.css", "page.css"],
         scripts=["tables.js", "enlarge.js"],
         style_attributes=True,  # those of the figures and bars
-        templates=Path(__file__).with_name("templates"),
         **values,
     )

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from dicap.errors import DataError
-from dicap.files.artifacts import replacing_own
+from dicap.files.written import replacing_own
 
 INK, MUTED, GRID = "#1f2933", "#65717d", "#e2e6ea"
 BLUE, ORANGE, GREEN, VERMILLION = "#0072b2", "#e69f00", "#009e73", "#d55e00"
@@ -42,6 +42,12 @@ VARIABLES = {
     PURPLE: "--fig-purple",
     GREY: "--fig-grey",
 }
+
+# Lines told apart by colour, dash and marker at once, in print and on a screen; more than these cannot be.
+LINES: tuple[tuple[str, str, str], ...] = (
+    (BLUE, "-", "o"), (VERMILLION, "--", "s"), (GREEN, "-.", "^"), (ORANGE, ":", "D"),
+    (PURPLE, "-", "v"), (SKY, "--", "P"), (INK, "-.", "X"), (GREY, ":", "*"),
+)  # fmt: skip
 
 ENDINGS = (".svg", ".png", ".pdf")
 WIDTH, HEIGHT = 5.0, 3.3  # inches: two side by side on a desktop, one across a phone, text of 9 points in both

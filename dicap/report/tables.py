@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
-from dicap.report.experiments import PAPERS_BINS, RECOMMENDED, estimator_rows, method_titles
+from dicap.report.experiments import RECOMMENDED, method_titles
 from dicap.report.gains import Gain, gain
 from dicap.report.paired import Interval
 
 Column = tuple[str, float]  # data set, ratio
 PUBLISHED = Path(__file__).with_name("published.yaml")
+PAPERS_NETWORK = "resnet50, imagenet weights, 224 px, trained whole, with each method's own budget (experiments/paper.yaml)"
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Spec:
     rows: key -> title, in order. ours: the row that Delta compares with the best other one; None: no Delta.
     value: the frame's column. higher: whether more is better.
     against: row -> the row that it is compared with, seed by seed; gain: the title of these differences.
-    rivals: the rows that Delta looks for the best in; None: all.
+    average: whether a column has the mean of the others; before: row -> the row that the paper's gain of that mean is over.
     """
 
     kind: str
@@ -38,7 +39,8 @@ class Spec:
     higher: bool = True
     against: Mapping[str, str] = field(default_factory=dict)
     gain: str = ""
-    rivals: frozenset[str] | None = None
+    average: bool = False
+    before: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Table:
 
 
 def spec_of(kind: str) -> list[Spec]:
-    """The tables that `kind` (main, plateau, photographs, ablation, weighting, estimators, cost) consists of."""
+    """The tables that `kind` (main, plateau, photographs, ablation, weighting, cost) consists of."""
     methods = method_titles()
     steps = {
         "baseline": "Baseline (labelled only)",
@@ -84,7 +86,8 @@ def spec_of(kind: str) -> list[Spec]:
         "wcl": "+ WCL",
         "fte": "+ FTE",
     }
-    before = {"dcw": "baseline", "dcw_hard": "baseline", "dth": "dcw_hard", "urrl": "dth", "wcl": "urrl", "fte": "wcl"}
+    before = {"dcw": "baseline", "dth": "dcw", "urrl": "dth", "wcl": "urrl", "fte": "wcl"}
+    against = before | {"dcw_hard": "baseline", "dth": "dcw_hard"}  # the step that differs by thresholds alone
     policies = {
         "uniform": "Uniform",
         "confidence": "Confidence",
@@ -92,7 +95,6 @@ def spec_of(kind: str) -> list[Spec]:
         "estimated": "Estimated (ours)",
         "optimal": "Optimal (true labels)",
     }
-    estimators = estimator_rows()
     return {
         "main": [Spec("main", "mAP (%)", "method", methods, ours="dicap", gain="minus labelled-only")],
         "plateau": [Spec("plateau", "Plateaus, mAP (%)", "method", methods, gain="over half the steps")],
@@ -105,7 +107,18 @@ def spec_of(kind: str) -> list[Spec]:
                 ours=RECOMMENDED,
             )
         ],
-        "ablation": [Spec("ablation", "Ablation, mAP (%)", "step", steps, against=before, gain="over the step before")],
+        "ablation": [
+            Spec(
+                "ablation",
+                "Ablation, mAP (%)",
+                "step",
+                steps,
+                against=against,
+                gain="over the step before",
+                average=True,
+                before=before,
+            )
+        ],
         "weighting": [
             Spec(
                 "weighting",
@@ -114,16 +127,7 @@ def spec_of(kind: str) -> list[Spec]:
                 policies,
                 against=_others(policies, "estimated"),
                 gain="minus Estimated",
-            )
-        ],
-        "estimators": [
-            Spec(
-                "estimators",
-                "Estimators, mAP (%)",
-                "estimator",
-                estimators,
-                against=_others(estimators, PAPERS_BINS),
-                gain="minus the paper's bins",
+                average=True,
             )
         ],
         "cost": [
@@ -149,8 +153,21 @@ def published_numbers(spec: Spec, path: Path = PUBLISHED) -> dict[tuple[str, str
     }
 
 
-def collect(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, str, float], float] | None = None) -> Table:
-    """A table from one row per run: columns dataset, row, ratio, seed and `spec.value`.
+def published_averages(spec: Spec, path: Path = PUBLISHED) -> dict[str, dict[str, float]]:
+    """The paper's mean over its columns by row, as `average`, and by how much it beats the row before, as `gain`."""
+    content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")).get(spec.kind) or {}
+    return {name: content.get(name, {}) for name in ("average", "gain")}
+
+
+def collect(
+    runs: pd.DataFrame,
+    spec: Spec,
+    published: Mapping[tuple[str, str, float], float] | None = None,
+    averages: Mapping[str, Mapping[str, float]] | None = None,
+) -> Table:
+    """A table from one row per run: columns dataset, row, ratio, seed and `spec.value`, and where known network and steps.
+
+    `published` and `averages` are as `published_numbers` and `published_averages` give them.
 
     Only the data sets and ratios that were run become columns; there, rows known only from the paper are shown too.
     Ranks go by what is printed (two decimals): equal means share a rank. They need at least two rows.
@@ -172,8 +189,7 @@ def collect(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, str, f
         if spec.ours is not None and spec.ours in cells:
             others = [row for row in cells if row != spec.ours]
             ours = cells[spec.ours][column]
-            rivals = [row for row in others if spec.rivals is None or row in spec.rivals]
-            best, printed = _best({row: means[row] for row in rivals}, spec.higher), None
+            best, printed = _best({row: means[row] for row in others}, spec.higher), None
             prints = [p for row in others if (p := cells[row][column].published) is not None]
             if prints and ours.published is not None:
                 printed = ours.published - (max(prints) if spec.higher else min(prints))
@@ -185,7 +201,13 @@ def collect(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, str, f
     gains = {
         row: found for row, other in spec.against.items() if row in cells and (found := _gains(runs, row, other, columns, spec))
     }
-    return Table(spec, columns, cells, delta, best_other, gains=gains)
+    table = Table(spec, columns, cells, delta, best_other, gains=gains)
+    if spec.average and len(columns) > 1:
+        theirs = averages if averages and set(columns) == {key[1:] for key in published} else {}
+        table.more.update(_averages(cells, spec, theirs))
+    if "network" in runs and any(cell.published is not None for line in cells.values() for cell in line.values()):
+        table.notes.append(_networks(runs))
+    return table
 
 
 def to_markdown(table: Table) -> str:
@@ -290,6 +312,37 @@ def _others(rows: Mapping[str, str], one: str) -> dict[str, str]:
     return {row: one for row in rows if row != one}
 
 
+def _averages(
+    cells: Mapping[str, Mapping[Column, Cell]], spec: Spec, theirs: Mapping[str, Mapping[str, float]]
+) -> dict[str, dict[str, str]]:
+    """The mean of a row's columns, where it has all of them, and the differences of these means that the paper prints."""
+    found = {row: [cell.mean for cell in line.values()] for row, line in cells.items()}
+    means = {row: sum(values) / len(values) for row, values in found.items() if None not in values}  # type: ignore[arg-type]
+    ours = {"average": means} | {
+        "gain": {row: means[row] - means[b] for row, b in spec.before.items() if {row, b} <= means.keys()}
+    }
+    columns = {}
+    for name, title, form in (("average", "Avg.", ".2f"), ("gain", "gain of Avg.", "+.2f")):
+        printed = theirs.get(name, {})
+        texts = {
+            row: (f"{ours[name][row]:{form}}" if row in ours[name] else "–")
+            + (f" ({printed[row]:{form}})" if row in printed else "")
+            for row in cells
+            if row in ours[name] or row in printed
+        }
+        if texts:
+            columns[title] = texts
+    return columns
+
+
+def _networks(runs: pd.DataFrame) -> str:
+    """What the runs of a table were made with, beside what the paper's were."""
+    networks = ", ".join(dict.fromkeys(f"{network} ({dataset})" for dataset, network in runs[["dataset", "network"]].values))
+    steps = sorted({int(n) for n in runs["steps"] if isinstance(n, int)})
+    budget = "" if not steps else f"; {steps[0]:,}" + (f" to {steps[-1]:,}" if steps[-1] > steps[0] else "") + " steps"
+    return f"Ours: {networks}{budget}. The paper's: {PAPERS_NETWORK}."
+
+
 def _gains(runs: pd.DataFrame, row: str, other: str, columns: list[Column], spec: Spec) -> dict[Column, Gain]:
     found = {}
     for column in columns:
@@ -374,7 +427,6 @@ def _caption(table: Table) -> str:
         text += "; in round brackets the published number"
     if table.delta:
         text += f". Delta: {table.spec.rows[table.spec.ours or '']} minus the best other row"
-        text += " with as many steps" if table.spec.rivals is not None else ""
     if table.intervals:
         text += ", its interval over test images (these trainings on other images; the deviation is that of other trainings)"
     if table.gains:

@@ -1,7 +1,7 @@
 """The settings of an experiment: what there is (`schema`), where values come from (`resolve`), what fits together (`checks`)."""
 
+from dicap.settings.fields import ORIGINS, Section
 from dicap.settings.resolve import (
-    PUBLISHED,
     Resolved,
     flatten,
     known_keys,
@@ -11,10 +11,10 @@ from dicap.settings.resolve import (
     resolve,
     resolve_values,
 )
-from dicap.settings.schema import Calibration, Own, Section, Settings
+from dicap.settings.schema import Calibration, Own, Settings
 
 __all__ = [
-    "PUBLISHED",
+    "ORIGINS",
     "Calibration",
     "Own",
     "Resolved",

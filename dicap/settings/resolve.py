@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
 from dicap.errors import SettingsError
-from dicap.settings.catalogue import DATASETS, HEADS, METHODS, OWN_HEAD, PROTOCOLS
-from dicap.settings.checks import contradictions, doubts
+from dicap.settings.catalogue import DATASETS, HEADS, OWN_HEAD, PROTOCOLS
+from dicap.settings.checks import contradictions, warnings
+from dicap.settings.fields import ORIGINS
+from dicap.settings.methods import METHODS
 from dicap.settings.schema import Settings
-
-PUBLISHED = "published value"  # the origin of a value that no file sets
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class Resolved:
     origins: dict[str, str]
 
     @property
-    def doubts(self) -> list[str]:
-        """Lines about choices that run and are hardly what anybody wants; see `dicap.settings.checks`."""
-        return doubts(self.settings, self.origins)
+    def warnings(self) -> list[str]:
+        """A line for every setting that is valid but suspicious; see `dicap.settings.checks`."""
+        return warnings(self.settings, self.origins)
 
 
 def load_settings(params: Path, configs: Path | None = None) -> Settings:
@@ -71,7 +72,7 @@ def resolve_values(
     layers = [(params, values), *((path, read(path)) for path in files)]
 
     problems = [line for path, values in layers for line in _unknown_keys(path, values)]
-    merged, origins = _merge([*((_short(path), values) for path, values in layers), (PUBLISHED, published())])
+    merged, origins = _merge([(_short(path), values) for path, values in layers])
     merged["protocol"] = protocol
     if merged.get("method") not in METHODS:
         problems.append(_unknown_name(origins.get("method", params), "method", merged.get("method"), METHODS))
@@ -98,16 +99,6 @@ def resolve_values(
     return Resolved(settings, origins)
 
 
-def published() -> dict[str, Any]:
-    """The published value of every setting that has one, nested."""
-    values = {name: field.annotation for name, field in Settings.model_fields.items()}
-    return {
-        name: {key: each.default for key, each in section.model_fields.items()}
-        for name, section in values.items()
-        if isinstance(section, type) and issubclass(section, BaseModel)
-    } | {name: field.default for name, field in Settings.model_fields.items() if not field.is_required()}
-
-
 def flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (dotted key, value) in order; sections are entered, not yielded. No setting lies deeper than in a section."""
     for key, value in values.items():
@@ -117,13 +108,18 @@ def flatten(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{key}", value
 
 
-def known_keys(section: type[BaseModel] = Settings, prefix: str = "") -> Iterator[str]:
-    """Yield every dotted key of the settings, in the order of the classes above."""
+def known_fields(section: type[BaseModel] = Settings, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield every dotted key of the settings with its field, in the order of the classes."""
     for name, field in section.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from known_keys(field.annotation, f"{prefix}{name}.")
+            yield from known_fields(field.annotation, f"{prefix}{name}.")
         else:
-            yield prefix + name
+            yield prefix + name, field
+
+
+def known_keys() -> Iterator[str]:
+    """Yield every dotted key of the settings, in the order of the classes."""
+    return (key for key, _ in known_fields())
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -154,20 +150,19 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
 
 
 def _merge(layers: list[tuple[str, dict[str, Any]]]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The first value that is not null wins, key by key."""
+    """The first value that is not null wins, key by key; last comes the setting's own."""
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    for key in known_keys():
+    for key, field in known_fields():
         *parents, name = key.split(".")
         target = merged
         for parent in parents:
             target = target.setdefault(parent, {})
-        target[name] = None
-        for origin, values in layers:
-            found = _look_up(values, key)
-            if found is not None:
-                target[name], origins[key] = found, origin
-                break
+        values = ((origin, _look_up(values, key)) for origin, values in layers)
+        own = (None, None) if field.is_required() else (ORIGINS[field.json_schema_extra["origin"]], field.default)  # type: ignore[index]
+        origin, target[name] = next(((origin, value) for origin, value in values if value is not None), own)
+        if target[name] is not None:
+            origins[key] = origin
     return merged, origins
 
 

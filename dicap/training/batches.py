@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration.rates import PseudoLabels
+from dicap.calibration.thresholds import PseudoLabels
 from dicap.data.loader import Request
 from dicap.methods.base import Batch, Phase, Refresh
 from dicap.randomness import generator

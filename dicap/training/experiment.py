@@ -19,14 +19,13 @@ from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.methods.base import HiddenLabels, Method, Phase, Roles
 from dicap.methods.leaks import named_leak
-from dicap.network import put_backbone_aside
+from dicap.network import detach_backbone
+from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 from dicap.training.hidden import HiddenLabelReader
 from dicap.training.inputs import SCORING_BATCH, BankFeatures, FixedFeatures, Images, Inputs
 from dicap.training.parallel.process_group import ProcessGroup
-
-DENSE_ENTRIES = 50_000_000  # (image, class) of pseudo-labels up to which calibration.storage auto keeps all of them
 
 
 class VisibleLabels:
@@ -96,7 +95,7 @@ class Experiment:
                 f"images that are labelled in part; choose one of {able}"
             )
         frame = read_split(split)
-        if not store.ids.same(frame["id"]):
+        if not np.array_equal(store.ids, frame["id"].to_numpy()):
             raise DataError(f"{split}: made for another data set than {folder}; run `dvc repro split`")
         rows = {role: np.flatnonzero(frame["role"].to_numpy() == role) for role in ROLES}
         roles = Roles(**rows)
@@ -130,15 +129,15 @@ class Experiment:
         assert self.bank is not None
         return replace(self, inputs=self.bank, frozen=True)
 
-    def is_sparse(self, phase: Phase) -> bool:
-        """Whether the phase's pseudo-labels are kept in halves, and of their record the confident negatives are left out."""
-        storage = self.settings.calibration.storage
-        return storage == "sparse" or (storage == "auto" and len(phase.unlabelled) * self.method.classes > DENSE_ENTRIES)
+    @property
+    def stored_backbone(self) -> StoredBackbone | None:
+        """What stands for the backbone where the head alone is trained; None where networks look at images."""
+        return self.bank.bank.backbone if self.frozen and self.bank is not None else None
 
     def place(self, network: nn.Module) -> nn.Module:
         """The network on the device, as the stage trains it: a frozen backbone is put aside."""
         if self.frozen:
-            put_backbone_aside(network, self.settings.features.grid)
+            detach_backbone(network, self.settings.features.grid)
         return network.to(self.runtime.device)
 
     def on_features(self, phase: Phase, network: nn.Module) -> "Experiment":
@@ -156,7 +155,6 @@ class Experiment:
         function: Callable[[nn.Module, Tensor], Tensor] | None = None,
         weak: tuple[str, int] | None = None,
         desc: str | None = None,
-        dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """Scores (n, C) of images by a network in eval mode, on its device; each image by one process of the run.
 
@@ -164,7 +162,6 @@ class Experiment:
             function: what to compute, (network, inputs) -> (b, ...), instead of the method's scores.
             weak: (stage, epoch) for the weak view; None for the test view.
             desc: name of the progress bar; None: no bar.
-            dtype: of the scores.
         """
         n, own = len(rows), self.group.shard_rows(len(rows))
         rows = rows[own]
@@ -182,7 +179,7 @@ class Experiment:
                 part = function(network, inputs)
                 if out is None:
                     with torch.inference_mode(False):  # a result that training may use
-                        out = torch.empty(len(rows), *part.shape[1:], dtype=dtype, device=self.runtime.device)
+                        out = torch.empty(len(rows), *part.shape[1:], device=self.runtime.device)
                 out[start : start + len(batch)] = part[: len(rows)]
                 start += len(batch)
         network.train(was_training)

@@ -1,10 +1,10 @@
 """One optimiser step as published: AdamW, one-cycle, EMA, mixed precision (docs/methods.md 2.6, 2.7)."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from timm.utils.model_ema import ModelEmaV3
 from torch import Tensor, nn
 
 from dicap.machine.runtime import Runtime
@@ -39,9 +39,9 @@ class Optimisation:
         self.network = network
         self.group = ProcessGroup() if group is None else group
         self.companions = nn.ModuleDict() if companions is None else companions.to(runtime.device)
-        self.ema = ModelEmaV3(network, decay=ema_decay)
-        # Its own update lists the tensors anew each time, which took a small network a tenth of the step.
-        both = list(zip(self.ema.module.state_dict().values(), network.state_dict().values(), strict=True))
+        self.ema, self.ema_decay = copy.deepcopy(network).eval(), ema_decay
+        # Listed once: to list the tensors anew at each step took a small network a tenth of it.
+        both = list(zip(self.ema.state_dict().values(), network.state_dict().values(), strict=True))
         self._averaged = [pair for pair in both if pair[0].is_floating_point()]
         self._counted = [pair for pair in both if not pair[0].is_floating_point()]
         if not param_groups:
@@ -63,7 +63,7 @@ class Optimisation:
         }
         if runtime.compiled:  # after the EMA copied it; both forward passes, whatever the number of images
             network.compile(dynamic=True)
-            self.ema.module.compile(dynamic=True)
+            self.ema.compile(dynamic=True)
         self.scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.amp is torch.float16)
         self.first_bad_step = torch.full((), -1, dtype=torch.int64, device=runtime.device)
         self.steps = 0
@@ -72,11 +72,6 @@ class Optimisation:
     def optimiser(self) -> torch.optim.Optimizer:
         """The first parameter group's, which is the only one unless the method has several."""
         return next(iter(self.optimisers.values()))
-
-    @property
-    def schedule(self) -> torch.optim.lr_scheduler.OneCycleLR:
-        """The first schedule."""
-        return next(iter(self.schedules.values()))
 
     @property
     def lr(self) -> float:
@@ -126,7 +121,7 @@ class Optimisation:
         with torch.no_grad():
             if self._averaged:
                 averages, values = map(list, zip(*self._averaged, strict=True))
-                torch._foreach_lerp_(averages, values, weight=1.0 - self.ema.decay)  # type: ignore[attr-defined]
+                torch._foreach_lerp_(averages, values, weight=1.0 - self.ema_decay)  # type: ignore[attr-defined]
             if self._counted:
                 counts, values = map(list, zip(*self._counted, strict=True))
                 torch._foreach_copy_(counts, values)  # type: ignore[attr-defined]
@@ -135,7 +130,7 @@ class Optimisation:
         """Everything but the learning rate's table, which the constructor rebuilds."""
         return {
             "network": self.network.state_dict(),
-            "ema": self.ema.module.state_dict(),
+            "ema": self.ema.state_dict(),
             "companions": self.companions.state_dict(),
             "optimisers": {name: optimiser.state_dict() for name, optimiser in self.optimisers.items()},
             "schedules": {name: schedule.state_dict() for name, schedule in self.schedules.items()},
@@ -146,7 +141,7 @@ class Optimisation:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly where `state_dict` was taken."""
         self.network.load_state_dict(state["network"])
-        self.ema.module.load_state_dict(state["ema"])
+        self.ema.load_state_dict(state["ema"])
         self.companions.load_state_dict(state["companions"])
         for name, optimiser in self.optimisers.items():
             optimiser.load_state_dict(state["optimisers"][name])

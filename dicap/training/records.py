@@ -26,13 +26,8 @@ def record(
     classes: list[str],
     bins: int,
     optimal: Optimal,
-    sparse: bool = False,
 ) -> None:
-    """Write `<folder>/{weights,thresholds,pseudo_labels}/epoch=NNN/part-0.parquet` for what the method has.
-
-    Args:
-        sparse: leave the confident negatives out of the pseudo-labels (calibration.storage).
-    """
+    """Write `<folder>/{weights,thresholds,pseudo_labels}/epoch=NNN/part-0.parquet` for what the method has."""
     pseudo = refresh.pseudo
     if refresh.rates is not None:
         true = optimal(pseudo.confidence, bins, per_class=refresh.rates.r_pos.ndim == 2)
@@ -45,7 +40,7 @@ def record(
         write_thresholds(columns, epoch_file(folder, "thresholds", epoch))
     confidence, weight = pseudo.confidence.half(), pseudo.weight.half()  # here: NumPy takes eight times as long
     confidence, label, weight = (tensor.cpu().numpy() for tensor in (confidence, pseudo.label, weight))
-    write_pseudo_labels(ids, confidence, label, weight, epoch_file(folder, "pseudo_labels", epoch), sparse=sparse)
+    write_pseudo_labels(ids, confidence, label, weight, epoch_file(folder, "pseudo_labels", epoch))
 
 
 def record_first(experiment: Experiment, refresh: Refresh, phase: Phase, folder: Path) -> dict[str, float]:
@@ -57,8 +52,7 @@ def record_first(experiment: Experiment, refresh: Refresh, phase: Phase, folder:
         return {}
     diagnostics, store = Diagnostics.of(experiment, phase.unlabelled), experiment.store
     ids, bins = store.ids[phase.unlabelled], experiment.settings.calibration.bins
-    sparse = experiment.is_sparse(phase)
-    record(refresh, folder, 0, ids=ids, classes=store.classes, bins=bins, optimal=diagnostics.optimal, sparse=sparse)
+    record(refresh, folder, 0, ids=ids, classes=store.classes, bins=bins, optimal=diagnostics.optimal)
     return diagnostics.summary(refresh)
 
 

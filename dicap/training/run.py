@@ -8,14 +8,14 @@ from typing import Any
 from torch import nn
 
 from dicap.errors import DataError
-from dicap.files.artifacts import cost_file, replacing, replacing_folder
+from dicap.files.artifacts import cost_file
+from dicap.files.atomic import replacing, replacing_folder
 from dicap.provenance.dependencies import code, relevant
 from dicap.provenance.external import weights_mark
-from dicap.training.checkpoint import earlier
-from dicap.training.checkpoint.state import Onlooker, RunState, StopSignal, file_checksum, fingerprint
+from dicap.training.checkpoint.state import NullState, RunState, StopSignal, file_checksum, fingerprint
 from dicap.training.experiment import Experiment
 from dicap.training.loops.table import loop_of
-from dicap.training.trainer import Tell, Trainer
+from dicap.training.trainer import Log, Trainer
 
 
 def run_stage(
@@ -27,7 +27,7 @@ def run_stage(
     root: Path,
     out: Path,
     fresh: bool,
-    tell: Tell,
+    log: Log,
     source: Path | None = None,
 ) -> None:
     """Train one stage, resuming what an earlier run left; publish its products at `out` and its costs beside them.
@@ -44,22 +44,20 @@ def run_stage(
     """
     loop = loop_of(stage, experiment.settings)
     if not experiment.group.is_main:
-        with StopSignal() as stop:
-            loop(Trainer(experiment, stage, Onlooker(root, stage, "elsewhere"), stop, tell, source), experiment.place(network()))
+        with StopSignal() as stop, Trainer(experiment, stage, NullState(root, stage, "null"), stop, log, source) as run:
+            loop(run, experiment.place(network()))
         return
-    identity = depends(stage, experiment, inputs)
-    with RunState(root, stage, fingerprint(identity)) as state:
+    with RunState(root, stage, fingerprint(depends(stage, experiment, inputs))) as state:
         if fresh:
             state.clear()
-        tell(earlier.begin(state, identity))
         with StopSignal() as stop:  # a signal after the last step waits: what is trained is published
-            loop(Trainer(experiment, stage, state, stop, tell, source), experiment.place(network()))
+            with Trainer(experiment, stage, state, stop, log, source) as run:
+                loop(run, experiment.place(network()))
             with replacing(cost_file(out.parent, stage)) as temporary:
                 shutil.copyfile(state.cost, temporary)
                 with replacing_folder(out) as folder:
                     _copy(state.products, folder)
             state.finish()
-            earlier.clean(state, identity)
 
 
 def depends(stage: str, experiment: Experiment, inputs: list[Path]) -> dict[str, Any]:

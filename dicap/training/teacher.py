@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from dicap.methods.base import HiddenLabels
@@ -13,14 +12,13 @@ from dicap.training.experiment import Experiment
 
 @dataclass
 class EpochTeacher:
-    """See `dicap.methods.base.Teacher`. `halves`: of many images; their scores are kept as float16."""
+    """See `dicap.methods.base.Teacher`."""
 
     experiment: Experiment
     network: nn.Module
     online: nn.Module
     epoch: int
     carry: dict[str, Tensor]
-    halves: bool = False
 
     def __post_init__(self) -> None:
         self.carry = {name: tensor.to(self.experiment.runtime.device) for name, tensor in self.carry.items()}
@@ -31,18 +29,16 @@ class EpochTeacher:
         return self.experiment.oracle
 
     def scores(self, rows: np.ndarray) -> Tensor:
-        """(n, C) scores, float32 or float16."""
-        return self._outputs(rows, self.experiment.method.scores, self.network, torch.float16 if self.halves else torch.float32)
+        """(n, C) float32 scores."""
+        return self._outputs(rows, self.experiment.method.scores, self.network)
 
     def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
         """(n, ...) float32 of the teacher, or of the network in training."""
-        return self._outputs(rows, function, self.online if online else self.network, torch.float32)
+        return self._outputs(rows, function, self.online if online else self.network)
 
-    def _outputs(
-        self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], network: nn.Module, dtype: torch.dtype
-    ) -> Tensor:
+    def _outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], network: nn.Module) -> Tensor:
         weak = ("refresh", self.epoch) if self.experiment.settings.calibration.view == "weak" else None
-        return self.experiment.predict(network, rows, function=function, weak=weak, dtype=dtype)
+        return self.experiment.predict(network, rows, function=function, weak=weak)
 
     def labels(self, rows: np.ndarray) -> Tensor:
         """(n, C) labels of D_l, -1 where unknown."""

@@ -1,28 +1,30 @@
-"""A stage in progress: what the loops of warm-up, main stage and fine-tuning share, so that they hold the algorithm alone."""
+"""A stage in progress. The loops call it by name: begin, batches, update, end_step, evaluate, record, save, publish."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dicap.errors import DataError, Stopped
-from dicap.files.artifacts import COST, HISTORY, replacing, write_history
+from dicap.files.artifacts import COST, HISTORY, write_history
+from dicap.files.atomic import replacing
 from dicap.machine.cost import Meter
 from dicap.machine.progress import progress, time_left
-from dicap.methods.base import Batch, ParamGroup, Phase, Refresh, Teacher
+from dicap.methods.base import Batch, ParamGroup, Phase, Refresh
 from dicap.models import save_model
-from dicap.network import restore_backbone
+from dicap.network import attach_backbone
 from dicap.randomness import torch_seed
 from dicap.training.batches import Batches
 from dicap.training.checkpoint.background import BackgroundWriter
 from dicap.training.checkpoint.state import RunState, StopSignal
-from dicap.training.decisions import Before, Carried, Counted, decisions_of
+from dicap.training.decisions import CurveSource, decisions_of
 from dicap.training.diagnostics import Diagnostics, map_on_test
 from dicap.training.experiment import Experiment
 from dicap.training.optimisation import Optimisation
@@ -33,11 +35,11 @@ from dicap.training.teacher import EpochTeacher
 CHECK_EVERY = 50  # steps between looks at the finite flag on a GPU, where each look waits for the device
 SAVE_SECONDS = 300.0  # at most so much of an epoch is lost to a kill
 
-Tell = Callable[[list[str]], None]
+Log = Callable[[list[str]], object]  # takes lines worth knowing
 
 
 class Learner(Protocol):
-    """What changes the networks of a stage, and how far it has come."""
+    """What changes the networks of a stage: an `Optimisation`, or the solution of a convex problem."""
 
     def state_dict(self) -> dict[str, Any]:
         """Plain containers of tensors."""
@@ -48,36 +50,57 @@ class Learner(Protocol):
         ...
 
 
-class Trainer:
-    """Saves, resumes, stops, scores and records a stage; a loop asks it for epochs and batches and hands it losses.
+@dataclass
+class Checkpoint:
+    """What survives a kill, beside the learner's networks and optimisers.
 
     Attributes:
         epoch, step: the next step to take.
-        history: one row per finished epoch; costs: as many, of what each took.
-        memory: tensors the stage keeps over an epoch (pseudo-labels and their tables).
-        carry: tensors the method keeps from epoch to epoch.
-        sums: of the loss terms over this process's steps of the epoch.
+        history: one row per finished epoch; costs: as many, of what each took; spent: seconds of this epoch by part.
+        row: what is known of this epoch for the history.
+        sums: of the loss terms over this epoch's steps; in memory those of this process, on disk of all.
+        refresh: the pseudo-labels of this epoch and their tables, without confidences; None before they are made.
+        carry: tensors that the method keeps from epoch to epoch.
+        best: {epoch, map_val, weights} of the best epoch so far by validation labels; empty without any.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    costs: list[dict[str, Any]] = field(default_factory=list)
+    spent: dict[str, float] = field(default_factory=dict)
+    row: dict[str, Any] = field(default_factory=dict)
+    sums: dict[str, Tensor] = field(default_factory=dict)
+    refresh: dict[str, Any] | None = None
+    carry: dict[str, Tensor] = field(default_factory=dict)
+    best: dict[str, Any] = field(default_factory=dict)
+
+
+class Trainer:
+    """Saves, resumes, stops, scores and records a stage. As a context manager it ends what runs beside the steps.
+
+    Attributes:
+        checkpoint: how far the stage is.
+        networks: raw, and ema where there is an average, on the device; by `begin`.
     """
 
     def __init__(
-        self, experiment: Experiment, stage: str, state: RunState, stop: StopSignal, tell: Tell, source: Path | None = None
+        self, experiment: Experiment, stage: str, state: RunState, stop: StopSignal, log: Log, source: Path | None = None
     ) -> None:
         """`source`: the folder that the stage before published."""
-        self.source = source
-        self.experiment, self.stage, self.state, self.stop, self.tell = experiment, stage, state, stop, tell
+        self.experiment, self.stage, self.state, self.stop, self.log, self.source = experiment, stage, state, stop, log, source
         self.settings, self.method, self.group = experiment.settings, experiment.method, experiment.group
-        self.epoch, self.step = 0, 0
-        self.history: list[dict[str, Any]] = []
-        self.costs: list[dict[str, Any]] = []
+        self.checkpoint = Checkpoint()
         self.background = BackgroundWriter()
         self.meter = Meter(experiment.runtime.device)
-        self.memory: dict[str, Any] = {}
-        self.carry: dict[str, Tensor] = {}
-        self.sums: dict[str, Tensor] = {}
         self._steps = 0  # of the epoch; none where the stage is solved
-        self._weight = 1.0  # of this process's losses in the step
-        self._row: dict[str, Any] = {}  # what the loop adds to the epoch's row of the history
         self._saved = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.background.wait()
 
     # -- the stage
 
@@ -92,16 +115,13 @@ class Trainer:
         ema_decay: float | None = None,
         groups: Sequence[ParamGroup] = (),
         companions: nn.ModuleDict | None = None,
-    ) -> nn.Module:
+    ) -> None:
         """A new optimiser, cycle and EMA for the network (docs/methods.md 2.6, 2.7), or those of the saved state to resume.
 
         Args:
             steps: of an epoch.
             eval_every: epochs between scores of the test images; patience: of early stopping, None: none.
             groups: tensors with optimisers of their own; companions: networks trained beside this one and no part of it.
-
-        Returns:
-            the network, to be trained.
         """
         o = self.settings.optimiser
         network.to(self.experiment.runtime.device)
@@ -117,38 +137,44 @@ class Trainer:
             group=self.group,
             param_groups=groups,
         )
-        networks = {"raw": network, "ema": self.optimisation.ema.module}
+        networks = {"raw": network, "ema": self.optimisation.ema}
         self.begin_with(self.optimisation, networks, phase, eval_every=eval_every, patience=patience)
-        return network
 
     def begin_with(
         self, learner: Learner, networks: dict[str, nn.Module], phase: Phase, *, eval_every: int, patience: int | None = None
     ) -> None:
-        """Begin a phase that is not trained by gradient steps, or the common part of one that is.
-
-        Args:
-            learner: what changes the networks, saved with the stage's state.
-            networks: raw, and ema where there is an average, on the device.
-        """
+        """Begin a phase with what changes its networks, or resume it from the newest whole state, if there is one."""
         self.learner, self.networks, self.phase, self._eval_every = learner, networks, phase, eval_every
-        self.selection = Selection(self.experiment, self.networks, phase.publishes, patience)
-        self._resume()
+        self.selection = Selection(self.experiment, networks, phase.publishes, patience)
+        saved, lines = self.group.broadcast(self.state.load)
+        if saved is not None:
+            learner.load_state_dict(saved["learner"])
+            self.checkpoint = at = Checkpoint(**saved["checkpoint"])
+            at.sums = {name: value.to(self.experiment.runtime.device) for name, value in at.sums.items()}
+            if not self.group.is_main:  # only the main process keeps the partial sums
+                at.sums = {name: torch.zeros_like(value) for name, value in at.sums.items()}
+            self.meter.start(at.spent)
+            lines.append(f"resuming {self.stage} at epoch {at.epoch}, step {at.step}")
+        self.log(lines)
 
-    def epochs(self) -> Iterator[int]:
-        """The epochs still to train; after each, its row of the history, and the state on disk. At the end the best weights."""
-        while self.epoch < self.phase.epochs and not self.selection.is_over(self.epoch):
-            yield self.epoch
-            self._end_epoch()
-        self.tell(self.selection.restore(self.stage, self.epoch))
+    @property
+    def epochs(self) -> range:
+        """The epochs that are left."""
+        return range(self.checkpoint.epoch, self.phase.epochs)
 
-    def publish(self, before: Before | Counted | Carried | None = None) -> None:
-        """model.safetensors is what the next stage starts from; its counterpart is beside it under its own name."""
+    def publish(self, source: CurveSource | None = None) -> None:
+        """model.safetensors is what the next stage starts from; its counterpart is beside it under its own name.
+
+        With early stopping the weights are those of the best epoch.
+        """
+        at = self.checkpoint
+        self.log(self.selection.restore(at.best, self.stage, at.epoch))
         first = self.phase.publishes if self.phase.publishes in self.networks else "raw"
         names = {first: "model"} | {which: f"model_{which}" for which in self.networks if which != first}
         # All processes score the images that the decisions are counted on; one writes.
-        decisions = {which: decisions_of(self.experiment, self.networks[which], self.stage, before) for which in names}
+        decisions = {which: decisions_of(self.experiment, self.networks[which], self.stage, source) for which in names}
         for network in self.networks.values():
-            restore_backbone(network)
+            attach_backbone(network)
         if not self.group.is_main:
             return
         folder = self.state.products
@@ -156,83 +182,74 @@ class Trainer:
         for which, name in names.items():
             place = folder / f"{name}.safetensors"
             save_model(self.networks[which], place, which=which, decisions=decisions[which], **common)
-        write_history(self.history, folder / "history.csv", HISTORY)
-        write_history(self.costs, self.state.cost, COST)
+        write_history(at.history, folder / "history.csv", HISTORY)
+        write_history(at.costs, self.state.cost, COST)
 
     # -- pseudo-labels of an epoch
 
     @property
     def teacher(self) -> nn.Module:
-        """The network whose scores become pseudo-labels."""
+        """The network whose scores become pseudo-labels: calibration.teacher, where there is an average."""
         return self.networks.get(self.settings.calibration.teacher, self.networks["raw"])
 
-    def refresh(self, make: Callable[[Teacher], Refresh], *, teacher: Teacher | None = None, recorded: bool = True) -> Refresh:
-        """What `make` makes of the epoch's teacher, once per epoch: a resumed epoch goes on with what was saved.
+    @property
+    def epoch_teacher(self) -> EpochTeacher:
+        """What the method may look at when it makes this epoch's pseudo-labels."""
+        return EpochTeacher(self.experiment, self.teacher, self.networks["raw"], self.checkpoint.epoch, self.checkpoint.carry)
 
-        Args:
-            teacher: whose scores become pseudo-labels; None: the network's, or its average's (calibration.teacher).
-            recorded: whether the pseudo-labels, weights and thresholds are written as Parquet.
+    @property
+    def saved_refresh(self) -> Refresh | None:
+        """What this epoch trains on, where it was made before a stop or a kill."""
+        saved = self.checkpoint.refresh
+        return None if saved is None else Refresh.from_state_dict(saved, self.experiment.runtime.device)
+
+    def record_refresh(self, refresh: Refresh, *, parquet: bool = True) -> Refresh:
+        """Keep what the epoch trains on in the checkpoint, its summary in the history and, unless told otherwise, all as Parquet.
 
         Returns:
             the refresh without its confidences: only its record and its diagnostics read them.
         """
-        device = self.experiment.runtime.device
-        if "refresh" not in self.memory:
-            if teacher is None:
-                halves = self.experiment.is_sparse(self.phase)
-                teacher = EpochTeacher(self.experiment, self.teacher, self.networks["raw"], self.epoch, self.carry, halves)
-            with self.meter.timing("refresh"):
-                refresh = make(teacher)
-                if recorded and self.group.is_main:
-                    on_host = Refresh.from_state_dict(refresh.state_dict(), torch.device("cpu"))
-                    self.background.start(partial(self._record, on_host, self.epoch))
-            self._tell_guarded(refresh)
-            row = self.diagnostics.summary(refresh) if self.group.is_main else {}
-            self.memory = {"refresh": refresh.without_confidences().state_dict(), "row": row}
-            self.carry = dict(refresh.carry)
-            if self.phase.install is not None:
-                for network in self.networks.values():
-                    self.phase.install(network, refresh)
-        self._row = dict(self.memory["row"])
-        return Refresh.from_state_dict(self.memory["refresh"], device)
+        at, classes = self.checkpoint, self.experiment.store.classes
+        if parquet and self.group.is_main:
+            on_host, epoch = Refresh.from_state_dict(refresh.state_dict(), torch.device("cpu")), at.epoch
+            self.background.start(lambda: self._write_refresh(on_host, epoch))
+        if refresh.guarded != (at.history[-1].get("n_guarded", 0) if at.history else 0):
+            count = f"{refresh.guarded} of {len(classes)} classes"
+            self.log([f"train: from epoch {at.epoch} on {count} are guarded (n_guarded in history.csv)"])
+        at.row |= self.diagnostics.summary(refresh) if self.group.is_main else {}
+        at.carry, at.refresh = dict(refresh.carry), refresh.without_confidences().state_dict()
+        return Refresh.from_state_dict(at.refresh, self.experiment.runtime.device)
+
+    @cached_property
+    def diagnostics(self) -> Diagnostics:
+        """What hidden labels tell about the pseudo-labels, for the record and the history."""
+        return Diagnostics.of(self.experiment, self.phase.unlabelled)
+
+    def _write_refresh(self, refresh: Refresh, epoch: int) -> None:
+        store, bins, optimal = self.experiment.store, self.settings.calibration.bins, self.diagnostics.optimal
+        ids = store.ids[self.phase.unlabelled]
+        record(refresh, self.state.products, epoch, ids=ids, classes=store.classes, bins=bins, optimal=optimal)
 
     # -- the steps of an epoch
 
     def batches(self, source: Batches) -> Iterator[Batch]:
-        """The batches of this epoch from `self.step` on; between them: finite check, save, stop.
-
-        Raises:
-            Stopped: after SIGINT or SIGTERM, with the state saved.
-            DataError: when a loss or gradient was not finite; nothing is saved, the ids of the batch are written.
-        """
-        first, steps = self.step, len(source.steps)
-        self._steps = steps
-        if first == 0:
-            self.memory["lr"] = self.optimisation.lr  # kept with the state: a resumed epoch reports the same
-        experiment = self.experiment
-        views = experiment.inputs.views(experiment.runtime, source.requests(), stage=self.stage, epoch=self.epoch, start=first)
+        """The batches of the epoch from the checkpoint's step on."""
+        at, experiment = self.checkpoint, self.experiment
+        self._source, self._steps = source, len(source.steps)
+        if at.step == 0:
+            at.row["lr"] = self.optimisation.lr  # of the epoch's first step; a resumed epoch reports the same
+        requests = source.requests()
+        views = experiment.inputs.views(experiment.runtime, requests, stage=self.stage, epoch=at.epoch, start=at.step)
         self.networks["raw"].train()
         stream = self.stage if self.group.is_main else f"{self.stage}/{self.group.rank}"  # other images, other dropout
-        bar = progress(self.meter.steps(views), desc=self._heading(), total=steps, unit="step", initial=first)
-        with self.background, closing(bar):
+        bar = progress(self.meter.steps(views), desc=self._heading(), total=self._steps, unit="step", initial=at.step)
+        with closing(bar):
             for inputs in bar:
-                torch.manual_seed(torch_seed(self.settings.seed, stream, self.epoch, self.step))  # dropout
-                self._weight = source.weights[self.step]
+                torch.manual_seed(torch_seed(self.settings.seed, stream, at.epoch, at.step))  # dropout
                 with self.autocast():
-                    batch = source.make(self.step, inputs)
+                    batch = source.make(at.step, inputs)
                 yield batch
-                self.step += 1
-                if self.experiment.runtime.device.type == "cpu" or self.step % CHECK_EVERY == 0:
-                    self._check_finite(source)
-                stop, save = self.group.agree(bool(self.stop), self._is_save_due())
-                if stop and self.step < steps:
-                    self._check_finite(source)
-                    self._save()
-                    raise Stopped(f"{self.stage}: state saved at epoch {self.epoch}, step {self.step}; run again to continue")
-                if save:
-                    self._check_finite(source)
-                    self._save()
-        self._check_finite(source)
+        self._check_finite()
 
     def autocast(self) -> AbstractContextManager:
         """Mixed precision, for the forward pass and the losses."""
@@ -240,111 +257,41 @@ class Trainer:
 
     def update(self, terms: dict[str, Tensor], *groups: str) -> None:
         """Backward pass and AdamW for the sum of the loss terms, of the named parameter groups (all by default)."""
-        if self._weight != 1:
-            terms = {name: self._weight * value for name, value in terms.items()}
+        at = self.checkpoint
+        weight = self._source.weights[at.step]  # of this process's losses
+        if weight != 1:
+            terms = {name: weight * value for name, value in terms.items()}
         total = torch.stack(list(terms.values())).sum()
         self.optimisation.update(total, groups)
         for name, value in {"loss": total, **terms}.items():
             value = value.detach().double()
-            self.sums[name] = self.sums[name] + value if name in self.sums else value
+            at.sums[name] = at.sums[name] + value if name in at.sums else value
 
-    def log(self, **values: float) -> None:
-        """Values for the epoch's row of the history."""
-        self._row |= values
+    def end_step(self) -> None:
+        """One-cycle and EMA after the updates of a step. Every SAVE_SECONDS the state is saved, and where a signal asks for it.
 
-    @property
-    def is_evaluated(self) -> bool:
-        """Whether the test images are scored at the end of this epoch."""
-        return (self.epoch + 1) % self._eval_every == 0 or self.epoch + 1 == self.phase.epochs
-
-    def advance(self) -> None:
-        """After the updates of a step: one-cycle and EMA."""
+        Raises:
+            Stopped: after SIGINT or SIGTERM, with the state saved.
+            DataError: when a loss or gradient was not finite; nothing is saved, the ids of the batch are written.
+        """
+        at = self.checkpoint
         self.optimisation.advance()
+        at.step += 1
+        if self.experiment.runtime.device.type == "cpu" or at.step % CHECK_EVERY == 0:
+            self._check_finite()
+        stop, save = self.group.agree(bool(self.stop), self._is_save_due())
+        stop = stop and at.step < self._steps  # else the epoch is ended first
+        if stop or save:
+            self._check_finite()
+            self._write()
+        if stop:
+            raise Stopped(f"{self.stage}: state saved at epoch {at.epoch}, step {at.step}; run again to continue")
 
     def _heading(self) -> str:
         """The bar's first words: the epoch, counted from 0 as everywhere, of the last one, and what the stage has left."""
-        rest = time_left([60 * row["minutes"] for row in self.costs], self.phase.epochs - self.epoch)
-        return f"{self.stage}, epoch {self.epoch} of 0 to {self.phase.epochs - 1}{rest and f', {rest} left'}"
-
-    # -- the end of an epoch
-
-    def _end_epoch(self) -> None:
-        means = {name: float(value) / self._steps for name, value in self._total().items()} | {"lr": self.memory.get("lr")}
-        self.step, self.sums = 0, {}
-        scores: dict[str, float] = {}
-        if self.is_evaluated:
-            with self.meter.timing("evaluation"):
-                scores = map_on_test(self.experiment, self.networks)
-        row = dict.fromkeys(HISTORY) | {"epoch": self.epoch, "steps": self._steps or None}
-        self.history.append(row | means | scores | self._row | self.selection.judge(self.epoch))
-        self.costs.append(self.meter.row(self.epoch))
-        self.meter.start({})
-        self.epoch += 1
-        self.memory, self._row = {}, {}
-        self._save()
-        if self.group.any(bool(self.stop)):
-            raise Stopped(f"{self.stage}: state saved after epoch {self.epoch - 1}; run again to continue")
-
-    def _total(self) -> dict[str, Tensor]:
-        """The sums over the processes."""
-        sums = {name: value.clone() for name, value in sorted(self.sums.items())}
-        self.group.all_reduce_(list(sums.values()))
-        return {name: sums[name] for name in self.sums}
-
-    @cached_property
-    def diagnostics(self) -> Diagnostics:
-        """What hidden labels tell about the pseudo-labels, for the record and the history."""
-        return Diagnostics.of(self.experiment, self.phase.unlabelled)
-
-    def _record(self, refresh: Refresh, epoch: int) -> None:
-        store, bins = self.experiment.store, self.settings.calibration.bins
-        ids, classes, sparse = store.ids[self.phase.unlabelled], store.classes, self.experiment.is_sparse(self.phase)
-        optimal = self.diagnostics.optimal
-        record(refresh, self.state.products, epoch, ids=ids, classes=classes, bins=bins, optimal=optimal, sparse=sparse)
-
-    def _tell_guarded(self, refresh: Refresh) -> None:
-        if refresh.guarded != (self.history[-1].get("n_guarded", 0) if self.history else 0):
-            count = f"{refresh.guarded} of {len(self.experiment.store.classes)} classes"
-            self.tell([f"train: from epoch {self.epoch} on {count} are guarded (n_guarded in history.csv)"])
-
-    # -- state
-
-    def _resume(self) -> None:
-        """Continue from the newest whole generation, if there is one."""
-        saved, lines = self.group.broadcast(self.state.load)
-        if saved is not None:
-            self.learner.load_state_dict(saved["learner"])
-            self.epoch, self.step, self.history, self.memory = (saved[k] for k in ("epoch", "step", "history", "memory"))
-            self.carry, self.selection.best, self.costs = saved["carry"], saved["best"], saved["costs"]
-            self.meter.start(saved["spent"])
-            device = self.experiment.runtime.device
-            self.sums = {name: value.to(device) for name, value in saved["sums"].items()}
-            if not self.group.is_main:  # the sum so far is one process's to carry on
-                self.sums = {name: torch.zeros_like(value) for name, value in self.sums.items()}
-            lines.append(f"resuming {self.stage} at epoch {self.epoch}, step {self.step}")
-        self.tell(lines)
-
-    def _save(self) -> None:
-        """Write a generation of the state; the main process does, with the sums of all."""
-        self.background.wait()  # a state must not know of an epoch's files before they are whole
-        sums, self._saved = self._total(), time.monotonic()
-        if not self.group.is_main:
-            return
-        self.state.save(
-            {
-                "learner": self.learner.state_dict(),
-                "epoch": self.epoch,
-                "step": self.step,
-                "history": self.history,
-                "costs": self.costs,
-                "spent": self.meter.spent(),
-                "memory": self.memory,
-                "carry": self.carry,
-                "best": self.selection.best,
-                "sums": sums,
-            }
-        )
-        self._saved = time.monotonic()
+        at, last = self.checkpoint, self.phase.epochs - 1
+        rest = time_left([60 * row["minutes"] for row in at.costs], self.phase.epochs - at.epoch)
+        return f"{self.stage}, epoch {at.epoch} of 0 to {last}{rest and f', {rest} left'}"
 
     def _is_save_due(self) -> bool:
         """Whether it is time to save; answered once, the saving may follow a step later."""
@@ -354,17 +301,68 @@ class Trainer:
         self._saved = now
         return True
 
-    def _check_finite(self, source: Batches) -> None:
+    def _check_finite(self) -> None:
         bad = int(self.optimisation.first_bad_step)  # waits for the device
         if bad < 0:
             return
-        step = max(self.step - (self.optimisation.steps - bad), 0)
+        step = max(self.checkpoint.step - (self.optimisation.steps - bad), 0)
         place = self.state.folder / "not_finite.txt"
         if self.group.is_main:
-            ids = self.experiment.store.ids[np.unique(np.concatenate(source.rows(source.steps[step])))]
+            rows = np.unique(np.concatenate(self._source.rows(self._source.steps[step])))
             with replacing(place) as temporary:
-                temporary.write_text("\n".join(ids) + "\n", encoding="utf-8")
+                temporary.write_text("\n".join(self.experiment.store.ids[rows]) + "\n", encoding="utf-8")
         raise DataError(
-            f"{self.stage}: the loss is not finite at epoch {self.epoch}, step {step}; the ids of its images are in {place}. "
-            "No weights were updated with it. Lower optimiser.lr, or look at these images"
+            f"{self.stage}: the loss is not finite at epoch {self.checkpoint.epoch}, step {step}; the ids of its images are in "
+            f"{place}. No weights were updated with it. Lower optimiser.lr, or look at these images"
         )
+
+    # -- the end of an epoch
+
+    @property
+    def is_over(self) -> bool:
+        """Whether early stopping ends the stage before this epoch."""
+        return self.selection.is_over(self.checkpoint.best, self.checkpoint.epoch)
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether the test images are scored at the end of this epoch."""
+        return (self.checkpoint.epoch + 1) % self._eval_every == 0 or self.checkpoint.epoch + 1 == self.phase.epochs
+
+    def evaluate(self) -> None:
+        """mAP on the test images, where it is due, and on the validation images, which choose the best epoch."""
+        at = self.checkpoint
+        if self.is_evaluated:
+            with self.meter.timing("evaluation"):
+                at.row |= map_on_test(self.experiment, self.networks)
+        at.row |= self.selection.judge(at.best, at.epoch)
+
+    def record(self) -> None:
+        """The epoch's rows of history and costs; the checkpoint then stands at the next epoch."""
+        at = self.checkpoint
+        means = {name: float(value) / self._steps for name, value in self._total().items()}
+        row = dict.fromkeys(HISTORY) | {"epoch": at.epoch, "steps": self._steps or None}
+        at.history.append(row | means | at.row)
+        at.costs.append(self.meter.row(at.epoch))
+        self.meter.start({})
+        at.epoch, at.step, at.row, at.sums, at.refresh = at.epoch + 1, 0, {}, {}, None
+
+    def save(self) -> None:
+        """Write the state between two epochs. Raises Stopped after SIGINT or SIGTERM."""
+        self._write()
+        if self.group.any(bool(self.stop)):
+            raise Stopped(f"{self.stage}: state saved after epoch {self.checkpoint.epoch - 1}; run again to continue")
+
+    def _write(self) -> None:
+        """Write a generation of the state; the main process does, with the sums of all."""
+        self.background.wait()  # a state must not know of an epoch's files before they are whole
+        sums, self._saved = self._total(), time.monotonic()
+        if self.group.is_main:
+            saved = vars(self.checkpoint) | {"sums": sums, "spent": self.meter.spent()}
+            self.state.save({"learner": self.learner.state_dict(), "checkpoint": saved})
+            self._saved = time.monotonic()
+
+    def _total(self) -> dict[str, Tensor]:
+        """The sums over the processes."""
+        sums = {name: value.clone() for name, value in sorted(self.checkpoint.sums.items())}
+        self.group.all_reduce_(list(sums.values()))
+        return {name: sums[name] for name in self.checkpoint.sums}

@@ -1,7 +1,7 @@
 """Which labels are probably wrong: labelled images whose labels surprise a model that did not learn from them.
 
 A network remembers the labels it was trained on, the wrong ones too, so its own scores of its training images find little.
-`out_of_fold` gives scores that are honest for every labelled image: of linear heads on features that know no label of this
+`out_of_fold` gives out-of-sample scores of every labelled image: of linear heads on features that know no label of this
 data set, each image scored by the head that never saw its fold.
 """
 
@@ -14,8 +14,8 @@ from torch import nn
 from dicap.calibration.curve import curve_by_rank
 from dicap.data.loader import scoring_batches
 from dicap.data.store import Store
-from dicap.linear import students
-from dicap.linear.folds import assign_folds, left_out
+from dicap.linear import crossfit
+from dicap.linear.folds import assign_folds, fold_weights
 from dicap.linear.neighbours import averaged
 from dicap.linear.scaling import scaling_of
 from dicap.linear.solver import solve
@@ -86,8 +86,8 @@ def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
     assert len(rows) == len(labels) > 1, (rows.shape, labels.shape)
     y = labels.astype(np.float32)
     fold = assign_folds(y, min(FOLDS, len(y)), seed=0)
-    heads = solve(rows, y, weight=left_out(fold, int(fold.max()) + 1) * (y >= 0), l2=L2)
-    return students.out_of_fold(heads.w, heads.b, rows, fold)
+    heads = solve(rows, y, weight=fold_weights(fold) * (y >= 0), l2=L2)
+    return crossfit.out_of_fold(heads.w, heads.b, rows, fold)
 
 
 def entry_surprise(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -104,20 +104,20 @@ def entry_surprise(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.where(known, np.where(y, -np.log(p) + SHARE * np.log(share), -np.log1p(-p)), -np.inf)
 
 
-def doubts(scores: np.ndarray, labels: np.ndarray, honest: np.ndarray | None = None) -> list[Doubt]:
+def doubts(scores: np.ndarray, labels: np.ndarray, out_of_sample: np.ndarray | None = None) -> list[Doubt]:
     """Labelled images, the most surprising first: the worst entry of the classes it bears plus ABSENT times that of the others.
 
     Args:
         scores: (n, C) in [0, 1], by a model that did not learn from these labels (out of fold, left out, or of D_est).
         labels: (n, C) of 0 and 1, -1 where unknown.
-        honest: (n,) rows whose scores are such; the others are not ranked. None: all.
+        out_of_sample: (n,) rows whose scores are such; the others are not ranked. None: all.
     """
     assert scores.shape == labels.shape, (scores.shape, labels.shape)
     y = labels > 0
     entries = entry_surprise(scores, labels)
     worst_on, worst_off = (np.where(chosen, entries, -np.inf).max(1) for chosen in (y, labels == 0))
     total = np.where(np.isneginf(worst_on), 0.0, worst_on) + ABSENT * np.where(np.isneginf(worst_off), 0.0, worst_off)
-    rows = np.arange(len(y)) if honest is None else np.flatnonzero(honest)
+    rows = np.arange(len(y)) if out_of_sample is None else np.flatnonzero(out_of_sample)
     found = []
     for row in rows[np.argsort(-total[rows], kind="stable")]:
         order = np.argsort(-entries[row], kind="stable")

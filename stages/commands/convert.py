@@ -3,11 +3,11 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from stages.support.common import DATA, Shard, kept_shards, load, params_option, project_root, say_plan, shard_options
+from stages.support.common import DATA, known_results, load, params_option, project_root
 from stages.support.terminal import finish, say
 
 if TYPE_CHECKING:
@@ -18,50 +18,18 @@ if TYPE_CHECKING:
 @click.command("convert")
 @params_option
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Processes; default: one a core. [DICAP_WORKERS]")
-@shard_options
-@click.option("--fresh", is_flag=True, help="Discard the shards of earlier conversions instead of using them again.")
-def command(params: Path, workers: int | None, shard: Shard | None, plan: bool, fresh: bool) -> None:
-    """Index the raw data set and cache its images, resized, as one array or in shards of convert.shard_size images."""
+@click.option("--fresh", is_flag=True, help="Decode every image again, also those that an earlier conversion decoded.")
+def command(params: Path, workers: int | None, fresh: bool) -> None:
+    """Index the raw data set and write its images, resized, as one array.
+
+    An image whose file did not change is not decoded again.
+    """
     settings = load(params)
     if fresh:
         import shutil
 
-        shutil.rmtree(kept_shards("convert"), ignore_errors=True)
-    raw = _raw(settings)
-    if plan or shard is not None:
-        _shard(raw, settings, workers, shard)
-    else:
-        convert_raw(raw, settings, workers)
-
-
-def _shard(raw: "RawSet", settings: "Settings", workers: int | None, shard: Shard | None) -> None:
-    """Convert some shards, or with None say which there are."""
-    from dicap.data.convert import Plan, convert_shard
-
-    plan = Plan.of(raw, image_size=settings.image_size, store=settings.convert.store, **_shards_of(settings))
-    if shard is None:
-        say_plan("convert", len(plan.shards), plan.missing)
-        return
-    chosen = shard.of(len(plan.shards))
-    made = [each for each in chosen if convert_shard(plan, each, workers)]
-    text = f"convert: shard {shard} of {len(plan.shards)}: {len(made)} made, {len(chosen) - len(made)} were there already"
-    finish("convert", {"shard": str(shard), "shards": len(plan.shards), "made": made}, ["dicap-stage convert"], text=text)
-
-
-def _shards_of(settings: "Settings") -> dict[str, Any]:
-    """How a set is divided into shards, where finished ones are, and what stands for the code that makes them."""
-    from dicap.provenance.dependencies import code
-
-    digest = hashlib.sha256(json.dumps(code("convert", settings), sort_keys=True).encode()).hexdigest()
-    return {"shard_size": settings.convert.shard_size, "kept": kept_shards("convert"), "code": digest}
-
-
-def count_shards(settings: "Settings") -> int:
-    """How many shards the converted set will have, 0 where it is one file; lists the images and opens none. Raises DataError."""
-    from dicap.data.shards import shards_of
-    from dicap.data.sources.columns import Items
-
-    return len(shards_of(Items.of(_raw(settings).items).ids, settings.convert.shard_size))
+        shutil.rmtree(known_results("convert"), ignore_errors=True)
+    convert_raw(_raw(settings), settings, workers)
 
 
 def _raw(settings: "Settings") -> "RawSet":
@@ -81,8 +49,10 @@ def own_data(settings: "Settings") -> "Own":
 def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> None:
     """Convert a listed data set and say what came of it."""
     from dicap.data.convert import convert
+    from dicap.provenance.dependencies import code
 
     folder = DATA
+    digest = hashlib.sha256(json.dumps(code("convert", settings), sort_keys=True).encode()).hexdigest()
     meta = convert(
         raw,
         folder,
@@ -90,12 +60,11 @@ def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> Non
         store=settings.convert.store,
         max_rejected=settings.convert.max_rejected,
         workers=workers,
-        **_shards_of(settings),
+        known=known_results("convert"),
+        code=digest,
     )
     counts = ", ".join(f"{count} {split}" for split, count in meta["counts"].items() if count)
     text = f"{folder}: {counts}; {len(meta['classes'])} classes; {settings.image_size} px"
-    if "shards" in meta:
-        text += f"; {len(meta['shards'])} shards"
     if "fidelity" in meta:
         say(f"{folder}: stored as JPEG, {meta['fidelity']['psnr_db']} dB from the array")
     if meta["rejected"]:

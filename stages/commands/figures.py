@@ -1,6 +1,7 @@
-"""`dicap-stage figures`: the paper's figures from finished runs."""
+"""`dicap-stage figures`: a panel of the paper's figures, from finished runs."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -8,74 +9,103 @@ from stages.support.common import ARTIFACTS, load, params_option
 
 
 @click.command("figures")
+@click.argument("panel", type=click.Choice(("1a", "1b", "1c", "1d", "3")))
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("figures"), show_default=True, help="Folder."
 )
 @click.option("--dataset", help="Data set of the runs; the one in the settings if not given.")
-@click.option("--seed", type=click.IntRange(0), help="Seed of the runs; the one in the settings if not given.")
-@click.option("--ratio", type=click.FloatRange(0, 1, min_open=True), help="Labelled ratio of the run in a, c and d.")
+@click.option("--seed", type=click.IntRange(0), help="Seed of the runs in 1a, 1b, 1c, 3; the one in the settings if not given.")
+@click.option("--ratio", type=click.FloatRange(0, 1, min_open=True), help="Labelled ratio of the run in 1a, 1c and 3.")
 @click.option(
-    "--run", "folder", type=click.Path(path_type=Path, file_okay=False), help="Draw this artifacts folder; DVC is not asked."
+    "--run",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Draw 1a, 1c or 3 of this artifacts folder; DVC is not asked.",
 )
 @click.option("--here/--everywhere", default=False, help="Experiments of the current commit, or of all (the default).")
 @params_option
 def command(
-    out: Path, dataset: str | None, seed: int | None, ratio: float | None, folder: Path | None, here: bool, params: Path
+    panel: str,
+    out: Path,
+    dataset: str | None,
+    seed: int | None,
+    ratio: float | None,
+    folder: Path | None,
+    here: bool,
+    params: Path,
 ) -> None:
-    """Draw the paper's figures from finished runs, as SVG and PDF.
+    """Draw a panel of the paper's figures from finished runs, under its number there, as SVG and PDF.
 
     \b
-      figure1a  optimal correctness of confidences, early to late
-      figure1b  the same at the last epoch, for every labelled ratio that was run (two or more)
-      figure1c  estimated and optimal at the first epoch
-      figure1d  estimated and optimal at the last epoch
-
-    Prints the error of the estimated curve for each epoch.
+      1a  labelled against unlabelled images, after the warm-up: experiments/weighting.yaml
+      1b  the optimal curve at the last epoch by labelled ratio: experiments/stability.yaml
+      1c  estimated against optimal at the first epoch
+      1d  mAP with uniform and with estimated weights by labelled ratio: experiments/weighting.yaml
+      3   estimated against optimal, early and late
     """
-    from dicap.report import paper_figures
-    from dicap.report.evidence import curve_errors, read_curves
+    from dicap.errors import DataError
+    from dicap.report.evidence import read_curves
+    from dicap.report.figures import paper
     from dicap.report.style import house_style, save
 
+    of_one = panel in ("1a", "1c", "3")
     if folder is not None:
-        chosen, curves = read_curves(folder / "train" / "weights"), {}
+        if not of_one:
+            raise DataError(f"figures {panel}: is of several runs; leave out --run")
+        data: Any = read_curves(folder / "train" / "weights")
     else:
         settings = load(params)
-        wanted = (dataset or settings.dataset, settings.seed if seed is None else seed)
-        chosen, curves = _from_dvc(params, *wanted, ratio or settings.ratio, here=here)
+        runs = _runs(panel, params, dataset or settings.dataset, here=here)
+        if panel == "1d":
+            data = runs[runs["row"].isin(["uniform", "estimated"])]
+            if data["row"].nunique() < 2:
+                raise DataError("figures 1d: no finished runs with both weights; sweep experiments/weighting.yaml")
+        else:
+            data = _curves(panel, runs, settings.seed if seed is None else seed, ratio or settings.ratio)
     with house_style():
-        for name, figure in paper_figures.paper_figures(chosen, curves).items():
-            for ending in ("svg", "pdf"):
-                save(figure, out / f"{name}.{ending}")
-            click.echo(f"Drawn: {out / name}.svg, .pdf")
-    errors = curve_errors(chosen)
-    for epoch, error in zip(errors["epoch"], errors["curve_error"], strict=True):
-        click.echo(f"epoch {epoch:>3}  estimated against optimal: {error:.4f}")
+        drawn = getattr(paper, f"figure_{panel}")(data)
+        for ending in ("svg", "pdf"):
+            save(drawn, out / f"figure{panel}.{ending}")
+    click.echo(f"Drawn: {out / f'figure{panel}'}.svg, .pdf")
 
 
-def _from_dvc(params: Path, dataset: str, seed: int, ratio: float, *, here: bool):
-    """The curves of DiCaP's run at `ratio`, and those of all its ratios on the data set with this seed."""
+def _runs(panel: str, params: Path, dataset: str, *, here: bool):
+    """Finished runs of the table that a panel's runs belong to, on the data set."""
+    from dicap.report.experiments import frame_of
+    from stages.sweeps.finished import finished
+
+    experiments, notes = finished(params, everywhere=not here)
+    experiments = [one for one in experiments if one["settings"]["dataset"] == dataset]
+    runs, more = frame_of(experiments, "weighting" if panel in ("1a", "1d") else "main", load(params).model_dump())
+    for note in [*notes, *more]:
+        click.echo(note, err=True)
+    return runs
+
+
+def _curves(panel: str, runs, seed: int, ratio: float):
+    """The curves of the run at `ratio`; for 1b those of every ratio, by ratio."""
     import tempfile
 
     from dicap.errors import DataError
     from dicap.report.evidence import read_curves
-    from dicap.report.experiments import frame_of
-    from stages.sweeps.finished import fetch, finished
+    from stages.sweeps.finished import fetch
 
-    experiments, notes = finished(params, everywhere=not here)
-    runs, more = frame_of(experiments, "main", load(params).model_dump())
-    runs = runs[(runs["dataset"] == dataset) & (runs["row"] == "dicap") & (runs["seed"] == seed)]
-    for note in [*notes, *more]:
-        click.echo(note, err=True)
+    runs = runs[(runs["row"] == ("labeled" if panel == "1a" else "dicap")) & (runs["seed"] == seed)]
     curves = {}
     with tempfile.TemporaryDirectory() as folder:
         for run in runs.to_dict("records"):
             weights = fetch(run["rev"], f"{ARTIFACTS}/train/weights", Path(folder))
             if weights is not None:
                 curves[round(float(run["ratio"]), 6)] = read_curves(weights)
+    there = f"; there are ratios {', '.join(map(str, sorted(curves)))}" if curves else ""
+    if panel == "1b":
+        if len(curves) < 2:
+            raise DataError(f"figures 1b: needs finished DiCaP runs of two labelled ratios with seed {seed}{there}")
+        return curves
     if round(ratio, 6) not in curves:
-        there = f"; there are ratios {', '.join(map(str, sorted(curves)))}" if curves else ""
+        policy = ", calibration.policy labeled" if panel == "1a" else ""
         raise DataError(
-            f"figures: no finished DiCaP run on {dataset} with ratio {ratio} and seed {seed}{there}; "
+            f"figures {panel}: no finished DiCaP run with ratio {ratio}, seed {seed}{policy}{there}; "
             f"--run {ARTIFACTS} draws the workspace"
         )
-    return curves[round(ratio, 6)], curves
+    return curves[round(ratio, 6)]

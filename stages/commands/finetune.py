@@ -14,9 +14,9 @@ def command(params: Path, fresh: bool, **runtime) -> None:
     """Train the head alone on D_est, from the main stage's model."""
     settings, source, out = load(params), ARTIFACTS / "train", ARTIFACTS / "finetune"
     if not settings.trains("finetune"):
-        from stages.support.passing import hand_on
+        from stages.support.passing import publish_previous_model
 
-        return hand_on("finetune", settings, source, out)
+        return publish_previous_model("finetune", settings, source, out)
     from stages.support.training import open_experiment, run, start_from
 
     experiment = open_experiment(settings, runtime, "finetune")

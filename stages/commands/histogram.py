@@ -22,8 +22,8 @@ def command(path: Path, out: Path | None, epoch: int | None) -> None:
     import shutil
     import sys
 
-    from dicap.files.artifacts import check_own
-    from dicap.report.histogram import open_histogram
+    from dicap.files.written import check_own
+    from dicap.report.histogram import lines, open_histogram
     from dicap.report.style import check_ending, house_style, save
 
     if out is not None:
@@ -31,7 +31,7 @@ def command(path: Path, out: Path | None, epoch: int | None) -> None:
         check_own(out)
     found = open_histogram(path, epoch)
     ascii_only = not (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
-    for line in [found.title, "", *found.lines(shutil.get_terminal_size((80, 24)).columns, ascii_only)]:
+    for line in [found.title, "", *lines(found.bars, shutil.get_terminal_size((80, 24)).columns, ascii_only)]:
         click.echo(line.encode("ascii", "replace").decode("ascii") if ascii_only else line)
     if out is not None:
         with house_style():

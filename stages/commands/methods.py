@@ -5,7 +5,7 @@ from textwrap import wrap
 
 import click
 
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 
 # Columns and their widths: with two blanks between them 100 in all, which fits most terminals. Longer cells go on below.
 WIDTHS = {"method": 6, "title": 6, "head": 10, "loss": 20, "pseudo-labels": 20, "source": 13, "confidence": 13}

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from stages.support.common import engine_option
-from stages.support.terminal import finish
+from stages.support.terminal import finish, opening
 
 
 @click.command("predict")
@@ -46,7 +46,7 @@ def command(
     """
     if gallery is not None and per_image:
         raise click.UsageError("--gallery shows a row for each image and class; leave out --per-image")
-    from dicap.files.artifacts import check_own_folder
+    from dicap.files.written import check_own_folder
     from dicap.metrics.warnings import of_chance
     from dicap.use.predict import open_model, predict_to_file
 
@@ -71,13 +71,15 @@ def command(
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)
         facts["listed in"] = str(out.with_name(f"{out.stem}.unreadable.csv"))
+    following = f"python -c \"import pandas as pd; print(pd.read_{out.suffix[1:]}('{out}'))\""
     if gallery is not None:
+        from dicap.pages.gallery import write_gallery
         from dicap.use.folder import photographs
-        from dicap.use.gallery import write_gallery
 
         files = {one.name: one.source for one in photographs(meant) if isinstance(one.source, Path)}
         root = Path(images[0]) if len(images) == 1 and Path(images[0]).is_dir() else Path()
-        facts["gallery"] = str(write_gallery(out, root, saved.classes, saved.decisions, gallery, workers, files))
+        page = write_gallery(out, root, saved.classes, saved.decisions, gallery, workers, files)
+        facts["gallery"], following = str(page), opening(page)
     for line in of_chance(saved.decisions.measured):
         click.echo(f"Warning: {line}", err=True)
-    finish("predict", facts, [f"python -c \"import pandas as pd; print(pd.read_{out.suffix[1:]}('{out}'))\""])
+    finish("predict", facts, [following])

@@ -1,10 +1,10 @@
 """`dicap-stage pseudo-label`: what the first main epoch would train on."""
 
-import os
 from pathlib import Path
 
 import click
 
+from dicap.machine.processes import is_main
 from stages.support.common import ARTIFACTS, load, params_option, runtime_options
 from stages.support.terminal import finish
 
@@ -14,23 +14,23 @@ from stages.support.terminal import finish
 @runtime_options
 def command(params: Path, fresh: bool, **runtime) -> None:
     """Write the pseudo-labels, weights and thresholds that the first main epoch would train on, to look at."""
-    from dicap.files.artifacts import replacing_folder
-    from dicap.settings.catalogue import METHODS
+    from dicap.files.atomic import replacing_folder
+    from dicap.settings.methods import METHODS
 
     settings, source, out = load(params), ARTIFACTS / "warmup", ARTIFACTS / "pseudo_label"
     if not settings.trains("train"):
-        if os.environ.get("RANK", "0") == "0":
+        if is_main():
             title = METHODS[settings.method].title
             with replacing_folder(out) as folder:
                 (folder / "none.txt").write_text(f"{title} trains on labelled images only.\n", encoding="utf-8")
             text = f"pseudo-label: {title} makes none; {out} is empty"
             finish("pseudo-label", {"found": text, "folder": str(out)}, text=text)
         return
-    from dicap.training.loops.table import first_refresh_of
+    from dicap.training.loops.table import loop_of
     from stages.support.training import open_experiment, start_from
 
     experiment = open_experiment(settings, runtime, "train")
-    network, first_refresh = start_from(experiment, source / "model.safetensors"), first_refresh_of(settings)
+    network, first_refresh = start_from(experiment, source / "model.safetensors"), loop_of("pseudo_label", settings)
     if not experiment.group.is_main:
         first_refresh(experiment, network(), out, source)
         return

@@ -120,7 +120,7 @@ def _table(fields) -> str:
     for key, field in fields.items():
         value = None if field.is_required() else field.default
         shown = "" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
-        star = " *" if (field.json_schema_extra or {}).get("stated") is False else ""
+        star = " *" if (field.json_schema_extra or {}).get("origin") == "assumed" else ""
         lines.append(f"| `{key}` | {_words(field.annotation, field.metadata)} | {shown}{star} | {field.description} |")
     return "\n".join(line.replace("|  |", "| |") for line in lines)
 

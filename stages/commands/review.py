@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stages.support.common import ARTIFACTS, data_folder, load, params_option, placed
-from stages.support.terminal import finish, say
+from stages.support.terminal import finish, opening, say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,9 +40,10 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     from dicap.data.sources.own.read import added_before
     from dicap.data.store import Store
     from dicap.errors import DataError
-    from dicap.files.artifacts import check_own, read_split, replacing_own
+    from dicap.files.artifacts import read_split
+    from dicap.files.written import check_own, replacing_own
     from dicap.machine.runtime import Runtime
-    from dicap.use.labelling import Question, write_labelling_page
+    from dicap.pages.labelling import Question, write_labelling_page
     from dicap.use.review import chances, doubts
     from stages.support.photographs import originals
 
@@ -58,11 +59,11 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
         raise DataError(f"{store.folder}: fewer than two labelled images to compare; label some first (dicap-stage suggest)")
     labels = read_labels(store.folder, rows, partial=True)
     in_part = (labels < 0).any()
-    scores, honest, source = honest_scores(settings, store, rows, labels, roles, Runtime.choose(device))
+    scores, out_of_sample, source = out_of_sample_scores(settings, store, rows, labels, roles, Runtime.choose(device))
     if settings.own.added and not again:
         known = added_before(settings.own.added)
-        honest &= np.array([store.ids[row] not in known for row in rows])
-    ranked = doubts(scores, labels, honest)
+        out_of_sample &= np.array([store.ids[row] not in known for row in rows])
+    ranked = doubts(scores, labels, out_of_sample)
     if not ranked:
         raise DataError(f"{store.folder}: every labelled image was looked at; --again shows them once more")
     chance, names = chances(scores, labels), store.classes
@@ -92,13 +93,13 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     write_labelling_page(questions, pictures, names, page, review=True, measured=True)
     say(f"ranked by {source}")
     facts = {"images": len(shown), "of": len(ranked), "page": str(page), "list": str(listing)}
-    finish("review", facts, ["dicap-stage import-labels labels.csv", "dvc repro"])
+    finish("review", facts, [opening(page), "dicap-stage import-labels labels.csv", "dvc repro"])
 
 
-def honest_scores(
+def out_of_sample_scores(
     settings: Settings, store: Store, rows: np.ndarray, labels: np.ndarray, roles: np.ndarray, runtime: Runtime
 ) -> tuple[np.ndarray, np.ndarray, str]:
-    """Scores (n, C) of labelled rows, which of them are honest (n,) bool, and what gave them."""
+    """Scores (n, C) of labelled rows, which of them are out of sample (n,) bool, and what gave them."""
     import numpy as np
     from torch import nn
 
@@ -119,15 +120,19 @@ def honest_scores(
     if settings.backbone_weights != "random":
         network = build_network(placed(settings), len(store.classes), make_head=lambda channels: nn.Identity())
         return out_of_fold(among_neighbours(features_of(network, store, rows, runtime)), labels), every, source
-    # A network that began with random weights knows nothing but the labels it was trained on: only the others' scores are honest.
+    # A network that began with random weights knows only the labels it was trained on: the others' scores are out of sample.
     saved, _ = open_model(ARTIFACTS / "train" / "model.safetensors", str(runtime.device))
     if not hasattr(saved.network, "features"):
         raise SettingsError(
             f"params.yaml: method: found {settings.method!r}, whose network has no features; set backbone_weights"
         )
     scores = out_of_fold(among_neighbours(features_of(saved.network, store, rows, runtime)), labels)
-    honest = ~np.isin(roles[rows], ("sup",) if isinstance(saved.method, Calibrates) else ("sup", "est"))
+    out_of_sample = ~np.isin(roles[rows], ("sup",) if isinstance(saved.method, Calibrates) else ("sup", "est"))
     source = "linear heads on the features of the main stage's network, each image scored out of fold"
-    if honest.any():
-        return scores, honest, f"{source}; images on whose labels that network was trained are left out"
-    return scores, ~honest, f"{source}; that network was trained on these very labels, so many wrong ones will not stand out"
+    if out_of_sample.any():
+        return scores, out_of_sample, f"{source}; images on whose labels that network was trained are left out"
+    return (
+        scores,
+        ~out_of_sample,
+        f"{source}; that network was trained on these very labels, so many wrong ones do not stand out",
+    )

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from stages.support.common import ARTIFACTS, data_folder, engine_option, load, params_option
-from stages.support.terminal import finish
+from stages.support.terminal import finish, opening
 
 
 @click.command("suggest")
@@ -31,8 +31,9 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     from dicap.data.store import Store
     from dicap.errors import DataError
     from dicap.evaluation.engine import with_engine
-    from dicap.files.artifacts import check_own, read_split, replacing_own
-    from dicap.use.labelling import Question, write_labelling_page
+    from dicap.files.artifacts import read_split
+    from dicap.files.written import check_own, replacing_own
+    from dicap.pages.labelling import Question, write_labelling_page
     from dicap.use.predict import open_model
     from dicap.use.suggest import contact_sheet, suggest
     from stages.support.photographs import originals
@@ -70,4 +71,4 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     measured = saved.decisions.curve is not None
     write_labelling_page(questions, pictures, saved.classes, page, review=False, measured=measured)
     facts = {"images": len(chosen), "of": len(rows), "page": str(page), "list": str(listing), "contact sheet": str(sheet)}
-    finish("suggest", facts, [f"dicap-stage import-labels {listing}", "dvc repro"])
+    finish("suggest", facts, [opening(page), f"dicap-stage import-labels {listing}", "dvc repro"])

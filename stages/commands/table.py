@@ -6,7 +6,7 @@ import click
 
 from stages.support.common import ARTIFACTS, params_option, parse_changes
 
-KINDS = ("main", "plateau", "photographs", "ablation", "weighting", "estimators", "cost")
+KINDS = ("main", "plateau", "photographs", "ablation", "weighting", "cost")
 
 
 @click.command("table")
@@ -41,7 +41,7 @@ def command(
     import tempfile
 
     from dicap.errors import DataError
-    from dicap.files.artifacts import replacing_own
+    from dicap.files.written import replacing_own
     from dicap.report import tables
     from dicap.report.budgets import budget_tables
     from dicap.report.experiments import BUDGETS, frame_of
@@ -61,7 +61,10 @@ def command(
         made = []
         for spec in tables.spec_of(kind):
             published = tables.published_numbers(spec)
-            each = budget_tables(runs, spec, published) if kind in BUDGETS else [(tables.collect(runs, spec, published), runs)]
+            if kind in BUDGETS:
+                each = budget_tables(runs, spec, published)
+            else:
+                each = [(tables.collect(runs, spec, published, tables.published_averages(spec)), runs)]
             for table, its_runs in each:
                 if intervals and table.best_other:
                     table.intervals.update(_intervals(table, its_runs, Path(folder)))

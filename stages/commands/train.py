@@ -14,9 +14,9 @@ def command(params: Path, fresh: bool, **runtime) -> None:
     """Main stage: Algorithm 1 of the paper, from the warm-up's model."""
     settings, source, out = load(params), ARTIFACTS / "warmup", ARTIFACTS / "train"
     if not settings.trains("train"):
-        from stages.support.passing import hand_on
+        from stages.support.passing import publish_previous_model
 
-        return hand_on("train", settings, source, out)
+        return publish_previous_model("train", settings, source, out)
     from stages.support.training import open_experiment, run, start_from
 
     experiment = open_experiment(settings, runtime, "train")

@@ -10,6 +10,7 @@ MODULES = (
     *(
         "dicap",
         "dicap.calibration.rates",
+        "dicap.calibration.thresholds",
         "dicap.calibration.curve",
         "dicap.calibration.decision",
         "dicap.metrics.ranking",
@@ -29,7 +30,8 @@ scores of unlabelled ones, are enough.
 
 ```python
 import torch
-from dicap.calibration.rates import correctness_weight, count_bins, dual_thresholds, estimate_rates, hard_labels
+from dicap.calibration.rates import correctness_weight, count_bins, estimate_rates
+from dicap.calibration.thresholds import dual_thresholds, hard_labels
 
 labels = (torch.rand(200, 5) < 0.3).int()  # (N, C), of images kept from training
 scores = (0.4 * labels + 0.6 * torch.rand(200, 5)).clamp(0, 1)  # (N, C) in [0, 1]: your network's

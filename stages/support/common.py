@@ -2,9 +2,7 @@
 
 import json
 import os
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -36,10 +34,11 @@ def load(params: Path) -> Settings:
 
 
 def resolve_and_warn(params: Path) -> Resolved:
-    """Settings and their origins, and a line on stderr for every choice that is hardly meant. Raises SettingsError."""
+    """Settings and their origins, and a line on stderr for every suspicious one. Raises SettingsError."""
     resolved = resolve(params)
-    for line in resolved.doubts:
-        click.echo(f"Warning: {line}", err=True)
+    if "DICAP_PROJECT" not in os.environ:  # a cell of a sweep: what a grid sets is meant for all of its cells
+        for line in resolved.warnings:
+            click.echo(f"Warning: {line}", err=True)
     return resolved
 
 
@@ -80,7 +79,7 @@ def engine_option(function: Callable) -> Callable:
         envvar="DICAP_ENGINE",
         default="auto",
         show_default=True,
-        help="auto, torch, onnxruntime, openvino, openvino-bf16. [DICAP_ENGINE]",
+        help="auto, torch, onnxruntime. [DICAP_ENGINE]",
     )(function)
 
 
@@ -103,14 +102,6 @@ def machine_options(function: Callable) -> Callable:
             help="Mixed precision; auto: bf16 or fp16 on a GPU, off on a CPU. [DICAP_AMP]",
         ),
         click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Loader processes. [DICAP_WORKERS]"),
-        click.option(
-            "--data-on",
-            envvar="DICAP_DATA_ON",
-            type=click.Choice(["host", "device"]),
-            default="host",
-            show_default=True,
-            help="Draw the views on the processor or on the accelerator. [DICAP_DATA_ON]",
-        ),
         click.option("--fresh", is_flag=True, help="Discard the saved state instead of resuming."),
     ]
     for option in reversed(options):
@@ -126,73 +117,9 @@ def runtime_options(function: Callable) -> Callable:
     return machine_options(compiled(nproc_option(function)))
 
 
-def shard_options(function: Callable) -> Callable:
-    """`--shard I[/K]` and `--plan`, of stages whose work can be shared by shards."""
-    options = [
-        click.option(
-            "--shard",
-            callback=_parse_shard,
-            metavar="I[/K]",
-            help="Make shard I alone (0, 1, ...), or every K-th from I on, to share the work between jobs; without it, make what "
-            "is missing and put all together.",
-        ),
-        click.option("--plan", is_flag=True, help="Only say how many shards there are, and which nobody has made yet."),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-def say_plan(what: str, shards: int, missing: list[int]) -> None:
-    """The answer to `--plan`."""
-    from stages.support.terminal import finish
-
-    text = f"{what}: {shards} shards, {len(missing)} to be made" if shards else f"{what}: no shards, one piece of work"
-    finish("plan", {"shards": shards, "missing": missing}, [], text=text)
-
-
-@dataclass(frozen=True)
-class Shard:
-    """What `--shard` asks for.
-
-    Attributes:
-        first: a shard; every: how far the next one is; None: there is no next one.
-    """
-
-    first: int
-    every: int | None
-
-    def __str__(self) -> str:
-        return f"{self.first}" if self.every is None else f"{self.first}/{self.every}"
-
-    def of(self, shards: int) -> range:
-        """The shards, of a set with so many; none where `every` is more. Raises SettingsError where there is no such shard."""
-        from dicap.errors import SettingsError
-
-        if not shards:
-            raise SettingsError(
-                f"--shard: found {self}, but the set has no more than convert.shard_size images, so it has no shards; "
-                "leave it out"
-            )
-        if self.every is not None:
-            return range(self.first, shards, self.every)
-        if self.first >= shards:
-            raise SettingsError(f"--shard: found {self}, expected 0 to {shards - 1}: the set has {shards} shards")
-        return range(self.first, self.first + 1)
-
-
-def _parse_shard(_: click.Context, __: click.Parameter, text: str | None) -> Shard | None:
-    if text is None:
-        return None
-    found = re.fullmatch(r"(\d+)(?:/(\d+))?", text)
-    if found is None or (found[2] is not None and int(found[1]) >= int(found[2])):
-        raise click.BadParameter(f"found {text!r}, expected a shard, such as 3, or 3/8 for every eighth from shard 3 on")
-    return Shard(int(found[1]), None if found[2] is None else int(found[2]))
-
-
-def kept_shards(stage: str) -> Path:
-    """Where a stage's finished shards are kept: in the original project, where queued and temporary runs find them too."""
-    return project_root() / ".dicap" / "shards" / stage
+def known_results(stage: str) -> Path:
+    """Where what a stage made of each image is stored: in the original project, where queued and temporary runs find it too."""
+    return project_root() / ".dicap" / "store" / stage
 
 
 def parse_changes(changes: tuple[str, ...]) -> dict[str, list]:

@@ -5,6 +5,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -30,6 +31,11 @@ def finish(title: str, facts: dict[str, Any], next_commands: Sequence[str] = (),
         click.echo(text)
         return
     click.echo("\n".join(box(title, facts, next_commands, width=shutil.get_terminal_size((100, 24)).columns, colour=terminal)))
+
+
+def opening(page: Path) -> str:
+    """What to do next with a page that was written: it names the file so that it can be opened from anywhere."""
+    return f"open {page.absolute()} in a browser"
 
 
 def say(line: str) -> None:

@@ -10,7 +10,7 @@ from torch import nn
 
 from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
-from dicap.machine.processes import keep_freed_memory
+from dicap.machine.processes import is_main, keep_freed_memory
 from dicap.machine.runtime import Runtime
 from dicap.settings import Settings
 from dicap.training.experiment import Experiment
@@ -41,10 +41,9 @@ def open_experiment(settings: Settings, runtime: dict[str, Any], stage: str | No
 
 def open_bank(settings: Settings) -> FeatureBank:
     """The features of the frozen backbone. Raises DataError unless they are those that the settings ask for."""
-    from dicap.features.recipe import Recipe, pretrained_network
-
-    wanted = Recipe.of(settings, Store.open(data_folder(settings)), pretrained_network(settings))
-    return FeatureBank.open(ARTIFACTS / "features", wanted)
+    bank = FeatureBank.open(ARTIFACTS / "features")
+    bank.check(settings, Store.open(data_folder(settings)))
+    return bank
 
 
 def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:
@@ -54,7 +53,7 @@ def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:
     check_same_problem(model, experiment.settings, experiment.store.classes)
 
     def make() -> nn.Module:
-        network = experiment.method.build_network(pretrained=False)
+        network = experiment.method.build_network(pretrained=False, stored=experiment.stored_backbone)
         load_weights(network, model)
         return network
 
@@ -68,24 +67,20 @@ def run(
     if experiment.runtime.device.type == "cpu" and not experiment.frozen:
         keep_freed_memory()
     inputs = [SPLIT] if source is None else [SPLIT, *sorted(source.glob("*.safetensors"))]
-    if stage == "finetune" and source is not None and experiment.settings.finetune.labels == "all":
-        from dicap.training.loops.given_back import last_file
-
-        inputs.append(last_file(source))
     if experiment.bank is not None:
         inputs.append(ARTIFACTS / "features" / "meta.json")
-    run_stage(stage, experiment, network, inputs=inputs, root=project_root(), out=out, fresh=fresh, tell=tell, source=source)
+    run_stage(stage, experiment, network, inputs=inputs, root=project_root(), out=out, fresh=fresh, log=log_lines, source=source)
     if not experiment.group.is_main:
         return
-    model = out / "model.safetensors"
-    finish(stage, _facts(out) | {"model": str(model)}, [f"dvc repro {FOLLOWING[stage]}"], text=f"{stage}: {_summary(out)}{model}")
+    model, facts = out / "model.safetensors", _facts(out)
+    scores = [f", {key.removeprefix('mAP ')} mAP {value:.2f}" for key, value in facts.items() if key != "epochs"]
+    text = f"{stage}: {facts['epochs']} epochs{''.join(scores)}: {model}"
+    finish(stage, facts | {"model": str(model)}, [f"dvc repro {FOLLOWING[stage]}"], text=text)
 
 
-def tell(lines: list[str]) -> None:
+def log_lines(lines: list[str]) -> None:
     """Lines worth knowing, on stderr; of several processes one tells them."""
-    if os.environ.get("RANK", "0") != "0":
-        return
-    for line in lines:
+    for line in lines if is_main() else ():
         click.echo(line, err=True)
 
 
@@ -99,15 +94,3 @@ def _facts(out: Path) -> dict[str, Any]:
         if history[name].notna().any():
             facts[f"mAP {name.removeprefix('map_')}"] = round(float(history[name].dropna().iloc[-1]), 2)
     return facts
-
-
-def _summary(out: Path) -> str:
-    import pandas as pd
-
-    history = pd.read_csv(out / "history.csv")
-    found = [
-        f"{name.removeprefix('map_')} mAP {history[name].dropna().iloc[-1]:.2f}"
-        for name in ("map_raw", "map_ema")
-        if history[name].notna().any()
-    ]
-    return f"{len(history)} epochs, {', '.join(found)}: " if found else f"{len(history)} epochs: "

@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from PIL import Image
 
-from dicap.calibration.curve import curve_of, log_odds
+from dicap.calibration.curve import curve_of
 from dicap.calibration.decision import Decisions
+from dicap.calibration.ranks import log_odds
 from dicap.errors import DataError
+from dicap.pages.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
 from dicap.use import folder
-from dicap.use.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
 
 CLASSES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط"]
 FILES = ['we "are" <i>.png', "50%25 #1?.png", "dossier/été 猫.png", "a,b\nc.png", "&amp;.png", "it's.png"]
@@ -170,7 +170,7 @@ def test_a_level_says_the_chance_and_keeps_the_order(curve):
     levels = levels_of(scores)
     assert levels[0] == 0 and levels[-1] == LEVELS and (np.diff(levels.astype(int)) > 0).all()
     chances = np.array(chances_of_levels(decisions(curve)))
-    expected = scores if curve is None else np.interp(log_odds(torch.from_numpy(scores)), curve.knots, curve.rate)
+    expected = scores if curve is None else np.interp(log_odds(scores), curve.knots, curve.rate)
     assert np.abs(chances[levels] - expected).max() < 1e-3
 
 

@@ -13,7 +13,7 @@ from test_readme import clone
 
 from dicap.data.format import read_index, read_meta
 from dicap.data.sources.own.read import Given, read_added
-from dicap.use.labelling import Question, batch_key, write_labelling_page
+from dicap.pages.labelling import Question, batch_key, write_labelling_page
 from dicap.use.suggest import choose
 from stages.cli import PIPELINE, main
 

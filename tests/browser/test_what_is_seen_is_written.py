@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from dicap.data.convert import convert
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.data.sources.own import read as own
-from dicap.use.labelling import Question, write_labelling_page
+from dicap.pages.labelling import Question, write_labelling_page
 from stages.cli import main
 
 CLASSES = [

@@ -22,6 +22,7 @@ from dicap.data.resize import convert_one
 from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, read_rgb
 from dicap.data.store import Store
 from dicap.errors import DataError
+from dicap.files.locks import locked
 
 
 def listed(root: Path, names, split="train"):
@@ -169,7 +170,7 @@ def test_above_the_limit_it_fails_with_one_line_and_keeps_the_earlier_set(tmp_pa
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     listing = folder.with_name("set.rejected.csv").read_text().splitlines()
     assert len(listing) == 14 and listing[0] == "path,reason"
-    assert not list(tmp_path.glob(".set.conv*"))
+    assert not list(tmp_path.glob(".set.tmp*"))
 
 
 def test_a_split_that_lost_all_its_images_fails_whatever_the_limit(tmp_path):
@@ -192,7 +193,7 @@ def test_a_full_disk_is_one_line_and_keeps_the_earlier_set(tmp_path, monkeypatch
 
 
 def test_a_second_conversion_at_the_same_time_is_refused(tmp_path):
-    with module._exclusive(tmp_path / "set"), pytest.raises(DataError, match="another `dicap-stage convert` is writing it"):
+    with locked(tmp_path / ".set.lock"), pytest.raises(DataError, match="another `dicap-stage convert` is writing it"):
         convert(raw_set(tmp_path / "raw"), tmp_path / "set", image_size=8, workers=0)
     convert(raw_set(tmp_path / "raw"), tmp_path / "set", image_size=8, workers=0)
 
@@ -232,13 +233,13 @@ def test_a_killed_conversion_leaves_the_earlier_set_and_no_processes(tmp_path, w
     child.send_signal(signal.SIGKILL)
     child.wait()
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert not (tmp_path / ".set.converting" / "meta.json").exists()  # what is half written is no set
+    assert not (tmp_path / ".set.tmp" / "meta.json").exists()  # what is half written is no set
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline and _group_lives(child.pid):
         time.sleep(0.2)
     assert not _group_lives(child.pid)
     convert(raw_set(tmp_path / "raw"), folder, image_size=16, workers=0)  # starts over
-    assert Store.open(folder).image_size == 16 and not (tmp_path / ".set.converting").exists()
+    assert Store.open(folder).image_size == 16 and not (tmp_path / ".set.tmp").exists()
 
 
 def _group_lives(group):

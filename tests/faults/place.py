@@ -3,8 +3,6 @@
 import io
 import os
 import shutil
-import subprocess
-import sys
 import time
 from contextlib import chdir, redirect_stderr
 from pathlib import Path
@@ -56,24 +54,17 @@ class Place:
         assert found == code and lines, (found, errors)
         return "\n".join(lines)
 
-    def start(self, stage: str, forks: dict[str, str] | None = None) -> subprocess.Popen:
-        """The command in a process of its own, from the moment at which it holds its lock or writes its array.
-
-        forks: the variables of a fork server, whose child then does it; what ends that process ends the child.
-        """
-        command = tiny.forked("stages.cli", stage) if forks else [sys.executable, "-m", "stages.cli", stage]
+    def start(self, stage: str) -> tiny.Child:
+        """The command in a process of its own, from the moment at which it holds its lock or writes its array."""
         begin, before = time.time(), self._owners(stage)
-        process = subprocess.Popen(
-            command, cwd=self.folder, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            env=tiny.environment() | (forks or {}),
-        )  # fmt: skip
+        process = tiny.stage(self.folder, stage)
         while not self._begun(stage, begin, before) and process.poll() is None:
             time.sleep(0.01)
         return process
 
     def _begun(self, stage: str, begin: float, before: set[str]) -> bool:
         if stage == "convert":
-            arrays = self.folder.glob("data/.*.converting/images.npy")
+            arrays = self.folder.glob("data/.*.tmp/images.npy")
             return any(array.stat().st_mtime >= begin for array in arrays if array.exists())
         return not self._owners(stage) <= before
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from place import LONG
-from test_pipeline import AGAIN, Clone, finished, owner
-from test_pipeline import copied as clone
+from test_pipeline import AGAIN, Clone, clone, finished, owner
 
 __all__ = ["clone", "finished"]  # fixtures
 

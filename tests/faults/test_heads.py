@@ -4,10 +4,8 @@ A moment is a call of one of this project's functions, counted from where the st
 the same moments on a slow machine. (The features stage itself is killed in tests/features/test_stage.py.)
 """
 
-import os
 import random
 import signal
-import subprocess
 
 import pytest
 import tiny
@@ -22,6 +20,13 @@ HEADS = {
     "solved": FROZEN | RECOMMENDED,
     "solved, then unfrozen": FROZEN | WHOLE,
 }
+KILLED = """
+import os, signal
+import calls
+from stages.cli import main
+with calls.counted(lambda n: os.kill(os.getpid(), signal.SIGKILL) if n == {moment} else None):
+    main(["{stage}"])
+"""
 FOLDER = tiny.ROOT / "tests" / "faults"
 CASES = [(head, stage) for head in HEADS for stage in ("warmup", "train") if (head, stage) != ("solved, then unfrozen", "warmup")]
 
@@ -50,21 +55,16 @@ def finished(raw_photos, tmp_path_factory):
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("head", "stage"), CASES)
-def test_killed_at_random_calls_it_ends_in_the_same_bytes(finished, forks, tmp_path, record_property, head, stage):
+def test_killed_at_random_calls_it_ends_in_the_same_bytes(finished, tmp_path, record_property, head, stage):
     record_property("fault", "SIGKILL of a head's training")
     before, calls = finished(head)
     place, kills = before.copy(tmp_path / "project"), 0
-    code = os.pathsep.join(map(str, (tiny.ROOT, FOLDER)))
     for seed in SEEDS:
         place.forget(stage)
         moment = random.Random(f"{head} {stage} {seed}").randrange(1, calls[stage] + 1)
-        done = subprocess.run(
-            tiny.forked("killed", stage, moment), cwd=place.folder, env=tiny.environment(code) | forks,
-            capture_output=True, text=True, timeout=600,
-        )  # fmt: skip
-        killed = done.returncode in (128 + signal.SIGKILL, -signal.SIGKILL)
-        assert killed or done.returncode == 0, done.stderr  # 0: what was left to do took fewer calls
-        kills += killed
+        code, errors = tiny.Child(place.folder, KILLED.format(stage=stage, moment=moment), FOLDER).wait()
+        assert code in (-signal.SIGKILL, 0), errors  # 0: what was left to do took fewer calls
+        kills += code != 0
     record_property("tried", kills)
     assert kills
     place.done(stage)

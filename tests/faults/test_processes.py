@@ -17,13 +17,7 @@ DIGITS = {
 
 
 @pytest.fixture(scope="module")
-def children(request) -> dict[str, str]:
-    """The variables of a fork server in the short form, none in the long one."""
-    return {} if LONG else request.getfixturevalue("forks")
-
-
-@pytest.fixture(scope="module")
-def whole(undisturbed, tmp_path_factory, children) -> tuple[Place, dict[str, float]]:
+def whole(undisturbed, tmp_path_factory) -> tuple[Place, dict[str, float]]:
     """The undisturbed project, and the seconds each of its stages took."""
     place = undisturbed
     if LONG:
@@ -33,38 +27,38 @@ def whole(undisturbed, tmp_path_factory, children) -> tuple[Place, dict[str, flo
     again, seconds = place.copy(tmp_path_factory.mktemp("timed") / "project"), {}
     for stage in STAGES:
         begin = time.monotonic()
-        process = again.start(stage, children)
+        process = again.start(stage)
         begin = max(begin, time.monotonic())
-        process.communicate(timeout=600)
+        process.wait()
         seconds[stage] = time.monotonic() - begin
         assert again.out(stage) == place.out(stage), f"{stage} differs from run to run"
     return place, seconds
 
 
-def disturbed(place, stage, number, seconds, rng, forks=None):
+def disturbed(place, stage, number, seconds, rng):
     """Send a signal at a random moment of the stage, again until one hits before it is published; its exit code and stderr."""
     for _ in range(20):
         place.forget(stage)
-        process = place.start(stage, forks)
+        process = place.start(stage)
         time.sleep(rng.uniform(0, seconds))
         process.send_signal(number)
-        _, errors = process.communicate(timeout=600)
+        code, errors = process.wait()
         through = not list(place.folder.glob(f".dicap/state/{stage}-*")) and stage != "convert"
-        if process.returncode and not through:
-            return process.returncode, errors
+        if code and not through:
+            return code, errors
     raise AssertionError("the stage was always through before the signal came")
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("stage", STAGES)
-def test_killed_at_random_moments_it_ends_in_the_same_bytes(whole, children, tmp_path, record_property, stage):
+def test_killed_at_random_moments_it_ends_in_the_same_bytes(whole, tmp_path, record_property, stage):
     kills = 5 if LONG else 1
     record_property("fault", "SIGKILL")
     record_property("tried", kills)
     before, seconds = whole
     place, rng = before.copy(tmp_path / "project"), random.Random(f"{stage} {tiny.SIZE}")
     for _ in range(kills):
-        code, _ = disturbed(place, stage, signal.SIGKILL, seconds[stage], rng, children)
+        code, _ = disturbed(place, stage, signal.SIGKILL, seconds[stage], rng)
         assert code == -signal.SIGKILL
     place.done(stage)
     assert place.out(stage) == before.out(stage)
@@ -96,6 +90,6 @@ def test_a_second_run_is_refused_and_the_first_ends_as_if_alone(whole, tmp_path,
     place.forget("train")
     first = place.start("train")
     assert f"process {first.pid} is already running this train" in place.refused("train")
-    _, errors = first.communicate(timeout=600)
-    assert first.returncode == 0, errors
+    code, errors = first.wait()
+    assert code == 0, errors
     assert place.out("train") == before.out("train")

@@ -20,11 +20,13 @@ import clusters
 pytestmark = [
     pytest.mark.pipeline,
     pytest.mark.timeout(7200),
-    pytest.mark.skipif(not LONG, reason="make faults; the short form is in tests/engines/test_clusters.py"),
+    pytest.mark.skipif(
+        not LONG, reason="make faults; the short forms are in tests/engines/test_clusters.py and tests/stages/test_cell.py"
+    ),
 ]
 KINDS = pytest.mark.parametrize("kind", [clusters.Slurm, clusters.Ray], ids=lambda kind: kind.name)
 SHORT = tiny.CHANGES | {"warmup.epochs": 1, "warmup.eval_every": 1, "train.epochs": 1, "finetune.epochs": 1}
-FOUR = "title: Four\ntable: main\nsettings: {convert.shard_size: 16}\naxes: {method: [mld, topk], seed: [1, 2]}\n"
+FOUR = "title: Four\ntable: main\naxes: {method: [mld, topk], seed: [1, 2]}\n"
 # Long enough for three kills, each after a saved epoch of a third of a second.
 ONE = "title: One\ntable: main\nsettings: {train.epochs: 300, train.eval_every: 300}\naxes: {method: [dicap], seed: [1]}\n"
 OUTS = ("artifacts/warmup", "artifacts/train", "artifacts/finetune")
@@ -122,7 +124,7 @@ class Training:
     def processes(self) -> list[psutil.Process]:
         """Those that train."""
         found = []
-        for process in self.cluster.find("stages.cli train"):
+        for process in self.cluster.find(" train"):  # as a module or as the installed command
             with suppress(psutil.NoSuchProcess):
                 found += [process] if process.cmdline()[-1] == "train" and "sh" not in process.name() else []
         return found

@@ -1,7 +1,9 @@
 """The bank: the same features as the network gives, the same bytes whatever stops it, and nothing else's features."""
 
+import hashlib
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,8 +19,9 @@ from dicap.errors import DataError, SettingsError
 from dicap.features import compute
 from dicap.features.bank import FeatureBank, as_maps, load, scoring_batches
 from dicap.features.compute import fill
-from dicap.features.folder import fill_empty, publish
-from dicap.features.recipe import Recipe, pretrained_network
+from dicap.features.folder import BACKBONE, write_empty
+from dicap.features.recipe import Recipe, origin_of, pretrained_network
+from dicap.network.stored import save_backbone
 
 ENGINE = {"name": "torch", "version": torch.__version__, "precision": "float32", "difference": 0.0}
 
@@ -36,7 +39,7 @@ class Made:
         return fill(folder or self.folder, self.recipe, self.store, self.network, engine=ENGINE, workers=0)
 
     def open(self):
-        return FeatureBank.open(self.folder, self.recipe)
+        return FeatureBank.open(self.folder)
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +62,11 @@ def own(made, tmp_path):
     return copy
 
 
-def slow(made, row, view, number=0, key="bank"):
+def slow(made, row, view, name):
     """Features of one image in one view, from the views' definition: (parts, g * g, D) float32."""
-    request = Request(key, np.array([row]), view)
-    images = render_batch(made.store.pixels(request.rows), view, loader.draws(0, "features", number, request))
+    content = hashlib.blake2b(made.store.image(row), digest_size=16).digest()
+    request = Request(name, np.array([int.from_bytes(content[:8], "little")], np.uint64), view)
+    images = render_batch(made.store.pixels(np.array([row])), view, loader.draws(0, "features", 0, request))
     images = images.reshape(-1, *images.shape[-3:])
     found = []
     for image in images:
@@ -73,21 +77,21 @@ def slow(made, row, view, number=0, key="bank"):
 
 
 @pytest.mark.parametrize(
-    ("name", "view", "number"),
+    ("name", "view"),
     [
-        ("plain", View("test"), 0),
-        ("mirror", View("weak", flip=1.0), 0),
-        ("strong_0", View("strong", cutout=0.5), 0),
-        ("strong_1", View("strong", cutout=0.5), 1),
-        ("plain_tiles", View("test", tiles=2), 0),
-        ("mirror_tiles", View("weak", flip=1.0, tiles=2), 0),
-        ("strong_1_tiles", View("strong", cutout=0.5, tiles=2), 1),
+        ("plain", View("test")),
+        ("mirror", View("weak", flip=1.0)),
+        ("strong_0", View("strong", cutout=0.5)),
+        ("strong_1", View("strong", cutout=0.5)),
+        ("plain_tiles", View("test", tiles=2)),
+        ("mirror_tiles", View("weak", flip=1.0, tiles=2)),
+        ("strong_1_tiles", View("strong", cutout=0.5, tiles=2)),
     ],
 )
-def test_a_bank_holds_the_network_s_features_of_each_view(made, name, view, number):
+def test_a_bank_holds_the_network_s_features_of_each_view(made, name, view):
     features = made.open().view(name)
     for row in (0, 17, made.store.n - 1):
-        expected = slow(made, row, view, number, "bank_tiles" if view.tiles > 1 else "bank")
+        expected = slow(made, row, view, name)
         expected = expected if view.tiles > 1 else expected[0]
         np.testing.assert_allclose(features[row], expected, rtol=2e-3, atol=2e-3)
 
@@ -105,16 +109,16 @@ def test_shapes_types_and_bytes(made):
     size = sum((made.folder / f"{name}.npy").stat().st_size - 128 for name in bank.names)
     assert size == made.recipe.bytes_per_image * made.store.n
     assert isinstance(bank.view("plain"), np.memmap) and not bank.view("plain").flags.writeable
-    part = bank.rows("plain", np.array([3, 1]))
+    ((_, part),) = scoring_batches(bank, np.array([3, 1]), 2)
     assert part.dtype == torch.float32 and part.shape == (2, 4, bank.channels)
     np.testing.assert_array_equal(part[1], bank.view("plain")[1].astype(np.float32))
     with pytest.raises(IndexError, match="row -1 is outside"):
-        bank.rows("plain", np.array([-1]))
+        next(scoring_batches(bank, np.array([-1]), 2))
 
 
 def test_maps_keep_the_places(made):
     bank = made.open()
-    maps = as_maps(bank.rows("plain", np.arange(3)))
+    maps = as_maps(torch.from_numpy(bank.view("plain")[:3].copy()).float())
     with torch.inference_mode():
         expected = made.network.features(made.store.read(np.arange(3)))
     torch.testing.assert_close(maps, adaptive_avg_pool2d(expected, 2), rtol=2e-3, atol=2e-3)
@@ -144,9 +148,6 @@ def test_batches_are_what_the_image_loader_s_would_be(made):
             assert any(np.array_equal(tile, bank.view(f"strong_{v}_tiles")[row, part]) for v in range(2))
     (resumed,) = load(bank, steps, **options, start=1)
     assert all(torch.equal(resumed[key], batches[1][key]) for key in resumed)
-    weak = bank.weak(rows, **options)
-    assert torch.equal(weak, batches[0]["weak"])
-    assert torch.equal(bank.strong(rows[:3], **options), batches[0]["strong"])
 
 
 @pytest.mark.parametrize("flip", [None, (3, "train", 2)])
@@ -159,72 +160,10 @@ def test_scoring_batches_show_what_the_image_loader_s_show(made, flip):
     torch.testing.assert_close(found, expected, rtol=2e-3, atol=2e-3)
 
 
-class Stop(Exception):
-    pass
-
-
-@pytest.mark.parametrize("after", [0, 1, 5, 23])
-def test_stopped_anywhere_it_ends_in_the_same_bytes(made, tmp_path, monkeypatch, after):
-    monkeypatch.setattr(compute, "CHUNK", 16)
-    again, whole = tmp_path / "again", tmp_path / "whole"
-    made.fill(whole)
-    append, count = compute._Growing.append, 0
-
-    def stopping(self, features):
-        nonlocal count
-        if count == after:
-            self._file.write(b"half a chunk")
-            raise Stop
-        count += 1
-        append(self, features)
-
-    monkeypatch.setattr(compute._Growing, "append", stopping)
-    with pytest.raises(Stop):
-        made.fill(again)
-    assert not (again / "meta.json").exists()
-    monkeypatch.setattr(compute._Growing, "append", append)
-    taken = made.fill(again)
-    assert (taken > 0) == (after > 0)
-    assert tiny.content(again) == tiny.content(whole)
-
-
-def test_a_chunk_that_was_damaged_meanwhile_is_computed_again(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(compute, "CHUNK", 16)
-    again, whole = tmp_path / "again", tmp_path / "whole"
-    made.fill(whole)
-    shutil.copytree(whole, again)
-    (again / "meta.json").unlink()
-    view = made.recipe.files[0]
-    data = (again / "plain.npy").read_bytes()
-    chunk = 16 * 4 * made.recipe.channels * 2
-    import hashlib
-
-    lines = [
-        json.dumps({"rows": 16, "sha256": hashlib.sha256(data[start : start + chunk]).hexdigest()}) + "\n"
-        for start in range(128, len(data), chunk)
-    ]
-    (again / "plain.journal").write_text("".join(lines))
-    broken = bytearray(data)
-    broken[128 + chunk + 5] ^= 1  # in the second of three chunks
-    (again / "plain.npy").write_bytes(broken)
-    assert made.fill(again) == 16
-    assert tiny.content(again) == tiny.content(whole)
-    assert view.name == "plain"
-
-
-def test_a_published_bank_takes_the_place_of_the_one_before(made, tmp_path):
-    work, place = tmp_path / "work", tmp_path / "features"
-    fill_empty(place)
-    shutil.copytree(made.folder, work)
-    publish(work, place)
-    assert not work.exists() and tiny.content(place) == tiny.content(made.folder)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["features"]
-
-
 def test_an_empty_bank_says_so(tmp_path, made):
-    fill_empty(tmp_path / "features")
+    write_empty(tmp_path / "features")
     with pytest.raises(DataError, match=r"holds no features.*run `dvc repro features`"):
-        FeatureBank.open(tmp_path / "features", made.recipe)
+        FeatureBank.open(tmp_path / "features")
 
 
 @pytest.mark.parametrize(
@@ -237,27 +176,30 @@ def test_an_empty_bank_says_so(tmp_path, made):
         ({"features.grid": 1}, "made with another features.grid"),
         ({"features.tiles": "none"}, "made with another features.tiles"),
         ({"backbone": "test_resnet.r160_in1k"}, "made with another backbone"),
+        ({"backbone_weights": "imagenet"}, "made with other weights of the backbone"),
     ],
 )
 def test_a_bank_of_something_else_is_refused(made, changes, line):
-    wanted = Made(made.folder, made.store, changes).recipe
+    bank = FeatureBank.open(made.folder)
+    bank.check(made.settings, made.store)
     with pytest.raises(DataError, match=f"{line}; run `dvc repro features`"):
-        FeatureBank.open(made.folder, wanted)
+        bank.check(tiny.settings({"features.views": 2, "features.grid": 2, "features.tiles": "all"} | changes), made.store)
 
 
-def test_a_bank_of_other_weights_is_refused(made):
-    other = pretrained_network(made.settings)
-    with torch.no_grad():
-        next(other.backbone.parameters()).add_(1e-3)
-    with pytest.raises(DataError, match="made with other weights of the backbone"):
-        FeatureBank.open(made.folder, Recipe.of(made.settings, made.store, other))
+def test_weights_are_told_by_the_content_of_their_file(made, tmp_path):
+    files = [tmp_path / name for name in ("one.safetensors", "same.safetensors", "other.safetensors")]
+    for file, content in zip(files, (b"1", b"1", b"2"), strict=True):
+        file.write_bytes(content)
+    recipe = replace(made.recipe, origin=origin_of(str(files[0])))
+    wanted = [recipe.wanted(tiny.settings({"backbone_weights": str(file)}), made.store).origin for file in files]
+    assert [origin == recipe.origin for origin in wanted] == [True, True, False]
 
 
 def test_a_bank_of_other_images_is_refused(made, tmp_path):
     raw = tiny.photographs(tmp_path / "raw", {"train": 20, "test": 4, "unlabeled": 2})
     other = Store.open(tiny.converted(raw, tmp_path / "set"))
     with pytest.raises(DataError, match="made with other images than the converted set's"):
-        FeatureBank.open(made.folder, Recipe.of(made.settings, other, made.network))
+        FeatureBank.open(made.folder).check(made.settings, other)
 
 
 def test_random_weights_are_the_same_for_every_seed(made):
@@ -311,7 +253,7 @@ def test_a_disk_without_room_is_said_before_the_work(made, tmp_path, monkeypatch
     usage = shutil.disk_usage(tmp_path)
     need = made.recipe.bytes_per_image * made.store.n
     monkeypatch.setattr(compute.shutil, "disk_usage", lambda _: usage._replace(free=need - 1))
-    monkeypatch.setattr(compute, "_work", lambda *_: pytest.fail("it worked"))
+    monkeypatch.setattr(compute, "_computed", lambda *_: pytest.fail("it worked"))
     with pytest.raises(DataError, match=rf"need {need} bytes more .* and {need - 1} are free; make room"):
         made.fill(tmp_path / "features")
 
@@ -319,3 +261,18 @@ def test_a_disk_without_room_is_said_before_the_work(made, tmp_path, monkeypatch
 def test_a_grid_finer_than_the_map_is_a_mistake(made):
     with pytest.raises(SettingsError, match=r"features.grid: found 9, but the map of test_resnet .* has 2 x 2 positions"):
         Made(made.folder, made.store, {"features.grid": 9})
+
+
+def test_the_backbone_beside_the_features_is_whole_or_refused(own):
+    save_backbone(own.network.backbone, own.folder / BACKBONE)
+    stored, tensors = own.open().backbone, own.network.backbone.state_dict()
+    assert all(torch.equal(value, tensors[name]) for name, value in stored.state_dict().items())
+    assert stored.state_dict().keys() == tensors.keys()
+    data = bytearray(stored.path.read_bytes())
+    data[-3] ^= 4
+    stored.path.write_bytes(data)
+    with pytest.raises(DataError, match=r"damaged .* run `dvc repro features`"):
+        stored.state_dict()
+    stored.path.unlink()
+    with pytest.raises(DataError, match=r"not readable .* run `dvc repro features`"):
+        stored.state_dict()

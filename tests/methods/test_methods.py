@@ -15,7 +15,8 @@ from dicap.methods import build_method
 from dicap.metrics.ranking import mean_average_precision
 from dicap.models import load_model
 from dicap.settings import resolve
-from dicap.settings.catalogue import METHODS, OWN_HEAD
+from dicap.settings.catalogue import OWN_HEAD
+from dicap.settings.methods import METHODS
 from dicap.training import trainer
 from dicap.training.loops.main import first_refresh
 from dicap.training.optimisation import Optimisation

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dicap.data import format
 from dicap.files import artifacts as files
+from dicap.files.json_files import write_json
 
 SETTINGS: dict[str, Any] = {
     "dataset": "digits",
@@ -147,18 +148,21 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
         "n_classes": len(names),
         "classes_without_positives": 1,
     }
-    files.write_json(metrics, folder / "metrics.json")
+    write_json(metrics, folder / "metrics.json")
     files.write_predictions(np.array([f"t{k}" for k in range(len(truth))]), score, truth, folder / "predictions.parquet")
 
 
-def write_dataset(folder: Path, *, images: int = 60, classes: int = 6, seed: int = 0, side: int = 16) -> Path:
-    """A converted set whose images have the labels that `write_run` drew with the same arguments; each a flat colour."""
+def write_dataset(folder: Path, *, images: int = 60, classes: int = 6, seed: int = 0, side: int = 16, test: bool = False) -> Path:
+    """A converted set whose images have the labels that `write_run` drew with the same arguments; each a flat colour.
+
+    With `test` they are its test images.
+    """
     rng = np.random.default_rng(seed)
     truth = (rng.random((images, classes)) < np.linspace(0.35, 0.04, classes)).astype(np.int8)
     folder.mkdir(parents=True)
     colours = rng.integers(0, 256, (images, 1, 1, 3), dtype=np.uint8)
     np.save(folder / format.ARRAY, np.broadcast_to(colours, (images, side, side, 3)))
-    names = [f"train/{k:05d}.png" for k in range(images)]
+    names = [f"t{k}" if test else f"train/{k:05d}.png" for k in range(images)]
     columns = {"id": names, "path": names, "width": [side] * images, "height": [side] * images, "split": ["train"] * images}
     labels = [np.flatnonzero(row).astype(np.int16).tolist() for row in truth]
     format.write_index(folder / format.INDEX, [pa.table(columns | {"labels": labels}, schema=format.INDEX_SCHEMA)])

@@ -1,37 +1,38 @@
-"""Reading a run: histograms against loops, precision and surprises against labels known here."""
+"""Reading a run: histograms against loops, surprises and examples against labels known here."""
+
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dicap.calibration.rates import bin_index
 from dicap.files import artifacts as files
+from dicap.files.tables import read_parquet
 from dicap.report import evidence
 
 from . import synthetic
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from([1, 0, -1]), st.floats(0, 1)), min_size=1, max_size=40))
+@given(st.lists(st.tuples(st.sampled_from([1, 0, -1]), st.floats(0, 1, width=16)), min_size=1, max_size=40))
 def test_histograms_against_a_loop(entries):
-    confidence, label, weight = (
-        np.array([column], dtype=kind)
-        for column, kind in zip(zip(*entries, strict=True), (np.float32, np.int8, np.float32), strict=True)
-    )
-    by_weight, by_confidence, numbers = evidence.histogram_of_labels(confidence, label, weight)
+    label, weight = (np.array([column]) for column in zip(*entries, strict=True))
+    with tempfile.TemporaryDirectory() as folder:
+        files.write_pseudo_labels(np.array(["a"]), weight, label, weight, Path(folder) / "record.parquet")
+        by_weight, numbers = evidence.histogram_of_record(Path(folder) / "record.parquet")
     for k in (1, 0, -1):
-        assert numbers[k] == sum(1 for _, found, _ in entries if found == k)
-        assert by_confidence.loc[by_confidence["label"] == k, "n"].sum() == numbers[k]
+        assert numbers[k] == sum(1 for found, _ in entries if found == k)
     for row in by_weight.to_dict("records"):
         last = row["bin"] == 19
-        expected = 0
-        for _, found, w in zip(confidence[0], label[0], weight[0], strict=True):
-            in_bin = int(np.float32(w) * 20) == row["bin"] or (last and w == 1)
-            expected += found == row["label"] and in_bin
-        assert row["n"] == expected
+        inside = [int(float(w) * 20) == row["bin"] or (last and w == 1) for _, w in entries]
+        assert row["n"] == sum(found == row["label"] and hit for (found, _), hit in zip(entries, inside, strict=True))
 
 
-def test_precision_and_surprises_by_hand(tmp_path):
+def test_surprises_by_hand(tmp_path):
     folder = synthetic.write_run(tmp_path, classes=6, epochs=1)
     confidence = np.full((2, 6), 0.02)
     label = np.zeros((2, 6), np.int8)
@@ -44,49 +45,31 @@ def test_precision_and_surprises_by_hand(tmp_path):
     )
     truth = pd.DataFrame({"id": ["b", "a", "other"], "labels": [np.array([2, 3]), np.array([0]), None]})
     found = evidence.gather(folder, truth)
-    table = found.confidence_histogram.set_index(["label", "bin"])
-    assert table.loc[(1, 19), ["n", "right_n"]].tolist() == [2, 1]
-    assert table.loc[(0, 0), ["n", "right_n"]].tolist() == [9, 8]  # class 2 of b is truly positive
-    assert table.loc[-1, "right_n"].isna().all()
     names = synthetic.class_names(6)
     assert found.surprises[["id", "class", "label"]].values.tolist() == [["b", names[1], 1], ["b", names[2], 0]]
     assert found.surprises["truth"].tolist() == [[names[2], names[3]]] * 2
     assert found.shares.loc[0, ["positive", "negative", "uncertain"]].tolist() == pytest.approx([2 / 12, 9 / 12, 1 / 12])
 
 
-@pytest.mark.parametrize("rows", [2, 1000])
-def test_a_sparse_record_says_the_same_but_of_the_confident_negatives(tmp_path, monkeypatch, rows):
+@pytest.mark.parametrize("rows", [2, 3])
+def test_a_record_in_row_groups_says_the_same(tmp_path, monkeypatch, rows):
     folder = synthetic.write_run(tmp_path, classes=6, epochs=2)
     path = files.epoch_file(folder / "train", "pseudo_labels", 1)
-    ids, confidence, label, weight = files.read_pseudo_labels(path)
-    label, weight = label.copy(), weight.copy()
-    label[:, 4], weight[:, 4] = -1, 0
-    files.write_pseudo_labels(np.array(ids), confidence, label, weight, path)
+    record = files.read_pseudo_labels(path)
     rng = np.random.default_rng(0)
-    truth = pd.DataFrame({"id": ids, "labels": [np.flatnonzero(rng.random(6) < 0.3) for _ in ids]})
-    dense = evidence.gather(folder, truth)
-    for group in ("DENSE_GROUP", "SPARSE_GROUP"):
-        monkeypatch.setattr(files, group, rows * 6)
-    files.write_pseudo_labels(np.array(ids), confidence, label, weight, path)
-    pd.testing.assert_frame_equal(evidence.gather(folder, truth).surprises, dense.surprises)
-    files.write_pseudo_labels(np.array(ids), confidence, label, weight, path, sparse=True)
-    sparse = evidence.gather(folder, truth)
-    for name in ("weight_histogram", "shares"):
-        pd.testing.assert_frame_equal(getattr(sparse, name), getattr(dense, name))
-    negative = (dense.confidence_histogram["label"] == 0) & (dense.confidence_histogram["epoch"] == 1)
-    assert dense.confidence_histogram["right_n"][negative].notna().all()
-    expected = dense.confidence_histogram.assign(right_n=dense.confidence_histogram["right_n"].mask(negative))
-    pd.testing.assert_frame_equal(sparse.confidence_histogram, expected)
-    positives = dense.surprises[dense.surprises["label"] == 1].reset_index(drop=True)
-    assert len(positives) and len(positives) < len(dense.surprises)
-    pd.testing.assert_frame_equal(sparse.surprises, positives)
-
-
-def test_truly_unlabelled_images_leave_precision_open(tmp_path):
-    folder = synthetic.write_run(tmp_path, epochs=1)
-    truth = pd.DataFrame({"id": ["train/00000.png"], "labels": [np.array([0])]})
+    truth = pd.DataFrame({"id": record.ids, "labels": [np.flatnonzero(rng.random(6) < 0.3) for _ in record.ids]})
+    whole = evidence.gather(folder, truth)
+    monkeypatch.setattr(files, "ROW_GROUP", rows * 6)
+    files.write_pseudo_labels(np.array(record.ids), *record[1:], path)
     found = evidence.gather(folder, truth)
-    assert found.confidence_histogram["right_n"].isna().all()
+    for name in ("weight_histogram", "shares", "surprises"):
+        pd.testing.assert_frame_equal(getattr(found, name), getattr(whole, name))
+
+
+@given(st.lists(st.floats(0, 1, width=32), min_size=1), st.integers(1, 30))
+def test_bins_of_figures_are_those_of_the_rates(values, bins):
+    array = np.array(values, np.float32)
+    assert evidence.bin_of(array, bins).tolist() == bin_index(torch.from_numpy(array), bins).tolist()
 
 
 def test_tables_of_classes_are_pooled_by_their_entries():
@@ -111,6 +94,15 @@ def test_tables_of_classes_are_pooled_by_their_entries():
     assert alone["r_pos"].tolist() == pytest.approx([4 / 20, 0.6]), "over D_est's entries; the mean where there are none"
 
 
+def test_examples_are_ranked_by_the_worst_placed_class():
+    score = np.array([[0.9, 0.1, 0.2], [0.6, 0.5, 0.7], [0.3, 0.8, 0.1], [0.9, 0.9, 0.9], [0.5, 0.1, 0.2]])
+    label = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 1], [0, 0, 0], [1, -1, 0]])  # margins 0.7, -0.1, -0.2; no class; not all known
+    found = evidence.examples(list("abcde"), score, label, ["x", "y", "z"], most=1)
+    assert found[["kind", "id", "truth"]].values.tolist() == [["best", "a", ["x"]], ["worst", "c", ["y", "z"]]]
+    assert found["answer"].tolist() == [[("x", 0.9)], [("y", 0.8), ("x", 0.3)]]
+    assert evidence.examples(["a"], score[:1], label[:1], ["x", "y", "z"]).empty, "one image is not best and worst"
+
+
 def test_history_runs_through_the_stages(tmp_path):
     history = evidence.gather(synthetic.write_run(tmp_path, epochs=4)).history
     assert history["stage"].tolist() == ["warmup"] * 3 + ["train"] * 4 + ["finetune"] * 2
@@ -120,7 +112,7 @@ def test_history_runs_through_the_stages(tmp_path):
 
 def test_reliability_against_a_loop(tmp_path):
     bins = evidence.gather(synthetic.write_run(tmp_path, epochs=1)).reliability
-    table = files.read_parquet(tmp_path / "evaluate" / "predictions.parquet")
+    table = read_parquet(tmp_path / "evaluate" / "predictions.parquet")
     pairs = list(zip(np.concatenate(table["score"].to_pylist()), np.concatenate(table["label"].to_pylist()), strict=True))
     for row in bins.to_dict("records"):
         inside = [(s, y) for s, y in pairs if row["left"] <= s < row["right"]]
@@ -128,3 +120,6 @@ def test_reliability_against_a_loop(tmp_path):
         if inside:
             assert row["confidence"] == pytest.approx(np.mean([s for s, _ in inside]))
             assert row["frequency"] == pytest.approx(np.mean([y for _, y in inside]))
+    n = len(pairs)
+    gaps = sum(abs(sum(s - y for s, y in pairs if row["left"] <= s < row["right"])) / n for row in bins.to_dict("records"))
+    assert evidence.calibration_error(bins) == pytest.approx(gaps)

@@ -9,10 +9,8 @@ import pytest
 from dicap.report.experiments import (
     FREE,
     LADDER,
-    PAPERS_BINS,
     RECOMMENDED,
     SOLVED,
-    estimator_rows,
     frame_of,
     ladder_step,
     row_of,
@@ -90,44 +88,6 @@ def test_the_defaults_are_the_whole_method(defaults):
     assert ladder_step(defaults) == "fte"
     assert row_of("main", defaults) == "dicap"
     assert weighting_policy(defaults) is None
-
-
-_SOFT = {"calibration__target": "soft", "thresholds__rule": "none"}
-
-
-@pytest.mark.parametrize(
-    ("values", "row"),
-    [
-        ({}, "bins 0.2"),
-        ({"calibration__estimator": "class_rank", "split__est_fraction": 0.1}, "class_rank 0.1"),
-        ({"calibration__policy": "optimal"}, "optimal"),
-        ({"calibration__policy": "optimal", "split__est_fraction": 0.1}, None),
-        (_SOFT, "soft bins 0.2"),
-        (_SOFT | {"calibration__estimator": "beta", "split__est_fraction": 0.05}, "soft beta 0.05"),
-        (_SOFT | {"calibration__policy": "optimal"}, "soft optimal"),
-        (_SOFT | {"finetune__enabled": False}, "soft bins 0.2"),
-        ({"thresholds__rule": "none"}, None),
-        ({"calibration__policy": "uniform"}, None),
-        ({"finetune__enabled": False}, "bins 0.2"),
-        ({"contrastive__enabled": False}, None),
-        ({"split__est_fraction": 0.15}, None),
-        ({"method": "mld"}, None),
-    ],
-)
-def test_runs_of_the_whole_method_are_told_apart_by_estimator(defaults, values, row):
-    assert row_of("estimators", changed(defaults, **values)) == row
-    assert row is None or row in estimator_rows()
-
-
-def test_estimators_with_and_without_fine_tuning_do_not_mix(defaults):
-    without = changed(defaults, finetune__enabled=False)
-    frame, notes = frame_of([experiment(defaults, 60.0), experiment(changed(without, seed=2), 50.0)], "estimators", without)
-    assert frame["seed"].tolist() == [2]
-    assert notes == ["digits: left out 1 run with other settings (finetune.enabled)."]
-
-
-def test_the_papers_bins_are_a_row():
-    assert PAPERS_BINS in estimator_rows()
 
 
 @pytest.mark.parametrize("name", LADDER)

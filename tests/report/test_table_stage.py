@@ -145,16 +145,21 @@ def test_other_tables(project, dvc, kind):
         assert line in output.splitlines()
 
 
-def test_figures(project, dvc, tmp_path_factory):
-    runs = {name: synthetic.write_run(tmp_path_factory.mktemp(name), epochs=2) for name in ("main", "more")}
-    dvc(answer(revision("more", PARAMS | {"ratio": 0.1}, 60.0)), runs)
-    result = CliRunner().invoke(main, ["figures", "--out", "drawn"])
-    assert result.exit_code == 0, result.output
-    assert len(list((project / "drawn").glob("[!.]*"))) == 8
-    assert "epoch   1  estimated against optimal: 0.0" in result.output
-    result = CliRunner().invoke(main, ["figures", "--run", str(runs["main"]), "--out", "one"])
-    assert result.exit_code == 0, result.output
-    assert not (project / "one" / "figure1b_optimal_by_ratio.svg").exists()
+def test_each_panel_is_drawn_by_its_number(project, dvc, tmp_path_factory):
+    runs = {name: synthetic.write_run(tmp_path_factory.mktemp(name), epochs=2) for name in ("main", "more", "known")}
+    step = {"contrastive": {"enabled": False}, "warmup": {"wcl": False}, "finetune": {"enabled": False}}
+    policies = [
+        revision(name, PARAMS | step | {"calibration": {"policy": policy}}, score)
+        for name, policy, score in (("known", "labeled", 41.0), ("flat", "uniform", 40.0), ("steep", "estimated", 42.0))
+    ]
+    dvc(answer(revision("more", PARAMS | {"ratio": 0.1}, 60.0), *policies), runs)
+    for panel in ("1a", "1b", "1c", "1d", "3"):
+        result = CliRunner().invoke(main, ["figures", panel])
+        assert result.exit_code == 0, result.output
+        assert result.output.splitlines()[-1] == f"Drawn: figures/figure{panel}.svg, .pdf"
+    assert len(list((project / "figures").glob("[!.]*"))) == 10
+    result = CliRunner().invoke(main, ["figures", "1c", "--run", str(runs["main"]), "--out", "one"])
+    assert result.exit_code == 0 and (project / "one" / "figure1c.pdf").exists(), result.output
 
 
 def test_compare(project, dvc, tmp_path_factory):
@@ -176,12 +181,16 @@ def test_compare(project, dvc, tmp_path_factory):
     [
         (["compare", "--dataset", "voc2012"], "no finished run"),
         (["table", "weighting"], "no finished run"),
-        (["figures", "--seed", "9"], "seed 9"),
-        (["figures", "--run", "nowhere"], "no epoch"),
+        (["figures", "1c", "--seed", "9"], "seed 9"),
+        (["figures", "1b"], "two labelled ratios with seed 1; there are ratios 0.05"),
+        (["figures", "1a"], "calibration.policy labeled"),
+        (["figures", "1d"], "experiments/weighting.yaml"),
+        (["figures", "1d", "--run", "artifacts"], "several runs"),
+        (["figures", "3", "--run", "nowhere"], "no epoch"),
     ],
 )
-def test_nothing_to_show_is_one_line(project, dvc, arguments, words):
-    dvc(answer())
+def test_nothing_to_show_is_one_line(project, dvc, tmp_path, arguments, words):
+    dvc(answer(), {"main": synthetic.write_run(tmp_path / "run", epochs=1)})
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 1
     assert words in result.output

@@ -160,3 +160,16 @@ def test_every_step_is_compared_with_the_one_before():
     frame = runs(baseline=[60.0, 61.0], dcw_hard=[61.0, 62.0], dth=[64.0, 65.0], fte=[70.0, 70.0])
     gains = collect(frame, spec_of("ablation")[0]).gains
     assert {row: g[VOC].mean for row, g in gains.items()} == {"dcw_hard": 1.0, "dth": 3.0}, "the step before fte was not run"
+
+
+def test_beside_the_papers_numbers_stands_what_ours_were_made_with():
+    network = "test_resnet, random weights, 32 px, frozen"
+    frame = runs(mld=[70.0], dicap=[80.0]).assign(network=network, steps=[100, 1200])
+    (note,) = collect(frame, MAIN, published_numbers(MAIN)).notes
+    assert note.startswith(f"Ours: {network} (voc2012); 100 to 1,200 steps. The paper's: resnet50, imagenet weights, 224 px")
+    assert not collect(frame, MAIN).notes, "where there are none of the paper's, nothing is said of it"
+
+
+def test_a_mean_of_the_columns_needs_all_of_them():
+    frame = pd.concat([runs(uniform=[60.0], optimal=[70.0]), runs(uniform=[70.0], estimated=[71.0]).assign(ratio=0.1)])
+    assert collect(frame, POLICIES).more == {"Avg.": {"uniform": "65.00"}}

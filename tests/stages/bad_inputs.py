@@ -303,12 +303,6 @@ SETTINGS = [
         frozen(head="linear", linear__solver="steps", calibration__source="cross_fit"),
         code=2,
     ),
-    Case(
-        "weights that are not recorded and gone on with",
-        "train",
-        wrong(calibration__storage="sparse", finetune__labels="all"),
-        code=2,
-    ),
     Case("images for a generator that gets features", "warmup", frozen(method="pclp", head=None), code=2),
     Case("tiles for a method that gets features", "warmup", frozen(method="d2l", head="linear"), code=2),
     Case("no strong views to train on", "warmup", frozen(features__views=0), code=2),

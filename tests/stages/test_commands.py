@@ -17,7 +17,7 @@ import pytest
 import tiny
 
 from dicap.errors import Stopped
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 
 STAGES = ("convert", "split", "warmup", "pseudo-label", "train", "finetune", "evaluate")
 OUT = {"convert": "data/converted", "pseudo-label": "artifacts/pseudo_label"}
@@ -96,12 +96,19 @@ def test_config_and_methods_print(project):
 
 
 @pytest.mark.parametrize("command", ["resolve", "config"])
-def test_what_is_hardly_meant_is_told(project, command):
+def test_what_is_hardly_meant_is_told(project, command, monkeypatch):
+    code, _, errors = project.run(command)
+    (line,) = errors.splitlines()  # all of them in one
+    assert code == 0 and line.startswith("Warning: params.yaml: drml.rounds 4, drml.iterations 3, ")
+    assert "the method is dicap" in line
+    project.set({key: None for key in tiny.CHANGES if key.startswith(("drml.", "pclp."))})
     assert "Warning" not in project.run(command)[2]
     project.set({"warmup.trainable": "head", "train.trainable": "head"})
     code, _, errors = project.run(command)
     (line,) = errors.splitlines()
     assert code == 0 and line.startswith("Warning: params.yaml: backbone_weights: found 'random'")
+    monkeypatch.setenv("DICAP_PROJECT", str(project.folder))  # in a sweep a grid's settings are for all of its cells
+    assert "Warning" not in project.run(command)[2]
 
 
 def test_the_list_of_methods_fits_a_terminal_and_leaves_nothing_out(project):
@@ -273,39 +280,32 @@ def test_a_machine_that_cannot_is_exit_code_2(project, option):
 # -- processes ----------------------------------------------------------------------------------------------------------
 
 
-def start(project, command, variables=()):
-    return subprocess.Popen(
-        command, cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=tiny.environment() | dict(variables),
-    )  # fmt: skip
-
-
 def wait_for_a_state(project, process):
     until = time.monotonic() + 60
     while not list(project.folder.glob(".dicap/state/warmup-*/state.pt")):
-        assert process.poll() is None and time.monotonic() < until, process.stderr.read()
+        assert process.poll() is None and time.monotonic() < until, process.output()
         time.sleep(0.02)
 
 
-def test_a_running_stage_refuses_a_second_stops_at_a_signal_and_continues(project, forks):
+def test_a_running_stage_refuses_a_second_stops_at_a_signal_and_continues(project):
     project.set({"warmup.epochs": 400, "warmup.eval_every": 400})
-    first = start(project, [sys.executable, "-m", "stages.cli", "warmup"])
+    first = tiny.stage(project.folder, "warmup")
     wait_for_a_state(project, first)
     code, line = project.refused("warmup")
     assert code == 1 and f"process {first.pid} is already running this warmup" in line
     first.send_signal(signal.SIGTERM)
-    _, errors = first.communicate(timeout=60)
-    assert first.returncode == 75
+    code, errors = first.wait(60)
+    assert code == 75
     assert [line for line in errors.splitlines() if line.startswith(("Stopped: ", "Error: "))] == [
         line for line in errors.splitlines() if line.startswith("Stopped: warmup: state saved")
     ]
     assert "Traceback" not in errors
-    again = start(project, tiny.forked("stages.cli", "warmup"), forks)
-    while "resuming warmup at epoch" not in (line := again.stderr.readline()):
-        assert line, "it did not resume"
+    again = tiny.stage(project.folder, "warmup")
+    while "resuming warmup at epoch" not in again.output():
+        assert again.poll() is None, "it did not resume"
+        time.sleep(0.02)
     again.send_signal(signal.SIGINT)
-    again.communicate(timeout=60)
-    assert again.returncode == 75
+    assert again.wait(60)[0] == 75
 
 
 HEAVY = ("torch", "timm", "pandas", "numpy", "pyarrow", "PIL", "matplotlib", "sklearn")

@@ -99,13 +99,13 @@ def test_an_editor_s_files_in_a_package_are_no_code(own, tmp_path, monkeypatch):
     from dicap.provenance import source_code
 
     package = Path(shutil.copytree(tiny.ROOT / "dicap", tmp_path / "code" / "dicap"))
-    names = {"dicap.network", "dicap.data.sources", "dicap.report"}
+    names = {"dicap.network", "dicap.data.sources", "dicap.pages"}
     before = source_code.digests(names, package.parent)
-    for folder in ("network", "data/sources", "report/templates"):
+    for folder in ("network", "data/sources", "pages/templates"):
         for name in IDLE[:4]:
             (package / folder / name).write_bytes(b"anything")
     assert source_code.digests(names, package.parent) == before
-    (package / "report" / "templates" / "more.html").write_text("<p>")
+    (package / "pages" / "templates" / "more.html").write_text("<p>")
     assert source_code.digests(names, package.parent) != before
 
 
@@ -138,7 +138,7 @@ def test_the_look_at_many_photographs(tmp_path):
 
 
 def test_relative_paths_mean_the_project_s_files_in_a_cell_too(own, tmp_path, monkeypatch):
-    """A clone holds neither photographs nor weights. A cell in it finds the same, so that it shares all results."""
+    """A cell's clone holds what is committed, neither photographs nor weights. It finds the same ones."""
     before, clone = resolved(own), tmp_path / "clone"
     for name in ("configs", "labels"):
         shutil.copytree(own.folder / name, clone / name)

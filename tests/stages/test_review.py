@@ -21,7 +21,7 @@ def listed(project, folder="review"):
 
 
 def test_suggest_writes_a_page_beside_its_list(project):
-    project.done("suggest", "--count", "4")
+    assert f"  open {project.folder / 'suggest' / 'index.html'} in a browser" in project.done("suggest", "--count", "4")
     rows = list(csv.DictReader((project.folder / "suggest" / "labels.csv").open()))
     batch = batch_of(project.folder / "suggest" / "index.html")
     assert [item["id"] for item in batch["items"]] == [row["image"] for row in rows]
@@ -38,6 +38,7 @@ def test_photographs_that_were_moved_are_shown_as_they_were_converted(project, t
 
 def test_review_ranks_what_was_not_trained_on_and_import_says_what_changes(project):
     out = project.done("review", "--count", "2")
+    assert f"  open {project.folder / 'review' / 'index.html'} in a browser" in out
     assert "on whose labels that network was trained are left out" in out, "the tiny network began with random weights"
     roles = pd.read_parquet("artifacts/split/split.parquet").set_index("id")["role"]
     rows = listed(project)

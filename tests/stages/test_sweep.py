@@ -1,7 +1,6 @@
 """`dicap-stage sweep` and what it asks of an engine; cells in tests/stages/test_cell.py, engines in tests/engines."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,10 @@ from dicap.errors import DataError
 from stages.cli import main
 from stages.commands import sweep
 from stages.sweeps import cell as cell_module
-from stages.sweeps import finished
-from stages.sweeps.engines import base
-from stages.sweeps.forkserver import ADDRESS
+from stages.sweeps import engines, finished
+from stages.sweeps.engines.base import Job
 from stages.sweeps.grid import cells, read_grid
 
-SHARDED = ("convert", "features")
 GRID = "title: Two\ntable: main\naxes: {method: [mld, dicap], seed: [1, 2]}\n"
 
 
@@ -47,11 +44,11 @@ class Fake:
     outlives = False
 
     def __init__(self, monkeypatch, done: list[dict], bad: str = "never") -> None:
-        self.jobs: list[base.Job] = []
+        self.jobs: list[Job] = []
         self.asked: list[tuple[str, int | None]] = []
         self.bad, self.cancelled = bad, False
         monkeypatch.setattr(finished, "finished", lambda params, *, everywhere: (done, []))
-        monkeypatch.setattr(base, "open_engine", lambda name, at_once: self.asked.append((name, at_once)) or self)
+        monkeypatch.setattr(engines, "open_engine", lambda name, at_once: self.asked.append((name, at_once)) or self)
 
     def check(self, job):
         if job.gpus > 1:
@@ -84,7 +81,7 @@ def every(project):
     return cells(read_grid(project / "grid.yaml"), project / "params.yaml")
 
 
-def changes_of(job: base.Job) -> dict[str, str]:
+def changes_of(job: Job) -> dict[str, str]:
     return dict(part.split("=", 1) for flag, part in zip(job.command, job.command[1:], strict=False) if flag == "-S")
 
 
@@ -117,33 +114,6 @@ def test_cells_at_a_time_wait_for_what_they_share(project, monkeypatch, options,
         assert {job.after for job in fake.jobs[1:]} == {(first.name,)}
     else:
         assert {job.after for job in fake.jobs} == {()}
-
-
-@pytest.mark.parametrize(("shards", "options", "parts"), [(5, [], 5), (40, [], 16), (5, ["--jobs", "2"], 2)])
-@pytest.mark.parametrize("frozen", [True, False])
-def test_on_a_cluster_several_jobs_make_the_shards(project, monkeypatch, shards, options, parts, frozen):
-    monkeypatch.setattr("stages.commands.convert.count_shards", lambda settings: shards)
-    fake = Fake(monkeypatch, [])
-    trained = "head" if frozen else "all"
-    run("grid.yaml", "--on", "ray", *options, "-S", f"warmup.trainable={trained}", "-S", f"train.trainable={trained}")
-    of = {stage: [job for job in fake.jobs if f"-{stage}-" in job.name and "--shard" in job.command] for stage in SHARDED}
-    for stage, jobs in of.items():
-        assert len(jobs) == (parts if frozen or stage == "convert" else 0)
-        assert [job.command[job.command.index("--shard") + 1] for job in jobs] == [f"{i}/{parts}" for i in range(len(jobs))]
-        assert all(job.command[job.command.index("--until") + 1] == stage for job in jobs)
-    *before, last = [job for job in fake.jobs if job.name.startswith("prepare-")]
-    assert {job.after for job in fake.jobs if job not in (*before, last)} == {(last.name,)} and "--shard" not in last.command
-    if frozen:
-        (whole,) = [job for job in before if job not in of["convert"] + of["features"]]
-        assert whole.after == tuple(job.name for job in of["convert"])
-        assert {job.after for job in of["features"]} == {(whole.name,)}
-    assert last.after == tuple(job.name for job in of["features" if frozen else "convert"])
-
-
-def test_images_that_cannot_be_listed_here_are_prepared_in_one_piece(project, monkeypatch):
-    fake = Fake(monkeypatch, [])
-    run("grid.yaml", "--on", "ray", "--dataset", "table", "-S", "data_root=/only/on/the/nodes")
-    assert [job.name.split("-")[0] for job in fake.jobs] == ["prepare", "table", "table", "table", "table"]
 
 
 @pytest.mark.parametrize(
@@ -219,21 +189,6 @@ def test_a_cell_has_the_cores_it_is_told_and_as_many_threads(project, monkeypatc
     assert all({"OMP_NUM_THREADS": "8", "DICAP_DEVICE": "cpu"}.items() <= job.environment.items() for job in fake.jobs)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="forks of loaded libraries are for Linux")
-@pytest.mark.parametrize(
-    ("options", "shared"), [(["--jobs", "2"], True), (["--on", "ray"], False), (["--jobs", "2", "--gpus", "1"], False)]
-)
-def test_cells_on_this_machine_share_a_fork_server(project, monkeypatch, options, shared):
-    """Those of one environment: the preparation has more threads, and each GPU's cells see another device."""
-    monkeypatch.setattr("stages.commands.sweep.cores", lambda: 4)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    fake = Fake(monkeypatch, [])
-    assert run("grid.yaml", *options).exit_code == 0
-    preparation, *cells = [job.environment.get(ADDRESS) for job in fake.jobs]
-    assert preparation is None and len(cells) == 4 and len(set(cells)) == 1 and (cells[0] is not None) == shared
-    assert not shared or not Path(cells[0]).exists(), "it ends with the sweep"
-
-
 def test_what_no_node_has_is_refused_before_anything_is_submitted(project, monkeypatch):
     fake = Fake(monkeypatch, [])
     result = run("grid.yaml", "--gpus", "2")
@@ -269,7 +224,7 @@ def test_what_is_not_committed_is_refused(project, monkeypatch, name):
 def test_an_experiment_without_a_result_is_not_overwritten(project, monkeypatch):
     fake = Fake(monkeypatch, [])
     first = every(project)[0]
-    subprocess.run(["git", "update-ref", cell_module.reference(first.name, rev()), "HEAD"], check=True)
+    subprocess.run(["git", "update-ref", cell_module.experiment_ref(first.name, rev()), "HEAD"], check=True)
     result = run("grid.yaml")
     assert result.exit_code == 1 and f"dvc exp remove {first.name}" in result.stderr and not fake.jobs
 

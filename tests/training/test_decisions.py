@@ -8,9 +8,9 @@ import tiny
 import torch
 
 from dicap.calibration.curve import carry_over, curve_by_rank
-from dicap.calibration.rates import dual_thresholds
+from dicap.calibration.thresholds import dual_thresholds
 from dicap.models import load_model
-from dicap.training.decisions import before_finetuning, decisions_of
+from dicap.training.decisions import CurveSource, decisions_of
 
 
 def scores(path, experiment, rows):
@@ -50,8 +50,9 @@ def test_without_unlabelled_images_the_earlier_curve_stays(tiny_experiment, trai
     experiment = tiny_experiment()
     experiment.roles = replace(experiment.roles, unlabeled=np.empty(0, np.int64))
     network = load_model(trained / "train" / "model.safetensors").network
-    before = before_finetuning(experiment, network)
-    assert decisions_of(experiment, network, "finetune", before).curve is before.curve
+    before = CurveSource.before_finetuning(experiment, network)
+    found = decisions_of(experiment, network, "finetune", before)
+    assert torch.equal(found.curve.rate, before.curve.rate) and found.note.endswith("before fine-tuning")
 
 
 def test_a_class_that_is_left_out_is_never_decided(tiny_experiment, trained):

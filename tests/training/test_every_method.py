@@ -5,7 +5,7 @@ import tiny
 
 from dicap.errors import Stopped
 from dicap.models import load_model
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 from dicap.training import run
 from training.test_leaks import hidden_rows, invert_labels, models
 from training.test_resume import StopAfter

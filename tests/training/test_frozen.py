@@ -8,7 +8,8 @@ import torch
 from dicap.data.loader import scoring_batches
 from dicap.models import load_model
 from dicap.network import Network
-from dicap.settings.catalogue import METHODS, OWN_HEAD
+from dicap.settings.catalogue import OWN_HEAD
+from dicap.settings.methods import METHODS
 from training.test_every_method import run_all, stages_of
 from training.test_leaks import hidden_rows, invert_labels, models
 

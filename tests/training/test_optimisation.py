@@ -42,7 +42,7 @@ def test_one_cycle_has_the_published_learning_rates_and_momenta():
             assert o.lr == pytest.approx(lr, rel=2e-3)
             if beta1 is not None:
                 assert o.optimiser.param_groups[0]["betas"][0] == pytest.approx(beta1, abs=6e-4)
-        o.schedule.step()
+        o.schedules["network"].step()
     assert o.optimiser.param_groups[0]["betas"][1] == 0.999
 
 
@@ -53,7 +53,7 @@ def test_a_cycle_may_be_of_any_length(pct_start):
         seen = []
         for _ in range(steps):
             seen.append(o.lr)
-            o.schedule.step()
+            o.schedules["network"].step()
         assert all(0 <= lr <= 1.0 for lr in seen), steps
 
 
@@ -61,7 +61,7 @@ def test_every_step_advances_the_schedule_once():
     o, fresh = optimisation(small_network()), optimisation(small_network())
     for _ in range(7):
         take_step(o)
-        fresh.schedule.step()
+        fresh.schedules["network"].step()
     assert o.lr == fresh.lr and o.steps == 7
 
 
@@ -98,9 +98,9 @@ def test_ema_of_parameters_and_batchnorm_buffers_equals_a_slow_version():
         for name, tensor in network.state_dict().items():
             slow[name] = 0.9 * slow[name] + 0.1 * tensor if tensor.is_floating_point() else tensor.clone()
     assert {"1.running_mean", "1.running_var", "1.num_batches_tracked"} <= slow.keys()
-    for name, tensor in o.ema.module.state_dict().items():
+    for name, tensor in o.ema.state_dict().items():
         torch.testing.assert_close(tensor, slow[name])
-    assert not o.ema.module.training
+    assert not o.ema.training
 
 
 def test_share_of_the_start_weights_in_the_published_ema():
@@ -110,8 +110,8 @@ def test_share_of_the_start_weights_in_the_published_ema():
     nn.init.zeros_(network.weight)
     left = {}
     for n in range(1, 5097):
-        o.ema.update(network)
-        left[n] = o.ema.module.weight.item()
+        o.average()
+        left[n] = o.ema.weight.item()
     for n, share in ((216, 0.937), (3084, 0.396), (5096, 0.217)):
         assert left[n] == pytest.approx(share, abs=1e-3)
 
@@ -160,12 +160,12 @@ def test_a_compiled_network_takes_the_same_steps(monkeypatch):
     plain, other = small_network(), small_network()
     options = {"lr": 0.05, "weight_decay": 1e-4, "pct_start": 0.2, "ema_decay": 0.9, "cycle_steps": 10}
     both = [Optimisation(plain, CPU, **options), Optimisation(other, replace(CPU, compiled=True), **options)]
-    assert compiled == [other, both[1].ema.module]
+    assert compiled == [other, both[1].ema]
     for step in range(3):
         for o in both:
             torch.manual_seed(step)
             take_step(o)
-    for one, two in ((plain, other), (both[0].ema.module, both[1].ema.module)):
+    for one, two in ((plain, other), (both[0].ema, both[1].ema)):
         assert list(one.state_dict()) == list(two.state_dict())
         for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True):
             torch.testing.assert_close(a, b)
@@ -183,6 +183,6 @@ def test_a_saved_optimisation_continues_bit_for_bit():
         for each in (o, again):
             torch.manual_seed(step)
             take_step(each)
-    for one, other in ((o.network, again.network), (o.ema.module, again.ema.module)):
+    for one, other in ((o.network, again.network), (o.ema, again.ema)):
         assert all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
     assert o.lr == again.lr and o.steps == again.steps

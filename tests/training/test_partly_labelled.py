@@ -7,7 +7,7 @@ import tiny
 from dicap.data import labels as data_labels
 from dicap.data.labels import read_labels
 from dicap.errors import SettingsError
-from dicap.settings.catalogue import METHODS
+from dicap.settings.methods import METHODS
 from dicap.training import experiment, hidden
 from training.test_convex import RECOMMENDED
 from training.test_convex import run_all as solve_all
@@ -40,7 +40,7 @@ def renamed(monkeypatch):
     "changes",
     [
         {},
-        {"loss.reduction": "mean", "calibration.estimator": "class_rank", "thresholds.rule": "quota"},
+        {"loss.reduction": "mean", "calibration.estimator": "class_score", "thresholds.rule": "quota"},
         {"method": "d2l", "head": "linear"},
         {"method": "iat", "head": "linear", "iat.rule": "matched"},
     ],

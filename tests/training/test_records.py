@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dicap.calibration.rates import PseudoLabels, Rates, Thresholds, bin_curve
+from dicap.calibration.rates import Rates, bin_curve
+from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.files import artifacts
 from dicap.methods.base import Refresh, Roles
 from dicap.report.evidence import curve_errors, read_curves
@@ -221,16 +222,3 @@ def test_a_share_is_the_mean_of_single_precision(some, more):
     entries = torch.tensor([1.0] * some + [0.0] * more)
     assert diagnostics._share(some, some + more) == float(entries.mean())
     assert math.isnan(diagnostics._share(0, 0))
-
-
-def test_a_sparse_record_of_halves(refresh, labels, tmp_path):
-    pseudo = refresh.pseudo
-    halves = refresh._replace(pseudo=pseudo._replace(confidence=pseudo.confidence.half(), weight=pseudo.weight.half()))
-    known = {"ids": np.array(list("abcdefghi")), "classes": ["x", "y", "z"], "bins": K, "optimal": diagnostics_of(labels).optimal}
-    record(refresh, tmp_path / "dense", 0, **known)
-    record(halves, tmp_path / "sparse", 0, **known, sparse=True)
-    files = [artifacts.epoch_file(tmp_path / kind, "pseudo_labels", 0) for kind in ("dense", "sparse")]
-    dense, sparse = (artifacts.read_pseudo_labels(path) for path in files)
-    held = dense.label != 0
-    assert (sparse.label == dense.label).all() and (sparse.confidence[held] == dense.confidence[held]).all()
-    assert (sparse.weight[held] == dense.weight[held]).all() and np.isnan(sparse.weight[~held]).all()

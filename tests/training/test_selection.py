@@ -93,7 +93,7 @@ def test_stopped_at_every_second_step_the_choice_is_the_same(tiny_experiment, ch
             with monkeypatch.context() as patch:
                 patch.setattr(run, "StopSignal", lambda: StopAfter(2))
                 try:
-                    out = tiny.run_stage(experiment, stage, source, tmp_path / "again", tell=lines.extend)
+                    out = tiny.run_stage(experiment, stage, source, tmp_path / "again", log=lines.extend)
                     break
                 except Stopped:
                     pass

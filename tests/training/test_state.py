@@ -3,9 +3,11 @@
 import hashlib
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -186,6 +188,38 @@ def test_clear_keeps_the_lock_and_finish_removes_all(state):
     assert [path.name for path in state.folder.iterdir()] == ["lock"]
     state.finish()
     assert not state.folder.exists()
+
+
+def test_only_a_state_that_nobody_has_touched_for_long_and_no_run_holds_is_removed(tmp_path):
+    past = time.time() - (module.STALE_DAYS + 1) * 86400
+
+    def left(identity, *, old):
+        with RunState(tmp_path, "train", identity) as state:
+            state.save({"epoch": 1})
+        for path in (*state.folder.iterdir(), state.folder) if old else ():
+            os.utime(path, (past, past))
+        return state.folder
+
+    recent, stale, held = left("recent", old=False), left("stale", old=True), left("held", old=True)
+    with RunState(tmp_path, "train", "done") as state, RunState(tmp_path, "train", "held"):
+        os.utime(held, (past, past))
+        state.finish()
+    assert sorted((tmp_path / ".dicap" / "state").iterdir()) == [held, recent] and not stale.exists()
+
+
+def test_a_folder_that_is_removed_while_its_lock_is_awaited_is_made_again(tmp_path, monkeypatch):
+    take, calls = module._take, []
+
+    def removed_first(lock, folder):
+        if not calls:
+            shutil.rmtree(folder)
+        calls.append(folder)
+        return take(lock, folder)
+
+    monkeypatch.setattr(module, "_take", removed_first)
+    with RunState(tmp_path, "train", "0") as state:
+        state.save({"epoch": 2})
+    assert len(calls) == 2 and (state.folder / "state.pt").exists()
 
 
 def test_every_relevant_setting_changes_the_fingerprint_and_no_other():

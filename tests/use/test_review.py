@@ -86,10 +86,10 @@ def test_planted_wrong_labels_come_first():
     assert [d.surprise for d in ranked] == sorted((d.surprise for d in ranked), reverse=True)
 
 
-def test_only_honest_scores_are_ranked():
+def test_only_out_of_sample_scores_are_ranked():
     features, labels, _, _ = blobs(60, 4)
-    honest = np.arange(60) % 3 == 0
-    assert {doubt.row for doubt in doubts(scored(features, labels), labels, honest)} == set(np.flatnonzero(honest))
+    out_of_sample = np.arange(60) % 3 == 0
+    assert {doubt.row for doubt in doubts(scored(features, labels), labels, out_of_sample)} == set(np.flatnonzero(out_of_sample))
 
 
 def test_entries_against_a_loop():

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from dicap.data.sources.base import RawSet
-from dicap.data.sources.columns import Items
 from dicap.errors import SettingsError
 from dicap.settings import Own
 from dicap.settings.catalogue import BUNDLED
@@ -43,4 +42,4 @@ def read_raw(dataset: str, root: Path | None, image_size: int, own: Own | None =
         raise SettingsError(f"params.yaml: data_root: found null, expected the folder of the raw {dataset} data set")
     module = importlib.import_module(f"dicap.data.sources.{MODULES[dataset]}")
     raw = module.read(dataset, root, image_size, own) if dataset == "table" else module.read(dataset, root, image_size)
-    return replace(raw, items=Items.of(raw.items))
+    return replace(raw, items=list(raw.items))

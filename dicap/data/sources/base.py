@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import PIL
 from PIL import Image, ImageOps, UnidentifiedImageError, features
 
-from dicap.data.texts import Texts
 from dicap.errors import DataError
 
 
@@ -54,7 +53,7 @@ class Images(Protocol):
         ...
 
     def mark(self, i: int) -> str:
-        """What differs where item i would be read differently: of a file its size and time of change, not its content."""
+        """What differs where item i would be read differently: of a file its place, size and times of change, not its content."""
         ...
 
 
@@ -88,7 +87,7 @@ class FileImages:
     """Images in files below a folder; what leads out of it, by `..` or by a link, is not read."""
 
     def __init__(self, root: Path, paths: Iterable[str]) -> None:
-        self._root, self._paths = root, Texts.of(paths)
+        self._root, self._paths = root, list(paths)
 
     def read(self, i: int) -> Image.Image:
         path = self._root / self._paths[i]
@@ -99,17 +98,21 @@ class FileImages:
         return read_rgb(path)
 
     def mark(self, i: int) -> str:
-        """Size and time of change of its file."""
+        """Place, size and times of change of its file."""
         return file_mark(self._root / self._paths[i])
 
 
 def file_mark(path: str | Path) -> str:
-    """Size and time of change of a file: what tells that it is another one without reading it."""
+    """Place, size and times of change of a file: what tells that it is another one without reading it.
+
+    The second time, of the change of its entry, is one that no program can set: a file that took the place of another of its size
+    with an older file's date is another one.
+    """
     try:
         info = os.stat(path)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         return type(error).__name__
-    return f"{info.st_size} {info.st_mtime_ns}"
+    return f"{os.path.abspath(path)} {info.st_size} {info.st_mtime_ns} {info.st_ctime_ns}"
 
 
 def decoders() -> dict[str, Any]:

@@ -4,8 +4,6 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 from PIL import Image
 
 from dicap.data.sources.base import Rejected, file_mark, read_rgb, stays_below
@@ -64,29 +62,18 @@ class FilesAt:
     """
 
     def __init__(self, paths: Iterable[Path], below: Sequence[Path | None] = ()) -> None:
-        self._paths = pa.array([os.fsencode(path) for path in paths], pa.large_binary())  # a name need not be UTF-8
-        self._folders = list(dict.fromkeys(below))
-        number = {folder: i for i, folder in enumerate(self._folders)}
-        self._below = np.array([number[folder] for folder in below], np.int32)  # (len(below),) into the folders
-
-    @property
-    def paths(self) -> list[Path]:
-        """The files, one an item."""
-        return [self._path(i) for i in range(len(self._paths))]
+        self.paths, self._below = list(paths), list(below)
 
     def read(self, i: int) -> Image.Image:
-        path = self._path(i)
-        folder = self._folders[self._below[i]] if i < len(self._below) else None
+        path = self.paths[i]
+        folder = self._below[i] if i < len(self._below) else None
         if folder is not None and not stays_below(path, folder):
             raise Rejected("a link out of the data set's folder; copy the file there")
         return read_rgb(path, upright=True)
 
     def mark(self, i: int) -> str:
-        """Size and time of change of its file."""
-        return file_mark(self._path(i))
-
-    def _path(self, i: int) -> Path:
-        return Path(os.fsdecode(self._paths[i].as_py()))
+        """Place, size and times of change of its file."""
+        return file_mark(self.paths[i])
 
 
 def readable(name: str) -> str:

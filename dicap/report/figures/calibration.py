@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -16,19 +18,25 @@ def correctness(weights: pd.DataFrame) -> Figure:
 
     weights: rows of one epoch (bin, left, right, n_pos, n_neg, r_pos, optimal_r_pos, ...).
     """
-    figure = style.canvas(3.9)
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, 1])
+    figure, top = _above_counts(weights, weights["n_pos"] + weights["n_neg"], "confidence of the network")
     _curves(top, weights)
     top.set_ylabel("share of positives")
     style.legend_above(top, columns=3)
-    entries = (weights["n_pos"] + weights["n_neg"]).to_numpy(dtype=float)
-    width = (weights["right"] - weights["left"]).to_numpy()
-    bottom.bar(_centre(weights), entries, width=width * 0.86, color=style.BLUE, alpha=0.35, linewidth=0)
-    bottom.set_yscale("log")
-    bottom.set_ylim(0.7, max(10.0, entries.max() * 2))
-    bottom.set_ylabel("entries")
-    bottom.set_xlabel("confidence of the network")
-    figure.align_ylabels([top, bottom])
+    return figure
+
+
+def overlaid(curves: Mapping[str, tuple[pd.DataFrame, str]], title: str | None = None) -> Figure:
+    """Curves by name, each a frame of one epoch's bins and its column, told apart by colour, dash and marker."""
+    figure = style.canvas(3.4, 3.6)
+    ax = figure.add_subplot()
+    for (name, (frame, column)), (colour, dash, marker) in zip(curves.items(), style.LINES, strict=False):
+        ax.plot(_centre(frame), frame[column], color=colour, linestyle=dash, marker=marker, label=name)
+    _diagonal(ax)
+    ax.set_xlim(-0.02, 1.02)
+    ax.set_ylim(-0.03, 1.03)
+    ax.set_xlabel("confidence of the network")
+    ax.set_ylabel("share of positives")
+    ax.legend(loc="upper left", title=title, alignment="left")  # above the diagonal, where curves seldom are
     return figure
 
 
@@ -63,21 +71,27 @@ def error_by_epoch(errors: pd.DataFrame) -> Figure:
 
 def reliability(bins: pd.DataFrame, across: str = "score of the network", up: str = "share of positives") -> Figure:
     """How true stated probabilities are on the test images. bins: left, right, n, confidence, frequency; the axes' names."""
-    figure = style.canvas(3.9)
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, 1])
+    figure, top = _above_counts(bins, bins["n"], across)
     full = bins[bins["n"] > 0]
     _diagonal(top)
     top.plot(full["confidence"], full["frequency"], color=style.BLUE, marker="o", label="observed")
     top.set_ylabel(up)
     style.legend_above(top, columns=2)
+    return figure
+
+
+def _above_counts(bins: pd.DataFrame, entries: pd.Series, across: str) -> tuple[Figure, Axes]:
+    """A figure with the numbers of entries in the bins along its lower edge, and the axes above them."""
+    figure = style.canvas(3.9)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, 1])
     width = (bins["right"] - bins["left"]).to_numpy()
-    bottom.bar(_centre(bins), bins["n"], width=width * 0.86, color=style.BLUE, alpha=0.35, linewidth=0)
+    bottom.bar(_centre(bins), entries.to_numpy(dtype=float), width=width * 0.86, color=style.BLUE, alpha=0.35, linewidth=0)
     bottom.set_yscale("log")
-    bottom.set_ylim(0.7, max(10.0, float(bins["n"].max()) * 2))
+    bottom.set_ylim(0.7, max(10.0, float(entries.max()) * 2))
     bottom.set_ylabel("entries")
     bottom.set_xlabel(across)
     figure.align_ylabels([top, bottom])
-    return figure
+    return figure, top
 
 
 def _curves(ax: Axes, weights: pd.DataFrame, markers: bool = True) -> None:

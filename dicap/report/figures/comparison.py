@@ -9,12 +9,6 @@ from matplotlib.ticker import MaxNLocator
 
 from dicap.report import style
 
-MOST_LINES = 8  # more cannot be told apart
-_LINES = [
-    (style.BLUE, "-", "o"), (style.VERMILLION, "--", "s"), (style.GREEN, "-.", "^"), (style.ORANGE, ":", "D"),
-    (style.PURPLE, "-", "v"), (style.SKY, "--", "P"), (style.INK, "-.", "X"), (style.GREY, ":", "*"),
-]  # fmt: skip
-
 
 def finals(frame: pd.DataFrame) -> Figure:
     """Final scores by label, best mean on top. frame: label, seed, map (percent)."""
@@ -40,10 +34,10 @@ def curves(frame: pd.DataFrame) -> Figure:
     """mAP over the main epochs by label, mean over runs; the eight that end best. frame: label, epoch, map_ema."""
     frame = frame[frame["map_ema"].notna()]
     lines = {label: part.groupby("epoch")["map_ema"].mean() for label, part in frame.groupby("label")}
-    best = sorted(lines, key=lambda label: (-float(lines[label].iloc[-1]), str(label)))[:MOST_LINES]
+    best = sorted(lines, key=lambda label: (-float(lines[label].iloc[-1]), str(label)))[: len(style.LINES)]
     figure = style.canvas(style.HEIGHT + 0.17 * ((len(best) + 1) // 2))
     ax = figure.add_subplot()
-    for label, (colour, dash, marker) in zip(best, _LINES, strict=False):
+    for label, (colour, dash, marker) in zip(best, style.LINES, strict=False):
         line = lines[label]
         every = max(1, len(line) // 8)
         ax.plot(

@@ -11,8 +11,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
@@ -21,8 +20,9 @@ import torch
 
 from dicap.errors import DataError
 
-SCHEMA = 2  # of the saved state; part of the fingerprint, so another version starts afresh
+SCHEMA = 3  # of the saved state; part of the fingerprint, so another version starts afresh
 DIGEST = 32  # bytes of the checksum before it
+STALE_DAYS = 30  # an interrupted experiment may go on for so long
 _ATTEMPTS = 3  # at a lock, before somebody else is said to hold it
 
 
@@ -49,16 +49,13 @@ def _take(lock: IO[str], folder: Path) -> bool:
         return False
 
 
-@contextmanager
-def free_lock(folder: Path) -> Iterator[bool]:
-    """Hold the lock of a state folder for a moment: True where no run holds it, False where one does or there is none."""
-    try:
-        lock = open(folder / "lock", "r+")  # noqa: SIM115
-    except OSError:
-        yield False
-        return
-    with lock:
-        yield _take(lock, folder)
+def remove_stale(states: Path) -> None:
+    """Remove the state folders that no run holds and that nobody has touched for STALE_DAYS."""
+    for folder in states.iterdir():
+        with suppress(OSError), open(folder / "lock", "r+") as lock:
+            touched = max(path.stat().st_mtime for path in (folder, *folder.glob("*.pt")))
+            if touched < time.time() - STALE_DAYS * 86400 and _take(lock, folder):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 class RunState:
@@ -97,11 +94,6 @@ class RunState:
 
     def __exit__(self, *_: object) -> None:
         self._lock.close()
-
-    @property
-    def saved(self) -> bool:
-        """Whether an earlier run left something to go on with."""
-        return any((self.folder / name).exists() for name in ("state.pt", "previous.pt"))
 
     @property
     def products(self) -> Path:
@@ -159,14 +151,15 @@ class RunState:
         shutil.rmtree(self.products, ignore_errors=True)
 
     def finish(self) -> None:
-        """Remove the folder, after the products were published."""
+        """Remove the folder, after the products were published, and those that are stale."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        remove_stale(self.folder.parent)
 
 
-class Onlooker(RunState):
-    """The state as a process sees it that does not keep it: another process of the run reads, locks and writes it."""
+class NullState(RunState):
+    """The state of every process but the first, which alone locks, writes and reads it: other ranks save nothing."""
 
-    def __enter__(self) -> "Onlooker":
+    def __enter__(self) -> "NullState":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -174,7 +167,7 @@ class Onlooker(RunState):
 
     @property
     def products(self) -> Path:
-        """Whoever asks is about to write what another process writes: an error in the program."""
+        """An error in the program: the first process alone writes products."""
         raise AssertionError("the main process alone writes products")
 
     def save(self, payload: dict[str, Any]) -> None:

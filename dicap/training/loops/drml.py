@@ -33,18 +33,27 @@ def train(run: Trainer, network: nn.Module) -> None:
         groups=groups,
     )
 
-    for epoch in run.epochs():
-        recorded = epoch % RECORD_EVERY == 0 or epoch == phase.epochs - 1
-        refresh = run.refresh(lambda teacher: method.refresh(teacher, roles), recorded=recorded)
+    for epoch in run.epochs:
+        if run.is_over:  # early stopping
+            break
+        refresh = run.saved_refresh
+        if refresh is None:
+            with run.meter.timing("refresh"):
+                parquet = epoch % RECORD_EVERY == 0 or epoch == phase.epochs - 1
+                refresh = run.record_refresh(method.refresh(run.epoch_teacher, roles), parquet=parquet)
         adopted = np.any(refresh.pseudo.label.cpu().numpy() >= 0, axis=1)
         plan = pool_plan(len(phase.labelled), adopted, phase.batch_labelled, steps, seed=s.seed, epoch=epoch)
 
         for batch in run.batches(MainBatches(run.experiment, phase, plan, epoch, refresh, run.teacher)):
             step(run, method, head, batch)
-            run.advance()
+            run.end_step()
+
         if run.is_evaluated:
             f1, f2, _ = run.experiment.predict(network, roles.test, function=answers).unbind(1)
-            run.log(**map_of_scores(run.experiment, {"c1": f1, "c2": f2}))  # beside R's, which is the method's answer
+            run.checkpoint.row |= map_of_scores(run.experiment, {"c1": f1, "c2": f2})  # beside R's, the method's answer
+        run.evaluate()
+        run.record()
+        run.save()
     run.publish()
 
 

@@ -4,7 +4,7 @@ from torch import nn
 
 from dicap.methods.base import NO_ROWS, Phase
 from dicap.training.batches import FinetuneBatches
-from dicap.training.decisions import before_finetuning
+from dicap.training.decisions import CurveSource
 from dicap.training.plan import finetune_plan
 from dicap.training.trainer import Trainer
 
@@ -15,19 +15,23 @@ def finetune(run: Trainer, network: nn.Module) -> None:
     phase = Phase(rows, NO_ROWS, s.batch_size, 0, s.epochs, lr=s.lr, publishes=run.settings.weights)
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith("head."))
-    before = before_finetuning(run.experiment, network.to(run.experiment.runtime.device))
+    before = CurveSource.before_finetuning(run.experiment, network.to(run.experiment.runtime.device))
 
     steps = len(finetune_plan(len(rows), s.batch_size, seed=run.settings.seed, epoch=0))
-    student = run.begin(network, phase, steps=steps, eval_every=s.epochs, ema_decay=s.ema_decay)
+    run.begin(network, phase, steps=steps, eval_every=s.epochs, ema_decay=s.ema_decay)
 
-    for epoch in run.epochs():
+    for epoch in run.epochs:
         plan = finetune_plan(len(rows), s.batch_size, seed=run.settings.seed, epoch=epoch)
         for batch in run.batches(FinetuneBatches(run.experiment, phase, plan, epoch)):
             if not run.experiment.frozen:  # else the inputs are its features
-                student.backbone.eval()  # type: ignore[union-attr]  # BatchNorm of the frozen part stays as it is
+                network.backbone.eval()  # type: ignore[union-attr]  # BatchNorm of the frozen part stays as it is
             with run.autocast():
-                logits, _ = student(batch.views["strong"])
+                logits, _ = network(batch.views["strong"])
                 loss = method.supervised(logits, batch.y).sum() / batch.images
             run.update({"loss_sup": loss})
-            run.advance()
+            run.end_step()
+
+        run.evaluate()
+        run.record()
+        run.save()
     run.publish(before)

@@ -13,13 +13,13 @@ import numpy as np
 from torch import nn
 
 from dicap.methods.base import Phase, Refresh
-from dicap.network import restore_backbone
+from dicap.network import attach_backbone
 from dicap.randomness import permutation
-from dicap.training.decisions import Carried
+from dicap.training.decisions import CurveSource
 from dicap.training.experiment import Experiment
 from dicap.training.loops import solved as convex
 from dicap.training.loops.main import learn
-from dicap.training.loops.solved import HeadTeacher, Problem, Students
+from dicap.training.loops.solved import Problem, Students
 from dicap.training.trainer import Trainer
 
 MOST_CARRIED = 512  # images on which the curve is carried over: each is scored by the whole network
@@ -29,14 +29,8 @@ def train(run: Trainer, network: nn.Module) -> None:
     """Steps 1 to 3 of Algorithm 1 once, on features and out of fold; its fourth step for the whole network."""
     phase = replace(run.method.main(run.experiment.roles), relabel=None)
     solution = solve_frozen(run.experiment, network, phase, run.source)
-    share = run.settings.linear.pseudo_weight
-
-    def refreshed() -> Refresh:
-        refresh = run.refresh(lambda _: solution.refresh)
-        pseudo = refresh.pseudo  # a pseudo-labelled image counts as much as its row did in the solve
-        return refresh._replace(pseudo=pseudo._replace(weight=share * pseudo.weight))
-
-    learn(run, network, phase, refreshed)
+    share = run.settings.linear.pseudo_weight  # a pseudo-labelled image counts as much as its row did in the solve
+    learn(run, network, phase, lambda _: solution.refresh, pseudo_weight=share)
     run.publish(solution.before)
 
 
@@ -55,24 +49,22 @@ class Frozen:
     """
 
     refresh: Refresh
-    before: Carried
+    before: CurveSource
 
 
 def solve_frozen(experiment: Experiment, network: nn.Module, phase: Phase, source: Path | None) -> Frozen:
     """Solve the main stage on the features of the backbone; the network's head is then its student's, in place."""
     on_bank = experiment.on_bank()
     problem = Problem.of(on_bank, network.to(experiment.runtime.device), phase)
-    students = Students(network)
-    l2 = convex.penalty(source)
-    teachers = problem.teachers(l2)
-    refresh = experiment.method.refresh(HeadTeacher.of(problem, teachers, ()), experiment.roles)
-    students.put(problem.solve_students([*problem.of_folds(teachers), refresh.pseudo], l2))
-    counted = students.counted(problem)
-    assert counted is not None, "only with cross-fitting"
+    students, l2 = Students(network), convex.penalty(source)
+    refresh, solution = problem.crossfit(l2, lambda teacher: experiment.method.refresh(teacher, experiment.roles))
+    students.set_solution(solution)
+    curve = students.curve_out_of_fold(problem)
+    assert curve is not None, "only with cross-fitting"
     rows = phase.unlabelled
     if len(rows) > MOST_CARRIED:
         rows = np.sort(rows[permutation(experiment.settings.seed, "train", 0, len(rows), "carried")[:MOST_CARRIED]])
     scores = on_bank.predict(on_bank.place(network), rows).cpu()
-    restore_backbone(network)
+    attach_backbone(network)
     network.grid = None  # type: ignore[assignment]  # the whole network learns from whole maps
-    return Frozen(refresh, Carried(counted, rows, scores))
+    return Frozen(refresh, curve.carried_over(rows, scores, "on the frozen backbone"))

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
-from dicap.methods.base import ParamGroup, Phase, Refresh
+from dicap.methods.base import ParamGroup, Phase, Refresh, Teacher
 from dicap.settings import Settings
 from dicap.training.batches import MainBatches
 from dicap.training.experiment import Experiment
@@ -19,17 +18,18 @@ from dicap.training.trainer import Trainer
 def train(run: Trainer, network: nn.Module) -> None:
     """Algorithm 1: every epoch counts correctness anew, labels D_unsup by it, and passes over D_unsup once."""
     method, roles = run.method, run.experiment.roles
-    # (1) r_pos and r_neg on D_est, (2) tau_pos and tau_neg on D_sup, (3) pseudo-labels and w(p, label) on D_unsup
-    learn(run, network, method.main(roles), lambda: run.refresh(lambda teacher: method.refresh(teacher, roles)))
+    learn(run, network, method.main(roles), lambda teacher: method.refresh(teacher, roles))
     run.publish()
 
 
-def learn(run: Trainer, network: nn.Module, phase: Phase, refreshed: Callable[[], Refresh], **options: Any) -> None:
-    """The epochs of a main stage by gradient steps.
+def learn(
+    run: Trainer, network: nn.Module, phase: Phase, make_labels: Callable[[Teacher], Refresh], *, pseudo_weight: float = 1.0
+) -> None:
+    """The epochs of a main stage by gradient steps. A stage that was stopped or killed goes on from its checkpoint.
 
     Args:
-        refreshed: gives what the next epoch trains on.
-        options: of `Trainer.begin`, in place of those that the main stage's settings give.
+        make_labels: what an epoch trains on, from its teacher.
+        pseudo_weight: of a pseudo-labelled image beside a labelled one.
     """
     method, s = run.method, run.settings
     counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled, phase.batch_unlabelled
@@ -37,37 +37,53 @@ def learn(run: Trainer, network: nn.Module, phase: Phase, refreshed: Callable[[]
     if phase.begin is not None:
         phase.begin(network)
     groups = own_rates(network, phase, s) if phase.groups is None else phase.groups(network)
-    options = {"eval_every": s.train.eval_every, "patience": s.train.patience, "groups": groups} | options
-    student = run.begin(network, phase, steps=len(main_plan(*counts, seed=s.seed, epoch=0)), **options)
+    steps = len(main_plan(*counts, seed=s.seed, epoch=0))
+    run.begin(network, phase, steps=steps, eval_every=s.train.eval_every, patience=s.train.patience, groups=groups)
 
-    for epoch in run.epochs():
-        refresh = refreshed()
+    for epoch in run.epochs:
+        if run.is_over:  # early stopping
+            break
+        # (1) r_pos and r_neg on D_est, (2) tau_pos and tau_neg on D_sup, (3) pseudo-labels and w(p, label) on D_unsup
+        refresh = run.saved_refresh
+        if refresh is None:
+            with run.meter.timing("refresh"):
+                refresh = run.record_refresh(make_labels(run.epoch_teacher))
+            if phase.install is not None:
+                for each in run.networks.values():
+                    phase.install(each, refresh)
 
-        # (4) one pass over D_unsup
+        # (4) one pass over D_unsup, on L = L_sup + L_pseudo + lambda L_uncer
         plan = main_plan(*counts, seed=s.seed, epoch=epoch, shuffle=s.train.shuffle, stage=run.stage)
         for batch in run.batches(MainBatches(run.experiment, phase, plan, epoch, refresh, run.teacher)):
             if s.train.batch_norm == "eval":
-                hold_statistics(student)
+                hold_statistics(network)
             with run.autocast():
-                losses = method.main_losses(student, batch)
-            run.update(losses)  # L = L_sup + L_pseudo + lambda L_uncer
-            run.advance()
+                losses = method.main_losses(network, batch)
+            if pseudo_weight != 1:
+                losses["loss_pseudo"] = pseudo_weight * losses["loss_pseudo"]
+            run.update(losses)
+            run.end_step()
+
+        run.evaluate()
+        run.record()
+        run.save()
 
 
 def own_rates(network: nn.Module, phase: Phase, s: Settings) -> list[ParamGroup]:
-    """Backbone and head as two groups where a rate is set for one of them; none where one rate serves both."""
-    if s.train.backbone_lr == s.train.head_lr == "auto":
-        return []
-    common = s.optimiser.lr if phase.lr is None else phase.lr
+    """Backbone and head as two groups where both are trained and a rate is set for one of them; none where one rate serves all.
+
+    A head alone is trained at optimiser.lr, and a method at the rate of its own that is set.
+    """
     parts: dict[str, list[nn.Parameter]] = {"head": [], "backbone": []}
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
             parts["backbone" if name.startswith("backbone.") else "head"].append(parameter)
     rates = {"head": s.train.head_lr, "backbone": s.train.backbone_lr}
+    if phase.lr is not None or not parts["backbone"] or set(rates.values()) == {"auto"}:
+        return []
     return [
-        ParamGroup(name, parameters, common if rates[name] == "auto" else float(rates[name]), s.optimiser.weight_decay)
+        ParamGroup(name, parameters, s.optimiser.lr if rates[name] == "auto" else float(rates[name]), s.optimiser.weight_decay)
         for name, parameters in parts.items()
-        if parameters
     ]
 
 
@@ -88,7 +104,5 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
     if phase.begin is not None:
         phase.begin(network)
     experiment = experiment.on_features(phase, network)
-    refresh = experiment.method.refresh(
-        EpochTeacher(experiment, network, network, 0, {}, experiment.is_sparse(phase)), experiment.roles
-    )
+    refresh = experiment.method.refresh(EpochTeacher(experiment, network, network, 0, {}), experiment.roles)
     return record_first(experiment, refresh, phase, folder)

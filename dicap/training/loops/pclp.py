@@ -21,7 +21,7 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
 
     torch.manual_seed(torch_seed(s.seed, "companions", 0))
     companions = method.companions().to(run.experiment.runtime.device)
-    encoder = run.begin(
+    run.begin(
         network,
         phase,
         steps=len(main_plan(*counts, seed=s.seed, epoch=0, stage="warmup")),
@@ -31,11 +31,17 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
         companions=companions,
     )
 
-    for epoch in run.epochs():
+    for epoch in run.epochs:
+        if run.is_over:  # early stopping
+            break
         plan = main_plan(*counts, seed=s.seed, epoch=epoch, stage="warmup")
         for batch in run.batches(Batches(run.experiment, phase, plan, epoch)):
-            step(run, method, encoder, companions, batch)
-            run.advance()
+            step(run, method, network, companions, batch)
+            run.end_step()
+
+        run.evaluate()
+        run.record()
+        run.save()
     run.publish()
 
 

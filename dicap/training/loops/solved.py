@@ -16,18 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration.curve import curve_by_rank
-from dicap.calibration.rates import PseudoLabels
-from dicap.files.artifacts import read_json, write_json
-from dicap.linear.folds import assign_folds
-from dicap.linear.selection import choose_penalty
+from dicap.calibration.thresholds import PseudoLabels
+from dicap.files.json_files import read_json, write_json
+from dicap.linear.crossfit import Pseudo, Teachers, crossfit, out_of_fold, solve_teachers
+from dicap.linear.folds import assign_folds, n_folds
+from dicap.linear.penalty import choose_penalty
 from dicap.linear.solver import Solution, solve
-from dicap.linear.students import Pseudo, out_of_fold, solve_students
-from dicap.linear.teachers import Teachers, number_of, solve_teachers
-from dicap.methods.base import Calibrates, HiddenLabels, Phase, Roles
+from dicap.methods.base import Calibrates, HiddenLabels, Phase, Refresh, Roles, Teacher
 from dicap.network.linear import LinearHead
 from dicap.randomness import torch_seed
-from dicap.training.decisions import Counted
+from dicap.training.decisions import CurveSource
 from dicap.training.experiment import Experiment
 from dicap.training.inputs import BankFeatures
 from dicap.training.records import record_first
@@ -48,36 +46,41 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
 
     student = Students(network)
     run.begin_with(student, {"raw": network}, phase, eval_every=1)
-    for _ in run.epochs():
-        student.put(solve(problem.rows[problem.labelled], problem.y, weight=problem.known, l2=l2))
-        run.log(loss=student.objective)
+    for _ in run.epochs:
+        student.set_solution(solve(problem.rows[problem.labelled], problem.y, weight=problem.label_mask, l2=l2))
+        run.checkpoint.row["loss"] = student.objective
+        run.evaluate()
+        run.record()
+        run.save()
     run.publish()
 
 
 def train(run: Trainer, network: nn.Module) -> None:
     """Stage 2, Algorithm 1 with its fourth step at the minimum."""
-    experiment, method, roles = run.experiment, run.method, run.experiment.roles
-    phase = replace(method.main(roles), epochs=1)
-    problem = Problem.of(experiment, network, phase)
-    l2 = penalty(run.source)
+    phase = replace(run.method.main(run.experiment.roles), epochs=1)
+    problem, l2 = Problem.of(run.experiment, network, phase), penalty(run.source)
+
+    def make_labels(teacher: Teacher) -> Refresh:
+        with run.meter.timing("refresh"):
+            return run.record_refresh(run.method.refresh(teacher, run.experiment.roles))
 
     students = Students(network)
     run.begin_with(students, {"raw": network}, phase, eval_every=1)
-    for _ in run.epochs():
-        # (1) - (3) rates, thresholds, pseudo-labels and weights: for the student, and for each fold's without its labels
-        teachers = problem.teachers(l2)
-        refresh = run.refresh(lambda teacher: method.refresh(teacher, roles), teacher=HeadTeacher.of(problem, teachers, ()))
-        # (4) L = L_sup + L_pseudo at its minimum, for all students at once
-        students.put(problem.solve_students([*problem.of_folds(teachers), refresh.pseudo], l2))
-        run.log(loss=students.objective)
-    run.publish(students.counted(problem))
+    for _ in run.epochs:
+        # (1) - (3) rates, thresholds, pseudo-labels and weights: for each student; (4) L = L_sup + L_pseudo at its minimum
+        students.set_solution(problem.crossfit(l2, make_labels)[1])
+        run.checkpoint.row["loss"] = students.objective
+        run.evaluate()
+        run.record()
+        run.save()
+    run.publish(students.curve_out_of_fold(problem))
 
 
 def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
     """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
     phase = experiment.method.main(experiment.roles)
     problem = Problem.of(experiment, experiment.place(network), phase)
-    teacher = HeadTeacher.of(problem, problem.teachers(penalty(source)), ())
+    teacher = HeadTeacher(problem, problem.teachers(penalty(source)).scores())
     return record_first(experiment, experiment.method.refresh(teacher, experiment.roles), phase, folder)
 
 
@@ -123,39 +126,42 @@ class Problem:
         return Problem(experiment, rows, phase.labelled, phase.unlabelled, y, fold)
 
     @property
-    def known(self) -> np.ndarray:
+    def label_mask(self) -> np.ndarray:
         """(n_l, C) float32 weight of the labelled entries: 1, and 0 where the label is unknown."""
         return (self.y >= 0).astype(np.float32)
 
     @property
-    def folds(self) -> int:
-        """K; 0 without cross-fitting."""
-        return number_of(self.fold)
-
-    def roles_without(self, fold: int) -> Roles:
-        """The roles as the student of a fold may know them: its fold is no labelled image."""
-        roles = self.experiment.roles
-        return Roles(self.labelled[self.fold != fold], roles.est[:0], roles.unlabeled, roles.test, roles.validation)
-
-    @property
-    def both(self) -> np.ndarray:
+    def all_rows(self) -> np.ndarray:
         """Rows (n_l + n_u, D) of the labelled images, then of the unlabelled ones."""
         return self.rows[np.concatenate([self.labelled, self.unlabelled])]
 
     def teachers(self, l2: float) -> Teachers:
         """The heads that make pseudo-labels, on rows averaged with their neighbours where linear.neighbours says so."""
         neighbours = self.experiment.settings.linear.neighbours
-        return solve_teachers(self.both, self.y, self.fold, l2=l2, neighbours=neighbours)
+        return solve_teachers(self.all_rows, self.y, self.fold, l2=l2, neighbours=neighbours)
 
-    def of_folds(self, teachers: Teachers) -> list[PseudoLabels]:
-        """What each fold's student learns from: pseudo-labels and weights that no label of its fold has reached."""
-        refresh = self.experiment.method.refresh
-        return [refresh(HeadTeacher.of(self, teachers, (k,)), self.roles_without(k)).pseudo for k in range(self.folds)]
+    def roles_without(self, fold: int) -> Roles:
+        """The roles as the student of a fold may know them: its fold is no labelled image."""
+        roles = self.experiment.roles
+        return Roles(self.labelled[self.fold != fold], roles.est[:0], roles.unlabeled, roles.test, roles.validation)
 
-    def solve_students(self, pseudo: list[PseudoLabels], l2: float) -> Solution:
-        """The fold students and, last, the student, each on its labelled rows and the rows of its pseudo-labels."""
-        share = self.experiment.settings.linear.pseudo_weight
-        return solve_students(self.both, self.y, self.fold, [entries(part) for part in pseudo], l2=l2, pseudo_weight=share)
+    def crossfit(self, l2: float, refresh: Callable[[Teacher], Refresh]) -> tuple[Refresh, Solution]:
+        """What the student learns from; the fold students and, last, the student, each on labelled and pseudo-labelled rows.
+
+        Args:
+            refresh: makes the pseudo-labels of the student; those of the fold students are the method's, without their fold.
+        """
+        made: list[Refresh] = []
+
+        def rule(scores: np.ndarray, _: np.ndarray, fold: int | None) -> Pseudo:
+            teacher = HeadTeacher(self, scores)
+            made.append(refresh(teacher) if fold is None else self.experiment.method.refresh(teacher, self.roles_without(fold)))
+            return entries(made[-1].pseudo)
+
+        s = self.experiment.settings.linear
+        options = {"l2": l2, "pseudo_weight": s.pseudo_weight, "neighbours": s.neighbours}
+        solution = crossfit(self.all_rows, self.y, self.fold, rule, **options)
+        return made[-1], solution
 
 
 class Students:
@@ -166,18 +172,17 @@ class Students:
         self.linear = network.head.linear
         self.w, self.b, self.objective = torch.empty(0), torch.empty(0), 0.0  # (H, C, D), (H, C)
 
-    def put(self, solution: Solution) -> None:
+    def set_solution(self, solution: Solution) -> None:
         """Keep a solution and let the network answer by its last head."""
         self.objective = float(solution.objective[-1].mean())
         self.load_state_dict({"w": torch.from_numpy(solution.w), "b": torch.from_numpy(solution.b)})
 
-    def counted(self, problem: Problem) -> Counted | None:
+    def curve_out_of_fold(self, problem: Problem) -> CurveSource | None:
         """What the fold students' scores of their own folds say of a confidence; None without cross-fitting."""
-        if not problem.folds:
+        if not n_folds(problem.fold):
             return None
-        p = torch.from_numpy(out_of_fold(self.w.numpy(), self.b.numpy(), problem.rows[problem.labelled], problem.fold))
-        y = torch.from_numpy(problem.y)
-        return Counted(curve_by_rank(p, y), p, y)
+        p = out_of_fold(self.w.numpy(), self.b.numpy(), problem.rows[problem.labelled], problem.fold)
+        return CurveSource.out_of_fold(torch.from_numpy(p), torch.from_numpy(problem.y))
 
     def state_dict(self) -> dict[str, Any]:
         """All heads."""
@@ -199,11 +204,6 @@ class HeadTeacher:
     problem: Problem
     table: np.ndarray
     epoch: int = 0
-
-    @staticmethod
-    def of(problem: Problem, teachers: Teachers, without: tuple[int, ...]) -> "HeadTeacher":
-        """What the student without these folds may learn from."""
-        return HeadTeacher(problem, teachers.scores(without))
 
     @property
     def carry(self) -> dict[str, Tensor]:

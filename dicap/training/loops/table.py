@@ -1,47 +1,42 @@
-"""Which loop trains a stage: the common one, or a method's own."""
+"""Which loop trains a stage. One table: the stages call the function, and what they depend on is its module."""
 
 from collections.abc import Callable
-
-from torch import nn
+from importlib import import_module
+from typing import Any
 
 from dicap.settings import Settings
-from dicap.training.trainer import Trainer
 
-Loop = Callable[[Trainer, nn.Module], None]
-
-
-def loop_of(stage: str, settings: Settings) -> Loop:
-    """The loop of `warmup`, `train` or `finetune`. Only its own module is imported (`dicap.provenance.dependencies.LOOPS`)."""
-    match stage, settings.loop(stage):
-        case "warmup", "convex":
-            from dicap.training.loops.solved import warm_up as loop
-        case "train", "convex":
-            from dicap.training.loops.solved import train as loop
-        case "train", "unfrozen":
-            from dicap.training.loops.finetune_from_solved import train as loop
-        case "warmup", "pclp":
-            from dicap.training.loops.pclp import warm_up as loop
-        case "warmup", _:
-            from dicap.training.loops.warmup import warm_up as loop
-        case "train", "drml":
-            from dicap.training.loops.drml import train as loop
-        case "train", _:
-            from dicap.training.loops.main import train as loop
-        case "finetune", "given_back":
-            from dicap.training.loops.given_back import finetune as loop
-        case "finetune", _:
-            from dicap.training.loops.finetune import finetune as loop
-        case _:
-            raise KeyError(stage)
-    return loop
+# (stage, kind) -> module:function. The kind is "solved", "unfrozen", or a method with a loop of its own; "" is any other.
+# `warmup`, `train` and `finetune` are (Trainer, network) -> None; `pseudo_label` records the pseudo-labels of the first epoch.
+LOOPS = {
+    ("warmup", ""): "dicap.training.loops.warmup:warm_up",
+    ("warmup", "pclp"): "dicap.training.loops.pclp:warm_up",
+    ("warmup", "solved"): "dicap.training.loops.solved:warm_up",
+    ("pseudo_label", ""): "dicap.training.loops.main:first_refresh",
+    ("pseudo_label", "solved"): "dicap.training.loops.solved:first_refresh",
+    ("pseudo_label", "unfrozen"): "dicap.training.loops.finetune_from_solved:first_refresh",
+    ("train", ""): "dicap.training.loops.main:train",
+    ("train", "drml"): "dicap.training.loops.drml:train",
+    ("train", "solved"): "dicap.training.loops.solved:train",
+    ("train", "unfrozen"): "dicap.training.loops.finetune_from_solved:train",
+    ("finetune", ""): "dicap.training.loops.finetune:finetune",
+}
 
 
-def first_refresh_of(settings: Settings) -> Callable[..., dict[str, float]]:
-    """What records the pseudo-labels of the first epoch: (experiment, network, folder, source) -> shares of the labels."""
-    if settings.solves("train"):
-        from dicap.training.loops.solved import first_refresh
-    elif settings.unfreezes:
-        from dicap.training.loops.finetune_from_solved import first_refresh
-    else:
-        from dicap.training.loops.main import first_refresh
-    return first_refresh
+def named(stage: str, settings: Settings) -> str | None:
+    """module:function of a stage's loop; None for a stage that trains nothing."""
+    kind = settings.method
+    if settings.solves(stage):
+        kind = "solved"
+    elif stage in ("train", "pseudo_label") and settings.unfreezes:
+        kind = "unfrozen"
+    return LOOPS.get((stage, kind), LOOPS.get((stage, "")))
+
+
+def loop_of(stage: str, settings: Settings) -> Callable[..., Any]:
+    """The function that trains a stage. Only its own module is imported. Raises KeyError for a stage that trains nothing."""
+    name = named(stage, settings)
+    if name is None:
+        raise KeyError(stage)
+    module, function = name.split(":")
+    return getattr(import_module(module), function)

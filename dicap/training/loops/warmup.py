@@ -4,7 +4,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from dicap.features.recipe import pretrained_network
 from dicap.network.linear import fit_scaling
 from dicap.randomness import torch_seed
 from dicap.training.batches import Batches
@@ -17,9 +16,8 @@ from dicap.training.trainer import Trainer
 def initial_network(experiment: Experiment) -> nn.Module:
     """A new network; its random parts depend on the seed alone."""
     torch.manual_seed(torch_seed(experiment.settings.seed, "network", 0))
-    network = experiment.method.build_network()
-    if experiment.frozen:  # the backbone whose features the bank holds, also where its weights are random
-        network.backbone = pretrained_network(experiment.settings).backbone
+    network = experiment.method.build_network(stored=experiment.stored_backbone)
+    if experiment.frozen:
         inputs, roles = experiment.inputs, experiment.roles
         assert isinstance(inputs, BankFeatures)
         training = np.sort(np.concatenate([roles.labelled, roles.validation, roles.unlabeled]))
@@ -34,13 +32,19 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled
 
     steps = len(warmup_plan(*counts, seed=run.settings.seed, epoch=0))
-    student = run.begin(network, phase, steps=steps, eval_every=s.eval_every, patience=s.patience)
+    run.begin(network, phase, steps=steps, eval_every=s.eval_every, patience=s.patience)
 
-    for epoch in run.epochs():
+    for epoch in run.epochs:
+        if run.is_over:  # early stopping
+            break
         plan = warmup_plan(*counts, seed=run.settings.seed, epoch=epoch)
         for batch in run.batches(Batches(run.experiment, phase, plan, epoch)):
             with run.autocast():
-                losses = method.warmup_losses(student, batch)
+                losses = method.warmup_losses(network, batch)
             run.update(losses)  # L = L_sup + lambda L_con
-            run.advance()
+            run.end_step()
+
+        run.evaluate()
+        run.record()
+        run.save()
     run.publish()

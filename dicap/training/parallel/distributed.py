@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from dicap.errors import DataError, SettingsError
+from dicap.errors import DataError, SettingsError, first_line
 from dicap.methods.base import PairShard
 from dicap.training.parallel.process_group import ProcessGroup
 
@@ -43,7 +43,7 @@ def join(device: torch.device) -> "TorchProcessGroup":
     try:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(minutes=30))
     except (RuntimeError, ValueError) as error:
-        raise DataError(f"the processes of this run could not meet ({_first_line(error)}); start them again") from None
+        raise DataError(f"the processes of this run could not meet ({first_line(error)}); start them again") from None
     return TorchProcessGroup(device)
 
 
@@ -85,10 +85,10 @@ class TorchProcessGroup(ProcessGroup):
     def average_statistics_(self, network: nn.Module) -> None:
         """Make BatchNorm's running statistics the mean over the processes, in place."""
         norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-        found = [t for m in norms for t in (m.running_mean, m.running_var) if t is not None]
-        if found:
-            self.all_reduce_(found)
-            for tensor in found:
+        statistics = [t for m in norms for t in (m.running_mean, m.running_var) if t is not None]
+        if statistics:
+            self.all_reduce_(statistics)
+            for tensor in statistics:
                 tensor.div_(self.size)
 
     def agree(self, stop: bool, save: bool) -> tuple[bool, bool]:
@@ -112,10 +112,10 @@ class TorchProcessGroup(ProcessGroup):
 
     def broadcast(self, make: Callable[[], T]) -> T:
         """What the main process makes, on all of them: plain containers, numbers, texts, tensors."""
-        made: list[T] = [make()] if self.is_main else []
+        values: list[T] = [make()] if self.is_main else []
         buffer = io.BytesIO()
         if self.is_main:
-            torch.save(made[0], buffer)
+            torch.save(values[0], buffer)
         content = torch.frombuffer(bytearray(buffer.getvalue() or b" "), dtype=torch.uint8)
         with _peer_errors():
             length = torch.tensor([len(content)])
@@ -124,8 +124,8 @@ class TorchProcessGroup(ProcessGroup):
                 content = torch.empty(int(length), dtype=torch.uint8)
             dist.broadcast(content, 0, group=self._hosts)
         if not self.is_main:
-            made.append(torch.load(io.BytesIO(content.numpy().tobytes()), map_location="cpu", weights_only=True))
-        return made[0]
+            values.append(torch.load(io.BytesIO(content.numpy().tobytes()), map_location="cpu", weights_only=True))
+        return values[0]
 
     def close(self) -> None:
         """Leave the group."""
@@ -176,10 +176,6 @@ def _peer_errors() -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise DataError(
-            f"another process of this run ended ({_first_line(error)}); the last state that was saved is whole, "
+            f"another process of this run ended ({first_line(error)}); the last state that was saved is whole, "
             "run again to continue"
         ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

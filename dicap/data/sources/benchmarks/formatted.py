@@ -13,8 +13,11 @@ from dicap.data import format as files
 from dicap.data.labels import read_labels
 from dicap.data.sources.base import FileImages, Item, RawSet, inside
 from dicap.errors import DataError
-from dicap.files.artifacts import check_own, replacing_own
+from dicap.files.checksum import sha256
+from dicap.files.npy import open_npy
+from dicap.files.written import check_own, replacing_own
 
+AGAIN = "all four formatted_*.npy are needed; get it again"
 PHASES = {"train": "train", "test": "val"}
 
 
@@ -54,7 +57,7 @@ def read_formatted(dataset: str, folder: Path, root: Path) -> RawSet:
         classes,
         items,
         FileImages(root, [item.path for item in items]),
-        source={"lists": "formatted npy"} | {file.name: files.sha256(file) for file in sorted(folder.glob("formatted_*.npy"))},
+        source={"lists": "formatted npy"} | {file.name: sha256(file) for file in sorted(folder.glob("formatted_*.npy"))},
         notes=notes,
     )
 
@@ -105,7 +108,7 @@ def _save(path: Path, array: np.ndarray) -> None:
 def _load_phase(folder: Path, phase: str) -> tuple[np.ndarray, np.ndarray]:
     """Names (N,) and labels (N, C) of a phase, checked."""
     images_path, labels_path = (folder / f"formatted_{phase}_{what}.npy" for what in ("images", "labels"))
-    images, labels = _load(images_path), _load(labels_path)
+    images, labels = (open_npy(path, AGAIN) for path in (images_path, labels_path))
     if images.ndim != 1 or images.dtype.kind not in "US":
         raise DataError(f"{images_path}: found {images.ndim}-d {images.dtype}, expected a list of texts")
     if labels.ndim != 2 or labels.dtype.kind not in "fiub":
@@ -115,18 +118,6 @@ def _load_phase(folder: Path, phase: str) -> tuple[np.ndarray, np.ndarray]:
     if not np.isin(labels, (0, 1)).all():
         raise DataError(f"{labels_path}: holds values other than 0 and 1; this reader wants full labels")
     return images.astype(str), labels
-
-
-def _load(path: Path) -> np.ndarray:
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)  # mapped: a head that claims terabytes takes no memory
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file; all four formatted_*.npy are needed") from None
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{path}: not readable as npy ({files.npy_trouble(error)}); get it again") from None
-    if not isinstance(array, np.ndarray):
-        raise DataError(f"{path}: holds an archive of arrays (npz), expected one array; get it again")
-    return np.array(array)
 
 
 def _locate(dataset: str, root: Path, first: str) -> Callable[[str], str]:

@@ -1,12 +1,12 @@
 """A tree of folders: the folder is the label, and an image in several folders has several."""
 
-import hashlib
 import re
 from pathlib import Path
 
 from dicap.data.sources.files import list_images, same_file
 from dicap.data.sources.own.listing import SPLIT_NAMES, Entry, Listing, relative_id
 from dicap.errors import DataError
+from dicap.files.checksum import sha256
 
 LEVELS = ("auto", "first", "last", "all")
 # What people sort photographs by besides what they show: dates, numbers, the camera's own folders.
@@ -118,12 +118,7 @@ def _key(file: Path, files: dict[object, Path], names: dict[tuple[str, int], lis
         return key
     twins = names.setdefault((file.name, size), [])
     for twin in twins:
-        if _digest(files[twin]) == _digest(file):
+        if sha256(files[twin]) == sha256(file):
             return twin
     twins.append(key)
     return key
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 
 ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet")
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
@@ -105,7 +105,7 @@ def read_sheet(path: Path) -> Sheet:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (pa.ArrowException, csv.Error, OSError) as error:
-        raise DataError(f"{path}: not readable ({str(error).splitlines()[0]}); write it again") from None
+        raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
 
 
 def looks_like_labels(path: Path) -> bool:

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dicap.data.format import sha256
 from dicap.data.sources.base import Item, RawSet, inside
 from dicap.data.sources.files import FilesAt
 from dicap.data.sources.own import sheet as sheets
 from dicap.data.sources.own.listing import SPLIT_NAMES, Finder, check_names, val_counts_as
 from dicap.data.sources.own.sheet import Labels, Sheet, one_hot, plain, read_sheet
 from dicap.errors import DataError
+from dicap.files.checksum import sha256
 
 NAMES = ("labels.csv", "labels.parquet")
 REPEATED = 0.1  # share of images on several rows above which a row is one label of an image, not the image

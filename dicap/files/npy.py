@@ -1,0 +1,51 @@
+"""NumPy files of one array: written row by row, and mapped with every check that is cheap."""
+
+from pathlib import Path
+
+import numpy as np
+
+from dicap.errors import DataError, first_line
+
+HEAD = 128  # bytes before the first row
+
+
+def npy_header(shape: tuple[int, ...], dtype: type) -> bytes:
+    """The first HEAD bytes of an .npy file in C order, so that rows can be written before their number is known."""
+    text = f"{{'descr': {np.dtype(dtype).str!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
+    head = b"\x93NUMPY\x01\x00" + (HEAD - 10).to_bytes(2, "little") + text.ljust(HEAD - 11).encode() + b"\n"
+    assert len(head) == HEAD, "the shape is too long for the head"
+    return head
+
+
+def open_npy(path: Path, again: str, dtype: type | None = None, shape: tuple[int | None, ...] = ()) -> np.ndarray:
+    """Map an .npy file, read-only.
+
+    Args:
+        again: what to do about a file that cannot be used, for the error.
+        dtype, shape: what it has to hold; None in `shape` stands for any size, no dtype for anything.
+
+    Raises:
+        DataError: the file is missing, truncated, or of another shape or type.
+    """
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; {again}") from None
+    except (ValueError, OSError, EOFError) as error:
+        raise DataError(f"{path}: not readable ({npy_trouble(error)}); {again}") from None
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{path}: holds an archive of arrays (npz), expected one array; {again}")
+    if dtype is None:
+        return array
+    fits = array.dtype == dtype and array.ndim == len(shape)
+    if not fits or any(want is not None and want != have for want, have in zip(shape, array.shape, strict=True)):
+        wanted = "x".join("?" if size is None else str(size) for size in shape)
+        found = "x".join(map(str, array.shape))
+        raise DataError(f"{path}: holds {found} {array.dtype}, meta.json says {wanted} {np.dtype(dtype).name}; {again}")
+    return array
+
+
+def npy_trouble(error: Exception) -> str:
+    """NumPy's reason in one line. Its advice to load a pickle is left out: one would run whatever it holds."""
+    reason = first_line(error)
+    return "no NumPy file, or one with Python objects, which are not loaded" if "pickle" in reason else reason

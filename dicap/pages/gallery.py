@@ -1,0 +1,158 @@
+"""Predictions to look at: a page of thumbnails by class and measured chance, for tens of thousands of photographs."""
+
+import base64
+import json
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from dicap.calibration.decision import Decisions
+from dicap.calibration.ranks import log_odds
+from dicap.data.loader import worker_count
+from dicap.data.sources.base import Rejected, read_rgb
+from dicap.errors import DataError
+from dicap.files.tables import read_parquet
+from dicap.files.written import replacing_own_folder
+from dicap.machine.progress import progress
+from dicap.pages.html import data_block, render
+from dicap.pages.pictures import fitted, jpeg
+
+THUMBNAIL = 256  # pixels of the longer side
+FOLDER_OF = 1000  # thumbnails in a folder: file managers are slow in larger ones
+LEVELS = (1 << 14) - 1  # of a score in the page, even steps of its logit; the two bits above hold the decision
+CODES = {"no": 0, "yes": 1, "unsure": 2}
+
+
+def write_gallery(
+    predictions: Path,
+    root: Path,
+    classes: Sequence[str],
+    decisions: Decisions,
+    out: Path,
+    workers: int | None = None,
+    files: Mapping[str, Path] | None = None,
+) -> Path:
+    """Write `out`/index.html and `out`/thumbs/ for a file of predictions; return the page's path.
+
+    The page shows thumbnails and links to the photographs where they lie, so that it stays small.
+
+    Args:
+        predictions: as `predict_to_file` writes them (.parquet, .csv, .json).
+        root: the folder that the predictions' image paths are relative to.
+        decisions: of the model, for the measured chance that a class is present; its scores stand in where there is no curve.
+        out: absent, empty or as an earlier call left it; replaced as a whole, or left as it was if anything fails.
+        workers: threads that make thumbnails; None: chosen.
+        files: where images lie whose names do not say it, as those of a list in another folder.
+
+    Raises:
+        DataError: the predictions are not readable, or of other classes; `out` holds what was not written so.
+    """
+    images, scores, decided = read_predictions(predictions, list(classes))
+    entries = levels_of(scores) | (decided.astype("<u2") << 14)  # (N, C)
+    out, root = Path(out), Path(root)
+    files = {name: file for name, file in (files or {}).items() if file != root / name}
+    with replacing_own_folder(out) as folder:
+        _thumbnails([files.get(name, root / name) for name in images], folder / "thumbs", workers)
+        facts = {
+            "classes": list(classes),
+            "counts": [
+                [int((decided[:, c] == CODES[name]).sum()) for name in ("yes", "unsure", "no")] for c in range(len(classes))
+            ],
+            "levels": LEVELS,
+            "chances": chances_of_levels(decisions),
+            "folder_of": FOLDER_OF,
+            "root": Path(os.path.relpath(root.resolve(), out.resolve())).as_posix(),
+            "files": {name: quote(os.fsencode(os.path.relpath(file.absolute(), out.resolve()))) for name, file in files.items()},
+        }
+        columns = [_column(entries[:, c], f"column-{c}") for c in range(len(classes))]
+        page = render(
+            "gallery.html",
+            styles=["base.css", "gallery.css"],
+            scripts=["common.js", "gallery.js"],
+            images="'self' file:",  # the photographs beside the page; a page opened from a server reaches that server alone
+            count=len(images),
+            chance="measured chance that the class is present"
+            if decisions.curve is not None
+            else "network's confidence (no chance was measured)",
+            facts=data_block(facts, "facts"),
+            names=data_block(images, "names"),
+            columns=Markup("\n").join(columns),
+        )
+        (folder / "index.html").write_text(page, encoding="utf-8")
+    return out / "index.html"
+
+
+def levels_of(scores: np.ndarray) -> np.ndarray:
+    """Scores as whole numbers from 0 to LEVELS, of their shape, uint16: what has the same chance keeps its order by score."""
+    top = float(log_odds(np.ones(1))[0])
+    return np.round((log_odds(scores) / top + 1) / 2 * LEVELS).astype("<u2")
+
+
+def chances_of_levels(decisions: Decisions) -> list[float]:
+    """The chance that a class is present at each level, to four digits; without a curve the score itself."""
+    assert decisions.curve is None or decisions.curve.rate.ndim == 1, "a published model carries one curve for all classes"
+    top = float(log_odds(np.ones(1))[0])
+    scores = 1 / (1 + np.exp(-top * (2 * np.arange(LEVELS + 1) / LEVELS - 1)))
+    return np.round(decisions.present(scores[:, None])[:, 0], 4).tolist()
+
+
+def read_predictions(path: Path, classes: list[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Images (N), scores (N, C) float32 and decisions (N, C) uint8 by CODES. Raises DataError."""
+    kind, c = path.suffix.lower(), len(classes)
+    try:
+        if kind == ".json":
+            rows = json.loads(path.read_text(encoding="utf-8"))
+            images = [row["image"] for row in rows]
+            scores = np.array([[row["classes"][name]["probability"] for name in classes] for row in rows], np.float32)
+            words = np.array([[row["classes"][name]["decision"] for name in classes] for row in rows], dtype=object)
+        else:
+            wanted = ["image", "class", "probability", "decision"]
+            text = {"image": str, "class": str, "decision": str}
+            if kind == ".csv":
+                frame = pd.read_csv(path, usecols=wanted, dtype=text, keep_default_na=False, na_filter=False)
+            else:
+                frame = read_parquet(path, wanted).to_pandas()
+            if len(frame) % c or list(frame["class"][:c]) != classes:
+                raise DataError(f"{path}: holds other classes than the model; predict again")
+            images = frame["image"].iloc[::c].tolist()
+            scores = frame["probability"].to_numpy(np.float32).reshape(-1, c)
+            words = frame["decision"].to_numpy(object).reshape(-1, c)
+    except (KeyError, TypeError, ValueError, UnicodeDecodeError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: not readable as predictions ({error}); predict again") from None
+    codes = np.zeros(words.shape, np.uint8)
+    for word, code in CODES.items():
+        codes[words == word] = code
+    return images, scores, codes
+
+
+def _column(entries: np.ndarray, name: str) -> Markup:
+    """The entries of a class, two bytes each; the page decodes a column when it is asked for."""
+    content = base64.b64encode(np.ascontiguousarray(entries).tobytes()).decode("ascii")
+    return Markup(f'<script type="text/plain" id="{name}">{content}</script>')
+
+
+def _thumbnails(images: Sequence[Path], folder: Path, workers: int | None) -> None:
+    """Write <folder>/<i // FOLDER_OF>/<i>.jpg; a file that can no longer be read has none."""
+    for number in range(-(-len(images) // FOLDER_OF)):
+        (folder / str(number)).mkdir(parents=True)
+
+    def make(i: int) -> None:
+        try:
+            picture = read_rgb(images[i], upright=True)
+        except Rejected:
+            return
+        (folder / str(i // FOLDER_OF) / f"{i}.jpg").write_bytes(jpeg(fitted(picture, THUMBNAIL), 78))
+
+    with ThreadPoolExecutor(max(1, worker_count() if workers is None else workers)) as pool:
+        made: Any = pool.map(make, range(len(images)))
+        for _ in progress(made, desc="thumbnails", total=len(images), unit="image"):
+            pass

@@ -1,0 +1,45 @@
+"""What settings are made of: a section, the types of its values, and where a value comes from."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+Whole = Annotated[int, Field(ge=0)]
+
+# Where the value that a setting has of itself comes from.
+ORIGINS = {
+    "published": "published value",
+    "assumed": "our reading (*)",  # not stated in the publication: the reading that docs/methods.md gives reasons for
+    "own": "this program's value",
+}
+
+
+def published(value: Any, meaning: str) -> Any:
+    """A field whose value is stated in the publication, or follows from it."""
+    return Field(value, description=meaning, json_schema_extra={"origin": "published"})
+
+
+def assumed(value: Any, meaning: str) -> Any:
+    """A field whose published value is not stated: the value is our reading (docs/methods.md)."""
+    return Field(value, description=meaning, json_schema_extra={"origin": "assumed"})
+
+
+def own(value: Any, meaning: str) -> Any:
+    """A field that only this program has."""
+    return Field(value, description=meaning, json_schema_extra={"origin": "own"})
+
+
+def required(meaning: str) -> Any:
+    """A field without a value of its own."""
+    return Field(description=meaning)
+
+
+class Section(BaseModel):
+    """A group of settings: frozen, no unknown keys, no silent conversion between types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

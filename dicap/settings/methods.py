@@ -1,0 +1,340 @@
+"""The compared methods: what is known of each, and the options that are its own.
+
+A method is a class here and one in `dicap/methods/<name>.py`, which is found by its name. Nothing heavy is imported here, so that
+settings are read and checked at once.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from dicap.settings.catalogue import OWN_HEAD
+from dicap.settings.fields import Count, Fraction, NonNegative, Positive, Section, Share, Whole, assumed, published
+
+
+@dataclass(frozen=True)
+class MethodFacts:
+    """One row of docs/methods.md 4.11: how a method differs from the others.
+
+    Attributes:
+        title: name in the tables, and (without hyphens) of the class in `dicap/methods/<name>.py`.
+        head: the published head, or OWN_HEAD.
+        unlabelled: whether D_u is used at all.
+        finetunes: whether D_est is held out and used for fine-tuning (DiCaP only).
+        rule: how teacher scores become pseudo-labels.
+        convex: whether its training on fixed features is one linear head on weighted entries, so that it can be solved.
+        partial: whether it can learn from images of which some classes are unknown: everything it does with labels is done entry
+            by entry or class by class.
+        source: publication.
+        confidence: how sure docs/methods.md 13 is of the algorithm.
+    """
+
+    title: str
+    head: str
+    loss: str
+    rule: str
+    source: str
+    confidence: str
+    unlabelled: bool = True
+    finetunes: bool = False
+    convex: bool = False
+    partial: bool = True
+
+    @property
+    def is_its_head(self) -> bool:
+        """Whether another head would make another method of it: a protocol's head is not for it."""
+        return self.head == OWN_HEAD or self.title == "MLD"
+
+
+class Dicap(Section):
+    """DiCaP (docs/methods.md 3); its options are the sections of the common frame."""
+
+    facts: ClassVar = MethodFacts(
+        title="DiCaP",
+        head="ml_decoder",
+        loss="weighted ASL + NT-Xent",
+        rule="dual thresholds, weights by estimated correctness",
+        source="AAAI 2026",
+        confidence="high for the idea, medium for details",
+        finetunes=True,
+        convex=True,
+    )
+
+
+class Bce(Section):
+    """BCE (docs/methods.md 4.1)."""
+
+    facts: ClassVar = MethodFacts(
+        title="BCE",
+        head="linear",
+        loss="BCE",
+        rule="-",
+        source="labelled-only baseline, CAP's warm-up recipe",
+        confidence="high (recipe: medium)",
+        unlabelled=False,
+        convex=True,
+    )
+
+
+class Asl(Section):
+    """ASL (docs/methods.md 4.2)."""
+
+    facts: ClassVar = MethodFacts(
+        title="ASL",
+        head="linear",
+        loss="ASL",
+        rule="-",
+        source="asymmetric loss, ICCV 2021",
+        confidence="high",
+        unlabelled=False,
+        convex=True,
+    )
+
+
+class Mld(Section):
+    """MLD (docs/methods.md 4.3)."""
+
+    facts: ClassVar = MethodFacts(
+        title="MLD",
+        head="ml_decoder",
+        loss="ASL",
+        rule="-",
+        source="ML-Decoder, WACV 2023",
+        confidence="high (recipe: low)",
+        unlabelled=False,
+    )
+
+
+class Top1(Section):
+    """Top-1 (docs/methods.md 4.4)."""
+
+    facts: ClassVar = MethodFacts(
+        title="Top-1",
+        head="linear",
+        loss="ASL",
+        rule="the highest class of each image",
+        source="baseline of CAP, NeurIPS 2023",
+        confidence="high (recipe: medium)",
+        convex=True,
+    )
+
+
+class Topk(Section):
+    """Top-k (docs/methods.md 4.4)."""
+
+    facts: ClassVar = MethodFacts(
+        title="Top-k",
+        head="linear",
+        loss="ASL",
+        rule="the k highest classes of each image",
+        source="baseline of CAP, NeurIPS 2023",
+        confidence="high (recipe: medium)",
+        convex=True,
+    )
+
+    k: Count | Literal["auto"] = published(
+        "auto", "auto: 2 on VOC and NUS-WIDE, 3 on COCO, elsewhere the rounded mean label count of D_l"
+    )
+
+
+class Iat(Section):
+    """Instance-aware thresholding (docs/methods.md 4.4; its definition is not public, so each reading has a name)."""
+
+    facts: ClassVar = MethodFacts(
+        title="IAT",
+        head="linear",
+        loss="ASL",
+        rule="one threshold for all classes of an image",
+        source="baseline of CAP, NeurIPS 2023",
+        confidence="low: the definition is not public",
+        convex=True,
+    )
+
+    rule: Literal["fixed", "dual", "matched"] = assumed(
+        "fixed", "fixed: 1[p >= threshold]; dual: two thresholds; matched: one that fits the label count of D_l, a rule of ours"
+    )
+    threshold: Share = assumed(0.5, "of the rule fixed")
+    high: Share = assumed(0.95, "dual: positive from here")
+    low: Share = assumed(0.05, "dual: negative up to here, what lies between is masked")
+
+
+class Drml(Section):
+    """DRML (docs/methods.md 4.5): four MLPs on fixed features."""
+
+    facts: ClassVar = MethodFacts(
+        title="DRML",
+        head=OWN_HEAD,
+        loss="MSE, four updates a step",
+        rule="images on which two classifiers agree, soft, adopted for good",
+        source="AAAI 2020",
+        confidence="high (recipe: low)",
+        partial=False,
+    )
+
+    features: Literal["pretrained", "warmup"] = assumed(
+        "pretrained",
+        "of the backbone as it comes, or after a warm-up on D_l; which features the published row used is not known",
+    )
+    rounds: Count = published(150, "epochs of the main stage")
+    iterations: Count = published(100, "steps per round")
+    batch_size: Count = published(64, "labelled images per step, and as many unlabelled ones")
+    start: Whole = published(50, "rounds before the first images are adopted")
+    select: Literal["adaptive", "distance"] = published(
+        "adaptive",
+        "the per_round closest images, or all closer than `distance`; a fixed distance depends on the number of classes",
+    )
+    per_round: Count = published(20, "images adopted per round; the paper: 10 to 20")
+    distance: Positive = published(1.0, "of the selection by distance")
+    relation: NonNegative = published(0.2, "weight of L_R (the paper says 0.5, its code 0.2)")
+    discrepancy: NonNegative = published(1.0e-5, "weight of L_DA")
+    lr_joint: Positive = published(1.0e-4, "update A: projector and classifiers")
+    lr_disagree: Positive = published(1.0e-5, "update B: classifiers")
+    lr_agree: Positive = published(1.0e-5, "update C: projector")
+    lr_relation: Positive = published(1.0e-3, "update D: relation network")
+
+
+class Cap(Section):
+    """CAP's quota (docs/methods.md 4.6); BBAM uses it too."""
+
+    facts: ClassVar = MethodFacts(
+        title="CAP",
+        head="linear",
+        loss="masked ASL",
+        rule="per class the labelled share of positives",
+        source="NeurIPS 2023",
+        confidence="high",
+        convex=True,
+    )
+
+    eta_pos: Share = published(1.0, "share of the expected positives that train")
+    eta_neg: Share = published(0.998, "share of the expected negatives that train")
+    unseen: Literal["mask", "negative", "published"] = published(
+        "mask", "a class with a quota of 0; published: every image positive, as in the published code"
+    )
+
+
+class Pclp(Section):
+    """PCLP (docs/methods.md 4.7)."""
+
+    facts: ClassVar = MethodFacts(
+        title="PCLP",
+        head=OWN_HEAD,
+        loss="ASL + BCE, adversarial warm-up",
+        rule="the network's own soft scores",
+        source="ICML 2024",
+        confidence="high (recipe: medium)",
+        partial=False,
+    )
+
+    prior: Literal["scm", "none"] = published("scm", "scm: adversarial stage 1 with the causal prior")
+    warmup_epochs: Count = published(10, "passes of stage 1 over D_u: 10 on VOC; COCO and NUS-WIDE: 1")
+    warmup_labelled: Count = published(2, "labelled images per step of stage 1")
+    warmup_unlabelled: Annotated[int, Field(ge=2)] = published(6, "unlabelled images per step of stage 1")
+    warmup_cutout: Share | Literal["auto"] = published(
+        "auto", "side of the hole over the side of the image in stage 1; auto: augment.cutout, which is 0.5 as published"
+    )
+    epochs: Count | Literal["auto"] = assumed(
+        "auto", "passes of stage 2 over D_u: 10 on VOC, 29 on COCO and NUS-WIDE; auto: train.epochs"
+    )
+    cycle_epochs: Whole = published(0, "length of the one-cycle of stage 2; 0: as long as the stage, as published")
+    batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = published(
+        "auto",
+        "labelled + unlabelled images per step of stage 2: 64 on all data sets; auto: train.batch_size, which is halved on VOC",
+    )
+    batch_labelled: Count | Literal["auto"] = published(
+        "auto", "labelled ones of these; auto: train.batch_labelled where that is set, else a quarter, 16 of 64 as published"
+    )
+    affine: Literal["uniform", "identity"] = published(
+        "uniform", "what the prior's affine map starts from; uniform: U(0, 1), as in the published code; identity: 1 and 0"
+    )
+    latent: Count | Literal["auto"] = published(
+        "auto", "auto: 32, 64, 128 ...: the first above the number of classes; 32 on VOC, 128 on COCO and NUS-WIDE"
+    )
+    consistency: NonNegative = published(0.1, "weight of the soft consistency on D_u")
+    adversarial: NonNegative = published(1.0e-3, "weight of the discriminator's answer in the encoder's loss")
+    adversary_size: Annotated[int, Field(ge=8)] | Literal["auto"] = published(
+        "auto", "pixels; auto: the largest power of two within image_size; the published code trains at 256"
+    )
+    adversary_width: Count = published(32, "channels of the generator's and the discriminator's outermost layer")
+    adversary_lr: Positive = published(1.0e-4, "learning rate of the discriminator, the generator and the causal prior")
+
+
+class Bbam(Section):
+    """BBAM (docs/methods.md 4.8). The options after `clamp` exist to reproduce what its public code does."""
+
+    facts: ClassVar = MethodFacts(
+        title="BBAM",
+        head=OWN_HEAD,
+        loss="balanced angular margin, negative sampling",
+        rule="CAP's quota on balanced scores",
+        source="NeurIPS 2024",
+        confidence="high (recipe: medium, NUS-WIDE low)",
+        partial=False,
+    )
+
+    scale: Positive = published(20.0, "factor of the cosines")
+    margin: NonNegative = published(0.4, "margin of the angular loss")
+    lr: Positive | Literal["auto"] = published(
+        "auto", "peak learning rate of both stages: 5e-5 on VOC, 1e-4 elsewhere; auto: optimiser.lr, which is 1e-4 as published"
+    )
+    balance: bool = published(True, "angle transform")
+    momentum: Share = published(0.01, "weight of the old statistics, as in the published code")
+    negatives: Positive = published(5.0, "hard negatives kept for each positive")
+    clamp: Fraction = published(1.0e-6, "cosines stay within +-(1 - clamp); 0: unclamped, as published")
+    transform: Literal["average", "hidden_labels"] = published(
+        "average", "in pseudo-labelling; hidden_labels: the published code's leak"
+    )
+    labelled_mask: Literal["refreshed", "first_epoch"] = published(
+        "refreshed", "first_epoch: the labelled images' mask is never renewed, the published code's omission"
+    )
+    warmup_split: Literal["same", "seed_1000"] = published(
+        "same", "seed_1000: warm-up trains on another labelled subset, the published code's leak"
+    )
+
+
+class D2l(Section):
+    """D2L with metric-adaptive thresholds (docs/methods.md 4.9)."""
+
+    facts: ClassVar = MethodFacts(
+        title="D2L",
+        head="linear",
+        loss="ASL on image and tiles, four heads",
+        rule="per class the threshold of the best F-beta",
+        source="ECCV 2024",
+        confidence="high (recipe on AWA2: medium)",
+    )
+
+    beta: Positive = published(0.5, "of F-beta: below 1 precision counts more")
+    formula: Literal["published", "standard"] = published(
+        "published", "published: (1 + b^2) P R / (b P + R); standard: b^2 in the denominator"
+    )
+    relabel: Literal["batch", "epoch"] = published("batch", "pseudo-labels from each batch's weak views, or once per epoch")
+    unseen: Literal["mask", "negative", "published"] = published(
+        "mask", "a class without labelled positives; published: every image positive, as in the published code"
+    )
+
+
+METHODS = {
+    section.__name__.lower(): section.facts for section in (Dicap, Bce, Asl, Mld, Top1, Topk, Iat, Drml, Cap, Pclp, Bbam, D2l)
+}
+
+
+class MethodSections(Section):
+    """The sections of the settings that are options of single methods."""
+
+    topk: Topk
+    iat: Iat
+    drml: Drml
+    cap: Cap
+    pclp: Pclp
+    bbam: Bbam
+    d2l: D2l
+
+
+def holds_out(method: str, source: str) -> bool:
+    """Whether D_est is kept from training until correctness is counted on it.
+
+    Not by a method that counts nothing, nor where `calibration.source` is cross_fit: then all of D_l is trained on and counted.
+    """
+    return METHODS[method].finetunes and source == "holdout"

@@ -1,0 +1,174 @@
+"""Features are computed once: asked for again in any order, subset, split or set they are the same bits, at no cost."""
+
+import os
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from dicap.data.convert import convert
+from dicap.data.sources.base import FileImages, Item, RawSet
+from dicap.data.store import Store
+from dicap.errors import Stopped
+from dicap.features import compute
+from dicap.features.compute import fill
+from dicap.features.recipe import Recipe, pretrained_network
+
+ENGINE = {"name": "torch", "version": torch.__version__, "precision": "float32", "difference": 0.0}
+SETTINGS = {"features.views": 2, "features.tiles": "weak"}
+N = 24
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """A folder of N photographs, two of them of the same pixels."""
+    folder, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    for i in range(N):
+        pixels = (rng if i else np.random.default_rng(7)).integers(0, 256, (4, 4, 3), np.uint8)
+        pixels = np.random.default_rng(7).integers(0, 256, (4, 4, 3), np.uint8) if i == N - 1 else pixels
+        Image.fromarray(pixels).resize((40, 40)).save(folder / f"{i}.png")
+    return folder
+
+
+class Bank:
+    """The bank of some of the photographs, in an order."""
+
+    def __init__(self, pictures, rows, place, changes=None, network=None):
+        s = tiny.settings(SETTINGS | (changes or {}))
+        items = [Item(f"{i}", f"{i}.png", random.Random(str(place)).choice(["train", "test"]), ()) for i in rows]
+        raw = RawSet("made-up", ["c"], items, FileImages(pictures, [item.path for item in items]))
+        convert(raw, place / "set", image_size=s.image_size, workers=0)
+        self.store, self.place = Store.open(place / "set"), place
+        self.network = network or pretrained_network(s)
+        self.recipe = Recipe.of(s, self.store, self.network)
+
+    def fill(self, known, **options):
+        folder = self.place / "features"
+        computed = fill(folder, self.recipe, self.store, self.network, engine=ENGINE, known=known, workers=0, **options)
+        return computed, {view.name: np.load(folder / f"{view.name}.npy") for view in self.recipe.files}
+
+
+@pytest.fixture(scope="module")
+def whole(pictures, tmp_path_factory):
+    """The features of all photographs by view, computed without a store."""
+    return Bank(pictures, range(N), tmp_path_factory.mktemp("whole")).fill(None)[1]
+
+
+def same(found, whole, rows):
+    return all(found[name].tobytes() == whole[name][list(rows)].tobytes() for name in whole)
+
+
+def contents(rows):
+    return {0 if row == N - 1 else row for row in rows}
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(asked=st.lists(st.lists(st.integers(0, N - 1), min_size=1, unique=True), min_size=1, max_size=4), data=st.randoms())
+def test_whatever_is_asked_for_only_what_was_never_seen_is_computed(pictures, whole, tmp_path_factory, asked, data):
+    known, seen = tmp_path_factory.mktemp("known"), set()
+    for rows in asked:
+        computed, found = Bank(pictures, rows, tmp_path_factory.mktemp("bank")).fill(known)
+        assert same(found, whole, rows) and computed == len(contents(rows) - seen)
+        seen |= contents(rows)
+    rows = data.sample(range(N), N)
+    computed, found = Bank(pictures, rows, tmp_path_factory.mktemp("sorted")).fill(known)
+    assert same(found, whole, rows) and computed == len(contents(rows) - seen)
+
+
+@pytest.mark.parametrize("stop_after", [1, 2])
+def test_stopped_it_goes_on(pictures, whole, tmp_path, monkeypatch, stop_after):
+    monkeypatch.setattr(compute, "CHUNK", 30)
+    bank, asked = Bank(pictures, range(N), tmp_path / "x"), iter(range(stop_after))
+    with pytest.raises(Stopped, match="saved; run again to go on"):
+        bank.fill(tmp_path / "known", stopping=lambda: next(asked, None) == stop_after - 1)
+    computed, found = bank.fill(tmp_path / "known")
+    assert same(found, whole, range(N)) and computed == N - 1 - 8 * stop_after  # steps of 8 images in 6 views reach a chunk of 30
+
+
+def test_a_damaged_feature_is_computed_again(pictures, whole, tmp_path):
+    bank, rng = Bank(pictures, range(N), tmp_path / "x"), random.Random(0)
+    bank.fill(tmp_path / "known")
+    for path in sorted((tmp_path / "known").glob("*/data")):
+        content = bytearray(path.read_bytes())
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        path.write_bytes(content)
+    computed, found = bank.fill(tmp_path / "known")
+    assert same(found, whole, range(N)) and 1 <= computed <= len(bank.recipe.files)
+    assert bank.fill(tmp_path / "known")[0] == 0
+
+
+def test_of_other_weights_sizes_grids_engines_and_policies_nothing_is_known(pictures, tmp_path):
+    first = Bank(pictures, range(3), tmp_path / "first")
+    known = tmp_path / "known"
+    first.fill(known)
+    other = pretrained_network(tiny.settings(SETTINGS))
+    with torch.no_grad():
+        next(other.backbone.parameters()).add_(1e-3)
+    for number, (changes, network) in enumerate(
+        [({}, other), ({"image_size": 48}, None), ({"features.grid": 2}, None), ({"network.normalize": "imagenet"}, None)]
+    ):
+        bank = Bank(pictures, range(3), tmp_path / f"{number}", changes, network)
+        computed, found = bank.fill(known)
+        assert computed == 3 and same(found, bank.fill(None)[1], range(3))
+    assert first.fill(known, made_by="another engine")[0] == 3
+    stronger = Bank(pictures, range(3), tmp_path / "policy", {"augment.policy": "torchvision"})
+    plain = replace(stronger.recipe, views=0)
+    assert fill(tmp_path / "p", plain, stronger.store, stronger.network, engine=ENGINE, known=known, workers=0) == 0
+    assert stronger.fill(known)[0] == 3 and first.fill(known)[0] == 0
+
+
+def test_more_views_cost_the_new_ones_alone(pictures, tmp_path, monkeypatch):
+    known, counts = tmp_path / "known", []
+    Bank(pictures, range(5), tmp_path / "first").fill(known)
+    add = compute._View.add
+
+    def counting(self, rows, *rest):
+        counts.append((self.view.name, len(rows)))
+        add(self, rows, *rest)
+
+    monkeypatch.setattr(compute._View, "add", counting)
+    more = Bank(pictures, range(5), tmp_path / "more", {"features.views": 3})
+    _, found = more.fill(known)
+    assert counts == [("strong_2", 5)]
+    assert same(found, more.fill(None)[1], range(5))
+
+
+def test_photographs_that_did_not_change_are_not_decoded_again(pictures, tmp_path, monkeypatch):
+    folder, decoded = tmp_path / "raw", []
+    folder.mkdir()
+    for i in range(6):
+        (folder / f"{i}.png").write_bytes((pictures / f"{i}.png").read_bytes())
+    read = FileImages.read
+    monkeypatch.setattr(FileImages, "read", lambda self, i: (decoded.append(self._paths[i]), read(self, i))[1])
+
+    def converted(names, store="array", known=tmp_path / "known"):
+        decoded.clear()
+        items = [Item(name, f"{name}.png", "train", ()) for name in names]
+        raw = RawSet("made-up", ["c"], items, FileImages(folder, [item.path for item in items]))
+        convert(raw, tmp_path / "set", image_size=16, store=store, workers=0, known=known)
+        count, found = len(decoded), tiny.content(tmp_path / "set")
+        if known is not None:
+            converted(names, store, None)
+            assert tiny.content(tmp_path / "set") == found
+        return count
+
+    assert converted("0123") == 4
+    assert converted("3021") == 0 and converted("54") == 2 and converted("01245") == 0
+    stamp = os.stat(folder / "0.png")
+    (folder / "0.png").write_bytes((folder / "1.png").read_bytes().ljust(stamp.st_size, b"\0")[: stamp.st_size])
+    os.utime(folder / "0.png", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))  # a new file with the old one's size and date
+    (folder / "1.png").unlink()
+    assert converted("2345") == 0
+    (folder / "1.png").write_bytes((folder / "2.png").read_bytes())
+    assert converted("12345") == 1
+    (data,) = (tmp_path / "known").glob("*/data")
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 1
+    data.write_bytes(content)
+    assert converted("12345") <= 1 and converted("12345", "jpeg") == 5 and converted("54321", "jpeg") == 0

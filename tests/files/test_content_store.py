@@ -1,0 +1,103 @@
+"""The store: what was put in comes out, whatever stops the writer and whatever was damaged, or nothing does."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dicap.files.content_store import ABSENT, RECORD, UNUSED_DAYS, ContentStore, digest, remove_unused
+
+ROOT = Path(__file__).parents[2]
+# Keys that end in zeros, which NumPy leaves out of bytes, among them.
+ENTRIES = st.dictionaries(
+    st.binary(min_size=1, max_size=3).map(lambda b: b.ljust(16, b"\0")), st.binary(max_size=40), max_size=12
+)
+
+
+def keys_of(keys):
+    return np.array(list(keys), "S16")
+
+
+def values_of(store, keys):
+    return [store.read(place) for place in store.find(keys_of(keys)).tolist()]
+
+
+@given(batches=st.lists(ENTRIES, max_size=4))
+def test_the_last_value_of_each_key_comes_out(tmp_path_factory, batches):
+    folder, expected = tmp_path_factory.mktemp("store"), {}
+    for batch in batches:
+        ContentStore(folder).add(keys_of(batch), list(batch.values()))
+        expected |= batch
+    store = ContentStore(folder)
+    assert values_of(store, expected) == list(expected.values())
+    assert values_of(store, [b"never seen".ljust(16)]) == [None]
+
+
+@given(cut=st.integers(0, 10_000), flip=st.integers(0, 10_000), file=st.sampled_from(["data", "index"]))
+def test_a_damaged_store_gives_what_was_put_in_or_nothing_and_takes_more(tmp_path_factory, cut, flip, file):
+    folder = tmp_path_factory.mktemp("store")
+    entries = {digest(bytes([i])): bytes([i]) * (3 * i) for i in range(9)}
+    ContentStore(folder).add(keys_of(entries), list(entries.values()))
+    content = bytearray((folder / file).read_bytes())
+    content[flip % len(content)] ^= 1 << flip % 8
+    (folder / file).write_bytes(content[: max(len(content) - cut % 200, 0)])
+    for key, value, found in zip(entries, entries.values(), values_of(ContentStore(folder), entries), strict=True):
+        assert found in (None, value), key
+    lost = [key for key, found in zip(entries, values_of(ContentStore(folder), entries), strict=True) if found is None]
+    ContentStore(folder).add(keys_of(lost), [entries[key] for key in lost])
+    assert values_of(ContentStore(folder), entries) == list(entries.values())
+
+
+WRITER = """
+import sys
+from pathlib import Path
+import numpy as np
+from dicap.files.content_store import ContentStore, digest
+store, mark = ContentStore(Path(sys.argv[1])), sys.argv[2]
+for batch in range(100_000):
+    keys = [digest(f"{mark} {batch} {i}".encode()) for i in range(5)]
+    store.add(np.array(keys, "S16"), [f"{mark} {batch} {i} ".encode() * 50 for i in range(5)])
+    print(batch, flush=True)
+"""
+
+
+def test_two_writers_that_are_killed_lose_at_most_the_batch_in_work(tmp_path):
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, tmp_path, mark], stdout=subprocess.PIPE, text=True, cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+        for mark in "ab"
+    ]  # fmt: skip
+    written = {}
+    for process in processes:
+        assert process.stdout.readline()
+    time.sleep(0.3)
+    for process in processes:
+        process.send_signal(signal.SIGKILL)
+    for mark, process in zip("ab", processes, strict=True):
+        written[mark] = int(process.communicate()[0].split()[-1]) if process.stdout else 0
+    ContentStore(tmp_path).add(keys_of([digest(b"later")]), [b"later"])
+    store = ContentStore(tmp_path)
+    assert values_of(store, [digest(b"later")]) == [b"later"]
+    for mark, last in written.items():
+        for batch in range(last + 1):
+            names = [f"{mark} {batch} {i}" for i in range(5)]
+            assert values_of(store, [digest(name.encode()) for name in names]) == [f"{name} ".encode() * 50 for name in names]
+
+
+def test_what_nobody_opened_for_long_is_removed(tmp_path):
+    for name in ("old", "new"):
+        ContentStore(tmp_path / name).add(keys_of([b"k" * 16]), [b"value"])
+    long_ago = time.time() - UNUSED_DAYS * 86_400 - 60
+    os.utime(tmp_path / "old" / "index", (long_ago, long_ago))
+    remove_unused(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    assert ContentStore(tmp_path / "old").find(keys_of([b"k" * 16])).tolist() == [ABSENT]
+    assert RECORD.itemsize == 48

@@ -20,9 +20,9 @@ def initial_network(experiment: Experiment) -> nn.Module:
     solved = experiment.settings.solves("warmup")
     network = experiment.method.build_network(stored=experiment.stored_backbone if solved else None)
     if experiment.frozen:  # the backbone whose features the bank holds, also where its weights are random
-        network.backbone = experiment.stored_backbone
-        inputs, roles = experiment.inputs, experiment.roles
-        assert isinstance(inputs, BankFeatures)
+        inputs, roles, backbone = experiment.inputs, experiment.roles, experiment.stored_backbone
+        assert isinstance(inputs, BankFeatures) and backbone is not None
+        network.backbone = backbone
         training = np.sort(np.concatenate([roles.labelled, roles.validation, roles.unlabeled]))
         fit_scaling(network, torch.from_numpy(inputs.mean(training)))
     return network

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from dicap.calibration.decision import Decisions, plain
 from dicap.errors import DataError, SettingsError, first_line
-from dicap.files.artifacts import replacing
+from dicap.files.atomic import replacing
 from dicap.methods import build_method
 from dicap.methods.base import Method
 from dicap.network.stored import StoredBackbone
@@ -23,7 +23,7 @@ from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS
 
 SCHEMA = 4  # 2: with a checksum of the tensors; 3: with decisions; 4: with the grid of the feature map
-KEYS = ("stage", "which", "classes", "settings", "grid", "extra", "checksum")
+KEYS = ("stage", "which", "classes", "settings", "grid", "checksum")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,6 @@ class SavedModel:
     which: str  # raw or ema
     stage: str
     decisions: Decisions
-    extra: dict[str, Any]
     checksum: str = ""
 
 
@@ -50,7 +49,6 @@ def save_model(
     stage: str,
     which: str,
     decisions: Decisions | None = None,
-    extra: dict[str, Any] | None = None,
 ) -> None:
     """Write the network's tensors and what is needed to use them, atomically; equal models give equal bytes.
 
@@ -66,7 +64,6 @@ def save_model(
         "settings": _without_places(settings),
         "grid": getattr(network, "grid", None),
         "decisions": decisions.to_dict(),
-        "extra": extra or {},
     }
     metadata["checksum"] = checksum(metadata, tensors)
     # One entry: safetensors keeps metadata in a hash map, whose order would change the bytes from run to run.
@@ -76,7 +73,7 @@ def save_model(
 
 
 def _without_places(settings: Settings) -> dict[str, Any]:
-    """The settings without paths of the machine that trained, which are nobody's business."""
+    """The settings without paths of the training machine, for privacy."""
     values = settings.model_dump()
     if settings.backbone_weights not in NAMED_WEIGHTS:
         values["backbone_weights"] = Path(settings.backbone_weights).name
@@ -151,7 +148,6 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", stored: Sto
         metadata["which"],
         metadata["stage"],
         decisions,
-        metadata["extra"],
         metadata["checksum"],
     )
 

@@ -11,7 +11,7 @@ import click
 
 from dicap import __version__
 from dicap.errors import DataError, SettingsError, Stopped
-from dicap.machine.processes import is_first
+from dicap.machine.processes import is_main
 from stages.sweeps.engines.parent import STARTED_BY, end_with_parent
 
 EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
@@ -80,7 +80,7 @@ class LazyGroup(click.Group):
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         try:
             with contextlib.ExitStack() as stack:
-                if not is_first():  # of several processes one speaks
+                if not is_main():  # of several processes one speaks
                     stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
                 return super().invoke(ctx)
         except SettingsError as error:
@@ -94,7 +94,7 @@ class LazyGroup(click.Group):
                 raise
             place = error.filename2 or error.filename or "the disk"
             code, message = EXIT_DATA, f"{place}: {error.strerror}; make room or choose another disk, and run again"
-        if code == EXIT_STOPPED and not is_first():
+        if code == EXIT_STOPPED and not is_main():
             ctx.exit(code)
         for line in message.splitlines():
             click.echo(f"{'Stopped' if code == EXIT_STOPPED else 'Error'}: {line}", err=True)
@@ -121,7 +121,7 @@ def _outputs_dvc_can_restore() -> list[str]:
     """Results of this stage that DVC has removed before running it, and that its cache holds."""
     # What `resolve` makes takes a second: not worth a hint.
     stage = os.environ.get("DVC_STAGE")  # set by DVC alone
-    if stage in (None, "resolve") or not is_first() or not Path("dvc.lock").is_file():
+    if stage in (None, "resolve") or not is_main() or not Path("dvc.lock").is_file():
         return []
     from ruamel.yaml import YAML
 

@@ -43,9 +43,8 @@ def test_a_model_brings_all_that_is_needed_to_use_it(trained, tiny_experiment):
 def test_every_tensor_returns_with_its_bits(tiny_experiment, tmp_path, changes):
     experiment = tiny_experiment(changes)
     network = initial_network(experiment)
-    save_model(network, tmp_path / "x", settings=experiment.settings, classes=CLASSES, stage="t", which="raw", extra={"a": 1})
+    save_model(network, tmp_path / "x", settings=experiment.settings, classes=CLASSES, stage="t", which="raw")
     saved = load_model(tmp_path / "x")
-    assert saved.extra == {"a": 1}
     state = saved.network.state_dict()
     assert state.keys() == network.state_dict().keys()
     assert all(torch.equal(state[name], tensor) for name, tensor in network.state_dict().items())

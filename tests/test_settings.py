@@ -90,14 +90,14 @@ def test_a_protocol_s_head_makes_no_other_method_of_one_and_remedies_work(write,
     assert settings.head == (METHODS[method].head if own else "linear")
 
 
-def test_features_of_a_network_that_nothing_has_trained_are_doubted(write):
-    def doubts(**changes):
-        return resolve(write(changes), ROOT / "configs").doubts
+def test_features_of_a_network_that_nothing_has_trained_are_warned_of(write):
+    def warnings(**changes):
+        return resolve(write(changes), ROOT / "configs").warnings
 
-    (line,) = doubts(dataset="digits", protocol="recommended")
+    (line,) = warnings(dataset="digits", protocol="recommended")
     assert line.startswith("configs/digits.yaml: backbone_weights: found 'random' with warmup.trainable head (configs/recomm")
-    assert len(doubts(backbone_weights="random")) == 1
-    assert not doubts() and not doubts(protocol="recommended") and not doubts(dataset="digits")
+    assert len(warnings(backbone_weights="random")) == 1
+    assert not warnings() and not warnings(protocol="recommended") and not warnings(dataset="digits")
 
 
 def test_runs_from_before_there_were_protocols_are_published_ones(write):

@@ -9,14 +9,14 @@ from collections.abc import Callable
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
+def is_main() -> bool:
+    """Whether this process is the first of its run: the one that writes the files and speaks to the user."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def cores() -> int:
     """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def is_first() -> bool:
-    """Whether this is the only process of the run, or the one of several that speaks and writes."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def keep_freed_memory() -> bool:

@@ -8,7 +8,7 @@ from typing import TextIO, TypeVar
 
 from tqdm import tqdm
 
-from dicap.machine.processes import is_first
+from dicap.machine.processes import is_main
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ def progress(items: Iterable[T], *, desc: str, total: int | None = None, unit: s
 
     A loop that may end early closes it (`contextlib.closing`), so that the bar's last word comes before the error's.
     """
-    if not is_first():  # of several processes one shows it
+    if not is_main():  # of several processes one shows it
         yield from items
         return
     terminal = sys.stderr.isatty()
@@ -43,7 +43,7 @@ def progress(items: Iterable[T], *, desc: str, total: int | None = None, unit: s
 def time_left(seconds: Sequence[float], left: int) -> str:
     """How long `left` more epochs take if they are like those that took `seconds`, in words; "" before the first has ended.
 
-    Of the median: an epoch in which the machine was asleep foretells nothing.
+    From the median, so that one stalled epoch does not distort it.
     """
     if not seconds:
         return ""

@@ -43,9 +43,9 @@ def fit_scaling(network: nn.Module, x: Tensor) -> None:
     """Take mean and deviation of every `Scaling` in the network from pooled features (n, D) of training images, in place."""
     for module in network.modules():
         if isinstance(module, Scaling) and module.kind != "plain":
-            found = scaling_of(x.double().cpu().numpy(), module.kind)
-            module.mean.copy_(torch.from_numpy(found.mean))
-            module.scale.copy_(torch.from_numpy(found.scale))
+            scaling = scaling_of(x.double().cpu().numpy(), module.kind)
+            module.mean.copy_(torch.from_numpy(scaling.mean))
+            module.scale.copy_(torch.from_numpy(scaling.scale))
 
 
 class LinearHead(nn.Module):

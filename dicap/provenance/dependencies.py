@@ -57,7 +57,12 @@ NEUTRAL = {
     "dicap.provenance.source_code": "reads code, for this table",
     "dicap.provenance.external": "looks at data and weights, which are compared",
     "dicap.machine.runtime": "choices of a machine, which retrain nothing",
-    "dicap.files.artifacts": "formats of files; readers follow the schema, not the module",
+    **dict.fromkeys(
+        (f"dicap.files.{name}" for name in ("artifacts", "atomic", "checksum", "json_files", "npy", "tables", "written")),
+        "formats of files; readers follow the schema, not the module",
+    ),
+    "dicap.files.content_store": "finds again what was computed, or nothing",
+    "dicap.files.locks": "who waits for whom",
     "dicap.machine.cost": "says how long it took",
     "dicap.training.checkpoint.background": "when files are written",
     "dicap.training.loops.table": "names loops; the module of the one that runs is compared",
@@ -110,8 +115,8 @@ def modules(stage: str, settings: Settings, root: Path = ROOT) -> set[str]:
 def relevant(settings: Settings, stage: str) -> dict[str, Any]:
     """The part of the settings that a stage's result depends on: whole sections, and single keys by dotted name."""
     values = settings.model_dump(mode="json")
-    found = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage]}
+    chosen = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage]}
     if stage == "features":  # which stage needs them is no matter, and an empty bank is the same for all
-        needed = "head" in (found.pop("warmup.trainable"), found.pop("train.trainable"))
-        return found if needed else {}
-    return found
+        needed = "head" in (chosen.pop("warmup.trainable"), chosen.pop("train.trainable"))
+        return chosen if needed else {}
+    return chosen

@@ -47,23 +47,23 @@ def closure(module: str, skip: Container[str], choices: Mapping[str, Choice], ro
 
 def digests(modules: set[str], root: Path = ROOT) -> dict[str, str]:
     """sha256 of each module's code, by dotted name; and of the other files that lie in a package among them, by path."""
-    found = {}
+    sums = {}
     for name in sorted(modules):
         path = source_file(name, root)
-        found[name] = code_digest(path.read_text(encoding="utf-8"))
+        sums[name] = code_digest(path.read_text(encoding="utf-8"))
         if path.name == "__init__.py":
             for other in _resources(path.parent):
-                found[other.relative_to(root).as_posix()] = hashlib.sha256(other.read_bytes()).hexdigest()
-    return found
+                sums[other.relative_to(root).as_posix()] = hashlib.sha256(other.read_bytes()).hexdigest()
+    return sums
 
 
 def source_file(module: str, root: Path = ROOT) -> Path:
     """The file of a module. Raises FileNotFoundError where there is none."""
     path = root.joinpath(*module.split("."))
-    found = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    if not found.is_file():
-        raise FileNotFoundError(found)
-    return found
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if not file.is_file():
+        raise FileNotFoundError(file)
+    return file
 
 
 @cache

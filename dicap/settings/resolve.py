@@ -19,7 +19,7 @@ from ruamel.yaml.error import YAMLError
 
 from dicap.errors import SettingsError
 from dicap.settings.catalogue import DATASETS, HEADS, OWN_HEAD, PROTOCOLS
-from dicap.settings.checks import contradictions, doubts
+from dicap.settings.checks import contradictions, warnings
 from dicap.settings.fields import ORIGINS
 from dicap.settings.methods import METHODS
 from dicap.settings.schema import Settings
@@ -33,9 +33,9 @@ class Resolved:
     origins: dict[str, str]
 
     @property
-    def doubts(self) -> list[str]:
-        """Lines about choices that run and are hardly what anybody wants; see `dicap.settings.checks`."""
-        return doubts(self.settings, self.origins)
+    def warnings(self) -> list[str]:
+        """A line for every setting that is valid but suspicious; see `dicap.settings.checks`."""
+        return warnings(self.settings, self.origins)
 
 
 def load_settings(params: Path, configs: Path | None = None) -> Settings:

@@ -63,7 +63,9 @@ class Diagnostics:
     def summary(self, refresh: Refresh) -> dict[str, float]:
         """Shares of confident and uncertain entries, true precision of the labels, error of the estimated curve."""
         pseudo = refresh.pseudo
-        numbers = {value: sum(int((pseudo.label[some] == value).sum()) for some in _blocks(pseudo.label)) for value in (1, 0, -1)}
+        numbers = {
+            value: sum(int((pseudo.label[block] == value).sum()) for block in _blocks(pseudo.label)) for value in (1, 0, -1)
+        }
         row = {
             "share_pos": _share(numbers[1], pseudo.label.numel()),
             "share_neg": _share(numbers[0], pseudo.label.numel()),
@@ -92,7 +94,7 @@ class Diagnostics:
 
     def _counted(self, p: Tensor, bins: int, *, per_class: bool) -> tuple[Tensor, Tensor] | None:
         """n_pos and n_neg of every bin by the hidden labels, see `count_bins`; None without such labels."""
-        counts = [count_bins(some, y, bins, per_class=per_class) for some, y in self._compared(p)]
+        counts = [count_bins(part, y, bins, per_class=per_class) for part, y in self._compared(p)]
         if not counts:
             return None
         n_pos, n_neg = (torch.stack(parts).sum(0) for parts in zip(*counts, strict=True))
@@ -101,18 +103,18 @@ class Diagnostics:
     def _log_losses(self, p: Tensor, *curves: Curve) -> list[float]:
         """Mean log loss of each curve's rates on the hidden labels; NaN without known entries."""
         totals, entries = [0.0] * len(curves), 0
-        for some, y in self._compared(p):
+        for part, y in self._compared(p):
             for i, curve in enumerate(curves):
-                totals[i] += float(log_losses(curve.at(some), y).sum())
+                totals[i] += float(log_losses(curve.at(part), y).sum())
             entries += int((y >= 0).sum())
         return [total / entries if entries else math.nan for total in totals]
 
     def _compared(self, tensor: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Of a tensor (N_u, C), block by block on the host: the rows whose labels are compared, and these labels, (n, C) each."""
-        for some in _blocks(tensor):
-            truly = self._truly[some]
+        for block in _blocks(tensor):
+            truly = self._truly[block]
             if truly.any():
-                yield tensor[some].cpu()[truly], self._y[some][truly]
+                yield tensor[block].cpu()[truly], self._y[block][truly]
 
 
 def _blocks(tensor: Tensor) -> Iterator[slice]:
@@ -121,6 +123,6 @@ def _blocks(tensor: Tensor) -> Iterator[slice]:
     return (slice(start, start + rows) for start in range(0, len(tensor), rows))
 
 
-def _share(some: int, of: int) -> float:
+def _share(part: int, of: int) -> float:
     """In single precision, as the mean of so many float32 numbers; NaN of nothing."""
-    return float(np.float32(some / of)) if of else math.nan
+    return float(np.float32(part / of)) if of else math.nan

@@ -74,11 +74,6 @@ class Optimisation:
         return next(iter(self.optimisers.values()))
 
     @property
-    def schedule(self) -> torch.optim.lr_scheduler.OneCycleLR:
-        """The first schedule."""
-        return next(iter(self.schedules.values()))
-
-    @property
     def lr(self) -> float:
         """The learning rate of the next step."""
         return float(self.optimiser.param_groups[0]["lr"])

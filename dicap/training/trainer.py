@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from dicap.errors import DataError, Stopped
-from dicap.files.artifacts import COST, HISTORY, replacing, write_history
+from dicap.files.artifacts import COST, HISTORY, write_history
+from dicap.files.atomic import replacing
 from dicap.machine.cost import Meter
 from dicap.machine.progress import progress, time_left
 from dicap.methods.base import Batch, ParamGroup, Phase, Refresh
@@ -233,20 +234,21 @@ class Trainer:
 
     def batches(self, source: Batches) -> Iterator[Batch]:
         """The batches of the epoch from the checkpoint's step on."""
-        at, runtime, inputs = self.checkpoint, self.experiment.runtime, self.experiment.inputs
+        at, experiment = self.checkpoint, self.experiment
         self._source, self._steps = source, len(source.steps)
         if at.step == 0:
             at.row["lr"] = self.optimisation.lr  # of the epoch's first step; a resumed epoch reports the same
-        views = inputs.views(runtime, source.requests(), stage=self.stage, epoch=at.epoch, start=at.step)
+        requests = source.requests()
+        views = experiment.inputs.views(experiment.runtime, requests, stage=self.stage, epoch=at.epoch, start=at.step)
         self.networks["raw"].train()
         stream = self.stage if self.group.is_main else f"{self.stage}/{self.group.rank}"  # other images, other dropout
         bar = progress(self.meter.steps(views), desc=self._heading(), total=self._steps, unit="step", initial=at.step)
         with closing(bar):
-            for batch in bar:
+            for inputs in bar:
                 torch.manual_seed(torch_seed(self.settings.seed, stream, at.epoch, at.step))  # dropout
                 with self.autocast():
-                    made = source.make(at.step, batch)
-                yield made
+                    batch = source.make(at.step, inputs)
+                yield batch
         self._check_finite()
 
     def autocast(self) -> AbstractContextManager:

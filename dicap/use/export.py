@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError, first_line
-from dicap.files.artifacts import check_own, replacing_own
+from dicap.files.written import check_own, replacing_own
 from dicap.models import SavedModel
 from dicap.randomness import generator
 from dicap.use.folder import read_square

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dicap.machine.processes import is_first
+from dicap.machine.processes import is_main
 from stages.support.common import ARTIFACTS, load, params_option, runtime_options
 from stages.support.terminal import finish
 
@@ -14,12 +14,12 @@ from stages.support.terminal import finish
 @runtime_options
 def command(params: Path, fresh: bool, **runtime) -> None:
     """Write the pseudo-labels, weights and thresholds that the first main epoch would train on, to look at."""
-    from dicap.files.artifacts import replacing_folder
+    from dicap.files.atomic import replacing_folder
     from dicap.settings.methods import METHODS
 
     settings, source, out = load(params), ARTIFACTS / "warmup", ARTIFACTS / "pseudo_label"
     if not settings.trains("train"):
-        if is_first():
+        if is_main():
             title = METHODS[settings.method].title
             with replacing_folder(out) as folder:
                 (folder / "none.txt").write_text(f"{title} trains on labelled images only.\n", encoding="utf-8")

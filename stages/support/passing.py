@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from dicap.errors import DataError
-from dicap.machine.processes import is_first
+from dicap.machine.processes import is_main
 from dicap.settings import Settings
 from dicap.settings.methods import METHODS
 from stages.support.terminal import finish
@@ -14,9 +14,10 @@ FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
 
 def publish_previous_model(stage: str, settings: Settings, source: Path, out: Path) -> None:
     """Publish the models in `source` as those of `stage`, with an empty history and no costs. Raises DataError."""
-    from dicap.files.artifacts import COST, HISTORY, cost_file, replacing_folder, write_history
+    from dicap.files.artifacts import COST, HISTORY, cost_file, write_history
+    from dicap.files.atomic import replacing_folder
 
-    if not is_first():
+    if not is_main():
         return
     model = source / "model.safetensors"
     if not model.is_file():

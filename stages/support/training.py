@@ -10,7 +10,7 @@ from torch import nn
 
 from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
-from dicap.machine.processes import is_first, keep_freed_memory
+from dicap.machine.processes import is_main, keep_freed_memory
 from dicap.machine.runtime import Runtime
 from dicap.settings import Settings
 from dicap.training.experiment import Experiment
@@ -72,13 +72,15 @@ def run(
     run_stage(stage, experiment, network, inputs=inputs, root=project_root(), out=out, fresh=fresh, log=log_lines, source=source)
     if not experiment.group.is_main:
         return
-    model = out / "model.safetensors"
-    finish(stage, _facts(out) | {"model": str(model)}, [f"dvc repro {FOLLOWING[stage]}"], text=f"{stage}: {_summary(out)}{model}")
+    model, facts = out / "model.safetensors", _facts(out)
+    scores = [f", {key.removeprefix('mAP ')} mAP {value:.2f}" for key, value in facts.items() if key != "epochs"]
+    text = f"{stage}: {facts['epochs']} epochs{''.join(scores)}: {model}"
+    finish(stage, facts | {"model": str(model)}, [f"dvc repro {FOLLOWING[stage]}"], text=text)
 
 
 def log_lines(lines: list[str]) -> None:
     """Lines worth knowing, on stderr; of several processes one tells them."""
-    for line in lines if is_first() else ():
+    for line in lines if is_main() else ():
         click.echo(line, err=True)
 
 
@@ -92,15 +94,3 @@ def _facts(out: Path) -> dict[str, Any]:
         if history[name].notna().any():
             facts[f"mAP {name.removeprefix('map_')}"] = round(float(history[name].dropna().iloc[-1]), 2)
     return facts
-
-
-def _summary(out: Path) -> str:
-    import pandas as pd
-
-    history = pd.read_csv(out / "history.csv")
-    found = [
-        f"{name.removeprefix('map_')} mAP {history[name].dropna().iloc[-1]:.2f}"
-        for name in ("map_raw", "map_ema")
-        if history[name].notna().any()
-    ]
-    return f"{len(history)} epochs, {', '.join(found)}: " if found else f"{len(history)} epochs: "

@@ -35,6 +35,12 @@ with open(state / "lock", "a+") as lock:
     except OSError:
         sys.exit(f"Error: {state}: process 1 is already running this train; wait for it or stop it (kill 1)")
     time.sleep(seed if seed > 10 else 0)
+    saved = state / "steps"
+    for step in range(int(saved.read_text()) if saved.exists() else 0, 60 if seed == 5 else 0):
+        time.sleep(0.05)
+        (state / "new").write_text(str(step + 1))
+        os.replace(state / "new", saved)
+        print("step", step, flush=True)
     if seed == 7:
         sys.exit("Error: seven is refused")
 pathlib.Path("artifacts").mkdir(exist_ok=True)
@@ -206,6 +212,33 @@ def test_no_training_runs_on_without_its_cell(project, tmp_path, way):
     wait_until(lambda: not any(alive(each) for each in tree))
     wait_until(lambda: not list((tmp_path / "scratch").iterdir()))
     process.communicate(timeout=60)
+
+
+def test_kills_of_its_worker_and_a_signal_to_it_lose_nothing(project):
+    """The short form of tests/faults/test_sweeps.py, where nodes and trainings are real: each time it goes on, to one result."""
+    under, steps = (sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"), []
+
+    def step(process):
+        line = process.stdout.readline()
+        assert line, "it ended"
+        steps.extend(int(word) for word in line.split()[1:] if line.startswith("step "))
+        return line.startswith("step ")
+
+    for way in ("SIGKILL", "SIGTERM", "SIGKILL"):
+        process = start(project, "five", "-S", "seed=5", under=under)
+        wait_until(lambda process=process: step(process))
+        tree = psutil.Process(process.pid).children(recursive=True)
+        if way == "SIGTERM":
+            tree[0].send_signal(signal.SIGTERM)
+        else:
+            process.kill()
+        wait_until(lambda tree=tree: not any(alive(each) for each in tree))
+        process.communicate(timeout=60)
+        assert not cell.exists(project, "five", rev(project))
+    code, output = ended(start(project, "five", "-S", "seed=5", under=under))
+    last = [int(line.split()[1]) for line in output.splitlines() if line.startswith("step ")]
+    assert code == 0 and cell.exists(project, "five", rev(project)) and "== five" in output, output
+    assert steps == sorted(set(steps)) and last and last[0] > steps[-1] and last[-1] == 59, "no step is made twice"
 
 
 def test_what_a_killed_cell_left_is_removed_by_the_next_and_what_runs_is_not(project, tmp_path):

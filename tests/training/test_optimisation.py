@@ -42,7 +42,7 @@ def test_one_cycle_has_the_published_learning_rates_and_momenta():
             assert o.lr == pytest.approx(lr, rel=2e-3)
             if beta1 is not None:
                 assert o.optimiser.param_groups[0]["betas"][0] == pytest.approx(beta1, abs=6e-4)
-        o.schedule.step()
+        o.schedules["network"].step()
     assert o.optimiser.param_groups[0]["betas"][1] == 0.999
 
 
@@ -53,7 +53,7 @@ def test_a_cycle_may_be_of_any_length(pct_start):
         seen = []
         for _ in range(steps):
             seen.append(o.lr)
-            o.schedule.step()
+            o.schedules["network"].step()
         assert all(0 <= lr <= 1.0 for lr in seen), steps
 
 
@@ -61,7 +61,7 @@ def test_every_step_advances_the_schedule_once():
     o, fresh = optimisation(small_network()), optimisation(small_network())
     for _ in range(7):
         take_step(o)
-        fresh.schedule.step()
+        fresh.schedules["network"].step()
     assert o.lr == fresh.lr and o.steps == 7
 
 

@@ -85,10 +85,10 @@ class TorchProcessGroup(ProcessGroup):
     def average_statistics_(self, network: nn.Module) -> None:
         """Make BatchNorm's running statistics the mean over the processes, in place."""
         norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-        found = [t for m in norms for t in (m.running_mean, m.running_var) if t is not None]
-        if found:
-            self.all_reduce_(found)
-            for tensor in found:
+        statistics = [t for m in norms for t in (m.running_mean, m.running_var) if t is not None]
+        if statistics:
+            self.all_reduce_(statistics)
+            for tensor in statistics:
                 tensor.div_(self.size)
 
     def agree(self, stop: bool, save: bool) -> tuple[bool, bool]:
@@ -112,10 +112,10 @@ class TorchProcessGroup(ProcessGroup):
 
     def broadcast(self, make: Callable[[], T]) -> T:
         """What the main process makes, on all of them: plain containers, numbers, texts, tensors."""
-        made: list[T] = [make()] if self.is_main else []
+        values: list[T] = [make()] if self.is_main else []
         buffer = io.BytesIO()
         if self.is_main:
-            torch.save(made[0], buffer)
+            torch.save(values[0], buffer)
         content = torch.frombuffer(bytearray(buffer.getvalue() or b" "), dtype=torch.uint8)
         with _peer_errors():
             length = torch.tensor([len(content)])
@@ -124,8 +124,8 @@ class TorchProcessGroup(ProcessGroup):
                 content = torch.empty(int(length), dtype=torch.uint8)
             dist.broadcast(content, 0, group=self._hosts)
         if not self.is_main:
-            made.append(torch.load(io.BytesIO(content.numpy().tobytes()), map_location="cpu", weights_only=True))
-        return made[0]
+            values.append(torch.load(io.BytesIO(content.numpy().tobytes()), map_location="cpu", weights_only=True))
+        return values[0]
 
     def close(self) -> None:
         """Leave the group."""

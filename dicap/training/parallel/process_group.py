@@ -74,7 +74,7 @@ def mask_of(n: int, chosen: slice) -> np.ndarray:
 
 
 class ProcessGroup:
-    """The group of a run of one process: everything is its own, and there is nobody to ask."""
+    """Single process: every collective is a no-op."""
 
     rank, size = 0, 1
 

@@ -48,7 +48,7 @@ def main() -> int:
     warnings.simplefilter("error")  # a solve that ends above its tolerance fails the benchmark
     x, y = data(options.rows, options.features, options.classes)
     fold = assign_folds(y, options.folds, 0)
-    weight = np.concatenate([fold_weights(fold, options.folds), np.ones((1, len(y), 1), np.float32)])  # (K + 1, n, 1)
+    weight = np.concatenate([fold_weights(fold), np.ones((1, len(y), 1), np.float32)])  # (K + 1, n, 1)
 
     def ours():
         return solve(x, y, weight=weight, l2=L2)

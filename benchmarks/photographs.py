@@ -10,7 +10,7 @@ with the settings of configs/table.yaml, and kept in --cache. Then, for each rat
     regression_plain  the same with the same C on the features of the image alone
     labelled_only     this project's solved head on the labelled images (method bce)
     cap, cap_tenth    CAP with the same head; pseudo-labelled rows weigh 0.3 (the default), or 0.1 (its best on validation images)
-    published         DiCaP as published, with a holdout, on the same head; then its fine-tuning (published_finetuned)
+    published         DiCaP's published rule, with a holdout, on the same head; then its fine-tuning (published_finetuned)
     holdout           the recommended rule, but correctness counted on a holdout
     given_back        labels and weights of `holdout`, its student solved on all labelled images
     recommended       `protocol: recommended`
@@ -266,7 +266,8 @@ def begun(folder: Path) -> dict[str, float]:
 
 def given_back(place: Place, experiment: Experiment, train: Path, warmup: Path) -> float:
     """mAP of the student that learns from all labelled images, D_est's too, and from the holdout's labels and weights of D_u."""
-    from dicap.files.artifacts import epoch_file, read_json, read_pseudo_labels
+    from dicap.files.artifacts import epoch_file, read_pseudo_labels
+    from dicap.files.json_files import read_json
     from dicap.linear.solver import solve
     from dicap.training.loops.solved import Problem
 

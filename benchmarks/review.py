@@ -29,7 +29,7 @@ import numpy as np
 from dicap.data.labels import read_labels
 from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
-from dicap.files import artifacts
+from dicap.files.json_files import write_json
 from dicap.training.inputs import BankFeatures
 from dicap.use import review
 from dicap.use.review import among_neighbours, doubts, entry_surprise, out_of_fold, scaled
@@ -61,7 +61,7 @@ def main() -> None:
     found = compare(features, labels, options)
     print(json.dumps(found, indent=2))
     if not options.smoke or options.out != RESULT:
-        artifacts.write_json(found, options.out)
+        write_json(found, options.out)
 
 
 def photographs(project: Path) -> tuple[np.ndarray, np.ndarray]:

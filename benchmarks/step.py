@@ -27,6 +27,7 @@ import torch
 from common import Parser, finish
 from made_up import opened, settings
 
+from dicap.machine.processes import keep_freed_memory
 from dicap.machine.runtime import Runtime
 from dicap.settings.batch_sizes import labelled_batch
 from dicap.training import inputs
@@ -157,10 +158,10 @@ def main() -> int:
     options.add_argument("--steps", type=int, default=400 if gpu else 12, help="steps per epoch; of two epochs the second counts")
     options.add_argument("--batch", type=int, help="images per step, for a quick try")
     options.add_argument("--workers", type=int)
-    options.add_argument("--data-on", choices=["host", "device"], default="device" if gpu else "host")
     options.add_argument("--compile", action="store_true")
     options = options.options()
-    runtime = Runtime.choose(workers=options.workers, data_on=options.data_on, compiled=options.compile)
+    keep_freed_memory()  # as a stage that trains, for both
+    runtime = Runtime.choose(workers=options.workers, compiled=options.compile)
     result = measure(options.preset, options.steps, runtime, options.batch)
     images = result["strong_views_a_step"] + result["weak_views_a_step"]
     print(f"{options.preset} on {result['device']}: {result['backbone']} at {result['image_size']} px, ", end="")

@@ -26,6 +26,7 @@ from dicap.data.sources.benchmarks import digits
 from dicap.data.split import split_roles
 from dicap.evaluation.evaluate import metrics, score
 from dicap.files import artifacts
+from dicap.files.json_files import write_json
 from dicap.machine.runtime import Runtime
 from dicap.models import load_model, load_weights
 from dicap.randomness import permutation
@@ -70,7 +71,7 @@ def main() -> None:
     }
     print(json.dumps(found, indent=2))
     if not options.smoke or options.out != RESULT:
-        artifacts.write_json(found, options.out)
+        write_json(found, options.out)
 
 
 def compare(scratch: Path, seed: int, options: argparse.Namespace) -> dict[str, Any]:

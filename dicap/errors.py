@@ -1,4 +1,4 @@
-"""The three ways a run ends early, and nothing else: each carries one line for the user."""
+"""The three ways a run ends early: each carries one line for the user."""
 
 
 class SettingsError(ValueError):
@@ -11,3 +11,8 @@ class DataError(ValueError):
 
 class Stopped(Exception):
     """A clean stop on SIGINT or SIGTERM after the state was saved; commands exit with code 75."""
+
+
+def first_line(error: object) -> str:
+    """The first line of another library's message, to be part of one line of our own; without a message, its kind."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from dicap.calibration.decision import Decisions, plain
-from dicap.errors import DataError, SettingsError
-from dicap.files.artifacts import replacing
+from dicap.errors import DataError, SettingsError, first_line
+from dicap.files.atomic import replacing
 from dicap.methods import build_method
 from dicap.methods.base import Method
 from dicap.network.stored import StoredBackbone
@@ -104,7 +104,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
             f"{path}: not a model of this project (no `dicap` metadata); give a model.safetensors that a stage wrote"
         ) from None
     except (SafetensorError, OSError, UnicodeDecodeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise DataError(f"{path}: damaged ({reason}); remove it and run `dvc repro`") from None
     schema = metadata.get("schema") if isinstance(metadata, dict) else None
     if schema != SCHEMA:

@@ -43,7 +43,7 @@ TOOLS = {
     "completion": "Print the shell's completion script.",
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
-    "doctor": "Check a converted data set; measure this machine.",
+    "doctor": "Check a converted data set.",
     "sweep": "Run a grid of experiments, here or on a cluster.",
     "formatted": "Import or export the published npy files.",
     "compare": "Draw finished experiments side by side.",
@@ -98,7 +98,7 @@ class LazyGroup(click.Group):
             ctx.exit(code)
         for line in message.splitlines():
             click.echo(f"{'Stopped' if code == EXIT_STOPPED else 'Error'}: {line}", err=True)
-        if code != EXIT_STOPPED and (cleared := _cleared()):  # what was stopped is to go on, not back
+        if code != EXIT_STOPPED and (cleared := _outputs_dvc_can_restore()):  # what was stopped is to go on, not back
             click.echo(f"`dvc checkout {' '.join(cleared)}` brings back what this stage made before.", err=True)
         ctx.exit(code)
 
@@ -117,7 +117,7 @@ def _run_own_program() -> None:
         os.execv(sys.executable, [sys.executable, "-m", "stages.cli", *sys.argv[1:]])
 
 
-def _cleared() -> list[str]:
+def _outputs_dvc_can_restore() -> list[str]:
     """Results of this stage that DVC has removed before running it, and that its cache holds."""
     # What `resolve` makes takes a second: not worth a hint.
     stage = os.environ.get("DVC_STAGE")  # set by DVC alone
@@ -125,12 +125,11 @@ def _cleared() -> list[str]:
         return []
     from ruamel.yaml import YAML
 
+    from stages.sweeps.revisions import cache_folder, in_cache
+
     lock = YAML(typ="safe", pure=True).load(Path("dvc.lock").read_text(encoding="utf-8"))
-    results = lock.get("stages", {}).get(stage, {}).get("outs", [])
-    cache = Path(".dvc/cache/files/md5")
-    return [
-        out["path"] for out in results if not Path(out["path"]).exists() and (cache / out["md5"][:2] / out["md5"][2:]).exists()
-    ]
+    results, cache = lock.get("stages", {}).get(stage, {}).get("outs", []), cache_folder(Path.cwd())
+    return [out["path"] for out in results if not Path(out["path"]).exists() and in_cache(cache, out["md5"]).exists()]
 
 
 def _module(name: str) -> str:

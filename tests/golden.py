@@ -45,6 +45,7 @@ ROOT = Path(__file__).parents[1]
 COUNTS = {"train": 40, "test": 10, "unlabeled": 8}
 LEAKS = "bbam, published leaks"  # looks up labels of any training image, so all of them need some
 STAGES = ("warmup", "pseudo-label", "train", "finetune")
+PUBLISHED = ("warmup", "pseudo_label", "train", "finetune", "split", "resolved")
 NO_THRESHOLDS = {"thresholds.rule": "none"}
 WHOLE = {"warmup.trainable": "all", "train.trainable": "all", "linear.solver": "steps"}  # `table` freezes the backbone
 SOLVED = {
@@ -148,8 +149,8 @@ def _stage(name: str) -> None:
 
 def _hashes(folder: Path) -> Record:
     read = {".safetensors": _model, ".parquet": _table, ".csv": _columns}
-    paths = [path for path in sorted(folder.rglob("*")) if path.suffix in read and path.parts[1] not in ("cost", "features")]
-    return {str(path.relative_to(folder)): {"file": _sha256(path.read_bytes()), **read[path.suffix](path)} for path in paths}
+    found = [path for path in sorted(folder.rglob("*")) if path.suffix in read and path.relative_to(folder).parts[0] in PUBLISHED]
+    return {str(path.relative_to(folder)): {"file": _sha256(path.read_bytes()), **read[path.suffix](path)} for path in found}
 
 
 def _model(path: Path) -> dict[str, str]:

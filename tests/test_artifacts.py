@@ -9,6 +9,9 @@ import pytest
 
 from dicap.errors import DataError
 from dicap.files import artifacts
+from dicap.files.atomic import replacing_folder
+from dicap.files.json_files import read_json, write_json
+from dicap.files.tables import lists, matrix
 
 
 def test_pseudo_labels_round_trip(tmp_path):
@@ -28,8 +31,8 @@ def test_pseudo_labels_round_trip(tmp_path):
 
 
 def test_list_columns_of_no_images_and_no_classes():
-    assert artifacts.matrix(artifacts.lists(np.zeros((0, 3), np.int8), pa.int8())).shape == (0, 0)
-    assert len(artifacts.lists(np.zeros((2, 0), np.int8), pa.int8())) == 2
+    assert matrix(lists(np.zeros((0, 3), np.int8), pa.int8())).shape == (0, 0)
+    assert len(lists(np.zeros((2, 0), np.int8), pa.int8())) == 2
 
 
 def test_a_flipped_bit_in_a_page_is_found(tmp_path):
@@ -56,20 +59,20 @@ def test_a_truncated_file_is_one_clear_line(tmp_path, content):
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
     path = tmp_path / "metrics.json"
-    artifacts.write_json({"map": 1}, path)
+    write_json({"map": 1}, path)
     with pytest.raises(ValueError, match="Out of range"):
-        artifacts.write_json({"map": float("nan")}, path)
-    assert artifacts.read_json(path) == {"map": 1}
+        write_json({"map": float("nan")}, path)
+    assert read_json(path) == {"map": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["metrics.json"]
 
 
 def test_a_failed_folder_leaves_the_old_folder(tmp_path):
     out = tmp_path / "train"
-    with artifacts.replacing_folder(out) as folder:
+    with replacing_folder(out) as folder:
         (folder / "a").write_text("old")
 
     def fail():
-        with artifacts.replacing_folder(out) as folder:
+        with replacing_folder(out) as folder:
             (folder / "a").write_text("new")
             raise RuntimeError
 
@@ -84,7 +87,7 @@ def test_damaged_json(tmp_path, content):
     path = tmp_path / "metrics.json"
     path.write_text(content)
     with pytest.raises(DataError, match=r"metrics\.json"):
-        artifacts.read_json(path)
+        read_json(path)
 
 
 def test_parquet_bytes_are_a_function_of_their_content(tmp_path):
@@ -130,15 +133,15 @@ def test_stopped_between_its_renames_a_folder_is_the_earlier_one(tmp_path, monke
             raise KeyboardInterrupt
         rename(*arguments)
 
-    with artifacts.replacing_folder(place) as folder:
+    with replacing_folder(place) as folder:
         (folder / "a").write_text("earlier")
     monkeypatch.setattr(os, "rename", stop)
-    with pytest.raises(KeyboardInterrupt), artifacts.replacing_folder(place) as folder:
+    with pytest.raises(KeyboardInterrupt), replacing_folder(place) as folder:
         (folder / "a").write_text("later")
     assert {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")} == {"out", "out/a"}
     assert (place / "a").read_text() == "earlier"
     monkeypatch.undo()
     place.rename(tmp_path / ".out.old")
-    with pytest.raises(KeyError), artifacts.replacing_folder(place):
+    with pytest.raises(KeyError), replacing_folder(place):
         raise KeyError
     assert (place / "a").read_text() == "earlier"

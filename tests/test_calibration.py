@@ -15,6 +15,7 @@ from dicap.calibration.curve import Curve
 from dicap.calibration.ranks import log_odds
 from dicap.calibration.rates import Rates, bin_curve, correctness_weight, count_bins, curve_error, estimate_rates
 from dicap.calibration.thresholds import PseudoLabels, dual_thresholds, hard_labels
+from dicap.report.evidence import bin_of
 from dicap.settings.schema import Calibration
 
 K = 20
@@ -83,6 +84,11 @@ def test_counts_do_not_depend_on_the_order_of_images(p, random):
     random.shuffle(order)
     one, other = (count_bins(torch.from_numpy(p[o]), torch.from_numpy(y[o]), K) for o in (slice(None), order))
     assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1])
+
+
+def test_the_report_bins_as_training_does():
+    p = np.random.default_rng(0).integers(0, 101, 500).astype(np.float32) / np.float32(100)  # 0.35 in single precision among them
+    assert bin_of(p, K).tolist() == calibration.bin_index(torch.from_numpy(p), K).tolist()
 
 
 # -- rates ------------------------------------------------------------------------------------------------

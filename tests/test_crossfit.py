@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dicap.calibration import ranks
 from dicap.calibration.logistic import class_shares, rates_of_classes
 from dicap.calibration.quota import quota_of
 from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, quota_labels, solve_students, solve_teachers
@@ -102,20 +101,6 @@ def test_a_class_learns_from_its_own_known_entries_alone():
     one = rates_of_classes(y[:, :1] * 0.3 + 0.4, y[:, :1], p[:, :1], class_shares(y[:, :1]))[1]
     two = rates_of_classes(y[some][:, :1] * 0.3 + 0.4, y[some][:, :1], p[:, :1], class_shares(y[:, :1]))[1]
     assert np.allclose(one, two)
-
-
-def test_classes_are_sorted_some_at_a_time(monkeypatch):
-    rng = np.random.default_rng(3)
-    y, p = rng.integers(0, 2, (40, 5)).astype(np.float32), rng.random((30, 5))
-    p[:10, 1] = np.nan
-
-    def results():
-        return [*quota_of(p, y), *rates_of_classes(y * 0.3 + 0.4, y, p, class_shares(y))]
-
-    whole = results()
-    for width in (1, 2):
-        monkeypatch.setattr(ranks, "AT_ONCE", 30 * width)
-        assert all(np.allclose(one, other, rtol=1e-9) for one, other in zip(whole, results(), strict=True))
 
 
 def test_teachers_score_what_they_never_saw():

@@ -23,7 +23,6 @@ FLOORS = [
     ("dicap.methods", "dicap.provenance.dependencies", "dicap.provenance.external", "dicap.training.loops.table"),
     ("dicap.models", "dicap.pages"),
     ("dicap.report",),
-    ("dicap.machine.bench",),
     ("dicap.training",),
     ("dicap.evaluation",),
     ("dicap.use", "dicap.sklearn", "dicap"),  # the package itself is its face: load_model, predict
@@ -171,6 +170,7 @@ def test_commands_load_nothing_heavy_before_they_are_asked_for(path):
     light = {
         "dicap",
         "dicap.errors",
+        "dicap.files.locks",
         "dicap.machine.processes",
         "dicap.settings",
         "dicap.settings.catalogue",

@@ -85,7 +85,7 @@ def test_heads_soft_targets_entry_weights_and_penalties_are_those_of_a_slow_loop
 def test_a_head_in_a_batch_is_the_head_on_its_own():
     x, y = world()
     fold = assign_folds(y, 4, 0)
-    together = solve(x, y, weight=fold_weights(fold, 4), l2=0.5, tolerance=TIGHT)
+    together = solve(x, y, weight=fold_weights(fold), l2=0.5, tolerance=TIGHT)
     for k in range(4):
         alone = solve(x[fold != k], y[fold != k], l2=0.5, tolerance=TIGHT)
         assert np.allclose(together.w[k], alone.w[0], atol=1e-6) and np.allclose(together.b[k], alone.b[0], atol=1e-5)
@@ -202,13 +202,13 @@ def test_a_class_of_one_label_a_row_is_dealt_out_evenly():
 def test_out_of_fold_scores_come_from_the_head_that_did_not_see_the_row():
     x, y = world()
     fold = assign_folds(y, 3, 1)
-    heads = solve(x, y, weight=fold_weights(fold, 3), tolerance=TIGHT)
+    heads = solve(x, y, weight=fold_weights(fold), tolerance=TIGHT)
     scores = out_of_fold_scores(heads.logits(x), fold)
     assert all(np.allclose(scores[i], x[i] @ heads.w[fold[i]].T + heads.b[fold[i]]) for i in range(len(x)))
     assert np.allclose(out_of_fold(heads.w, heads.b, x, fold), 1 / (1 + np.exp(-scores)))
     permuted = y.copy()
     permuted[fold == 0] = permuted[fold == 0][::-1]
-    other = solve(x, permuted, weight=fold_weights(fold, 3), tolerance=TIGHT)
+    other = solve(x, permuted, weight=fold_weights(fold), tolerance=TIGHT)
     # A fold's labels never reach its own head (what remains is rounding: the heads share their matrix products).
     assert np.allclose(out_of_fold_scores(other.logits(x), fold)[fold == 0], scores[fold == 0], atol=1e-5)
     assert not np.allclose(other.w[1], heads.w[1], atol=1e-2)

@@ -32,14 +32,13 @@ ASIDE = {
     "dicap.settings.batch_sizes": "dicap.settings.checks: a setting that contradicts another",
     "dicap.data.sources": "dicap.provenance.dependencies: names of modules",
     "dicap.data.sources.base": "as dicap.data.sources",
-    "dicap.data.sources.columns": "as dicap.data.sources",
     "dicap.data.sources.files": "dicap.provenance.external: endings of photographs",
 }
 
 # Settings a stage looks at without its result depending on them.
 IDLE = {
     **{
-        ("convert", name): "which modules are its code is asked by the settings, for the key of a shard"
+        ("convert", name): "which modules are its code is asked by the settings, for the store of decoded images"
         for name in ("linear", "method", "train")
     },
     ("finetune", "bbam"): "whether a leak is configured is asked where an experiment is opened; fine-tuning has none",

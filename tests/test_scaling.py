@@ -6,6 +6,7 @@ import tiny
 import torch
 from torch import nn
 
+from dicap.linear.scaling import scaling_of
 from dicap.models import load_model
 from dicap.network.linear import LinearHead, Scaling, fit_scaling
 
@@ -31,7 +32,7 @@ def features(n=40, d=6):
 
 
 @pytest.mark.parametrize("kind", ["plain", "standard", "root"])
-def test_rows_are_scaled_as_by_numpy(kind):
+def test_rows_are_scaled_by_the_network_and_by_the_arrays_as_by_hand(kind):
     x, others = features(), features(9) + 0.1
     network = nn.ModuleDict({"head": LinearHead(6, 3, kind), "other": nn.Linear(2, 2)})
     fit_scaling(network, torch.from_numpy(x))
@@ -39,6 +40,7 @@ def test_rows_are_scaled_as_by_numpy(kind):
     assert isinstance(scaling, Scaling)
     for rows in (x, others):
         assert np.allclose(scaling(torch.from_numpy(rows)).numpy(), scaled(x, rows, kind), atol=1e-4)
+        assert np.allclose(scaling_of(x, kind).apply(rows), scaled(x, rows, kind), atol=1e-4)
 
 
 def test_what_each_kind_promises():

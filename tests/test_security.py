@@ -153,10 +153,10 @@ def test_no_program_is_started_but_dvc_git_and_ourselves_with_a_list_of_argument
                 started.append((path.relative_to(tiny.ROOT).as_posix(), ast.unparse(call.args[0])[:50]))
                 assert isinstance(call.args[0], ast.List), f"{path}: a command line as text"
                 assert not any(word.arg == "shell" for word in call.keywords), path
-    # dvc, our own commands, git where the experiments are read, more processes of the same
-    # command (stages/support/launch.py), and what engines are given: Slurm's commands, and jobs, which are cells of a sweep.
+    # dvc, our own commands, git where the experiments are read, and what engines are given: Slurm's commands, and jobs, which are
+    # cells of a sweep.
     known_at = {f"stages/sweeps/engines/{name}.py": "[*command]" for name in ("ray", "slurm")}
-    known_at |= {"stages/support/launch.py": "[*command]", "stages/sweeps/engines/here.py": "[*job.command]"}
+    known_at |= {"stages/sweeps/engines/here.py": "[*job.command]"}
     known = ("'-m', 'dvc'", "'-m', 'stages.cli'", "['git', *arguments]")
     assert started and all(known_at.get(path) == command or any(k in command for k in known) for path, command in started), (
         started

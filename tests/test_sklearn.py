@@ -17,7 +17,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dicap.linear.scaling import scaling_of
 from dicap.linear.solver import solve
 from dicap.sklearn import DiCaPClassifier, LabelledKFold
 
@@ -109,19 +108,6 @@ def partly_labelled(seed=0, n=60, labelled=40):
     y[:labelled][rng.random((labelled, 4)) < 0.4] = -1
     y[:labelled, 0] = np.where(y[:labelled, 0] < 0, 0, y[:labelled, 0])  # every row knows one
     return x.astype(np.float32), y.astype(np.float32)
-
-
-@pytest.mark.parametrize("kind", ["plain", "standard", "root"])
-def test_features_are_scaled_as_the_network_s_head_scales_them(kind):
-    import torch
-
-    from dicap.network.linear import LinearHead, fit_scaling
-
-    x = np.random.default_rng(0).normal(0.5, 2, (30, 6)).astype(np.float32)
-    x[:, 5] = 3
-    head = LinearHead(6, 2, kind)
-    fit_scaling(head, torch.from_numpy(x))
-    assert np.allclose(scaling_of(x, kind).apply(x), head.scaling(torch.from_numpy(x)).numpy(), atol=1e-5)
 
 
 # -- unknown entries ----------------------------------------------------------------------------------------------------

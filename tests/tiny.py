@@ -23,7 +23,7 @@ from torch import nn
 from dicap.data import format as files
 from dicap.data.convert import convert
 from dicap.data.sources import read_raw
-from dicap.data.split import split_roles
+from dicap.data.split import split_index, split_roles
 from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
 from dicap.features.compute import fill
@@ -34,6 +34,7 @@ from dicap.machine.runtime import Runtime
 from dicap.models import load_weights
 from dicap.network.stored import save_backbone
 from dicap.settings import Settings, resolve
+from dicap.settings.catalogue import OWN
 from dicap.training import run
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
@@ -156,11 +157,9 @@ def converted(raw: Path, folder: Path) -> Path:
 
 
 def draw_split(folder: Path, path: Path, s: Settings) -> Path:
-    """The split file of a converted set."""
-    table = files.read_index(folder, ["id", "split", "labels"])
-    index = table.select(["id", "split"]).to_pandas()
-    index["labelled"] = table["labels"].is_valid().to_numpy()
-    roles = split_roles(index, s.ratio, s.seed, s.split.est_fraction, s.split.validation)
+    """The split file of a converted set, as `dicap-stage split` draws it."""
+    own = s.dataset == OWN
+    roles = split_roles(split_index(folder), s.ratio, s.seed, s.split.est_fraction, s.split.validation, by_id=own)
     write_split(roles["id"].tolist(), roles["role"].tolist(), path)
     return path
 

@@ -100,8 +100,8 @@ class Decisions:
         if curve is not None:
             knots, rate = (torch.tensor(curve[name], dtype=torch.float64) for name in ("logit", "rate"))
             curve, entries = Curve(knots, rate, log_odds=True), int(curve["entries"])
-        arrays = (np.array(values[name], float) for name in ("tau_pos", "tau_neg", "prior"))
-        return Decisions(*arrays, curve, str(values["note"]), entries, values["f1_threshold"])
+        tau_pos, tau_neg, prior = (np.array(values[name], float) for name in ("tau_pos", "tau_neg", "prior"))
+        return Decisions(tau_pos, tau_neg, prior, curve, str(values["note"]), entries, values["f1_threshold"])
 
 
 def plain(prior: np.ndarray, note: str) -> Decisions:

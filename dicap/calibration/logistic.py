@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dicap.calibration.ranks import FINEST, log_odds, some_classes
+from dicap.calibration.ranks import FINEST, log_odds
 
 PRIOR_ENTRIES = 2.0  # entries that the network's own confidence counts for; keeps a fit on one outcome finite
 KNOTS = 401
@@ -67,14 +67,12 @@ class _Features:
 
 
 def _features_of_classes(p: NDArray, share: NDArray) -> Iterator[_Features]:
-    """The features of each class in turn, from unlabelled entries p (m, C); some classes at a time are sorted."""
-    for some in some_classes(*p.shape):
-        part = np.asarray(p[:, some], np.float64)  # (m, c)
-        ordered, count = np.sort(part, axis=0), (~np.isnan(part)).sum(0)  # NaN comes last
-        odds = log_odds(part)
-        mean, deviation = np.nanmean(odds, 0), np.nanstd(odds, 0) + 1e-6
-        for c, its_share in enumerate(share[some]):
-            yield _Features(ordered[: count[c], c], mean[c], deviation[c], its_share)
+    """The features of each class in turn, from unlabelled entries p (m, C)."""
+    p = np.asarray(p, np.float64)
+    ordered, count, odds = np.sort(p, axis=0), (~np.isnan(p)).sum(0), log_odds(p)  # NaN comes last
+    mean, deviation = np.nanmean(odds, 0), np.nanstd(odds, 0) + 1e-6
+    for c, its_share in enumerate(share):
+        yield _Features(ordered[: count[c], c], mean[c], deviation[c], its_share)
 
 
 def class_shares(y: NDArray) -> NDArray:

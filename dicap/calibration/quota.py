@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dicap.calibration.ranks import some_classes
-
 
 class Quota(NamedTuple):
     """Thresholds of each class among the scores, (C,) float64; infinite where the quota is 0."""
@@ -41,11 +39,6 @@ def quota_of(p: NDArray, y: NDArray, *, eta_pos: float = 1.0, eta_neg: float = 0
         y: (n_l, C) labels.
     """
     y = y[(y >= 0).any(1)]
-    found = [_quota_of(p[:, some], y[:, some], eta_pos, eta_neg) for some in some_classes(*p.shape)]
-    return Quota(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
-
-
-def _quota_of(p: NDArray, y: NDArray, eta_pos: float, eta_neg: float) -> Quota:
     p, count = np.asarray(p, np.float64), (~np.isnan(p)).sum(0)
     n_pos, known = (y > 0).sum(0), (y >= 0).sum(0)
     n_neg = known - n_pos

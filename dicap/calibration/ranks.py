@@ -3,21 +3,12 @@
 Letters: n entries, G knots; p confidence in [0, 1]; y label: 1, 0, or unknown, which is any number below 0 or NaN.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
 FINEST = 1e-6  # confidences are kept this far from 0 and 1 where their logarithms are taken
 # Entries of a group at least, how many groups at most, entries that the logistic curve counts for in a group.
 GROUP, MOST_GROUPS, LEAN = 20, 60, 40.0
-AT_ONCE = 1 << 24  # entries that are sorted within their classes at once: 128 MiB as float64
-
-
-def some_classes(rows: int, classes: int) -> Iterator[slice]:
-    """The columns of a matrix (rows, classes), some at a time: what is done class by class takes bounded memory."""
-    width = max(1, AT_ONCE // max(1, rows))
-    return (slice(start, start + width) for start in range(0, max(1, classes), width))
 
 
 def log_odds(p: NDArray) -> NDArray:

@@ -23,7 +23,7 @@ from dicap.data import format as files
 from dicap.data.resize import JPEG_QUALITY, Result, convert_one, results
 from dicap.data.sources.base import Item, RawSet, decoders, unknown_entries
 from dicap.errors import DataError
-from dicap.files.artifacts import make_room, replacing_folder
+from dicap.files.atomic import make_room, replacing_folder
 from dicap.files.checksum import sha256
 from dicap.files.content_store import ABSENT, ContentStore, digest, remove_unused
 from dicap.files.locks import locked

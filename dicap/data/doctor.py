@@ -13,8 +13,9 @@ from dicap.data.labels import labelled_mask, read_labels
 from dicap.data.sources.own.listing import finder_of
 from dicap.data.store import Store
 from dicap.errors import DataError
-from dicap.files.artifacts import read_split, replacing_own
+from dicap.files.artifacts import read_split
 from dicap.files.checksum import sha256
+from dicap.files.written import replacing_own
 from dicap.machine.progress import progress
 from dicap.settings.catalogue import OWN
 

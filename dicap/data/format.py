@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 
 SCHEMA = 1
 PARTIAL_SCHEMA = 2  # of sets with a column `absent`, which a reader of schema 1 would take for fully labelled ones
@@ -90,7 +90,7 @@ def _index_trouble(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; run `dicap-stage convert`") from None
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise DataError(f"{path}: damaged ({reason}); run `dicap-stage convert` again") from None
 
 

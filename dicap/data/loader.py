@@ -6,7 +6,7 @@ the number of worker processes, the order of the steps, and the step a run was r
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,11 +15,9 @@ from torch.utils.data import DataLoader, Dataset
 from dicap.data.augment import View, render_batch
 from dicap.data.policy import COLUMNS
 from dicap.data.store import Store
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 from dicap.machine.processes import cores
 from dicap.randomness import uniform
-
-DataOn = Literal["host", "device"]
 
 
 class Request(NamedTuple):
@@ -48,7 +46,6 @@ def load(
     workers: int | None = None,
     device: str | torch.device = "cpu",
     start: int = 0,
-    data_on: DataOn = "host",
 ) -> Iterator[dict[str, torch.Tensor]]:
     """Yield the batches of an epoch, one dict a step from step `start` on.
 
@@ -59,26 +56,12 @@ def load(
         workers: processes that make views; None: chosen from the number of cores; 0: made here.
         device: where the batches are wanted.
         start: first step (a resumed run).
-        data_on: host: views by Pillow in worker processes; device: the whole set lies on `device` and views are made
-            there in batches (`dicap.data.device_views`), with the same random numbers.
 
     Yields:
         {key: (B, 3, H, W) uint8}, or (B, 4, 3, H, W) with tiles, on `device`. The order in memory is the one they were
         made in (channels last on the host): reordering a byte a pixel would cost more than reading it.
     """
     place = torch.device(device)
-    if data_on == "device":
-        from dicap.data.device_views import render_on_device
-
-        whole = store.resident(place)
-        for requests in steps[start:]:
-            yield {
-                request.key: render_on_device(
-                    whole, torch.from_numpy(request.rows), request.view, draws(seed, stage, epoch, request)
-                )
-                for request in requests
-            }
-        return
     dataset = _Steps(store, steps, seed, stage, epoch)
     order = range(start, len(steps))
     count = min(worker_count() if workers is None else workers, len(order))
@@ -100,7 +83,7 @@ def load(
         if "DataLoader worker" not in str(error):
             raise
         raise DataError(
-            f"{store.folder}: a worker process died ({str(error).splitlines()[0]}); "
+            f"{store.folder}: a worker process died ({first_line(error)}); "
             "use fewer with --workers, or 0 for none (often the memory or /dev/shm is full)"
         ) from None
 
@@ -113,7 +96,6 @@ def scoring_batches(
     flip: tuple[int, str, int] | None = None,
     flip_share: float = 0.5,
     device: str | torch.device = "cpu",
-    data_on: DataOn = "host",
 ) -> Iterator[tuple[np.ndarray, torch.Tensor]]:
     """Yield images in order, straight from the store, for passes that need no strong view.
 
@@ -124,7 +106,6 @@ def scoring_batches(
         flip: (seed, stage, epoch) for the weak view, None for the test view.
         flip_share: probability of mirroring in the weak view.
         device: where the batches are wanted.
-        data_on: as in `load`.
 
     Yields:
         (rows of the batch, (B, 3, H, W) uint8 on `device`, channels last in memory as in the file).
@@ -134,14 +115,11 @@ def scoring_batches(
     flipped = uniform(*flip, rows, "score/weak") < flip_share if flip else np.zeros(len(rows), dtype=bool)
     for first in range(0, len(rows), batch_size):
         batch = rows[first : first + batch_size]
-        if data_on == "device":
-            images = torch.index_select(store.resident(place), 0, torch.from_numpy(batch).to(place)).permute(0, 3, 1, 2)
-        else:
-            images = store.read_channels_last(batch)
-        mirrored = torch.from_numpy(np.flatnonzero(flipped[first : first + batch_size])).to(images.device)
+        images = store.read_channels_last(batch)
+        mirrored = torch.from_numpy(np.flatnonzero(flipped[first : first + batch_size]))
         if len(mirrored):
             images[mirrored] = images[mirrored].flip(3)
-        if place.type == "cuda" and images.device.type == "cpu":
+        if place.type == "cuda":
             images = images.pin_memory().to(place, non_blocking=True)
         yield batch, images.to(place)
 

@@ -1,7 +1,6 @@
 """What the strong view does to an image: the tables of operations, and drawing from them.
 
-Drawing is apart from doing: `draw` turns uniform random numbers into a `Plan`, the same one whether Pillow
-(`dicap.data.augment`) or a batch of tensors (`dicap.data.device_views`) carries it out.
+Drawing is apart from doing: `draw` turns uniform random numbers into a `Plan`, which `dicap.data.augment` carries out.
 """
 
 from dataclasses import dataclass

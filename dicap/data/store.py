@@ -43,7 +43,6 @@ class Store:
         self.n: int = sum(meta["counts"].values())
         self.checksum = files.identity(meta)
         self._pixels = pixels
-        self._resident: dict[torch.device, torch.Tensor] = {}
 
     @classmethod
     def open(cls, folder: str | os.PathLike) -> "Store":
@@ -98,25 +97,6 @@ class Store:
     def digests(self) -> np.ndarray:
         """A checksum of each image as it is stored, (N,) S16: its identity, whatever set it is in and wherever it stands."""
         return np.array([digest(self._pixels.stored(row)) for row in range(self.n)], "S16")
-
-    def resident(self, device: torch.device) -> torch.Tensor:
-        """The whole set on `device`, (N, H, W, 3) uint8; uploaded on the first call, in pieces.
-
-        Raises:
-            DataError: the device has too little free memory.
-        """
-        if device not in self._resident:
-            shape = (self.n, self.image_size, self.image_size, 3)
-            try:
-                whole = torch.empty(shape, dtype=torch.uint8, device=device)
-            except torch.OutOfMemoryError:
-                need = self.n * self.image_size**2 * 3 / 2**30
-                raise DataError(f"{self.folder}: {need:.1f} GiB do not fit on {device}; use --data-on host") from None
-            for start in range(0, self.n, 4096):
-                rows = np.arange(start, min(start + 4096, self.n))
-                whole[start : start + len(rows)] = torch.from_numpy(self.pixels(rows)).to(device)
-            self._resident[device] = whole
-        return self._resident[device]
 
 
 class _Array:

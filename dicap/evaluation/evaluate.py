@@ -10,18 +10,13 @@ import numpy as np
 import pandas as pd
 
 from dicap.calibration.decision import Decisions, reliability
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 from dicap.evaluation.engine import with_engine
 from dicap.evaluation.model_card import model_card
-from dicap.files.artifacts import (
-    COST,
-    cost_file,
-    replacing,
-    replacing_folder,
-    replacing_own_folder,
-    write_json,
-    write_predictions,
-)
+from dicap.files.artifacts import COST, cost_file, write_predictions
+from dicap.files.atomic import replacing, replacing_folder
+from dicap.files.json_files import write_json
+from dicap.files.written import replacing_own_folder
 from dicap.metrics.operating_point import at_threshold, of_answers, with_intervals
 from dicap.metrics.ranking import average_precision, can_be_tested, map_interval, mean_average_precision
 from dicap.metrics.warnings import of_results
@@ -251,7 +246,7 @@ def _csv(path: Path, stage: str) -> pd.DataFrame:
     try:
         return pd.read_csv(path) if path.exists() else pd.DataFrame()
     except ValueError as error:
-        raise DataError(f"{path}: damaged ({str(error).splitlines()[0]}); run `dvc repro {stage}`") from None
+        raise DataError(f"{path}: damaged ({first_line(error)}); run `dvc repro {stage}`") from None
 
 
 def _number(value: float) -> float | None:

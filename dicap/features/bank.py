@@ -31,8 +31,8 @@ from dicap.errors import DataError
 from dicap.features.folder import BACKBONE, META, SCHEMA
 from dicap.features.recipe import Recipe
 from dicap.features.views import TILED, choose
-from dicap.files.artifacts import read_json
 from dicap.files.checksum import sha256
+from dicap.files.json_files import read_json
 from dicap.files.npy import open_npy
 from dicap.network.stored import StoredBackbone
 from dicap.randomness import uniform

@@ -23,16 +23,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.data.loader import DataOn, Request, load
+from dicap.data.loader import Request, load
 from dicap.data.store import Store
 from dicap.errors import DataError, Stopped
 from dicap.features.bank import file_name
 from dicap.features.folder import META, SCHEMA
 from dicap.features.recipe import Recipe
 from dicap.features.views import EPOCH, SEED, STAGE, BankView
-from dicap.files.artifacts import make_room, write_json
+from dicap.files.atomic import make_room
 from dicap.files.checksum import sha256
 from dicap.files.content_store import ABSENT, ContentStore
+from dicap.files.json_files import write_json
 from dicap.files.npy import HEAD, npy_header
 from dicap.machine.progress import progress
 from dicap.network import Network, pooled
@@ -54,7 +55,6 @@ def fill(
     made_by: Any = None,
     device: str | torch.device = "cpu",
     workers: int | None = None,
-    data_on: DataOn = "host",
     autocast: torch.dtype | None = None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> int:
@@ -68,7 +68,7 @@ def fill(
         known: where features of this and other banks are stored; None: nowhere.
         made_by: what else the features depend on, as JSON takes it: the engine and code that compute them.
         device: where `network` is.
-        workers, data_on: as `dicap.data.loader.load`.
+        workers: as `dicap.data.loader.load`.
         autocast: dtype of mixed precision, or None.
         stopping: asked after each chunk whether to stop there.
 
@@ -96,7 +96,7 @@ def fill(
 
     cuda = torch.device(device).type == "cuda"
     steps = list(_steps(missing, recipe.files, keys, GPU_STEP if cuda else STEP))
-    options = {"seed": SEED, "stage": STAGE, "epoch": EPOCH, "workers": workers, "device": device, "data_on": data_on}
+    options = {"seed": SEED, "stage": STAGE, "epoch": EPOCH, "workers": workers, "device": device}
     found = _computed(steps, load(store, steps, **options), compute, GPU_PASS if cuda else PASS)
     work = _store(found, steps, {view.view.name: view for view in views}, keys, stopping)
     with closing(progress(work, desc="features", total=store.n, unit="image", initial=store.n - computed)) as shown:

@@ -1,4 +1,4 @@
-"""Engines that compute a network's feature maps: torch, onnxruntime, OpenVINO. A choice of the machine, not of the experiment.
+"""Engines that compute a network's feature maps: torch and onnxruntime. A choice of the machine, not of the experiment.
 
 On processors onnxruntime is 4 to 5 times as fast as torch as it comes, and 1.7 times where freed memory is kept
 (benchmarks/features.py), with the same features to 1e-5. An engine takes the place of a network's backbone alone: normalisation
@@ -26,22 +26,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.errors import DataError, SettingsError
+from dicap.errors import DataError, SettingsError, first_line
 from dicap.machine.processes import keep_freed_memory
 from dicap.machine.runtime import Runtime
 from dicap.network import Network
 from dicap.network.backbone import feature_map, weights_checksum
 from dicap.randomness import generator
 
-ENGINES = ("auto", "torch", "onnxruntime", "openvino", "openvino-bf16")
-PACKAGES = {  # what an engine needs, and the extra that brings it
-    "onnxruntime": (("onnx", "onnxscript", "onnxruntime"), "export"),
-    "openvino": (("onnx", "onnxscript", "openvino"), "openvino"),
-    "openvino-bf16": (("onnx", "onnxscript", "openvino"), "openvino"),
-}
-# Difference from torch in float32 on the probe batch: root mean square over that of the features. bf16 keeps 8 bits of a
-# number: 5 % on photographs, 11 % on random images.
-TOLERANCES = {"torch": 0.15, "onnxruntime": 1e-4, "openvino": 1e-4, "openvino-bf16": 0.15}
+ENGINES = ("auto", "torch", "onnxruntime")
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")  # what onnxruntime needs; the extra `export` brings them
+# Difference from torch in float32 on the probe batch: root mean square over that of the features. Mixed precision keeps 8 bits
+# of a number: 5 % on photographs, 11 % on random images.
+TOLERANCES = {"torch": 0.15, "onnxruntime": 1e-4}
 PROBE = 4  # images of the probe batch
 OUTPUT = "features"
 
@@ -53,7 +49,7 @@ class Engine:
     """What computed features.
 
     Attributes:
-        name: torch, onnxruntime, openvino or openvino-bf16.
+        name: torch or onnxruntime.
         version: of its package.
         precision: float32, bfloat16 or float16.
         difference: from torch in float32 on the probe batch, root mean square over that of the features.
@@ -81,15 +77,14 @@ def choose_engine(name: str, device: torch.device) -> str:
     if name not in ENGINES:
         raise SettingsError(f"--engine: found {name!r}, allowed are {', '.join(ENGINES)}")
     if name == "auto":
-        return "onnxruntime" if device.type == "cpu" and not _missing("onnxruntime") else "torch"
+        return "onnxruntime" if device.type == "cpu" and _missing() is None else "torch"
     if name == "torch":
         return name
     if device.type != "cpu":
         raise SettingsError(f"--engine: found {name!r} on {device}, but it runs on processors; use torch, or --device cpu")
-    if missing := _missing(name):
-        extra = PACKAGES[name][1]
+    if missing := _missing():
         raise SettingsError(
-            f"--engine: found {name!r}, but its package {missing} is not installed; pip install 'dicap[{extra}]', or use torch"
+            f"--engine: found {name!r}, but its package {missing} is not installed; pip install 'dicap[export]', or use torch"
         )
     return name
 
@@ -127,7 +122,7 @@ def scoring_engine(
     if chosen == "torch":
         return network, _torch_engine(network, runtime, images, expected, "")
     try:
-        fast = _other_engine(chosen, network, images, expected)
+        fast = _onnxruntime(network, images, expected)
     except DataError as error:
         if name != "auto":
             raise
@@ -145,27 +140,28 @@ def _torch_engine(network: Network, runtime: Runtime, images: Tensor, expected: 
     return Engine("torch", torch.__version__, precision, difference, note)
 
 
-def _other_engine(name: str, network: Network, images: Tensor, expected: Tensor) -> tuple[Network, Engine]:
+def _onnxruntime(network: Network, images: Tensor, expected: Tensor) -> tuple[Network, Engine]:
     """The network with the engine's backbone, compared with torch."""
     worst = 0.0
     for fresh in (False, True):  # a file in the cache may have been damaged: then a new one is made, once
         path, cached = exported(network.backbone, images.shape[-1], fresh=fresh)
         try:
-            backbone = _open_openvino(path, name) if name.startswith("openvino") else _open_onnxruntime(path)
+            backbone = _open_onnxruntime(path)
             fast = _with_backbone(network, backbone).eval()
             fast.memory_format = torch.contiguous_format
             with torch.inference_mode():
                 parts = fast.features(images), fast.features(images[:1])  # the size of a batch is no part of it
             worst = max(_difference(parts[0], expected), _difference(parts[1], expected[:1]))
-        except Exception as error:  # each engine raises its own kinds; all mean the same to the user
+        except Exception as error:  # it raises kinds of its own; all mean the same to the user
             if cached:
                 continue
-            raise DataError(f"--engine: {name} cannot compute this backbone ({_reason(error)}); use --engine torch") from None
-        if not cached or worst <= TOLERANCES[name]:
+            raise DataError(
+                f"--engine: onnxruntime cannot compute this backbone ({first_line(error)}); use --engine torch"
+            ) from None
+        if not cached or worst <= TOLERANCES["onnxruntime"]:
             break
-    _judge(name, worst, "--engine torch")
-    precision = "bfloat16" if name.endswith("bf16") else "float32"
-    return fast, Engine(name, importlib.metadata.version(PACKAGES[name][0][-1]), precision, worst)
+    _judge("onnxruntime", worst, "--engine torch")
+    return fast, Engine("onnxruntime", _version("onnxruntime"), "float32", worst)
 
 
 def _judge(name: str, difference: float, remedy: str) -> None:
@@ -237,18 +233,6 @@ def _open_onnxruntime(path: Path) -> _EngineBackbone:
     return _EngineBackbone(lambda pixels: session.run([OUTPUT], {name: pixels})[0], torch.get_num_threads())  # type: ignore[arg-type, return-value]
 
 
-def _open_openvino(path: Path, name: str) -> _EngineBackbone:
-    import openvino  # type: ignore[import-not-found]  # the extra of the same name
-
-    core = openvino.Core()
-    precision = "bf16" if name.endswith("bf16") else "f32"
-    threads = torch.get_num_threads()
-    options = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
-    compiled = core.compile_model(core.read_model(str(path)), "CPU", options)
-    # A copy: the next call writes to the same memory. One worker: a model takes one call at a time, and divides it itself.
-    return _EngineBackbone(lambda pixels: np.array(compiled(pixels)[0]), 1)
-
-
 def exported(backbone: nn.Module, image_size: int, *, fresh: bool = False) -> tuple[Path, bool]:
     """The backbone's feature map as an ONNX file, and whether it lay in the cache.
 
@@ -273,7 +257,7 @@ def exported(backbone: nn.Module, image_size: int, *, fresh: bool = False) -> tu
         if not path.exists():
             raise
     except Exception as error:  # the exporter raises many kinds; all mean the same to the user
-        reason = _reason(error)
+        reason = first_line(error)
         raise DataError(f"--engine: this backbone cannot be exported as ONNX ({reason}); use --engine torch") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -314,14 +298,10 @@ def _cache() -> Path:
     return folder
 
 
-def _missing(name: str) -> str | None:
-    """The first package of an engine that is not installed."""
-    return next((package for package in PACKAGES[name][0] if importlib.util.find_spec(package) is None), None)
+def _missing() -> str | None:
+    """The first package of onnxruntime that is not installed."""
+    return next((package for package in PACKAGES if importlib.util.find_spec(package) is None), None)
 
 
 def _version(package: str) -> str:
     return importlib.metadata.version(package)
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

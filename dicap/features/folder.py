@@ -5,7 +5,8 @@ Loads no torch: an experiment that trains the whole network needs no more than t
 
 from pathlib import Path
 
-from dicap.files.artifacts import replacing_folder, write_json
+from dicap.files.atomic import replacing_folder
+from dicap.files.json_files import write_json
 
 SCHEMA = 1
 META = "meta.json"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 
 HEAD = 128  # bytes before the first row
 
@@ -47,5 +47,5 @@ def open_npy(path: Path, again: str, dtype: type | None = None, shape: tuple[int
 
 def npy_trouble(error: Exception) -> str:
     """NumPy's reason in one line. Its advice to load a pickle is left out: one would run whatever it holds."""
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    reason = first_line(error)
     return "no NumPy file, or one with Python objects, which are not loaded" if "pickle" in reason else reason

@@ -182,11 +182,9 @@ def solve_students(
         rows: all n rows, rotated; the same serve every choice of `pseudo` and `pseudo_weight`.
         pseudo: of each fold's student and, last, of the student.
     """
-    folds, n = n_folds(fold), len(y)
-    assert len(pseudo) == folds + 1, (len(pseudo), folds)
-    seen = np.ones((len(pseudo), n, 1), np.float32)
-    if folds:
-        seen[:-1] = fold_weights(fold, folds)
+    n = len(y)
+    seen = np.concatenate([fold_weights(fold), np.ones((1, n, 1), np.float32)])  # (K + 1, n_l, 1)
+    assert len(pseudo) == len(seen), (len(pseudo), len(seen))
     made, weight = (np.stack([part[i] for part in pseudo]) for i in (0, 1))  # (H, m, C) each
     known, labels = y >= 0, np.broadcast_to(y, (len(pseudo), *y.shape))
     weight = pseudo_weight * weight

@@ -51,9 +51,9 @@ def n_folds(fold: NDArray) -> int:
     return int(fold.max(initial=-1)) + 1
 
 
-def fold_weights(fold: NDArray, folds: int) -> NDArray:
+def fold_weights(fold: NDArray) -> NDArray:
     """Row weights (K, n, 1) of K heads: 0 where the row is of the head's own fold. A row of fold -1 is in every head."""
-    return (fold != np.arange(folds)[:, None]).astype(np.float32)[:, :, None]
+    return (fold != np.arange(n_folds(fold))[:, None]).astype(np.float32)[:, :, None]
 
 
 def out_of_fold_scores(scores: NDArray, fold: NDArray) -> NDArray:

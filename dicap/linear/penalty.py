@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dicap.linear.folds import assign_folds, fold_weights, n_folds, out_of_fold_scores
+from dicap.linear.folds import assign_folds, fold_weights, out_of_fold_scores
 from dicap.linear.solver import rotate, solve
 
 CANDIDATES = (0.001, 0.003, 0.01, 0.03, 0.1)
@@ -57,7 +57,7 @@ def losses_out_of_fold(x: NDArray, y: NDArray, fold: NDArray, candidates: Sequen
     """
     assert len(x) == len(y) == len(fold), (x.shape, y.shape, fold.shape)
     known, y = np.asarray(y >= 0, np.float32), np.where(y >= 0, y, 0).astype(y.dtype)
-    heads, rows, solution, losses = fold_weights(fold, n_folds(fold)) * known, rotate(x), None, []
+    heads, rows, solution, losses = fold_weights(fold) * known, rotate(x), None, []
     for l2 in candidates:
         solution = solve(rows, y, weight=heads, l2=l2, start=solution, tolerance=tolerance)
         z = out_of_fold_scores(solution.logits(x), fold).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Processor cores, freed memory and parent processes: what the operating system tells, and is told."""
+"""Processor cores, rank, freed memory and parent processes: what the operating system tells, and is told."""
 
 import ctypes
 import os

@@ -125,8 +125,9 @@ class DiCaP(Method):
         c = self.settings.calibration
         rule = self.settings.thresholds.rule
         label = rules.between(p, thresholds) if rule == "quota" else hard_labels(p, thresholds, rule=rule)
-        weight = correctness_weight(p, label, rates, policy=c.policy, power=c.power)
-        return PseudoLabels(p, label, weight, soft=c.target == "soft")
+        soft = c.target == "soft"  # the target is the chance itself, which no power of it is
+        weight = correctness_weight(p, label, rates, policy=c.policy, power=1.0 if soft else c.power)
+        return PseudoLabels(p, label, weight, soft=soft)
 
     def relabel(self, teacher: nn.Module, views: dict[str, Tensor], refresh: Refresh) -> PseudoLabels:
         """Pseudo-labels of a batch from the teacher's scores of its weak views."""

@@ -107,7 +107,7 @@ def jackknife_interval(value: float, left_out: np.ndarray) -> tuple[float, float
     """95 % interval of a statistic from its leave-one-out values: bias-corrected, Student's t.
 
     The centre is not `value` but `value` less the jackknife's estimate of its bias. The degrees of freedom are those of the
-    estimated variance (Satterthwaite): few, where a few images carry most of it. docs/intervals.md has the simulation.
+    estimated variance (Satterthwaite): few, where a few images carry most of it. docs/results.md has the simulation.
 
     Args:
         value: of all N images; left_out: (N,) without each image.

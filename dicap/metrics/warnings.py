@@ -18,7 +18,7 @@ def of_chance(images: int | None) -> Iterator[str]:
 def corrected(metrics: dict[str, Any]) -> float | None:
     """mAP without what few test images add to it, in percent; None where that is less than half its interval is wide.
 
-    It is the middle of the interval (docs/intervals.md), which then does not hold mAP itself.
+    It is the middle of the interval (docs/results.md), which then does not hold mAP itself.
     """
     value, low, high = (metrics.get(key) for key in ("map", "map_low", "map_high"))
     if value is None or low is None or high is None or low - 0.005 <= value <= high + 0.005:

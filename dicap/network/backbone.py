@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dicap.errors import SettingsError
+from dicap.errors import SettingsError, first_line
 
 WAYS = (
     "set backbone_weights to imagenet on a machine that reaches timm's hub, to the path of a .safetensors or .pth file, "
@@ -231,4 +231,4 @@ _DEPTHWISE = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "con
 def _reason(error: Exception) -> str:
     if type(error).__name__ == "UnpicklingError":  # torch's own text advises to run what the file holds
         return "it holds more than tensors, and nothing else is loaded"
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+    return first_line(error)

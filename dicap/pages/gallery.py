@@ -18,7 +18,8 @@ from dicap.calibration.ranks import log_odds
 from dicap.data.loader import worker_count
 from dicap.data.sources.base import Rejected, read_rgb
 from dicap.errors import DataError
-from dicap.files.artifacts import read_parquet, replacing_own_folder
+from dicap.files.tables import read_parquet
+from dicap.files.written import replacing_own_folder
 from dicap.machine.progress import progress
 from dicap.pages.html import data_block, render
 from dicap.pages.pictures import fitted, jpeg

@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 from PIL import Image
 
-from dicap.files.artifacts import replacing_own
+from dicap.files.written import replacing_own
 from dicap.pages.html import data_block, render
 from dicap.pages.pictures import address, fitted, jpeg
 

@@ -57,7 +57,12 @@ NEUTRAL = {
     "dicap.provenance.source_code": "reads code, for this table",
     "dicap.provenance.external": "looks at data and weights, which are compared",
     "dicap.machine.runtime": "choices of a machine, which retrain nothing",
-    "dicap.files.artifacts": "formats of files; readers follow the schema, not the module",
+    **dict.fromkeys(
+        (f"dicap.files.{name}" for name in ("artifacts", "atomic", "checksum", "json_files", "npy", "tables", "written")),
+        "formats of files; readers follow the schema, not the module",
+    ),
+    "dicap.files.content_store": "finds again what was computed, or nothing",
+    "dicap.files.locks": "who waits for whom",
     "dicap.machine.cost": "says how long it took",
     "dicap.training.checkpoint.background": "when files are written",
     "dicap.training.loops.table": "names loops; the module of the one that runs is compared",

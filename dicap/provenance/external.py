@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dicap.data.sources.files import ENDINGS
-from dicap.files.artifacts import NOTE
+from dicap.files.written import NOTE
 from dicap.provenance.source_code import is_leftover
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS, OWN

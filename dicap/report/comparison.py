@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from dicap.files.artifacts import replacing_own
+from dicap.files.written import replacing_own
 from dicap.report import style
 from dicap.report.experiments import method_titles
 from dicap.report.figures import comparison

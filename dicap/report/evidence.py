@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 from dicap.files import artifacts as files
+from dicap.files.json_files import read_json
+from dicap.files.tables import matrix, read_parquet
 
 STAGES = ("warmup", "train", "finetune")
 WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
@@ -34,8 +36,6 @@ class Evidence:
     weights: bin, left, right, n_pos, n_neg, r_pos, r_neg, optimal_r_pos, optimal_n, epoch.
     thresholds: class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
     weight_histogram: epoch, label (1 or 0), bin, left, right, n: how the weights of confident entries are spread.
-    confidence_histogram: epoch, label (1, 0, -1), bin, left, right, n, right_n: entries by confidence, and how many of
-    them carry the true label (NaN where hidden labels are unknown).
     shares: epoch, positive, negative, uncertain (fractions of all entries).
     roles: number of images a role.
     per_class: class, n_pos, n_train_labelled, ap, chance (the last two in percent), in the order of the classes.
@@ -48,7 +48,6 @@ class Evidence:
     weights: pd.DataFrame
     thresholds: pd.DataFrame
     weight_histogram: pd.DataFrame
-    confidence_histogram: pd.DataFrame
     shares: pd.DataFrame
     per_class: pd.DataFrame
     reliability: pd.DataFrame
@@ -77,12 +76,12 @@ def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
     """Read the artifacts folder of a run.
 
     truth: the hidden labels, one row per image: `id` and `labels` (a list of class positions, None = unknown). Only
-    diagnostics use it: precision by confidence and the most surprising pseudo-labels.
+    the most surprising pseudo-labels use it.
     Raises DataError naming the file that is missing or cannot be read; evaluation's files are required, all else is optional.
     """
     artifacts = Path(artifacts)
     evaluate = artifacts / "evaluate"
-    metrics = files.read_json(evaluate / "metrics.json")
+    metrics = read_json(evaluate / "metrics.json")
     per_class = _csv(evaluate / "per_class.csv", ["class", "n_pos", "n_train_labelled", "ap", "chance"])
     per_class[["ap", "chance"]] *= 100  # as fractions in the file, in percent wherever people read them
     source = next((artifacts / s for s in ("train", "pseudo_label") if files.epochs(artifacts / s, "pseudo_labels")), None)
@@ -99,7 +98,6 @@ def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
         weights=weights,
         thresholds=thresholds,
         weight_histogram=labels.get("weights", pd.DataFrame()),
-        confidence_histogram=labels.get("confidences", pd.DataFrame()),
         shares=labels.get("shares", pd.DataFrame()),
         surprises=labels.get("surprises", pd.DataFrame()),
         per_class=per_class,
@@ -110,33 +108,22 @@ def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
     )
 
 
-def histogram_of_labels(
-    confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, bins: int = WEIGHT_BINS
-) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, int]]:
-    """(weights by label, confidences by label, number of entries by label) of pseudo-labels, each (n, C) or (n,).
-
-    The frames have columns label, bin, left, right, n; bins are half open, the last one closed.
-    """
-    confidence, weight = bin_of(confidence, bins), bin_of(weight, bins)
-    by_weight = pd.concat([_counts(weight[label == k], bins, label=k) for k in (1, 0)], ignore_index=True)
-    by_confidence = pd.concat([_counts(confidence[label == k], bins, label=k) for k in (1, 0, -1)], ignore_index=True)
-    return by_weight, by_confidence, {k: int((label == k).sum()) for k in (1, 0, -1)}
-
-
 def bin_of(values: np.ndarray, bins: int) -> np.ndarray:
     """`dicap.calibration.rates.bin_index` of an array, without loading torch."""
     return np.clip((values.astype(np.float64) * bins).astype(np.int64), 0, bins - 1)
 
 
-def histogram_of_record(path: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, int]]:
-    """`histogram_of_labels` of an epoch's record."""
-    found = [histogram_of_labels(confidence, label, weight) for _, confidence, label, weight in files.pseudo_label_groups(path)]
-    by_weight, by_confidence, numbers = found[0]
-    for more in found[1:]:
-        by_weight["n"] += more[0]["n"]
-        by_confidence["n"] += more[1]["n"]
-        numbers = {k: number + more[2][k] for k, number in numbers.items()}
-    return by_weight, by_confidence, numbers
+def histogram_of_record(path: Path) -> tuple[pd.DataFrame, dict[int, int]]:
+    """How the weights of an epoch's confident entries are spread, and the number of entries by label (1, 0, -1).
+
+    The frame has columns label (1 or 0), bin, left, right, n; bins are half open, the last one closed.
+    """
+    histograms, numbers = [], dict.fromkeys((1, 0, -1), 0)
+    for _, _, label, weight in files.pseudo_label_groups(path):
+        index = bin_of(weight, WEIGHT_BINS)  # (n, C)
+        histograms.append(pd.concat([_counts(index[label == k], WEIGHT_BINS, label=k) for k in (1, 0)], ignore_index=True))
+        numbers = {k: number + int((label == k).sum()) for k, number in numbers.items()}
+    return histograms[0].assign(n=sum(each["n"] for each in histograms)), numbers
 
 
 def pool_classes(weights: pd.DataFrame) -> pd.DataFrame:
@@ -172,45 +159,31 @@ def _counts(index: np.ndarray, bins: int, **columns: int) -> pd.DataFrame:
 
 def _pseudo_labels(stage: Path, truth: pd.DataFrame | None, classes: list[str]) -> dict[str, pd.DataFrame]:
     epochs = files.epochs(stage, "pseudo_labels")
-    weights, confidences, shares, surprises = [], [], [], pd.DataFrame()
+    weights, shares = [], []
     for epoch in epochs:
-        path = files.epoch_file(stage, "pseudo_labels", epoch)
-        by_weight, by_confidence, numbers = histogram_of_record(path)
-        by_confidence["right_n"] = np.nan
-        if truth is not None and epoch == epochs[-1]:
-            by_confidence["right_n"], surprises = _against_truth(path, truth, classes)
+        by_weight, numbers = histogram_of_record(files.epoch_file(stage, "pseudo_labels", epoch))
         total = max(1, sum(numbers.values()))
         names = {"positive": 1, "negative": 0, "uncertain": -1}
         shares.append({"epoch": epoch} | {name: numbers[k] / total for name, k in names.items()})
         weights.append(by_weight.assign(epoch=epoch))
-        confidences.append(by_confidence.assign(epoch=epoch))
-    if not epochs:
-        return {}
-    return {
-        "weights": pd.concat(weights, ignore_index=True),
-        "confidences": pd.concat(confidences, ignore_index=True),
-        "shares": pd.DataFrame(shares),
-        "surprises": surprises,
-    }
+    last = files.epoch_file(stage, "pseudo_labels", epochs[-1])
+    surprises = pd.DataFrame() if truth is None else _against_truth(last, truth, classes)
+    return {"weights": pd.concat(weights, ignore_index=True), "shares": pd.DataFrame(shares), "surprises": surprises}
 
 
-def _against_truth(path: Path, truth: pd.DataFrame, classes: list[str]) -> tuple[np.ndarray, pd.DataFrame]:
-    """Of a record (the numbers of right entries by confidence, as `_right`, NaN where not all labels are known; `_surprises`)."""
-    right, surprises = [], []
+def _against_truth(path: Path, truth: pd.DataFrame, classes: list[str]) -> pd.DataFrame:
+    """`_surprises` of a record."""
+    surprises = []
     for ids, confidence, label, weight in files.pseudo_label_groups(path):
         if label.shape[1] != len(classes):
             raise DataError(f"{path}: {label.shape[1]} classes, per_class.csv has {len(classes)}; run dvc repro evaluate again")
         true, known = _truth_matrix(ids, truth, len(classes))
         surprises.append(_surprises(ids, confidence, label, weight, true, known, classes))
-        if known.all() and (true >= 0).all():
-            right.append(_right(confidence, label, true))
-        else:
-            right.append(np.full(3 * WEIGHT_BINS, np.nan))
     worst = pd.concat(surprises, ignore_index=True)
     if len(surprises) > 1 and len(worst):  # of each kind the greatest weights again, images in their order
         worst = worst.sort_values("weight", ascending=False, kind="stable")
         worst = pd.concat([worst[worst["label"] == kind].head(MOST_SURPRISES) for kind in (1, 0)], ignore_index=True)
-    return np.sum(right, axis=0), worst
+    return worst
 
 
 def read_curves(folder: Path) -> pd.DataFrame:
@@ -246,15 +219,6 @@ def _truth_matrix(ids: list[str], truth: pd.DataFrame, width: int) -> tuple[np.n
             true[row, np.asarray(gone, dtype=np.int64)] = 0
         true[row, np.asarray(labels[ids[row]], dtype=np.int64)] = 1
     return true, known
-
-
-def _right(confidence: np.ndarray, label: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """Number of correct entries per bin, positives then negatives; NaN for uncertain entries, neither right nor wrong."""
-
-    def of(k: int) -> np.ndarray:
-        return np.bincount(bin_of(confidence[(label == k) & (true == k)], WEIGHT_BINS), minlength=WEIGHT_BINS)
-
-    return np.concatenate([of(1), of(0), np.full(WEIGHT_BINS, np.nan)])
 
 
 def _surprises(
@@ -323,7 +287,7 @@ def _frames(stage: Path, kind: str) -> pd.DataFrame:
     """All epochs of a small per-epoch table, with an `epoch` column."""
     parts = []
     for epoch in files.epochs(stage, kind):
-        frame = files.read_parquet(files.epoch_file(stage, kind, epoch)).to_pandas().assign(epoch=epoch)
+        frame = read_parquet(files.epoch_file(stage, kind, epoch)).to_pandas().assign(epoch=epoch)
         # A column of nulls only would come back as objects in one epoch and numbers in the next.
         parts.append(frame.astype({name: float for name in frame if str(name).startswith("optimal")}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
@@ -333,8 +297,8 @@ def _predictions(path: Path, classes: list[str]) -> tuple[pd.DataFrame, pd.DataF
     """`reliability` and `examples` of predictions.parquet; empty without it."""
     if not path.exists():
         return pd.DataFrame(), pd.DataFrame()
-    table = files.read_parquet(path, ["id", "score", "label"])
-    score, label = (files.matrix(table[name]).astype(np.float64) for name in ("score", "label"))
+    table = read_parquet(path, ["id", "score", "label"])
+    score, label = (matrix(table[name]).astype(np.float64) for name in ("score", "label"))
     return _reliability(score.ravel(), label.ravel()), examples(table["id"].to_pylist(), score, label, classes)
 
 
@@ -388,7 +352,7 @@ def _csv(path: Path, required: list[str]) -> pd.DataFrame:
     except FileNotFoundError:
         raise DataError(f"{path}: not there; run the stage that writes it (dvc repro)") from None
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({str(error).splitlines()[0]}); run dvc repro") from None
+        raise DataError(f"{path}: cannot be read as CSV ({first_line(error)}); run dvc repro") from None
     missing = [column for column in required if column not in frame]
     if missing:
         raise DataError(f"{path}: column {missing[0]} is missing; run the stage that writes it again (dvc repro -f)")

@@ -14,11 +14,11 @@ def write_csv(found: Evidence, folder: Path) -> None:
     """Write what the run produced into `folder`.
 
     learning.csv: one row per epoch, of all stages; curve.csv: the last epoch's rates, curves.csv: those of every epoch;
-    curve_error.csv, shares.csv: one row per epoch; weights.csv, precision.csv: histograms; thresholds.csv: the last
+    curve_error.csv, shares.csv: one row per epoch; weights.csv: histograms; thresholds.csv: the last
     epoch's; reliability.csv. A file whose table is empty is not written.
     """
     curves = _curves(found.weights)
-    thresholds, confidence = found.thresholds, found.confidence_histogram
+    thresholds = found.thresholds
     tables = {
         "learning": found.history.reindex(columns=["position", "stage", *found.history.columns.drop(["position", "stage"])]),
         "curve": curves[curves["epoch"] == curves["epoch"].max()] if len(curves) else curves,
@@ -26,7 +26,6 @@ def write_csv(found: Evidence, folder: Path) -> None:
         "curve_error": evidence.curve_errors(found.weights),
         "shares": found.shares,
         "weights": found.weight_histogram,
-        "precision": confidence[confidence["right_n"].notna()] if len(confidence) else confidence,
         "thresholds": thresholds[thresholds["epoch"] == thresholds["epoch"].max()] if len(thresholds) else thresholds,
         "reliability": found.reliability,
     }

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from dicap.errors import DataError
 from dicap.files import artifacts as files
+from dicap.files.tables import parquet_columns, read_parquet
 from dicap.report.evidence import histogram_of_record, pool_classes
 from dicap.report.figures import calibration, pseudo_labels
 from dicap.report.style import short
@@ -60,9 +61,9 @@ def open_histogram(path: Path, epoch: int | None = None) -> Histogram:
     """
     path, epoch = _one_file(Path(path), epoch)
     when = "" if epoch is None else f", epoch {epoch}"
-    columns = set(files.parquet_columns(path))
+    columns = set(parquet_columns(path))
     if {"bin", "r_pos", "n_pos", "n_neg", "optimal_r_pos"} <= columns:
-        rates = pool_classes(files.read_parquet(path).to_pandas())
+        rates = pool_classes(read_parquet(path).to_pandas())
         bars = []
         for row in rates.to_dict("records"):
             entries = int(row["n_pos"] + row["n_neg"])
@@ -74,7 +75,7 @@ def open_histogram(path: Path, epoch: int | None = None) -> Histogram:
             f"{path}{when}: share of positives by confidence, entries counted", bars, lambda: calibration.correctness(rates)
         )
     if {"id", "confidence", "label", "weight"} <= columns:
-        by_weight, _, numbers = histogram_of_record(path)
+        by_weight, numbers = histogram_of_record(path)
         most = by_weight.groupby("label")["n"].max().clip(lower=1)
         bars = [
             (f"{pseudo_labels.KINDS[kind][0]} {left:.2f}-{right:.2f}", 0.0, n / most[kind], f"{n:,}")
@@ -85,7 +86,7 @@ def open_histogram(path: Path, epoch: int | None = None) -> Histogram:
             f"{path}{when}: weights of the pseudo-labels ({shares})", bars, lambda: pseudo_labels.weight_bars(by_weight)
         )
     if {"class", "tau_pos", "tau_neg", "crossed"} <= columns:
-        bands = files.read_parquet(path).to_pandas()
+        bands = read_parquet(path).to_pandas()
         bars = []
         for row in bands.to_dict("records"):
             low, high = sorted((row["tau_neg"], row["tau_pos"]))

@@ -13,13 +13,14 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from dicap.data.format import ABSENT, INDEX
-from dicap.files import artifacts as files
+from dicap.files.atomic import replacing_folder
+from dicap.files.tables import read_parquet
 from dicap.metrics.warnings import corrected
 from dicap.pages.html import render
 from dicap.pages.pictures import squares
 from dicap.report import evidence, exports, style
 from dicap.report.evidence import Evidence
-from dicap.report.figures import calibration, learning, pseudo_labels, result
+from dicap.report.figures import calibration, learning, pseudo_labels
 from dicap.settings.catalogue import OWN
 from dicap.settings.methods import METHODS, holds_out
 
@@ -82,7 +83,7 @@ def build_report(
         pictures = squares(
             Path(dataset), [row["id"] for frame in (found.surprises, found.examples) for row in frame.to_dict("records")]
         )
-    with files.replacing_folder(Path(out)) as folder:
+    with replacing_folder(Path(out)) as folder:
         (folder / "figures").mkdir()
         exports.write_csv(found, folder)
         sections = []
@@ -335,17 +336,6 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
     if len(history) > 1 and history[["precision_pos", "precision_neg"]].notna().any(axis=None):
         caption = "Share of confident entries whose pseudo-label is the hidden true label."
         drawings.append(Drawing("precision", "Precision by epoch", caption, lambda: pseudo_labels.precision_by_epoch(history)))
-    confidence = _last(found.confidence_histogram)
-    if confidence["right_n"].notna().any():
-        caption = "The same share by the confidence of the network, last epoch; larger marks have more entries."
-        drawings.append(
-            Drawing(
-                "precision_confidence",
-                "Precision by confidence",
-                caption,
-                lambda: pseudo_labels.precision_by_confidence(confidence),
-            )
-        )
     thresholds = _last(found.thresholds)
     if not thresholds.empty:
         crossed = int(thresholds["crossed"].sum())
@@ -356,12 +346,7 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
 
 
 def _result(found: Evidence) -> Section:
-    frame, drawings = found.per_class, []
-    caption = "Average precision of each class, chance (the share of positives), and the numbers of positive images."
-    if len(frame) > pseudo_labels.MOST_CLASSES:
-        caption = caption[:-1] + f"; the {pseudo_labels.MOST_CLASSES // 2} best and as many of the worst classes."
-    drawings.append(Drawing("per_class", "Average precision by class", caption, lambda: result.per_class(frame)))
-    bins = found.reliability
+    drawings, bins = [], found.reliability
     if not bins.empty:
         error = evidence.calibration_error(bins)
         caption = f"How often the final scores are right on the test images; expected calibration error {error:.3f}."
@@ -373,7 +358,7 @@ def _result(found: Evidence) -> Section:
         caption += _worth(found.metrics)
         axes = ("stated chance of being right", "share right")
         drawings.append(Drawing("chance", "Chance of being right", caption, lambda: calibration.reliability(chances, *axes)))
-    return Section("result", "Test images", drawings)
+    return Section("result", "Test images", drawings, "" if drawings else "There is no predictions.parquet to draw.")
 
 
 def _worth(metrics: dict[str, Any]) -> str:
@@ -405,7 +390,7 @@ def _truth(dataset: Path | None) -> pd.DataFrame | None:
         return None
     path = Path(dataset) / INDEX
     absent = [ABSENT.name] if ABSENT.name in pq.read_schema(path).names else []
-    return files.read_parquet(path, ["id", "labels", *absent]).to_pandas()
+    return read_parquet(path, ["id", "labels", *absent]).to_pandas()
 
 
 def _last(frame: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dicap.errors import DataError
-from dicap.files import artifacts as files
+from dicap.files.tables import matrix, read_parquet
 from dicap.metrics.ranking import jackknife_interval, leave_one_out
 
 
@@ -33,8 +33,8 @@ class Predictions:
 
 def read_predictions(path: Path) -> Predictions:
     """Read predictions.parquet. Raises DataError."""
-    table = files.read_parquet(path, ["id", "score", "label"])
-    return Predictions(table["id"].to_pylist(), files.matrix(table["score"]), files.matrix(table["label"]))
+    table = read_parquet(path, ["id", "score", "label"])
+    return Predictions(table["id"].to_pylist(), matrix(table["score"]), matrix(table["label"]))
 
 
 def paired_interval(ours: Sequence[Predictions], theirs: Sequence[Predictions]) -> Interval:

@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from dicap.errors import DataError
-from dicap.files.artifacts import replacing_own
+from dicap.files.written import replacing_own
 
 INK, MUTED, GRID = "#1f2933", "#65717d", "#e2e6ea"
 BLUE, ORANGE, GREEN, VERMILLION = "#0072b2", "#e69f00", "#009e73", "#d55e00"

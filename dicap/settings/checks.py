@@ -86,20 +86,23 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
 
 def warnings(s: Settings, origins: dict[str, str]) -> list[str]:
     """One line for every setting that is valid but suspicious. `origins` as above."""
+    typed: dict[tuple[str, str], list[str]] = {}
+    for key, why in unread(s).items():
+        if not origins[key].startswith(("configs/", *ORIGINS.values())):
+            typed.setdefault((origins[key], why), []).append(f"{key} {_value(s, key)!r}")
     lines = [
-        f"{origins[key]}: {key}: found {_value(s, key)!r}, which nothing reads here: {why}; leave it empty"
-        for key, why in unread(s).items()
-        if not origins[key].startswith(("configs/", *ORIGINS.values()))
+        f"{origin}: {', '.join(found)}: found, but nothing reads {'it' if len(found) == 1 else 'them'} here: {why}; "
+        f"leave {'it' if len(found) == 1 else 'them'} empty"
+        for (origin, why), found in typed.items()
     ]
-    if s.backbone_weights != "random" or "head" not in (s.warmup.trainable, s.train.trainable):
-        return lines
     key = "warmup" if s.warmup.trainable == "head" else "train"
-    return [
-        *lines,
-        f"{origins['backbone_weights']}: backbone_weights: found 'random' with {key}.trainable head "
-        f"({origins[f'{key}.trainable']}): the head learns from a backbone that nothing has trained; set backbone_weights to "
-        "those of a pretrained backbone, or warmup.trainable and train.trainable to all",
-    ]
+    if s.backbone_weights == "random" and "head" in (s.warmup.trainable, s.train.trainable):
+        lines.append(
+            f"{origins['backbone_weights']}: backbone_weights: found 'random' with {key}.trainable head "
+            f"({origins[f'{key}.trainable']}): the head learns from a backbone that nothing has trained; set backbone_weights to "
+            "those of a pretrained backbone, or warmup.trainable and train.trainable to all"
+        )
+    return lines
 
 
 def unread(s: Settings) -> dict[str, str]:
@@ -110,15 +113,55 @@ def unread(s: Settings) -> dict[str, str]:
         shared = name == "cap" and (s.method == "bbam" or (s.method == "dicap" and s.thresholds.rule == "quota"))
         if name in Settings.model_fields and s.method != name and not shared:
             keys_unread |= dict.fromkeys(_keys(s, name), f"the method is {s.method}")
-    stages = [stage for stage in ("warmup", "train") if s.trains(stage)]
-    if all(s.solves(stage) for stage in stages):
+    if s.method == "dicap":
+        keys_unread |= _unread_of_calibration(s)
+    else:
+        steps = {"calibration.teacher", "calibration.view", "calibration.bins"}
+        steps = steps if METHODS[s.method].unlabelled else set()
+        keys = [key for section in ("calibration", "thresholds", "contrastive", "finetune") for key in _keys(s, section)]
+        keys_unread |= {key: f"the method is {s.method}" for key in keys if key not in {*steps, "contrastive.projector"}}
+    if s.method == "dicap" and s.calibration.source == "cross_fit":
+        why = "with calibration.source cross_fit no label is held out to fine-tune on"
+        keys_unread |= dict.fromkeys(_keys(s, "finetune"), why)
+    solved = {stage for stage in ("warmup", "train") if s.trains(stage) and s.solves(stage)}
+    if not s.trains("train"):
+        keys_unread |= dict.fromkeys(_keys(s, "train"), f"{s.method} has no main stage")
+    if "train" not in solved and not s.unfreezes:
+        keys_unread |= dict.fromkeys(("linear.neighbours", "linear.pseudo_weight"), "no main stage is solved")
+    if not solved:
+        keys_unread["linear.l2"] = "no head is solved"
+    if s.train.trainable == "head":
+        keys_unread |= dict.fromkeys(("train.head_lr", "train.backbone_lr"), "the head alone is trained, at optimiser.lr")
+    elif s.method == "bbam" and s.bbam.lr != "auto":
+        keys_unread |= dict.fromkeys(("train.head_lr", "train.backbone_lr"), "bbam.lr is the rate of the whole network")
+    if all(stage in solved for stage in ("warmup", "train") if s.trains(stage)):
         keys = [*_keys(s, "warmup"), *_keys(s, "train"), *_keys(s, "contrastive"), "split.validation"]
         keys += ["calibration.teacher", "calibration.view", "calibration.refresh"]
         if not s.trains("finetune"):
-            keys += [*_keys(s, "optimiser"), *_keys(s, "loss")]
+            keys += [*_keys(s, "optimiser"), *_keys(s, "loss"), "augment.policy", "augment.cutout", "augment.cutout_warmup"]
         kept = {"warmup.trainable", "train.trainable", "contrastive.projector"}
         keys_unread |= {key: "the head is solved, without steps or epochs" for key in keys if key not in kept}
     return keys_unread
+
+
+def _unread_of_calibration(s: Settings) -> dict[str, str]:
+    """Of `unread`, what follows from DiCaP's rates and thresholds."""
+    c, t, found = s.calibration, s.thresholds, {}
+    if c.target == "soft":
+        found["calibration.power"] = "calibration.target soft takes the chance itself"
+    if c.source != "cross_fit":
+        found["calibration.folds"] = "calibration.source is holdout"
+    if c.estimator != "bins":
+        keys = [f"calibration.{name}" for name in ("anchor", "empty_bin", "smoothing", "isotonic", "per_class")]
+        found |= dict.fromkeys(keys, f"calibration.estimator is {c.estimator}")
+    of_rule = {
+        "thresholds.fixed_pos": ("fixed",),
+        "thresholds.fixed_neg": ("fixed",),
+        "thresholds.quantile": ("quantile",),
+        "thresholds.crossed": ("midrange", "fixed", "quantile"),
+        "thresholds.unseen": ("midrange", "fixed", "quantile"),
+    }
+    return found | {key: f"thresholds.rule is {t.rule}" for key, rules in of_rule.items() if t.rule not in rules}
 
 
 def _keys(s: Settings, section: str) -> list[str]:

@@ -168,7 +168,7 @@ class Calibration(Section):
     estimator: Literal["bins", "beta", "class_score"] = published(
         "bins", "what is learnt on D_est: bins as published; the others need fewer labels (docs/results.md)"
     )
-    power: Annotated[float, Field(gt=0)] = published(1.0, "exponent of the weights")
+    power: Annotated[float, Field(gt=0)] = published(1.0, "exponent of the weights of hard labels")
     bins: Count = published(20, "number of bins K")
     anchor: Literal["left", "centre", "right"] = assumed(
         "left", "where in its bin a rate sits: left is the printed formula with 0-based bins, centre the unbiased choice"
@@ -224,7 +224,7 @@ class Train(Section):
     backbone_lr: Positive | Literal["auto"] = assumed(
         "auto", "peak learning rate of the backbone, where it is trained; auto: optimiser.lr, one rate for both as published"
     )
-    head_lr: Positive | Literal["auto"] = assumed("auto", "peak learning rate of all but the backbone; auto: optimiser.lr")
+    head_lr: Positive | Literal["auto"] = assumed("auto", "the same of all but the backbone; auto: optimiser.lr")
     batch_norm: Literal["train", "eval"] = assumed(
         "train", "BatchNorm of a backbone that is trained; train: by the batch; eval: by the statistics it came with, which stay"
     )

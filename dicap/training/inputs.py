@@ -45,14 +45,14 @@ class Images:
         """uint8 (B, 3, H, W), see `dicap.data.loader.load`."""
         return load(
             self.store, steps, seed=self.seed, stage=stage, epoch=epoch, workers=runtime.workers, device=runtime.device,
-            start=start, data_on=runtime.data_on,  # type: ignore[arg-type]
+            start=start,
         )  # fmt: skip
 
     def scoring(self, runtime: Runtime, rows: np.ndarray, weak: tuple[str, int] | None) -> Iterator[tuple[np.ndarray, Tensor]]:
         """uint8 (b, 3, H, W), see `dicap.data.loader.scoring_batches`."""
         return scoring_batches(
             self.store, rows, SCORING_BATCH, flip=None if weak is None else (self.seed, *weak), flip_share=self.flip,
-            device=runtime.device, data_on=runtime.data_on,  # type: ignore[arg-type]
+            device=runtime.device,
         )  # fmt: skip
 
 
@@ -103,5 +103,9 @@ class BankFeatures:
 
     def mean(self, rows: np.ndarray) -> np.ndarray:
         """(n, D) float32: the mean over positions, of the plain image and, unless augment.flip is 0, its mirror image."""
-        names = ("plain", "mirror") if self.flip else ("plain",)
-        return sum(self.bank.view(name)[rows].astype(np.float32).mean(1) for name in names) / len(names)
+        views = [self.bank.view(name) for name in (("plain", "mirror") if self.flip else ("plain",))]  # (N, g * g, D) float16
+        out = np.empty((len(rows), views[0].shape[2]), np.float32)
+        for start in range(0, len(rows), SCORING_BATCH):  # in single precision all maps would be g * g times as large as this
+            some = slice(start, start + SCORING_BATCH)
+            out[some] = sum(view[rows[some]].astype(np.float32).mean(1) for view in views) / len(views)
+        return out

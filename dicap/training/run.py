@@ -8,7 +8,8 @@ from typing import Any
 from torch import nn
 
 from dicap.errors import DataError
-from dicap.files.artifacts import cost_file, replacing, replacing_folder
+from dicap.files.artifacts import cost_file
+from dicap.files.atomic import replacing, replacing_folder
 from dicap.provenance.dependencies import code, relevant
 from dicap.provenance.external import weights_mark
 from dicap.training.checkpoint.state import NullState, RunState, StopSignal, file_checksum, fingerprint

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from dicap.errors import DataError, Stopped
-from dicap.files.artifacts import COST, HISTORY, replacing, write_history
+from dicap.files.artifacts import COST, HISTORY, write_history
+from dicap.files.atomic import replacing
 from dicap.machine.cost import Meter
 from dicap.machine.progress import progress, time_left
 from dicap.methods.base import Batch, ParamGroup, Phase, Refresh

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from dicap.data.sources.files import list_images
-from dicap.errors import DataError, SettingsError
-from dicap.files.artifacts import check_own, replacing_own
+from dicap.errors import DataError, SettingsError, first_line
+from dicap.files.written import check_own, replacing_own
 from dicap.models import SavedModel
 from dicap.randomness import generator
 from dicap.use.folder import read_square
@@ -74,7 +74,7 @@ def export(model: SavedModel, out: Path, kind: str, images: Path | None = None) 
         try:
             _write(scorer, torch.from_numpy(pixels[:BATCH]), temporary, kind, facts)
         except Exception as error:  # the exporters raise many kinds; all mean the same to the user
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+            reason = first_line(error)
             raise DataError(f"{out}: this network cannot be exported as {kind} ({reason}); try the other format") from None
         run = _reader(temporary, kind)
         check = Check(

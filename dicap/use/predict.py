@@ -20,7 +20,9 @@ from dicap.data.loader import worker_count
 from dicap.data.sources.base import file_mark
 from dicap.errors import DataError, SettingsError
 from dicap.evaluation.engine import with_engine
-from dicap.files.artifacts import check_own, not_own, read_parquet, remove_own, replacing_own, write_json, write_parquet
+from dicap.files.json_files import write_json
+from dicap.files.tables import read_parquet, write_parquet
+from dicap.files.written import check_own, not_own, remove_own, replacing_own
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
 from dicap.metrics.operating_point import chance_interval
@@ -74,7 +76,7 @@ def predict(
             array (H, W, 3) or (N, H, W, 3) uint8, or a sequence of these.
         batch_size: images a step; None: chosen, and halved where the memory is too small.
         device: `auto`, `cpu`, `cuda`.
-        engine: what computes the backbone: `auto`, `torch`, `onnxruntime`, `openvino`, `openvino-bf16`.
+        engine: what computes the backbone: `auto`, `torch`, `onnxruntime`.
         per_image: a row for every image instead.
 
     Returns:

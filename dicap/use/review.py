@@ -86,7 +86,7 @@ def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
     assert len(rows) == len(labels) > 1, (rows.shape, labels.shape)
     y = labels.astype(np.float32)
     fold = assign_folds(y, min(FOLDS, len(y)), seed=0)
-    heads = solve(rows, y, weight=fold_weights(fold, int(fold.max()) + 1) * (y >= 0), l2=L2)
+    heads = solve(rows, y, weight=fold_weights(fold) * (y >= 0), l2=L2)
     return crossfit.out_of_fold(heads.w, heads.b, rows, fold)
 
 

@@ -24,7 +24,7 @@ def command(out: Path, dataset: tuple[str, ...], here: bool, params: Path) -> No
     import pandas as pd
 
     from dicap.errors import DataError
-    from dicap.files.artifacts import replacing_own
+    from dicap.files.written import replacing_own
     from dicap.machine.progress import progress
     from dicap.report.comparison import build_comparison
     from stages.sweeps.finished import fetch, finished

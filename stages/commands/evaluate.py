@@ -28,7 +28,7 @@ def command(params: Path, model: Path | None, out: Path | None, engine: str, fre
     import tempfile
 
     from dicap.evaluation.evaluate import evaluate
-    from dicap.files.artifacts import check_own_folder
+    from dicap.files.written import check_own_folder
     from dicap.metrics.warnings import corrected, score_in_words
     from stages.support.environment import environment
     from stages.support.training import open_experiment

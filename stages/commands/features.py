@@ -57,7 +57,7 @@ def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, 
     from dicap.features.engine import scoring_engine
     from dicap.features.folder import BACKBONE
     from dicap.features.recipe import Recipe, pretrained_network
-    from dicap.files.artifacts import replacing_folder
+    from dicap.files.atomic import replacing_folder
     from dicap.files.content_store import remove_unused
     from dicap.machine.runtime import Runtime
     from dicap.network.stored import save_backbone
@@ -90,7 +90,7 @@ def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, 
     with StopSignal() as stop, state, replacing_folder(BANK) as folder:
         computed = fill(
             folder, recipe, store, fast, engine=record, known=known, made_by=made_by, device=chosen.device,
-            workers=chosen.workers, data_on=chosen.data_on, autocast=chosen.amp, stopping=lambda: bool(stop),
+            workers=chosen.workers, autocast=chosen.amp, stopping=lambda: bool(stop),
         )  # fmt: skip
         save_backbone(network.backbone, folder / BACKBONE)
         state.finish()

@@ -22,7 +22,7 @@ def command(path: Path, out: Path | None, epoch: int | None) -> None:
     import shutil
     import sys
 
-    from dicap.files.artifacts import check_own
+    from dicap.files.written import check_own
     from dicap.report.histogram import lines, open_histogram
     from dicap.report.style import check_ending, house_style, save
 

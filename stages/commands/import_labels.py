@@ -38,7 +38,7 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     from dicap.data.format import read_index, read_meta
     from dicap.data.sources.own.read import added_before, read_added
     from dicap.errors import DataError, SettingsError
-    from dicap.files.artifacts import replacing
+    from dicap.files.atomic import replacing
     from stages.commands.init_data import write_settings
 
     settings = load(params)

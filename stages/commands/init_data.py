@@ -188,7 +188,7 @@ def _yaml():
 def write_settings(params: Path, changes: dict) -> None:
     """Change keys of params.yaml, its comments kept. Raises SettingsError where there is no such file."""
     from dicap.errors import SettingsError
-    from dicap.files.artifacts import replacing
+    from dicap.files.atomic import replacing
 
     yaml = _yaml()
     if not params.exists():

@@ -46,7 +46,7 @@ def command(
     """
     if gallery is not None and per_image:
         raise click.UsageError("--gallery shows a row for each image and class; leave out --per-image")
-    from dicap.files.artifacts import check_own_folder
+    from dicap.files.written import check_own_folder
     from dicap.metrics.warnings import of_chance
     from dicap.use.predict import open_model, predict_to_file
 

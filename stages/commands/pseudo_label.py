@@ -14,7 +14,7 @@ from stages.support.terminal import finish
 @runtime_options
 def command(params: Path, fresh: bool, **runtime) -> None:
     """Write the pseudo-labels, weights and thresholds that the first main epoch would train on, to look at."""
-    from dicap.files.artifacts import replacing_folder
+    from dicap.files.atomic import replacing_folder
     from dicap.settings.methods import METHODS
 
     settings, source, out = load(params), ARTIFACTS / "warmup", ARTIFACTS / "pseudo_label"

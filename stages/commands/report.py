@@ -12,7 +12,7 @@ from stages.support.terminal import finish
 @params_option
 def command(params: Path) -> None:
     """Draw everything on one self-contained page."""
-    from dicap.files import artifacts as files
+    from dicap.files.json_files import read_json
     from dicap.metrics.warnings import score_in_words
     from dicap.report.page import build_report
     from dicap.settings.checks import unread
@@ -27,7 +27,7 @@ def command(params: Path) -> None:
         dataset=data_folder(settings),
         unread=unread(settings),
     )
-    metrics = files.read_json(ARTIFACTS / "evaluate" / "metrics.json")
+    metrics = read_json(ARTIFACTS / "evaluate" / "metrics.json")
     score = None if metrics.get("map") is None else score_in_words(metrics)
     text = (f"mAP {score}\n" if score else "") + f"Report: {page}"
     finish("report", {"mAP": score, "page": str(page)}, ["dvc exp show"], text=text)

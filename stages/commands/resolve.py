@@ -20,7 +20,7 @@ def command(params: Path) -> None:
     """
     import json
 
-    from dicap.files.artifacts import replacing
+    from dicap.files.atomic import replacing
     from dicap.provenance.dependencies import STAGE_SETTINGS, code, relevant
     from dicap.provenance.external import surroundings
 

@@ -40,7 +40,8 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     from dicap.data.sources.own.read import added_before
     from dicap.data.store import Store
     from dicap.errors import DataError
-    from dicap.files.artifacts import check_own, read_split, replacing_own
+    from dicap.files.artifacts import read_split
+    from dicap.files.written import check_own, replacing_own
     from dicap.machine.runtime import Runtime
     from dicap.pages.labelling import Question, write_labelling_page
     from dicap.use.review import chances, doubts

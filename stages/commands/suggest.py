@@ -31,7 +31,8 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     from dicap.data.store import Store
     from dicap.errors import DataError
     from dicap.evaluation.engine import with_engine
-    from dicap.files.artifacts import check_own, read_split, replacing_own
+    from dicap.files.artifacts import read_split
+    from dicap.files.written import check_own, replacing_own
     from dicap.pages.labelling import Question, write_labelling_page
     from dicap.use.predict import open_model
     from dicap.use.suggest import contact_sheet, suggest

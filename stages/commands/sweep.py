@@ -1,19 +1,19 @@
 """`dicap-stage sweep`: a grid of experiments, on this machine or on several."""
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
+from dicap.errors import DataError
 from dicap.machine.processes import cores
+from dicap.settings import Settings
 from stages.support.common import params_option, parse_changes
-from stages.sweeps.engines.base import NAMES
-
-if TYPE_CHECKING:
-    from stages.sweeps.engines.base import Engine, Job
-    from stages.sweeps.grid import Cell, Grid
+from stages.sweeps.engines.base import NAMES, Engine, Job, reason_in
+from stages.sweeps.grid import Cell, Grid, cells, read_grid
+from stages.sweeps.revisions import git
 
 CODE = ("configs", "dicap", "stages")  # what `resolve` depends on in dvc.yaml
 
@@ -57,10 +57,8 @@ def command(
     missing runs, from where it stopped. `dicap-stage table` then shows the results.
     """
     from stages.sweeps.cell import log_of
-    from stages.sweeps.engines.base import open_engine
+    from stages.sweeps.engines import open_engine
     from stages.sweeps.finished import finished
-    from stages.sweeps.grid import cells, read_grid
-    from stages.sweeps.revisions import git
 
     plan = read_grid(grid).override(({"dataset": [dataset]} if dataset else {}) | parse_changes(changes))
     wanted = cells(plan, params)
@@ -74,14 +72,14 @@ def command(
             click.echo(f"{'to run  ' if cell in missing else 'finished'}  {cell.name}")
         return
     if not missing:
-        _show(plan)
+        _print_how_to_see(plan)
         return
     if no_wait and engine != "slurm":
         raise click.UsageError(f"--no-wait: with --on {engine} the cells end with this command; with --on slurm they do not")
     _refuse_what_would_be_lost(missing, named)
 
     running = open_engine(engine, jobs)
-    cpus = cpus or _share(engine, jobs)
+    cpus = cpus or _cores_per_cell(engine, jobs)
     at_once = jobs or (1 if engine == "here" else None)
     # Here the cells that would use the other cores wait for the preparation: one job uses them all.
     preparing = max(cpus, min(cores(), cpus * (at_once or 1))) if engine == "here" else cpus
@@ -99,52 +97,58 @@ def command(
         return
     failed = _watch(running, planned, missing, rev, plan.title)
     click.echo(f"{len(missing) - failed} of {len(missing)} cells finished")
-    _show(plan)
+    _print_how_to_see(plan)
     if failed:
         raise click.ClickException(f"{failed} cells failed; the same sweep runs them again")
 
 
 def _jobs(
-    missing: "Sequence[Cell]", rev: str, project: Path, at_once: int | None, *, cpus: int, gpus: int, preparing: int
-) -> "list[Job]":
-    """A job for each cell, after those that prepare a data set and features that several cells share.
+    missing: Sequence[Cell], rev: str, project: Path, at_once: int | None, *, cpus: int, gpus: int, preparing: int
+) -> list[Job]:
+    """A job for each cell, after the one that prepares a data set and features that several cells share.
 
-    Without them each of the cells that begin together would convert and compute for itself. They have `preparing` processor
-    cores.
+    Without it each of the cells that begin together would convert and compute for itself. It has `preparing` processor cores.
     """
     from stages.sweeps.cell import cell_job
-    from stages.sweeps.preparation import recipe_of
 
     environment = {key: value for key, value in os.environ.items() if key.startswith(("DICAP_", "OMP_"))}
 
-    def with_cpus(count: int) -> dict[str, Any]:
+    def threads(count: int) -> dict[str, str]:
         # Two trainings with all cores each would wait for one another, and another number of threads rounds differently.
-        return {"cpus": count, "gpus": gpus, "environment": {"OMP_NUM_THREADS": str(count)} | environment}
+        return {"OMP_NUM_THREADS": str(count)} | environment
 
     groups: dict[str, list[Cell]] = {}
     for cell in missing:
-        groups.setdefault(recipe_of(cell), []).append(cell)
+        groups.setdefault(_recipe(cell), []).append(cell)
     jobs: list[Job] = []
-    for cells in groups.values():
-        after = ()
-        if len(cells) > 1 and at_once != 1:
-            first = cells[0]
-            jobs.append(cell_job(f"prepare-{first.name}", rev, project, first.changes, until="features", **with_cpus(preparing)))
+    for group in groups.values():
+        after: tuple[str, ...] = ()
+        if len(group) > 1 and at_once != 1:
+            first, options = group[0], {"cpus": preparing, "gpus": gpus, "environment": threads(preparing)}
+            jobs.append(cell_job(f"prepare-{first.name}", rev, project, first.changes, until="features", **options))
             after = (jobs[-1].name,)
-        jobs += [cell_job(cell.name, rev, project, cell.changes, after=after, **with_cpus(cpus)) for cell in cells]
+        options = {"after": after, "cpus": cpus, "gpus": gpus, "environment": threads(cpus)}
+        jobs += [cell_job(cell.name, rev, project, cell.changes, **options) for cell in group]
     return jobs
 
 
-def _watch(engine: "Engine", planned: "list[Job]", missing: "Sequence[Cell]", rev: str, title: str) -> int:
+def _recipe(cell: Cell) -> str:
+    """What decides the converted images and the features of a cell."""
+    from dicap.provenance.dependencies import relevant
+
+    settings = Settings.model_validate(cell.settings)
+    return json.dumps([relevant(settings, stage) for stage in ("convert", "features")], sort_keys=True)
+
+
+def _watch(engine: Engine, planned: list[Job], missing: Sequence[Cell], rev: str, title: str) -> int:
     """Show progress and say why cells fail; how many did."""
     from dicap.machine.progress import progress
     from stages.sweeps.cell import exists, job_name
-    from stages.sweeps.engines.base import reason_in
 
     jobs = {job.name: job for job in planned}
     cells = {job_name(cell.name, rev): cell.name for cell in missing}
 
-    def ends():
+    def ends() -> Iterator[str]:
         for name, succeeded in engine.watch():
             # One that the engine gave up may have been brought back all the same, by a run of it on another node.
             if not succeeded and not (name in cells and exists(Path.cwd(), cells[name], rev)):
@@ -168,11 +172,8 @@ def _watch(engine: "Engine", planned: "list[Job]", missing: "Sequence[Cell]", re
     return len([name for name in failed if name in cells])
 
 
-def _refuse_what_would_be_lost(missing: "Sequence[Cell]", named: set[str]) -> None:
+def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None:
     """Raise DataError where a clone lacks what this folder has, or an experiment without a result has a cell's name."""
-    from dicap.errors import DataError
-    from stages.sweeps.revisions import git
-
     changed = git("status", "--porcelain", "--untracked-files=no").splitlines()
     new = git("status", "--porcelain", "--untracked-files=all", "--", *CODE).splitlines()
     given = {added for cell in missing if (added := cell.settings["own"]["added"]) and not Path(added).is_absolute()}
@@ -188,19 +189,18 @@ def _refuse_what_would_be_lost(missing: "Sequence[Cell]", named: set[str]) -> No
 
 def _experiments(rev: str) -> set[str]:
     """Names of the experiments of a commit."""
-    from stages.sweeps.cell import reference
-    from stages.sweeps.revisions import git
+    from stages.sweeps.cell import experiment_ref
 
-    place = reference("", rev)
+    place = experiment_ref("", rev)
     return {line.removeprefix(place) for line in git("for-each-ref", "--format=%(refname)", place).splitlines()}
 
 
-def _share(engine: str, jobs: int | None) -> int:
+def _cores_per_cell(engine: str, jobs: int | None) -> int:
     """Processor cores of a cell where the user does not say and so many run at a time."""
     return max(1, cores() // (jobs or 1)) if engine == "here" else 1
 
 
-def _show(plan: "Grid") -> None:
+def _print_how_to_see(plan: Grid) -> None:
     """Say how to see the results: the table shows runs that agree with params.yaml unless told of other values."""
     from dicap.report.experiments import FREE
 

@@ -41,7 +41,7 @@ def command(
     import tempfile
 
     from dicap.errors import DataError
-    from dicap.files.artifacts import replacing_own
+    from dicap.files.written import replacing_own
     from dicap.report import tables
     from dicap.report.budgets import budget_tables
     from dicap.report.experiments import BUDGETS, frame_of

@@ -36,8 +36,9 @@ def load(params: Path) -> Settings:
 def resolve_and_warn(params: Path) -> Resolved:
     """Settings and their origins, and a line on stderr for every suspicious one. Raises SettingsError."""
     resolved = resolve(params)
-    for line in resolved.warnings:
-        click.echo(f"Warning: {line}", err=True)
+    if "DICAP_PROJECT" not in os.environ:  # a cell of a sweep: what a grid sets is meant for all of its cells
+        for line in resolved.warnings:
+            click.echo(f"Warning: {line}", err=True)
     return resolved
 
 
@@ -78,7 +79,7 @@ def engine_option(function: Callable) -> Callable:
         envvar="DICAP_ENGINE",
         default="auto",
         show_default=True,
-        help="auto, torch, onnxruntime, openvino, openvino-bf16. [DICAP_ENGINE]",
+        help="auto, torch, onnxruntime. [DICAP_ENGINE]",
     )(function)
 
 
@@ -101,14 +102,6 @@ def machine_options(function: Callable) -> Callable:
             help="Mixed precision; auto: bf16 or fp16 on a GPU, off on a CPU. [DICAP_AMP]",
         ),
         click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Loader processes. [DICAP_WORKERS]"),
-        click.option(
-            "--data-on",
-            envvar="DICAP_DATA_ON",
-            type=click.Choice(["host", "device"]),
-            default="host",
-            show_default=True,
-            help="Draw the views on the processor or on the accelerator. [DICAP_DATA_ON]",
-        ),
         click.option("--fresh", is_flag=True, help="Discard the saved state instead of resuming."),
     ]
     for option in reversed(options):

@@ -1,21 +1,14 @@
-"""Several processes of one command on this machine, for `--nproc N` (DICAP_NPROC in a pipeline). Several machines: torchrun.
+"""Several processes of one command on this machine, for `--nproc N` (DICAP_NPROC in a pipeline), by torch's own launcher.
 
-Why not `torch.distributed.run` on one machine as well: it was tried. Whatever the processes end with, its own exit code is 1: a
-stopped run (75) and a mistake in the settings (2) look alike; a mistake that should be one line comes with 40 lines of a
-report, SIGTERM with a traceback; and the launcher has to import torch. The processes started here see the same
-environment variables as those of torchrun, so `dicap.training.parallel.distributed` serves both.
+Of several machines each runs torchrun. Both describe the processes as `dicap.training.parallel.distributed` expects.
 """
 
-import contextlib
+import logging
 import os
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
 import click
 
@@ -23,7 +16,6 @@ from dicap.machine.processes import cores
 from stages.sweeps.engines.parent import STARTED_BY
 
 EXIT_STOPPED = 75
-GRACE_SECONDS = 60.0  # for the others to save and end, once one has ended
 
 
 def nproc_option(function):
@@ -49,62 +41,37 @@ def _start(context: click.Context, _: click.Parameter, count: int) -> None:
 def launch(count: int, command: Sequence[str]) -> int:
     """Run a command in `count` processes that find each other; the exit code of the run.
 
-    Only the first process's output is shown; another one's stderr is shown if it fails. SIGINT and SIGTERM are passed on to all.
-    When one ends early the others are asked to stop, and killed if they do not within GRACE_SECONDS.
+    Only the first process's output is shown; another one's last lines if it was the first to fail. Signals are passed on. When
+    one process ends early, torch asks the others to stop, and kills those that do not within 30 seconds.
     """
-    threads = max(1, cores() // count)
-    common = os.environ | {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_free_port()),
-        "WORLD_SIZE": str(count),
-        "LOCAL_WORLD_SIZE": str(count),
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads)),
-        STARTED_BY: str(os.getpid()),
-    }
-    with contextlib.ExitStack() as stack:
-        stderr = [stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")) for _ in range(count)]
-        processes = []
-        for rank in range(count):
-            quiet: dict[str, Any] = {} if rank == 0 else {"stdout": subprocess.DEVNULL, "stderr": stderr[rank]}
-            own = common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            processes.append(subprocess.Popen([*command], env=own, start_new_session=True, **quiet))
-        for number in (signal.SIGINT, signal.SIGTERM):
-            stack.callback(signal.signal, number, signal.signal(number, lambda n, _: _signal(processes, n)))
-        first = _wait(processes)
-        codes = [process.wait() for process in processes]
-        if first > 0 and codes[first] != EXIT_STOPPED:
-            stderr[first].seek(0)
-            lines = [line for line in stderr[first].read().splitlines() if line.strip()][-20:]
-            for line in lines or [f"ended with {codes[first]}"]:
-                click.echo(f"process {first}: {line}", err=True)
-    # A process that a signal ended has a negative code: the run failed, whichever of them it was.
-    return next((max(code, 1) for code in codes if code not in (0, EXIT_STOPPED)), max(codes))
+    from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException, Std
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-
-def _wait(processes: list[subprocess.Popen]) -> int:
-    """Wait until all have ended; the rank of the first that ended with anything but success, or -1."""
-    first, since = -1, 0.0
-    while any(process.poll() is None for process in processes):
-        left = [rank for rank, process in enumerate(processes) if process.poll() not in (None, 0)]
-        if left and first < 0:
-            first, since = left[0], time.monotonic()
-            if processes[first].returncode != EXIT_STOPPED:
-                _signal(processes, signal.SIGTERM)
-        if left and time.monotonic() - since > GRACE_SECONDS:
-            _signal(processes, signal.SIGKILL)
-        time.sleep(0.05)
-    if first < 0:
-        first = next((rank for rank, process in enumerate(processes) if process.returncode), -1)
-    return first
-
-
-def _signal(processes: list[subprocess.Popen], number: int) -> None:
-    for process in processes:
-        if process.poll() is None:
-            process.send_signal(number)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    threads = os.environ.get("OMP_NUM_THREADS", str(max(1, cores() // count)))
+    before = dict(os.environ)
+    os.environ |= {STARTED_BY: str(os.getpid()), "OMP_NUM_THREADS": threads}  # the processes have this one's environment
+    logging.disable(logging.CRITICAL)  # 40 lines about a process that said why it ended
+    with tempfile.TemporaryDirectory() as folder:
+        quiet = {rank: Std.NONE if rank == 0 else Std.ALL for rank in range(count)}
+        config = LaunchConfig(
+            1, 1, count, run_id="dicap", rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0,
+            logs_specs=DefaultLogsSpecs(folder, redirects=quiet),
+        )  # fmt: skip
+        try:
+            elastic_launch(config, command[0])(*command[1:])
+        except SignalException:
+            return EXIT_STOPPED
+        except ChildFailedError as error:
+            rank, failure = error.get_first_failure()
+            if rank and failure.exitcode != EXIT_STOPPED:
+                (said,) = Path(folder).rglob(f"{rank}/stderr.log")
+                lines = [line for line in said.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()][-20:]
+                for line in lines or [f"ended with {failure.exitcode}"]:
+                    click.echo(f"process {rank}: {line}", err=True)
+            return max(failure.exitcode, 1)  # negative: ended by a signal
+        finally:
+            logging.disable(logging.NOTSET)
+            os.environ.clear()
+            os.environ.update(before)
+    return 0

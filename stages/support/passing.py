@@ -1,4 +1,4 @@
-"""A stage that the method does not have: the model of the stage before is passed on. No torch is imported for it."""
+"""A stage that the method does not have publishes the model of the stage before. No torch is imported for it."""
 
 import shutil
 from pathlib import Path
@@ -13,20 +13,12 @@ FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
 
 
 def publish_previous_model(stage: str, settings: Settings, source: Path, out: Path) -> None:
-    """Publish the models of the stage before as those of `stage`, and say so. Raises DataError where there is none."""
+    """Publish the models in `source` as those of `stage`, with an empty history and no costs. Raises DataError."""
+    from dicap.files.artifacts import COST, HISTORY, cost_file, write_history
+    from dicap.files.atomic import replacing_folder
+
     if not is_main():
         return
-    copy_model(stage, source, out)
-    text = f"{stage}: {METHODS[settings.method].title} has no such stage; the model of {source} is passed on to {out}"
-    finish(
-        stage, {"passed on": str(source), "model": str(out / "model.safetensors")}, [f"dvc repro {FOLLOWING[stage]}"], text=text
-    )
-
-
-def copy_model(stage: str, source: Path, out: Path) -> None:
-    """Publish the models of the stage before, unchanged, with an empty history and no costs."""
-    from dicap.files.artifacts import COST, HISTORY, cost_file, replacing_folder, write_history
-
     model = source / "model.safetensors"
     if not model.is_file():
         raise DataError(f"{model}: no such file; `dvc repro` makes it")
@@ -35,3 +27,7 @@ def copy_model(stage: str, source: Path, out: Path) -> None:
         for path in sorted(source.glob("model*.safetensors")):
             shutil.copy2(path, temporary / path.name)
         (temporary / "history.csv").write_text(",".join(HISTORY) + "\n", encoding="utf-8")
+    text = f"{stage}: {METHODS[settings.method].title} has no such stage; the model of {source} is passed on to {out}"
+    finish(
+        stage, {"passed on": str(source), "model": str(out / "model.safetensors")}, [f"dvc repro {FOLLOWING[stage]}"], text=text
+    )

@@ -8,7 +8,6 @@ the project (`DICAP_PROJECT`), so that a cell that was killed on one node goes o
 
 import configparser
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -24,15 +23,14 @@ from typing import Any
 import click
 
 from dicap.errors import DataError
+from dicap.files.locks import locked
 from stages.sweeps.engines.base import BEGIN, Job
 from stages.sweeps.engines.parent import end_descendants, end_with_parent
-from stages.sweeps.revisions import cache_folder, git
+from stages.sweeps.revisions import cache_folder, git, in_cache
 
 EXIT_STOPPED = 75
 _SCRATCH = "dicap-cell-"
-# Said by dicap.training.checkpoint.state of its folder.
-_HELD = re.compile(r"Error: (?P<place>.+): process \S+ is already running this")
-_POLL = 2.0  # seconds between two looks at a lock
+LOCKED_BY = re.compile(r"Error: (?P<folder>.+): process \S+ is already running this")  # said by dicap.training.checkpoint.state
 # Set by DVC for its stages and by Git for its hooks; they would lead out of the clone.
 _LEADING = ("DVC_ROOT", "DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
@@ -55,7 +53,7 @@ def cell_job(
     """
     command = [sys.executable, "-m", "stages.sweeps.cell", "--project", str(project), "--rev", rev, "--name", name]
     command += ["--until", until] if until else []
-    command += [part for key, value in changes.items() for part in ("-S", f"{key}={literal(value)}")]
+    command += [part for key, value in changes.items() for part in ("-S", f"{key}={hydra_literal(value)}")]
     job = job_name(name, rev)
     return Job(job, tuple(command), project, log_of(project, job), **resources)
 
@@ -70,7 +68,7 @@ def log_of(project: Path, job: str) -> Path:
     return project / ".dicap" / "sweep" / f"{job}.log"
 
 
-def literal(value: Any) -> str:
+def hydra_literal(value: Any) -> str:
     """A value as Hydra's grammar, which DVC's `-S` follows, reads it."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
@@ -80,14 +78,14 @@ def literal(value: Any) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def reference(name: str, rev: str) -> str:
+def experiment_ref(name: str, rev: str) -> str:
     """Where Git keeps an experiment of a commit."""
     return f"refs/exps/{rev[:2]}/{rev[2:]}/{name}"
 
 
 def exists(project: Path, name: str, rev: str) -> bool:
     """Whether the project has an experiment of this name and commit."""
-    return bool(git("for-each-ref", reference(name, rev), folder=project).strip())
+    return bool(git("for-each-ref", experiment_ref(name, rev), folder=project).strip())
 
 
 @click.command()
@@ -99,19 +97,22 @@ def exists(project: Path, name: str, rev: str) -> bool:
 def main(project: Path, rev: str, name: str, until: str | None, changes: tuple[str, ...]) -> None:
     """Run one experiment of a commit of the project and bring it back."""
     with _scratch(name) as folder:
-        end_with_parent(lambda: shutil.rmtree(folder, ignore_errors=True))
+        end_with_parent(lambda: _remove(folder.with_name(f"{folder.name}.lock")))
         signal.signal(signal.SIGTERM, _stop)
         click.echo(f"{BEGIN}{name}: process {os.getpid()} on {os.uname().nodename}, {time.strftime('%Y-%m-%d %H:%M:%S')}")
         try:
-            code = run(project, rev, name, changes, folder, until=until)
+            code = run(project, rev, name, changes, folder, until)
         except DataError as error:
             click.echo(f"Error: {error}")
             code = 1
     sys.exit(code)
 
 
-def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Path, *, until: str | None) -> int:
-    """Run one experiment, or a part, in a clone below `folder`; 0 where the project has its result, else DVC's exit code."""
+def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Path, until: str | None) -> int:
+    """Run one experiment in a clone below `folder`; 0 where the project has its result, else DVC's exit code.
+
+    With `until` the pipeline up to that stage alone, and no experiment is kept.
+    """
     clone = _clone(project, rev, folder)
     environment = {key: value for key, value in os.environ.items() if key not in _LEADING} | {
         "DICAP_PROJECT": str(project),
@@ -119,9 +120,9 @@ def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Pa
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     }
     settings = [part for change in changes for part in ("-S", change)]
-    command = ["dvc", "exp", "run", "--name", name, *settings, *([until] if until else [])]
+    command = ["exp", "run", "--name", name, *settings, *([until] if until else [])]
     while until or not exists(project, name, rev):
-        code, held = _watched(command, clone, environment)
+        code, held = _dvc(command, clone, environment)
         if code == 0:
             if not until:
                 _bring_back(clone, project, name, rev)
@@ -129,7 +130,8 @@ def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Pa
         if held is None:
             return code
         click.echo(f"{held}: held by another run of the same stage; waiting for it")
-        _wait_for(held / "lock")
+        with contextlib.suppress(FileNotFoundError), locked(held / "lock", wait=True):
+            pass  # not found: the stage was finished
     click.echo(f"{name}: the project has its result")
     return 0
 
@@ -170,9 +172,7 @@ def _forget_absent(lock: Path, cache: Path) -> None:
     content = yaml.load(lock.read_text(encoding="utf-8"))
     stages = content.get("stages") or {}
     absent = [
-        name
-        for name, stage in stages.items()
-        if not all((cache / "files" / "md5" / out["md5"][:2] / out["md5"][2:]).exists() for out in stage.get("outs", []))
+        name for name, stage in stages.items() if not all(in_cache(cache, o["md5"]).exists() for o in stage.get("outs", []))
     ]
     for name in absent:
         del stages[name]
@@ -181,32 +181,19 @@ def _forget_absent(lock: Path, cache: Path) -> None:
             yaml.dump(content, handle)
 
 
-def _watched(module: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, Path | None]:
-    """Run a module, passing on what it prints: its exit code, and what another run of the same stage holds."""
+def _dvc(arguments: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, Path | None]:
+    """Run DVC and print what it prints: its exit code, and what another run of the same stage holds."""
     process = subprocess.Popen(
-        [sys.executable, "-m", *module], cwd=folder, env=environment, text=True, errors="replace",
+        [sys.executable, "-m", "dvc", *arguments], cwd=folder, env=environment, text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert process.stdout is not None
     held = None
     for line in process.stdout:
         click.echo(line, nl=False)
-        if found := _HELD.search(line):
-            held = Path(found["place"])
+        if found := LOCKED_BY.search(line):
+            held = Path(found["folder"])
     return process.wait(), held
-
-
-def _wait_for(lock: Path) -> None:
-    """Wait until nobody holds a lock."""
-    while True:
-        try:
-            with open(lock, "r+") as handle:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-        except FileNotFoundError:
-            return  # the stage was finished
-        except OSError:
-            time.sleep(_POLL)
 
 
 def _bring_back(clone: Path, project: Path, name: str, rev: str) -> None:
@@ -214,7 +201,7 @@ def _bring_back(clone: Path, project: Path, name: str, rev: str) -> None:
 
     Not `dvc exp push`, which does not say whether an experiment was refused, and takes five seconds for a tenth of one.
     """
-    ref = reference(name, rev)
+    ref = experiment_ref(name, rev)
     if not exists(clone, name, rev):
         return  # the result is that of the commit itself, and DVC records no experiment
     try:
@@ -227,24 +214,27 @@ def _bring_back(clone: Path, project: Path, name: str, rev: str) -> None:
 @contextlib.contextmanager
 def _scratch(name: str) -> Iterator[Path]:
     """A folder of the node's own disk for one cell; those of cells that were killed are removed."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+    for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*.lock"):
         with contextlib.suppress(OSError):
-            if left.stat().st_uid == os.getuid() and not left.is_symlink() and _is_free(left / "lock"):
-                shutil.rmtree(left, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{name}-"))
-    try:
-        with open(folder / "new", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            os.rename(folder / "new", folder / "lock")  # others see it when it is held
+            if left.stat().st_uid == os.getuid() and not left.is_symlink():
+                with locked(left) as free:
+                    if free:
+                        _remove(left)
+    handle, path = tempfile.mkstemp(".lock", f"{_SCRATCH}{name}-")
+    os.close(handle)
+    with locked(Path(path), wait=True):
+        folder = Path(path.removesuffix(".lock"))
+        folder.mkdir(mode=0o700)
+        try:
             yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            _remove(Path(path))
 
 
-def _is_free(lock: Path) -> bool:
-    with open(lock, "r+") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return True
+def _remove(lock: Path) -> None:
+    """The folder of a cell, and then its lock, which is held."""
+    shutil.rmtree(str(lock).removesuffix(".lock"), ignore_errors=True)
+    lock.unlink(missing_ok=True)
 
 
 def _stop(*_: object) -> None:

@@ -28,7 +28,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from dicap.errors import SettingsError
+from dicap.errors import SettingsError, first_line
 from dicap.settings import flatten, known_keys, read_yaml, resolve_values
 
 KEYS = ("title", "table", "settings", "cases", "axes")
@@ -82,7 +82,7 @@ def read_grid(path: Path) -> Grid:
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}); experiments/ holds the ready-made grids") from None
     except (YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: not a YAML file ({str(error).splitlines()[0]})") from None
+        raise SettingsError(f"{path}: not a YAML file ({first_line(error)})") from None
     if not isinstance(content, dict):
         raise SettingsError(f"{path}: expected the keys {', '.join(KEYS)}")
     problems = [f"{path}: {key}: unknown key, allowed are {', '.join(KEYS)}" for key in content if key not in KEYS]

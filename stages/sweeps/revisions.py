@@ -94,18 +94,19 @@ def cached(lock: str, path: str) -> Path | None:
     Args:
         lock: the text of dvc.lock; path: relative to the project, with forward slashes.
     """
+    cache = cache_folder(Path.cwd())
     for out in (PurePosixPath(path), *PurePosixPath(path).parents):
         found = re.search(rf"^\s*- path: {re.escape(str(out))}\n(?:\s+(?!- )\w+:.*\n)*?\s+md5: (\S+)$", lock, re.MULTILINE)
         if found is None:
             continue
-        place = _in_cache(found[1])
+        place = in_cache(cache, found[1])
         if not place.exists():
             return None
         if not found[1].endswith(".dir"):
             return place if str(out) == path else None
         below = PurePosixPath(path).relative_to(out).as_posix()
         entries: list[dict[str, Any]] = json.loads(place.read_text(encoding="utf-8"))
-        inner = next((_in_cache(entry["md5"]) for entry in entries if entry["relpath"] == below), None)
+        inner = next((in_cache(cache, entry["md5"]) for entry in entries if entry["relpath"] == below), None)
         return inner if inner is not None and inner.exists() else None
     return None
 
@@ -120,8 +121,9 @@ def copy_of(rev: str, path: str, out: Path) -> bool:
     return True
 
 
-def _in_cache(md5: str) -> Path:
-    return cache_folder(Path.cwd()) / "files" / "md5" / md5[:2] / md5[2:]
+def in_cache(cache: Path, md5: str) -> Path:
+    """Where DVC's cache keeps the content of a checksum, as dvc.lock writes it (with `.dir` for the list of a folder)."""
+    return cache / "files" / "md5" / md5[:2] / md5[2:]
 
 
 def has_remote() -> bool:

@@ -42,13 +42,6 @@ def test_a_resumed_epoch_continues_with_the_same_batches(store, workers):
     assert same(batches(store, steps())[2:], batches(store, steps(), start=2, workers=workers))
 
 
-def test_the_device_path_gives_the_same_batches(store):
-    for host, device in zip(batches(store, steps()), batches(store, steps(), data_on="device"), strict=True):
-        assert torch.equal(host["u_weak"], device["u_weak"])
-        difference = (host["u_strong"].int() - device["u_strong"].int()).abs()
-        assert difference.max() <= 2 and (difference > 0).float().mean() < 0.002
-
-
 def test_a_view_belongs_to_its_row_whatever_stands_beside_it(store):
     alone = batches(store, [[Request("x", np.array([7]), STRONG)]])[0]["x"][0]
     among = batches(store, [[Request("x", np.array([3]), STRONG)], [Request("x", np.array([1, 7, 2]), STRONG)]])[1]["x"][1]
@@ -105,10 +98,9 @@ def test_scoring_gives_every_row_once_in_order(store):
     assert all(images.is_contiguous(memory_format=torch.channels_last) for _, images in parts)
 
 
-@pytest.mark.parametrize("data_on", ["host", "device"])
-def test_weak_scoring_mirrors_half_of_the_rows_whatever_the_batches(store, data_on):
+def test_weak_scoring_mirrors_half_of_the_rows_whatever_the_batches(store):
     rows = np.arange(store.n)
-    whole = next(iter(scoring_batches(store, rows, 100, flip=(1, "train", 3), data_on=data_on)))[1]
+    whole = next(iter(scoring_batches(store, rows, 100, flip=(1, "train", 3))))[1]
     pieces = torch.cat([images for _, images in scoring_batches(store, rows, 7, flip=(1, "train", 3))])
     plain = store.read(rows)
     assert torch.equal(whole, pieces)

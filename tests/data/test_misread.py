@@ -1,19 +1,15 @@
 """What people have on their disks is read as they mean it, or refused in one line: never as something else."""
 
-import csv
 import json
-import unicodedata
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from PIL import Image
 
 from dicap.data.sources.base import Rejected, read_rgb
-from dicap.data.sources.own import read
+from dicap.data.sources.own.read import read
 from dicap.errors import DataError
 from dicap.settings import Own
 
@@ -55,34 +51,6 @@ def test_a_missing_image_is_no_other_folders_image_of_the_same_name(tmp_path):
         image(tmp_path / "b" / name)
     (tmp_path / "b" / "all.json").write_text(json.dumps(content), encoding="utf-8-sig")
     assert labels_of(tmp_path / "b", test_share=0.5) == {"cam2/001.png": {"dog"}}
-
-
-# Letters that mean something to CSV, lists, paths or spreadsheets, and an accent in both of its forms.
-# A comma or a quote between brackets makes a list, as Python and JSON write it.
-PLAIN = st.text(st.sampled_from("ab ()[]{}ä\u0308=@"), min_size=1, max_size=6).map(str.strip)
-MARKED = st.text(st.sampled_from("ab '\"|,ä\u0308=@"), min_size=1, max_size=6).map(str.strip)
-BRACKETED = st.builds(str.format, st.sampled_from(["({})", "[{}]"]), PLAIN)
-NAMES = st.one_of(PLAIN, MARKED, BRACKETED).filter(lambda name: any(letter.isalpha() for letter in name))
-DRAWN = st.lists(st.sets(st.integers(0, 3)), min_size=6, max_size=6)
-
-
-@settings(max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(names=st.lists(NAMES, min_size=2, max_size=4, unique=True), drawn=DRAWN)
-def test_any_names_come_back_as_they_were_written_or_are_refused(names, drawn, tmp_path_factory):
-    root = tmp_path_factory.mktemp("drawn")
-    rows = [{names[k] for k in chosen if k < len(names)} for chosen in [*drawn, {0}, {0}, {1}, {1}]]
-    meant = {f"{i}.png": shown for i, shown in enumerate(rows)}
-    for name in meant:
-        image(root / name)
-    with (root / "labels.csv").open("w", newline="", encoding="utf-8") as file:
-        cells = [(name, ";".join(sorted(shown)) or "-") for name, shown in meant.items()]
-        csv.writer(file).writerows([("image", "labels"), *cells])
-    try:
-        found = labels_of(root)
-    except DataError as error:
-        found = str(error).splitlines()
-    plain = {name: {unicodedata.normalize("NFC", label) for label in shown} for name, shown in meant.items()}
-    assert found == plain or len(found) == 1
 
 
 @pytest.mark.parametrize("name", ["salt;pepper", "-", "a\nb"])

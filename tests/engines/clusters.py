@@ -128,7 +128,8 @@ class Slurm(Space):
     name = "slurm"
 
     def __init__(self, to_take_down: bool = False) -> None:
-        root = Path(os.environ.get("SLURM_ROOT", "/"))
+        unpacked = os.environ.get("SLURM_ROOT")
+        root = Path(unpacked or "/")
         places = [root / place for place in ("usr/bin", "usr/sbin", "bin", "sbin")]
         path = os.pathsep.join([*map(str, places), os.environ["PATH"]])
         missing = [name for name in ("sbatch", "munged", "mungekey") if shutil.which(name, path=path) is None]
@@ -141,11 +142,11 @@ class Slurm(Space):
             raise Unavailable(f"no {', '.join(missing)} on the path or in the folder that SLURM_ROOT names")
         super().__init__()
         libraries = next(root.glob("usr/lib/*/slurm-wlm"), Path("/usr/lib/slurm-wlm"))
-        self.environment |= {
-            "PATH": path,
-            "LD_LIBRARY_PATH": os.pathsep.join([str(libraries.parent), str(libraries)]),
-            "SLURM_CONF": str(self.folder / "slurm.conf"),
-        }
+        self.environment |= {"PATH": path, "SLURM_CONF": str(self.folder / "slurm.conf")}
+        if (
+            unpacked
+        ):  # installed it finds its libraries; the system's folder on this path gave a Python built shared another libpython
+            self.environment["LD_LIBRARY_PATH"] = os.pathsep.join([str(libraries.parent), str(libraries)])
         host, place = socket.gethostname(), self.folder
         for folder in ("ctld", "n1", "n2"):
             (place / folder).mkdir()

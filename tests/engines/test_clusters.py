@@ -11,7 +11,8 @@ import tiny
 SCRIPT = """
 import pathlib, sys
 from dicap.errors import DataError
-from stages.sweeps.engines.base import Job, open_engine, reason_in
+from stages.sweeps.engines import open_engine
+from stages.sweeps.engines.base import Job, reason_in
 name, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 engine = open_engine(name, None)
 def job(name, script, **options):
@@ -41,6 +42,8 @@ def test_jobs_run_wait_for_others_fail_and_are_refused(kind, tmp_path):
     try:
         listening = cluster.run("ss", "-lntH").stdout.splitlines()
         assert listening and all("127.0.0.1" in line.split()[3] for line in listening), listening
+        same = cluster.run(sys.executable, "-c", "import sys; print(sys.version)").stdout.strip()
+        assert same == sys.version, "its libraries are not those of the cluster's system"
         environment = {"PYTHONPATH": str(tiny.ROOT)}
         done = cluster.run(sys.executable, "-c", textwrap.dedent(SCRIPT), kind.name, str(tmp_path), env=environment, timeout=300)
     finally:

@@ -18,10 +18,10 @@ import tiny
 
 from dicap.errors import DataError
 from stages.sweeps.engines import here as here_module
+from stages.sweeps.engines import open_engine
 from stages.sweeps.engines import slurm as slurm_module
-from stages.sweeps.engines.base import Job, open_engine, reason_in
-from stages.sweeps.engines.driven import Driven
-from stages.sweeps.engines.here import Here
+from stages.sweeps.engines.base import Job, reason_in
+from stages.sweeps.engines.here import Driven, Here
 from stages.sweeps.engines.slurm import Slurm
 
 

@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score
 
 from dicap.errors import DataError
 from dicap.evaluation.evaluate import _from_histories, evaluate, metrics
-from dicap.files.artifacts import matrix, read_parquet
+from dicap.files.tables import matrix, read_parquet
 from dicap.models import load_model, save_model
 
 

@@ -20,7 +20,9 @@ import clusters
 pytestmark = [
     pytest.mark.pipeline,
     pytest.mark.timeout(7200),
-    pytest.mark.skipif(not LONG, reason="make faults; the short form is in tests/engines/test_clusters.py"),
+    pytest.mark.skipif(
+        not LONG, reason="make faults; the short forms are in tests/engines/test_clusters.py and tests/stages/test_cell.py"
+    ),
 ]
 KINDS = pytest.mark.parametrize("kind", [clusters.Slurm, clusters.Ray], ids=lambda kind: kind.name)
 SHORT = tiny.CHANGES | {"warmup.epochs": 1, "warmup.eval_every": 1, "train.epochs": 1, "finetune.epochs": 1}
@@ -122,7 +124,7 @@ class Training:
     def processes(self) -> list[psutil.Process]:
         """Those that train."""
         found = []
-        for process in self.cluster.find("stages.cli train"):
+        for process in self.cluster.find(" train"):  # as a module or as the installed command
             with suppress(psutil.NoSuchProcess):
                 found += [process] if process.cmdline()[-1] == "train" and "sh" not in process.name() else []
         return found

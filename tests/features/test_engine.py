@@ -42,11 +42,11 @@ def images(count=5, size=SIDE):
 
 
 def available(name):
-    if engine._missing(name):
+    if engine._missing():
         pytest.skip(f"{name} is not installed")
 
 
-@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize("name", ["onnxruntime"])
 @pytest.mark.parametrize(("backbone", "size"), [("test_resnet", SIDE), ("test_vit", 32), ("test_convnext", 64)])
 def test_an_engine_gives_torch_s_features_and_scores(name, backbone, size):
     available(name)
@@ -62,7 +62,7 @@ def test_an_engine_gives_torch_s_features_and_scores(name, backbone, size):
     assert json.dumps(used.to_dict())
 
 
-@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize("name", ["onnxruntime"])
 def test_features_are_the_same_whatever_the_number_of_threads_and_of_callers(name, monkeypatch):
     available(name)
     network, batches = network_of(), [images(count) for count in (7, 1, 4, 7, 2)]
@@ -75,16 +75,6 @@ def test_features_are_the_same_whatever_the_number_of_threads_and_of_callers(nam
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
-
-
-def test_openvino_in_bf16_is_near(own_cache):
-    available("openvino-bf16")
-    network = network_of()
-    fast, used = scoring_engine(network, CPU, "openvino-bf16", image_size=SIDE)
-    assert used.precision == "bfloat16"
-    with torch.inference_mode():
-        found, expected = fast.features(images()), network.features(images())
-    assert (found - expected).abs().max() < 0.15 * expected.abs().max()
 
 
 def test_a_method_s_own_network_works_with_an_engine():
@@ -182,9 +172,9 @@ def test_wrong_choices_are_one_line(monkeypatch):
         choose_engine("tensorrt", torch.device("cpu"))
     with pytest.raises(SettingsError, match=r"'onnxruntime' on cuda, but it runs on processors"):
         choose_engine("onnxruntime", torch.device("cuda"))
-    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None if name == "openvino" else 1)
-    with pytest.raises(SettingsError, match=r"its package openvino is not installed; pip install 'dicap\[openvino\]', or use"):
-        choose_engine("openvino", torch.device("cpu"))
+    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None if name == "onnxscript" else 1)
+    with pytest.raises(SettingsError, match=r"its package onnxscript is not installed; pip install 'dicap\[export\]', or use"):
+        choose_engine("onnxruntime", torch.device("cpu"))
 
 
 def test_torch_under_mixed_precision_is_measured_too():

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dicap.data import format
 from dicap.files import artifacts as files
+from dicap.files.json_files import write_json
 
 SETTINGS: dict[str, Any] = {
     "dataset": "digits",
@@ -147,7 +148,7 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
         "n_classes": len(names),
         "classes_without_positives": 1,
     }
-    files.write_json(metrics, folder / "metrics.json")
+    write_json(metrics, folder / "metrics.json")
     files.write_predictions(np.array([f"t{k}" for k in range(len(truth))]), score, truth, folder / "predictions.parquet")
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dicap.files import artifacts as files
+from dicap.files.tables import write_parquet
 from dicap.report.histogram import columns_of, lines, open_histogram
 from stages.cli import main
 
@@ -69,7 +69,7 @@ def test_drawing(run, kind, ending, tmp_path):
 
 def test_a_bin_without_entries_has_no_bar(tmp_path):
     rows = {"bin": [0, 1], "left": [0.0, 0.5], "right": [0.5, 1.0], "n_pos": [3, 0], "n_neg": [1, 0], "r_pos": [0.75, 0.5]}
-    files.write_parquet(pa.table(rows | {"optimal_r_pos": [0.7, 0.9]}), tmp_path / "weights.parquet")
+    write_parquet(pa.table(rows | {"optimal_r_pos": [0.7, 0.9]}), tmp_path / "weights.parquet")
     full, empty = lines(open_histogram(tmp_path / "weights.parquet").bars, 80)
     assert "█" in full and full.endswith("0.750 of 4, optimal 0.700")
     assert "█" not in empty and empty.split() == ["0.50-1.00", "-", "of", "0,", "optimal", "0.900"]
@@ -83,7 +83,7 @@ def test_a_name_cannot_command_the_terminal(tmp_path, monkeypatch):
 
 def test_bad_input_is_one_line_and_exit_code_1(run, tmp_path):
     other = tmp_path / "other.parquet"
-    files.write_parquet(pa.table({"a": [1]}), other)
+    write_parquet(pa.table({"a": [1]}), other)
     broken = tmp_path / "broken.parquet"
     broken.write_text("not a table")
     weights = run / "train" / "weights"

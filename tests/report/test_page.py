@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from dicap.errors import DataError
 from dicap.evaluation.evaluate import metrics as metrics_of
 from dicap.files import artifacts as files
+from dicap.files.json_files import read_json, write_json
 from dicap.metrics.warnings import score_in_words
 from dicap.report import evidence
 from dicap.report.figures import learning
@@ -27,8 +28,8 @@ from . import synthetic
 
 ROOT = Path(__file__).parents[2]
 FIGURES = {
-    "scores", "losses", "curve", "curve_error", "shares", "weights", "precision", "precision_confidence",
-    "thresholds", "per_class", "reliability",
+    "scores", "losses", "curve", "curve_error", "shares", "weights", "precision",
+    "thresholds", "reliability",
 }  # fmt: skip
 
 
@@ -123,7 +124,7 @@ def test_class_names_are_escaped(whole):
 
 
 def test_a_formula_in_a_name_stays_text(whole):
-    svg = (whole.parent / "figures" / "per_class.svg").read_text(encoding="utf-8")
+    svg = (whole.parent / "figures" / "thresholds.svg").read_text(encoding="utf-8")
     assert '$x_{1$ &amp; "quotes"' in svg
 
 
@@ -143,9 +144,7 @@ def test_the_bytes_are_the_same_again(tmp_path, whole):
     assert first == second
 
 
-@pytest.mark.parametrize(
-    "name", ["learning", "curve", "curves", "curve_error", "shares", "weights", "precision", "thresholds", "reliability"]
-)
+@pytest.mark.parametrize("name", ["learning", "curve", "curves", "curve_error", "shares", "weights", "thresholds", "reliability"])
 def test_csv_is_what_dvc_reads(whole, name):
     with open(whole.parent / f"{name}.csv", newline="", encoding="utf-8") as handle:
         rows = list(csv.DictReader(handle))
@@ -175,7 +174,7 @@ def test_a_labelled_only_method_says_why_parts_are_missing(tmp_path):
     html = build(tmp_path, {"method": "mld"}, pseudo=False)
     assert "MLD learns from the labelled images only: no pseudo-labels are made." in html
     assert not (tmp_path / "report" / "figures" / "shares.svg").exists()
-    assert (tmp_path / "report" / "figures" / "per_class.svg").exists()
+    assert (tmp_path / "report" / "figures" / "reliability.svg").exists()
 
 
 def test_a_method_that_could_have_pseudo_labels_but_has_none(tmp_path):
@@ -185,7 +184,7 @@ def test_a_method_that_could_have_pseudo_labels_but_has_none(tmp_path):
 def test_without_hidden_labels_there_is_no_optimal_curve(tmp_path):
     html = build(tmp_path, hidden=False)
     figures = {path.stem for path in (tmp_path / "report" / "figures").glob("*.svg")}
-    assert figures == FIGURES - {"curve_error", "precision", "precision_confidence"}
+    assert figures == FIGURES - {"curve_error", "precision"}
     assert "optimal" not in (tmp_path / "report" / "figures" / "curve.svg").read_text(encoding="utf-8")
     assert "hidden labels" not in html
 
@@ -203,7 +202,7 @@ def test_any_optional_piece_may_be_missing(tmp_path, piece):
 
 def test_metrics_of_a_bare_run(tmp_path):
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
-    files.write_json({"map": 41.5, "map_low": None, "map_high": None}, run / "evaluate" / "metrics.json")
+    write_json({"map": 41.5, "map_low": None, "map_high": None}, run / "evaluate" / "metrics.json")
     html = build_report(run, {"method": "newcomer"}, {}, tmp_path / "report").read_text(encoding="utf-8")
     assert "41.50" in html
     assert "interval" not in Page(html).text.split("mAP, %")[1][:40]
@@ -271,7 +270,7 @@ def test_a_score_that_few_test_images_raise_is_nowhere_shown_alone(tmp_path):
     assert words.startswith(f"about {middle} (95 % interval ") and f"; {found['map']:.2f} uncorrected" in words
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
     place = run / "evaluate" / "metrics.json"
-    files.write_json(files.read_json(place) | found, place)
+    write_json(read_json(place) | found, place)
     page = build_report(run, synthetic.SETTINGS, synthetic.ENVIRONMENT, tmp_path / "report").read_text(encoding="utf-8")
     assert f'<p class="value">≈ {middle}</p>' in page and f"uncorrected {found['map']:.2f}" in page
     for low, high in ((48.0, 53.0), (None, None)):
@@ -309,7 +308,7 @@ def test_a_head_that_was_solved_has_no_curves_of_one_epoch(tmp_path):
     dataset = synthetic.write_dataset(tmp_path / "data", test=True)
     page = build_report(run, synthetic.SETTINGS, {}, tmp_path / "report", dataset, ["train.epochs"])
     drawn = {path.stem for path in (tmp_path / "report" / "figures").glob("*.svg")}
-    assert drawn == {"curve", "weights", "thresholds", "per_class", "reliability"}
+    assert drawn == {"curve", "weights", "thresholds", "reliability"}
     html = page.read_text(encoding="utf-8")
     assert 'id="learning"' not in html and 'href="#learning"' not in html and "% are confident positives" in html
     section = html[html.index('<section id="examples">') : html.index('<section id="classes">')]

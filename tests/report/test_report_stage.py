@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dicap.files import artifacts as files
+from dicap.files.json_files import write_json
 from stages.cli import main
 
 from . import synthetic
@@ -39,5 +39,5 @@ def test_missing_evaluation_is_one_line(project):
 
 
 def test_an_interval_that_was_not_asked_for_is_not_printed(project):
-    files.write_json({"map": 40.0, "map_low": None, "map_high": None}, project / "artifacts/evaluate/metrics.json")
+    write_json({"map": 40.0, "map_low": None, "map_high": None}, project / "artifacts/evaluate/metrics.json")
     assert CliRunner().invoke(main, ["report"]).output.splitlines()[0] == "mAP 40.00"

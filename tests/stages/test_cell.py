@@ -14,6 +14,8 @@ import psutil
 import pytest
 import tiny
 
+from dicap.errors import DataError
+from dicap.training.checkpoint.state import RunState
 from stages.sweeps import cell
 
 pytestmark = pytest.mark.timeout(600)
@@ -33,6 +35,12 @@ with open(state / "lock", "a+") as lock:
     except OSError:
         sys.exit(f"Error: {state}: process 1 is already running this train; wait for it or stop it (kill 1)")
     time.sleep(seed if seed > 10 else 0)
+    saved = state / "steps"
+    for step in range(int(saved.read_text()) if saved.exists() else 0, 60 if seed == 5 else 0):
+        time.sleep(0.05)
+        (state / "new").write_text(str(step + 1))
+        os.replace(state / "new", saved)
+        print("step", step, flush=True)
     if seed == 7:
         sys.exit("Error: seven is refused")
 pathlib.Path("artifacts").mkdir(exist_ok=True)
@@ -112,7 +120,7 @@ def alive(process: psutil.Process) -> bool:
 def test_its_result_is_an_experiment_of_the_project_and_asked_again_nothing_runs(project, tmp_path):
     code, output = ended(start(project, "two", "-S", "seed=2"))
     assert code == 0 and "begun 2" in output and output.startswith("== two: process "), output
-    ref = cell.reference("two", rev(project))
+    ref = cell.experiment_ref("two", rev(project))
     first = cell.git("rev-parse", ref, folder=project)
     assert "seed: 2" in cell.git("show", f"{ref}:params.yaml", folder=project)
     assert (project / "params.yaml").read_text() == "seed: 1\n" and not cell.git("status", "--porcelain", folder=project)
@@ -147,7 +155,7 @@ def test_the_cache_may_be_the_user_s_or_the_system_s_and_the_author_the_project_
     place = {f"DVC_{level}_CONFIG_DIR": str(tmp_path / "config")}
     code, output = ended(start(project, "two", "-S", "seed=2", **place))
     assert code == 0, output
-    assert cell.git("log", "-1", "--format=%an", cell.reference("two", rev(project)), folder=project).strip() == "Ada"
+    assert cell.git("log", "-1", "--format=%an", cell.experiment_ref("two", rev(project)), folder=project).strip() == "Ada"
     assert (tmp_path / "common" / "files" / "md5").is_dir() and not (project / ".dvc" / "cache").exists()
     applied = subprocess.run([sys.executable, "-m", "dvc", "exp", "apply", "two"], cwd=project, check=False)
     assert applied.returncode == 0 and (project / "artifacts" / "result.txt").read_text() == "2"
@@ -182,21 +190,11 @@ def test_it_waits_for_a_state_that_another_run_holds(project):
     assert process.wait(timeout=60) == 0 and cell.exists(project, "four", rev(project)), lines
 
 
-def test_the_words_of_what_is_held_are_those_of_the_trainings_and_of_the_shards(tmp_path):
-    from dicap.data.kept import Kept
-
-    from dicap.errors import DataError
-    from dicap.training.checkpoint.state import RunState
-
-    kept = Kept(tmp_path / "kept")
-    for hold, place in (
-        (lambda: RunState(tmp_path, "train", "0"), ".dicap/state/train-0"),
-        (lambda: kept.making("key", "shard 0"), "kept/key.lock"),
-    ):
-        with hold(), pytest.raises(DataError) as error, hold():
-            pass
-        found = cell._HELD.search(f"Error: {error.value}")
-        assert found and Path(found["place"]) == tmp_path / place
+def test_the_words_of_what_is_held_are_those_of_the_trainings(tmp_path):
+    with RunState(tmp_path, "train", "0"), pytest.raises(DataError) as error, RunState(tmp_path, "train", "0"):
+        pass
+    found = cell.LOCKED_BY.search(f"Error: {error.value}")
+    assert found and Path(found["folder"]) == tmp_path / ".dicap" / "state" / "train-0"
 
 
 @pytest.mark.parametrize("way", ["its parent is killed", "SIGTERM"])
@@ -216,16 +214,44 @@ def test_no_training_runs_on_without_its_cell(project, tmp_path, way):
     process.communicate(timeout=60)
 
 
+def test_kills_of_its_worker_and_a_signal_to_it_lose_nothing(project):
+    """The short form of tests/faults/test_sweeps.py, where nodes and trainings are real: each time it goes on, to one result."""
+    under, steps = (sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"), []
+
+    def step(process):
+        line = process.stdout.readline()
+        assert line, "it ended"
+        steps.extend(int(word) for word in line.split()[1:] if line.startswith("step "))
+        return line.startswith("step ")
+
+    for way in ("SIGKILL", "SIGTERM", "SIGKILL"):
+        process = start(project, "five", "-S", "seed=5", under=under)
+        wait_until(lambda process=process: step(process))
+        tree = psutil.Process(process.pid).children(recursive=True)
+        if way == "SIGTERM":
+            tree[0].send_signal(signal.SIGTERM)
+        else:
+            process.kill()
+        wait_until(lambda tree=tree: not any(alive(each) for each in tree))
+        process.communicate(timeout=60)
+        assert not cell.exists(project, "five", rev(project))
+    code, output = ended(start(project, "five", "-S", "seed=5", under=under))
+    last = [int(line.split()[1]) for line in output.splitlines() if line.startswith("step ")]
+    assert code == 0 and cell.exists(project, "five", rev(project)) and "== five" in output, output
+    assert steps == sorted(set(steps)) and last and last[0] > steps[-1] and last[-1] == 59, "no step is made twice"
+
+
 def test_what_a_killed_cell_left_is_removed_by_the_next_and_what_runs_is_not(project, tmp_path):
     dead, running = (tmp_path / "scratch" / f"dicap-cell-{name}" for name in ("dead", "running"))
-    for folder in (dead, running):
+    locks = {folder: folder.with_name(f"{folder.name}.lock") for folder in (dead, running)}
+    for folder, lock in locks.items():
         folder.mkdir()
-        (folder / "lock").touch()
-    with open(running / "lock") as lock:
+        lock.touch()
+    with open(locks[running]) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with cell._scratch("next") as folder:
             assert folder.parent == tmp_path / "scratch" and not dead.exists() and running.exists()
-    assert not folder.exists()
+    assert sorted(path.name for path in (tmp_path / "scratch").iterdir()) == ["dicap-cell-running", "dicap-cell-running.lock"]
 
 
 def test_stages_whose_results_are_nowhere_leave_the_lock(tmp_path):
@@ -254,4 +280,4 @@ def test_stages_whose_results_are_nowhere_leave_the_lock(tmp_path):
     ],
 )
 def test_values_are_written_as_hydra_reads_them(value, text):
-    assert cell.literal(value) == text
+    assert cell.hydra_literal(value) == text

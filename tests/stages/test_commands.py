@@ -96,12 +96,19 @@ def test_config_and_methods_print(project):
 
 
 @pytest.mark.parametrize("command", ["resolve", "config"])
-def test_what_is_hardly_meant_is_told(project, command):
+def test_what_is_hardly_meant_is_told(project, command, monkeypatch):
+    code, _, errors = project.run(command)
+    (line,) = errors.splitlines()  # all of them in one
+    assert code == 0 and line.startswith("Warning: params.yaml: drml.rounds 4, drml.iterations 3, ")
+    assert "the method is dicap" in line
+    project.set({key: None for key in tiny.CHANGES if key.startswith(("drml.", "pclp."))})
     assert "Warning" not in project.run(command)[2]
     project.set({"warmup.trainable": "head", "train.trainable": "head"})
     code, _, errors = project.run(command)
     (line,) = errors.splitlines()
     assert code == 0 and line.startswith("Warning: params.yaml: backbone_weights: found 'random'")
+    monkeypatch.setenv("DICAP_PROJECT", str(project.folder))  # in a sweep a grid's settings are for all of its cells
+    assert "Warning" not in project.run(command)[2]
 
 
 def test_the_list_of_methods_fits_a_terminal_and_leaves_nothing_out(project):

@@ -135,3 +135,16 @@ def test_the_look_at_many_photographs(tmp_path):
     print(f"{100 * (time.perf_counter() - begin):.2f} s for 100,000 photographs")
     (tmp_path / "3" / "13.jpg").write_bytes(b"1")
     assert tree_mark(tmp_path, tmp_path, own=True) != mark
+
+
+def test_relative_paths_mean_the_project_s_files_in_a_cell_too(own, tmp_path, monkeypatch):
+    """A cell's clone holds what is committed, neither photographs nor weights. It finds the same ones."""
+    before, clone = resolved(own), tmp_path / "clone"
+    for name in ("configs", "labels"):
+        shutil.copytree(own.folder / name, clone / name)
+    shutil.copy(own.folder / "params.yaml", clone)
+    monkeypatch.setenv("DICAP_PROJECT", str(own.folder))
+    monkeypatch.chdir(clone)
+    assert resolved(own) == before
+    own.done("convert", "--workers", "0")
+    assert (clone / "data" / "converted").is_dir()

@@ -150,6 +150,8 @@ def test_doctor_tells_of_every_role_and_of_what_is_not_there(project):
     _, line = project.refused("doctor", "--image", "nobody.png")
     assert "no image 'nobody.png'" in line
     assert project.folder.name and "data/converted: sound" in project.done("doctor")
+    facts = json.loads(project.done("--json", "doctor"))
+    assert facts["images"]["train"] == 28 and {row["class"] for row in facts["classes"]} == {*tiny.COLOURS}
 
 
 def test_init_data_shows_what_it_understood_and_says_why(project, tmp_path):
@@ -217,14 +219,3 @@ def test_three_images_are_called_what_they_are(project):
     assert "learnt from 3 images" in (project.folder / "artifacts/report/index.html").read_text()
     _, _, errors = project.run("predict", "artifacts/finetune", "photos/test-000.png", "--out", "p.csv")
     assert "Warning: the chance to be right was measured on 2 images only: take it as a guess" in errors
-
-
-def test_the_bench_has_a_row_for_ones_own_data(project, monkeypatch):
-    from dicap.machine import bench
-
-    sizes = []
-    monkeypatch.setattr(bench, "measure", lambda s, classes, runtime, **_: bench.Speeds(100, 400, 1000, 1e7, False))
-    predict = bench.predict
-    monkeypatch.setattr(bench, "predict", lambda s, size, rates: (sizes.append(size), predict(s, size, rates))[1])
-    out = project.done("doctor", "--bench")
-    assert "\ntable " in out and sizes[0] == (28 + 8, 12, 3)

@@ -6,7 +6,7 @@ import json
 import pandas as pd
 import pytest
 
-from dicap.files.artifacts import matrix, read_parquet
+from dicap.files.tables import matrix, read_parquet
 from dicap.metrics.ranking import average_precision
 
 

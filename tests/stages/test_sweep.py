@@ -11,11 +11,10 @@ from dicap.errors import DataError
 from stages.cli import main
 from stages.commands import sweep
 from stages.sweeps import cell as cell_module
-from stages.sweeps import finished
-from stages.sweeps.engines import base
+from stages.sweeps import engines, finished
+from stages.sweeps.engines.base import Job
 from stages.sweeps.grid import cells, read_grid
 
-SHARDED = ("convert", "features")
 GRID = "title: Two\ntable: main\naxes: {method: [mld, dicap], seed: [1, 2]}\n"
 
 
@@ -45,11 +44,11 @@ class Fake:
     outlives = False
 
     def __init__(self, monkeypatch, done: list[dict], bad: str = "never") -> None:
-        self.jobs: list[base.Job] = []
+        self.jobs: list[Job] = []
         self.asked: list[tuple[str, int | None]] = []
         self.bad, self.cancelled = bad, False
         monkeypatch.setattr(finished, "finished", lambda params, *, everywhere: (done, []))
-        monkeypatch.setattr(base, "open_engine", lambda name, at_once: self.asked.append((name, at_once)) or self)
+        monkeypatch.setattr(engines, "open_engine", lambda name, at_once: self.asked.append((name, at_once)) or self)
 
     def check(self, job):
         if job.gpus > 1:
@@ -82,7 +81,7 @@ def every(project):
     return cells(read_grid(project / "grid.yaml"), project / "params.yaml")
 
 
-def changes_of(job: base.Job) -> dict[str, str]:
+def changes_of(job: Job) -> dict[str, str]:
     return dict(part.split("=", 1) for flag, part in zip(job.command, job.command[1:], strict=False) if flag == "-S")
 
 
@@ -115,12 +114,6 @@ def test_cells_at_a_time_wait_for_what_they_share(project, monkeypatch, options,
         assert {job.after for job in fake.jobs[1:]} == {(first.name,)}
     else:
         assert {job.after for job in fake.jobs} == {()}
-
-
-def test_images_that_cannot_be_listed_here_are_prepared_in_one_piece(project, monkeypatch):
-    fake = Fake(monkeypatch, [])
-    run("grid.yaml", "--on", "ray", "--dataset", "table", "-S", "data_root=/only/on/the/nodes")
-    assert [job.name.split("-")[0] for job in fake.jobs] == ["prepare", "table", "table", "table", "table"]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +224,7 @@ def test_what_is_not_committed_is_refused(project, monkeypatch, name):
 def test_an_experiment_without_a_result_is_not_overwritten(project, monkeypatch):
     fake = Fake(monkeypatch, [])
     first = every(project)[0]
-    subprocess.run(["git", "update-ref", cell_module.reference(first.name, rev()), "HEAD"], check=True)
+    subprocess.run(["git", "update-ref", cell_module.experiment_ref(first.name, rev()), "HEAD"], check=True)
     result = run("grid.yaml")
     assert result.exit_code == 1 and f"dvc exp remove {first.name}" in result.stderr and not fake.jobs
 

@@ -9,12 +9,15 @@ from sklearn.linear_model import LogisticRegression
 
 import dicap
 from dicap.calibration.curve import curve_by_rank
+from dicap.calibration.rates import count_bins, estimate_rates
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.data.loader import scoring_batches
 from dicap.errors import Stopped
-from dicap.files.artifacts import epoch_file, read_json, read_pseudo_labels
+from dicap.files.artifacts import epoch_file, read_pseudo_labels
+from dicap.files.json_files import read_json
 from dicap.linear import crossfit
 from dicap.linear.folds import n_folds
+from dicap.methods import build_method
 from dicap.models import load_model
 from dicap.training import run
 from dicap.training.checkpoint.state import StopSignal
@@ -128,6 +131,18 @@ def test_entries_are_those_of_a_loop(soft):
                 assert found[i, c] == 1 and target[i, c] == pytest.approx(expected)
             else:
                 assert target[i, c] == label[i, c] and found[i, c] == weight[i, c]
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_a_soft_target_is_the_chance_of_presence(power):
+    """Whatever calibration.power is, which is an exponent of the weights of hard labels."""
+    soft = {"calibration.target": "soft", "thresholds.rule": "none", "calibration.power": power}
+    method = build_method(tiny.settings(soft), 3, 0.5)
+    p, chance = torch.from_numpy(np.random.default_rng(0).random((2, 200, 3)))
+    y = (chance < p).int()
+    rates = estimate_rates(*count_bins(p, y, 20))
+    target, weight = entries(method.pseudo_labels(p, rates, method.thresholds(p, y)))
+    assert (weight == 1).all() and np.allclose(target, rates.curve.at(p).numpy(), atol=1e-6)
 
 
 def test_roles_without_a_fold_know_no_label_of_it(frozen_experiment, tmp_path):

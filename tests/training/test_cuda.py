@@ -27,9 +27,8 @@ class Watch:
 
 
 @pytest.mark.parametrize("amp", ["off", "auto", "fp16"])
-@pytest.mark.parametrize("data_on", ["host", "device"])
-def test_no_step_waits_for_the_device(tiny_experiment, trained, tmp_path, amp, data_on):
-    runtime = Runtime.choose("cuda", amp=amp, workers=0, data_on=data_on)
+def test_no_step_waits_for_the_device(tiny_experiment, trained, tmp_path, amp):
+    runtime = Runtime.choose("cuda", amp=amp, workers=0)
     experiment = dataclasses.replace(tiny_experiment({"train.epochs": 2}), runtime=runtime)
     network = tiny.network_of(experiment, trained / "warmup" / "model.safetensors")()
     phase = experiment.method.main(experiment.roles)

@@ -9,7 +9,7 @@ import tiny
 import torch
 from torch import nn
 
-from dicap.calibration.estimators import fit_curve
+from dicap.calibration.estimators import estimate_curve, fit_curve
 from dicap.calibration.logistic import class_shares
 from dicap.calibration.rates import estimate_rates
 from dicap.calibration.thresholds import PseudoLabels, Thresholds
@@ -412,8 +412,14 @@ def test_the_state_dict_of_a_refresh_survives_a_weights_only_load(tmp_path):
 
 
 @pytest.mark.parametrize(("estimator", "tables"), [("beta", 1), ("class_score", CLASSES)])
-def test_every_estimator_trains_and_its_curve_is_recorded(tiny_experiment, trained, tmp_path, estimator, tables):
-    experiment = tiny_experiment({"calibration.estimator": estimator})
+def test_every_estimator_trains_and_its_curve_is_recorded(tiny_experiment, trained, tmp_path, monkeypatch, estimator, tables):
+    experiment, seen = tiny_experiment({"calibration.estimator": estimator}), []
+
+    def watched(*given, **options):
+        seen.append(given[3])  # the confidences, of which the artifact holds halves: ranks among few images turn on less
+        return estimate_curve(*given, **options)
+
+    monkeypatch.setattr("dicap.methods.dicap.estimate_curve", watched)
     out = tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path)
     weights = pd.read_parquet(out / "weights")
     assert len(weights) == 2 * tables * 20 and weights["r_pos"].between(0, 1).all()
@@ -421,11 +427,11 @@ def test_every_estimator_trains_and_its_curve_is_recorded(tiny_experiment, train
     assert pd.read_csv(out / "history.csv")["excess_log_loss"].notna().all()
     _, p, label, weight = files.read_pseudo_labels(files.epoch_file(out, "pseudo_labels", 0))
     unsup, est = experiment.roles.unsup, experiment.roles.est
-    confidence = torch.from_numpy(p.astype(np.float64))
+    confidence = seen[0].double()
+    np.testing.assert_allclose(p, confidence, atol=1e-3)
     share = class_shares(experiment.labels.of(experiment.roles.labelled).numpy())
     curve = fit_curve(
         estimator, confidence[np.isin(unsup, est)], experiment.labels.of(unsup[np.isin(unsup, est)]), confidence, share
     )
     expected = torch.where(torch.tensor(label) == 1, curve.at(confidence), 1 - curve.at(confidence)).numpy()
-    # The artifact holds halves of what trained, and ranks among few images turn on less than that.
-    assert np.abs(weight - expected)[label >= 0].mean() < 0.02
+    np.testing.assert_allclose(weight[label >= 0], expected[label >= 0], atol=1e-3)

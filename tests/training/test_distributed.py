@@ -11,7 +11,7 @@ import tiny
 import torch
 
 from dicap.errors import SettingsError
-from dicap.files.artifacts import matrix, read_parquet
+from dicap.files.tables import matrix, read_parquet
 from dicap.machine.runtime import Runtime
 from dicap.training.experiment import Experiment
 from dicap.training.parallel.process_group import ProcessGroup

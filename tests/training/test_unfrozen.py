@@ -96,8 +96,9 @@ def test_one_rate_for_both_is_one_group_as_published():
     head, backbone = own_rates(network, phase, tiny.settings({"train.backbone_lr": 0.5}))  # type: ignore[arg-type]
     assert (head.name, head.lr, backbone.name, backbone.lr) == ("head", 0.002, "backbone", 0.5)
     assert [len(group.parameters) for group in (head, backbone)] == [2, 2]
+    assert own_rates(network, SimpleNamespace(lr=0.1), tiny.settings({"train.head_lr": 0.5})) == []  # type: ignore[arg-type]
     network["backbone"].requires_grad_(False)
-    assert [group.name for group in own_rates(network, phase, tiny.settings({"train.head_lr": 0.5}))] == ["head"]  # type: ignore[arg-type]
+    assert own_rates(network, phase, tiny.settings({"train.head_lr": 0.5})) == [], "a protocol's rate is for a whole network"  # type: ignore[arg-type]
 
 
 def test_a_signed_root_has_a_gradient_everywhere():
@@ -127,8 +128,7 @@ def test_every_epoch_learns_from_the_labels_of_the_frozen_main_stage(unfreeze, s
         found = read_pseudo_labels(epoch_file(place / "train", "pseudo_labels", epoch))
         assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
         assert np.array_equal(refresh.pseudo.label.numpy(), expected[2])
-        # A row's weight in the solve: the recorded weight, times linear.pseudo_weight.
-        assert np.allclose(refresh.pseudo.weight.numpy(), 0.5 * expected[3].astype(np.float32), atol=1e-3)
+        assert np.allclose(refresh.pseudo.weight.numpy(), expected[3].astype(np.float32), atol=1e-3)
 
 
 def test_pseudo_label_shows_them(frozen_experiment, unfreeze, tmp_path):

@@ -108,28 +108,6 @@ def precision_by_epoch(history: pd.DataFrame) -> Figure:
     return figure
 
 
-def precision_by_confidence(frame: pd.DataFrame) -> Figure:
-    """Precision of the last epoch's pseudo-labels by confidence. frame: label, left, right, n, right_n."""
-    figure = style.canvas(2.9)
-    ax = figure.add_subplot()
-    for kind, marker, dash in ((1, "o", "-"), (0, "s", "--")):
-        name, colour = KINDS[kind]
-        part = frame[(frame["label"] == kind) & (frame["n"] > 0)]
-        if len(part) and part["right_n"].isna().all():
-            continue
-        centre = (part["left"] + part["right"]) / 2
-        rate = part["right_n"] / part["n"]
-        ax.plot(centre, rate, color=colour, linestyle=dash, label=f"{name} labels")
-        ax.scatter(centre, rate, s=8 + 3 * np.log10(np.maximum(part["n"], 1)) ** 2, color=colour, marker=marker, linewidth=0)
-    ax.set_ylim(-0.03, 1.03)
-    ax.set_xlim(-0.02, 1.02)
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    ax.set_xlabel("confidence of the network")
-    ax.set_ylabel("share that is right")
-    style.legend_above(ax)
-    return figure
-
-
 def thresholds(frame: pd.DataFrame) -> Figure:
     """The uncertain band of every class, between its two thresholds, the widest band on top. frame: one epoch."""
     frame = frame.assign(width=(frame["tau_pos"] - frame["tau_neg"]).abs()).sort_values(["width", "class"], kind="stable")

@@ -51,8 +51,6 @@ def learn(
             if phase.install is not None:
                 for each in run.networks.values():
                     phase.install(each, refresh)
-        if pseudo_weight != 1:
-            refresh = refresh._replace(pseudo=refresh.pseudo._replace(weight=pseudo_weight * refresh.pseudo.weight))
 
         # (4) one pass over D_unsup, on L = L_sup + L_pseudo + lambda L_uncer
         plan = main_plan(*counts, seed=s.seed, epoch=epoch, shuffle=s.train.shuffle, stage=run.stage)
@@ -61,6 +59,8 @@ def learn(
                 hold_statistics(network)
             with run.autocast():
                 losses = method.main_losses(network, batch)
+            if pseudo_weight != 1:
+                losses["loss_pseudo"] = pseudo_weight * losses["loss_pseudo"]
             run.update(losses)
             run.end_step()
 
@@ -70,19 +70,20 @@ def learn(
 
 
 def own_rates(network: nn.Module, phase: Phase, s: Settings) -> list[ParamGroup]:
-    """Backbone and head as two groups where a rate is set for one of them; none where one rate serves both."""
-    if s.train.backbone_lr == s.train.head_lr == "auto":
-        return []
-    common = s.optimiser.lr if phase.lr is None else phase.lr
+    """Backbone and head as two groups where both are trained and a rate is set for one of them; none where one rate serves all.
+
+    A head alone is trained at optimiser.lr, and a method at the rate of its own that is set.
+    """
     parts: dict[str, list[nn.Parameter]] = {"head": [], "backbone": []}
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
             parts["backbone" if name.startswith("backbone.") else "head"].append(parameter)
     rates = {"head": s.train.head_lr, "backbone": s.train.backbone_lr}
+    if phase.lr is not None or not parts["backbone"] or set(rates.values()) == {"auto"}:
+        return []
     return [
-        ParamGroup(name, parameters, common if rates[name] == "auto" else float(rates[name]), s.optimiser.weight_decay)
+        ParamGroup(name, parameters, s.optimiser.lr if rates[name] == "auto" else float(rates[name]), s.optimiser.weight_decay)
         for name, parameters in parts.items()
-        if parameters
     ]
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from dicap.calibration.thresholds import PseudoLabels
-from dicap.files.artifacts import read_json, write_json
+from dicap.files.json_files import read_json, write_json
 from dicap.linear.crossfit import Pseudo, Teachers, crossfit, out_of_fold, solve_teachers
 from dicap.linear.folds import assign_folds, n_folds
 from dicap.linear.penalty import choose_penalty

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from dicap.errors import DataError, SettingsError
+from dicap.errors import DataError, SettingsError, first_line
 from dicap.methods.base import PairShard
 from dicap.training.parallel.process_group import ProcessGroup
 
@@ -43,7 +43,7 @@ def join(device: torch.device) -> "TorchProcessGroup":
     try:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(minutes=30))
     except (RuntimeError, ValueError) as error:
-        raise DataError(f"the processes of this run could not meet ({_first_line(error)}); start them again") from None
+        raise DataError(f"the processes of this run could not meet ({first_line(error)}); start them again") from None
     return TorchProcessGroup(device)
 
 
@@ -176,10 +176,6 @@ def _peer_errors() -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise DataError(
-            f"another process of this run ended ({_first_line(error)}); the last state that was saved is whole, "
+            f"another process of this run ended ({first_line(error)}); the last state that was saved is whole, "
             "run again to continue"
         ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

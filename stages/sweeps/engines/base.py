@@ -63,30 +63,6 @@ class Engine(Protocol):
         ...
 
 
-def open_engine(name: str, at_once: int | None) -> Engine:
-    """The engine of a name.
-
-    Args:
-        at_once: so many jobs at a time; None: as many as its nodes hold, on this machine one.
-
-    Raises:
-        DataError: it cannot be reached from here.
-    """
-    match name:
-        case "ray":
-            from stages.sweeps.engines.ray import RayEngine
-
-            return RayEngine(at_once)
-        case "slurm":
-            from stages.sweeps.engines.slurm import Slurm
-
-            return Slurm(at_once)
-        case _:
-            from stages.sweeps.engines.here import Here
-
-            return Here(at_once or 1)
-
-
 def reason_in(log: Path) -> str:
     """The line of a job's log that says why its last try failed."""
     try:

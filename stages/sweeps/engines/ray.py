@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 from stages.sweeps.engines.base import Job
-from stages.sweeps.engines.driven import Driven
+from stages.sweeps.engines.here import Driven
 from stages.sweeps.engines.parent import STARTED_BY
 
 _RETRIES = 10  # a job that brings down its worker so many times is at fault itself
@@ -52,7 +52,7 @@ class RayEngine(Driven):
         try:
             code = self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
-            self._reasons[name] = f"Ray: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
+            self._reasons[name] = f"Ray: {first_line(error)}"
             return name, False
         return name, code == 0
 
@@ -68,7 +68,7 @@ def _connect() -> Any:
     try:
         ray.init(address=os.environ.get("RAY_ADDRESS", "auto"), log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         raise DataError(f"--on ray: no cluster answers ({reason}); docs/clusters.md says how to start one") from None
     return ray
 

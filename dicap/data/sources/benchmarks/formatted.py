@@ -13,9 +13,9 @@ from dicap.data import format as files
 from dicap.data.labels import read_labels
 from dicap.data.sources.base import FileImages, Item, RawSet, inside
 from dicap.errors import DataError
-from dicap.files.artifacts import check_own, replacing_own
 from dicap.files.checksum import sha256
 from dicap.files.npy import open_npy
+from dicap.files.written import check_own, replacing_own
 
 AGAIN = "all four formatted_*.npy are needed; get it again"
 PHASES = {"train": "train", "test": "val"}

@@ -69,11 +69,7 @@ def to_raw(listing: Listing, dataset: str) -> RawSet:
     classes = sorted({name for entry in listing.entries for name in entry.labels or ()})
     if not classes:
         raise DataError(f"{listing.kind}: none of {len(listing.entries)} images has a label; annotate some, then try again")
-    for name in classes:
-        if name == "-" or ";" in name or any(unicodedata.category(letter) == "Cc" for letter in name):
-            raise DataError(
-                f"{listing.kind}: class {name!r}: `-`, `;` and control characters mean something in tables; rename it"
-            )
+    check_names(listing.kind, classes)
     number = {name: i for i, name in enumerate(classes)}
     items = []
     for entry in listing.entries:
@@ -85,6 +81,13 @@ def to_raw(listing: Listing, dataset: str) -> RawSet:
             labels = absent = None
         items.append(Item(entry.id, entry.id, "unlabeled" if labels is None else split_of[entry.split], labels, absent=absent))
     return RawSet(dataset, classes, items, FilesAt([entry.file for entry in listing.entries]), listing.source, listing.notes)
+
+
+def check_names(where: object, classes: Iterable[str]) -> None:
+    """Refuse names of classes that the table of imported labels could not hold. Raises DataError."""
+    for name in classes:
+        if name in ("-", "*") or ";" in name or any(unicodedata.category(letter) == "Cc" for letter in name):
+            raise DataError(f"{where}: class {name!r}: `-`, `*`, `;` and control characters mean something in tables; rename it")
 
 
 def _composed(entry: Entry) -> Entry:

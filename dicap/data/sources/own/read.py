@@ -1,5 +1,6 @@
 """Data set `table`: anybody's own images, in whichever format they come, with the options of the settings' section `own`."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -92,11 +93,21 @@ def detect(root: Path) -> str:
     if root.is_dir() and table.candidates(root):
         return "table"
     if root.is_dir() and any(path.is_dir() and not path.name.startswith(".") for path in root.iterdir()):
+        for path in sorted([*root.glob("*.json"), *root.glob("annotations/*.json")]):
+            _check_json(path)
         return "folders"
     raise DataError(
         f"{root}: holds no labels that are known here: a labels.csv, a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or a "
         "folder for each label"
     )
+
+
+def _check_json(path: Path) -> None:
+    """Refuse a file that may hold the labels and cannot be read: the folders would be taken for labels. Raises DataError."""
+    try:
+        json.loads(path.read_text(encoding="utf-8-sig"))
+    except ValueError as error:
+        raise DataError(f"{path}: not readable as JSON ({error}); export it again, or move it out of the folder") from None
 
 
 def read_listing(root: Path, kind: str, label_folder: str = "auto") -> Listing:
@@ -193,11 +204,11 @@ def given_of(labels: Sequence[int] | None, absent: Sequence[int] | None, classes
 
 def added_before(path: Path | str | None) -> dict[str, Given]:
     """What `import-labels` wrote, in whose file names are separated by `;` alone; {} where there is none. Raises DataError."""
-    return {} if path is None else read_added(Path(path), separator=";")
+    return {} if path is None else read_added(Path(path), known=None, separator=";")
 
 
 def read_added(
-    path: Path, known: Iterable[str] = (), images: Iterable[str] | None = None, separator: str = "auto"
+    path: Path, known: Iterable[str] | None = (), images: Iterable[str] | None = None, separator: str = "auto"
 ) -> dict[str, Given]:
     """{image: what is known of it} of a table with columns image and labels; rows that are empty are left out, `-` means none.
 
@@ -205,7 +216,7 @@ def read_added(
     but the labels, and `-` none.
 
     Args:
-        known: names of classes, which settle what a comma between two of them means.
+        known: names of classes, which settle what a comma between two of them means; None: every text is a name.
         images: ids of the data set; a name that differs in capitals, accents or folders is taken for the one id that it fits.
         separator: what separates names; `auto`: `;`, and a question where a comma might.
 

@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 
 ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet")
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
@@ -105,7 +105,7 @@ def read_sheet(path: Path) -> Sheet:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (pa.ArrowException, csv.Error, OSError) as error:
-        raise DataError(f"{path}: not readable ({str(error).splitlines()[0]}); write it again") from None
+        raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
 
 
 def looks_like_labels(path: Path) -> bool:
@@ -232,14 +232,17 @@ class Labels:
 
     Args:
         separator: what separates names; `auto`: as above.
-        known: names of classes that are certain; a cell whose parts all are known is then no question.
+        known: names of classes that are certain; a cell whose parts all are known is then no question. None: every text between
+            two separators is one, whatever it looks like.
         what: name of the column, for messages.
     """
 
     def __init__(
-        self, sheet: Sheet, column: int, separator: str = "auto", known: Iterable[str] = (), what: str = "labels"
+        self, sheet: Sheet, column: int, separator: str = "auto", known: Iterable[str] | None = (), what: str = "labels"
     ) -> None:
-        self._sheet, self._column, self._separator, self._known, self._what = sheet, column, separator, set(known), what
+        assert known is not None or separator != "auto"
+        self._sheet, self._column, self._separator, self._what = sheet, column, separator, what
+        self._known, self._literally = set(known or ()), known is None
 
     def read(self) -> list[list[str] | None]:
         """The names of each row, sorted; [] for `-` (none of the classes), None for an empty cell. Raises DataError."""
@@ -261,13 +264,17 @@ class Labels:
             text = cell.strip()
             if text == NONE:
                 return []
-            if text in MISSING and text not in self._known:
+            certain = self._literally or text in self._known
+            if text in MISSING and not certain:
                 return None
-            parts: Any = self._listed(text, row) if _is_list(text) else self._split(text)
+            parts: Any = self._listed(text, row) if _is_list(text) and not certain else self._split(text)
         else:
             parts = [cell] if isinstance(cell, int) and not isinstance(cell, bool) else cell
         if isinstance(parts, list | tuple) and all(isinstance(part, int | str) for part in parts):
-            return sorted({unicodedata.normalize("NFC", str(part).strip()) for part in parts} - {"", NONE})
+            names = {unicodedata.normalize("NFC", str(part).strip()) for part in parts} - {""}
+            if NONE in names:
+                raise self._sheet.error(row, f"{self._what}: `{NONE}` says none of the classes and is no name among others")
+            return sorted(names)
         shown = str(cell) if len(str(cell)) <= 60 else f"{str(cell)[:57]}..."
         raise self._sheet.error(row, f"{self._what}: found {shown}, expected names, as one text with `;` between or as a list")
 
@@ -277,16 +284,14 @@ class Labels:
         if ";" not in text and text not in self._known:
             for mark in (",", "|"):
                 parts = [part.strip() for part in text.split(mark)]
-                if len(parts) > 1 and all(part in self._known for part in parts if part):
+                if len(parts) > 1 and any(parts) and all(part in self._known for part in parts if part):
                     return parts
         return text.split(";")
 
     def _listed(self, text: str, row: int) -> list[str]:
         if re.search(r"""(['"])\s+\1""", text):  # as NumPy prints an array; Python would join the names
             raise self._sheet.error(row, f"{self._what}: {text[:60]} is a printed array; write the names with `;` between")
-        try:
-            value = ast.literal_eval(text)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
+        if (value := _literal(text)) is None:
             return self._split(text[1:-1].replace(",", ";"))
         return [str(part) for part in value] if isinstance(value, list | tuple | set) else [str(value)]
 
@@ -323,7 +328,17 @@ class Labels:
 def _is_list(text: str) -> bool:
     """Whether a cell is a list as Python or JSON writes it, and no name that stands in brackets."""
     bracketed = len(text) > 1 and (text[0], text[-1]) in (("[", "]"), ("(", ")"), ("{", "}"))
-    return bracketed and (not text[1:-1].strip() or re.search(r"""['",]""", text) is not None) and ";" not in text
+    if not bracketed or (text[1:-1].strip() and re.search(r"""['",]""", text) is None):
+        return False
+    return ";" not in text or _literal(text) is not None
+
+
+def _literal(text: str) -> Any:
+    """What a text is in Python, and so in JSON where it holds texts alone; None where it is none."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
 
 
 def one_hot(sheet: Sheet, others: Iterable[int]) -> tuple[list[str], list[list[str] | None], list[str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from dicap.data.sources.base import Item, RawSet, inside
 from dicap.data.sources.files import FilesAt
 from dicap.data.sources.own import sheet as sheets
-from dicap.data.sources.own.listing import SPLIT_NAMES, Finder, val_counts_as
+from dicap.data.sources.own.listing import SPLIT_NAMES, Finder, check_names, val_counts_as
 from dicap.data.sources.own.sheet import Labels, Sheet, one_hot, plain, read_sheet
 from dicap.errors import DataError
 from dicap.files.checksum import sha256
@@ -256,18 +256,18 @@ def _interpret_empty(listed: Listed, empty: str) -> None:
 
 
 def read_absent(
-    sheet: Sheet, column: int, present: list[list[str] | None], separator: str = "auto", known: Iterable[str] = ()
+    sheet: Sheet, column: int, present: list[list[str] | None], separator: str = "auto", known: Iterable[str] | None = ()
 ) -> list[list[str] | None]:
     """The names of each row's cell of absent classes, sorted; [] for `-`, [OTHERS] for `*`, None for an empty cell.
 
     Args:
         present: the labels of each row, None where it has none.
-        known: more names of classes, which settle what a comma between two of them means.
+        known: more names of classes, which settle what a comma between two of them means; None: every text is a name.
 
     Raises:
         DataError: a row says of a class that it is there and that it is not; names the row and the class.
     """
-    names = {name for names in present for name in names or ()} | set(known)
+    names = None if known is None else {name for names in present for name in names or ()} | set(known)
     absent = Labels(sheet, column, separator, names, what="absent").read()
     for row, (here, gone) in enumerate(zip(present, absent, strict=True)):
         both = sorted({*(here or ())} & {*(gone or ())})
@@ -387,6 +387,7 @@ def _raw_set(dataset: str, listed: Listed, paths: list[Path], base: Path, needs_
     classes = sorted({name for row in rows if row.split != "unlabeled" for name in row.labels or ()})
     if not classes:
         raise DataError(f"{path}: column labels: no row of split train or test names a label; fill it in")
+    check_names(path, classes)
     listed.notes += _without_positive(rows, classes, path)
     final = ["unlabeled" if row.split == "unlabeled" or row.labels is None else splits[row.split] for row in rows]
     for split in ("train", "test") if needs_test else ("train",):

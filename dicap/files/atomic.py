@@ -1,0 +1,69 @@
+"""Files and folders that are there as a whole or not at all.
+
+They are written to a temporary name beside their place and renamed, so a reader sees the old or the new one, never half.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dicap.errors import DataError
+
+
+def make_room(path: Path, *, folder: bool) -> None:
+    """Make the folder of `path`. Raises DataError where there is a file in place of a folder or the reverse."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise DataError(f"{path.parent}: a file stands where a folder is needed; move it away") from None
+    if path.exists() and path.is_dir() != folder:
+        found, needed = ("a file", "a folder") if folder else ("a folder", "a file")
+        raise DataError(f"{path}: {found} stands where {needed} is to be written; move it away")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path next to `path`; on success it replaces `path`, on failure it is removed.
+
+    The temporary name is constant: some formats keep the name they were written under.
+    """
+    make_room(path, folder=False)
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb") as handle:
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder next to `path`; on success it replaces `path`, on failure it is removed.
+
+    What was there before is removed when the new one is in its place. One that was put aside by a process that ended between the
+    two renames is brought back first.
+    """
+    make_room(path, folder=True)
+    temporary, old = (path.with_name(f".{path.name}.{end}") for end in ("tmp", "old"))
+    _bring_back(old, path)
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        if path.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            os.rename(path, old)
+        os.rename(temporary, path)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        _bring_back(old, path)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _bring_back(old: Path, path: Path) -> None:
+    if old.exists() and not path.exists():
+        os.rename(old, path)

@@ -1,0 +1,27 @@
+"""JSON objects in files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dicap.errors import DataError
+from dicap.files.atomic import replacing
+
+
+def write_json(values: dict[str, Any], path: Path) -> None:
+    """Write readable JSON; a NaN is a programmer's error."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(values, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object. Raises DataError if it is missing or damaged."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise DataError(f"{path}: not readable as JSON; remove it and run `dvc repro`") from None
+    if not isinstance(values, dict):
+        raise DataError(f"{path}: expected a JSON object; remove it and run `dvc repro`")
+    return values

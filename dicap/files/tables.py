@@ -1,0 +1,80 @@
+"""Parquet files with page checksums: a flipped bit is an error, not a wrong number. Matrices are columns of lists."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dicap.errors import DataError
+from dicap.files.atomic import replacing
+
+
+@contextmanager
+def writing_parquet(schema: pa.Schema, path: Path) -> Iterator[pq.ParquetWriter]:
+    """Yield a writer of row groups, with page checksums; the file is there when all are written, as in `replacing`."""
+    # A dictionary of numbers, or of ids, is made and thrown away again; labels have three values.
+    many = ["id", *(f"{field.name}.list.element" for field in schema if field.type == pa.list_(pa.float16()))]
+    few = [leaf for leaf in _leaves(schema) if leaf not in many]
+    options: dict[str, Any] = {"use_dictionary": few, "write_statistics": few, "write_batch_size": 65536}
+    with (
+        replacing(path) as temporary,
+        pq.ParquetWriter(temporary, schema, write_page_checksum=True, compression="zstd", **options) as writer,
+    ):
+        yield writer
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write a table with page checksums, atomically."""
+    with writing_parquet(table.schema, path) as writer:
+        writer.write_table(table)
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    return [f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name for field in schema]
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read one Parquet file, verifying its checksums.
+
+    Raises:
+        DataError: if it is missing, damaged or lacks a column.
+    """
+    with readable_parquet(path):
+        return pq.read_table(path, columns=columns, page_checksum_verification=True, partitioning=None)  # type: ignore[arg-type]
+
+
+@contextmanager
+def readable_parquet(path: Path) -> Iterator[None]:
+    """Turn what goes wrong with a Parquet file into a DataError that names it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path}: damaged ({reason}); remove it and run `dvc repro`") from None
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """The names of a Parquet file's columns. Raises DataError if it is missing or damaged."""
+    with readable_parquet(path):
+        return list(pq.read_schema(path).names)
+
+
+def lists(matrix: np.ndarray, kind: pa.DataType) -> pa.Array:
+    """A list column from an (n, C) array, without a Python loop."""
+    n, width = matrix.shape
+    offsets = pa.array(np.arange(0, (n + 1) * width, width, dtype=np.int32) if width else np.zeros(n + 1, np.int32))
+    return pa.ListArray.from_arrays(offsets, pa.array(np.ascontiguousarray(matrix).ravel(), type=kind))
+
+
+def matrix(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """The (n, C) array of a list column whose lists have one length."""
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    n = len(column)
+    values = column.flatten().to_numpy(zero_copy_only=False)
+    return values.reshape(n, -1) if n else values.reshape(0, 0)

@@ -51,7 +51,7 @@ def ours(p, y, n_sup, n_est, ids, folder: Path):
     weight = correctness_weight(unsup, label, rates)
     refresh = Refresh(PseudoLabels(unsup, label, weight), rates, thresholds)
     classes = [str(c) for c in range(p.shape[1])]
-    record(refresh, folder, 0, ids=ids, classes=classes, bins=BINS, optimal=without_hidden_labels)
+    record(refresh, folder, 0, ids=ids, classes=classes, optimal=without_hidden_labels)
     return label, weight, epoch_file(folder, "pseudo_labels", 0)
 
 

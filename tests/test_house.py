@@ -170,7 +170,8 @@ def test_commands_load_nothing_heavy_before_they_are_asked_for(path):
     light = {
         "dicap",
         "dicap.errors",
-        "dicap.files.locks", "dicap.machine.processes",
+        "dicap.files.locks",
+        "dicap.machine.processes",
         "dicap.settings",
         "dicap.settings.catalogue",
         "dicap.settings.methods",

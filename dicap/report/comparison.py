@@ -9,14 +9,16 @@ from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from dicap.files.written import replacing_own
 from dicap.report import style
 from dicap.report.experiments import method_titles
 from dicap.report.figures import comparison
-from dicap.report.page import render_page
+from dicap.report.page import render_page, written
 from dicap.settings import flatten
 
+CAPTION = "Final mAP on the test images; a dot for each seed, a bar at their mean."
 # Shown in columns of their own.
 IDENTITY = ("dataset", "method", "ratio", "seed", "data_root", "head")
 
@@ -24,29 +26,26 @@ IDENTITY = ("dataset", "method", "ratio", "seed", "data_root", "head")
 def build_comparison(
     experiments: Sequence[dict[str, Any]],
     out: Path,
-    histories: Mapping[str, pd.DataFrame] | None = None,
     reports: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the page that compares finished experiments to the file `out`; return `out`.
 
     Args:
         experiments: as `report.experiments` describes them; `rev` identifies one.
-        histories: rev -> history of the main stage (columns epoch, map_ema, map_raw), for the curves.
         reports: rev -> address of the experiment's own page, relative to `out`.
     """
-    histories, reports = histories or {}, reports or {}
+    reports = reports or {}
     groups = []
     with style.house_style():
         for number, ((dataset, ratio), members) in enumerate(_groups(experiments).items()):
             rows = rows_of(members)
-            drawn = []
-            for name, title, caption, figure in _drawings(rows, members, histories):
-                svg = style.to_svg(figure)
-                drawn.append((title, caption, Markup(style.inline(svg, f"{name}-{number}", f"{title}. {caption}"))))
+            figure = _scores(rows)
+            label = f"Scores. {CAPTION}"
+            drawn = "" if figure is None else Markup(style.inline(style.to_svg(figure), f"finals-{number}", label))
             for row in rows:
                 row["report"] = reports.get(row["rev"])
             groups.append({"dataset": dataset, "ratio": ratio, "rows": rows, "drawn": drawn, "id": f"group-{number}"})
-    html = render_page("comparison.html", groups=groups, total=len(experiments))
+    html = render_page("comparison.html", groups=groups, total=len(experiments), caption=CAPTION)
     with replacing_own(out) as temporary:
         temporary.write_text(html, encoding="utf-8")
     return out
@@ -63,7 +62,7 @@ def rows_of(experiments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     titles, rows = method_titles(), []
     for item in experiments:
         settings, metrics, values = item["settings"], item["metrics"], flat[item["rev"]]
-        different = [f"{key}: {_plain(values.get(key))}" for key in keys if repr(values.get(key)) != usual[key]]
+        different = [f"{key}: {written(values.get(key))}" for key in keys if repr(values.get(key)) != usual[key]]
         rows.append(
             {
                 "rev": item["rev"],
@@ -91,29 +90,12 @@ def _groups(experiments: Sequence[dict[str, Any]]) -> dict[tuple[str, float], li
     return groups
 
 
-def _drawings(rows: list[dict[str, Any]], members: Sequence[dict[str, Any]], histories: Mapping[str, pd.DataFrame]):
-    """(name, title, caption, figure) of a group."""
-    scored = [row for row in rows if row["map"] is not None]
-    labels = {row["rev"]: _label(row) for row in rows}
-    if scored:
-        frame = pd.DataFrame({"label": [labels[r["rev"]] for r in scored], "seed": [r["seed"] for r in scored]})
-        frame["map"] = [r["map"] for r in scored]
-        caption = "Final mAP on the test images; a dot for each seed, a bar at their mean."
-        yield "finals", "Scores", caption, comparison.finals(frame)
-    curves = [
-        history.assign(label=labels[item["rev"]])
-        for item in members
-        if (history := histories.get(item["rev"])) is not None and history["map_ema"].notna().any()
-    ]
-    if curves:
-        caption = "mAP of the EMA network on the test images over the main epochs, mean over seeds; the best eight."
-        yield "curves", "Main stage", caption, comparison.curves(pd.concat(curves, ignore_index=True))
+def _scores(rows: Sequence[dict[str, Any]]) -> Figure | None:
+    """The scores of a group; None where there are none."""
+    scored = [{"label": _label(row), "seed": row["seed"], "map": row["map"]} for row in rows if row["map"] is not None]
+    return comparison.finals(pd.DataFrame(scored)) if scored else None
 
 
 def _label(row: dict[str, Any]) -> str:
     """Method and what distinguishes the experiment, as a line of a figure names it."""
     return ", ".join([row["title"], *(part.split(".")[-1] for part in row["different"][:2])])
-
-
-def _plain(value: Any) -> str:
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -118,7 +118,8 @@ def histogram_of_record(path: Path) -> tuple[pd.DataFrame, dict[int, int]]:
 
     The frame has columns label (1 or 0), bin, left, right, n; bins are half open, the last one closed.
     """
-    histograms, numbers = [], dict.fromkeys((1, 0, -1), 0)
+    histograms: list[pd.DataFrame] = []
+    numbers: dict[int, int] = {1: 0, 0: 0, -1: 0}
     for _, _, label, weight in files.pseudo_label_groups(path):
         index = bin_of(weight, WEIGHT_BINS)  # (n, C)
         histograms.append(pd.concat([_counts(index[label == k], WEIGHT_BINS, label=k) for k in (1, 0)], ignore_index=True))

@@ -402,10 +402,11 @@ def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", _yaml(value)
+            yield f"{prefix}{key}", written(value)
 
 
-def _yaml(value: Any) -> str:
+def written(value: Any) -> str:
+    """A setting as YAML has it, numbers short."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -159,7 +159,7 @@ def _merge(layers: list[tuple[str, dict[str, Any]]]) -> tuple[dict[str, Any], di
         for parent in parents:
             target = target.setdefault(parent, {})
         values = ((origin, _look_up(values, key)) for origin, values in layers)
-        own = (None, None) if field.is_required() else (ORIGINS[field.json_schema_extra["origin"]], field.default)  # type: ignore[index]
+        own = ("", None) if field.is_required() else (ORIGINS[field.json_schema_extra["origin"]], field.default)  # type: ignore[index]
         origin, target[name] = next(((origin, value) for origin, value in values if value is not None), own)
         if target[name] is not None:
             origins[key] = origin

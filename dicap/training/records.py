@@ -17,20 +17,12 @@ from dicap.training.experiment import Experiment
 Optimal = Callable[..., tuple[Tensor, Tensor] | None]  # (confidence, bins, per_class=...), see Diagnostics.optimal
 
 
-def record(
-    refresh: Refresh,
-    folder: Path,
-    epoch: int,
-    *,
-    ids: np.ndarray,
-    classes: list[str],
-    bins: int,
-    optimal: Optimal,
-) -> None:
+def record(refresh: Refresh, folder: Path, epoch: int, *, ids: np.ndarray, classes: list[str], optimal: Optimal) -> None:
     """Write `<folder>/{weights,thresholds,pseudo_labels}/epoch=NNN/part-0.parquet` for what the method has."""
     pseudo = refresh.pseudo
     if refresh.rates is not None:
-        true = optimal(pseudo.confidence, bins, per_class=refresh.rates.r_pos.ndim == 2)
+        r_pos = refresh.rates.r_pos  # (K,) or (C, K)
+        true = optimal(pseudo.confidence, r_pos.shape[-1], per_class=r_pos.ndim == 2)
         write_weights(_weights(refresh.rates, classes, true), epoch_file(folder, "weights", epoch))
     if refresh.thresholds is not None:
         t = refresh.thresholds
@@ -51,8 +43,7 @@ def record_first(experiment: Experiment, refresh: Refresh, phase: Phase, folder:
     if not experiment.group.is_main:
         return {}
     diagnostics, store = Diagnostics.of(experiment, phase.unlabelled), experiment.store
-    ids, bins = store.ids[phase.unlabelled], experiment.settings.calibration.bins
-    record(refresh, folder, 0, ids=ids, classes=store.classes, bins=bins, optimal=diagnostics.optimal)
+    record(refresh, folder, 0, ids=store.ids[phase.unlabelled], classes=store.classes, optimal=diagnostics.optimal)
     return diagnostics.summary(refresh)
 
 

@@ -226,9 +226,9 @@ class Trainer:
         return Diagnostics.of(self.experiment, self.phase.unlabelled)
 
     def _write_refresh(self, refresh: Refresh, epoch: int) -> None:
-        store, bins, optimal = self.experiment.store, self.settings.calibration.bins, self.diagnostics.optimal
+        store, optimal = self.experiment.store, self.diagnostics.optimal
         ids = store.ids[self.phase.unlabelled]
-        record(refresh, self.state.products, epoch, ids=ids, classes=store.classes, bins=bins, optimal=optimal)
+        record(refresh, self.state.products, epoch, ids=ids, classes=store.classes, optimal=optimal)
 
     # -- the steps of an epoch
 

@@ -21,8 +21,6 @@ def command(out: Path, dataset: tuple[str, ...], here: bool, params: Path) -> No
     """
     import tempfile
 
-    import pandas as pd
-
     from dicap.errors import DataError
     from dicap.files.written import replacing_own
     from dicap.machine.progress import progress
@@ -34,19 +32,16 @@ def command(out: Path, dataset: tuple[str, ...], here: bool, params: Path) -> No
         experiments = [experiment for experiment in experiments if experiment["settings"]["dataset"] in dataset]
     if not experiments:
         raise DataError("compare: no finished run; run some with dvc exp run, then ask again")
-    histories, reports = {}, {}
+    reports = {}
     with tempfile.TemporaryDirectory() as folder:
         for experiment in progress(experiments, desc="reports", total=len(experiments), unit="run"):
             rev = experiment["rev"]
-            history = fetch(rev, f"{ARTIFACTS}/train/history.csv", Path(folder))
-            if history is not None and history.stat().st_size:
-                histories[rev] = pd.read_csv(history)
             page = fetch(rev, f"{ARTIFACTS}/report/index.html", Path(folder))
             if page is not None:
                 reports[rev] = f"{rev[:12]}.html"
                 with replacing_own(out / reports[rev]) as temporary:
                     temporary.write_bytes(page.read_bytes())
-    page = build_comparison(experiments, out / "index.html", histories, reports)
+    page = build_comparison(experiments, out / "index.html", reports)
     for note in notes:
         click.echo(note, err=True)
     click.echo(f"{len(experiments)} runs: {page}")

@@ -1,6 +1,7 @@
 """What people have on their disks is read as they mean it, or refused in one line: never as something else."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -118,6 +119,26 @@ def test_lists_of_splits_hold_names_with_blanks(tmp_path):
     (tmp_path / "ImageSets" / "Main" / "test.txt").write_text("my cat 2\r\nmy cat 3\r\n")
     raw = read("table", tmp_path, 8, Own(format="auto", unlabeled_root=None, test_share=0.0, added=None))
     assert [item.split for item in sorted(raw.items, key=lambda item: item.id)] == ["train", "train", "test", "test"]
+
+
+def test_a_text_beside_the_answer_is_no_label(tmp_path):
+    """Label Studio's JSON-MIN does not say which of two texts was chosen and which is a fact of the photograph."""
+    tasks = [{"id": i, "image": f"{i}.png", "choice": ("cat", "dog")[i % 2], "camera": "phone"} for i in range(4)]
+    for i in range(4):
+        image(tmp_path / f"{i}.png", i)
+    (tmp_path / "export.json").write_text(json.dumps(tasks))
+    with pytest.raises(DataError, match="which of camera, choice is the answer"):
+        labels_of(tmp_path)
+
+
+def test_a_copy_among_the_unlabelled_takes_no_label_and_no_test_image_away(tmp_path):
+    for i, name in enumerate(["train/zebra/1.png", "train/cat/2.png", "val/zebra/a.png", "val/cat/b.png"]):
+        image(tmp_path / name, i)
+    (tmp_path / "unlabeled").mkdir()
+    (tmp_path / "unlabeled" / "a.png").write_bytes((tmp_path / "val" / "zebra" / "a.png").read_bytes())
+    raw = read("table", tmp_path, 8, Own(format="auto", unlabeled_root=None, test_share=0.0, added=None))
+    found = {Path(item.id).name: (item.split, item.labels) for item in raw.items}
+    assert found["a.png"] == ("test", (raw.classes.index("zebra"),)) and len(found) == len(raw.items) == 4
 
 
 def test_a_name_that_is_not_utf_8_can_be_written(tmp_path):

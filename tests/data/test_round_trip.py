@@ -131,7 +131,8 @@ def drawn(draw):
 
 def cell(names: set[str], as_lists: bool) -> str:
     """Labels as tables have them: a name that means something else by itself stands in a list."""
-    special = {*MISSING, "-"} & names or any(";" in name or name[0] in "([{" for name in names)
+    lists = [name for name in names if name[0] in "([{" and (not name[1:-1].strip() or {*"'\","} & {*name})]
+    special = lists or {*MISSING, "-"} & names or any(";" in name for name in names)
     return json.dumps(sorted(names), ensure_ascii=False) if names and (as_lists or special) else ";".join(sorted(names)) or "-"
 
 

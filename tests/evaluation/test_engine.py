@@ -21,7 +21,7 @@ def own_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setattr(engine.tempfile, "gettempdir", lambda: str(folder))
 
 
-@pytest.mark.skipif(bool(engine._missing("onnxruntime")), reason="onnxruntime is not installed")
+@pytest.mark.skipif(bool(engine._missing()), reason="onnxruntime is not installed")
 def test_predictions_are_torch_s(trained, raw_photos):
     path = trained / "finetune" / "model.safetensors"
     plain = predict(path, raw_photos, device="cpu", engine="torch")

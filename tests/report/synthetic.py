@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dicap.data import format
 from dicap.files import artifacts as files
+from dicap.files.checksum import sha256
 from dicap.files.json_files import write_json
 
 SETTINGS: dict[str, Any] = {
@@ -174,7 +175,7 @@ def write_dataset(folder: Path, *, images: int = 60, classes: int = 6, seed: int
         "classes": class_names(classes),
         "counts": {"train": images, "test": 0, "unlabeled": 0},
         "rejected": [],
-        "checksums": {name: format.sha256(folder / name) for name in (format.ARRAY, format.INDEX)},
+        "checksums": {name: sha256(folder / name) for name in (format.ARRAY, format.INDEX)},
         "hidden_labels": True,
         "notes": [],
         "source": {},

@@ -45,12 +45,11 @@ def test_rows_are_sorted_and_name_what_differs_from_the_commonest():
 
 def test_the_page_has_every_run_in_its_group_and_links_to_its_report(tmp_path):
     others = [experiment("eeee", 70.0, ratio=0.1), experiment("ffff", 71.0, dataset="table", name=EVIL)]
-    history = pd.DataFrame({"epoch": [0, 1], "map_ema": [40.0, 50.0], "map_raw": [41.0, 49.0]})
-    path = build_comparison([*others, *RUNS], tmp_path / "index.html", {RUNS[0]["rev"]: history}, {RUNS[0]["rev"]: "aaaa.html"})
+    path = build_comparison([*others, *RUNS], tmp_path / "index.html", {RUNS[0]["rev"]: "aaaa.html"})
     html = path.read_text(encoding="utf-8")
     page = Page(html)
     assert not page.open and page.tags.count("section") == 3 and page.tags.count("tr") == 6 + 3
-    assert page.tags.count("figure") == 4, "scores of three groups, curves of one"
+    assert page.tags.count("figure") == 3, "scores of three groups"
     assert ("href", "aaaa.html") in page.attributes
     assert page.tags.count("script") == 1 and EVIL in page.text
     assert len(page.ids) == len(set(page.ids))
@@ -68,13 +67,3 @@ def test_scores_are_drawn_for_every_run_best_on_top():
         (ax,) = comparison.finals(frame).axes
     assert [text.get_text() for text in ax.get_yticklabels()] == ["low", "high"]
     assert np.asarray(ax.collections[0].get_offsets()).tolist() == [[10.0, 0.0], [80.0, 1.0], [90.0, 1.0]]
-
-
-def test_only_the_best_lines_are_drawn():
-    frame = pd.concat(
-        [pd.DataFrame({"label": f"run {k}", "epoch": [0, 1], "map_ema": [1.0, float(k)]}) for k in range(12)], ignore_index=True
-    )
-    with house_style():
-        (ax,) = comparison.curves(frame).axes
-    assert [line.get_label() for line in ax.lines] == [f"run {k}" for k in range(11, 3, -1)]
-    assert np.asarray(ax.lines[0].get_ydata()).tolist() == [1.0, 11.0]

@@ -90,7 +90,6 @@ def test_weights_hold_rates_and_the_optimal_curve(refresh, labels, tmp_path):
         3,
         ids=np.array(list("abcdefghi")),
         classes=["x", "y", "z"],
-        bins=K,
         optimal=diagnostics_of(labels).optimal,
     )
     frame = pd.read_parquet(tmp_path / "weights")
@@ -107,7 +106,7 @@ def test_weights_hold_rates_and_the_optimal_curve(refresh, labels, tmp_path):
 
 def test_thresholds_and_pseudo_labels_are_those_of_the_epoch(refresh, labels, tmp_path):
     ids = np.array(list("abcdefghi"), dtype=object)
-    record(refresh, tmp_path, 0, ids=ids, classes=["x", "y", "z"], bins=K, optimal=diagnostics_of(labels).optimal)
+    record(refresh, tmp_path, 0, ids=ids, classes=["x", "y", "z"], optimal=diagnostics_of(labels).optimal)
     frame = pd.read_parquet(tmp_path / "thresholds")
     assert frame["class"].tolist() == ["x", "y", "z"]
     assert frame["tau_pos"].tolist() == [0.6, 0.7, 1.0] and frame["tau_neg"].tolist() == [0.2, 0.7, 0.0]
@@ -121,7 +120,7 @@ def test_thresholds_and_pseudo_labels_are_those_of_the_epoch(refresh, labels, tm
 
 def test_without_hidden_labels_the_optimal_columns_are_null(refresh, labels, tmp_path):
     nothing = diagnostics_of(np.zeros_like(labels), np.zeros(N, bool))
-    record(refresh, tmp_path, 0, ids=np.array(list("abcdefghi")), classes=["x", "y", "z"], bins=K, optimal=nothing.optimal)
+    record(refresh, tmp_path, 0, ids=np.array(list("abcdefghi")), classes=["x", "y", "z"], optimal=nothing.optimal)
     frame = pd.read_parquet(tmp_path / "weights")
     assert frame[["optimal_r_pos", "optimal_n"]].isna().all(axis=None)
     summary = nothing.summary(refresh)
@@ -131,7 +130,7 @@ def test_without_hidden_labels_the_optimal_columns_are_null(refresh, labels, tmp
 def test_a_table_per_class_names_the_class(refresh, labels, tmp_path):
     per_class = rates_of(torch.ones(C, K).double(), torch.zeros(C, K).double(), torch.rand(C, K).double())
     record(
-        refresh._replace(rates=per_class), tmp_path, 0, ids=np.array(list("abcdefghi")), classes=["x", "y", "z"], bins=K,
+        refresh._replace(rates=per_class), tmp_path, 0, ids=np.array(list("abcdefghi")), classes=["x", "y", "z"],
         optimal=diagnostics_of(labels).optimal,
     )  # fmt: skip
     frame = pd.read_parquet(tmp_path / "weights")
@@ -159,7 +158,7 @@ def test_a_table_per_class_names_the_class(refresh, labels, tmp_path):
 
 def test_a_method_without_rates_and_thresholds_records_its_labels(refresh, labels, tmp_path):
     record(
-        Refresh(refresh.pseudo), tmp_path, 0, ids=np.array(list("abcdefghi")), classes=["x"], bins=K,
+        Refresh(refresh.pseudo), tmp_path, 0, ids=np.array(list("abcdefghi")), classes=["x"],
         optimal=diagnostics_of(labels).optimal,
     )  # fmt: skip
     assert [path.name for path in tmp_path.iterdir()] == ["pseudo_labels"]

@@ -1,11 +1,10 @@
-"""Experiments against one another: their scores, and their way there."""
+"""Experiments against one another: their scores."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from dicap.report import style
 
@@ -27,25 +26,4 @@ def finals(frame: pd.DataFrame) -> Figure:
     ax.set_xlabel("mAP (%)")
     ax.grid(visible=False, axis="y")
     ax.tick_params(axis="y", length=0)
-    return figure
-
-
-def curves(frame: pd.DataFrame) -> Figure:
-    """mAP over the main epochs by label, mean over runs; the eight that end best. frame: label, epoch, map_ema."""
-    frame = frame[frame["map_ema"].notna()]
-    lines = {label: part.groupby("epoch")["map_ema"].mean() for label, part in frame.groupby("label")}
-    best = sorted(lines, key=lambda label: (-float(lines[label].iloc[-1]), str(label)))[: len(style.LINES)]
-    figure = style.canvas(style.HEIGHT + 0.17 * ((len(best) + 1) // 2))
-    ax = figure.add_subplot()
-    for label, (colour, dash, marker) in zip(best, style.LINES, strict=False):
-        line = lines[label]
-        every = max(1, len(line) // 8)
-        ax.plot(
-            line.index + 1, line, color=colour, linestyle=dash, marker=marker, markevery=every,
-            label=style.short(str(label), 34).replace("$", r"\$"),
-        )  # fmt: skip
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-    ax.set_xlabel("main epoch")
-    ax.set_ylabel("mAP on test images (%)")
-    style.legend_above(ax, columns=2)
     return figure

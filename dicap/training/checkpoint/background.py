@@ -2,14 +2,10 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Self
 
 
 class BackgroundWriter:
-    """One piece of work at a time in its own thread. What it writes counts as written once `wait` has returned.
-
-    As a context manager it waits at the end, after an exception too.
-    """
+    """One piece of work at a time in its own thread. What it writes counts as written once `wait` has returned."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="writer")
@@ -25,9 +21,3 @@ class BackgroundWriter:
         work, self._work = self._work, None
         if work is not None:
             work.result()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.wait()

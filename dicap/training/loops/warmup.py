@@ -16,10 +16,13 @@ from dicap.training.trainer import Trainer
 def initial_network(experiment: Experiment) -> nn.Module:
     """A new network; its random parts depend on the seed alone."""
     torch.manual_seed(torch_seed(experiment.settings.seed, "network", 0))
-    network = experiment.method.build_network(stored=experiment.stored_backbone)
-    if experiment.frozen:
-        inputs, roles = experiment.inputs, experiment.roles
-        assert isinstance(inputs, BankFeatures)
+    # A backbone is built where the head's first weights count: they are drawn after it.
+    solved = experiment.settings.solves("warmup")
+    network = experiment.method.build_network(stored=experiment.stored_backbone if solved else None)
+    if experiment.frozen:  # the backbone whose features the bank holds, also where its weights are random
+        inputs, roles, backbone = experiment.inputs, experiment.roles, experiment.stored_backbone
+        assert isinstance(inputs, BankFeatures) and backbone is not None
+        network.backbone = backbone
         training = np.sort(np.concatenate([roles.labelled, roles.validation, roles.unlabeled]))
         fit_scaling(network, torch.from_numpy(inputs.mean(training)))
     return network

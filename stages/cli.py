@@ -40,7 +40,6 @@ USE = {
 TOOLS = {
     "config": "Print the settings in force and where each comes from.",
     "methods": "List the methods that can be compared.",
-    "completion": "Print the shell's completion script.",
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
     "doctor": "Check a converted data set.",

@@ -96,12 +96,6 @@ def test_quiet_says_nothing_and_json_says_one_object(project):
     assert answer["command"] == "suggest" and answer["of"] == 8  # not the 14 whose labels the ratio hides
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_names_the_program(project, shell):
-    out = project.done("completion", shell)
-    assert "_DICAP_STAGE_COMPLETE" in out and "dicap-stage" in out
-
-
 def test_the_box_keeps_to_the_terminal():
     facts = {"where": "x" * 100, "mAP": 12.3456, "images": 7}
     lines = box("train", facts, ["dvc repro " + "y" * 100], width=40, colour=False)

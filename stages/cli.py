@@ -44,7 +44,7 @@ TOOLS = {
     "histogram": "Draw the histogram of a Parquet artifact.",
     "doctor": "Check a converted data set.",
     "sweep": "Run a grid of experiments, here or on a cluster.",
-    "formatted": "Import or export the published npy files.",
+    "formatted": "Convert by the published npy lists.",
     "compare": "Draw finished experiments side by side.",
     "figures": "Draw the paper's figures from finished runs.",
     "table": "Set finished runs beside the published tables.",

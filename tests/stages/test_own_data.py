@@ -24,8 +24,6 @@ def test_suggest_label_import_and_run_again(project):
     before = json.loads((project.folder / "data/converted/meta.json").read_text())["counts"]
     project.done("suggest", "--count", "4")
     listing = project.folder / "suggest" / "labels.csv"
-    with Image.open(project.folder / "suggest" / "sheet.png") as sheet:
-        assert sheet.width > 160
     rows = list(csv.DictReader(listing.open()))
     assert 1 <= len(rows) <= 4 and len({row["image"] for row in rows}) == len(rows)
     roles = pd.read_parquet(project.folder / "artifacts/split/split.parquet").set_index("id")["role"]

@@ -111,10 +111,7 @@ def machine_options(function: Callable) -> Callable:
 
 def runtime_options(function: Callable) -> Callable:
     """Those of the machine, and those that only training has."""
-    compiled = click.option(
-        "--compile", "compiled", envvar="DICAP_COMPILE", is_flag=True, help="Use torch.compile. [DICAP_COMPILE]"
-    )
-    return machine_options(compiled(nproc_option(function)))
+    return machine_options(nproc_option(function))
 
 
 def known_results(stage: str) -> Path:

@@ -6,7 +6,6 @@ import json
 import pandas as pd
 import pytest
 import tiny
-from PIL import Image
 
 from stages.support.terminal import box
 

@@ -46,10 +46,10 @@ def test_a_flipped_byte_in_a_parquet_page_is_found_twice(tmp_path):
 
 
 def test_missing_files_are_found(tmp_path):
-    folder = small_set(tmp_path, store="jpeg")
+    folder = small_set(tmp_path)
     assert not examine(folder).damage
-    (folder / "offsets.npy").unlink()
-    assert any("offsets.npy: missing" in line for line in examine(folder).damage)
+    (folder / "images.npy").unlink()
+    assert any("images.npy: missing" in line for line in examine(folder).damage)
 
 
 def with_copies(tmp_path):
@@ -66,9 +66,8 @@ def with_copies(tmp_path):
     return RawSet("table", raw.classes, items, FileImages(root, [item.path for item in items]))
 
 
-@pytest.mark.parametrize("store", ["array", "jpeg"])
-def test_duplicates_across_train_and_test_are_found(tmp_path, store):
-    convert(with_copies(tmp_path), tmp_path / "set", image_size=32, store=store, workers=0)
+def test_duplicates_across_train_and_test_are_found(tmp_path):
+    convert(with_copies(tmp_path), tmp_path / "set", image_size=32, workers=0)
     findings = examine(tmp_path / "set")
     assert findings.duplicates == [("copy.png", "train-001"), ("again.jpg", "train-002")]
     assert any("2 test images are training images too" in line for line in findings.warnings)

@@ -12,7 +12,7 @@ import click
 from dicap import __version__
 from dicap.errors import DataError, SettingsError, Stopped
 from dicap.machine.processes import is_main
-from stages.sweeps.engines.parent import STARTED_BY, end_with_parent
+from stages.support.parent import STARTED_BY, end_with_parent
 
 EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
 DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}

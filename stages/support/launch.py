@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from dicap.machine.processes import cores
-from stages.sweeps.engines.parent import STARTED_BY
+from stages.support.parent import STARTED_BY
 
 EXIT_STOPPED = 75
 

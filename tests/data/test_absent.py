@@ -75,8 +75,6 @@ def test_the_converted_set_holds_what_is_known(tmp_path):
         read_labels(folder, rows)
     found = examine(folder)
     assert found.unknown == meta["unknown"] and not found.damage
-    shares = found.classes.set_index("class")
-    assert shares.loc["owl", "train_n"] == 1 and shares.loc["owl", "train_share"] == pytest.approx(1 / 4)
     told = about(folder, tmp_path / "no.parquet", "b.png", 1.0, held_out=True)
     assert (told["labels"], told["absent"], told["unknown"]) == ("dog", "owl", "cat")
     assert "unknown" not in about(folder, tmp_path / "no.parquet", "a.png", 1.0, held_out=True)

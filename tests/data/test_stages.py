@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from PIL import Image
 
 from data.raw import save, shared
 from data.test_convert import twelve_broken
@@ -57,8 +56,6 @@ def test_convert_split_and_doctor(project):
     assert result.stdout == "artifacts/split/split.parquet: 5 sup, 2 est, 8 unlabeled, 5 test\n"
     result = run("doctor", "data/converted")
     assert result.exit_code == 0 and "data/converted: sound" in result.stdout
-    with Image.open("artifacts/doctor/table.png") as sheet:
-        assert sheet.size[0] > 500
 
 
 def test_broken_files_are_counted_on_the_terminal(project):

@@ -36,7 +36,6 @@ class Recipe:
         stride: of the last feature map.
         policy, cutout, flip: of the strong views.
         views: V, the number of strong views.
-        tiles: none, weak or all.
         grid: g; the map is pooled to g x g positions.
         channels: D.
     """
@@ -55,7 +54,6 @@ class Recipe:
     cutout: float
     flip: float
     views: int
-    tiles: str
     grid: int
     channels: int
 
@@ -88,7 +86,6 @@ class Recipe:
             cutout=settings.augment.cutout,
             flip=settings.augment.flip,
             views=settings.features.views,
-            tiles=settings.features.tiles,
             grid=grid,
             channels=channels,
         )
@@ -111,7 +108,6 @@ class Recipe:
             cutout=settings.augment.cutout,
             flip=settings.augment.flip,
             views=settings.features.views,
-            tiles=settings.features.tiles,
             grid=settings.features.grid,
         )
 
@@ -133,17 +129,17 @@ class Recipe:
     @property
     def files(self) -> list[BankView]:
         """The views, in the order in which they are computed."""
-        return bank_views(View("strong", self.cutout, self.policy, 1, self.flip), self.views, self.tiles)
+        return bank_views(View("strong", self.cutout, self.policy, 1, self.flip), self.views)
 
-    def shape(self, view: BankView) -> tuple[int, ...]:
-        """(N, g * g, D), with tiles (N, 4, g * g, D)."""
-        tiles = (view.view.parts,) if view.view.tiles > 1 else ()
-        return (self.n, *tiles, self.grid**2, self.channels)
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(N, g * g, D), of each view."""
+        return self.n, self.grid**2, self.channels
 
     @property
     def bytes_per_image(self) -> int:
-        """Bytes on disk for each image: two for each channel, position, and view (four views where there are tiles)."""
-        return sum(view.view.parts for view in self.files) * self.grid**2 * self.channels * 2
+        """Bytes on disk for each image: two for each channel, position, and view."""
+        return len(self.files) * self.grid**2 * self.channels * 2
 
 
 def origin_of(weights: str) -> str:

@@ -83,9 +83,6 @@ class Features(Section):
     grid: Annotated[int, Field(ge=1, le=64)] = own(
         1, "the feature map is pooled to grid x grid positions; 1: its mean; the disk space grows with its square"
     )
-    tiles: Literal["none", "weak", "all"] = own(
-        "none", "the 2 x 2 tiles that D2L looks at; weak: of the plain and mirrored image; all: of the strong views too"
-    )
 
 
 class Linear(Section):

@@ -21,7 +21,7 @@ from dicap.features.compute import fill
 from dicap.features.recipe import Recipe, pretrained_network
 
 ENGINE = {"name": "torch", "version": torch.__version__, "precision": "float32", "difference": 0.0}
-SETTINGS = {"features.views": 2, "features.tiles": "weak"}
+SETTINGS = {"features.views": 2}
 N = 24
 
 

@@ -40,7 +40,6 @@ _NAMES = {
     "origin": "other weights of the backbone",
     "normalize": "another network.normalize",
     "stride": "another network.stride",
-    "policy": "another augment.policy",
     "cutout": "another augment.cutout",
     "flip": "another augment.flip",
     "views": "another features.views",
@@ -123,7 +122,7 @@ class FeatureBank:
         """Features for one request of a step, (B, g * g, D) float32 on `device`.
 
         A request's view says what is wanted: `test` is the plain image, `weak` the plain or the mirrored one, `strong` one of
-        the V strong views; the hole and policy of a strong request are not looked at, the bank's own count.
+        the V strong views; the hole of a strong request is not looked at, the bank's own count.
         """
         rows = _checked(request.rows, self.n)
         chosen = choose(request, seed, stage, epoch, self.views)  # (B,)

@@ -122,7 +122,7 @@ def _store_of(known: Path | None, recipe: Recipe, view: BankView, made_by: Any) 
     if known is None:
         return None
     # What the view has of the views, and the weights and numbers of the network, not where they came from.
-    others = ("images", "n", "policy", "cutout", "flip", "views", "origin", "normalize")
+    others = ("images", "n", "cutout", "flip", "views", "origin", "normalize")
     facts = {name: value for name, value in recipe.to_dict().items() if name not in others}
     return ContentStore.of(known, facts | {"view": asdict(view), "drawn by": [SEED, STAGE, EPOCH], "made by": made_by})
 

@@ -34,7 +34,7 @@ class Recipe:
         normalize: the setting network.normalize.
         mean, std: with which pixels in [0, 1] are normalised.
         stride: of the last feature map.
-        policy, cutout, flip: of the strong views.
+        cutout, flip: of the strong views.
         views: V, the number of strong views.
         grid: g; the map is pooled to g x g positions.
         channels: D.
@@ -50,7 +50,6 @@ class Recipe:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     stride: int
-    policy: str
     cutout: float
     flip: float
     views: int
@@ -82,7 +81,6 @@ class Recipe:
             mean=tuple(round(value, 6) for value in (network.mean.flatten() / 255).tolist()),
             std=tuple(round(value, 6) for value in (1 / (network.scale.flatten() * 255)).tolist()),
             stride=settings.network.stride,
-            policy=settings.augment.policy,
             cutout=settings.augment.cutout,
             flip=settings.augment.flip,
             views=settings.features.views,
@@ -104,7 +102,6 @@ class Recipe:
             origin=origin_of(settings.backbone_weights),
             normalize=settings.network.normalize,
             stride=settings.network.stride,
-            policy=settings.augment.policy,
             cutout=settings.augment.cutout,
             flip=settings.augment.flip,
             views=settings.features.views,
@@ -129,7 +126,7 @@ class Recipe:
     @property
     def files(self) -> list[BankView]:
         """The views, in the order in which they are computed."""
-        return bank_views(View("strong", self.cutout, self.policy, 1, self.flip), self.views)
+        return bank_views(View("strong", cutout=self.cutout, flip=self.flip), self.views)
 
     @property
     def shape(self) -> tuple[int, int, int]:

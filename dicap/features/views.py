@@ -37,7 +37,7 @@ def bank_views(strong: View, count: int) -> list[BankView]:
     """The views of a bank in the order in which they are computed.
 
     Args:
-        strong: the strong view (policy, hole, probability of mirroring).
+        strong: the strong view (hole, probability of mirroring).
         count: V, how many strong ones.
     """
     plain = [BankView("plain", View("test")), BankView("mirror", View("weak", flip=1.0))]
@@ -49,7 +49,7 @@ def choose(request: Request, seed: int, stage: str, epoch: int, count: int) -> n
 
     Args:
         request: what a step asks for. A weak one is mirrored exactly where the image loader would mirror it. Of a strong one
-            only the name counts: hole, policy and mirroring are the bank's.
+            only the name counts: hole and mirroring are the bank's.
         seed, stage, epoch: counters of the random numbers.
         count: V.
 

@@ -104,7 +104,6 @@ class Augment(Section):
     """Views (docs/methods.md 2.4)."""
 
     flip: Share = published(0.5, "probability of mirroring, in weak and strong views")
-    policy: Literal["published", "torchvision"] = published("published", "RandAugment of the published code, or torchvision's")
     cutout_warmup: Share = assumed(0.0, "warm-up: side of the hole over the side of the image")
     cutout: Share = published(0.5, "the same in the main stage and in fine-tuning")
 

@@ -154,7 +154,6 @@ def test_an_empty_bank_says_so(tmp_path, made):
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"augment.policy": "torchvision"}, "made with another augment.policy"),
         ({"augment.cutout": 0.25}, "made with another augment.cutout"),
         ({"network.normalize": "imagenet"}, "made with another network.normalize"),
         ({"features.views": 3}, "made with another features.views"),

@@ -181,7 +181,7 @@ class Drml(Section):
     rounds: Count = published(150, "epochs of the main stage")
     iterations: Count = published(100, "steps per round")
     batch_size: Count = published(64, "labelled images per step, and as many unlabelled ones")
-    start: Whole = published(50, "rounds before the first images are adopted")
+    start: Whole = published(50, "images are adopted at the end of each round after this one, counted from 0")
     select: Literal["adaptive", "distance"] = assumed(
         "adaptive",
         "the per_round closest images, or all closer than `distance`; a fixed distance depends on the number of classes",

@@ -91,9 +91,9 @@ class Watch(TorchDispatchMode):
         for source, target in pairs:
             if self.on_device(source) and target.type == "cpu":
                 self.note("to host")
-            elif target.type == self.device and not self.on_device(source):
-                if not (kwargs.get("non_blocking") and getattr(source, "pinned", False)):
-                    self.note("to device")
+            taken_in_turn = kwargs.get("non_blocking") and getattr(source, "pinned", False)
+            if target.type == self.device and not self.on_device(source) and not taken_in_turn:
+                self.note("to device")
         return func(*args, **kwargs)
 
 

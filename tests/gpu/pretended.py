@@ -2,16 +2,17 @@
 
 Shapes, types and devices are computed as on a GPU, values are not (torch's fake tensors). Where a program reads a value it gets a
 made-up one, so that it goes on; that it read one is written down with the place in `dicap`. What depends on values on a GPU
-(how many entries a mask has) is answered with half of what is possible. Backward passes need the device itself: gradients are
-made up, and tests/gpu/test_meta.py goes backward without a device.
+(how many entries a mask has) is answered with half of what is possible. Backward passes need the device itself, so gradients are
+made up there; on the device `meta`, which has no memory either, they are computed.
 """
 
 import sys
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -53,6 +54,8 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, func._schema.name.removeprefix("aten::")
         first = args[0] if args else None
+        if self.device == "meta" and name != "_to_copy" and isinstance(first, torch.Tensor) and first.device.type == "cpu":
+            return func(*args, **kwargs)  # the host's own work, of true values
         if name in READ:
             if self.on_device(first):
                 self.note("reads")
@@ -88,6 +91,9 @@ class Watch(TorchDispatchMode):
             pairs = [(args[1], first.device)]
         elif name == "_foreach_copy_":
             pairs = [(source, target.device) for target, source in zip(*args[:2], strict=True)]
+        if name == "_to_copy" and pairs and first.device.type == "meta" and pairs[0][1].type == "cpu":
+            self.note("to host")  # torch itself cannot: there is nothing to copy
+            return torch.from_numpy(made_up(tuple(first.shape), kwargs.get("dtype") or first.dtype))
         for source, target in pairs:
             if self.on_device(source) and target.type == "cpu":
                 self.note("to host")
@@ -107,7 +113,7 @@ class _Host(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         first = args[0] if args else None
-        if isinstance(first, FakeTensor):
+        if isinstance(first, FakeTensor) or self.watch.on_device(first):
             if name in ("__repr__", "tolist") and self.watch.on_device(first):
                 self.watch.note("reads")
             if name == "__repr__":
@@ -144,26 +150,23 @@ def made_up(shape, dtype):
 
 
 @contextmanager
-def pretended(device="cuda"):
-    """A machine with a GPU; yields its `Watch`."""
-    watch = Watch(device)
-    with pytest_patch() as patch, ExitStack() as stack:
-        patch.setattr(torch.amp.autocast_mode.torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
-        patch.setattr(torch.amp.grad_scaler.torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
-        patch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
-        patch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
+def pretended(device=CUDA):
+    """A machine with a GPU, or one whose tensors are on `meta`; yields its `Watch`."""
+    watch = Watch(device.type)
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         patch.setattr(nn.Module, "to", moved)
-        patch.setattr(torch.Tensor, "backward", made_up_gradients)
-        stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        patch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
+        if device == CUDA:
+            patch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
+            patch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
+            patch.setattr(torch.Tensor, "backward", made_up_gradients)
+            stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        else:
+            patch.setattr(sys.modules["torch.optim.optimizer"], "_get_fused_kernels_supported_devices", lambda: ["meta", "cpu"])
+            patch.setattr(torch, "autocast", lambda *_, **options: nullcontext())
         stack.enter_context(watch)
         stack.enter_context(_Host(watch))
         yield watch
-
-
-def pytest_patch():
-    import pytest
-
-    return pytest.MonkeyPatch.context()
 
 
 def made_up_gradients(loss, inputs=()):
@@ -174,13 +177,13 @@ def made_up_gradients(loss, inputs=()):
 
 
 def moved(network: nn.Module, device: torch.device) -> nn.Module:
-    """The network on the GPU, in place. A tensor that is neither a parameter nor a buffer would stay behind."""
-    assert torch.device(device).type == "cuda", device
+    """The network on the device, in place. A tensor that is neither a parameter nor a buffer would stay behind."""
+    assert torch.device(device).type in ("cuda", "meta"), device
     for module in network.modules():
         for tensors in (module._parameters, module._buffers):
             for name, tensor in tensors.items():
-                if tensor is not None and tensor.device.type != "cuda":
-                    made = torch.empty(tensor.shape, dtype=tensor.dtype, device=CUDA)
+                if tensor is not None and tensor.device != device:
+                    made = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
                     tensors[name] = nn.Parameter(made, tensor.requires_grad) if tensors is module._parameters else made
         left = [name for name, value in vars(module).items() if isinstance(value, torch.Tensor)]
         assert not left, f"{type(module).__name__}.{left} would stay on the host"
@@ -253,7 +256,7 @@ class Watched(Trainer):
 
     def update(self, terms, *groups):
         for name, value in terms.items():
-            assert value.device.type == "cuda" and value.dtype == torch.float32, (name, value.device, value.dtype)
+            assert value.device.type == self.watch.device and value.dtype == torch.float32, (name, value.device, value.dtype)
         super().update(terms, *groups)
 
     def _check_finite(self):
@@ -263,14 +266,16 @@ class Watched(Trainer):
 
     def record_refresh(self, refresh, *, parquet=True):
         for tensor in (*refresh.pseudo[:3], refresh.labelled_weight, *(refresh.thresholds or ()), *(refresh.rates or ())):
-            assert tensor is None or tensor.device.type == "cuda"
+            assert tensor is None or tensor.device.type == self.watch.device
         assert refresh.pseudo.weight.dtype == torch.float32 and refresh.pseudo.label.dtype == torch.int8
         return super().record_refresh(refresh, parquet=False)
 
     def end_step(self):
         super().end_step()
         if self.checkpoint.step == 1:
+            self.watch.part = "state"
             self.state_then = on_host({"learner": self.learner.state_dict(), "checkpoint": vars(self.checkpoint)})
+            self.watch.part = "step"
 
     def save(self):
         """Nothing is written."""

@@ -3,8 +3,8 @@
 What waits outside a step, and why, is the table `WAITS`; an entry that nothing needs any more is an error too.
 
 Not here: a solved head (`linear.solver` convex) and the folds of `cross_fit` on it are fitted by SciPy on the processor, whose
-values a pretended GPU does not have; a backward pass (tests/gpu/test_meta.py); what NCCL sends (gloo, tests/training/test_distributed.py);
-the feature engine, which without a GPU is onnxruntime (tests/features/test_engine.py).
+values a pretended GPU does not have; what NCCL sends (gloo, tests/training/test_distributed.py); the feature engine, which
+without a GPU is onnxruntime (tests/features/test_engine.py).
 """
 
 from dataclasses import replace
@@ -22,6 +22,7 @@ from .pretended import CUDA, Views, Watched, pretended, read_back
 # (part of an epoch, place) -> (kinds, why the host waits there). In a step: nothing.
 WAITS = {
     ("check", "training/trainer:Trainer.batches"): ("reads", "the finite flag, each CHECK_EVERY steps and at an epoch's end"),
+    ("state", "training/optimisation:Optimisation.state_dict"): ("reads", "the loss scale, each SAVE_SECONDS"),
     ("refresh", "training/teacher:EpochTeacher.labels"): ("to device", "the labels of D_l, once a refresh"),
     ("refresh", "methods/dicap:DiCaP.refresh"): (
         "reads, to device, to host, shape",
@@ -87,11 +88,11 @@ def stages_of(method):
     return ["warmup"] + ["train"] * METHODS[method].unlabelled + ["finetune"] * METHODS[method].finetunes
 
 
-def on_pretended_gpu(experiment, stage, amp=None, saved=None, inputs=None):
+def on_pretended_gpu(experiment, stage, amp=None, saved=None, inputs=None, device=CUDA):
     """The stage's loop, from begin to publish, as the program runs it; what it waited for, and the trainer."""
-    here = replace(experiment, runtime=Runtime(CUDA, amp, 0), inputs=inputs or Views(experiment.settings.image_size))
+    here = replace(experiment, runtime=Runtime(device, amp, 0), inputs=inputs or Views(experiment.settings.image_size))
     network = here.method.build_network(pretrained=False, stored=here.stored_backbone)
-    with pretended() as watch:
+    with pretended(device) as watch:
         run = Watched(here, stage, watch, saved)
         loop_of(stage, here.settings)(run, here.place(network))
         assert run.published and run.optimisation.steps > 0
@@ -124,6 +125,15 @@ def test_so_does_a_head_on_features(frozen_experiment):
     experiment = frozen_experiment(SMALL | {"head": "linear"})
     for stage in ("warmup", "train", "finetune"):
         only_listed(on_pretended_gpu(experiment, stage, inputs=experiment.inputs)[0], WAITS)
+
+
+@pytest.mark.parametrize("method", ["dicap", "d2l", "drml", "pclp", "bbam", "cap"])
+def test_the_backward_pass_and_adamw_wait_for_nothing_either(tiny_experiment, method):
+    experiment = tiny_experiment(SMALL | {"method": method})
+    found, run = on_pretended_gpu(experiment, "train", device=torch.device("meta"))
+    only_listed(found, WAITS)
+    trained = [p for group in run.optimisation.param_groups.values() for p in group.parameters]
+    assert all(p.grad is not None and p.grad.device.type == "meta" for p in trained)
 
 
 @pytest.mark.parametrize("amp", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])

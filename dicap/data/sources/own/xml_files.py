@@ -39,7 +39,7 @@ def read(root: Path, files: list[Path]) -> Listing:
                 entries.append(Entry(file, relative_id(file, base), labels, split))
     if not entries:
         raise DataError(f"{root}: its XML files are neither Pascal VOC's nor CVAT's; export them as one of these")
-    return Listing(kind, entries, {"annotations": len(files)})
+    return Listing(kind, entries, {"annotations": [path.name for path in files[:3]], "files": len(files)})
 
 
 def _parse(path: Path) -> ElementTree.Element:

@@ -86,14 +86,19 @@ def to_raw(listing: Listing, dataset: str) -> RawSet:
 def check_names(where: object, classes: Iterable[str]) -> None:
     """Refuse names of classes that the table of imported labels could not hold. Raises DataError."""
     for name in classes:
-        if name in ("-", "*") or ";" in name or any(unicodedata.category(letter) == "Cc" for letter in name):
-            raise DataError(f"{where}: class {name!r}: `-`, `*`, `;` and control characters mean something in tables; rename it")
+        if name in ("", "-", "*") or ";" in name or any(unicodedata.category(letter) == "Cc" for letter in name):
+            raise DataError(
+                f"{where}: class {name!r}: no name, `-`, `*`, `;` and control characters mean something else in tables; rename it"
+            )
 
 
 def _composed(entry: Entry) -> Entry:
-    """The entry with the names of its classes as NFC: some systems write an accent as a letter of its own."""
+    """The entry with the names of its classes as tables hold them: without blanks around, and as NFC.
+
+    Some systems write an accent as a letter of its own.
+    """
     labels, absent = (
-        None if names is None else frozenset(unicodedata.normalize("NFC", name) for name in names)
+        None if names is None else frozenset(unicodedata.normalize("NFC", name).strip() for name in names)
         for names in (entry.labels, entry.absent)
     )
     return replace(entry, labels=labels, absent=absent)

@@ -77,7 +77,7 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
     unlisted = 0
     if not options.unlabeled_root and root.is_dir() and kind != "folders":
         assert isinstance(raw.images, FilesAt)
-        more, _ = own.with_unlabelled(raw, raw.images.paths, root)
+        more, _ = own.with_unlabelled(raw, raw.images.paths, root, root)
         unlisted = len(more.items) - len(raw.items)
         if unlisted:
             options = options.model_copy(update={"unlabeled_root": str(root)})

@@ -132,7 +132,7 @@ VOC = "<annotation><filename>{}.png</filename><object><name>{}</name></object></
         ({"train.txt": "0\n1\n2\n", "test.txt": "2\n3\n"}, "'2' is in the list of test too; give it one split"),
         ({"trainval.txt": "0\n1\n2\n", "test.txt": "2\n3\n"}, "'2' is in the lists of trainval and of test"),
         ({"train.txt": "0\n1\n", "tst.txt": "2\n3\n"}, "tst.txt: names no split"),
-        ({"train.txt": "0\n1\n".encode("utf-16"), "TEST.TXT": "2\n3\n", "cat_test.txt": "2 1\n3 -1\n"}, ""),
+        ({"train.txt": "0\n1\n".encode("utf-16"), "TEST.TXT": "2\n3\n", "cat_test.txt": "2\n", "class.txt": "cat\ndog\n"}, ""),
     ],
 )
 def test_lists_of_splits_say_the_split_or_are_refused(tmp_path, lists, refused):

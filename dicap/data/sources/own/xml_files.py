@@ -26,7 +26,7 @@ def read(root: Path, files: list[Path]) -> Listing:
     """
     base = root if root.is_dir() else root.parent
     finder, entries, kind = Finder(base), [], "voc_xml"
-    lists, subsets = _image_sets(base), set()
+    lists, subsets = _image_sets(base, {path.stem for path in files}), set()
     for path in files:
         tree = _parse(path)
         if tree.tag == "annotation":
@@ -66,17 +66,19 @@ def _parse(path: Path) -> ElementTree.Element:
         raise DataError(f"{path}: not readable as XML ({error}); export it again") from None
 
 
-def _image_sets(base: Path) -> dict[str, str]:
-    """The split of each annotation by its name. Raises DataError where one is in two splits."""
+def _image_sets(base: Path, annotated: set[str]) -> dict[str, str]:
+    """The split of each annotation by its name. Raises DataError where one is in two splits, or in a list that names none."""
     found: dict[str, str] = {}
     both: set[str] = set()
     for path in sorted(base.rglob("ImageSets/Main/*")):
         name = path.stem.lower()
         if path.suffix.lower() != ".txt" or name.rpartition("_")[1:] in [("_", split) for split in SPLIT_NAMES]:
             continue  # cat_train.txt is a list of one class
+        lines = set(filter(None, map(str.strip, decode(path, path.read_bytes())[0].splitlines())))
+        if name not in SPLIT_NAMES and not lines & annotated:
+            continue
         if name not in SPLIT_NAMES:
             raise DataError(f"{path}: names no split; rename it to train.txt, val.txt or test.txt, or move it away")
-        lines = set(filter(None, map(str.strip, decode(path, path.read_bytes())[0].splitlines())))
         if name == "trainval":
             both = lines
             continue

@@ -28,7 +28,6 @@ class Convert(Section):
     """Conversion of the raw data set into arrays."""
 
     max_rejected: Share = own(0.01, "share of unreadable images above which `convert` fails")
-    store: Literal["array", "jpeg"] = own("array", "one uint8 array, or the resized images re-encoded for small disks")
 
 
 class Own(Section):

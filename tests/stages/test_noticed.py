@@ -116,10 +116,10 @@ def test_data_in_the_project_s_own_folder_change_by_no_result(own):
     shutil.copytree("photos", ".", dirs_exist_ok=True)
     own.set({"data_root": "."})
     before = resolved(own)
-    for name in ("artifacts/doctor/table.png", "data/converted/meta.json", "suggest/sheet.png", "dvc.lock"):
+    for name in ("artifacts/report/index.html", "data/converted/meta.json", "suggest/index.html", "dvc.lock"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_bytes(b"anything")
-    Path("suggest/.dicap-written.json").write_text(json.dumps({"sheet.png": [8, 0]}))
+    Path("suggest/.dicap-written.json").write_text(json.dumps({"index.html": [8, 0]}))
     assert resolved(own) == before
     Image.new("RGB", (32, 32)).save("later.png")
     assert resolved(own) != before

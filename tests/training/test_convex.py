@@ -80,7 +80,7 @@ def problem_of(experiment, place):
 def test_the_warm_up_is_what_scikit_learn_finds_on_the_same_rows(frozen_experiment, tmp_path, kind):
     experiment = frozen_experiment({"method": "bce", "head": "linear", "linear.solver": "convex", "linear.features": kind})
     place = run_all(experiment, tmp_path, ("warmup",))
-    l2 = read_json(place / "warmup" / "penalty.json")["l2"]
+    l2 = read_json(place / "warmup" / "choice.json")["l2"]
     assert l2 > 0
     problem = problem_of(experiment, place)
     x, y = problem.rows[problem.labelled].astype(float), tiny.hidden_labels(experiment, experiment.roles.labelled)
@@ -93,7 +93,7 @@ def test_the_warm_up_is_what_scikit_learn_finds_on_the_same_rows(frozen_experime
 
 def test_a_given_penalty_is_taken_and_one_labelled_image_is_enough(frozen_experiment, tmp_path):
     run_all(frozen_experiment(HOLDOUT | {"linear.l2": 0.07}), tmp_path / "given")
-    assert read_json(tmp_path / "given" / "warmup" / "penalty.json") == {"l2": 0.07}
+    assert read_json(tmp_path / "given" / "warmup" / "choice.json") == {"l2": 0.07}
     few = HOLDOUT | {"linear.l2": "auto", "ratio": 0.08}
     experiment = frozen_experiment(few, split=tmp_path / "few.parquet")
     assert len(experiment.roles.sup) == len(experiment.roles.est) == 1

@@ -62,9 +62,10 @@ def isotonic_knots(knots: list[float], rates: list[float], groups: list[NDArray]
 
 
 def logistic_curve(x: NDArray, y: NDArray) -> NDArray:
-    """The logistic curve of y over x at the points x (Platt scaling); the mean where y has one value only."""
+    """The logistic curve of y over x at the points x (Platt scaling); the mean where it would not rise, or y has one value."""
     from sklearn.linear_model import LogisticRegression
 
     if y.min() == y.max():
         return np.full(len(x), y.mean())
-    return LogisticRegression(C=1e4).fit(x[:, None], y).predict_proba(x[:, None])[:, 1]
+    model = LogisticRegression(C=1e4).fit(x[:, None], y)
+    return model.predict_proba(x[:, None])[:, 1] if model.coef_[0, 0] > 0 else np.full(len(x), y.mean())

@@ -1,9 +1,10 @@
 """Cross-fitting: a student on labels and pseudo-labels, and beside it one for each fold that no label of its fold has reached.
 
 Teachers are solved on the labelled rows and score all rows, a rule makes pseudo-labels of the scores, students are solved on
-both. Nothing that reaches the student of fold k depends on a label of fold k, but for two numbers that all heads share, where they
-were chosen on all labels: the penalty (`dicap.linear.penalty`) and the student's share (`dicap.linear.choice`). So its scores of that fold measure how often a confidence is right. What it
-learns from has out-of-fold scores itself, hence a teacher is solved without each fold and without each pair of folds.
+both. Nothing that reaches the student of fold k depends on a label of fold k, but for two numbers that all heads share, where
+they were chosen on all labels: the penalty (`dicap.linear.penalty`) and the student's share (`dicap.linear.choice`). So its
+scores of that fold measure how often a confidence is right. What it learns from has out-of-fold scores itself, hence a teacher
+is solved without each fold and without each pair of folds.
 
 Letters: n rows, of which the first n_l are labelled; D features, C classes, K folds, H heads; y label: 1, 0, or unknown, which is
 any number below 0 or NaN. An *open* entry is one without a label: of an unlabelled row, or unknown. Classes do not share weights,

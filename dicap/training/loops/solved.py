@@ -2,9 +2,9 @@
 
 A row is the mean feature of an image and its mirror image. The main stage has one round: teachers are solved on the labelled
 rows, they label the unlabelled ones, and the student is solved on both. With cross-fitting there are K fold students beside the
-student, in the same solve; nothing that reaches student k depends on a label of fold k, but for what all heads share, the penalty and the
-students' share (`dicap.linear.choice`), so its scores of that fold measure how often a confidence is right. The arrays' part of it is in `dicap.linear`; here are the
-experiment, the method and what is written.
+student, in the same solve; nothing that reaches student k depends on a label of fold k, but for what all heads share, the
+penalty and the students' share (`dicap.linear.choice`), so its scores of that fold measure how often a confidence is right. The
+arrays' part of it is in `dicap.linear`; here are the experiment, the method and what is written.
 """
 
 from collections.abc import Callable

@@ -23,6 +23,7 @@ NAMES = (
     "coverage",
     "features",
     "input",
+    "known",
     "linear",
     "refresh",
     "scaling",

@@ -9,7 +9,7 @@ and an added photograph costs its own decoding alone.
 import csv
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -120,7 +120,7 @@ def _store(known: Path, raw: RawSet, image_size: int, store: str, code: str) -> 
     return ContentStore.of(known, facts)
 
 
-def _results(raw: RawSet, image_size: int, jpeg: bool, workers: int | None, cache: ContentStore | None) -> Iterator[Result]:
+def _results(raw: RawSet, image_size: int, jpeg: bool, workers: int | None, cache: ContentStore | None) -> Generator[Result]:
     """What becomes of each image, in order: found in the store where its file did not change, else read and stored."""
     n = len(raw.items)
     if cache is None:

@@ -5,7 +5,7 @@ import os
 import signal
 import struct
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 
@@ -42,7 +42,7 @@ class Result:
         return Result(width, height, value[_HEAD.size :], error)
 
 
-def results(images: Images, rows: Sequence[int], image_size: int, jpeg: bool, workers: int | None) -> Iterator[Result]:
+def results(images: Images, rows: Sequence[int], image_size: int, jpeg: bool, workers: int | None) -> Generator[Result]:
     """The results of some images, in order, from a pool of processes.
 
     Args:

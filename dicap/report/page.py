@@ -195,7 +195,7 @@ def galleries(found: Evidence, pictures: dict[str, str]) -> list[dict[str, Any]]
     of_labels += "that the class is present."
     made = []
     for name, title, words, rows in (
-        ("examples", "Test images", note, answers),
+        ("examples", "Best and worst test images", note, answers),
         ("surprises", "Most surprising pseudo-labels", of_labels, taught),
     ):
         shown = [row | {"picture": pictures[row["id"]]} for row in rows if row["id"] in pictures]
@@ -278,10 +278,10 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
             f"{model} network" if model else "",
         ]
         where = ", ".join(part for part in parts if part)
-        yield f"Best epoch on the test images, the paper's way of counting: {metrics['best_on_test']:.2f}"
-        yield f"({where})." if where else "."
+        where = f" ({where})" if where else ""
+        yield f"Chosen by the test images themselves, as some papers do, the best epoch has {metrics['best_on_test']:.2f}{where}."
     if metrics.get("curve_error") is not None:
-        yield f"Estimated and optimal correctness differ by {metrics['curve_error']:.3f} on average."
+        yield f"How often a confidence is right was estimated to within {metrics['curve_error']:.3f} of the truth on average."
     empty = metrics.get("classes_without_positives")
     if empty:
         verbs = ("class has", "counts") if empty == 1 else ("classes have", "count")

@@ -150,7 +150,7 @@ def _clone(project: Path, rev: str, folder: Path) -> Path:
     if (local := project / ".dvc" / "config.local").is_file():
         shutil.copy2(local, place / ".dvc")
     with Config(str(place / ".dvc"), validate=False).edit("local") as config:
-        config.setdefault("cache", {})["dir"] = str(cache_folder(project))
+        config.setdefault("cache", {})["dir"] = str(cache_folder(project))  # type: ignore[attr-defined]
     _forget_absent(place / "dvc.lock", cache_folder(project))
     return place
 

@@ -16,12 +16,14 @@ from dicap.calibration.rates import count_bins, estimate_rates
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.data.loader import scoring_batches
 from dicap.errors import Stopped
+from dicap.evaluation.evaluate import evaluate
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.files.json_files import read_json
 from dicap.linear import crossfit
 from dicap.linear.folds import n_folds
 from dicap.methods import build_method
 from dicap.models import load_model
+from dicap.report.page import _remarks
 from dicap.training import run
 from dicap.training.checkpoint.state import StopSignal
 from dicap.training.loops import solved as convex
@@ -139,6 +141,18 @@ def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solve
         assert found["share"] == model.choice_.share and "unlabelled" in found
         stated = [each["evidence"] for each in found["candidates"][1:]]
         assert np.allclose(stated, model.choice_.evidence, atol=0.05)
+
+
+def test_metrics_card_and_page_say_whether_unlabelled_images_helped(frozen_experiment, tmp_path):
+    experiment = frozen_experiment(AUTO)
+    place = run_all(experiment, tmp_path)
+    said = read_json(place / "train" / "choice.json")["unlabelled"]
+    result = evaluate(experiment, place / "train" / "model.safetensors", place, tmp_path / "evaluate")
+    assert said.startswith(("helped", "did not help")) and result["unlabelled"] == said
+    assert f"| unlabelled photographs | {said} |" in (tmp_path / "evaluate" / "MODEL_CARD.md").read_text()
+    assert f"Unlabelled photographs {said}." in list(_remarks(result))
+    before = evaluate(experiment, place / "warmup" / "model.safetensors", place, tmp_path / "warmup_alone")
+    assert "unlabelled" not in before and not any("Unlabelled" in line for line in _remarks(before))
 
 
 @pytest.mark.parametrize("soft", [False, True])

@@ -28,7 +28,6 @@ class Convert(Section):
     """Conversion of the raw data set into arrays."""
 
     max_rejected: Share = own(0.01, "share of unreadable images above which `convert` fails")
-    store: Literal["array", "jpeg"] = own("array", "one uint8 array, or the resized images re-encoded for small disks")
 
 
 class Own(Section):
@@ -100,7 +99,11 @@ class Linear(Section):
         "plain",
         "what the head sees; standard: standardised; root: signed square roots, standardised, each row of one length",
     )
-    pseudo_weight: Share = own(0.3, "weight of a pseudo-labelled row beside a labelled one")
+    pseudo_weight: Share | Literal["auto"] = own(
+        0.3,
+        "weight of a pseudo-labelled row beside a labelled one; auto: 0.5, and with calibration.source cross_fit as much of that "
+        "student as the labelled images gain from out of fold",
+    )
     neighbours: Whole = own(0, "nearest images with which the teacher's rows are averaged; 0: none")
 
 

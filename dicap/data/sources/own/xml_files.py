@@ -69,7 +69,7 @@ def _parse(path: Path) -> ElementTree.Element:
 
 
 def _image_sets(base: Path, annotated: set[str]) -> dict[str, str]:
-    """The split of each annotation by its name. Raises DataError where one is in two splits, or no list says which split it is."""
+    """The split of each annotation by its name. Raises DataError where one is in two, or no list names a split."""
     found: dict[str, str] = {}
     both: set[str] = set()
     others: list[Path] = []

@@ -251,7 +251,7 @@ def _by_image(table: pa.Table, classes: int) -> pa.Table:
 
 
 def _same_job(parts: Path, model: SavedModel, photos: Sequence[Photograph], part: int, fresh: bool) -> None:
-    """Keep the parts of the same job: same model, decoders and unchanged files. Images without a file are another job every time."""
+    """Keep the parts of the same job: same model, decoders, unchanged files. Images without a file are another job each time."""
     places = [[str(one.source.absolute()), file_mark(one.source)] for one in photos if isinstance(one.source, Path)]
     names = [one.name for one in photos]
     digest = hashlib.sha256(json.dumps([model.checksum, decoders(), places, names, part]).encode()).hexdigest()

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.errors import SettingsError
+from dicap.machine.gpus import no_device, no_fp16
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Runtime:
             place = torch.device(device)
             torch.empty(0, device=place)
         except (RuntimeError, AssertionError):
-            raise SettingsError(f"--device: found {device!r}, which this machine does not have; use auto or cpu") from None
+            raise no_device(device) from None
         if amp == "auto":
             amp = "off" if place.type == "cpu" else "bf16" if torch.cuda.is_bf16_supported() else "fp16"
         dtype = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}[amp]
         if dtype is torch.float16 and place.type == "cpu":
-            raise SettingsError("--amp: found 'fp16' on a CPU, which would need gradient scaling there; use bf16 or off")
+            raise no_fp16()
         return Runtime(place, dtype, workers)
 
     def put(self, values: np.ndarray | Tensor) -> Tensor:

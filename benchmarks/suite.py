@@ -24,6 +24,7 @@ NAMES = (
     "features",
     "gpu_paper",
     "input",
+    "known",
     "linear",
     "refresh",
     "scaling",

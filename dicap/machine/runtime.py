@@ -19,16 +19,14 @@ class Runtime:
         device: where the network lives.
         amp: dtype of mixed precision, or None for fp32.
         workers: loader processes; None: chosen from the number of cores.
-        compiled: whether torch.compile is used.
     """
 
     device: torch.device
     amp: torch.dtype | None = None
     workers: int | None = None
-    compiled: bool = False
 
     @staticmethod
-    def choose(device: str = "auto", amp: str = "auto", workers: int | None = None, compiled: bool = False) -> "Runtime":
+    def choose(device: str = "auto", amp: str = "auto", workers: int | None = None) -> "Runtime":
         """Resolve `auto`. Raises SettingsError for a device that is not there."""
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -44,7 +42,7 @@ class Runtime:
         dtype = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}[amp]
         if dtype is torch.float16 and place.type == "cpu":
             raise no_fp16()
-        return Runtime(place, dtype, workers, compiled)
+        return Runtime(place, dtype, workers)
 
     def put(self, values: np.ndarray | Tensor) -> Tensor:
         """An array of the host on the device, without waiting for it: a copy from pinned memory takes its turn there."""

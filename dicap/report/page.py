@@ -195,7 +195,7 @@ def galleries(found: Evidence, pictures: dict[str, str]) -> list[dict[str, Any]]
     of_labels += "that the class is present."
     made = []
     for name, title, words, rows in (
-        ("examples", "Test images", note, answers),
+        ("examples", "Best and worst test images", note, answers),
         ("surprises", "Most surprising pseudo-labels", of_labels, taught),
     ):
         shown = [row | {"picture": pictures[row["id"]]} for row in rows if row["id"] in pictures]
@@ -265,6 +265,8 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         yield f"Of {metrics['unknown_entries']:,} entries (image, class) of the test images nothing is known: they count nowhere."
     if metrics.get("unknown_labelled"):
         yield f"Of {metrics['unknown_labelled']:,} entries of the labelled images nothing is known: they were not learnt."
+    if "unlabelled" in metrics:
+        yield f"Unlabelled photographs {metrics['unlabelled']}."
     if metrics.get("map_raw") is not None and metrics.get("map_ema") is not None:
         yield f"Raw network {metrics['map_raw']:.2f}, EMA network {metrics['map_ema']:.2f}."
     if metrics.get("best_on_test") is not None:
@@ -276,10 +278,10 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
             f"{model} network" if model else "",
         ]
         where = ", ".join(part for part in parts if part)
-        yield f"Best epoch on the test images, the paper's way of counting: {metrics['best_on_test']:.2f}"
-        yield f"({where})." if where else "."
+        where = f" ({where})" if where else ""
+        yield f"Chosen by the test images themselves, as some papers do, the best epoch has {metrics['best_on_test']:.2f}{where}."
     if metrics.get("curve_error") is not None:
-        yield f"Estimated and optimal correctness differ by {metrics['curve_error']:.3f} on average."
+        yield f"How often a confidence is right was estimated to within {metrics['curve_error']:.3f} of the truth on average."
     empty = metrics.get("classes_without_positives")
     if empty:
         verbs = ("class has", "counts") if empty == 1 else ("classes have", "count")

@@ -125,9 +125,6 @@ def machine_options(function: Callable) -> Callable:
 
 def runtime_options(function: Callable) -> Callable:
     """Those of the machine, and those that only training has."""
-    compiled = click.option(
-        "--compile", "compiled", envvar="DICAP_COMPILE", is_flag=True, help="Use torch.compile. [DICAP_COMPILE]"
-    )
     nproc = click.option(
         "--nproc",
         envvar="DICAP_NPROC",
@@ -135,7 +132,7 @@ def runtime_options(function: Callable) -> Callable:
         default=1,
         help="Processes that share each step, one per GPU. [DICAP_NPROC]",
     )
-    return machine_options(compiled(nproc(function)))
+    return machine_options(nproc(function))
 
 
 def known_results(stage: str) -> Path:

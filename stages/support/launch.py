@@ -13,7 +13,7 @@ import click
 
 from dicap.errors import SettingsError
 from dicap.machine.processes import cores
-from stages.sweeps.engines.parent import STARTED_BY
+from stages.support.parent import STARTED_BY
 
 EXIT_STOPPED = 75
 

@@ -6,7 +6,6 @@ the project (`DICAP_PROJECT`), so that a cell that was killed on one node goes o
     python -m stages.sweeps.cell --project FOLDER --rev COMMIT --name NAME -S KEY=VALUE ...
 """
 
-import configparser
 import contextlib
 import os
 import re
@@ -24,8 +23,8 @@ import click
 
 from dicap.errors import DataError
 from dicap.files.locks import locked
+from stages.support.parent import end_descendants, end_with_parent
 from stages.sweeps.engines.base import BEGIN, Job
-from stages.sweeps.engines.parent import end_descendants, end_with_parent
 from stages.sweeps.revisions import cache_folder, git, in_cache
 
 EXIT_STOPPED = 75
@@ -138,6 +137,8 @@ def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Pa
 
 def _clone(project: Path, rev: str, folder: Path) -> Path:
     """A clone of the project at a commit, with its cache and its author; the folder in it that corresponds to the project's."""
+    from dvc.config import Config
+
     top = Path(git("rev-parse", "--show-toplevel", folder=project).strip())
     clone = folder / "clone"
     git("clone", "--quiet", "--shared", "--no-checkout", str(top), str(clone), folder=folder)
@@ -146,14 +147,10 @@ def _clone(project: Path, rev: str, folder: Path) -> Path:
         if value := git("config", "--default", "", "--get", key, folder=project).strip():
             git("config", key, value, folder=clone)
     place = clone / project.resolve().relative_to(top.resolve())
-    config = configparser.ConfigParser(interpolation=None)
-    local = project / ".dvc" / "config.local"
-    config.read(local, encoding="utf-8")
-    if not config.has_section("cache"):
-        config.add_section("cache")
-    config.set("cache", "dir", str(cache_folder(project)))
-    with open(place / ".dvc" / "config.local", "w", encoding="utf-8") as handle:
-        config.write(handle)
+    if (local := project / ".dvc" / "config.local").is_file():
+        shutil.copy2(local, place / ".dvc")
+    with Config(str(place / ".dvc"), validate=False).edit("local") as config:
+        config.setdefault("cache", {})["dir"] = str(cache_folder(project))  # type: ignore[attr-defined]
     _forget_absent(place / "dvc.lock", cache_folder(project))
     return place
 

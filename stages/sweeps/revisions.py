@@ -4,10 +4,7 @@
 asked for all at once, and what has the same settings and the same dvc.lock as another commit is looked at once.
 """
 
-import configparser
-import contextlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from dicap.errors import DataError
+from dicap.errors import DataError, first_line
 
 LOCK = "dvc.lock"
 EXPERIMENT = re.compile(r"refs/exps/([0-9a-f]{2})/([0-9a-f]{38})/(.+)")  # of a finished one: its parent's id, its name
@@ -128,31 +125,29 @@ def in_cache(cache: Path, md5: str) -> Path:
 
 def has_remote() -> bool:
     """Whether DVC has another place to look for what this machine's cache does not hold."""
-    return any(section.startswith(("remote", "'remote")) for section in _config(Path.cwd())[1].sections())
+    return bool(_config(_root(Path.cwd())).get("remote"))
 
 
 def cache_folder(project: Path) -> Path:
     """Where DVC keeps a project's results."""
-    root, config = _config(project)
-    return Path(config.get("cache", "dir", fallback=str(root / ".dvc" / "cache")))
+    root = _root(project)
+    return Path(_config(root).get("cache", {}).get("dir", root / ".dvc" / "cache"))
+
+
+def _root(folder: Path) -> Path:
+    """The folder, or the one above it, in which DVC works."""
+    return next((place for place in (folder, *folder.parents) if (place / ".dvc").is_dir()), folder)
 
 
 @lru_cache(maxsize=4)
-def _config(folder: Path) -> tuple[Path, configparser.ConfigParser]:
-    """DVC's folder above `folder`, and its settings: the system's, the user's, the project's, and the project's own here."""
-    from dvc.dirs import global_config_dir, system_config_dir
+def _config(root: Path) -> dict[str, Any]:
+    """DVC's settings: the system's, the user's, the project's, and the project's own on this machine. Raises DataError."""
+    from dvc.config import Config, ConfigError
 
-    root = next((place for place in (folder, *folder.parents) if (place / ".dvc").is_dir()), folder)
-    found = configparser.ConfigParser(strict=False, interpolation=None)
-    levels = Path(system_config_dir()) / "config", Path(global_config_dir()) / "config"
-    for file in (*levels, root / ".dvc" / "config", root / ".dvc" / "config.local"):
-        one = configparser.ConfigParser(strict=False, interpolation=None)
-        with contextlib.suppress(configparser.Error, UnicodeDecodeError):
-            one.read(file, encoding="utf-8")
-            if one.has_option("cache", "dir"):  # relative to the file that says it
-                one.set("cache", "dir", os.path.abspath(file.parent / Path(one.get("cache", "dir")).expanduser()))
-            found.read_dict(one)
-    return root, found
+    try:
+        return Config(str(root / ".dvc"), validate=False)
+    except ConfigError as error:
+        raise DataError(f"{root / '.dvc'}: {first_line(error)}") from None
 
 
 def _blobs(names: list[str]) -> list[str | None]:

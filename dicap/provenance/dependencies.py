@@ -45,6 +45,7 @@ NEUTRAL = {
     "stages": "empty",
     "dicap.errors": "what is said when a run fails",
     "dicap.machine.processes": "how many processes make it, when they end, and what memory they keep",
+    "dicap.machine.gpus": "refuses at once what a machine has not",
     "dicap.machine.progress": "bars on stderr",
     "dicap.settings": "reads and checks settings; their values are compared",
     "dicap.settings.schema": "as dicap.settings",

@@ -99,7 +99,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.l2 = l2
         self.features = features
-        self.pseudo_weight = pseudo_weight
+        self.pseudo_weight: float | Literal["auto"] = pseudo_weight
         self.neighbours = neighbours
         self.folds = folds
         self.power = power

@@ -128,7 +128,7 @@ def test_batches_are_what_the_image_loader_s_would_be(made):
         with torch.inference_mode():
             maps = made.network.features(images[step]["weak"])
         expected = adaptive_avg_pool2d(maps, 2).flatten(2).transpose(1, 2)
-        torch.testing.assert_close(batches[step]["weak"], expected, rtol=2e-3, atol=2e-3)
+        torch.testing.assert_close(batches[step]["weak"].float(), expected, rtol=2e-3, atol=2e-3)
     for i, row in enumerate(rows[:3]):
         assert any(np.array_equal(batches[0]["strong"][i], bank.view(f"strong_{v}")[row]) for v in range(2))
     (resumed,) = load(bank, steps, **options, start=1)
@@ -142,7 +142,7 @@ def test_scoring_batches_show_what_the_image_loader_s_show(made, flip):
     images = torch.cat([images for _, images in loader.scoring_batches(made.store, rows, 7, flip=flip)])
     with torch.inference_mode():
         expected = adaptive_avg_pool2d(made.network.features(images), 2).flatten(2).transpose(1, 2)
-    torch.testing.assert_close(found, expected, rtol=2e-3, atol=2e-3)
+    torch.testing.assert_close(found.float(), expected, rtol=2e-3, atol=2e-3)
 
 
 def test_an_empty_bank_says_so(tmp_path, made):

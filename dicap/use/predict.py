@@ -17,7 +17,7 @@ import torch
 
 from dicap.calibration.ranks import GROUP, MOST_GROUPS
 from dicap.data.loader import worker_count
-from dicap.data.sources.base import file_mark
+from dicap.data.sources.base import decoders, file_mark
 from dicap.errors import DataError, SettingsError
 from dicap.evaluation.engine import with_engine
 from dicap.files.json_files import write_json
@@ -251,18 +251,16 @@ def _by_image(table: pa.Table, classes: int) -> pa.Table:
 
 
 def _same_job(parts: Path, model: SavedModel, photos: Sequence[Photograph], part: int, fresh: bool) -> None:
-    """Keep the parts of the same job: the same model and unchanged files. Images without a file are another job every time."""
-    places = [
-        [str(one.source.absolute()), file_mark(one.source)] if isinstance(one.source, Path) else [str(id(one.source))]
-        for one in photos
-    ]
-    digest = hashlib.sha256(json.dumps([model.checksum, places, [one.name for one in photos], part]).encode()).hexdigest()
+    """Keep the parts of the same job: same model, decoders, unchanged files. Images without a file are another job each time."""
+    places = [[str(one.source.absolute()), file_mark(one.source)] for one in photos if isinstance(one.source, Path)]
+    names = [one.name for one in photos]
+    digest = hashlib.sha256(json.dumps([model.checksum, decoders(), places, names, part]).encode()).hexdigest()
     record = parts / JOB
     try:
         known = json.loads(record.read_text(encoding="utf-8")).get("job") == digest
     except (OSError, ValueError, AttributeError):
         known = False
-    if fresh or not known:
+    if fresh or not known or len(places) < len(photos):
         shutil.rmtree(parts, ignore_errors=True)
         write_json({"job": digest}, record)
 

@@ -71,7 +71,7 @@ def command(
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)
         facts["listed in"] = str(out.with_name(f"{out.stem}.unreadable.csv"))
-    following = f"python -c \"import pandas as pd; print(pd.read_{out.suffix[1:]}('{out}'))\""
+    following = f"python -c \"import pandas as pd; print(pd.read_{out.suffix[1:].lower()}('{out}'))\""
     if gallery is not None:
         from dicap.pages.gallery import write_gallery
         from dicap.use.folder import photographs

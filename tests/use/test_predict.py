@@ -124,6 +124,18 @@ def test_parts_of_another_model_are_not_taken_over(model, trained, photos, tmp_p
     assert np.allclose(pd.read_csv(out)["probability"], frame["probability"], atol=1e-5)
 
 
+def test_parts_of_other_pixels_are_not_taken_over(model, tmp_path, monkeypatch):
+    """An array, or an open image, may have changed in its place since the run was killed."""
+    pixels, plain = np.zeros((3, 32, 32, 3), np.uint8), module._write
+    monkeypatch.setattr(module, "_write", lambda *a: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        predict_to_file(model, pixels, tmp_path / "p.csv")
+    monkeypatch.setattr(module, "_write", plain)
+    pixels[:] = np.random.default_rng(0).integers(0, 256, pixels.shape)
+    predict_to_file(model, pixels, tmp_path / "p.csv")
+    assert np.allclose(pd.read_csv(tmp_path / "p.csv")["probability"], predict(model, pixels)["probability"], atol=1e-5)
+
+
 def test_a_batch_that_does_not_fit_is_halved(model, photos, monkeypatch):
     expected, sizes = predict(model, photos), []
     plain = model.method.scores

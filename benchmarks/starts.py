@@ -22,9 +22,9 @@ WORK = {
     "resolve": "dicap.provenance.dependencies:relevant",
     "split": "dicap.data.split:split_roles",
     "warmup": "dicap.training.trainer:Trainer.begin_with",
-    "pseudo-label": "dicap.training.loops.solved:Problem.of",
+    "pseudo-label": "dicap.training.experiment:Experiment.place",
     "train": "dicap.training.trainer:Trainer.begin_with",
-    "finetune": "shutil:copy2",
+    "finetune": "dicap.training.trainer:Trainer.begin_with",
     "evaluate": "dicap.evaluation.evaluate:score",
     "report": "dicap.report.page:build_report",
 }

@@ -105,7 +105,8 @@ def read_metadata(path: Path) -> dict[str, Any]:
         ) from None
     except (SafetensorError, OSError, UnicodeDecodeError) as error:
         reason = first_line(error)
-        raise DataError(f"{path}: damaged ({reason}); remove it and run `dvc repro`") from None
+        # It may be anybody's file: two arguments in each other's place must not end in the advice to remove a photograph.
+        raise DataError(f"{path}: damaged, or no model ({reason}); if a stage wrote it, remove it and run `dvc repro`") from None
     schema = metadata.get("schema") if isinstance(metadata, dict) else None
     if schema != SCHEMA:
         raise DataError(f"{path}: schema {schema}, this version reads {SCHEMA}; train it again")

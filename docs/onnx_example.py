@@ -8,14 +8,15 @@ import sys
 
 import numpy as np
 import onnxruntime
-from PIL import Image
+from PIL import Image, ImageOps
 
 if len(sys.argv) < 3:
     sys.exit("usage: python docs/onnx_example.py MODEL.onnx PHOTO.jpg [MORE.jpg ...]")
 session = onnxruntime.InferenceSession(sys.argv[1])
 facts = json.loads(session.get_modelmeta().custom_metadata_map["dicap"])
 size = facts["input"]["shape"][2]
-images = [np.asarray(Image.open(path).convert("RGB").resize((size, size), Image.Resampling.BILINEAR)) for path in sys.argv[2:]]
+photos = [ImageOps.exif_transpose(Image.open(path)).convert("RGB") for path in sys.argv[2:]]  # cameras turn by a note in the file
+images = [np.asarray(photo.resize((size, size), Image.Resampling.BILINEAR)) for photo in photos]
 scores = session.run(["scores"], {"images": np.stack(images).transpose(0, 3, 1, 2)})[0]  # (images, classes)
 
 rule = facts["decisions"]

@@ -89,7 +89,7 @@ FAULTS = {
     "missing": (lambda path: path.unlink(), "no such file"),
     "a folder": (lambda path: (path.unlink(), path.mkdir()), "model.safetensors"),
     "empty": (lambda path: path.write_bytes(b""), "damaged"),
-    "text": (lambda path: path.write_bytes(b"<html>not found</html>"), "damaged"),
+    "text": (lambda path: path.write_bytes(b"<html>not found</html>"), "damaged, or no model"),
     "truncated": (lambda path: path.write_bytes(path.read_bytes()[:-100]), "damaged"),
     "cut in its header": (lambda path: path.write_bytes(path.read_bytes()[:50]), "damaged"),
     "a pickle": (lambda path: path.write_bytes(pickle.dumps({"x": 1})), "damaged"),

@@ -204,6 +204,9 @@ def test_published_batches(write, ratio, warmup, labelled, unlabelled):
         ({"train.batch_labelled": 64}, ["train.batch_labelled", "64"]),
         ({"dataset": "table"}, ["data_root", "null", "-S data_root="]),
         ({"train": 5}, ["train is a section", "5"]),
+        ({"dataset": ["digits"]}, ["dataset", "['digits']", "allowed are"]),
+        ({"method": ["dicap"]}, ["method", "['dicap']", "allowed are"]),
+        ({"method": {"a": 1}}, ["method", "{'a': 1}", "allowed are"]),
     ],
 )
 def test_one_line_names_key_value_and_remedy(write, changes, words):
@@ -218,11 +221,16 @@ def test_a_misspelt_key_of_the_top_level_is_named(write, before, after):
     assert f"params.yaml: {after} is not a setting; did you mean {before}?" in lines
 
 
+def test_a_key_with_a_point_is_no_setting_without_a_word(write):
+    lines = errors(write(text=write().read_text() + "warmup.epochs: 3\n"))
+    assert lines == ["params.yaml: warmup.epochs is no key here; write `epochs:` below `warmup:`"]
+
+
 def test_all_mistakes_are_reported_at_once(write):
     assert len(errors(write({"ratio": 2, "seed": -1, "train.epoch": 1, "method": "x"}))) == 4
 
 
-@pytest.mark.parametrize("text", ["a: [", "- 1\n- 2\n", "5", "", "\x00"])
+@pytest.mark.parametrize("text", ["a: [", "- 1\n- 2\n", "5", "", "\x00", "a: 2026-13-45", "a: " + 5000 * "["])
 def test_a_file_that_is_no_mapping(write, text):
     (line,) = errors(write(text=text))
     assert "params.yaml" in line

@@ -24,14 +24,24 @@ def average_precision(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     Returns:
         (C,) float64 in [0, 1]. A class without positives has AP 0 and stays in the mean.
     """
-    from sklearn.metrics import average_precision_score
-
     assert scores.shape == labels.shape and scores.ndim == 2, (scores.shape, labels.shape)
     aps = np.zeros(scores.shape[1])
     known = labels >= 0
     for c in np.flatnonzero((labels > 0).any(axis=0)):
-        aps[c] = average_precision_score(labels[known[:, c], c], scores[known[:, c], c])
+        aps[c] = _average_precision(labels[known[:, c], c] > 0, scores[known[:, c], c])
     return aps
+
+
+def _average_precision(positive: np.ndarray, scores: np.ndarray) -> float:
+    """Sum over the distinct scores, highest first, of the precision there times the recall gained; (n,) each, of one class.
+
+    That of `sklearn.metrics.average_precision_score`, which takes longer to import than a set of test images to be scored.
+    """
+    order = np.argsort(-scores, kind="stable")
+    last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # of equal scores
+    found = np.cumsum(positive[order])[last]
+    precision, recall = found / (last + 1), found / found[-1]
+    return -float(np.sum(np.diff(recall[::-1], append=0.0) * precision[::-1]))  # lowest first, as there: the same rounding
 
 
 def mean_average_precision(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -> float:
@@ -115,7 +125,7 @@ def jackknife_interval(value: float, left_out: np.ndarray) -> tuple[float, float
     Returns:
         (low, high); NaNs for fewer than two images or if a leave-one-out value is NaN.
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     n = len(left_out)
     if n < 2 or np.isnan(left_out).any():
@@ -124,7 +134,7 @@ def jackknife_interval(value: float, left_out: np.ndarray) -> tuple[float, float
     centre = value - (n - 1) * (left_out.mean() - value)
     spread = ((squares - squares.mean()) ** 2).sum()
     freedom = min(max(2 * squares.sum() ** 2 / spread, 2), n - 1) if spread > 0 else n - 1
-    half = float(t.ppf(0.975, freedom)) * np.sqrt((n - 1) / n * squares.sum())
+    half = float(stdtrit(freedom, 0.975)) * np.sqrt((n - 1) / n * squares.sum())
     return float(centre - half), float(centre + half)
 
 

@@ -63,7 +63,7 @@ def resolve_values(
     read = read or read_yaml
     configs = configs if configs is not None else params.parent / "configs"
     dataset, protocol = values.get("dataset"), values.get("protocol", PROTOCOLS[0])
-    if dataset not in DATASETS:
+    if dataset not in list(DATASETS):  # a list, in which a value that is itself one may be looked for
         misspelt = _unknown_keys(params, values) if dataset is None else []
         raise SettingsError("\n".join(misspelt) or _unknown_name(params, "dataset", dataset, DATASETS))
     if protocol not in PROTOCOLS:
@@ -74,16 +74,18 @@ def resolve_values(
     problems = [line for path, values in layers for line in _unknown_keys(path, values)]
     merged, origins = _merge([(_short(path), values) for path, values in layers])
     merged["protocol"] = protocol
-    if merged.get("method") not in METHODS:
-        problems.append(_unknown_name(origins.get("method", params), "method", merged.get("method"), METHODS))
+    method = next((name for name in METHODS if name == merged["method"]), None)
+    if method is None:
+        problems.append(_unknown_name(origins.get("method", params), "method", merged["method"], METHODS))
         merged["head"] = merged.get("head") or HEADS[0]  # no complaint about what only follows from this one
-    elif merged["head"] is None or (METHODS[merged["method"]].is_its_head and origins["head"] != _short(params)):
-        merged["head"] = METHODS[merged["method"]].head
-        origins["head"] = f"published head of {merged['method']}"
-    own = merged.get("method") in METHODS and METHODS[merged["method"]].head == OWN_HEAD
+    elif merged["head"] is None or (METHODS[method].is_its_head and origins["head"] != _short(params)):
+        merged["head"] = METHODS[method].head
+        origins["head"] = f"published head of {method}"
+    _values_of_method(merged, origins)
+    own = method is not None and METHODS[method].head == OWN_HEAD
     if own and merged["head"] != OWN_HEAD:
         problems.append(
-            f"{origins['head']}: head: found {merged['head']!r}, but {merged['method']} brings its own network; set head to null"
+            f"{origins['head']}: head: found {merged['head']!r}, but {method} brings its own network; set head to null"
         )
     elif not own and merged["head"] not in HEADS:
         problems.append(_unknown_name(origins["head"], "head", merged["head"], HEADS))
@@ -138,7 +140,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     # YAML 1.2, the dialect DVC writes: PyYAML would return the string "3e-05" for a learning rate of 0.00003.
     try:
         values = YAML(typ="safe", pure=True).load(text)
-    except YAMLError as error:
+    except (YAMLError, ValueError, RecursionError) as error:  # a date of month 13; ten thousand brackets
         where = getattr(error, "problem_mark", None)
         line = f" (line {where.line + 1})" if where is not None else ""
         if isinstance(error, DuplicateKeyError):
@@ -166,6 +168,17 @@ def _merge(layers: list[tuple[str, dict[str, Any]]]) -> tuple[dict[str, Any], di
     return merged, origins
 
 
+def _values_of_method(merged: dict[str, Any], origins: dict[str, str]) -> None:
+    """What a setting has of itself depends on the method in two places, in place (docs/methods.md 2.7, 4.5)."""
+    facts = METHODS.get(merged.get("method"))  # type: ignore[arg-type]
+    if facts and facts.ema_on is not None and origins["warmup.passes_on"] == ORIGINS["assumed"]:
+        merged["warmup"]["passes_on"] = "ema" if merged["dataset"] in facts.ema_on else "raw"
+        origins["warmup.passes_on"] = ORIGINS["published"]
+    fixed = merged.get("method") == "drml" and merged["drml"]["features"] == "pretrained"
+    if fixed and origins["network.normalize"] == ORIGINS["assumed"]:
+        merged["network"]["normalize"] = "auto"
+
+
 def _look_up(values: dict[str, Any], key: str) -> Any:
     for part in key.split("."):
         if not isinstance(values, dict):
@@ -185,6 +198,10 @@ def _unknown_keys(path: Path, values: dict[str, Any]) -> list[str]:
     for name in sections & values.keys():
         if values[name] is not None and not isinstance(values[name], dict):
             problems.append(f"{_short(path)}: {name} is a section of settings; found the value {values[name]!r}")
+    for key in values:
+        if key in known and "." in str(key):
+            section, name = key.split(".")
+            problems.append(f"{_short(path)}: {key} is no key here; write `{name}:` below `{section}:`")
     for key, _ in flatten(values):
         if key not in known and key not in sections:
             near = difflib.get_close_matches(key, known, 1, 0.5)

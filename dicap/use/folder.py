@@ -1,7 +1,7 @@
 """What people have to predict: files, folders, patterns, lists, arrays and open images; reading them ahead of the network."""
 
 import glob
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +36,8 @@ def photographs(images: Images) -> list[Photograph]:
     Raises:
         DataError: nothing is there, an address of the web is given, or an array is none of an image.
     """
-    several = not isinstance(images, str | Path | Image.Image | np.ndarray)
-    many: Sequence[One] = images if several else [images]  # type: ignore[assignment]
+    several = isinstance(images, Iterable) and not isinstance(images, str | Path | Image.Image | np.ndarray)
+    many: list[One] = list(images) if several else [images]  # type: ignore[list-item]
     found: list[Photograph] = []
     for one in many:
         if isinstance(one, str | Path):
@@ -54,6 +54,8 @@ def photographs(images: Images) -> list[Photograph]:
 def _of_path(text: str, *, alone: bool, listed: bool) -> list[Photograph]:
     if "://" in text:
         raise DataError(f"{text}: an address; download the image and name its file")
+    if not text:
+        raise DataError("predict: an empty name; the folder that you are in is named .")
     path = Path(text)
     if path.is_dir():
         return [Photograph(readable(name if alone else (path / name).as_posix()), path / name) for name in list_images(path)]
@@ -70,24 +72,33 @@ def _of_path(text: str, *, alone: bool, listed: bool) -> list[Photograph]:
 
 
 def _of_list(path: Path) -> list[Photograph]:
-    """A path on each line, relative to the working directory or else to the folder of the list; empty lines do not count."""
+    """A path on each line, relative to the working directory or else to the folder of the list.
+
+    Empty lines do not count, nor those that begin with `#` where no file is named so.
+    """
+
+    def place(line: str) -> Path:
+        return Path(line) if Path(line).exists() else path.parent / line
+
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start} is not UTF-8; save the list as UTF-8") from None
-    lines = [line for line in lines if line and not line.startswith("#")]
+    lines = [line for line in lines if line and not (line.startswith("#") and not place(line).exists())]
     if not lines:
         raise DataError(f"{path}: an empty list; write the path of an image on each line")
     address = next((line for line in lines if "://" in line), None)
     if address is not None:
         raise DataError(f"{path}: {address} is an address; download the images and list their files")
-    return [Photograph(line, Path(line) if Path(line).exists() else path.parent / line) for line in lines]
+    return [Photograph(line, place(line)) for line in lines]
 
 
 def _arrays(pixels: np.ndarray) -> list[np.ndarray]:
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim not in (2, 3, 4):
         found = f"{pixels.dtype} of shape {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
         raise DataError(f"predict: found {found}, expected a path, a PIL image, or an array of uint8 of shape (H, W, 3)")
+    if not pixels.size:
+        raise DataError(f"predict: an array of shape {pixels.shape} holds no image")
     if pixels.ndim > 2 and pixels.shape[-1] not in (3, 4):
         raise DataError(f"predict: an array of shape {pixels.shape}; expected channels last, (H, W, 3)")
     return list(pixels) if pixels.ndim == 4 else [pixels]

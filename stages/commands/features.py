@@ -80,8 +80,9 @@ def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, 
     if computed_by.note:
         click.echo(computed_by.note, err=True)
     record = computed_by.to_dict()
-    # Features of two engines differ in their last bits: a bank is of one.
-    made_by = {"engine": [record[key] for key in ("name", "version", "precision")], "code": code("features", settings)}
+    # Features of two engines, or of a processor and a GPU, differ in their last bits: a bank is of one.
+    by = [*(record[key] for key in ("name", "version", "precision")), chosen.device.type]
+    made_by = {"engine": by, "code": code("features", settings)}
     known = known_results("features")
     if fresh:
         shutil.rmtree(known, ignore_errors=True)

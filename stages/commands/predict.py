@@ -16,7 +16,7 @@ from stages.support.terminal import finish, opening
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("predictions.parquet"),
     show_default=True,
-    help="A .parquet, .csv or .json file.",
+    help="A .parquet or .csv file.",
 )
 @click.option("--per-image", is_flag=True, help="A row for each image (labels; unsure) instead of one for each image and class.")
 @click.option("--batch-size", type=click.IntRange(1), help="Images a step; chosen by itself if not given.")
@@ -71,7 +71,7 @@ def command(
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)
         facts["listed in"] = str(out.with_name(f"{out.stem}.unreadable.csv"))
-    following = f"python -c \"import pandas as pd; print(pd.read_{out.suffix[1:]}('{out}'))\""
+    following = f"python -c \"import pandas as pd; print(pd.read_{out.suffix[1:].lower()}('{out}'))\""
     if gallery is not None:
         from dicap.pages.gallery import write_gallery
         from dicap.use.folder import photographs

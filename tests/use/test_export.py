@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import dicap
 from dicap.errors import DataError, SettingsError
@@ -43,9 +44,15 @@ def test_onnx_agrees_with_the_original(exported, model):
     assert sorted(path.name for path in out.parent.glob("[!.]*")) == ["model.onnx", "model.onnx.json"]
 
 
-def test_the_example_of_the_documentation_says_what_predict_says(exported, model, photos):
+def test_the_example_of_the_documentation_says_what_predict_says(exported, model, photos, tmp_path):
     out, _ = exported
     paths = [str(path) for path in sorted((photos / "deep").iterdir())]
+    for orientation in range(2, 9):  # as cameras and telephones write them
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        paths.append(str(tmp_path / f"{orientation}.png"))
+        with Image.open(paths[0]) as image:
+            image.save(paths[-1], exif=exif)
     done = subprocess.run(
         [sys.executable, str(ROOT / "docs" / "onnx_example.py"), str(out), *paths], capture_output=True, text=True, check=True
     )

@@ -1,5 +1,8 @@
 """What `predict` takes: files, folders, patterns, lists, arrays and open images; and one row for each image."""
 
+import csv
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -69,6 +72,9 @@ def test_an_open_image_stands_upright(model, tmp_path):
         (np.zeros((8, 8, 3)), "found float64 of shape"),
         (np.zeros((3, 8, 8), np.uint8), "expected channels last"),
         ([3], "found int, expected a path"),
+        (None, "found NoneType, expected a path"),
+        ("", "an empty name"),
+        (np.zeros((0, 8, 3), np.uint8), "holds no image"),
     ],
 )
 def test_what_is_no_image_is_one_line(model, shots, images, message):
@@ -84,6 +90,20 @@ def test_a_list_of_addresses_is_refused(tmp_path):
     (tmp_path / "list.txt").write_text("\n")
     with pytest.raises(DataError, match="an empty list"):
         photographs(tmp_path / "list.txt")
+
+
+def test_every_name_comes_back(model, shots, tmp_path, monkeypatch):
+    """From a folder, and from a list of it; out of a CSV file as Python reads it."""
+    names = ["#1.png", "=1+1.png", "a,b.png", "a\u2028b.png", "a\x0bb.png", 'a"b.png', "NA.png", "a\nb.png", "a\rb.png"]
+    monkeypatch.chdir(tmp_path)
+    for name in names:
+        shutil.copy(shots[0], name)
+    written = [name.replace("\r", "\\r") for name in names]
+    predict_to_file(model, tmp_path, tmp_path / "p.csv", per_image=True)
+    with open("p.csv", newline="", encoding="utf-8") as file:
+        assert sorted(row["image"] for row in csv.DictReader(file)) == sorted(written)
+    (tmp_path / "list.txt").write_bytes("\r\n".join(["# chosen", *names[:-2]]).encode())
+    assert [one.name for one in photographs("list.txt")] == names[:-2]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -9,6 +9,7 @@ from PIL import Image
 from dicap.data.sources.base import Rejected, file_mark, read_rgb, stays_below
 from dicap.errors import DataError
 
+TABLES = (".csv", ".tsv", ".tab", ".txt", ".parquet")  # files of labels
 ENDINGS = frozenset(
     f".{name}"
     for name in (
@@ -77,7 +78,8 @@ class FilesAt:
 
 
 def readable(name: str) -> str:
-    """A file's name as text that can be written: bytes of it that are not UTF-8 as `\\xe9`."""
+    """A file's name as text that can be written: bytes of it that are not UTF-8 as `\\xe9`, a carriage return as `\\r`."""
+    name = name.replace("\r", "\\r")  # which Python writes into a CSV file as the end of a row
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 

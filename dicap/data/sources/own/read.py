@@ -11,10 +11,10 @@ from unicodedata import normalize
 import numpy as np
 
 from dicap.data.sources.base import Item, RawSet
-from dicap.data.sources.files import FilesAt, linked_folder, list_images, readable, same_file
+from dicap.data.sources.files import TABLES, FilesAt, linked_folder, list_images, readable, same_file
 from dicap.data.sources.own import coco_file, folders, label_studio, table, xml_files
 from dicap.data.sources.own.listing import Listing, finder_of, to_raw
-from dicap.data.sources.own.sheet import ABSENT, ENDINGS, IMAGE, LABELS, OTHERS, Labels, read_sheet
+from dicap.data.sources.own.sheet import ABSENT, IMAGE, LABELS, OTHERS, Labels, read_sheet
 from dicap.errors import DataError
 from dicap.randomness import order_by_name
 from dicap.settings import Own
@@ -81,7 +81,7 @@ def detect(root: Path) -> str:
     """The format a folder or file looks like. Raises DataError where it looks like none."""
     if not root.exists():
         raise DataError(f"{root}: no such folder or file; set data_root to the folder that holds your images and labels")
-    if root.suffix.lower() in (*ENDINGS, ".xlsx", ".xls", ".ods") or (
+    if root.suffix.lower() in (*TABLES, ".xlsx", ".xls", ".ods") or (
         root.is_dir() and any((root / name).is_file() for name in table.NAMES)
     ):
         return "table"

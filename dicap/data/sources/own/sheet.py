@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 
 from dicap.errors import DataError, first_line
 
-ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet")
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 NONE = "-"  # a cell that says: none of the classes
 # What programs write for an empty cell.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dicap.data.sources.base import Item, RawSet, inside
-from dicap.data.sources.files import FilesAt
+from dicap.data.sources.files import TABLES, FilesAt
 from dicap.data.sources.own import sheet as sheets
 from dicap.data.sources.own.listing import SPLIT_NAMES, Finder, check_names, val_counts_as
 from dicap.data.sources.own.sheet import Labels, Sheet, one_hot, plain, read_sheet
@@ -125,7 +125,7 @@ def candidates(root: Path) -> list[Path]:
     return sorted(
         path
         for path in places
-        if path.suffix.lower() in sheets.ENDINGS
+        if path.suffix.lower() in TABLES
         and not any(part.startswith(".") for part in path.relative_to(root).parts)
         and path.is_file()
         and sheets.looks_like_labels(path)

@@ -281,7 +281,7 @@ def given_back(place: Place, experiment: Experiment, train: Path, warmup: Path) 
     target = np.concatenate([place.labels[known], label[free] == 1]).astype(np.float32)
     share = experiment.settings.linear.pseudo_weight
     weights = np.concatenate([np.ones((len(known), target.shape[1])), share * weight[free] * (label[free] >= 0)])
-    l2 = read_json(warmup / "penalty.json")["l2"]
+    l2 = read_json(warmup / "choice.json")["l2"]
     head = solve(problem.rows[np.concatenate([known, rows])], target, weight=weights.astype(np.float32), l2=l2)
     test = experiment.roles.test
     return mean_average_precision(head.logits(problem.rows[test])[0], place.labels[test])

@@ -1,6 +1,6 @@
 """DiCaP's main step against the bare network, in one run.
 
-    python benchmarks/step.py [--preset table] [--steps 20] [--compile]
+    python benchmarks/step.py [--preset table] [--steps 20]
 
 The main step is the pipeline's own (`dicap.training.loops.main.train`): loader, labelled and unlabelled strong views, weak views
 of the images with uncertain entries and their forward pass, the three losses, backward, AdamW, EMA, finite check, clean-stop
@@ -136,7 +136,6 @@ def measure(preset: str, count: int, runtime: Runtime, batch: int | None) -> dic
         "preset": preset,
         "device": str(runtime.device),
         "amp": str(runtime.amp),
-        "compiled": runtime.compiled,
         "backbone": s.backbone,
         "image_size": s.image_size,
         "batch": [s.train.batch_size - unlabelled, unlabelled],
@@ -158,10 +157,9 @@ def main() -> int:
     options.add_argument("--steps", type=int, default=400 if gpu else 12, help="steps per epoch; of two epochs the second counts")
     options.add_argument("--batch", type=int, help="images per step, for a quick try")
     options.add_argument("--workers", type=int)
-    options.add_argument("--compile", action="store_true")
     options = options.options()
     keep_freed_memory()  # as a stage that trains, for both
-    runtime = Runtime.choose(workers=options.workers, compiled=options.compile)
+    runtime = Runtime.choose(workers=options.workers)
     result = measure(options.preset, options.steps, runtime, options.batch)
     images = result["strong_views_a_step"] + result["weak_views_a_step"]
     print(f"{options.preset} on {result['device']}: {result['backbone']} at {result['image_size']} px, ", end="")

@@ -37,7 +37,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
     A teacher is solved on the labelled samples, whose rows are averaged with their neighbours'. It labels whatever has no label,
     as large a share of each class positive as among the known labels; these labels are weighted by how often such labels are
-    right, which is counted out of fold, and the classifier is solved on labels and pseudo-labels (docs/photographs.md).
+    right, which is counted out of fold, and the classifier is solved on labels and pseudo-labels: it is used as far as the
+    labelled samples gain from that, out of fold, and otherwise learns from them alone (docs/photographs.md).
 
     A label may be missing entry by entry: an entry of Y that is -1 or NaN is unknown, not negative. A sample without any known
     entry is an unlabelled one.
@@ -48,7 +49,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         l2: weight of the loss beside half the squared norm (scikit-learn's C); `auto`: by cross-validation.
         features: what the classifier sees: `plain`, `standard` (standardised), or `root` (signed square roots, standardised,
             each row of one length). The scaling learns from all samples, labelled or not.
-        pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one.
+        pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, mixed with the
+            labelled-only classifier or left out where the labelled samples gain nothing.
         neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
         folds: of the labelled samples; each is scored by heads that never saw it. As many as there are labelled samples at most.
         power: exponent of the chance of being right in the weight of a pseudo-label.
@@ -59,10 +61,12 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         n_jobs: threads of the linear algebra; None: as the libraries choose, -1: all cores.
 
     Attributes:
-        classes_: the outcomes of each class, C arrays of 0 and 1, as scikit-learn has them where there are several outputs.
+        classes_: (C, 2): the outcomes of each class, 0 and 1, as scikit-learn has them where there are several outputs.
         class_names_: (C,) the columns' names where Y is a data frame, else 0 to C - 1.
         coef_, intercept_: (C, D), (C,) of the scaled features.
         l2_: the penalty, given or chosen.
+        choice_: with `pseudo_weight="auto"`, how much of what the unlabelled samples say was used (`share`, 0: nothing), and what
+            was tried: `in_words()` says it; else None.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
         n_labelled_: samples with a known entry.
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
@@ -71,7 +75,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "l2": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "features": [StrOptions({"plain", "standard", "root"})],
-        "pseudo_weight": [Interval(Real, 0, 1, closed="both")],
+        "pseudo_weight": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "neighbours": [Interval(Integral, 0, None, closed="left")],
         "folds": [Interval(Integral, 2, None, closed="left")],
         "power": [Interval(Real, 0, None, closed="neither")],
@@ -85,7 +89,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         *,
         l2: float | Literal["auto"] = "auto",
         features: Literal["plain", "standard", "root"] = "root",
-        pseudo_weight: float = 0.5,
+        pseudo_weight: float | Literal["auto"] = "auto",
         neighbours: int = 10,
         folds: int = 5,
         power: float = 2.0,
@@ -108,7 +112,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
         Args:
             X: (n, D) finite features.
-            y: (n, C) of 1, 0, and -1 or NaN for unknown.
+            y: (n, C) of 1, 0, and -1 or NaN for unknown; what is masked is unknown too.
 
         Raises:
             ValueError: a parameter or an array is not as described, fewer than two samples have a known entry, or a class
@@ -129,7 +133,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y: column {empty[0]} has no known label: leave it out, or label some samples of it")
 
         # Not the names: of one or two classes scikit-learn's scorers would take the first name for the negative outcome.
-        self.classes_ = [np.array([0, 1]) for _ in range(labels.shape[1])]
+        self.classes_ = np.tile([0, 1], (labels.shape[1], 1))
         self.class_names_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -143,6 +147,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
         rows, y = self._scaling.apply(x)[order], labels[labelled]
         own = rows[: len(y)]
+        largest = float(np.abs(rows).max(initial=0))  # of single precision, in which squares are summed
+        if not (np.isfinite(self._scaling.scale).all() and largest**2 * rows.size < np.finfo(rows.dtype).max):
+            raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares overflow; give them in a larger unit")
         fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
         self.l2_ = choose_penalty(own, y, fold) if self.l2 == "auto" else float(self.l2)
 
@@ -151,7 +158,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         def rule(scores: NDArray, known: NDArray, _: int | None) -> Pseudo:
             return quota_labels(scores, known, open_entries, power=self.power)
 
-        heads = crossfit(
+        heads, self.choice_ = crossfit(
             rows, y, fold, rule, l2=self.l2_, pseudo_weight=self.pseudo_weight,
             neighbours=min(self.neighbours, len(rows) - 1), start=self._start(y, rows, fold),
         )  # fmt: skip
@@ -263,6 +270,8 @@ def _known_labels(y: Any, name: str) -> NDArray:
     """
     if y is None:
         raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
+    if isinstance(y, np.ma.MaskedArray):  # scikit-learn would read what lies under the mask
+        y = y.astype(np.float64).filled(np.nan)
     array: Any = check_array  # annotated with the types of its defaults alone
     options = {"ensure_all_finite": "allow-nan", "input_name": "y"}
     labels = array(y, ensure_2d=False, dtype=None, **options)

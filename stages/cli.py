@@ -12,7 +12,7 @@ import click
 from dicap import __version__
 from dicap.errors import DataError, SettingsError, Stopped
 from dicap.machine.processes import is_main
-from stages.sweeps.engines.parent import STARTED_BY, end_with_parent
+from stages.support.parent import STARTED_BY, end_with_parent
 
 EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
 DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
@@ -40,12 +40,11 @@ USE = {
 TOOLS = {
     "config": "Print the settings in force and where each comes from.",
     "methods": "List the methods that can be compared.",
-    "completion": "Print the shell's completion script.",
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
     "doctor": "Check a converted data set.",
     "sweep": "Run a grid of experiments, here or on a cluster.",
-    "formatted": "Import or export the published npy files.",
+    "formatted": "Convert by the published npy lists.",
     "compare": "Draw finished experiments side by side.",
     "figures": "Draw the paper's figures from finished runs.",
     "table": "Set finished runs beside the published tables.",

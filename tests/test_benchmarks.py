@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-SHARED = ("common", "made_up")  # no benchmarks themselves
+SHARED = ("common", "made_up", "populations")  # no benchmarks themselves
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in (*SHARED, "suite"))
 
 
@@ -82,5 +82,5 @@ def test_the_suite_and_the_list_name_every_benchmark():
     found = re.search(r"^NAMES = \((.*?)\)$", (FOLDER / "suite.py").read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None
     # one trains for an hour, one needs 8 GB for half an hour, the others need photographs or a run
-    apart = {"suggest", "large", "photographs", "review", "sklearn_peers", "heads", "bank", "sizes", "estimators"}
+    apart = {"suggest", "large", "photographs", "review", "sklearn_peers", "heads", "bank", "sizes", "estimators", "sets"}
     assert set(re.findall(r'"(\w+)"', found[1])) == set(NAMES) - apart

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dicap.calibration.logistic import class_shares, rates_of_classes
 from dicap.calibration.quota import quota_of
+from dicap.linear.choice import PART, SHARES
 from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, quota_labels, solve_students, solve_teachers
 from dicap.linear.folds import assign_folds
 from dicap.linear.solver import rotate, solve
@@ -40,12 +41,29 @@ def test_no_label_of_a_fold_reaches_what_scores_it(seed, folds, neighbours):
         return quota_labels(scores, known, np.concatenate([y < 0, np.ones((20, 4), bool)]))
 
     options = {"l2": 0.1, "pseudo_weight": 0.5, "neighbours": neighbours}
-    before, after = (crossfit(x, labels, fold, rule, **options) for labels in (y, changed))
+    before, after = (crossfit(x, labels, fold, rule, **options)[0] for labels in (y, changed))
     assert np.allclose(before.w[0], after.w[0], atol=5e-3) and not np.allclose(before.w[1:], after.w[1:], atol=5e-3)
     p, q = (out_of_fold(heads.w, heads.b, x[:40], fold) for heads in (before, after))
     assert np.allclose(p[fold == 0], q[fold == 0], atol=5e-3) and not np.allclose(p[fold != 0], q[fold != 0], atol=5e-3)
     assert [k for k, _ in seen] == 2 * [*range(folds), None]
     assert np.allclose(seen[0][1], seen[folds + 1][1], atol=5e-3), "what the student of fold 0 learns from"
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 1000), folds=st.integers(2, 4))
+def test_labels_of_a_fold_reach_a_mixture_through_its_share_alone(seed, folds):
+    """With other labels of fold 0, its heads of both kinds are the same: the mixture's is made of them."""
+    x, y = partly_labelled(seed)
+    y, fold = y[:40], np.arange(40) % folds
+    changed = np.where((fold == 0)[:, None] & (y >= 0), 1 - y, y)
+    open_entries = np.concatenate([y < 0, np.ones((20, 4), bool)])
+
+    def heads(labels, weight):
+        return crossfit(x, labels, fold, lambda p, known, _: quota_labels(p, known, open_entries), l2=0.1, pseudo_weight=weight)
+
+    (mixed, choice), (own, _), (student, _) = heads(y, "auto"), heads(changed, 0.0), heads(changed, PART)
+    assert choice is not None and choice.share in (0, *SHARES)
+    assert np.allclose(mixed.w[0], (1 - choice.share) * own.w[0] + choice.share * student.w[0], atol=5e-3)
 
 
 # -- the parts

@@ -1,22 +1,18 @@
 """dvc.yaml and the tables of dicap/provenance/dependencies.py against the program.
 
-A stage lists every setting it reads and every module whose change alters its result, and what is said not to be reached is not.
+A stage lists every setting it reads and every module whose change alters its result.
 """
 
 import ast
-import inspect
 import json
 import shutil
 from functools import cache
-from importlib import import_module
-from types import FunctionType
 
 import pytest
 import tiny
 from ruamel.yaml import YAML
 
-from dicap.provenance import dependencies as provenance
-from dicap.provenance.dependencies import NEUTRAL, STAGE_SETTINGS, UNREACHED, modules
+from dicap.provenance.dependencies import NEUTRAL, STAGE_SETTINGS, modules
 from dicap.provenance.source_code import source_file
 from dicap.settings import Settings
 from dicap.settings.methods import METHODS
@@ -128,12 +124,11 @@ def is_empty(module):
 
 
 @pytest.mark.parametrize("stage", COMMANDS)
-def test_what_a_stage_imports_is_listed_neutral_or_never_called(seen, stage):
+def test_what_a_stage_imports_is_listed_or_neutral(seen, stage):
     listed = modules(stage, tiny.settings())
-    unreached = {name for name, (stages, _) in UNREACHED.items() if stage in stages}
-    rest = set(seen[stage]["modules"]) - listed - set(NEUTRAL) - unreached - set(ASIDE)
+    rest = set(seen[stage]["modules"]) - listed - set(NEUTRAL) - set(ASIDE)
     assert {name for name in rest if not is_empty(name)} == set()
-    assert not (set(NEUTRAL) | unreached) & listed
+    assert not set(NEUTRAL) & listed
 
 
 @pytest.mark.parametrize("stage", COMMANDS)
@@ -149,69 +144,6 @@ def test_the_tables_name_modules_that_are_imported(seen):
     everything = {name for stage in COMMANDS for name in seen[stage]["modules"]}
     sometimes = {"dicap.training.parallel.distributed", "dicap.provenance.dependencies", "dicap.provenance.source_code"}
     assert set(NEUTRAL) - everything - sometimes == set()
-
-
-def test_what_is_said_not_to_be_reached_would_be_listed_otherwise(monkeypatch):
-    table = dict(UNREACHED)
-    monkeypatch.setattr(provenance, "UNREACHED", {})
-    every = [tiny.settings({"method": method, "head": METHODS[method].head}) for method in METHODS]
-    for stage in COMMANDS:
-        found = set().union(*(modules(stage, settings) for settings in every))
-        assert {name for name, (stages, reason) in table.items() if stage in stages and reason} <= found
-
-
-def functions(module):
-    """Every function that a module defines, methods and properties included."""
-    for value in vars(module).values():
-        for item in vars(value).values() if inspect.isclass(value) and value.__module__ == module.__name__ else [value]:
-            for part in (item.fget, item.fset) if isinstance(item, property) else [getattr(item, "__func__", item)]:
-                part = inspect.unwrap(part) if callable(part) else part
-                # What dataclass and NamedTuple generate has no file: making a record is no work of the module.
-                if isinstance(part, FunctionType) and part.__code__.co_filename == module.__file__:
-                    yield part
-
-
-@pytest.fixture
-def poisoned():
-    """A function that makes every function of some modules fail, wherever it was imported to."""
-    changed = []
-
-    def poison(names):
-        for function in {function for name in names for function in functions(import_module(name))}:
-            changed.append((function, function.__code__))
-            names = ", ".join(function.__code__.co_freevars)  # code is exchanged for code with the same free variables
-            space: dict = {}
-            exec(f"def outer({names}):\n def f(*a, **k):\n  ({names})\n  raise AssertionError('reached')\n return f", space)
-            function.__code__ = space["outer"](*names.split(", ") if names else ()).__code__
-
-    yield poison
-    for function, code in changed:
-        function.__code__ = code
-
-
-def unreached(stage):
-    return [name for name, (stages, _) in UNREACHED.items() if stage in stages]
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_the_warm_up_calls_nothing_of_what_it_is_said_not_to_reach(method, poisoned, tiny_experiment, tmp_path):
-    experiment = tiny_experiment({"method": method, "head": METHODS[method].head, "warmup.epochs": 1, "pclp.warmup_epochs": 1})
-    poisoned(unreached("warmup"))
-    assert (tiny.run_stage(experiment, "warmup", None, tmp_path) / "model.safetensors").exists()
-
-
-def test_fine_tuning_calls_nothing_of_what_it_is_said_not_to_reach(poisoned, tiny_experiment, trained, tmp_path):
-    experiment = tiny_experiment({"finetune.epochs": 1}, split=trained / "split.parquet")
-    poisoned(unreached("finetune"))
-    tiny.run_stage(experiment, "finetune", trained / "train" / "model.safetensors", tmp_path)
-
-
-def test_the_poison_works(poisoned, tiny_experiment, trained, tmp_path):
-    experiment = tiny_experiment({"train.epochs": 1}, split=trained / "split.parquet")
-    poisoned(unreached("warmup"))
-    with pytest.raises(AssertionError, match="reached"):
-        tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path)
-    assert {stage for stages, _ in UNREACHED.values() for stage in stages} == {"warmup", "finetune"}, "tested above"
 
 
 def test_every_method_has_the_file_that_the_stages_list():

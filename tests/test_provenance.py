@@ -109,10 +109,10 @@ def test_every_import_by_name_is_a_registry_that_is_known():
 
 
 def test_stages_depend_on_what_they_compute_with():
-    """Batch sizes train; estimators do not warm up; templates and the published tables are of the report alone."""
+    """Batch sizes train; templates and the published tables are of the report alone."""
     settings = tiny.settings()
     assert {"dicap.settings.batch_sizes", "dicap.losses", "dicap.data.policy"} <= set(code("warmup", settings))
-    assert "dicap.calibration.estimators" not in code("warmup", settings) and "dicap.calibration.estimators" in code(
+    assert "dicap.calibration.estimators" not in code("split", settings) and "dicap.calibration.estimators" in code(
         "train", settings
     )
     shown = set(code("report", settings))

@@ -32,7 +32,7 @@ class Curve(NamedTuple):
         Between the knots x[k] <= p < x[k+1], as the paper writes it (docs/methods.md 3.4):
         r(p) = ((x[k+1] - p) r[k] + (p - x[k]) r[k+1]) / (x[k+1] - x[k]).
         """
-        p = torch.from_numpy(ranks.log_odds(p.cpu().numpy())).to(p.device) if self.log_odds else p.double()
+        p = log_odds(p) if self.log_odds else p.double()
         # G + 1 intervals: the first and the last are endless, so nothing there is ever nearer to their other end.
         x = torch.cat([self.knots[:1], self.knots])  # (G + 1,) where each begins
         width = torch.nn.functional.pad(self.knots.diff(), (1, 1), value=torch.inf)  # (G + 1,)
@@ -49,6 +49,12 @@ class Curve(NamedTuple):
     def to(self, device: torch.device | str) -> "Curve":
         """The same curve on a device."""
         return self._replace(knots=self.knots.to(device), rate=self.rate.to(device))
+
+
+def log_odds(p: Tensor) -> Tensor:
+    """log(p / (1 - p)) in float64, finite at 0 and 1: `dicap.calibration.ranks.log_odds` where p is."""
+    p = p.double().clamp(ranks.FINEST, 1 - ranks.FINEST)
+    return p.log() - torch.log1p(-p)
 
 
 def curve_of(knots: np.ndarray, rate: np.ndarray, log_odds: bool = False) -> Curve:

@@ -7,8 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 FINEST = 1e-6  # confidences are kept this far from 0 and 1 where their logarithms are taken
-# Entries of a group at least, how many groups at most, entries that the logistic curve counts for in a group.
-GROUP, MOST_GROUPS, LEAN = 20, 60, 40.0
+GROUP, MOST_GROUPS = 20, 60  # entries of a group at least, groups at most
+# Entries that the logistic curve counts for in a group, and the known entries below which it counts for more: the rates of few
+# groups of few images are noise beside it (docs/photographs.md).
+LEAN, MANY = 40.0, 6000
 
 
 def log_odds(p: NDArray) -> NDArray:
@@ -22,8 +24,8 @@ def curve_by_rank(p: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
 
     For confidences that crowd near 0 and 1, where bins of equal width are full or empty.
 
-    A group's rate is (n_pos + LEAN s) / (n + LEAN) with s its mean on the logistic curve fitted to all entries. On digits with
-    D_est of 40 images this halves the error of bins of equal width.
+    A group's rate is (n_pos + L s) / (n + L) with s its mean on the logistic curve fitted to all n_known entries, and L =
+    LEAN max(1, sqrt(MANY / n_known)). On digits with D_est of 40 images this halves the error of bins of equal width.
 
     Args:
         p, y: confidences and labels of one shape, of rows that the model was not trained on; at least one entry is known.
@@ -33,10 +35,11 @@ def curve_by_rank(p: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
     """
     known = np.asarray(y >= 0)
     x, right = log_odds(p[known]), np.asarray(y[known] > 0, np.float64)
-    groups, smooth = by_rank(x), _logistic(x, right)
+    groups, smooth = by_rank(x), logistic_curve(x, right)
+    lean = LEAN * max(1.0, np.sqrt(MANY / len(x)))
     place = np.unique(x, return_inverse=True)[1]
     right = (np.bincount(place, right) / np.bincount(place))[place]  # of equal confidences none comes first
-    rates = [(right[group].sum() + LEAN * smooth[group].mean()) / (len(group) + LEAN) for group in groups]
+    rates = [(right[group].sum() + lean * smooth[group].mean()) / (len(group) + lean) for group in groups]
     return isotonic_knots([x[group].mean() for group in groups], rates, groups)
 
 
@@ -58,10 +61,11 @@ def isotonic_knots(knots: list[float], rates: list[float], groups: list[NDArray]
     return unique, np.bincount(place, rate) / np.bincount(place)
 
 
-def _logistic(x: NDArray, y: NDArray) -> NDArray:
-    """The logistic curve of y over x at the points x (Platt scaling); the mean where y has one value only."""
+def logistic_curve(x: NDArray, y: NDArray) -> NDArray:
+    """The logistic curve of y over x at the points x (Platt scaling); the mean where it would not rise, or y has one value."""
     from sklearn.linear_model import LogisticRegression
 
     if y.min() == y.max():
         return np.full(len(x), y.mean())
-    return LogisticRegression(C=1e4).fit(x[:, None], y).predict_proba(x[:, None])[:, 1]
+    model = LogisticRegression(C=1e4).fit(x[:, None], y)
+    return model.predict_proba(x[:, None])[:, 1] if model.coef_[0, 0] > 0 else np.full(len(x), y.mean())

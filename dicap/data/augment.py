@@ -46,21 +46,6 @@ class View:
         return self.tiles**2
 
 
-def render(image: np.ndarray, view: View, rng: np.random.Generator) -> np.ndarray:
-    """One view of one image.
-
-    Args:
-        image: (H, W, 3) uint8.
-        view: how to look at it.
-        rng: where the randomness comes from; 10 numbers are drawn for each part.
-
-    Returns:
-        (H, W, 3) uint8, or (4, H, W, 3) with tiles.
-    """
-    views = render_batch(image[None].copy(), view, rng.random((1, view.parts, COLUMNS)))
-    return views[0]
-
-
 def render_batch(images: np.ndarray, view: View, uniforms: np.ndarray) -> np.ndarray:
     """Views of several images.
 

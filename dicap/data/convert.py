@@ -8,7 +8,6 @@ and an added photograph costs its own decoding alone.
 
 import csv
 import json
-import math
 from collections.abc import Generator, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
@@ -20,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from dicap.data import format as files
-from dicap.data.resize import JPEG_QUALITY, Result, convert_one, results
+from dicap.data.resize import Result, convert_one, results
 from dicap.data.sources.base import Item, RawSet, decoders, unknown_entries
 from dicap.errors import DataError
 from dicap.files.atomic import make_room, replacing_folder
@@ -40,12 +39,10 @@ class Written:
     Attributes:
         sizes: (images listed, 2) int32, width and height of the originals, 0 of those rejected.
         rejected: {row: reason}.
-        error: summed squared difference of the JPEGs from the resized images.
     """
 
     sizes: np.ndarray
     rejected: dict[int, str]
-    error: int
 
     @property
     def rows(self) -> np.ndarray:
@@ -58,7 +55,6 @@ def convert(
     destination: Path,
     *,
     image_size: int,
-    store: str = "array",
     max_rejected: float = 0.01,
     known: Path | None = None,
     code: str = "",
@@ -73,7 +69,6 @@ def convert(
         raw: the listed images.
         destination: `data/converted`; replaced as a whole when everything has been written.
         image_size: side in pixels.
-        store: array, or jpeg (re-encoded at quality 95, 4:4:4, for small disks; the loss is measured and recorded).
         max_rejected: share of rejected images above which the conversion fails.
         known: where images that were decoded before are stored; None: nowhere.
         code: what stands for the code that makes the pixels; what other code made is made again.
@@ -92,13 +87,13 @@ def convert(
         if not alone:
             raise DataError(f"{destination}: another `dicap-stage convert` is writing it; wait for its end")
         with replacing_folder(destination) as scratch, _trouble(destination):
-            cache = None if known is None else _store(known, raw, image_size, store, code)
-            found = _results(raw, image_size, store == "jpeg", workers, cache)
+            cache = None if known is None else _store(known, raw, image_size, code)
+            found = _results(raw, image_size, workers, cache)
             shown = progress(found, desc=f"convert {raw.dataset}", total=len(raw.items), unit="image")
             with closing(found), closing(shown):
-                written = _write_pixels(shown, len(raw.items), scratch, image_size=image_size, store=store)
+                written = _write_pixels(shown, len(raw.items), scratch, image_size)
             _judge(raw, written, max_rejected, destination)
-            meta = _describe(raw, written, scratch, image_size, store)
+            meta = _describe(raw, written, scratch, image_size)
     if known is not None:
         remove_unused(known)
     return meta
@@ -113,29 +108,29 @@ def _check_ids(raw: RawSet) -> None:
         seen.add(item.id)
 
 
-def _store(known: Path, raw: RawSet, image_size: int, store: str, code: str) -> ContentStore:
+def _store(known: Path, raw: RawSet, image_size: int, code: str) -> ContentStore:
     """The images that were made as these are to be made."""
     kind = f"{type(raw.images).__module__}.{type(raw.images).__qualname__}"
-    facts = {"dataset": raw.dataset, "images": kind, "image_size": image_size, "store": store, "code": code, **decoders()}
+    facts = {"dataset": raw.dataset, "images": kind, "image_size": image_size, "code": code, **decoders()}
     return ContentStore.of(known, facts)
 
 
-def _results(raw: RawSet, image_size: int, jpeg: bool, workers: int | None, cache: ContentStore | None) -> Generator[Result]:
+def _results(raw: RawSet, image_size: int, workers: int | None, cache: ContentStore | None) -> Generator[Result]:
     """What becomes of each image, in order: found in the store where its file did not change, else read and stored."""
     n = len(raw.items)
     if cache is None:
-        yield from results(raw.images, range(n), image_size, jpeg, workers)
+        yield from results(raw.images, range(n), image_size, workers)
         return
     keys = np.array([digest(json.dumps(raw.images.mark(i)).encode()) for i in range(n)], "S16")
     places = cache.find(keys)
     rows: list[int] = []  # decoded and not yet stored
     values: list[bytes] = []
-    with closing(results(raw.images, np.flatnonzero(places == ABSENT).tolist(), image_size, jpeg, workers)) as fresh:
+    with closing(results(raw.images, np.flatnonzero(places == ABSENT).tolist(), image_size, workers)) as fresh:
         for i, place in enumerate(places.tolist()):
             if (value := cache.read(place)) is not None:
                 yield Result.from_bytes(value)
                 continue
-            result = next(fresh) if place == ABSENT else convert_one(raw.images, i, image_size, jpeg)  # a damaged one
+            result = next(fresh) if place == ABSENT else convert_one(raw.images, i, image_size)  # a damaged one
             if result.reason is None:
                 rows.append(i)
                 values.append(result.to_bytes())
@@ -146,12 +141,11 @@ def _results(raw: RawSet, image_size: int, jpeg: bool, workers: int | None, cach
     cache.add(keys[rows], values)
 
 
-def _write_pixels(found: Iterator[Result], n: int, folder: Path, *, image_size: int, store: str) -> Written:
-    """Write the images as one array, or as JPEG files one behind the other."""
-    sizes, lengths = np.zeros((n, 2), np.int32), []
+def _write_pixels(found: Iterator[Result], n: int, folder: Path, image_size: int) -> Written:
+    """Write the images as one array."""
+    sizes = np.zeros((n, 2), np.int32)
     rejected: dict[int, str] = {}
-    error = 0
-    with (folder / (files.ARRAY if store == "array" else files.JPEGS)).open("wb") as file:
+    with (folder / files.ARRAY).open("wb") as file:
         file.write(npy_header((0,), np.uint8))
         for row, result in enumerate(found):
             if result.reason is not None:
@@ -159,24 +153,17 @@ def _write_pixels(found: Iterator[Result], n: int, folder: Path, *, image_size: 
                 continue
             file.write(result.data)
             sizes[row] = result.width, result.height
-            lengths.append(len(result.data))
-            error += result.error
         file.seek(0)
-        shape = (len(lengths), image_size, image_size, 3) if store == "array" else (sum(lengths),)
-        file.write(npy_header(shape, np.uint8))
-    if store == "jpeg":
-        np.save(folder / files.OFFSETS, np.cumsum([0, *lengths], dtype=np.int64))
-    return Written(sizes, rejected, error)
+        file.write(npy_header((n - len(rejected), image_size, image_size, 3), np.uint8))
+    return Written(sizes, rejected)
 
 
-def _describe(raw: RawSet, written: Written, scratch: Path, image_size: int, store: str) -> dict[str, Any]:
+def _describe(raw: RawSet, written: Written, scratch: Path, image_size: int) -> dict[str, Any]:
     """Write the index and meta.json of a set whose pixels are written."""
     items = [raw.items[row] for row in written.rows]
     unknown = {split: _unknown(items, split, len(raw.classes)) for split in ("train", "test")}
     partial = any(unknown.values())
     files.write_index(scratch / files.INDEX, _tables(items, written.sizes[written.rows]), partial=partial)
-    # The order of the earliest sets: equal sets are equal bytes.
-    names = [files.ARRAY, files.INDEX] if store == "array" else [files.JPEGS, files.INDEX, files.OFFSETS]
     rejected = [{"path": raw.items[row].path, "reason": reason} for row, reason in written.rejected.items()]
     notes = list(raw.notes)
     if rejected:
@@ -185,11 +172,10 @@ def _describe(raw: RawSet, written: Written, scratch: Path, image_size: int, sto
         "schema": files.PARTIAL_SCHEMA if partial else files.SCHEMA,
         "dataset": raw.dataset,
         "image_size": image_size,
-        "store": store,
         "classes": raw.classes,
         "counts": {split: sum(item.split == split for item in items) for split in files.SPLITS},
         "rejected": rejected,
-        "checksums": {name: sha256(scratch / name) for name in names},
+        "checksums": {name: sha256(scratch / name) for name in (files.ARRAY, files.INDEX)},
         "hidden_labels": all(item.labels is not None for item in items),
         "notes": notes,
         "source": raw.source,
@@ -199,13 +185,6 @@ def _describe(raw: RawSet, written: Written, scratch: Path, image_size: int, sto
         meta["added"] = later  # labels given later: `split` never hides them
     if partial:
         meta["unknown"] = unknown  # entries (image, class) of which nothing is known, of the labelled images
-    if store == "jpeg":
-        mean = written.error / (len(items) * image_size**2 * 3)
-        meta["fidelity"] = {
-            "quality": JPEG_QUALITY,
-            "rms_difference": round(math.sqrt(mean), 4),
-            "psnr_db": round(10 * math.log10(255**2 / max(mean, 1e-12)), 2),
-        }
     files.write_meta(scratch, meta)
     return meta
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from dicap.data import format as files
 from dicap.data.labels import labelled_mask, read_labels
@@ -15,9 +15,7 @@ from dicap.data.store import Store
 from dicap.errors import DataError
 from dicap.files.artifacts import read_split
 from dicap.files.checksum import sha256
-from dicap.files.written import replacing_own
 from dicap.machine.progress import progress
-from dicap.settings.catalogue import OWN
 
 NEAR = 6.0  # mean difference in levels below which two images with equal fingerprints count as the same
 CHUNK = 256
@@ -34,7 +32,6 @@ class Findings:
         damage: lines on what is broken; training on the set would be wrong.
         warnings: lines on what a user should know.
         duplicates: (id of a test image, id of a training image), the same picture.
-        classes: a row a class: name, positives and share in train and in test.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -43,11 +40,10 @@ class Findings:
     damage: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     duplicates: list[tuple[str, str]] = field(default_factory=list)
-    classes: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 def examine(folder: Path) -> Findings:
-    """Check the files of a set against meta.json, and its content for duplicates and empty classes.
+    """Check the files of a set against meta.json, its labels, and the test images for copies of training images.
 
     Raises:
         DataError: the folder is not a converted set at all.
@@ -65,14 +61,12 @@ def examine(folder: Path) -> Findings:
             findings.damage.append(f"{path}: its bytes differ from those that convert wrote")
     try:
         store = Store.open(folder)
-        labelled = labelled_mask(folder)
         split = files.read_index(folder, ["split"])["split"].to_numpy()
         _check_index(store, meta, split, findings)
-        findings.classes = _class_table(folder, store.classes, split, labelled)
+        read_labels(folder, np.flatnonzero(labelled_mask(folder)), partial=True)  # that each is of a class
     except DataError as error:
         findings.damage.append(str(error))
         return findings
-    _warn_of_classes(findings, own=meta["dataset"] == OWN)
     findings.duplicates = find_duplicates(store, split)
     if findings.duplicates:
         test, train = findings.duplicates[0]
@@ -90,27 +84,6 @@ def _check_index(store: Store, meta: dict, split: np.ndarray, findings: Findings
     repeated = store.ids[pd.Index(store.ids).duplicated()]
     if len(repeated):
         findings.damage.append(f"{path}: id {repeated[0]!r} occurs more than once")
-
-
-def _class_table(folder: Path, classes: list[str], split: np.ndarray, labelled: np.ndarray) -> pd.DataFrame:
-    table = pd.DataFrame({"class": classes})
-    for name in ("train", "test"):
-        labels = read_labels(folder, np.flatnonzero((split == name) & labelled), partial=True)
-        table[f"{name}_n"] = (labels > 0).sum(0).astype(int)
-        table[f"{name}_share"] = (labels > 0).sum(0) / np.maximum((labels >= 0).sum(0), 1)
-    return table
-
-
-def _warn_of_classes(findings: Findings, *, own: bool) -> None:
-    table = findings.classes
-    untested = "nothing can be said of their score" if own else "their AP counts 0"
-    for name, effect in (("train", "they cannot be learned"), ("test", untested)):
-        empty = table["class"][table[f"{name}_n"] == 0].tolist()
-        full = table["class"][table[f"{name}_share"] == 1].tolist()
-        if empty and not any(effect in line for line in findings.warnings):  # convert's notes may have said so
-            findings.warnings.append(f"{len(empty)} classes have no positive {name} image, so {effect}: {', '.join(empty[:10])}")
-        if full:
-            findings.warnings.append(f"{len(full)} classes are positive in every {name} image: {', '.join(full[:10])}")
 
 
 def find_duplicates(store: Store, split: np.ndarray) -> list[tuple[str, str]]:
@@ -220,40 +193,3 @@ def _because(role: str | None, labelled: bool, added: str | None, ratio: float, 
         )
         return f"{drawn}; {use[role]}"
     return "it has no role yet"
-
-
-def contact_sheet(folder: Path, path: Path, *, seed: int = 1, columns: int = 8, rows: int = 6, side: int = 128) -> None:
-    """Draw labelled images, train and test, with the names of their classes, as a PNG."""
-    store = Store.open(folder)
-    known = np.flatnonzero(labelled_mask(folder))
-    chosen = np.sort(np.random.default_rng(seed).permutation(known)[: columns * rows])
-    labels = read_labels(folder, chosen, partial=True)
-    splits = store.index["split"].to_numpy()
-    caption = 34
-    sheet = Image.new("RGB", (columns * (side + 4), -(-len(chosen) // columns) * (side + caption)), "white")
-    draw = ImageDraw.Draw(sheet)
-    for i, (row, ones) in enumerate(zip(chosen, labels, strict=True)):
-        x, y = i % columns * (side + 4) + 2, i // columns * (side + caption) + 2
-        sheet.paste(Image.fromarray(store.image(int(row))).resize((side, side), Image.Resampling.BILINEAR), (x, y))
-        names = ", ".join(store.classes[c] for c in np.flatnonzero(ones > 0)) or "(none)"
-        for line, text in enumerate(_wrap(draw, f"{splits[row]}: {names}", side)):
-            draw.text((x, y + side + 2 + 14 * line), text, fill="black")
-    with replacing_own(path) as temporary:
-        sheet.save(temporary, "PNG")
-
-
-def _wrap(draw: ImageDraw.ImageDraw, text: str, width: int) -> list[str]:
-    """At most two lines that fit, the second cut short with dots."""
-    lines, words = [""], text.split(" ")
-    for i, word in enumerate(words):
-        longer = f"{lines[-1]} {word}".strip()
-        if draw.textlength(longer) <= width or not lines[-1]:
-            lines[-1] = longer
-        elif len(lines) == 1:
-            lines.append(word)
-        else:
-            lines[-1] += f" +{len(words) - i}"
-            break
-    while draw.textlength(lines[-1]) > width and len(lines[-1]) > 1:
-        lines[-1] = lines[-1][:-1]
-    return lines

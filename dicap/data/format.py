@@ -2,8 +2,7 @@
 
 A converted set is a folder `data/converted/` with
 
-- `images.npy`, (N, H, W, 3) uint8, C order (`store: array`), or `images.jpg.npy`, the bytes of N JPEG files one after
-  the other, with `offsets.npy`, (N + 1,) int64 (`store: jpeg`);
+- `images.npy`, (N, H, W, 3) uint8, C order;
 - `index.parquet`, a row an image in the order of the array: id, path, width, height (of the original), split, labels; where some
   images are labelled in part, `absent` too: the classes known not to be there, null where that is all classes without a label;
 - `meta.json`, written last: classes, counts, rejected files, checksums. A folder without it is not a set.
@@ -27,10 +26,8 @@ AGAIN = "run `dicap-stage convert` again"
 META = "meta.json"
 INDEX = "index.parquet"
 ARRAY = "images.npy"
-JPEGS = "images.jpg.npy"
-OFFSETS = "offsets.npy"
 SPLITS = ("train", "test", "unlabeled")
-META_KEYS = ("dataset", "image_size", "store", "classes", "counts", "rejected", "checksums", "notes")
+META_KEYS = ("dataset", "image_size", "classes", "counts", "rejected", "checksums", "notes")
 
 INDEX_SCHEMA = pa.schema(
     [
@@ -123,5 +120,5 @@ def read_meta(folder: Path) -> dict[str, Any]:
 
 def identity(meta: dict[str, Any]) -> str:
     """One checksum for the whole set, from the checksums of its files and what gives them meaning."""
-    parts = {key: meta[key] for key in ("schema", "dataset", "image_size", "store", "classes", "checksums")}
+    parts = {key: meta[key] for key in ("schema", "dataset", "image_size", "classes", "checksums")}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,6 +1,5 @@
 """Pictures made small and square, in worker processes: what `dicap.data.convert` writes down."""
 
-import io
 import os
 import signal
 import struct
@@ -9,15 +8,13 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 
-import numpy as np
 from PIL import Image
 
 from dicap.data.sources.base import Images, Rejected
 from dicap.machine.processes import cores, when_parent_ends
 
-JPEG_QUALITY = 95
 CHUNK = 32  # images a worker takes at a time
-_HEAD = struct.Struct("<iiq")
+_HEAD = struct.Struct("<ii")
 _INTERVAL = 0.5  # seconds between two looks at whether the parent lives
 
 
@@ -28,21 +25,20 @@ class Result:
     width: int = 0
     height: int = 0
     data: bytes = b""
-    error: int = 0  # summed squared difference of the JPEG from the resized image (`store: jpeg`)
     reason: str | None = None
 
     def to_bytes(self) -> bytes:
         """An image that was not rejected, for a store."""
-        return _HEAD.pack(self.width, self.height, self.error) + self.data
+        return _HEAD.pack(self.width, self.height) + self.data
 
     @staticmethod
     def from_bytes(value: bytes) -> "Result":
         """The inverse of `to_bytes`."""
-        width, height, error = _HEAD.unpack_from(value)
-        return Result(width, height, value[_HEAD.size :], error)
+        width, height = _HEAD.unpack_from(value)
+        return Result(width, height, value[_HEAD.size :])
 
 
-def results(images: Images, rows: Sequence[int], image_size: int, jpeg: bool, workers: int | None) -> Generator[Result]:
+def results(images: Images, rows: Sequence[int], image_size: int, workers: int | None) -> Generator[Result]:
     """The results of some images, in order, from a pool of processes.
 
     Args:
@@ -51,10 +47,10 @@ def results(images: Images, rows: Sequence[int], image_size: int, jpeg: bool, wo
     workers = cores() if workers is None else workers
     if workers < 2 or len(rows) < 4 * CHUNK:
         for i in rows:
-            yield convert_one(images, i, image_size, jpeg)
+            yield convert_one(images, i, image_size)
         return
     chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
-    with ProcessPoolExecutor(workers, initializer=_begin_worker, initargs=(images, image_size, jpeg, os.getpid())) as pool:
+    with ProcessPoolExecutor(workers, initializer=_begin_worker, initargs=(images, image_size, os.getpid())) as pool:
         waiting: deque[Future] = deque()
         for i in range(len(chunks)):
             # A window of chunks: the order is kept, and memory does not grow with the data set.
@@ -63,28 +59,22 @@ def results(images: Images, rows: Sequence[int], image_size: int, jpeg: bool, wo
             yield from waiting.popleft().result()
 
 
-def convert_one(images: Images, i: int, image_size: int, jpeg: bool) -> Result:
-    """Read, resize and encode image i."""
+def convert_one(images: Images, i: int, image_size: int) -> Result:
+    """Read and resize image i."""
     try:
         picture = images.read(i)
     except Rejected as error:
         return Result(reason=str(error))
     resized = picture.resize((image_size, image_size), Image.Resampling.BILINEAR)
-    if not jpeg:
-        return Result(picture.width, picture.height, resized.tobytes())
-    buffer = io.BytesIO()
-    resized.save(buffer, "JPEG", quality=JPEG_QUALITY, subsampling=0)
-    with Image.open(io.BytesIO(buffer.getvalue())) as again:
-        difference = np.asarray(again, dtype=np.int64) - np.asarray(resized, dtype=np.int64)
-    return Result(picture.width, picture.height, buffer.getvalue(), int((difference**2).sum()))
+    return Result(picture.width, picture.height, resized.tobytes())
 
 
-def _begin_worker(images: Images, image_size: int, jpeg: bool, parent: int) -> None:
+def _begin_worker(images: Images, image_size: int, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent alone decides
-    _begin_worker.job = images, image_size, jpeg  # type: ignore[attr-defined]
+    _begin_worker.job = images, image_size  # type: ignore[attr-defined]
     when_parent_ends(lambda: None, parent, _INTERVAL)  # a pool's workers would wait for work for ever
 
 
 def _convert_chunk(rows: Sequence[int]) -> list[Result]:
-    images, image_size, jpeg = _begin_worker.job  # type: ignore[attr-defined]
-    return [convert_one(images, i, image_size, jpeg) for i in rows]
+    images, image_size = _begin_worker.job  # type: ignore[attr-defined]
+    return [convert_one(images, i, image_size) for i in rows]

@@ -1,5 +1,6 @@
 """A look at somebody's own images before anything is converted: what is there, and what may go wrong."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -76,7 +77,7 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
     unlisted = 0
     if not options.unlabeled_root and root.is_dir() and kind != "folders":
         assert isinstance(raw.images, FilesAt)
-        more, _ = own.with_unlabelled(raw, raw.images.paths, root)
+        more, _ = own.with_unlabelled(raw, raw.images.paths, root, root)
         unlisted = len(more.items) - len(raw.items)
         if unlisted:
             options = options.model_copy(update={"unlabeled_root": str(root)})
@@ -183,10 +184,18 @@ def _problems(found: Survey) -> Iterator[str]:
         yield f"classes without a test image, of whose score nothing can be said ({len(blind)}): {_first(blind)}"
     if found.counts["train"] < 50:
         yield f"only {found.counts['train']} labelled training images; a few hundred are a good start"
-    looks_alike = Counter(name.lower() for name, _, _ in found.classes)
-    twins = [name for name, count in looks_alike.items() if count > 1]
+    looks_alike: dict[str, list[str]] = {}
+    for name, _, _ in found.classes:
+        looks_alike.setdefault(_seen(name), []).append(name)
+    twins = [" and ".join(map(ascii, names)) for names in looks_alike.values() if len(names) > 1]
     if twins:
-        yield f"classes that differ in capitals only: {_first(twins)}"
+        yield f"classes that look alike or differ in capitals only: {_first(twins)}"
+
+
+def _seen(name: str) -> str:
+    """What one sees of a name: without capitals, letters that have no shape, and the kind of its blanks."""
+    shapes = "".join(letter for letter in unicodedata.normalize("NFKC", name) if unicodedata.category(letter) != "Cf")
+    return " ".join(shapes.casefold().split())
 
 
 def _first(names: list[str], most: int = 8) -> str:

@@ -13,9 +13,9 @@ from dicap.calibration.decision import Decisions, reliability
 from dicap.errors import DataError, first_line
 from dicap.evaluation.engine import with_engine
 from dicap.evaluation.model_card import model_card
-from dicap.files.artifacts import COST, cost_file, write_predictions
+from dicap.files.artifacts import CHOICE, COST, cost_file, write_predictions
 from dicap.files.atomic import replacing, replacing_folder
-from dicap.files.json_files import write_json
+from dicap.files.json_files import read_json, write_json
 from dicap.files.written import replacing_own_folder
 from dicap.metrics.operating_point import at_threshold, of_answers, with_intervals
 from dicap.metrics.ranking import average_precision, can_be_tested, map_interval, mean_average_precision
@@ -142,6 +142,8 @@ def evaluate(
     positives = (labels > 0).sum(0).tolist()
     result["warnings"] = of_results(result, len(experiment.roles.labelled), model.decisions.measured, positives)
     result |= _from_histories(artifacts, model.settings.weights) | _from_costs(artifacts)
+    if model.stage != "warmup" and (path := artifacts / "train" / CHOICE).exists() and "share" in (choice := read_json(path)):
+        result["unlabelled"] = choice["unlabelled"]
 
     aps = average_precision(scores, labels)
     y_labelled = experiment.labels.of(experiment.roles.labelled)

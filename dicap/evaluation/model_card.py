@@ -154,6 +154,8 @@ def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "F1 of always saying yes", f"{metrics['constant_f1']:.3f}"
     yield "of the no right", _share(metrics["no_right"])
     yield f"right if the answer were always {metrics['constant']}", _share(metrics["constant_right"])
+    if "unlabelled" in metrics:
+        yield "unlabelled photographs", metrics["unlabelled"]
     if metrics["chance_gap"] is not None:
         yield "stated chance to be right is off by", f"{metrics['chance_gap']:.3f} on average"
 

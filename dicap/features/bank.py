@@ -129,8 +129,8 @@ class FeatureBank:
             self._maps[name] = array
         return self._maps[name]
 
-    def request(self, request: Request, *, seed: int, stage: str, epoch: int, device: str | torch.device = "cpu") -> Tensor:
-        """Features for one request of a step, (B, g * g, D) float32 on `device`, or (B, 4, g * g, D) with tiles.
+    def request(self, request: Request, *, seed: int, stage: str, epoch: int) -> Tensor:
+        """Features for one request of a step, (B, g * g, D) float16, or (B, 4, g * g, D) with tiles.
 
         A request's view says what is wanted: `test` is the plain image, `weak` the plain or the mirrored one, `strong` one of
         the V strong views; the hole and policy of a strong request are not looked at, the bank's own count.
@@ -142,7 +142,7 @@ class FeatureBank:
             source = self.view(self._name(index) + (TILED if tiled else ""))
             at, part = np.nonzero(chosen == index)
             out[at, part] = source[rows[at], part] if tiled else source[rows[at]]
-        return torch.from_numpy(out if tiled else out[:, 0]).to(device).float()
+        return torch.from_numpy(out if tiled else out[:, 0])
 
     def _name(self, index: int) -> str:
         return ("plain", "mirror")[index] if index < 2 else f"strong_{index - 2}"
@@ -155,16 +155,15 @@ def load(
     seed: int,
     stage: str,
     epoch: int,
-    device: str | torch.device = "cpu",
     start: int = 0,
 ) -> Iterator[dict[str, Tensor]]:
     """Yield the batches of an epoch from step `start` on, as `dicap.data.loader.load` does with images.
 
     Yields:
-        {key: (B, g * g, D) float32}, (B, 4, g * g, D) with tiles, on `device`; `as_maps` makes feature maps of them.
+        {key: (B, g * g, D) float16}, (B, 4, g * g, D) with tiles; `as_maps` makes feature maps of them.
     """
     for requests in steps[start:]:
-        yield {r.key: bank.request(r, seed=seed, stage=stage, epoch=epoch, device=device) for r in requests}
+        yield {r.key: bank.request(r, seed=seed, stage=stage, epoch=epoch) for r in requests}
 
 
 def scoring_batches(
@@ -174,9 +173,8 @@ def scoring_batches(
     *,
     flip: tuple[int, str, int] | None = None,
     flip_share: float = 0.5,
-    device: str | torch.device = "cpu",
 ) -> Iterator[tuple[np.ndarray, Tensor]]:
-    """Yield (rows, (B, g * g, D) float32) in order, as `dicap.data.loader.scoring_batches` does with images.
+    """Yield (rows, (B, g * g, D) float16) in order, as `dicap.data.loader.scoring_batches` does with images.
 
     Args:
         flip: (seed, stage, epoch) for the weak view, mirrored where the image loader would mirror; None for the plain image.
@@ -189,14 +187,14 @@ def scoring_batches(
         features = np.take(bank.view("plain"), _checked(batch, bank.n), axis=0)
         if flipped.any():
             features[flipped] = bank.view("mirror")[batch[flipped]]
-        yield batch, torch.from_numpy(features).to(device).float()
+        yield batch, torch.from_numpy(features)
 
 
 def as_maps(features: Tensor) -> Tensor:
-    """Features (..., g * g, D) as the feature maps (..., D, g, g) that heads take."""
+    """Features (..., g * g, D) as the feature maps (..., D, g, g) float32 that heads take."""
     side = round(features.shape[-2] ** 0.5)
     assert side**2 == features.shape[-2], features.shape
-    return features.transpose(-1, -2).unflatten(-1, (side, side))
+    return features.float().transpose(-1, -2).unflatten(-1, (side, side))
 
 
 def file_name(view: str) -> str:

@@ -1,9 +1,10 @@
 """Cross-fitting: a student on labels and pseudo-labels, and beside it one for each fold that no label of its fold has reached.
 
 Teachers are solved on the labelled rows and score all rows, a rule makes pseudo-labels of the scores, students are solved on
-both. Nothing that reaches the student of fold k depends on a label of fold k, but for the one penalty of all heads, where that
-was chosen on all labels (`dicap.linear.penalty`). So its scores of that fold measure how often a confidence is right. What it
-learns from has out-of-fold scores itself, hence a teacher is solved without each fold and without each pair of folds.
+both. Nothing that reaches the student of fold k depends on a label of fold k, but for two numbers that all heads share, where
+they were chosen on all labels: the penalty (`dicap.linear.penalty`) and the student's share (`dicap.linear.choice`). So its
+scores of that fold measure how often a confidence is right. What it learns from has out-of-fold scores itself, hence a teacher
+is solved without each fold and without each pair of folds.
 
 Letters: n rows, of which the first n_l are labelled; D features, C classes, K folds, H heads; y label: 1, 0, or unknown, which is
 any number below 0 or NaN. An *open* entry is one without a label: of an unlabelled row, or unknown. Classes do not share weights,
@@ -13,13 +14,14 @@ so no head has learnt from an open entry, and its score there is out of sample a
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dicap.calibration.logistic import class_shares, rates_of_classes
 from dicap.calibration.quota import quota_of
+from dicap.linear.choice import PART, Choice, safe_mixture
 from dicap.linear.folds import fold_weights, n_folds, out_of_fold_scores
 from dicap.linear.neighbours import averaged
 from dicap.linear.solver import PrincipalAxes, Solution, rotate, solve
@@ -43,22 +45,29 @@ def crossfit(
     rule: Rule,
     *,
     l2: float,
-    pseudo_weight: float,
+    pseudo_weight: float | Literal["auto"],
     neighbours: int = 0,
     start: Solution | None = None,
-) -> Solution:
-    """The fold students and, last, the student of all labels.
+) -> tuple[Solution, Choice | None]:
+    """The fold students and, last, the student of all labels; and how much of them was taken, where that was chosen.
 
     Args:
         rows: (n, D) float32, labelled rows first; y: (n_l, C) labels; fold: (n_l,), -1 without cross-fitting.
         rule: makes the pseudo-labels of each student.
         l2: the penalty of all heads, as in `dicap.linear.solver.solve`.
-        pseudo_weight: of a pseudo-labelled entry of weight 1 beside a labelled one.
+        pseudo_weight: of a pseudo-labelled entry of weight 1 beside a labelled one; `auto`: PART, and the heads are those of
+            `safe_mixture`. Without cross-fitting there is nothing to choose by, and they are the students.
         neighbours: nearest rows with which a teacher's rows are averaged; 0: none.
         start: an earlier solution of the same shape to begin with.
     """
     pseudo = pseudo_labels_per_fold(solve_teachers(rows, y, fold, l2=l2, neighbours=neighbours), y, rule)
-    return solve_students(rotate(rows), y, fold, pseudo, l2=l2, pseudo_weight=pseudo_weight, start=start)
+    weight = PART if pseudo_weight == "auto" else pseudo_weight
+    students = solve_students(rotate(rows), y, fold, pseudo, l2=l2, pseudo_weight=weight, start=start)
+    if pseudo_weight != "auto" or not n_folds(fold):
+        return students, None
+    labelled = rows[: len(y)]
+    own = solve(labelled, y, weight=_student_weights(fold) * (y >= 0), l2=l2)
+    return safe_mixture(own, students, labelled, y, fold)
 
 
 def pseudo_labels_per_fold(teachers: "Teachers", y: NDArray, rule: Rule) -> list[Pseudo]:
@@ -183,7 +192,7 @@ def solve_students(
         pseudo: of each fold's student and, last, of the student.
     """
     n = len(y)
-    seen = np.concatenate([fold_weights(fold), np.ones((1, n, 1), np.float32)])  # (K + 1, n_l, 1)
+    seen = _student_weights(fold)  # (K + 1, n_l, 1)
     assert len(pseudo) == len(seen), (len(pseudo), len(seen))
     made, weight = (np.stack([part[i] for part in pseudo]) for i in (0, 1))  # (H, m, C) each
     known, labels = y >= 0, np.broadcast_to(y, (len(pseudo), *y.shape))
@@ -196,6 +205,11 @@ def solve_students(
         label_weight = np.broadcast_to(seen if known.all() else seen * known, labels.shape)
     target, weight = np.concatenate([labels, made], axis=1), np.concatenate([label_weight, weight], axis=1)
     return solve(rows, target, weight=weight, l2=l2, start=start)
+
+
+def _student_weights(fold: NDArray) -> NDArray:
+    """Row weights (K + 1, n_l, 1): of heads without a fold each and, last, of the one with all."""
+    return np.concatenate([fold_weights(fold), np.ones((1, len(fold), 1), np.float32)])
 
 
 def out_of_fold(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray) -> NDArray:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.errors import SettingsError
+from dicap.machine.gpus import no_device, no_fp16
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,14 @@ class Runtime:
         device: where the network lives.
         amp: dtype of mixed precision, or None for fp32.
         workers: loader processes; None: chosen from the number of cores.
-        compiled: whether torch.compile is used.
     """
 
     device: torch.device
     amp: torch.dtype | None = None
     workers: int | None = None
-    compiled: bool = False
 
     @staticmethod
-    def choose(device: str = "auto", amp: str = "auto", workers: int | None = None, compiled: bool = False) -> "Runtime":
+    def choose(device: str = "auto", amp: str = "auto", workers: int | None = None) -> "Runtime":
         """Resolve `auto`. Raises SettingsError for a device that is not there."""
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -38,13 +36,13 @@ class Runtime:
             place = torch.device(device)
             torch.empty(0, device=place)
         except (RuntimeError, AssertionError):
-            raise SettingsError(f"--device: found {device!r}, which this machine does not have; use auto or cpu") from None
+            raise no_device(device) from None
         if amp == "auto":
             amp = "off" if place.type == "cpu" else "bf16" if torch.cuda.is_bf16_supported() else "fp16"
         dtype = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}[amp]
         if dtype is torch.float16 and place.type == "cpu":
-            raise SettingsError("--amp: found 'fp16' on a CPU, which would need gradient scaling there; use bf16 or off")
-        return Runtime(place, dtype, workers, compiled)
+            raise no_fp16()
+        return Runtime(place, dtype, workers)
 
     def put(self, values: np.ndarray | Tensor) -> Tensor:
         """An array of the host on the device, without waiting for it: a copy from pinned memory takes its turn there."""

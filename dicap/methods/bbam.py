@@ -44,12 +44,13 @@ class BBAM(Method):
         return replace(phase, batch_labelled=16) if self.settings.warmup.batch_size == "auto" else phase
 
     def main(self, roles: Roles) -> Phase:
-        """4/8/16/32 labelled images of 64 at 5/10/15/20 %, as published, unless set."""
+        """4/8/16/32 labelled images of 64 at 5/10/15/20 %, on AWA2 32 of 128, as published, unless set."""
         s, phase = self.settings, replace(super().main(roles), lr=self.lr, install=install_statistics)
-        if s.train.batch_labelled != "auto" or self.share < 0.15:
+        size = s.train.batch_size if s.bbam.batch_size == "auto" else s.bbam.batch_size
+        if s.bbam.batch_size == "auto" and (s.train.batch_labelled != "auto" or self.share < 0.15):
             return phase
-        labelled = max(1, s.train.batch_size // (4 if self.share < 0.2 else 2))
-        return replace(phase, batch_labelled=labelled, batch_unlabelled=s.train.batch_size - labelled)
+        labelled = max(1, size // (2 if s.bbam.batch_size == "auto" and self.share >= 0.2 else 4))
+        return replace(phase, batch_labelled=labelled, batch_unlabelled=size - labelled)
 
     @property
     def lr(self) -> float | None:

@@ -75,7 +75,8 @@ class DiCaP(Method):
         c, t, phase = self.settings.calibration, self.settings.thresholds, self.main(roles)
         unsup = phase.unlabelled
         p = teacher.scores(unsup)  # (N_u, C); D_est is scored within, exactly like D_u
-        is_est = torch.from_numpy(np.isin(unsup, roles.est)).to(p.device)
+        is_est = np.isin(unsup, roles.est)
+        est, others = (torch.from_numpy(np.flatnonzero(mask)).to(p.device) for mask in (is_est, ~is_est))
 
         # (1) correctness rates on D_est: 20 bins, or an estimator beyond them
         p_sup = teacher.scores(phase.labelled)
@@ -84,10 +85,10 @@ class DiCaP(Method):
             p_count, y_count = p_sup, y_sup
         elif c.policy == "optimal":
             assert teacher.oracle is not None
-            y_hidden, known = (tensor.to(p.device) for tensor in teacher.oracle.labels(unsup[~is_est.cpu().numpy()]))
-            p_count, y_count = p[~is_est][known], y_hidden[known]  # a truly unlabelled image is no negative
+            y_hidden, known = (tensor.to(p.device) for tensor in teacher.oracle.labels(unsup[~is_est]))
+            p_count, y_count = p[others][known], y_hidden[known]  # a truly unlabelled image is no negative
         else:
-            p_count, y_count = p[is_est], teacher.labels(unsup[is_est.cpu().numpy()])
+            p_count, y_count = p[est], teacher.labels(unsup[is_est])
         if c.estimator == "bins":
             n_pos, n_neg = count_bins(p_count, y_count, c.bins, per_class=c.per_class)
             rates = estimate_rates(

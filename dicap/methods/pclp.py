@@ -105,7 +105,7 @@ class PCLP(Method):
         return nn.ModuleDict(
             {
                 "generator": Generator(*shape),
-                "discriminator": Discriminator(*shape),
+                "discriminator": Discriminator(*shape, broadcast=s.broadcast),
                 "prior": CausalPrior(self.classes, affine=s.affine),
             }
         )
@@ -193,8 +193,8 @@ def max_one(count: Tensor | int) -> Tensor | int:
 
 
 def adversary_images(images: Tensor, size: int) -> Tensor:
-    """Images (B, 3, H, W) uint8 -> (B, 3, size, size) float32 in [-1, 1]."""
-    x = images.float() / 127.5 - 1
+    """Images (B, 3, H, W) uint8 -> (B, 3, size, size) float32 in [0, 1], as published, although generated ones are in [-1, 1]."""
+    x = images.float() / 255
     return x if x.shape[2] == size else F.interpolate(x, (size, size), mode="bilinear", antialias=True)
 
 

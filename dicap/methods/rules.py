@@ -160,7 +160,7 @@ def metric_thresholds(
     tau = grid[score.argmax(0)]  # the first of equals
     guarded = n_pos == 0
     active = ~guarded if unseen == "mask" else torch.ones_like(guarded)
-    never = torch.nextafter(tau.new_tensor(1.0), tau.new_tensor(2.0))  # above every score
+    never = torch.nextafter(torch.ones_like(tau), torch.full_like(tau, 2.0))  # above every score
     tau = torch.where(guarded, torch.zeros_like(tau) if unseen == "published" else never, tau)
     return Thresholds(tau, tau, n_pos, n_neg, torch.zeros_like(guarded), active), int(guarded.sum())
 

@@ -1,7 +1,7 @@
 """PCLP's generator and joint discriminator, in the manner of SAGAN (docs/methods.md 4.7).
 
-Spectral norm everywhere, residual blocks, one self-attention block, noise injected into the generator. Both work on square
-images of 2^n >= 8 pixels in [-1, 1].
+Spectral norm on layers that start orthogonal, residual blocks, one self-attention block, noise injected into the generator. Both
+work on square images of 2^n >= 8 pixels. At 128 and 256 pixels they are the published networks; other sizes continue the pattern.
 """
 
 import torch
@@ -9,21 +9,37 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-ATTENTION_AT = 32  # pixels of the map that attends to itself; half the image where that is smaller
+ATTENTION_AT = 32  # pixels of the generator's map that attends to itself; half the image where that is smaller
+NOISE_BY_PLACE = 16  # pixels of the largest map each of whose places has a strength of its own
 
 
-def widths(size: int, width: int) -> list[int]:
-    """Channels of the maps of 4, 8 ... `size` pixels: `width` at the outermost, doubled inwards up to 16 times."""
-    steps = (size // 4).bit_length() - 1
-    return [width * min(2 ** (steps - i), 16) for i in range(steps + 1)]
+def generator_widths(size: int, width: int) -> list[int]:
+    """Channels of the generator's maps of 4, 8 ... `size` pixels."""
+    times = (16, 16, 8, 8, 4, 2, 1) if size >= 256 else (16, 16, 8, 4, 2, 1)
+    return [width * times[min(i, len(times) - 1)] for i in range((size // 4).bit_length())]
+
+
+def discriminator_widths(size: int, width: int) -> list[int]:
+    """Channels of the discriminator's maps of `size` / 2, `size` / 4 ... pixels: five maps at most, none below 4 pixels."""
+    times = (2, 4, 8, 8, 16) if size >= 256 else (2, 4, 8, 16, 16)
+    return [width * factor for factor in times[: (size // 4).bit_length() - 1]]
+
+
+def normed(layer: nn.Linear | nn.Conv2d) -> nn.Module:
+    """The layer under spectral norm, with orthogonal weights and biases of 0."""
+    nn.init.orthogonal_(layer.weight)
+    assert layer.bias is not None
+    nn.init.zeros_(layer.bias)
+    return spectral_norm(layer)
 
 
 class Noise(nn.Module):
-    """Adds noise of a learnt strength to every channel."""
+    """Adds noise of a learnt strength to a map of `size` pixels: by channel, on small maps by channel and place."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, size: int) -> None:
         super().__init__()
-        self.strength = nn.Parameter(torch.zeros(1, channels, 1, 1))
+        side = size if size <= NOISE_BY_PLACE else 1
+        self.strength = nn.Parameter(torch.zeros(1, channels, side, side))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, D, h, w) -> the same shape; one noise map per image."""
@@ -36,9 +52,9 @@ class SelfAttention(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         inner = max(channels // 8, 1)
-        self.query, self.key = (spectral_norm(nn.Conv2d(channels, inner, 1, bias=False)) for _ in range(2))
-        self.value = spectral_norm(nn.Conv2d(channels, max(channels // 2, 1), 1, bias=False))
-        self.out = spectral_norm(nn.Conv2d(max(channels // 2, 1), channels, 1, bias=False))
+        self.query, self.key = (normed(nn.Conv2d(channels, inner, 1)) for _ in range(2))
+        self.value = normed(nn.Conv2d(channels, max(channels // 2, 1), 1))
+        self.out = normed(nn.Conv2d(max(channels // 2, 1), channels, 1))
         self.strength = nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -50,20 +66,20 @@ class SelfAttention(nn.Module):
 
 
 class GeneratorBlock(nn.Module):
-    """Doubles the map: BN, ReLU, upsample, conv, noise, BN, ReLU, conv, plus a convolved shortcut."""
+    """Doubles the map to `size` pixels: BN, ReLU, upsample, conv, noise, BN, ReLU, conv, noise, plus a convolved shortcut."""
 
-    def __init__(self, channels: int, out: int) -> None:
+    def __init__(self, channels: int, out: int, size: int) -> None:
         super().__init__()
         self.norm1, self.norm2 = nn.BatchNorm2d(channels), nn.BatchNorm2d(out)
-        self.conv1 = spectral_norm(nn.Conv2d(channels, out, 3, padding=1))
-        self.conv2 = spectral_norm(nn.Conv2d(out, out, 3, padding=1))
-        self.shortcut = spectral_norm(nn.Conv2d(channels, out, 1))
-        self.noise = Noise(out)
+        self.conv1 = normed(nn.Conv2d(channels, out, 3, padding=1))
+        self.conv2 = normed(nn.Conv2d(out, out, 3, padding=1))
+        self.shortcut = normed(nn.Conv2d(channels, out, 1))
+        self.noise1, self.noise2 = Noise(out, size), Noise(out, size)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, D, h, w) -> (B, D', 2h, 2w)."""
-        h = self.noise(self.conv1(F.interpolate(F.relu(self.norm1(x)), scale_factor=2)))
-        return self.conv2(F.relu(self.norm2(h))) + F.interpolate(self.shortcut(x), scale_factor=2)
+        h = self.noise1(self.conv1(F.interpolate(F.relu(self.norm1(x)), scale_factor=2)))
+        return self.noise2(self.conv2(F.relu(self.norm2(h)))) + F.interpolate(self.shortcut(x), scale_factor=2)
 
 
 class Generator(nn.Module):
@@ -75,16 +91,17 @@ class Generator(nn.Module):
 
     def __init__(self, latent: int, size: int, width: int) -> None:
         super().__init__()
-        channels = widths(size, width)
-        self.first = spectral_norm(nn.Linear(latent, channels[0] * 16))
-        blocks: list[nn.Module] = []
+        channels = generator_widths(size, width)
+        self.first = normed(nn.Linear(latent, channels[0] * 16))
+        blocks: list[nn.Module] = [Noise(channels[0], 4)]
         for i in range(len(channels) - 1):
-            blocks.append(GeneratorBlock(channels[i], channels[i + 1]))
-            if 8 << i == min(ATTENTION_AT, max(size // 2, 8)):
+            pixels = 8 << i
+            blocks.append(GeneratorBlock(channels[i], channels[i + 1], pixels))
+            if pixels == min(ATTENTION_AT, max(size // 2, 8)):
                 blocks.append(SelfAttention(channels[i + 1]))
         self.blocks = nn.Sequential(*blocks)
         self.last = nn.Sequential(
-            nn.BatchNorm2d(channels[-1]), nn.ReLU(), spectral_norm(nn.Conv2d(channels[-1], 3, 3, padding=1)), nn.Tanh()
+            nn.BatchNorm2d(channels[-1]), nn.ReLU(), normed(nn.Conv2d(channels[-1], 3, 3, padding=1)), nn.Tanh()
         )
 
     def forward(self, z: Tensor) -> Tensor:
@@ -93,19 +110,40 @@ class Generator(nn.Module):
 
 
 class DiscriminatorBlock(nn.Module):
-    """Halves the map: conv, ReLU, conv, pool, plus a pooled shortcut."""
+    """Halves the map: ReLU, conv, ReLU, conv, pool, plus a convolved and pooled shortcut.
 
-    def __init__(self, channels: int, out: int, *, first: bool = False) -> None:
+    Without `halves` there is no pool, and the shortcut is x itself where the channels stay.
+    """
+
+    def __init__(self, channels: int, out: int, *, halves: bool = True) -> None:
         super().__init__()
-        self.first = first  # the image itself must not pass a ReLU
-        self.conv1 = spectral_norm(nn.Conv2d(channels, out, 3, padding=1))
-        self.conv2 = spectral_norm(nn.Conv2d(out, out, 3, padding=1))
-        self.shortcut = spectral_norm(nn.Conv2d(channels, out, 1))
+        self.conv1 = normed(nn.Conv2d(channels, out, 3, padding=1))
+        self.conv2 = normed(nn.Conv2d(out, out, 3, padding=1))
+        self.shortcut = normed(nn.Conv2d(channels, out, 1)) if halves or channels != out else nn.Identity()
+        self.pool = nn.AvgPool2d(2) if halves else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, D, h, w) -> (B, D', h/2, w/2)."""
-        h = self.conv2(F.relu(self.conv1(x if self.first else F.relu(x))))
-        return F.avg_pool2d(h, 2) + self.shortcut(F.avg_pool2d(x, 2))
+        """(B, D, h, w) -> (B, D', h/2, w/2), or (B, D', h, w)."""
+        h = self.conv2(F.relu(self.conv1(F.relu(x))))
+        return self.pool(h) + self.shortcut(self.pool(x))
+
+
+class ResidualMLP(nn.Module):
+    """A layer and three residual blocks of ReLU."""
+
+    def __init__(self, channels: int, hidden: int) -> None:
+        super().__init__()
+        self.first = normed(nn.Linear(channels, hidden))
+        self.blocks = nn.ModuleList(
+            nn.Sequential(normed(nn.Linear(hidden, hidden)), nn.ReLU(), normed(nn.Linear(hidden, hidden))) for _ in range(3)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, D) -> (B, hidden)."""
+        x = F.relu(self.first(x))
+        for block in self.blocks:
+            x = F.relu(x + block(x))
+        return x
 
 
 class Discriminator(nn.Module):
@@ -113,27 +151,31 @@ class Discriminator(nn.Module):
 
     Args:
         latent: L; size: pixels of the image; width: channels of the outermost map; hidden: units of the MLPs.
+        broadcast: whether image j is scored with code i for all i and j, as the published code's sum of (B,) and (B, 1) does.
     """
 
-    def __init__(self, latent: int, size: int, width: int, *, hidden: int = 512) -> None:
+    def __init__(self, latent: int, size: int, width: int, *, hidden: int = 512, broadcast: bool = False) -> None:
         super().__init__()
-        channels = widths(size, width)[::-1]
-        blocks: list[nn.Module] = []
-        for i in range(len(channels) - 1):
-            blocks.append(DiscriminatorBlock(3 if i == 0 else channels[i], channels[i + 1], first=i == 0))
-            if size >> (i + 1) == min(ATTENTION_AT, size // 2):
-                blocks.append(SelfAttention(channels[i + 1]))
-        self.image = nn.Sequential(*blocks, nn.ReLU())
-        self.latent = nn.Sequential(*_mlp(latent, hidden), *_mlp(hidden, hidden))
-        self.joint = nn.Sequential(*_mlp(channels[-1] + hidden, hidden), *_mlp(hidden, hidden))
-        self.heads = nn.ModuleList(spectral_norm(nn.Linear(d, 1)) for d in (channels[-1], hidden, hidden))
+        self.broadcast = broadcast
+        channels, top = [width, *discriminator_widths(size, width)], 16 * width
+        blocks = [DiscriminatorBlock(channels[i], channels[i + 1]) for i in range(len(channels) - 1)]
+        self.image = nn.Sequential(
+            normed(nn.Conv2d(3, width, 1)),
+            blocks[0],
+            SelfAttention(channels[1]),
+            *blocks[1:],
+            DiscriminatorBlock(channels[-1], top, halves=False),
+            nn.ReLU(),
+        )
+        self.latent = ResidualMLP(latent, hidden)
+        self.joint = ResidualMLP(top + hidden, hidden)
+        self.heads = nn.ModuleList(normed(nn.Linear(d, 1)) for d in (top, hidden, hidden))
 
     def forward(self, images: Tensor, z: Tensor) -> Tensor:
-        """(B, 3, S, S), (B, L) -> (B,) float32."""
-        x, code = self.image(images).mean((2, 3)), self.latent(z)
+        """(B, 3, S, S), (B, L) -> (B,) float32; with `broadcast` (B, B)."""
+        x, code = self.image(images).sum((2, 3)), self.latent(z)
         parts = (x, code, self.joint(torch.cat([x, code], 1)))
-        return torch.stack([head(part).squeeze(1) for head, part in zip(self.heads, parts, strict=True)]).float().mean(0)
-
-
-def _mlp(channels: int, out: int) -> list[nn.Module]:
-    return [spectral_norm(nn.Linear(channels, out)), nn.LeakyReLU(0.2)]
+        of_image, of_code, of_both = (head(part).float() for head, part in zip(self.heads, parts, strict=True))  # (B, 1) each
+        if self.broadcast:
+            of_image = of_image.T  # (1, B)
+        return (of_image + of_code + of_both).squeeze(1) / 3

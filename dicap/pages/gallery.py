@@ -1,7 +1,6 @@
 """Predictions to look at: a page of thumbnails by class and measured chance, for tens of thousands of photographs."""
 
 import base64
-import json
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,7 +43,7 @@ def write_gallery(
     The page shows thumbnails and links to the photographs where they lie, so that it stays small.
 
     Args:
-        predictions: as `predict_to_file` writes them (.parquet, .csv, .json).
+        predictions: as `predict_to_file` writes them (.parquet, .csv).
         root: the folder that the predictions' image paths are relative to.
         decisions: of the model, for the measured chance that a class is present; its scores stand in where there is no curve.
         out: absent, empty or as an earlier call left it; replaced as a whole, or left as it was if anything fails.
@@ -105,25 +104,19 @@ def chances_of_levels(decisions: Decisions) -> list[float]:
 
 def read_predictions(path: Path, classes: list[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Images (N), scores (N, C) float32 and decisions (N, C) uint8 by CODES. Raises DataError."""
-    kind, c = path.suffix.lower(), len(classes)
+    c = len(classes)
     try:
-        if kind == ".json":
-            rows = json.loads(path.read_text(encoding="utf-8"))
-            images = [row["image"] for row in rows]
-            scores = np.array([[row["classes"][name]["probability"] for name in classes] for row in rows], np.float32)
-            words = np.array([[row["classes"][name]["decision"] for name in classes] for row in rows], dtype=object)
+        wanted = ["image", "class", "probability", "decision"]
+        text = {"image": str, "class": str, "decision": str}
+        if path.suffix.lower() == ".csv":
+            frame = pd.read_csv(path, usecols=wanted, dtype=text, keep_default_na=False, na_filter=False)
         else:
-            wanted = ["image", "class", "probability", "decision"]
-            text = {"image": str, "class": str, "decision": str}
-            if kind == ".csv":
-                frame = pd.read_csv(path, usecols=wanted, dtype=text, keep_default_na=False, na_filter=False)
-            else:
-                frame = read_parquet(path, wanted).to_pandas()
-            if len(frame) % c or list(frame["class"][:c]) != classes:
-                raise DataError(f"{path}: holds other classes than the model; predict again")
-            images = frame["image"].iloc[::c].tolist()
-            scores = frame["probability"].to_numpy(np.float32).reshape(-1, c)
-            words = frame["decision"].to_numpy(object).reshape(-1, c)
+            frame = read_parquet(path, wanted).to_pandas()
+        if len(frame) % c or list(frame["class"][:c]) != classes:
+            raise DataError(f"{path}: holds other classes than the model; predict again")
+        images = frame["image"].iloc[::c].tolist()
+        scores = frame["probability"].to_numpy(np.float32).reshape(-1, c)
+        words = frame["decision"].to_numpy(object).reshape(-1, c)
     except (KeyError, TypeError, ValueError, UnicodeDecodeError) as error:
         if isinstance(error, DataError):
             raise

@@ -1,7 +1,7 @@
 """What the result of a stage depends on beside its input files: settings, and code. The tables of this project.
 
 `dicap-stage resolve` writes it down for DVC, and the state of an interrupted stage is named by it. Tests run every stage and
-compare: what it imports and what it reads must be here, and what is said not to be reached is not.
+compare: what it imports and what it reads must be here.
 """
 
 from functools import reduce
@@ -69,22 +69,10 @@ NEUTRAL = {
     "dicap.training.parallel.process_group": "which process takes which part of the same step",
     "dicap.training.parallel.distributed": "as dicap.training.parallel.process_group",
     "stages.support.common": "options of the command line",
-    "stages.sweeps.engines.parent": "ends a process whose parent is gone",
+    "stages.support.parent": "ends a process whose parent is gone",
     "stages.support.environment": "names versions",
     "stages.support.launch": "starts processes",
     "stages.support.terminal": "what is printed at the end",
-}
-
-# Code that a stage imports and never calls: module, the stages, and why. A test runs these stages, for every method, with
-# every function of the module replaced by one that fails.
-UNREACHED = {
-    "dicap.calibration.rates": (("warmup",), "there are no pseudo-labels yet"),
-    "dicap.calibration.thresholds": (("warmup",), "as dicap.calibration.rates"),
-    "dicap.calibration.estimators": (("warmup", "finetune"), "rates are learnt on D_est in the main stage"),
-    "dicap.calibration.quota": (("warmup", "finetune"), "as dicap.methods.rules"),
-    "dicap.calibration.logistic": (("warmup", "finetune"), "as dicap.calibration.estimators"),
-    "dicap.methods.rules": (("warmup", "finetune"), "they make pseudo-labels"),
-    "dicap.training.records": (("warmup", "finetune"), "of pseudo-labels"),
 }
 
 # Packages that import one of their modules by a setting: the setting, and the module of each of its values.
@@ -101,7 +89,6 @@ def code(stage: str, settings: Settings, root: Path = ROOT) -> dict[str, str]:
 
 def modules(stage: str, settings: Settings, root: Path = ROOT) -> set[str]:
     """The modules that `code` stands for: all that the stage's command and its loop import but for the tables above."""
-    skip = {*NEUTRAL, *(name for name, (stages, _) in UNREACHED.items() if stage in stages)}
     choices = {
         package: Choice(frozenset(f"{package}.{each}" for each in names.values()), f"{package}.{names[getattr(settings, key)]}")
         for package, (key, names) in REGISTRIES.items()
@@ -109,7 +96,7 @@ def modules(stage: str, settings: Settings, root: Path = ROOT) -> set[str]:
     starts = [f"stages.commands.{stage}"]
     if loop := named(stage, settings):
         starts.append(loop.partition(":")[0])
-    return set().union(*(closure(start, skip, choices, root) for start in starts))
+    return set().union(*(closure(start, set(NEUTRAL), choices, root) for start in starts))
 
 
 def relevant(settings: Settings, stage: str) -> dict[str, Any]:

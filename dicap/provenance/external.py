@@ -11,13 +11,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dicap.data.sources.files import ENDINGS
+from dicap.data.sources.files import ENDINGS, TABLES
 from dicap.files.written import NOTE
 from dicap.provenance.source_code import is_leftover
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS, OWN
 
-LABELS = frozenset((".csv", ".tsv", ".txt", ".parquet", ".json", ".xml"))
+LABELS = frozenset((*TABLES, ".json", ".xml"))
 LIBRARIES = {"convert": ("pillow",)} | dict.fromkeys(
     ("features", "warmup", "pseudo_label", "train", "finetune", "evaluate"), ("timm", "torch")
 )

@@ -33,7 +33,7 @@ _RULE: dict[str, tuple[Any, Any]] = {
     "calibration.estimator": ("bins", "class_score"),
     "calibration.power": (1.0, 2.0),
     "thresholds.rule": ("midrange", "quota"),
-    "linear.pseudo_weight": (0.3, 0.5),
+    "linear.pseudo_weight": (0.3, "auto"),
     "linear.neighbours": (0, 10),
 }
 # What that protocol says of a network that is trained by steps; a head that is solved does not know it.

@@ -265,6 +265,8 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         yield f"Of {metrics['unknown_entries']:,} entries (image, class) of the test images nothing is known: they count nowhere."
     if metrics.get("unknown_labelled"):
         yield f"Of {metrics['unknown_labelled']:,} entries of the labelled images nothing is known: they were not learnt."
+    if "unlabelled" in metrics:
+        yield f"Unlabelled photographs {metrics['unlabelled']}."
     if metrics.get("map_raw") is not None and metrics.get("map_ema") is not None:
         yield f"Raw network {metrics['map_raw']:.2f}, EMA network {metrics['map_ema']:.2f}."
     if metrics.get("best_on_test") is not None:

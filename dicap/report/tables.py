@@ -1,4 +1,4 @@
-"""Finished runs and the published numbers side by side, as Markdown, CSV and LaTeX. Pure functions from frames to text."""
+"""Finished runs and the published numbers side by side, as Markdown and CSV. Pure functions from frames to text."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def to_markdown(table: Table) -> str:
     for row, cells in table.cells.items():
         values = [_markdown(cells[c], most) for c in table.columns]
         facts, more = ([texts.get(row, "–") for texts in part.values()] for part in (table.facts, table.more))
-        lines.append(_line([_escape_markdown(table.spec.rows[row]), *facts, *values, *more, *_gain_cells(table, row, "±")]))
+        lines.append(_line([_escape_markdown(table.spec.rows[row]), *facts, *values, *more, *_gain_cells(table, row)]))
     if any(cell.mean is not None or cell.published is not None for cell in table.delta.values()):
         lines.append(_line(["Delta", *before, *(_signed(table.delta[c]) for c in table.columns), *after]))
     if table.intervals:
@@ -262,35 +262,6 @@ def to_csv(table: Table) -> str:
             rows[-1] |= {title: texts.get(row) for title, texts in (table.facts | table.more).items()}
     frame = pd.DataFrame(rows).astype({"rank": "Int64"}) if rows else pd.DataFrame()
     return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-
-
-def to_latex(table: Table) -> str:
-    """A booktabs table: best bold, second underlined, the published value in grey brackets (needs xcolor)."""
-    scores = [rf"{_tex(dataset)} {_percent(ratio)}\,\%" for dataset, ratio in table.columns]
-    heads = [*map(_tex, table.facts), *scores, *map(_tex, table.more), *map(_tex, _gain_heads(table))]
-    before, after = [""] * len(table.facts), [""] * (len(table.more) + len(_gain_heads(table)))
-    lines = [
-        r"\begin{tabular}{l" + "r" * len(heads) + "}",
-        r"\toprule",
-        " & ".join([_tex(table.spec.head), *heads]) + r" \\",
-        r"\midrule",
-    ]
-    most = _most(table)
-    for row, cells in table.cells.items():
-        values = [_latex(cells[c], most) for c in table.columns]
-        facts, more = (
-            [_tex(texts.get(row, "–")).replace("±", r"$\pm$").replace("–", "--") for texts in part.values()]
-            for part in (table.facts, table.more)
-        )
-        gains = _gain_cells(table, row, r"$\pm$")
-        lines.append(" & ".join([_tex(table.spec.rows[row]), *facts, *values, *more, *gains]) + r" \\")
-    if any(cell.mean is not None or cell.published is not None for cell in table.delta.values()):
-        cells = [_signed(table.delta[c], r"\textcolor{gray}{(%s)}") for c in table.columns]
-        lines += [r"\midrule", " & ".join([r"$\Delta$", *before, *cells, *after]) + r" \\"]
-    if table.intervals:
-        cells = [_interval(table.intervals.get(c)) for c in table.columns]
-        lines.append(" & ".join([r"95\,\% of $\Delta$", *before, *cells, *after]) + r" \\")
-    return "\n".join([f"% {table.spec.title}. {_caption(table)}", *lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
 def _runs_of(runs: pd.DataFrame, row: str, column: Column) -> pd.DataFrame:
@@ -359,11 +330,11 @@ def _gain_heads(table: Table) -> list[str]:
     return [table.spec.gain + (f" ({dataset} {_percent(ratio)} %)" if several else "") for dataset, ratio in table.columns]
 
 
-def _gain_cells(table: Table, row: str, plus_minus: str) -> list[str]:
+def _gain_cells(table: Table, row: str) -> list[str]:
     if not table.gains:
         return []
     found = [table.gains.get(row, {}).get(column) for column in table.columns]
-    return ["" if g is None else f"{g.mean:+.2f}" + (f" {plus_minus} {g.half:.2f}" if g.half is not None else "") for g in found]
+    return ["" if g is None else f"{g.mean:+.2f}" + (f" ± {g.half:.2f}" if g.half is not None else "") for g in found]
 
 
 def _ranks(means: Mapping[str, float | None], higher: bool) -> dict[str, int]:
@@ -387,30 +358,22 @@ def _most(table: Table) -> int:
     return max((cell.n for line in table.cells.values() for cell in line.values()), default=0)
 
 
-def _number(cell: Cell, most: int, plus_minus: str) -> str:
-    text = f"{cell.mean:.2f}" + (f" {plus_minus} {cell.sd:.2f}" if cell.sd is not None else "")
+def _number(cell: Cell, most: int) -> str:
+    text = f"{cell.mean:.2f}" + (f" ± {cell.sd:.2f}" if cell.sd is not None else "")
     return text if cell.n == most else f"{text} [{cell.n}]"
 
 
 def _markdown(cell: Cell, most: int) -> str:
     text = "–"
     if cell.mean is not None:
-        text = _number(cell, most, "±")
+        text = _number(cell, most)
         text = {1: f"**{text}**", 2: f"<u>{text}</u>", None: text}[cell.rank]
     return text if cell.published is None else f"{text} ({cell.published:.2f})"
 
 
-def _latex(cell: Cell, most: int) -> str:
-    text = "--"
-    if cell.mean is not None:
-        text = _number(cell, most, r"$\pm$")
-        text = {1: rf"\textbf{{{text}}}", 2: rf"\underline{{{text}}}", None: text}[cell.rank]
-    return text if cell.published is None else rf"{text} \textcolor{{gray}}{{({cell.published:.2f})}}"
-
-
-def _signed(cell: Cell, brackets: str = "(%s)") -> str:
+def _signed(cell: Cell) -> str:
     text = "–" if cell.mean is None else f"{cell.mean:+.2f}"
-    return text if cell.published is None else f"{text} {brackets % f'{cell.published:+.2f}'}"
+    return text if cell.published is None else f"{text} ({cell.published:+.2f})"
 
 
 def _interval(interval: Interval | None) -> str:
@@ -444,8 +407,3 @@ def _line(cells: list[str]) -> str:
 
 def _escape_markdown(text: str) -> str:
     return re.sub(r"([|*_<>`\\])", r"\\\1", text)
-
-
-def _tex(text: str) -> str:
-    replaced = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    return "".join(replaced.get(c, rf"\{c}" if c in "&%$#_{}" else c) for c in text)

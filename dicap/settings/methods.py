@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from dicap.settings.catalogue import OWN_HEAD
-from dicap.settings.fields import Count, Fraction, NonNegative, Positive, Section, Share, Whole, assumed, published
+from dicap.settings.fields import Count, Fraction, NonNegative, Positive, Section, Share, Whole, assumed, own, published
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class MethodFacts:
         finetunes: whether D_est is held out and used for fine-tuning (DiCaP only).
         rule: how teacher scores become pseudo-labels.
         convex: whether its training on fixed features is one linear head on weighted entries, so that it can be solved.
+        ema_on: data sets on which its authors' main stage starts from the averaged weights of the warm-up; None: no source says.
         partial: whether it can learn from images of which some classes are unknown: everything it does with labels is done entry
             by entry or class by class.
         source: publication.
@@ -40,6 +41,7 @@ class MethodFacts:
     finetunes: bool = False
     convex: bool = False
     partial: bool = True
+    ema_on: tuple[str, ...] | None = None
 
     @property
     def is_its_head(self) -> bool:
@@ -179,12 +181,12 @@ class Drml(Section):
     rounds: Count = published(150, "epochs of the main stage")
     iterations: Count = published(100, "steps per round")
     batch_size: Count = published(64, "labelled images per step, and as many unlabelled ones")
-    start: Whole = published(50, "rounds before the first images are adopted")
-    select: Literal["adaptive", "distance"] = published(
+    start: Whole = published(50, "images are adopted at the end of each round after this one, counted from 0")
+    select: Literal["adaptive", "distance"] = assumed(
         "adaptive",
         "the per_round closest images, or all closer than `distance`; a fixed distance depends on the number of classes",
     )
-    per_round: Count = published(20, "images adopted per round; the paper: 10 to 20")
+    per_round: Count = assumed(20, "images adopted per round; the paper: 10 to 20")
     distance: Positive = published(1.0, "of the selection by distance")
     relation: NonNegative = published(0.2, "weight of L_R (the paper says 0.5, its code 0.2)")
     discrepancy: NonNegative = published(1.0e-5, "weight of L_DA")
@@ -205,11 +207,12 @@ class Cap(Section):
         source="NeurIPS 2023",
         confidence="high",
         convex=True,
+        ema_on=("nuswide",),
     )
 
     eta_pos: Share = published(1.0, "share of the expected positives that train")
     eta_neg: Share = published(0.998, "share of the expected negatives that train")
-    unseen: Literal["mask", "negative", "published"] = published(
+    unseen: Literal["mask", "negative", "published"] = own(
         "mask", "a class with a quota of 0; published: every image positive, as in the published code"
     )
 
@@ -225,6 +228,7 @@ class Pclp(Section):
         source="ICML 2024",
         confidence="high (recipe: medium)",
         partial=False,
+        ema_on=(),
     )
 
     prior: Literal["scm", "none"] = published("scm", "scm: adversarial stage 1 with the causal prior")
@@ -253,8 +257,11 @@ class Pclp(Section):
     )
     consistency: NonNegative = published(0.1, "weight of the soft consistency on D_u")
     adversarial: NonNegative = published(1.0e-3, "weight of the discriminator's answer in the encoder's loss")
-    adversary_size: Annotated[int, Field(ge=8)] | Literal["auto"] = published(
+    adversary_size: Annotated[int, Field(ge=8)] | Literal["auto"] = assumed(
         "auto", "pixels; auto: the largest power of two within image_size; the published code trains at 256"
+    )
+    broadcast: bool = assumed(
+        False, "true: every image is scored with every code of the step, which a sum of two shapes does in the published code"
     )
     adversary_width: Count = published(32, "channels of the generator's and the discriminator's outermost layer")
     adversary_lr: Positive = published(1.0e-4, "learning rate of the discriminator, the generator and the causal prior")
@@ -271,24 +278,28 @@ class Bbam(Section):
         source="NeurIPS 2024",
         confidence="high (recipe: medium, NUS-WIDE low)",
         partial=False,
+        ema_on=("awa2",),
     )
 
     scale: Positive = published(20.0, "factor of the cosines")
     margin: NonNegative = published(0.4, "margin of the angular loss")
+    batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = published(
+        "auto", "labelled + unlabelled images per step of the main stage, a quarter labelled: 128 on AWA2; auto: as all methods"
+    )
     lr: Positive | Literal["auto"] = published(
         "auto", "peak learning rate of both stages: 5e-5 on VOC, 1e-4 elsewhere; auto: optimiser.lr, which is 1e-4 as published"
     )
     balance: bool = published(True, "angle transform")
     momentum: Share = published(0.01, "weight of the old statistics, as in the published code")
     negatives: Positive = published(5.0, "hard negatives kept for each positive")
-    clamp: Fraction = published(1.0e-6, "cosines stay within +-(1 - clamp); 0: unclamped, as published")
-    transform: Literal["average", "hidden_labels"] = published(
+    clamp: Fraction = own(1.0e-6, "cosines stay within +-(1 - clamp); 0: unclamped, as published")
+    transform: Literal["average", "hidden_labels"] = own(
         "average", "in pseudo-labelling; hidden_labels: the published code's leak"
     )
-    labelled_mask: Literal["refreshed", "first_epoch"] = published(
+    labelled_mask: Literal["refreshed", "first_epoch"] = own(
         "refreshed", "first_epoch: the labelled images' mask is never renewed, the published code's omission"
     )
-    warmup_split: Literal["same", "seed_1000"] = published(
+    warmup_split: Literal["same", "seed_1000"] = own(
         "same", "seed_1000: warm-up trains on another labelled subset, the published code's leak"
     )
 
@@ -303,6 +314,7 @@ class D2l(Section):
         rule="per class the threshold of the best F-beta",
         source="ECCV 2024",
         confidence="high (recipe on AWA2: medium)",
+        ema_on=(),
     )
 
     beta: Positive = published(0.5, "of F-beta: below 1 precision counts more")
@@ -310,7 +322,7 @@ class D2l(Section):
         "published", "published: (1 + b^2) P R / (b P + R); standard: b^2 in the denominator"
     )
     relabel: Literal["batch", "epoch"] = published("batch", "pseudo-labels from each batch's weak views, or once per epoch")
-    unseen: Literal["mask", "negative", "published"] = published(
+    unseen: Literal["mask", "negative", "published"] = own(
         "mask", "a class without labelled positives; published: every image positive, as in the published code"
     )
 

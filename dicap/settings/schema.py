@@ -28,7 +28,6 @@ class Convert(Section):
     """Conversion of the raw data set into arrays."""
 
     max_rejected: Share = own(0.01, "share of unreadable images above which `convert` fails")
-    store: Literal["array", "jpeg"] = own("array", "one uint8 array, or the resized images re-encoded for small disks")
 
 
 class Own(Section):
@@ -71,9 +70,9 @@ class Network(Section):
         "none: pixels in [0, 1], as in the published code; half: mean = std = 0.5; auto: what the backbone was pretrained with",
     )
     stride: Literal[8, 16, 32] = published(32, "pixels of the image per step of the last feature map")
-    decoder_dim: Count = published(768, "width of ML-Decoder's tokens and embeddings")
-    decoder_ffn: Count = published(2048, "width of its feed-forward layer")
-    decoder_heads: Count = published(8, "attention heads of ML-Decoder; decoder_dim is a multiple of it")
+    decoder_dim: Count = assumed(768, "width of ML-Decoder's tokens and embeddings")
+    decoder_ffn: Count = assumed(2048, "width of its feed-forward layer")
+    decoder_heads: Count = assumed(8, "attention heads of ML-Decoder; decoder_dim is a multiple of it")
     dropout: Fraction = assumed(0.1, "dropout inside ML-Decoder")
 
 
@@ -100,17 +99,21 @@ class Linear(Section):
         "plain",
         "what the head sees; standard: standardised; root: signed square roots, standardised, each row of one length",
     )
-    pseudo_weight: Share = own(0.3, "weight of a pseudo-labelled row beside a labelled one")
+    pseudo_weight: Share | Literal["auto"] = own(
+        0.3,
+        "weight of a pseudo-labelled row beside a labelled one; auto: 0.5, and with calibration.source cross_fit as much of that "
+        "student as the labelled images gain from out of fold",
+    )
     neighbours: Whole = own(0, "nearest images with which the teacher's rows are averaged; 0: none")
 
 
 class Augment(Section):
     """Views (docs/methods.md 2.4)."""
 
-    flip: Share = published(0.5, "probability of mirroring, in weak and strong views")
+    flip: Share = assumed(0.5, "probability of mirroring, in weak and strong views")
     policy: Literal["published", "torchvision"] = published("published", "RandAugment of the published code, or torchvision's")
     cutout_warmup: Share = assumed(0.0, "warm-up: side of the hole over the side of the image")
-    cutout: Share = published(0.5, "the same in the main stage and in fine-tuning")
+    cutout: Share = assumed(0.5, "the same in the main stage and in fine-tuning")
 
 
 class Loss(Section):
@@ -144,8 +147,8 @@ class Warmup(Section):
         "auto", "labelled images per step; auto: 320 x the labelled share, which is 16/32/48/64 at 5/10/15/20 % as published"
     )
     wcl: bool = published(True, "class-wise contrastive loss on labelled and unlabelled images during warm-up")
-    passes_on: Literal["raw", "ema"] = published(
-        "raw", "which weights the main stage starts from, where there is one; published: ema on NUS-WIDE and AWA2"
+    passes_on: Literal["raw", "ema"] = assumed(
+        "raw", "which weights the main stage starts from, where there is one; published: ema for CAP on NUS-WIDE and BBAM on AWA2"
     )
     eval_every: Count = own(1, "epochs between two evaluations")
     patience: Count = own(5, "with split.validation: epochs without a better one after which the stage stops")
@@ -247,7 +250,7 @@ class Finetune(Section):
     epochs: Count = assumed(20, "passes over D_est")
     batch_size: Count = assumed(32, "images per step")
     lr: Positive = assumed(1.0e-4, "learning rate")
-    ema_decay: Fraction = published(0.9997, "as optimiser.ema_decay")
+    ema_decay: Fraction = assumed(0.9997, "as optimiser.ema_decay")
 
 
 class Common(Section):

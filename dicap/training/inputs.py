@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from dicap.data.loader import Request, load, scoring_batches
@@ -67,15 +66,12 @@ class FixedFeatures:
     ) -> Iterator[dict[str, Tensor]]:
         """(B, D) float32."""
         for requests in steps[start:]:
-            yield {request.key: self._of(request.rows) for request in requests}
+            yield {request.key: self.features[runtime.put(request.rows)] for request in requests}
 
     def scoring(self, runtime: Runtime, rows: np.ndarray, weak: tuple[str, int] | None) -> Iterator[tuple[np.ndarray, Tensor]]:
         """(b, D) float32."""
         for i in range(0, len(rows), SCORING_BATCH):
-            yield rows[i : i + SCORING_BATCH], self._of(rows[i : i + SCORING_BATCH])
-
-    def _of(self, rows: np.ndarray) -> Tensor:
-        return self.features[torch.from_numpy(rows).to(self.features.device)]
+            yield rows[i : i + SCORING_BATCH], self.features[runtime.put(rows[i : i + SCORING_BATCH])]
 
 
 @dataclass(frozen=True)
@@ -90,16 +86,15 @@ class BankFeatures:
         self, runtime: Runtime, steps: Sequence[Sequence[Request]], *, stage: str, epoch: int, start: int
     ) -> Iterator[dict[str, Tensor]]:
         """(B, D, g, g) float32, or (B, 4, D, g, g) of tiles."""
-        batches = bank.load(self.bank, steps, seed=self.seed, stage=stage, epoch=epoch, device=runtime.device, start=start)
+        batches = bank.load(self.bank, steps, seed=self.seed, stage=stage, epoch=epoch, start=start)
         for views in batches:
-            yield {key: bank.as_maps(features) for key, features in views.items()}
+            yield {key: bank.as_maps(runtime.put(features)) for key, features in views.items()}
 
     def scoring(self, runtime: Runtime, rows: np.ndarray, weak: tuple[str, int] | None) -> Iterator[tuple[np.ndarray, Tensor]]:
         """(b, D, g, g) float32."""
         flip = None if weak is None else (self.seed, *weak)
-        options = {"flip": flip, "flip_share": self.flip, "device": runtime.device}
-        for batch, features in bank.scoring_batches(self.bank, rows, SCORING_BATCH, **options):  # type: ignore[arg-type]
-            yield batch, bank.as_maps(features)
+        for batch, features in bank.scoring_batches(self.bank, rows, SCORING_BATCH, flip=flip, flip_share=self.flip):
+            yield batch, bank.as_maps(runtime.put(features))
 
     def mean(self, rows: np.ndarray) -> np.ndarray:
         """(n, D) float32: the mean over positions, of the plain image and, unless augment.flip is 0, its mirror image."""

@@ -61,9 +61,6 @@ class Optimisation:
             for g in param_groups
             if g.one_cycle
         }
-        if runtime.compiled:  # after the EMA copied it; both forward passes, whatever the number of images
-            network.compile(dynamic=True)
-            self.ema.compile(dynamic=True)
         self.scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.amp is torch.float16)
         self.first_bad_step = torch.full((), -1, dtype=torch.int64, device=runtime.device)
         self.steps = 0

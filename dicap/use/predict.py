@@ -30,7 +30,7 @@ from dicap.models import SavedModel, load_model
 from dicap.use.folder import Images, Photograph, photographs, read_ahead
 
 ANSWERS = {1: "yes", 0: "no", -1: "unsure"}
-FORMATS = ("parquet", "csv", "json")
+FORMATS = ("parquet", "csv")
 JOB = "job.json"  # in the folder of parts: whose they are
 PART = 2048  # images of one part: what a kill loses at most
 CPU_BATCH, GPU_BATCH = 32, 256
@@ -117,16 +117,16 @@ def predict_to_file(
 ) -> Outcome:
     """Predict images (as `predict` takes them) into `out`, as streamed: memory does not grow with the number of images.
 
-    `out` ends in .parquet or .csv (a row for every image and class, or with `per_image` for every image) or .json (an object an
-    image). Finished parts wait in `<out>.parts/`; a run that was killed goes on behind them if model and files are the same.
-    Files that cannot be read are listed with the reason in `<out stem>.unreadable.csv`.
+    `out` ends in .parquet or .csv: a row for every image and class, or with `per_image` for every image. Finished parts wait in
+    `<out>.parts/`; a run that was killed goes on behind them if model and files are the same. Files that cannot be read are
+    listed with the reason in `<out stem>.unreadable.csv`.
 
     Raises:
         SettingsError: `out` has another ending; DataError: as `predict`.
     """
     kind = out.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
-        raise SettingsError(f"--out: found {str(out)!r}, expected a file that ends in .parquet, .csv or .json")
+        raise SettingsError(f"--out: found {str(out)!r}, expected a file that ends in .parquet or .csv")
     parts, listing = out.with_name(f"{out.name}.parts"), out.with_name(f"{out.stem}.unreadable.csv")
     check_own(out, listing)
     if parts.exists() and not (parts / JOB).is_file():
@@ -278,36 +278,11 @@ def _write(kind: str, parts: Sequence[Path], out: Path, classes: int, per_image:
             with pq.ParquetWriter(temporary, schema, write_page_checksum=True, compression="zstd") as writer:
                 for table in tables():
                     writer.write_table(table)
-        elif kind == "csv":
+        else:
             for i, table in enumerate(tables()):
                 table.to_pandas().to_csv(
                     temporary, mode="a" if i else "w", header=not i, index=False, float_format="%.6g", lineterminator="\n"
                 )
-        else:
-            with temporary.open("w", encoding="utf-8") as file:
-                first = True
-                for path in parts:
-                    for entry in _objects(read_parquet(path), classes):
-                        file.write(("[\n" if first else ",\n") + json.dumps(entry, ensure_ascii=False, allow_nan=False))
-                        first = False
-                file.write("\n]\n")
-
-
-def _objects(table: pa.Table, classes: int) -> Iterator[dict[str, Any]]:
-    columns = [table[name].to_pylist() for name in ROWS.names]
-    for start in range(0, len(table), classes):
-        rows = zip(*(column[start : start + classes] for column in columns), strict=True)
-        entry = {
-            name: {"probability": _six(probability), "decision": decision, "chance": _six(chance)}
-            | ({} if chance is None else {"chance_low": _six(low), "chance_high": _six(high)})
-            for _, name, probability, decision, chance, low, high in rows
-        }
-        yes = [name for name, values in entry.items() if values["decision"] == "yes"]
-        yield {"image": columns[0][start], "yes": yes, "classes": entry}
-
-
-def _six(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.6g}")
 
 
 @contextmanager

@@ -92,17 +92,3 @@ def suggest(model: SavedModel, store: Store, rows: np.ndarray, count: int, runti
         Suggestion(int(rows[i]), c, float(open_[i, c]), present[i], np.flatnonzero(present[i] >= 0.5).tolist())
         for i, c in choose(open_, embeddings, count)
     ]
-
-
-def contact_sheet(store: Store, suggestions: list[Suggestion], classes: list[str], columns: int = 6, side: int = 160):
-    """The suggested images as one picture, numbered as in the list, each with the class it was chosen for."""
-    from PIL import Image, ImageDraw
-
-    lines = -(-len(suggestions) // columns)
-    sheet = Image.new("RGB", (columns * (side + 12) + 12, lines * (side + 34) + 12), "white")
-    draw = ImageDraw.Draw(sheet)
-    for k, found in enumerate(suggestions):
-        x, y = 12 + k % columns * (side + 12), 12 + k // columns * (side + 34)
-        sheet.paste(Image.fromarray(store.image(found.row)).resize((side, side)), (x, y))
-        draw.text((x, y + side + 4), f"{k + 1}. {classes[found.asked]}?"[:26], fill="black")
-    return sheet

@@ -57,7 +57,6 @@ def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> Non
         raw,
         folder,
         image_size=settings.image_size,
-        store=settings.convert.store,
         max_rejected=settings.convert.max_rejected,
         workers=workers,
         known=known_results("convert"),
@@ -65,8 +64,6 @@ def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> Non
     )
     counts = ", ".join(f"{count} {split}" for split, count in meta["counts"].items() if count)
     text = f"{folder}: {counts}; {len(meta['classes'])} classes; {settings.image_size} px"
-    if "fidelity" in meta:
-        say(f"{folder}: stored as JPEG, {meta['fidelity']['psnr_db']} dB from the array")
     if meta["rejected"]:
         say(f"{folder}: {len(meta['rejected'])} images rejected, listed with reasons in {folder / 'meta.json'}")
         for entry in meta["rejected"][:5]:

@@ -10,16 +10,11 @@ from stages.support.terminal import finish, say, spoken
 
 @click.command("doctor")
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--sheet",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Contact sheet (PNG); default: artifacts/doctor/<name>.png.",
-)
 @click.option("--image", "image", metavar="ID", help="Tell of one image instead: its labels, its role, and why it has it.")
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings too.")
 @params_option
-def command(folder: Path | None, sheet: Path | None, image: str | None, strict: bool, params: Path) -> None:
-    """Check counts, checksums, labels and duplicates of FOLDER, and draw a contact sheet.
+def command(folder: Path | None, image: str | None, strict: bool, params: Path) -> None:
+    """Check counts, checksums, labels and duplicates of FOLDER.
 
     FOLDER is a converted set, such as data/converted; without it, that of the settings.
     """
@@ -27,8 +22,7 @@ def command(folder: Path | None, sheet: Path | None, image: str | None, strict: 
         _about(folder, image, params)
         return
     folder = folder or data_folder(load(params))
-    from dicap.data.doctor import contact_sheet, examine
-    from dicap.data.format import read_meta
+    from dicap.data.doctor import examine
     from dicap.errors import DataError
 
     findings = examine(folder)
@@ -37,26 +31,17 @@ def command(folder: Path | None, sheet: Path | None, image: str | None, strict: 
     if any(findings.unknown.values()):
         open_ = " and ".join(f"{count} of {split}" for split, count in findings.unknown.items() if count)
         say(f"labelled in part: of {open_} entries (image, class) nothing is known")
-    if len(findings.classes):
-        width = max(5, *(len(name) for name in findings.classes["class"]))
-        say(f"{'class':<{width}}  {'train':>7}  {'share':>6}  {'test':>7}  {'share':>6}")
-        for name, train, train_share, test, test_share in findings.classes.itertuples(index=False):
-            say(f"{name:<{width}}  {train:>7}  {train_share:>6.1%}  {test:>7}  {test_share:>6.1%}")
     for test_id, train_id in findings.duplicates[:20]:
         say(f"duplicate: test {test_id} = train {train_id}")
     for line in findings.warnings:
         say(f"warning: {line}")
     if findings.damage:
         raise DataError("\n".join([*findings.damage, f"{folder} is damaged; run `dicap-stage convert` again"]))
-    sheet = sheet or ARTIFACTS / "doctor" / f"{read_meta(folder)['dataset']}.png"
-    contact_sheet(folder, sheet)
-    say(f"{sheet}: contact sheet")
     if strict and findings.warnings:
         raise DataError(f"{folder}: {len(findings.warnings)} warnings with --strict")
     if spoken()["json"]:
         facts = {"folder": str(folder), "images": findings.counts, "rejected": findings.rejected, "unknown": findings.unknown}
-        facts |= {"classes": findings.classes.to_dict("records"), "duplicates": findings.duplicates}
-        finish("doctor", facts | {"warnings": findings.warnings, "sheet": str(sheet)})
+        finish("doctor", facts | {"duplicates": findings.duplicates, "warnings": findings.warnings})
     say(f"{folder}: sound")
 
 

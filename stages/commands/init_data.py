@@ -1,8 +1,9 @@
 """`dicap-stage init-data`: from a folder to settings that run."""
 
+import filecmp
 import math
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ def command(
     from dicap.data.survey import survey
     from dicap.settings import Own
 
-    added, forgotten = _added(params, folder)
+    added, forgotten = _added(params, folder, unlabeled)
     chosen = {"separator": separator, "empty": empty, "empty_absent": empty_absent, "label_folder": label_folder}
     options = Own.model_validate(
         {
@@ -107,16 +108,30 @@ def command(
     finish("init-data", facts, _next(found, dry_run, _allowed(params)))
 
 
-def _added(params: Path, folder: Path) -> tuple[str | None, list[str]]:
+def _added(params: Path, folder: Path, unlabeled: Path | None) -> tuple[str | None, list[str]]:
     """The labels given so far (own.added) if they are of this folder's images, and a note where they are of others."""
+    from dicap.data.sources.own.read import added_before
+
     values = _yaml().load(params.read_text(encoding="utf-8")) if params.exists() else None
     values = values or {}
     added, root = (values.get("own") or {}).get("added"), values.get("data_root")
     if added is None:
         return None, []
     same = root is not None and _images_of(project_root() / root) == _images_of(folder)
+    if same and unlabeled is not None and (old := (values.get("own") or {}).get("unlabeled_root")):
+        _check_other(project_root() / old, unlabeled, added_before(project_root() / added))
     note = f"the labels in {added} were given to the images of {root} and are not used here: own.added is empty now"
     return (added, []) if same else (None, [note])
+
+
+def _check_other(old: Path, new: Path, labelled: Iterable[str]) -> None:
+    """Refuse a second folder of unlabelled images, by the name of the first, that holds others by the names of labelled ones."""
+    from dicap.errors import DataError
+
+    for image in labelled:
+        one, other = (folder.resolve().parent / image for folder in (old, new))
+        if one.is_file() and other.is_file() and not filecmp.cmp(one, other, shallow=False):
+            raise DataError(f"{new}: {image!r} is another photograph than the one of {old} that was labelled; rename the folder")
 
 
 def _images_of(root: Path) -> Path:

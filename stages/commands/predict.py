@@ -16,7 +16,7 @@ from stages.support.terminal import finish, opening
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("predictions.parquet"),
     show_default=True,
-    help="A .parquet, .csv or .json file.",
+    help="A .parquet or .csv file.",
 )
 @click.option("--per-image", is_flag=True, help="A row for each image (labels; unsure) instead of one for each image and class.")
 @click.option("--batch-size", type=click.IntRange(1), help="Images a step; chosen by itself if not given.")

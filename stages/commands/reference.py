@@ -92,8 +92,9 @@ def reference() -> str:
     parts = [
         "# Reference\n\nMade by `dicap-stage reference --write` from the settings and the commands; a test keeps it current.",
         "## Settings\n\nA key is looked up in `params.yaml`, then in `configs/<dataset>.yaml` and `configs/<protocol>.yaml`; "
-        "what none of them says has its published value. A star marks a value that the paper does not state: docs/methods.md "
-        "says why it was chosen. Change one for a run: `dvc exp run -S train.epochs=5`.",
+        "what none of them says has the value below. Without a mark it is stated in a publication or follows from one; * is our "
+        "reading where none states it, for which docs/methods.md gives the reason; ° is this program's own. "
+        "Change one for a run: `dvc exp run -S train.epochs=5`.",
         *_settings(),
         "## Commands\n\nAll take `-h`. Before the command: `--quiet` says nothing but errors, `--json` prints one JSON object.",
         *_commands(),
@@ -116,12 +117,12 @@ def _settings():
 
 
 def _table(fields) -> str:
-    lines = ["| key | type | published | meaning |", "| --- | --- | --- | --- |"]
+    lines = ["| key | type | value | meaning |", "| --- | --- | --- | --- |"]
     for key, field in fields.items():
         value = None if field.is_required() else field.default
         shown = "" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
-        star = " *" if (field.json_schema_extra or {}).get("origin") == "assumed" else ""
-        lines.append(f"| `{key}` | {_words(field.annotation, field.metadata)} | {shown}{star} | {field.description} |")
+        mark = {"assumed": " *", "own": " °"}.get((field.json_schema_extra or {}).get("origin"), "")
+        lines.append(f"| `{key}` | {_words(field.annotation, field.metadata)} | {shown}{mark} | {field.description} |")
     return "\n".join(line.replace("|  |", "| |") for line in lines)
 
 

@@ -21,7 +21,7 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     """Choose the unlabelled images to label next: the most uncertain ones, spread over the classes, no near copies.
 
     Writes index.html, a page to label them on: open it in a browser, download labels.csv at the end. To fill in by hand:
-    labels.csv (names separated by `;`, or `-` for none of the classes) and sheet.png, the same images as a contact sheet.
+    labels.csv (names separated by `;`, or `-` for none of the classes).
     """
     import csv
 
@@ -35,11 +35,11 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     from dicap.files.written import check_own, replacing_own
     from dicap.pages.labelling import Question, write_labelling_page
     from dicap.use.predict import open_model
-    from dicap.use.suggest import contact_sheet, suggest
+    from dicap.use.suggest import suggest
     from stages.support.photographs import originals
 
-    listing, sheet, page = out / "labels.csv", out / "sheet.png", out / "index.html"
-    check_own(listing, sheet, page)
+    listing, page = out / "labels.csv", out / "index.html"
+    check_own(listing, page)
     settings = load(params)
     store = Store.open(data_folder(settings))
     saved, runtime = open_model(model or ARTIFACTS / "finetune" / "model.safetensors", device)
@@ -64,11 +64,9 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
         for found in chosen:
             likely = ";".join(saved.classes[c] for c in found.likely)
             writer.writerow([store.ids[found.row], "", saved.classes[found.asked], f"{found.uncertainty:.3f}", likely])
-    with replacing_own(sheet) as temporary:
-        contact_sheet(store, chosen, saved.classes).save(temporary, "PNG")
     questions = [Question(str(store.ids[found.row]), found.chance, found.likely, asked=found.asked) for found in chosen]
     pictures = originals(settings, store, [found.row for found in chosen])
     measured = saved.decisions.curve is not None
     write_labelling_page(questions, pictures, saved.classes, page, review=False, measured=measured)
-    facts = {"images": len(chosen), "of": len(rows), "page": str(page), "list": str(listing), "contact sheet": str(sheet)}
+    facts = {"images": len(chosen), "of": len(rows), "page": str(page), "list": str(listing)}
     finish("suggest", facts, [opening(page), f"dicap-stage import-labels {listing}", "dvc repro"])

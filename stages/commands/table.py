@@ -34,8 +34,8 @@ def command(
     `main` and `plateau` have a table for every data set and ratio, with the steps of each row; a row is compared with
     labelled-only training with its head and as many steps, or with half of its steps.
 
-    Collects the experiments that DVC knows into Markdown (printed), CSV and LaTeX: mean and deviation over seeds, the
-    best in bold, the second underlined, the paper's number where data set and ratio match. A run that was not committed
+    Collects the experiments that DVC knows into Markdown (printed) and CSV: mean and deviation over seeds, the best in
+    bold, the second underlined, the paper's number where data set and ratio match. A run that was not committed
     or saved (dvc exp run, dvc exp save) is not among them.
     """
     import tempfile
@@ -70,12 +70,12 @@ def command(
                     table.intervals.update(_intervals(table, its_runs, Path(folder)))
                 made.append(table)
         made[-1].notes.extend(notes + more)
-    for ending, write in (("md", tables.to_markdown), ("csv", tables.to_csv), ("tex", tables.to_latex)):
+    for ending, write in (("md", tables.to_markdown), ("csv", tables.to_csv)):
         with replacing_own(out / f"{kind}.{ending}") as temporary:
             temporary.write_text("\n".join(write(table) for table in made), encoding="utf-8")
     for table in made:
         click.echo(tables.to_markdown(table))
-    click.echo(f"Written: {out}/{kind}.md, .csv, .tex")
+    click.echo(f"Written: {out}/{kind}.md, .csv")
 
 
 def _intervals(table, runs, folder: Path):

@@ -1,15 +1,19 @@
 """What every command needs: the settings, the project's places, the runtime choices."""
 
+import functools
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
+from dicap.machine.gpus import check_device, count_gpus
 from dicap.settings import Resolved, Settings, load_settings, resolve
 from dicap.settings.catalogue import NAMED_WEIGHTS
-from stages.support.launch import nproc_option
+from stages.support.launch import check_processes, launch
 
 ARTIFACTS = Path("artifacts")
 # One place for all data sets, so that every `dvc.lock` knows it. DVC takes the hash of an output that the lock's stage lacks for
@@ -104,17 +108,31 @@ def machine_options(function: Callable) -> Callable:
         click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Loader processes. [DICAP_WORKERS]"),
         click.option("--fresh", is_flag=True, help="Discard the saved state instead of resuming."),
     ]
+
+    @functools.wraps(function)
+    def begin(params: Path, device: str, amp: str, nproc: int = 1, **more: Any) -> Any:
+        gpus = count_gpus()
+        check_device(device, amp, gpus)
+        if nproc > 1 and "RANK" not in os.environ:  # set in the processes that this function, or torchrun, started
+            check_processes(nproc, load(params).train.batch_size, 0 if device == "cpu" else gpus)
+            click.get_current_context().exit(launch(nproc, [sys.executable, "-m", "stages.cli", *sys.argv[1:]]))
+        return function(params=params, device=device, amp=amp, **more)
+
     for option in reversed(options):
-        function = option(function)
-    return function
+        begin = option(begin)
+    return begin
 
 
 def runtime_options(function: Callable) -> Callable:
     """Those of the machine, and those that only training has."""
-    compiled = click.option(
-        "--compile", "compiled", envvar="DICAP_COMPILE", is_flag=True, help="Use torch.compile. [DICAP_COMPILE]"
+    nproc = click.option(
+        "--nproc",
+        envvar="DICAP_NPROC",
+        type=click.IntRange(1),
+        default=1,
+        help="Processes that share each step, one per GPU. [DICAP_NPROC]",
     )
-    return machine_options(compiled(nproc_option(function)))
+    return machine_options(nproc(function))
 
 
 def known_results(stage: str) -> Path:

@@ -5,37 +5,28 @@ Of several machines each runs torchrun. Both describe the processes as `dicap.tr
 
 import logging
 import os
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from dicap.errors import SettingsError
 from dicap.machine.processes import cores
-from stages.sweeps.engines.parent import STARTED_BY
+from stages.support.parent import STARTED_BY
 
 EXIT_STOPPED = 75
 
 
-def nproc_option(function):
-    """`--nproc N`: start the same command in N processes, each of which takes its part."""
-    return click.option(
-        "--nproc",
-        envvar="DICAP_NPROC",
-        type=click.IntRange(1),
-        default=1,
-        expose_value=False,
-        is_eager=True,
-        callback=_start,
-        help="Processes that share each step, one per GPU. [DICAP_NPROC]",
-    )(function)
-
-
-def _start(context: click.Context, _: click.Parameter, count: int) -> None:
-    # RANK is set in the processes that this function, or torchrun, started.
-    if count > 1 and "RANK" not in os.environ and not context.resilient_parsing and not {"-h", "--help"} & set(sys.argv):
-        context.exit(launch(count, [sys.executable, "-m", "stages.cli", *sys.argv[1:]]))
+def check_processes(count: int, batch: int, gpus: int | None) -> None:
+    """Raise SettingsError for more processes than can have a part of a step, or a GPU of their own."""
+    if count > max(1, batch // 2):
+        raise SettingsError(
+            f"--nproc: found {count}, but a step of train.batch_size {batch} images is shared by at most {max(1, batch // 2)} "
+            "processes, two images each; use fewer"
+        )
+    if gpus and count > gpus:
+        raise SettingsError(f"--nproc: found {count}, but this machine has {gpus} GPUs and each process needs one; use fewer")
 
 
 def launch(count: int, command: Sequence[str]) -> int:

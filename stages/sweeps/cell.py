@@ -23,8 +23,8 @@ import click
 
 from dicap.errors import DataError
 from dicap.files.locks import locked
+from stages.support.parent import end_descendants, end_with_parent
 from stages.sweeps.engines.base import BEGIN, Job
-from stages.sweeps.engines.parent import end_descendants, end_with_parent
 from stages.sweeps.revisions import cache_folder, git, in_cache
 
 EXIT_STOPPED = 75

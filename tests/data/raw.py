@@ -45,8 +45,8 @@ def raw_set(root: Path, n_train: int = 8, n_test: int = 4, n_unlabeled: int = 0,
     return RawSet("table", [f"c{i}" for i in range(classes)], items, FileImages(root, [item.path for item in items]))
 
 
-def small_set(tmp_path: Path, *, size: int = 24, store: str = "array", **counts: int) -> Path:
+def small_set(tmp_path: Path, *, size: int = 24, **counts: int) -> Path:
     """The same, converted."""
     folder = tmp_path / "set"
-    convert(raw_set(tmp_path / "raw", **counts), folder, image_size=size, store=store, workers=0)
+    convert(raw_set(tmp_path / "raw", **counts), folder, image_size=size, workers=0)
     return folder

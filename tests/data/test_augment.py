@@ -5,7 +5,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 
 from data.raw import photo
-from dicap.data.augment import CUTOUT_COLOUR, View, cut_tiles, operate, render, render_batch
+from dicap.data.augment import CUTOUT_COLOUR, View, cut_tiles, operate, render_batch
 from dicap.data.policy import COLUMNS, GEOMETRIC, KINDS, POLICIES, PUBLISHED, TORCHVISION, draw
 from dicap.errors import SettingsError
 
@@ -77,19 +77,19 @@ def test_each_image_of_a_batch_draws_for_itself():
     assert len({view.tobytes() for view in views}) > 20
 
 
+def render(image, view, rng):
+    return render_batch(image[None].copy(), view, rng.random((1, view.parts, COLUMNS)))[0]
+
+
 def test_weak_view_mirrors_half_and_nothing_else():
     image = np.asarray(PICTURE)
     seen = {render(image, View("weak"), np.random.default_rng(seed)).tobytes() for seed in range(30)}
     assert seen == {image.tobytes(), np.ascontiguousarray(image[:, ::-1]).tobytes()}
 
 
-def test_test_view_is_the_image_and_render_leaves_its_argument_alone():
-    image = np.asarray(PICTURE).copy()
-    before = image.copy()
-    assert (render(image, View("test"), np.random.default_rng(0)) == before).all()
-    for seed in range(10):
-        render(image, View("strong", cutout=0.5), np.random.default_rng(seed))
-    assert (image == before).all()
+def test_the_test_view_is_the_image():
+    image = np.asarray(PICTURE)
+    assert (render(image, View("test"), np.random.default_rng(0)) == image).all()
 
 
 def test_flip_commutes_with_the_resize():

@@ -65,8 +65,8 @@ def test_the_digits_drawn_are_the_digits_of_the_label(raw, monkeypatch):
 def test_scenes_are_the_same_every_time_and_all_different(raw):
     again = read_raw("digits", None, 48)
     assert again.items == raw.items
-    results = [convert_one(raw.images, i, 48, False).data for i in (0, 1, TRAIN)]
-    assert results == [convert_one(again.images, i, 48, False).data for i in (0, 1, TRAIN)]
+    results = [convert_one(raw.images, i, 48).data for i in (0, 1, TRAIN)]
+    assert results == [convert_one(again.images, i, 48).data for i in (0, 1, TRAIN)]
     assert len(set(results)) == 3
 
 

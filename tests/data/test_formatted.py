@@ -1,46 +1,39 @@
-"""The published npy lists, out and in again."""
+"""The published npy lists."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from data.raw import save, small_set
+from data.raw import save
 from data.test_benchmark_sets import coco_folder, voc_folder
 from dicap.data.convert import convert
 from dicap.data.format import read_index
 from dicap.data.labels import read_labels
 from dicap.data.sources import read_raw
-from dicap.data.sources.benchmarks.formatted import read_formatted, write_formatted
+from dicap.data.sources.benchmarks.formatted import PHASES, read_formatted
 from dicap.data.split import split_roles
 from dicap.errors import DataError
 
 
-@pytest.mark.parametrize(("dataset", "make"), [("voc2012", voc_folder), ("coco2014", coco_folder)])
+@pytest.mark.parametrize(
+    ("dataset", "make", "prefix"),
+    [("voc2012", voc_folder, "VOCdevkit/VOC2012/JPEGImages/"), ("coco2014", coco_folder, "images/")],
+)
 @pytest.mark.parametrize("full_paths", [False, True])
-def test_export_and_import_give_the_same_set(tmp_path, dataset, make, full_paths):
+def test_the_lists_of_a_set_give_the_same_set(tmp_path, dataset, make, prefix, full_paths):
     make(tmp_path / "raw")
     convert(read_raw(dataset, tmp_path / "raw", 16), tmp_path / "set", image_size=16, workers=0)
-    write_formatted(tmp_path / "set", tmp_path / "npy", full_paths=full_paths)
-    raw = read_formatted(dataset, tmp_path / "npy", tmp_path / "raw")
+    index = read_index(tmp_path / "set", ["path", "split"]).to_pandas()
+    for split, phase in PHASES.items():
+        rows = np.flatnonzero(index["split"] == split)
+        names = [name if full_paths else name.removeprefix(prefix) for name in index["path"][rows]]
+        _save(tmp_path, f"{phase}_images", np.array(names))
+        _save(tmp_path, f"{phase}_labels", read_labels(tmp_path / "set", rows).astype(float))
+    raw = read_formatted(dataset, tmp_path, tmp_path / "raw")
     convert(raw, tmp_path / "again", image_size=16, workers=0)
     a, b = (read_index(tmp_path / name).drop_columns(["id"]).to_pylist() for name in ("set", "again"))
     assert a == b and (tmp_path / "set/images.npy").read_bytes() == (tmp_path / "again/images.npy").read_bytes()
     assert raw.classes == read_raw(dataset, tmp_path / "raw", 16).classes
-
-
-def test_files_are_what_the_published_code_writes(tmp_path):
-    voc_folder(tmp_path / "raw")
-    convert(read_raw("voc2012", tmp_path / "raw", 16), tmp_path / "set", image_size=16, workers=0)
-    assert write_formatted(tmp_path / "set", tmp_path / "npy") == {"train": 3, "test": 3}
-    images, labels = (np.load(tmp_path / f"npy/formatted_train_{what}.npy") for what in ("images", "labels"))
-    assert images.tolist() == ["2008_000001.jpg", "2008_000002.jpg", "2008_000003.jpg"] and images.dtype.kind == "U"
-    assert labels.dtype == np.float64 and labels.shape == (3, 20) and set(np.unique(labels)) == {0.0, 1.0}
-    expected = tmp_path / "expected.npy"
-    np.save(expected, np.array(images.tolist()))  # byte for byte what np.save of the published script gives
-    assert expected.read_bytes() == (tmp_path / "npy/formatted_train_images.npy").read_bytes()
-    assert sorted(path.name for path in (tmp_path / "npy").glob("[!.]*")) == sorted(
-        f"formatted_{phase}_{what}.npy" for phase in ("train", "val") for what in ("images", "labels")
-    )
 
 
 def nus_lists(root, n=(20, 5)):
@@ -77,11 +70,6 @@ def test_bare_names_of_awa2_find_their_species(tmp_path):
     raw = read_formatted("awa2", tmp_path, tmp_path)
     assert raw.items[0].path == "JPEGImages/grizzly+bear/grizzly+bear_10001.jpg" and raw.classes[0] == "class_000"
     assert convert(raw, tmp_path / "set", image_size=8, workers=0)["rejected"] == []
-
-
-def test_truly_unlabelled_images_are_left_out_of_an_export(tmp_path):
-    folder = small_set(tmp_path, n_unlabeled=3)
-    assert write_formatted(folder, tmp_path / "npy") == {"train": 8, "test": 4}
 
 
 def _save(root, name, array):

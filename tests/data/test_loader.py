@@ -110,11 +110,6 @@ def test_weak_scoring_mirrors_half_of_the_rows_whatever_the_batches(store):
     assert not torch.equal(again, whole)
 
 
-def test_jpeg_store_loads_through_the_same_interface(tmp_path):
-    jpeg = Store.open(small_set(tmp_path, store="jpeg", n_train=20))
-    assert same(batches(jpeg, steps(2)), batches(jpeg, steps(2), workers=1))
-
-
 def test_few_cores_get_no_workers():
     assert [worker_count(cores) for cores in (1, 2, 3, 8, 64)] == [0, 0, 2, 7, 12]
 

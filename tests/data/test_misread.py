@@ -94,7 +94,7 @@ def test_a_comma_is_asked_about_where_other_cells_have_a_semicolon(tmp_path):
 def test_what_programs_write_for_an_empty_cell_is_no_class(tmp_path):
     names = [f"{i}.png" for i in range(7)]
     values = ["cat", "dog", "cat;dog", "dog", "cat", None, None]
-    for folder, missing in (("a", "NaN"), ("b", "None"), ("c", "<NA>")):
+    for folder, missing in (("a", "NaN"), ("b", "None"), ("c", "<NA>"), ("e", "NA"), ("f", "#N/A")):
         rows = "".join(f"{name},{value or missing}\n" for name, value in zip(names, values, strict=True))
         assert labels_of(table(tmp_path / folder, f"image,labels\n{rows}", names))["5.png"] is None
     for name in names:
@@ -119,6 +119,131 @@ def test_lists_of_splits_hold_names_with_blanks(tmp_path):
     (tmp_path / "ImageSets" / "Main" / "test.txt").write_text("my cat 2\r\nmy cat 3\r\n")
     raw = read("table", tmp_path, 8, Own(format="auto", unlabeled_root=None, test_share=0.0, added=None))
     assert [item.split for item in sorted(raw.items, key=lambda item: item.id)] == ["train", "train", "test", "test"]
+
+
+VOC = "<annotation><filename>{}.png</filename><object><name>{}</name></object></annotation>"
+
+
+@pytest.mark.parametrize(
+    ("lists", "refused"),
+    [
+        ({"train.txt": "0.png\n1.png\n", "test.txt": "2.png\n3.png\n"}, "'0.png' is no annotation, nor is another line"),
+        ({"train.txt": "0 -1\n1  1\n", "test.txt": "2  1\n3 -1\n"}, "'0 -1' is no annotation"),
+        ({"train.txt": "0\n1\n2\n", "test.txt": "2\n3\n"}, "'2' is in the list of test too; give it one split"),
+        ({"trainval.txt": "0\n1\n2\n", "test.txt": "2\n3\n"}, "'2' is in the lists of trainval and of test"),
+        ({"train.txt": "0\n1\n", "tst.txt": "2\n3\n"}, "tst.txt: names no split"),
+        ({"train.txt": "0\n1\n".encode("utf-16"), "TEST.TXT": "2\n3\n", "cat_test.txt": "2\n", "class.txt": "cat\ndog\n"}, ""),
+    ],
+)
+def test_lists_of_splits_say_the_split_or_are_refused(tmp_path, lists, refused):
+    for i in range(4):
+        image(tmp_path / "JPEGImages" / f"{i}.png", i)
+        (tmp_path / "JPEGImages" / f"{i}.xml").write_text(VOC.format(i, "cat" if i % 2 else "dog"))
+    (tmp_path / "ImageSets" / "Main").mkdir(parents=True)
+    for name, text in lists.items():
+        (tmp_path / "ImageSets" / "Main" / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    own = Own(format="auto", unlabeled_root=None, test_share=0.5, added=None)
+    if refused:
+        with pytest.raises(DataError, match=refused):
+            read("table", tmp_path, 8, own)
+    else:
+        raw = read("table", tmp_path, 8, own)
+        assert [item.split for item in sorted(raw.items, key=lambda item: item.id)] == ["train", "train", "test", "test"]
+
+
+def test_an_annotation_that_kept_the_name_of_another_photograph_is_refused(tmp_path):
+    for i in range(3):
+        image(tmp_path / f"{i}.png", i)
+        (tmp_path / f"{i}.xml").write_text(VOC.format(max(i, 1), "cat"))
+    with pytest.raises(DataError, match="<filename> is '1\\.png'"):
+        labels_of(tmp_path)
+
+
+def test_a_subset_of_cvat_that_is_misspelt_is_refused(tmp_path):
+    nodes = ""
+    for i, subset in enumerate(["Train", "Train", "tset"]):
+        image(tmp_path / f"{i}.png", i)
+        nodes += f'<image name="{i}.png" subset="{subset}"><tag label="cat"/></image>'
+    (tmp_path / "annotations.xml").write_text(f"<annotations>{nodes}</annotations>")
+    with pytest.raises(DataError, match="subset: found 'tset'"):
+        labels_of(tmp_path)
+
+
+@pytest.mark.parametrize("what", ["images", "categories"])
+def test_two_of_one_id_share_no_labels(tmp_path, what):
+    content = {
+        "images": [{"id": i, "file_name": f"{i}.png"} for i in range(3)],
+        "categories": [{"id": 0, "name": "cat"}, {"id": 1, "name": "dog"}],
+        "annotations": [{"image_id": 0, "category_id": 0}],
+    }
+    for entry in content[what]:
+        entry["id"] = 0
+    for i in range(3):
+        image(tmp_path / f"{i}.png", i)
+    (tmp_path / "all.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match=f"{what}: {len(content[what])} have the id 0"):
+        labels_of(tmp_path)
+
+
+def test_blanks_around_a_folder_s_name_are_no_part_of_the_class(tmp_path):
+    for i, folder in enumerate(["cat ", "cat", " dog", "dog"]):
+        image(tmp_path / folder / f"{i}.png", i)
+        image(tmp_path / folder / f"{i + 4}.png", i + 4)
+    assert sorted(set().union(*labels_of(tmp_path).values())) == ["cat", "dog"]
+    content = {"images": [{"id": 0, "file_name": "cat/1.png"}], "categories": [{"id": 0, "name": " "}]}
+    (tmp_path / "all.json").write_text(json.dumps(content | {"annotations": [{"image_id": 0, "category_id": 0}]}))
+    with pytest.raises(DataError, match="class '': no name"):
+        labels_of(tmp_path)
+
+
+@pytest.mark.parametrize("head", ["subset", "Set", "phase", "usage"])
+def test_a_column_of_splits_is_used_whatever_its_head_or_refused(tmp_path, head):
+    names = [f"{i}.png" for i in range(6)]
+    splits = ["train", "train", "train", "train", "test", "test"]
+    rows = "".join(
+        f"{name},{split},{'cat' if i % 2 else 'dog'}\n" for i, (name, split) in enumerate(zip(names, splits, strict=True))
+    )
+    root = table(tmp_path / "a", f"image,{head},labels\n{rows}", names)
+    own = Own(format="auto", unlabeled_root=None, test_share=0.5, added=None)
+    if head == "usage":
+        with pytest.raises(DataError, match="column usage holds splits; name it `split`"):
+            read("table", root, 8, own)
+    else:
+        assert [item.split for item in read("table", root, 8, own).items] == splits
+        with pytest.raises(DataError, match="split: found 'tset', allowed are"):
+            labels_of(table(tmp_path / "b", f"image,{head},labels\n{rows.replace('test', 'tset')}", names))
+
+
+@pytest.mark.parametrize("mark", ["/", " + ", "&", " "])
+def test_names_between_which_something_else_stands_are_asked_about(tmp_path, mark):
+    rows = f"a.png,cat\nb.png,dog\nc.png,cat{mark}dog\n"
+    root = table(tmp_path, f"image,labels\n{rows}", ["a.png", "b.png", "c.png"])
+    with pytest.raises(DataError, match="one class or several"):
+        labels_of(root)
+    assert labels_of(root, separator=mark.strip() or mark)["c.png"] == {"cat", "dog"}
+
+
+@pytest.mark.parametrize("head", ["secondary", "label.1", "also"])
+def test_labels_in_another_column_are_refused_and_what_is_passed_over_is_said(tmp_path, head):
+    rows = "a.png,cat,dog,1\nb.png,dog,,2\nc.png,cat,,3\n"
+    root = table(tmp_path, f"image,label,{head},note\n{rows}", ["a.png", "b.png", "c.png"])
+    with pytest.raises(DataError, match=f"column {head} holds more labels"):
+        labels_of(root)
+    own = Own(format="auto", unlabeled_root=None, test_share=0.3, added=None)
+    notes = read("table", table(tmp_path, f"image,label,camera,note\n{rows.replace(',dog,1', ',old,1')}"), 8, own).notes
+    assert "labels.csv: columns that were passed over: camera, note" in notes
+
+
+def test_a_hash_in_a_name_that_was_not_escaped_is_no_end_of_it(tmp_path):
+    tasks = [
+        {"data": {"image": f"photos/{name}"}, "annotations": [{"result": [{"value": {"choices": ["cat"]}}]}]}
+        for name in ("a#1.png", "b?.png", "c.png")
+    ]
+    for i, name in enumerate(["a.png", "a#1.png", "b.png", "b?.png", "c.png", "2.png"]):
+        image(tmp_path / "photos" / name, i)
+    tasks.append({"data": {"image": "photos/DSC_0001-2.png"}, "annotations": [{"result": [{"value": {"choices": ["dog"]}}]}]})
+    (tmp_path / "export.json").write_text(json.dumps(tasks))
+    assert {Path(name).name for name in labels_of(tmp_path)} == {"a#1.png", "b?.png", "c.png"}
 
 
 def test_a_text_beside_the_answer_is_no_label(tmp_path):

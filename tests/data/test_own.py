@@ -157,15 +157,19 @@ def test_the_images_of_a_second_folder_are_unlabelled_and_counted_once(tmp_path)
     root.mkdir()
     images = coco(root)
     raw = read_raw("table", root, 16, options(unlabeled_root=str(images)))  # the same folder: its open images
-    assert [item.id for item in raw.items if item.labels is None] == OPEN
+    assert [item.id for item in raw.items if item.labels is None] == [f"images/{name}" for name in OPEN]
     more = tmp_path / "more"
     pictures(more / "deep", ["x.png"])
     picture(more / "images" / "00.png", 99)  # another image under a name that is taken
     (more / "link.png").symlink_to(images / "01.png")
     raw = read_raw("table", root, 16, options(unlabeled_root=str(more)))
-    assert [item.id for item in raw.items if item.labels is None] == ["deep/x.png", "unlabeled/images/00.png"]
+    assert [item.id for item in raw.items if item.labels is None] == ["more/deep/x.png", "more/images/00.png"]
     meta = convert(raw, tmp_path / "set", image_size=16, workers=0)
     assert meta["counts"] == {"train": 7, "test": 3, "unlabeled": 2} and not meta["rejected"]
+    (more / "deep" / "x.png").rename(more / b"\xe9t\xe9.png".decode("utf-8", "surrogateescape"))
+    raw = read_raw("table", root, 16, options(unlabeled_root=str(more)))
+    convert(raw, tmp_path / "set", image_size=16, workers=0)
+    assert [item.id for item in raw.items if item.labels is None] == ["more/images/00.png", "more/\\xe9t\\xe9.png"]
 
 
 def test_labels_given_later_make_training_images(tmp_path):
@@ -188,10 +192,10 @@ def test_images_of_the_second_folder_can_be_given_labels(tmp_path):
     coco(root)
     pictures(more, ["x.png", "y.png"])
     added = tmp_path / "added.csv"
-    added.write_text("image,labels\nx.png,cat\n")
+    added.write_text("image,labels\nmore/x.png,cat\n")
     raw = read_raw("table", root, 16, options(added=str(added), unlabeled_root=str(more)))
     splits = {item.id: item.split for item in raw.items}
-    assert splits["x.png"] != "unlabeled" and splits["y.png"] == "unlabeled"
+    assert splits["more/x.png"] != "unlabeled" and splits["more/y.png"] == "unlabeled"
     assert by_image(raw)["x.png"] == {"cat"}
 
 

@@ -25,6 +25,7 @@ from dicap.data.sources import read_raw
 from dicap.data.sources.files import readable
 from dicap.data.sources.own import read as own
 from dicap.data.sources.own.sheet import MISSING
+from dicap.data.survey import survey
 from dicap.errors import DataError
 from dicap.settings import Own
 from stages.commands.import_labels import table_of
@@ -256,7 +257,9 @@ def read_back(form: str, what: Drawn, root: Path):
     """{picture: labels} of the images that are there, each once; the error's one line where the set is refused."""
     try:
         WRITERS[form](root, what)
-        raw = read_raw("table", root, 8, Own(format="auto", unlabeled_root=None, test_share=0.3, added=None))
+        options = Own(format="auto", unlabeled_root=None, test_share=0.3, added=None)
+        raw = read_raw("table", root, 8, options)
+        look, _ = survey(root, options)  # as `init-data` does
     except DataError as error:
         return str(error)
     found = [
@@ -264,7 +267,7 @@ def read_back(form: str, what: Drawn, root: Path):
         for item, path in zip(raw.items, raw.images.paths, strict=True)
         if path.is_file()
     ]
-    assert len(dict(found)) == len(found)
+    assert len(dict(found)) == len(found) == sum(look.counts.values()) - len(look.missing) - look.unlisted
     return dict(found)
 
 

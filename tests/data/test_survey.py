@@ -39,4 +39,4 @@ def test_it_counts_and_names_what_may_go_wrong(photographs):
     assert "classes without a test image, of whose score nothing can be said (12): " in said and said.count(" and 4 more") == 1
     assert found.ratio[0] == 0.5 and "no image is unlabelled" in found.ratio[1]
     assert "only 3 labelled training images" in said
-    assert "classes that differ in capitals only: cat" in said
+    assert "classes that look alike or differ in capitals only: 'Cat' and 'cat'" in said

@@ -122,7 +122,7 @@ def test_a_job_whose_parent_dies_ends_with_all_it_started(tmp_path):
     (tmp_path / "job.py").write_text(
         textwrap.dedent("""\
         import pathlib, signal, subprocess, sys, time
-        from stages.sweeps.engines.parent import end_with_parent
+        from stages.support.parent import end_with_parent
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and pass that on
         deaf = subprocess.Popen(["sh", "-c", "trap '' INT; echo $$ > deaf; while :; do sleep 0.1; done"])
         soft = subprocess.Popen(["sh", "-c", "trap 'echo saved > soft; exit' INT; echo > listening; while :; do sleep 0.1; done"])
@@ -143,9 +143,7 @@ def test_a_job_whose_parent_dies_ends_with_all_it_started(tmp_path):
 
 
 def test_a_job_that_looks_after_its_parent_died_ends_as_well(tmp_path):
-    script = (
-        "from stages.sweeps.engines.parent import end_with_parent as f; import time; f(lambda: None, 0.05, 0.1); time.sleep(600)"
-    )
+    script = "from stages.support.parent import end_with_parent as f; import time; f(lambda: None, 0.05, 0.1); time.sleep(600)"
     environment = dict(os.environ) | {"PYTHONPATH": str(tiny.ROOT), "DICAP_STARTED_BY": "1"}
     assert subprocess.run([sys.executable, "-c", script], env=environment, timeout=60, check=False).returncode == 1
 

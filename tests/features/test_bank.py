@@ -110,7 +110,7 @@ def test_shapes_types_and_bytes(made):
     assert size == made.recipe.bytes_per_image * made.store.n
     assert isinstance(bank.view("plain"), np.memmap) and not bank.view("plain").flags.writeable
     ((_, part),) = scoring_batches(bank, np.array([3, 1]), 2)
-    assert part.dtype == torch.float32 and part.shape == (2, 4, bank.channels)
+    assert part.dtype == torch.float16 and part.shape == (2, 4, bank.channels)
     np.testing.assert_array_equal(part[1], bank.view("plain")[1].astype(np.float32))
     with pytest.raises(IndexError, match="row -1 is outside"):
         next(scoring_batches(bank, np.array([-1]), 2))

@@ -147,14 +147,14 @@ def test_photographs_that_did_not_change_are_not_decoded_again(pictures, tmp_pat
     read = FileImages.read
     monkeypatch.setattr(FileImages, "read", lambda self, i: (decoded.append(self._paths[i]), read(self, i))[1])
 
-    def converted(names, store="array", known=tmp_path / "known"):
+    def converted(names, size=16, known=tmp_path / "known"):
         decoded.clear()
         items = [Item(name, f"{name}.png", "train", ()) for name in names]
         raw = RawSet("made-up", ["c"], items, FileImages(folder, [item.path for item in items]))
-        convert(raw, tmp_path / "set", image_size=16, store=store, workers=0, known=known)
+        convert(raw, tmp_path / "set", image_size=size, workers=0, known=known)
         count, found = len(decoded), tiny.content(tmp_path / "set")
         if known is not None:
-            converted(names, store, None)
+            converted(names, size, None)
             assert tiny.content(tmp_path / "set") == found
         return count
 
@@ -171,4 +171,4 @@ def test_photographs_that_did_not_change_are_not_decoded_again(pictures, tmp_pat
     content = bytearray(data.read_bytes())
     content[len(content) // 2] ^= 1
     data.write_bytes(content)
-    assert converted("12345") <= 1 and converted("12345", "jpeg") == 5 and converted("54321", "jpeg") == 0
+    assert converted("12345") <= 1 and converted("12345", 8) == 5 and converted("54321", 8) == 0

@@ -230,3 +230,5 @@ def test_published_batches(ratio, batch, wanted):
     changes = {"method": "bbam", "ratio": ratio, "train.batch_size": batch, "train.batch_labelled": "auto"}
     assert build_method(tiny.settings(changes), 3).main(roles()).batch_labelled == wanted
     assert build_method(tiny.settings(changes | {"warmup.batch_size": "auto"}), 3).warmup(roles()).batch_labelled == 16
+    phase = build_method(tiny.settings(changes | {"bbam.batch_size": 128}), 3).main(roles())  # AWA2
+    assert (phase.batch_labelled, phase.batch_unlabelled) == (32, 96)

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
 from dicap.methods.pclp import adversary_images, discriminator_loss, generator_loss
-from dicap.network.adversary import Discriminator, Generator, widths
+from dicap.network.adversary import Discriminator, Generator
 from dicap.network.causal_prior import CausalPrior
 from dicap.settings import resolve
 from dicap.training.loops.pclp import step
@@ -85,13 +86,45 @@ def test_generator_and_discriminator_fit_each_other(size):
     assert any(type(m).__name__ == "SelfAttention" for m in discriminator.modules())
 
 
-def test_widths_of_the_published_size():
-    assert widths(256, 32) == [512, 512, 512, 256, 128, 64, 32]
+@pytest.mark.parametrize(
+    ("size", "latent", "generator", "discriminator"),
+    [(256, 32, 9_319_172, 14_805_812), (256, 128, 10_105_604, 14_854_964), (128, 32, 8_010_020, 18_542_132)],
+)
+def test_parameters_are_as_many_as_published(monkeypatch, size, latent, generator, discriminator):
+    monkeypatch.setattr(torch.nn.init, "orthogonal_", lambda weight: weight)  # takes seconds, changes no count
+    unused = 512 * 512 + 512  # the published discriminator's last block has a convolved shortcut that no image passes
+    with torch.device("meta"):
+        networks = Generator(latent, size, 32), Discriminator(latent, size, 32)
+    assert [sum(p.numel() for p in n.parameters()) for n in networks] == [generator, discriminator - unused]
 
 
-def test_the_adversary_sees_images_of_a_power_of_two():
-    x = adversary_images(torch.randint(0, 256, (2, 3, 48, 48), dtype=torch.uint8), 32)
-    assert x.shape == (2, 3, 32, 32) and x.min() >= -1.01 and x.max() <= 1.01
+def test_weights_start_orthogonal_and_biases_at_0():
+    for network in (Generator(7, 16, 2), Discriminator(7, 16, 2)):
+        layers = [m for m in network.modules() if isinstance(m, torch.nn.Conv2d | torch.nn.Linear)]
+        assert len(layers) > 8
+        for layer in layers:
+            weight = layer.parametrizations.weight.original.flatten(1)
+            small = weight @ weight.T if len(weight) <= weight.shape[1] else weight.T @ weight
+            assert torch.allclose(small, torch.eye(len(small)), atol=1e-5) and not layer.bias.any()
+
+
+def test_a_score_is_of_its_own_pair_and_broadcast_of_every_image_with_every_code():
+    torch.manual_seed(0)
+    discriminator = Discriminator(7, 16, 2).eval()
+    images, z = torch.rand(3, 3, 16, 16), torch.randn(3, 7)
+    pairs = discriminator(images, z)
+    discriminator.broadcast = True
+    matrix = discriminator(images, z)  # [i, j]: code i, image j
+    assert matrix.shape == (3, 3) and torch.allclose(matrix.diagonal(), pairs) and not torch.allclose(matrix, matrix.T)
+    assert float(matrix.mean()) == pytest.approx(float(pairs.mean()), rel=1e-5)  # so the encoder's loss is the same
+    method = build_method(tiny.settings(CHANGES | {"pclp.broadcast": True}), 3)
+    assert method.companions()["discriminator"].broadcast
+
+
+def test_the_adversary_sees_images_of_a_power_of_two_between_0_and_1():
+    images = torch.randint(0, 256, (2, 3, 48, 48), dtype=torch.uint8)
+    assert torch.equal(adversary_images(images, 48), images.float() / 255)
+    assert adversary_images(images, 32).shape == (2, 3, 32, 32)
     assert [build_method(tiny.settings(CHANGES | {"image_size": n}), 3).adversary_size for n in (48, 224, 256)] == [32, 128, 256]
 
 
@@ -212,6 +245,62 @@ def slow_means(network, images):
     return out[:, : out.shape[1] // 2], out[:, out.shape[1] // 2 :]
 
 
+def slow_attention(block, x):
+    """(B, D, h, w): each place looks at all places of the pooled map, one image after the other."""
+    out = []
+    for image in x.split(1):
+        q, k, v = block.query(image), F.max_pool2d(block.key(image), 2), F.max_pool2d(block.value(image), 2)
+        share = torch.softmax(q[0].flatten(1).T @ k[0].flatten(1), 1)  # (hw, hw/4)
+        out.append(block.out((share @ v[0].flatten(1).T).T.reshape(1, -1, *x.shape[2:])))
+    return x + block.strength * torch.cat(out)
+
+
+def slow_generator(generator, z):
+    """The published order of layers; noise after the first layer and after both convolutions of a block."""
+
+    def noisy(x, noise):
+        return x + noise.strength * torch.randn(len(x), 1, *x.shape[2:])
+
+    def double(x):
+        return x.repeat_interleave(2, 2).repeat_interleave(2, 3)
+
+    first, *blocks = generator.blocks
+    x = noisy(generator.first(z).reshape(len(z), -1, 4, 4), first)
+    for block in blocks:
+        if hasattr(block, "query"):
+            x = slow_attention(block, x)
+            continue
+        h = noisy(block.conv1(double(torch.relu(block.norm1(x)))), block.noise1)
+        x = noisy(block.conv2(torch.relu(block.norm2(h))), block.noise2) + block.shortcut(double(x))
+    norm, _, to_rgb, _ = generator.last
+    return torch.tanh(to_rgb(torch.relu(norm(x))))
+
+
+def slow_discriminator(discriminator, images, z):
+    """(B, B): sums over the last map, three scores of shapes (B,), (B, 1) and (B, 1), added as they are."""
+    from_rgb, first, attention, *blocks, last, _ = discriminator.image
+
+    def residual(block, x):
+        return block.conv2(torch.relu(block.conv1(torch.relu(x))))
+
+    def mlp(network, x):
+        x = torch.relu(network.first(x))
+        for one, _, two in network.blocks:
+            x = torch.relu(two(torch.relu(one(x))) + x)
+        return x
+
+    x = from_rgb(images)
+    for block in (first, *blocks):
+        x = F.avg_pool2d(residual(block, x), 2) + F.avg_pool2d(block.shortcut(x), 2)
+        x = slow_attention(attention, x) if block is first else x
+    x = residual(last, x) + last.shortcut(x)
+    x = torch.relu(x).sum((2, 3))
+    code = mlp(discriminator.latent, z)
+    both = mlp(discriminator.joint, torch.cat([x, code], 1))
+    a, b, c = discriminator.heads
+    return (a(x).squeeze() + b(code) + c(both)) / 3
+
+
 def adam(parameters, lr):
     return torch.optim.AdamW(parameters, lr=lr, weight_decay=0.0, **ADAM)
 
@@ -241,8 +330,9 @@ def test_a_main_step_equals_the_published_one_and_batchnorm_counts_the_weak_view
     assert all(int(m.num_batches_tracked) == 1 for m in network.modules() if hasattr(m, "num_batches_tracked"))
 
 
-def test_a_step_of_stage_1_equals_the_published_one():
-    method, network, companions, optimisation, batch = setup()
+@pytest.mark.parametrize("broadcast", [False, True])
+def test_a_step_of_stage_1_equals_the_published_one(broadcast):
+    method, network, companions, optimisation, batch = setup({"pclp.broadcast": broadcast})
     both = torch.nn.ModuleDict({"encoder": network, "others": companions})
     slow = copy.deepcopy(both)
     rate = {name: o.param_groups[0]["lr"] for name, o in optimisation.optimisers.items()}
@@ -252,14 +342,20 @@ def test_a_step_of_stage_1_equals_the_published_one():
 
     torch.manual_seed(7)
     encoder = slow["encoder"]
-    generator, discriminator, prior = (slow["others"][name] for name in ("generator", "discriminator", "prior"))
-    turns = {
-        "encoder": list(encoder.parameters()), "discriminator": list(discriminator.parameters()),
-        "generator": list(generator.parameters()), "adjacency": [prior.adjacency], "affine": list(prior.affine.parameters()),
-    }  # fmt: skip
+    generator, prior = partial(slow_generator, slow["others"]["generator"]), slow["others"]["prior"]
+    turns = {name: list(slow["others"][name].parameters()) for name in ("discriminator", "generator")}
+    turns |= {
+        "encoder": list(encoder.parameters()),
+        "adjacency": [prior.adjacency],
+        "affine": list(prior.affine.parameters()),
+    }
     optimisers = {name: adam(parameters, rate[name]) for name, parameters in turns.items()}
     weak, strong = batch.views["weak"], batch.views["strong"]
-    x = weak.float() / 127.5 - 1
+    x = weak.float() / 255
+
+    def score(images, z):
+        scores = slow_discriminator(slow["others"]["discriminator"], images, z)
+        return scores if broadcast else scores.diagonal()
 
     def scm():
         noise = torch.randn(5, 32)
@@ -278,15 +374,15 @@ def test_a_step_of_stage_1_equals_the_published_one():
     answer = slow_means(encoder, strong)[0][:, :3]  # ... and the strong ones alone
     z = scm().detach()
     fake = generator(z).detach()
-    scores = discriminator(fake, z), discriminator(x, inferred(mean, logvar).detach())
+    scores = score(fake, z), score(x, inferred(mean, logvar).detach())
     turn(F.softplus(scores[0]).mean() + F.softplus(-scores[1]).mean(), "discriminator")
 
     loss = slow_asl(mean[:2, :3], batch.y) + 0.1 * slow_consistency(answer, mean[2:, :3])
-    turn(loss + 1e-3 * discriminator(x, inferred(mean, logvar)).mean(), "encoder")
+    turn(loss + 1e-3 * score(x, inferred(mean, logvar)).mean(), "encoder")
 
     z = scm()
-    score = discriminator(generator(z), z)
-    turn(-(score.exp().clamp(0.5, 2).detach() * score).mean(), "generator", "adjacency", "affine")
+    answer = score(generator(z), z)
+    turn(-(answer.exp().clamp(0.5, 2).detach() * answer).mean(), "generator", "adjacency", "affine")
     tiny.assert_same_step(both, slow)
 
 

@@ -171,7 +171,6 @@ def write_dataset(folder: Path, *, images: int = 60, classes: int = 6, seed: int
         "schema": format.SCHEMA,
         "dataset": "made-up",
         "image_size": side,
-        "store": "array",
         "classes": class_names(classes),
         "counts": {"train": images, "test": 0, "unlabeled": 0},
         "rejected": [],

@@ -58,7 +58,7 @@ RULE = {
     "calibration__estimator": "class_score",
     "calibration__power": 2.0,
     "thresholds__rule": "quota",
-    "linear__pseudo_weight": 0.5,
+    "linear__pseudo_weight": "auto",
     "linear__neighbours": 10,
 }
 

@@ -59,16 +59,6 @@ def test_markdown(table):
     assert "over 3 seeds" in lines[-1]
 
 
-def test_latex(table):
-    text = tables.to_latex(table)
-    assert r"MLD & 72.00 $\pm$ 2.00 \textcolor{gray}{(74.18)} \\" in text
-    assert r"CAP & \underline{75.00 $\pm$ 0.00} \textcolor{gray}{(75.90)} \\" in text
-    assert r"DiCaP & \textbf{81.00 $\pm$ 1.00} \textcolor{gray}{(83.53)} \\" in text
-    assert r"$\Delta$ & +6.00 \textcolor{gray}{(+4.27)} \\" in text
-    assert text.count("{") == text.count("}")
-    assert tables._tex("a_b & 5 % \\ {x}") == r"a\_b \& 5 \% \textbackslash{} \{x\}"
-
-
 def test_csv(table):
     table.intervals[VOC] = Interval(6.0, 4.5, 7.25)
     rows = {row["row"]: row for row in csv.DictReader(io.StringIO(tables.to_csv(table)))}
@@ -82,7 +72,6 @@ def test_csv(table):
 def test_interval_row(table):
     table.intervals[VOC] = Interval(6.0, -0.5, 7.25)
     assert "| 95 % of Delta | -0.50 to +7.25 |" in tables.to_markdown(table)
-    assert "-0.50 to +7.25" in tables.to_latex(table)
 
 
 def test_fewer_seeds_are_marked():
@@ -146,7 +135,6 @@ def test_rows_are_compared_seed_by_seed():
     assert "| Confidence | 60.00 [1] | -12.00 |" in lines
     assert "| Estimated (ours) | **73.00 ± 1.00** |  |" in lines
     assert "Student" in lines[-1]
-    assert r"Uniform & \underline{71.00 $\pm$ 1.00} & -2.00 $\pm$ 2.48 \\" in tables.to_latex(table)
     written = {row["row"]: row for row in csv.DictReader(io.StringIO(tables.to_csv(table)))}
     assert (written["uniform"]["against"], written["uniform"]["gain"], written["uniform"]["gain_half"]) == (
         "estimated",

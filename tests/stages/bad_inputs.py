@@ -392,13 +392,13 @@ ARCHIVES = [
     Case("a COCO annotation of no category", "convert", coco(annotations=[{"image_id": 7, "category_id": 2}])),
     Case("a COCO image outside the archive", "convert", coco(images=[{"id": 7, "file_name": "../../secret.jpg"}])),
     Case("a folder that is no VOC archive", "convert", wrong(dataset="voc2012", data_root="photos")),
-    Case("published lists that are not there", "formatted import lists", wrong(data_root="photos")),
-    Case("a published list that is a pickle", "formatted import lists", formatted(np.array([{"a": 1}], dtype=object))),
-    Case("a published list that is an archive", "formatted import lists", formatted(archive())),
-    Case("a published list of numbers", "formatted import lists", formatted(np.zeros(3))),
+    Case("published lists that are not there", "formatted lists", wrong(data_root="photos")),
+    Case("a published list that is a pickle", "formatted lists", formatted(np.array([{"a": 1}], dtype=object))),
+    Case("a published list that is an archive", "formatted lists", formatted(archive())),
+    Case("a published list of numbers", "formatted lists", formatted(np.zeros(3))),
     Case(
         "a published list that claims a terabyte",
-        "formatted import lists",
+        "formatted lists",
         formatted(
             b"\x93NUMPY\x01\x00v\x00"
             + b"{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000000,), }".ljust(117)
@@ -406,7 +406,7 @@ ARCHIVES = [
         ),
         vague=True,
     ),
-    Case("a path out of data_root in a published list", "formatted import lists", formatted(np.array(["../params.yaml"]))),
+    Case("a path out of data_root in a published list", "formatted lists", formatted(np.array(["../params.yaml"]))),
 ]
 
 MADE = [

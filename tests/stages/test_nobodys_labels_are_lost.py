@@ -113,3 +113,37 @@ def test_what_was_said_of_a_photograph_stays_said(bare_project, tmp_path, seed):
             assert tests is None or len((tests - test) & mine.listed.keys()) <= 1
             tests = test
     assert all(told == new for new, told in said), "for how many images a new class is unknown"
+
+
+def test_a_camera_that_counts_anew_gives_no_photograph_the_labels_of_another(bare_project, tmp_path):
+    """IMG_1.png lies in the data set's folder, in one of it, and in two folders of unlabelled photographs, each another one."""
+    mine, project = Photographs(tmp_path / "mine", np.random.default_rng(0)), bare_project
+    folders = [tmp_path / name for name in ("first", "second", "elsewhere/second")]
+    for k, folder in enumerate([mine.folder, mine.folder / "trip", *folders]):
+        folder.mkdir(parents=True, exist_ok=True)
+        photo(100 + k, 16, 16).save(folder / "IMG_1.png")
+    first = {"first/IMG_1.png": {c: c == "red car" for c in CLASSES}}
+
+    def given(name):
+        (project.folder / "filled.csv").write_text(f"image,labels\n{name},red car\n")
+        return "filled.csv"
+
+    def known():
+        project.done("convert", "--workers", "0")
+        return {name: said for name, said in converted(project.folder / "data/converted").items() if name not in mine.known}
+
+    project.done("init-data", mine.folder, "--unlabeled", folders[0])
+    assert known() == {}
+    project.done("import-labels", given("first/IMG_1.png"))
+    assert known() == first
+    mine.listed["IMG_1.png"], mine.known["IMG_1.png"] = {"blue bus"}, {c: c == "blue bus" for c in CLASSES}
+    mine.write()
+    assert known() == first and converted(project.folder / "data/converted")["IMG_1.png"] == mine.known["IMG_1.png"]
+    project.done("init-data", mine.folder, "--unlabeled", folders[1])
+    assert known() == {}
+    project.done("import-labels", given("second/IMG_1.png"))
+    assert "another photograph" in project.refused("init-data", mine.folder, "--unlabeled", folders[2])[1]
+    project.done("init-data", mine.folder)  # and what no list names is unlabelled
+    (mine.folder / "trip" / "IMG_1.png").unlink()
+    assert known() == {}
+    assert "not in the data set" in project.refused("import-labels", given("trip/IMG_1.png"))[1]

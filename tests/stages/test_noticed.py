@@ -11,6 +11,8 @@ import pytest
 import tiny
 from PIL import Image
 
+from dicap.data.sources.files import TABLES
+
 TRAINED = {"features", "warmup", "pseudo_label", "train", "finetune"}
 
 
@@ -114,10 +116,10 @@ def test_data_in_the_project_s_own_folder_change_by_no_result(own):
     shutil.copytree("photos", ".", dirs_exist_ok=True)
     own.set({"data_root": "."})
     before = resolved(own)
-    for name in ("artifacts/doctor/table.png", "data/converted/meta.json", "suggest/sheet.png", "dvc.lock"):
+    for name in ("artifacts/report/index.html", "data/converted/meta.json", "suggest/index.html", "dvc.lock"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_bytes(b"anything")
-    Path("suggest/.dicap-written.json").write_text(json.dumps({"sheet.png": [8, 0]}))
+    Path("suggest/.dicap-written.json").write_text(json.dumps({"index.html": [8, 0]}))
     assert resolved(own) == before
     Image.new("RGB", (32, 32)).save("later.png")
     assert resolved(own) != before
@@ -135,6 +137,17 @@ def test_the_look_at_many_photographs(tmp_path):
     print(f"{100 * (time.perf_counter() - begin):.2f} s for 100,000 photographs")
     (tmp_path / "3" / "13.jpg").write_bytes(b"1")
     assert tree_mark(tmp_path, tmp_path, own=True) != mark
+
+
+@pytest.mark.parametrize("ending", [*TABLES, ".json", ".xml", ".jpg", ".PNG"])
+def test_every_kind_of_file_that_is_read_is_noticed(tmp_path, ending):
+    from dicap.provenance.external import tree_mark
+
+    file = tmp_path / f"a{ending}"
+    file.write_bytes(b"1")
+    before = tree_mark(tmp_path, tmp_path, own=True)
+    file.write_bytes(b"22")
+    assert tree_mark(tmp_path, tmp_path, own=True) != before
 
 
 def test_relative_paths_mean_the_project_s_files_in_a_cell_too(own, tmp_path, monkeypatch):

@@ -30,8 +30,6 @@ TYPED = {
     ("table", "out"): "table main --out {}",
     ("figures", "out"): "figures 3 --run artifacts --out {}",
     ("histogram", "out"): f"histogram {WEIGHTS} --out {{}}h.svg",
-    ("doctor", "sheet"): "doctor --sheet {}s.png",
-    ("formatted export", "out"): "formatted export --out {}",
 }
 
 

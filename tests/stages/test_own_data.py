@@ -6,7 +6,6 @@ import json
 import pandas as pd
 import pytest
 import tiny
-from PIL import Image
 
 from stages.support.terminal import box
 
@@ -24,8 +23,6 @@ def test_suggest_label_import_and_run_again(project):
     before = json.loads((project.folder / "data/converted/meta.json").read_text())["counts"]
     project.done("suggest", "--count", "4")
     listing = project.folder / "suggest" / "labels.csv"
-    with Image.open(project.folder / "suggest" / "sheet.png") as sheet:
-        assert sheet.width > 160
     rows = list(csv.DictReader(listing.open()))
     assert 1 <= len(rows) <= 4 and len({row["image"] for row in rows}) == len(rows)
     roles = pd.read_parquet(project.folder / "artifacts/split/split.parquet").set_index("id")["role"]
@@ -96,12 +93,6 @@ def test_quiet_says_nothing_and_json_says_one_object(project):
     assert answer["command"] == "suggest" and answer["of"] == 8  # not the 14 whose labels the ratio hides
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_names_the_program(project, shell):
-    out = project.done("completion", shell)
-    assert "_DICAP_STAGE_COMPLETE" in out and "dicap-stage" in out
-
-
 def test_the_box_keeps_to_the_terminal():
     facts = {"where": "x" * 100, "mAP": 12.3456, "images": 7}
     lines = box("train", facts, ["dvc repro " + "y" * 100], width=40, colour=False)
@@ -151,7 +142,7 @@ def test_doctor_tells_of_every_role_and_of_what_is_not_there(project):
     assert "no image 'nobody.png'" in line
     assert project.folder.name and "data/converted: sound" in project.done("doctor")
     facts = json.loads(project.done("--json", "doctor"))
-    assert facts["images"]["train"] == 28 and {row["class"] for row in facts["classes"]} == {*tiny.COLOURS}
+    assert facts["images"]["train"] == 28 and facts["duplicates"] == []
 
 
 def test_init_data_shows_what_it_understood_and_says_why(project, tmp_path):

@@ -1,5 +1,7 @@
 """Warm-up and main stage solved as convex problems: the optimum, nothing leaks, and a published model is whole."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tiny
@@ -8,17 +10,20 @@ from safetensors.numpy import load_file
 from sklearn.linear_model import LogisticRegression
 
 import dicap
+from dicap import sklearn
 from dicap.calibration.curve import curve_by_rank
 from dicap.calibration.rates import count_bins, estimate_rates
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.data.loader import scoring_batches
 from dicap.errors import Stopped
+from dicap.evaluation.evaluate import evaluate
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.files.json_files import read_json
 from dicap.linear import crossfit
 from dicap.linear.folds import n_folds
 from dicap.methods import build_method
 from dicap.models import load_model
+from dicap.report.page import _remarks
 from dicap.training import run
 from dicap.training.checkpoint.state import StopSignal
 from dicap.training.loops import solved as convex
@@ -37,6 +42,7 @@ RECOMMENDED = HOLDOUT | {
     "calibration.power": 2.0,
     "thresholds.rule": "quota",
 }
+AUTO = RECOMMENDED | {"linear.pseudo_weight": "auto"}
 ALIKE = {"atol": 2e-3}  # a solution is within its tolerance of the optimum, and so are two of the same problem
 
 
@@ -80,7 +86,7 @@ def problem_of(experiment, place):
 def test_the_warm_up_is_what_scikit_learn_finds_on_the_same_rows(frozen_experiment, tmp_path, kind):
     experiment = frozen_experiment({"method": "bce", "head": "linear", "linear.solver": "convex", "linear.features": kind})
     place = run_all(experiment, tmp_path, ("warmup",))
-    l2 = read_json(place / "warmup" / "penalty.json")["l2"]
+    l2 = read_json(place / "warmup" / "choice.json")["l2"]
     assert l2 > 0
     problem = problem_of(experiment, place)
     x, y = problem.rows[problem.labelled].astype(float), tiny.hidden_labels(experiment, experiment.roles.labelled)
@@ -93,7 +99,7 @@ def test_the_warm_up_is_what_scikit_learn_finds_on_the_same_rows(frozen_experime
 
 def test_a_given_penalty_is_taken_and_one_labelled_image_is_enough(frozen_experiment, tmp_path):
     run_all(frozen_experiment(HOLDOUT | {"linear.l2": 0.07}), tmp_path / "given")
-    assert read_json(tmp_path / "given" / "warmup" / "penalty.json") == {"l2": 0.07}
+    assert read_json(tmp_path / "given" / "warmup" / "choice.json") == {"l2": 0.07}
     few = HOLDOUT | {"linear.l2": "auto", "ratio": 0.08}
     experiment = frozen_experiment(few, split=tmp_path / "few.parquet")
     assert len(experiment.roles.sup) == len(experiment.roles.est) == 1
@@ -115,6 +121,38 @@ def test_the_student_is_scikit_learn_s_on_labelled_and_pseudo_labelled_rows(froz
         w = np.concatenate([np.ones(len(problem.y)), share * weight[:, c].astype(float) * (label[:, c] >= 0)])
         peer = LogisticRegression(C=0.05, tol=1e-10, max_iter=100000).fit(x, y, sample_weight=w)
         assert np.allclose(found["head.linear.weight"][c], peer.coef_[0], atol=2e-3)  # weights are written as halves
+
+
+@pytest.mark.parametrize("weight", [0.5, "auto"])
+def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solved, monkeypatch, tmp_path, weight):
+    experiment = frozen_experiment(RECOMMENDED | {"linear.pseudo_weight": weight})
+    place = run_all(experiment, tmp_path)
+    problem, found = solved["problem"], read_json(place / "train" / "choice.json")
+    rows = np.concatenate([problem.labelled, problem.unlabelled])
+    y = np.concatenate([problem.y, np.full((len(problem.unlabelled), problem.y.shape[1]), -1)])
+    monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
+    monkeypatch.setattr(sklearn, "scaling_of", lambda *_: SimpleNamespace(apply=lambda x: x))  # the network's has all images
+    model = sklearn.DiCaPClassifier(l2=0.05, pseudo_weight=weight, neighbours=3, folds=3).fit(problem.rows[rows], y)
+    assert np.allclose(model.coef_, solved["students"].w[-1], **ALIKE)
+    assert np.allclose(model.intercept_, solved["students"].b[-1], **ALIKE)
+    if weight == 0.5:
+        assert found == {"l2": 0.05} and model.choice_ is None
+    else:
+        assert found["share"] == model.choice_.share and "unlabelled" in found
+        stated = [each["evidence"] for each in found["candidates"][1:]]
+        assert np.allclose(stated, model.choice_.evidence, atol=0.05)
+
+
+def test_metrics_card_and_page_say_whether_unlabelled_images_helped(frozen_experiment, tmp_path):
+    experiment = frozen_experiment(AUTO)
+    place = run_all(experiment, tmp_path)
+    said = read_json(place / "train" / "choice.json")["unlabelled"]
+    result = evaluate(experiment, place / "train" / "model.safetensors", place, tmp_path / "evaluate")
+    assert said.startswith(("helped", "did not help")) and result["unlabelled"] == said
+    assert f"| unlabelled photographs | {said} |" in (tmp_path / "evaluate" / "MODEL_CARD.md").read_text()
+    assert f"Unlabelled photographs {said}." in list(_remarks(result))
+    before = evaluate(experiment, place / "warmup" / "model.safetensors", place, tmp_path / "warmup_alone")
+    assert "unlabelled" not in before and not any("Unlabelled" in line for line in _remarks(before))
 
 
 @pytest.mark.parametrize("soft", [False, True])
@@ -238,7 +276,7 @@ def test_the_chance_is_counted_on_scores_of_heads_that_never_saw_the_image(froze
     assert ((seen - y) ** 2).mean() < ((p - y) ** 2).mean(), "scores of images that were trained on look better"
 
 
-@pytest.mark.parametrize("changes", [HOLDOUT, RECOMMENDED, RECOMMENDED | {"thresholds.rule": "midrange"}])
+@pytest.mark.parametrize("changes", [HOLDOUT, AUTO, RECOMMENDED | {"thresholds.rule": "midrange"}])
 def test_hidden_labels_change_no_byte_of_a_model(frozen_experiment, own_set, tmp_path, changes):
     before = run_all(frozen_experiment(changes), tmp_path / "before")
     for rows in hidden_rows(frozen_experiment()):
@@ -269,7 +307,7 @@ def test_labels_of_a_holdout_reach_the_student_through_the_weights_alone(frozen_
 @pytest.mark.parametrize("stage", ["warmup", "train"])
 @pytest.mark.parametrize("when", ["solving", "publishing", "stopped"])
 def test_killed_anywhere_it_ends_in_the_same_bytes(frozen_experiment, monkeypatch, tmp_path, stage, when):
-    experiment = frozen_experiment(RECOMMENDED)
+    experiment = frozen_experiment(AUTO)
     whole = run_all(experiment, tmp_path / "whole")
     source = None if stage == "warmup" else whole / "warmup" / "model.safetensors"
 

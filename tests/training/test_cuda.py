@@ -42,11 +42,10 @@ def test_no_step_waits_for_the_device(tiny_experiment, trained, tmp_path, amp):
     assert watch.looks == 2 * (watch.steps + 1)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_costs_of_a_gpu_epoch_are_its_own(tiny_experiment, trained, tmp_path, compiled):
+def test_costs_of_a_gpu_epoch_are_its_own(tiny_experiment, trained, tmp_path):
     import pandas as pd
 
-    runtime = Runtime.choose("cuda", workers=0, compiled=compiled)
+    runtime = Runtime.choose("cuda", workers=0)
     experiment = dataclasses.replace(tiny_experiment({"train.epochs": 1}), runtime=runtime)
     tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path)
     row = pd.read_csv(tmp_path / "cost" / "train.csv").iloc[0]

@@ -1,7 +1,6 @@
 """One step as published: the one-cycle's numbers, the EMA against a slow version, and no update from what is not finite."""
 
 import copy
-from dataclasses import replace
 
 import pytest
 import torch
@@ -146,29 +145,6 @@ def test_what_is_not_finite_updates_nothing(bad):
     take_step(o, bad(o.network))
     assert int(o.first_bad_step) == 1  # the first one is remembered
     assert all(torch.isfinite(p).all() for p in o.network.parameters())
-
-
-def test_a_compiled_network_takes_the_same_steps(monkeypatch):
-    """Traced but not turned into machine code, which needs a compiler."""
-    compile_module, compiled = nn.Module.compile, []
-
-    def traced(module, **options):
-        compiled.append(module)
-        compile_module(module, backend="eager", **options)
-
-    monkeypatch.setattr(nn.Module, "compile", traced)
-    plain, other = small_network(), small_network()
-    options = {"lr": 0.05, "weight_decay": 1e-4, "pct_start": 0.2, "ema_decay": 0.9, "cycle_steps": 10}
-    both = [Optimisation(plain, CPU, **options), Optimisation(other, replace(CPU, compiled=True), **options)]
-    assert compiled == [other, both[1].ema]
-    for step in range(3):
-        for o in both:
-            torch.manual_seed(step)
-            take_step(o)
-    for one, two in ((plain, other), (both[0].ema, both[1].ema)):
-        assert list(one.state_dict()) == list(two.state_dict())
-        for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True):
-            torch.testing.assert_close(a, b)
 
 
 def test_a_saved_optimisation_continues_bit_for_bit():

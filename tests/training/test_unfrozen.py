@@ -10,6 +10,9 @@ import torch
 from safetensors.numpy import load_file
 
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
+from dicap.files.json_files import read_json
+from dicap.linear import crossfit
+from dicap.linear.choice import PART
 from dicap.models import load_model
 from dicap.network.linear import Scaling
 from dicap.settings.checks import contradictions
@@ -29,6 +32,8 @@ WHOLE = RECOMMENDED | {
     "train.batch_norm": "eval",
     "contrastive.enabled": False,
 }
+
+AUTO = {"linear.pseudo_weight": "auto"}
 
 
 @pytest.fixture
@@ -147,10 +152,10 @@ def test_all_labels_supervise_it(frozen_experiment):
 
 
 def test_hidden_labels_change_no_byte_of_its_model(frozen_experiment, unfreeze, own_set, tmp_path):
-    before = unfreeze(place=tmp_path / "before")
+    before = unfreeze(AUTO, place=tmp_path / "before")
     for rows in hidden_rows(frozen_experiment()):
         invert_labels(own_set, rows)
-    after = unfreeze(place=tmp_path / "after", folder=own_set)
+    after = unfreeze(AUTO, place=tmp_path / "after", folder=own_set)
     assert models(after) == models(before) and len(models(before)) == 3  # the warm-up's, and two of the main stage
 
 
@@ -162,6 +167,22 @@ def test_stopped_at_every_second_step_it_ends_in_the_same_bytes(frozen_experimen
     source = whole / "warmup" / "model.safetensors"
     out, stops, _ = disturb(experiment, "train", source, tmp_path / "again", interrupt=stop_after(lambda attempt: 2))
     assert stops > 3 and tiny.content(out) == tiny.content(whole / "train")
+
+
+def test_a_pseudo_labelled_image_counts_what_its_row_did(unfreeze, monkeypatch, tmp_path):
+    """Not at all, where the unlabelled images were not used."""
+    seen, learn, mix = [], unfrozen.learn, crossfit.safe_mixture
+    monkeypatch.setattr(
+        unfrozen, "learn", lambda *args, **options: seen.append(options["pseudo_weight"]) or learn(*args, **options)
+    )
+    for share in (0.0, 0.25):
+        monkeypatch.setattr(
+            crossfit, "safe_mixture", lambda *args, share=share: (lambda s, c: (s, c._replace(share=share)))(*mix(*args))
+        )
+        place = unfreeze(AUTO, place=tmp_path / f"{share}")
+        assert read_json(place / "train" / "choice.json")["share"] == share
+    unfreeze(place=tmp_path / "given")
+    assert seen == [0, PART * 0.25, 0.5]
 
 
 def test_its_model_states_a_chance_that_was_counted_out_of_fold(unfreeze):

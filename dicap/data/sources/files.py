@@ -9,6 +9,7 @@ from PIL import Image
 from dicap.data.sources.base import Rejected, file_mark, read_rgb, stays_below
 from dicap.errors import DataError
 
+TABLES = (".csv", ".tsv", ".tab", ".txt", ".parquet")  # files of labels
 ENDINGS = frozenset(
     f".{name}"
     for name in (

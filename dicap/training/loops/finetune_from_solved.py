@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
+from dicap.linear.choice import PART, Choice
 from dicap.methods.base import Phase, Refresh
 from dicap.network import attach_backbone
 from dicap.randomness import permutation
@@ -29,8 +30,8 @@ def train(run: Trainer, network: nn.Module) -> None:
     """Steps 1 to 3 of Algorithm 1 once, on features and out of fold; its fourth step for the whole network."""
     phase = replace(run.method.main(run.experiment.roles), relabel=None)
     solution = solve_frozen(run.experiment, network, phase, run.source)
-    share = run.settings.linear.pseudo_weight  # a pseudo-labelled image counts as much as its row did in the solve
-    learn(run, network, phase, lambda _: solution.refresh, pseudo_weight=share)
+    convex.record_choice(run, solution.l2, solution.choice)
+    learn(run, network, phase, lambda _: solution.refresh, pseudo_weight=solution.pseudo_weight)
     run.publish(solution.before)
 
 
@@ -46,10 +47,15 @@ class Frozen:
     Attributes:
         refresh: its pseudo-labels.
         before: what its heads say out of fold, and its student of the unlabelled images.
+        l2, choice: its penalty, and how much of the unlabelled images it used where that was chosen.
+        pseudo_weight: what a pseudo-labelled image counted for in it beside a labelled one.
     """
 
     refresh: Refresh
     before: CurveSource
+    l2: float
+    choice: Choice | None
+    pseudo_weight: float
 
 
 def solve_frozen(experiment: Experiment, network: nn.Module, phase: Phase, source: Path | None) -> Frozen:
@@ -57,7 +63,7 @@ def solve_frozen(experiment: Experiment, network: nn.Module, phase: Phase, sourc
     on_bank = experiment.on_bank()
     problem = Problem.of(on_bank, network.to(experiment.runtime.device), phase)
     students, l2 = Students(network), convex.penalty(source)
-    refresh, solution = problem.crossfit(l2, lambda teacher: experiment.method.refresh(teacher, experiment.roles))
+    refresh, solution, choice = problem.crossfit(l2, lambda teacher: experiment.method.refresh(teacher, experiment.roles))
     students.set_solution(solution)
     curve = students.curve_out_of_fold(problem)
     assert curve is not None, "only with cross-fitting"
@@ -67,4 +73,6 @@ def solve_frozen(experiment: Experiment, network: nn.Module, phase: Phase, sourc
     scores = on_bank.predict(on_bank.place(network), rows).cpu()
     attach_backbone(network)
     network.grid = None  # type: ignore[assignment]  # the whole network learns from whole maps
-    return Frozen(refresh, curve.carried_over(rows, scores, "on the frozen backbone"))
+    given = experiment.settings.linear.pseudo_weight
+    weight = given if given != "auto" else PART * choice.share if choice else PART
+    return Frozen(refresh, curve.carried_over(rows, scores, "on the frozen backbone"), l2, choice, weight)

@@ -2,9 +2,9 @@
 
 A row is the mean feature of an image and its mirror image. The main stage has one round: teachers are solved on the labelled
 rows, they label the unlabelled ones, and the student is solved on both. With cross-fitting there are K fold students beside the
-student, in the same solve; nothing that reaches student k depends on a label of fold k, but for the one penalty of all heads, so
-its scores of that fold measure how often a confidence is right. The arrays' part of it is in `dicap.linear`; here are the
-experiment, the method and what is written.
+student, in the same solve; nothing that reaches student k depends on a label of fold k, but for what all heads share, the
+penalty and the students' share (`dicap.linear.choice`), so its scores of that fold measure how often a confidence is right. The
+arrays' part of it is in `dicap.linear`; here are the experiment, the method and what is written.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from dicap.calibration.thresholds import PseudoLabels
+from dicap.files.artifacts import CHOICE
 from dicap.files.json_files import read_json, write_json
+from dicap.linear.choice import Choice
 from dicap.linear.crossfit import Pseudo, Teachers, crossfit, out_of_fold, solve_teachers
 from dicap.linear.folds import assign_folds, n_folds
 from dicap.linear.penalty import choose_penalty
@@ -31,8 +33,6 @@ from dicap.training.inputs import BankFeatures
 from dicap.training.records import record_first
 from dicap.training.trainer import Trainer
 
-PENALTY = "penalty.json"
-
 
 def warm_up(run: Trainer, network: nn.Module) -> None:
     """Stage 1: logistic regression on the labelled rows, the penalty by cross-validation."""
@@ -41,8 +41,7 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     l2 = run.settings.linear.l2
     if l2 == "auto":
         l2 = choose_penalty(problem.rows[problem.labelled], problem.y, seed=_seed(run.experiment))
-    if run.experiment.group.is_main:
-        write_json({"l2": l2}, run.state.products / PENALTY)
+    record_choice(run, l2)
 
     student = Students(network)
     run.begin_with(student, {"raw": network}, phase, eval_every=1)
@@ -68,7 +67,9 @@ def train(run: Trainer, network: nn.Module) -> None:
     run.begin_with(students, {"raw": network}, phase, eval_every=1)
     for _ in run.epochs:
         # (1) - (3) rates, thresholds, pseudo-labels and weights: for each student; (4) L = L_sup + L_pseudo at its minimum
-        students.set_solution(problem.crossfit(l2, make_labels)[1])
+        _, solution, choice = problem.crossfit(l2, make_labels)
+        record_choice(run, l2, choice)
+        students.set_solution(solution)
         run.checkpoint.row["loss"] = students.objective
         run.evaluate()
         run.record()
@@ -87,7 +88,13 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
 def penalty(source: Path | None) -> float:
     """The L2 penalty that the warm-up chose and left in its folder."""
     assert source is not None, "the main stage follows a warm-up"
-    return float(read_json(source / PENALTY)["l2"])
+    return float(read_json(source / CHOICE)["l2"])
+
+
+def record_choice(run: Trainer, l2: float, choice: Choice | None = None) -> None:
+    """Write the penalty, and how much of the unlabelled images was used where that was chosen, beside the stage's model."""
+    if run.experiment.group.is_main:
+        write_json({"l2": l2} | (choice.to_dict() if choice else {}), run.state.products / CHOICE)
 
 
 def _seed(experiment: Experiment) -> int:
@@ -145,8 +152,8 @@ class Problem:
         roles = self.experiment.roles
         return Roles(self.labelled[self.fold != fold], roles.est[:0], roles.unlabeled, roles.test, roles.validation)
 
-    def crossfit(self, l2: float, refresh: Callable[[Teacher], Refresh]) -> tuple[Refresh, Solution]:
-        """What the student learns from; the fold students and, last, the student, each on labelled and pseudo-labelled rows.
+    def crossfit(self, l2: float, refresh: Callable[[Teacher], Refresh]) -> tuple[Refresh, Solution, Choice | None]:
+        """What the student learns from, the fold students and, last, the student, and how much of them was taken.
 
         Args:
             refresh: makes the pseudo-labels of the student; those of the fold students are the method's, without their fold.
@@ -160,8 +167,8 @@ class Problem:
 
         s = self.experiment.settings.linear
         options = {"l2": l2, "pseudo_weight": s.pseudo_weight, "neighbours": s.neighbours}
-        solution = crossfit(self.all_rows, self.y, self.fold, rule, **options)
-        return made[-1], solution
+        solution, choice = crossfit(self.all_rows, self.y, self.fold, rule, **options)
+        return made[-1], solution, choice
 
 
 class Students:

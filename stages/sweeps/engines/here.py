@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from dicap.errors import DataError
 from dicap.machine.processes import cores
+from stages.support.parent import STARTED_BY
 from stages.sweeps.engines.base import Job
-from stages.sweeps.engines.parent import STARTED_BY
 
 _GRACE = 60.0  # seconds for a job to save and end
 

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from dicap.errors import DataError, first_line
+from stages.support.parent import STARTED_BY
 from stages.sweeps.engines.base import Job
 from stages.sweeps.engines.here import Driven
-from stages.sweeps.engines.parent import STARTED_BY
 
 _RETRIES = 10  # a job that brings down its worker so many times is at fault itself
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dicap.errors import DataError
+from stages.support.parent import STARTED_BY
 from stages.sweeps.engines.base import Job
-from stages.sweeps.engines.parent import STARTED_BY
 
 _INTERVAL = 10.0  # seconds between two questions; Slurm forgets a job 300 s after its end (MinJobAge)
 _PATIENCE = 30  # questions that its controller may leave unanswered

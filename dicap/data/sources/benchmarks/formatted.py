@@ -1,4 +1,4 @@
-"""The published lists: `formatted_{train,val}_{images,labels}.npy`, read and written (docs/methods.md 2.2).
+"""The published lists: `formatted_{train,val}_{images,labels}.npy` (docs/methods.md 2.2).
 
 Images are unicode arrays of relative paths, labels (N, C) float64 of 0 and 1; `val` is our test split. With the same
 rows, ratio and seed the labelled images are the published ones.
@@ -9,13 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dicap.data import format as files
-from dicap.data.labels import read_labels
 from dicap.data.sources.base import FileImages, Item, RawSet, inside
 from dicap.errors import DataError
 from dicap.files.checksum import sha256
 from dicap.files.npy import open_npy
-from dicap.files.written import check_own, replacing_own
 
 AGAIN = "all four formatted_*.npy are needed; get it again"
 PHASES = {"train": "train", "test": "val"}
@@ -60,49 +57,6 @@ def read_formatted(dataset: str, folder: Path, root: Path) -> RawSet:
         source={"lists": "formatted npy"} | {file.name: sha256(file) for file in sorted(folder.glob("formatted_*.npy"))},
         notes=notes,
     )
-
-
-def write_formatted(folder: Path, out: Path, *, full_paths: bool = False) -> dict[str, int]:
-    """Write the four npy files of a converted set.
-
-    Args:
-        folder: `data/converted`.
-        out: where to; made if need be.
-        full_paths: paths as they lie below data_root, instead of the published code's shorter ones
-            (VOC: the bare name; NUS-WIDE: below Flickr/; AWA2: the bare name).
-
-    Returns:
-        Images written per split. Truly unlabelled images have no place in these files and are left out.
-    """
-    meta = files.read_meta(folder)
-    index = files.read_index(folder, ["path", "split"])
-    split = np.array(index["split"].to_pylist())
-    paths = index["path"].to_pylist()
-    check_own(*(out / f"formatted_{phase}_{what}.npy" for phase in PHASES.values() for what in ("images", "labels")))
-    counts = {}
-    for name, phase in PHASES.items():
-        rows = np.flatnonzero(split == name)
-        short = [paths[row] if full_paths else published_path(meta["dataset"], paths[row]) for row in rows]
-        _save(out / f"formatted_{phase}_images.npy", np.array(short))
-        _save(out / f"formatted_{phase}_labels.npy", read_labels(folder, rows).astype(np.float64))
-        counts[name] = len(rows)
-    return counts
-
-
-def published_path(dataset: str, path: str) -> str:
-    """How the published lists call the image at `path` (relative to data_root)."""
-    if dataset.startswith("voc") or dataset == "awa2":
-        return path.rsplit("/", 1)[-1]
-    if dataset.startswith("coco"):
-        return path.removeprefix("images/")
-    if dataset == "nuswide":
-        return path.removeprefix("Flickr/")
-    return path
-
-
-def _save(path: Path, array: np.ndarray) -> None:
-    with replacing_own(path) as temporary, temporary.open("wb") as file:
-        np.save(file, array, allow_pickle=False)
 
 
 def _load_phase(folder: Path, phase: str) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 import json
 import mmap
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,11 @@ def read(root: Path, files: list[Path]) -> Listing:
 def _read_one(path: Path, base: Path, finder: Finder) -> list[Entry]:
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
-        name_of = {entry["id"]: str(entry["name"]).strip() for entry in content["categories"]}
+        for what in ("categories", "images"):
+            for number, count in Counter(entry["id"] for entry in content[what]).most_common(1):
+                if count > 1:
+                    raise DataError(f"{path}: {what}: {count} have the id {number!r}; export it again")
+        name_of = {entry["id"]: "" if entry["name"] is None else str(entry["name"]).strip() for entry in content["categories"]}
         labels: dict[object, set[str]] = {entry["id"]: set() for entry in content["images"]}
         annotated = isinstance(content.get("annotations"), list) and not path.name.startswith(WITHOUT_LABELS)
         for entry in content["annotations"] if annotated else []:

@@ -1,6 +1,7 @@
 """Label Studio's exports, JSON and JSON-MIN: choices, boxes, polygons and taxonomies become labels of the image."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -57,19 +58,23 @@ def _image(task: dict[str, Any]) -> str:
 
 
 def _looks_like_path(value: str) -> bool:
+    return _is_image(unquote(urlsplit(value).query or urlsplit(value).path)) or _is_image(value)
+
+
+def _is_image(name: str) -> bool:
     from dicap.data.sources.files import ENDINGS
 
-    return Path(unquote(urlsplit(value).query or urlsplit(value).path)).suffix.lower() in ENDINGS
+    return Path(name).suffix.lower() in ENDINGS
 
 
 def _file(address: str, finder: Finder) -> Path:
     parts = urlsplit(address)
     name = parse_qs(parts.query).get("d", [unquote(parts.path)])[0]
+    if not _is_image(name):  # a `#`, `?` or `&` of the name itself, which not every program escapes
+        name = address.partition("?d=")[2] or address
     file = finder.find(name)
-    head, _, rest = Path(name).name.partition("-")
-    if not file.is_file() and rest and len(head) == 8:
-        return finder.find(rest)
-    return file
+    upload = re.fullmatch("[0-9a-f]{8}-(.+)", Path(name).name)
+    return finder.find(upload[1]) if upload and not file.is_file() else file
 
 
 def _labels(task: dict[str, Any]) -> frozenset[str] | None:

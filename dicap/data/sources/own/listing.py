@@ -86,14 +86,19 @@ def to_raw(listing: Listing, dataset: str) -> RawSet:
 def check_names(where: object, classes: Iterable[str]) -> None:
     """Refuse names of classes that the table of imported labels could not hold. Raises DataError."""
     for name in classes:
-        if name in ("-", "*") or ";" in name or any(unicodedata.category(letter) == "Cc" for letter in name):
-            raise DataError(f"{where}: class {name!r}: `-`, `*`, `;` and control characters mean something in tables; rename it")
+        if name in ("", "-", "*") or ";" in name or any(unicodedata.category(letter) == "Cc" for letter in name):
+            raise DataError(
+                f"{where}: class {name!r}: no name, `-`, `*`, `;` and control characters mean something else in tables; rename it"
+            )
 
 
 def _composed(entry: Entry) -> Entry:
-    """The entry with the names of its classes as NFC: some systems write an accent as a letter of its own."""
+    """The entry with the names of its classes as tables hold them: without blanks around, and as NFC.
+
+    Some systems write an accent as a letter of its own.
+    """
     labels, absent = (
-        None if names is None else frozenset(unicodedata.normalize("NFC", name) for name in names)
+        None if names is None else frozenset(unicodedata.normalize("NFC", name).strip() for name in names)
         for names in (entry.labels, entry.absent)
     )
     return replace(entry, labels=labels, absent=absent)
@@ -128,12 +133,15 @@ class Finder:
         return self._by_end(meant.as_posix())
 
 
-def finder_of(paths: Iterable[str]) -> Callable[[str], str | None]:
+def finder_of(paths: Iterable[str], *, whole: bool = False) -> Callable[[str], str | None]:
     """A function from a path as somebody wrote it to the one of `paths` that is meant: itself, or the one that ends most like it.
 
     The last name has to be the same, but for capitals, accents composed or not, and an ending that was left out; so has the
     folder it lies in, where both have one: `dog/1.jpg` is not the missing `cat/1.jpg`. None where no path fits, or more than one
     equally well.
+
+    Args:
+        whole: all folders and the ending have to be the same.
     """
     exact = set()
     by_name: dict[str, list[str]] = {}
@@ -153,6 +161,8 @@ def finder_of(paths: Iterable[str]) -> Callable[[str], str | None]:
         rated = []
         for path in by_name.get(wanted[-1], []):
             parts = [_plain(part) for part in Path(path).parts]
+            if whole and parts != wanted:
+                continue
             common = _common_end(wanted, parts)
             if common or len(wanted) == 1 or len(parts) == 1:
                 rated.append((common, path))

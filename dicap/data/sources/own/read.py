@@ -1,6 +1,7 @@
 """Data set `table`: anybody's own images, in whichever format they come, with the options of the settings' section `own`."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +11,10 @@ from unicodedata import normalize
 import numpy as np
 
 from dicap.data.sources.base import Item, RawSet
-from dicap.data.sources.files import FilesAt, linked_folder, list_images, same_file
+from dicap.data.sources.files import TABLES, FilesAt, linked_folder, list_images, readable, same_file
 from dicap.data.sources.own import coco_file, folders, label_studio, table, xml_files
 from dicap.data.sources.own.listing import Listing, finder_of, to_raw
-from dicap.data.sources.own.sheet import ABSENT, ENDINGS, IMAGE, LABELS, OTHERS, Labels, read_sheet
+from dicap.data.sources.own.sheet import ABSENT, IMAGE, LABELS, OTHERS, Labels, read_sheet
 from dicap.errors import DataError
 from dicap.randomness import order_by_name
 from dicap.settings import Own
@@ -64,7 +65,7 @@ def read(dataset: str, root: Path | None, image_size: int, own: Own | None = Non
     raw, files = one_each(raw, files)
     below = [] if kind == "folders" else [linked_folder(file, base) for file in files]
     if own.unlabeled_root:
-        raw, files = with_unlabelled(raw, files, Path(own.unlabeled_root))
+        raw, files = with_unlabelled(raw, files, Path(own.unlabeled_root), base)
     if own.test_share and not any(item.split == "test" for item in raw.items):
         raw = with_test(raw, own.test_share)
     if own.added:
@@ -80,7 +81,7 @@ def detect(root: Path) -> str:
     """The format a folder or file looks like. Raises DataError where it looks like none."""
     if not root.exists():
         raise DataError(f"{root}: no such folder or file; set data_root to the folder that holds your images and labels")
-    if root.suffix.lower() in (*ENDINGS, ".xlsx", ".xls", ".ods") or (
+    if root.suffix.lower() in (*TABLES, ".xlsx", ".xls", ".ods") or (
         root.is_dir() and any((root / name).is_file() for name in table.NAMES)
     ):
         return "table"
@@ -217,7 +218,8 @@ def read_added(
 
     Args:
         known: names of classes, which settle what a comma between two of them means; None: every text is a name.
-        images: ids of the data set; a name that differs in capitals, accents or folders is taken for the one id that it fits.
+        images: ids of the data set; a name that differs in capitals or accents is taken for the one id that it fits. Its
+            folders are part of it: where `a/1.jpg` was removed its labels are not those of `1.jpg`.
         separator: what separates names; `auto`: `;`, and a question where a comma might.
 
     Raises:
@@ -233,7 +235,7 @@ def read_added(
             raise DataError(f"{path}: column {name} is missing (found {', '.join(sheet.header)}); expected image, labels")
     assert image is not None and labels is not None
     found: dict[str, Given] = {}
-    find = None if images is None else finder_of(images)
+    find = None if images is None else finder_of(images, whole=True)
     present = Labels(sheet, labels, separator, known).read()
     absent: list[list[str] | None] = [None] * len(present)
     if (column := sheet.column(ABSENT)) is not None:
@@ -257,12 +259,22 @@ def read_added(
     return found
 
 
-def with_unlabelled(raw: RawSet, files: list[Path], folder: Path) -> tuple[RawSet, list[Path]]:
-    """Images of a second folder without labels; those already in the set, under any name, are passed over."""
+def with_unlabelled(raw: RawSet, files: list[Path], folder: Path, base: Path) -> tuple[RawSet, list[Path]]:
+    """Images of a second folder without labels; those already in the set, under any name, are passed over.
+
+    Their ids are their paths below `base`, the folder of the data set; of a folder elsewhere they begin with its name. So an
+    image keeps its id, and with it the labels given later, whatever other images there are.
+
+    Raises:
+        DataError: there is no such folder, or one of its images would have the id of another image.
+    """
     known = {same_file(file) for file in files}
     found = [path for path in list_images(folder) if same_file(folder / path) not in known]
-    ids = {item.id for item in raw.items}
-    more = [Item(f"unlabeled/{path}" if path in ids else path, path, "unlabeled", None) for path in found]
+    place = Path(os.path.relpath(folder.resolve(), base.resolve()))
+    prefix = Path(folder.resolve().name) if ".." in place.parts else place
+    more = [Item(readable((prefix / path).as_posix()), readable(path), "unlabeled", None) for path in found]
+    if twice := sorted({item.id for item in raw.items} & {item.id for item in more}):
+        raise DataError(f"{folder}: {twice[0]!r} is the name of an image of the data set too; rename the folder")
     note = f"{len(more)} unlabelled images from own.unlabeled_root"
     return replace(raw, items=[*raw.items, *more], notes=[*raw.notes, note]), [*files, *(folder / path for path in found)]
 

@@ -9,7 +9,7 @@ import io
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 
 from dicap.errors import DataError, first_line
 
-ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet")
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 NONE = "-"  # a cell that says: none of the classes
-MISSING = ("nan", "NaN", "<NA>", "None", "null", "NULL")  # what programs write for an empty cell
+# What programs write for an empty cell.
+MISSING = ("nan", "NaN", "<NA>", "None", "null", "NULL", "NA", "N/A", "n/a", "#N/A")
 OTHERS = "*"  # a cell of absent classes that says: all but the labels
 # Heads that people give to a column, in the order in which they are believed; capitals, blanks and dashes do not count.
 IMAGE = (
@@ -250,11 +250,12 @@ class Labels:
         texts = [cell.strip() for cell in cells if isinstance(cell, str)]
         plain_texts = [text for text in texts if not _is_list(text)]
         if self._separator == "auto":
+            names = {part.strip() for text in plain_texts for part in text.split(";")}
             if any(";" in text for text in plain_texts):
-                names = {part.strip() for text in plain_texts for part in text.split(";")}
-                self._ask_of_commas(cells, lambda parts: all(part.strip() in names for part in parts))
+                self._ask_of(",|", cells, names)
             else:
                 self._ask(cells)
+            self._ask_of("/+& ", cells, names)
         return [self._names(cell, row) for row, cell in enumerate(cells)]
 
     def _names(self, cell: Any, row: int) -> list[str] | None:
@@ -297,7 +298,7 @@ class Labels:
 
     def _ask(self, cells: list[Any]) -> None:
         """Refuse what can be read in two ways: a comma or a vertical bar, or words that keep coming in other combinations."""
-        texts = self._ask_of_commas(cells)
+        texts = self._ask_of(",|", cells)
         distinct = set(texts.values()) - self._known
         words = Counter(word for text in distinct for word in set(text.split()))
         several = [text for text in sorted(distinct) if len(text.split()) > 1]
@@ -306,13 +307,14 @@ class Labels:
             row = next(row for row, text in texts.items() if text == recombined[0])
             raise self._question(row, recombined[0], " ")
 
-    def _ask_of_commas(self, cells: list[Any], doubtful: Callable[[list[str]], bool] = bool) -> dict[int, str]:
-        """Refuse a cell of one name that a comma or a vertical bar cuts into `doubtful` parts; returns the texts by row."""
+    def _ask_of(self, marks: str, cells: list[Any], names: Collection[str] | None = None) -> dict[int, str]:
+        """Refuse a cell of one name that one of `marks` cuts into parts, all of them among `names`; returns the texts by row."""
         texts = {row: cell.strip() for row, cell in enumerate(cells) if isinstance(cell, str) and not _is_list(cell.strip())}
-        for mark in (",", "|"):
+        for mark in marks:
             for row, text in texts.items():
                 one = text not in self._known and len(self._split(text)) < 2
-                if one and mark in text.strip(mark) and doubtful(text.split(mark)):
+                parts = [part.strip() for part in text.split(mark)]
+                if one and mark in text.strip(mark) and (names is None or all(part in names for part in parts)):
                     raise self._question(row, text, mark)
         return texts
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dicap.data.sources.base import Item, RawSet, inside
-from dicap.data.sources.files import FilesAt
+from dicap.data.sources.files import TABLES, FilesAt
 from dicap.data.sources.own import sheet as sheets
 from dicap.data.sources.own.listing import SPLIT_NAMES, Finder, check_names, val_counts_as
 from dicap.data.sources.own.sheet import Labels, Sheet, one_hot, plain, read_sheet
@@ -125,7 +125,7 @@ def candidates(root: Path) -> list[Path]:
     return sorted(
         path
         for path in places
-        if path.suffix.lower() in sheets.ENDINGS
+        if path.suffix.lower() in TABLES
         and not any(part.startswith(".") for part in path.relative_to(root).parts)
         and path.is_file()
         and sheets.looks_like_labels(path)
@@ -155,18 +155,19 @@ def _read_one(path: Path, base: Path, separator: str, listed: Listed, *, several
             raise DataError(f"{path}: column {repeated[0]} occurs twice; keep one")
         listed.facts["labels"] = f"{len(classes)} columns of 0 and 1"
         if left_out:
-            listed.notes.append(
-                f"{path.name}: columns that are no classes of 0 and 1 were passed over: {', '.join(left_out[:8])}"
-            )
+            listed.notes.append(f"{path.name}: columns that are no classes of 0 and 1 were passed over: {_first(left_out)}")
     else:
-        more = [name for name in sheet.header if re.fullmatch(rf"({'|'.join(sheets.LABELS)})_?\d+", plain(name))]
-        if more and plain(sheet.header[labels]) not in more:
-            raise DataError(
-                f"{path}: column {more[0]} holds more labels; put all labels of an image into one column, with `;` between"
-            )
-        names = Labels(sheet, labels, separator).read()
+        names, column = Labels(sheet, labels, separator).read(), sheet.column(sheets.ABSENT)
         listed.facts["labels"] = f"column {sheet.header[labels]}"
-        if has_absent := (column := sheet.column(sheets.ABSENT)) is not None:
+        others = [c for c, name in enumerate(sheet.header) if name and c not in (image, labels, split, column)]
+        if more := [sheet.header[c] for c in others if _more_labels(sheet, c, names)]:
+            raise DataError(
+                f"{path}: column {more[0]} holds more labels; put all labels of an image into one column, with `;` between, or "
+                "take that column out"
+            )
+        if others:
+            listed.notes.append(f"{path.name}: columns that were passed over: {_first([sheet.header[c] for c in others])}")
+        if has_absent := column is not None:
             absent = read_absent(sheet, column, names, separator)
             listed.facts["absent"] = f"column {sheet.header[column]}"
             listed.absent |= any(cell is not None for cell in absent)
@@ -214,8 +215,24 @@ def _columns(sheet: Sheet) -> tuple[int, int | None, int | None]:
     split = sheet.column(sheets.SPLIT)
     if split is not None and sheets.plain(sheet.header[split]) != sheets.SPLIT[0]:
         values = {text.casefold() for text in sheet.texts(split)} - {""}
-        split = split if values <= set(SPLIT_NAMES) else None
+        split = split if not values or values & set(SPLIT_NAMES) else None  # a misspelt split among others is complained of
+    for c, name in enumerate(sheet.header):
+        values = {text.casefold() for text in sheet.texts(c)} - {""}
+        if split is None and c not in (image, labels) and len(values) > 1 and values <= set(SPLIT_NAMES):
+            raise DataError(f"{sheet.path}: column {name} holds splits; name it `split`")
     return image, labels, split
+
+
+def _more_labels(sheet: Sheet, column: int, labels: list[list[str] | None]) -> bool:
+    """Whether a column beside that of labels holds labels too: by its head, or as all its cells are names of labels."""
+    texts = {text for text in sheet.texts(column) if text}
+    words = any(not re.fullmatch(r"[\d.]+", text) and text.casefold() not in (*sheets.YES, *sheets.NO) for text in texts)
+    numbered = re.fullmatch(rf"({'|'.join(sheets.LABELS)})[_.]?\d+", plain(sheet.header[column]))
+    return bool(numbered) or (words and texts <= {name for names in labels for name in names or ()})
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")
 
 
 def _only_other(sheet: Sheet, image: int) -> int | None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from dicap.data.sources.own.listing import SPLIT_NAMES, Entry, Finder, Listing, relative_id
+from dicap.data.sources.own.sheet import decode
 from dicap.errors import DataError
 
 
@@ -19,27 +20,40 @@ def read(root: Path, files: list[Path]) -> Listing:
     """An image has the labels of its objects, boxes, shapes and tags; `difficult` objects count.
 
     Splits are those of ImageSets/Main (train, val, test) or of CVAT's subsets, where there are any.
+
+    Raises:
+        DataError: a file is not readable, an annotation could mean two images, or the splits cannot be told.
     """
     base = root if root.is_dir() else root.parent
     finder, entries, kind = Finder(base), [], "voc_xml"
-    lists = _image_sets(base)
+    lists, subsets = _image_sets(base, {path.stem for path in files}), set()
     for path in files:
         tree = _parse(path)
         if tree.tag == "annotation":
             name = (tree.findtext("filename") or path.with_suffix(".jpg").name).strip()
             labels = frozenset((node.findtext("name") or "").strip() for node in tree.iter("object")) - {""}
             file = finder.find(name, path.parent, base / "JPEGImages", path.parent.parent / "JPEGImages")
+            namesake = file.with_name(path.stem + file.suffix)
+            if file.is_file() and namesake.is_file() and not namesake.samefile(file):
+                raise DataError(f"{path}: <filename> is {name!r}, and {namesake.name!r} lies beside it; correct it")
             entries.append(Entry(file, relative_id(file, base), labels, lists.get(path.stem)))
         elif tree.tag == "annotations":
             kind = "cvat"
             for node in tree.iter("image"):
                 labels = frozenset(child.get("label", "").strip() for child in node) - {""}
                 file = finder.find(node.get("name", ""), base / "images")
-                split = SPLIT_NAMES.get(node.get("subset", "").lower())
-                entries.append(Entry(file, relative_id(file, base), labels, split))
+                subsets.add(subset := node.get("subset", "").lower())
+                entries.append(Entry(file, relative_id(file, base), labels, SPLIT_NAMES.get(subset)))
     if not entries:
         raise DataError(f"{root}: its XML files are neither Pascal VOC's nor CVAT's; export them as one of these")
-    return Listing(kind, entries, {"annotations": len(files)})
+    strange = sorted(subsets - {*SPLIT_NAMES, "", "default"})
+    if strange and subsets & {*SPLIT_NAMES}:
+        raise DataError(f"{root}: subset: found {strange[0]!r}, allowed are train, val, test, unlabeled")
+    if lists and not {path.stem for path in files} & lists.keys():
+        raise DataError(
+            f"{base}: ImageSets/Main: {min(lists)!r} is no annotation, nor is another line; write names without folder and ending"
+        )
+    return Listing(kind, entries, {"annotations": [path.name for path in files[:3]], "files": len(files)})
 
 
 def _parse(path: Path) -> ElementTree.Element:
@@ -52,10 +66,25 @@ def _parse(path: Path) -> ElementTree.Element:
         raise DataError(f"{path}: not readable as XML ({error}); export it again") from None
 
 
-def _image_sets(base: Path) -> dict[str, str]:
+def _image_sets(base: Path, annotated: set[str]) -> dict[str, str]:
+    """The split of each annotation by its name. Raises DataError where one is in two splits, or in a list that names none."""
     found: dict[str, str] = {}
-    for path in sorted(base.rglob("ImageSets/Main/*.txt")):
-        if path.stem in SPLIT_NAMES:  # others are lists of one class
-            for line in filter(None, map(str.strip, path.read_text(encoding="utf-8-sig").splitlines())):
-                found[line] = SPLIT_NAMES[path.stem] if path.stem != "trainval" else found.get(line, "train")
-    return found
+    both: set[str] = set()
+    for path in sorted(base.rglob("ImageSets/Main/*")):
+        name = path.stem.lower()
+        if path.suffix.lower() != ".txt" or name.rpartition("_")[1:] in [("_", split) for split in SPLIT_NAMES]:
+            continue  # cat_train.txt is a list of one class
+        lines = set(filter(None, map(str.strip, decode(path, path.read_bytes())[0].splitlines())))
+        if name not in SPLIT_NAMES and not lines & annotated:
+            continue
+        if name not in SPLIT_NAMES:
+            raise DataError(f"{path}: names no split; rename it to train.txt, val.txt or test.txt, or move it away")
+        if name == "trainval":
+            both = lines
+            continue
+        if twice := sorted(line for line in lines if found.get(line, SPLIT_NAMES[name]) != SPLIT_NAMES[name]):
+            raise DataError(f"{path}: {twice[0]!r} is in the list of {found[twice[0]]} too; give it one split")
+        found |= dict.fromkeys(lines, SPLIT_NAMES[name])
+    if twice := sorted(line for line in both if found.get(line) == "test"):
+        raise DataError(f"{base}: ImageSets/Main: {twice[0]!r} is in the lists of trainval and of test; give it one split")
+    return dict.fromkeys(both, "train") | found

@@ -1,0 +1,92 @@
+"""Half precision on the processor: what stays in float32, how far a run is from that of float32, and what overflow does."""
+
+from dataclasses import replace
+
+import pytest
+import tiny
+import torch
+from torch import nn
+
+from dicap.losses import asymmetric_loss, binary_cross_entropy, nt_xent
+from dicap.machine.runtime import Runtime
+from dicap.settings.methods import METHODS
+from dicap.training.experiment import Experiment
+from dicap.training.optimisation import Optimisation
+
+from .test_pretended import SMALL, stages_of
+
+CPU = torch.device("cpu")
+# Relative difference of the losses of an epoch: a rounding of the forward pass is 2^-8 in bfloat16 and 2^-11 in float16. The
+# largest is BBAM's, 0.024 in float16, whose cosines are multiplied by 20; that of every other method is below 0.01.
+BOUNDS = {torch.bfloat16: 0.05, torch.float16: 0.03}
+HALF = pytest.mark.parametrize("amp", BOUNDS, ids=["bf16", "fp16"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_in_half_precision_is_close_to_that_in_float32(tiny_experiment, tmp_path, monkeypatch, method):
+    """With the same pseudo-labels: of a network that knows nothing yet, a score's last bits decide on which side it falls."""
+    import pandas as pd
+
+    predict = Experiment.predict
+    in_float32 = Runtime(CPU)
+    monkeypatch.setattr(Experiment, "predict", lambda self, *a, **b: predict(replace(self, runtime=in_float32), *a, **b))
+    experiment = tiny_experiment(SMALL | {"method": method, "head": METHODS[method].head})
+    stage = stages_of(method)[: 1 + METHODS[method].unlabelled][-1]
+    losses = {}
+    for amp in (None, *BOUNDS):
+        here = replace(experiment, runtime=Runtime(CPU, amp, 0))
+        place = tiny.run_stage(here, stage, None, tmp_path / str(amp))
+        losses[amp] = pd.read_csv(place / "history.csv")["loss"].to_numpy()
+    for amp, bound in BOUNDS.items():
+        assert losses[amp] == pytest.approx(losses[None], rel=bound)
+
+
+@HALF
+def test_losses_and_contrast_stay_in_float32(amp):
+    torch.manual_seed(0)
+    x, y = torch.randn(5, 4), (torch.rand(5, 4) < 0.5).float()
+    z = 60 * torch.randn(2, 6, 128)  # |z|^2 is beyond 65504, the largest number of float16
+    layer = nn.Linear(4, 4)
+    with torch.autocast("cpu", dtype=amp):
+        logits = layer(x)
+        assert logits.dtype == amp
+        assert asymmetric_loss(logits, y).dtype == binary_cross_entropy(logits, y).dtype == torch.float32
+        for normalize in (True, False):
+            half = z.to(amp).requires_grad_()
+            found = nt_xent(half[0], half[1], normalize=normalize)
+            exact = nt_xent(half[0].detach().float(), half[1].detach().float(), normalize=normalize)
+            assert found.dtype == torch.float32 and torch.isfinite(found) and torch.equal(found, exact)
+            found.backward()
+            assert torch.isfinite(half.grad).all()
+
+
+def optimisation():
+    torch.manual_seed(0)
+    network = nn.Linear(3, 2)
+    options = {"lr": 0.1, "weight_decay": 0.1, "pct_start": 0.2, "ema_decay": 0.5, "cycle_steps": 20}
+    return network, Optimisation(network, Runtime(CPU, torch.float16), **options)
+
+
+def test_an_overflow_in_float16_skips_the_update_and_lowers_the_scale():
+    network, o = optimisation()
+    before, scale = network.weight.detach().clone(), o.scaler.get_scale()
+    o.update((network.weight * torch.tensor(3e38)).sum())  # finite, but not times the scale
+    assert torch.equal(network.weight, before) and int(o.first_bad_step) == -1
+    assert o.scaler.get_scale() == scale / 2
+    o.update(network.weight.square().sum())
+    assert not torch.equal(network.weight, before) and torch.isfinite(network.weight).all()
+
+
+def test_a_loss_that_is_not_finite_is_remembered_in_float16_too():
+    network, o = optimisation()
+    before = network.weight.detach().clone()
+    o.update(network.weight.sum() * torch.inf)
+    assert torch.equal(network.weight, before) and int(o.first_bad_step) == 0
+
+
+def test_the_scale_goes_on_where_a_state_was_saved():
+    network, o = optimisation()
+    o.update((network.weight * torch.tensor(3e38)).sum())
+    _, again = optimisation()
+    again.load_state_dict(o.state_dict())
+    assert again.scaler.get_scale() == o.scaler.get_scale() != optimisation()[1].scaler.get_scale()

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from dicap.data.augment import View, operate
 from dicap.data.convert import convert
 from dicap.data.loader import Request, load, scoring_batches, worker_count
-from dicap.data.policy import PUBLISHED
+from dicap.data.policy import OPERATIONS
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.data.store import Store
 from dicap.machine.processes import cores
@@ -73,11 +73,11 @@ class Classic(Dataset):
 
     def _randaugment(self, picture: Image.Image) -> Image.Image:
         for _ in range(2):
-            operation = random.choice(PUBLISHED.operations)
+            operation = random.choice(OPERATIONS)
             value = random.choice(operation.values) * (random.choice((-1, 1)) if operation.signed else 1)
             if random.random() < 0.5:
                 centre = (random.randrange(self.size), random.randrange(self.size))
-                picture = operate(picture, operation.kind, value, centre, PUBLISHED)
+                picture = operate(picture, operation.kind, value, centre)
         return picture
 
     def _tensor(self, picture: Image.Image) -> torch.Tensor:

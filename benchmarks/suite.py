@@ -22,6 +22,7 @@ NAMES = (
     "contrastive",
     "coverage",
     "features",
+    "gpu_paper",
     "input",
     "known",
     "linear",

@@ -57,7 +57,12 @@ class Clone:
 def committed(place: Path, changes: dict[str, Any]) -> Clone:
     """A clone below `place` with a small data set and other settings, committed; nothing has run."""
     raw = tiny.photographs(place / "raw", {"train": 36, "test": 14, "unlabeled": 10}, "jpg", 40)
-    clone = Clone(place / "clone")
+    return checkout(place / "clone", changes | {"data_root": str(raw)})
+
+
+def checkout(folder: Path, changes: dict[str, Any]) -> Clone:
+    """The working tree at another place with other settings, committed."""
+    clone = Clone(folder)
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=tiny.ROOT, capture_output=True, text=True, check=False
     )
@@ -68,7 +73,7 @@ def committed(place: Path, changes: dict[str, Any]) -> Clone:
             (clone.folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(tiny.ROOT / name, clone.folder / name)
     (clone.folder / "dvc.lock").unlink(missing_ok=True)
-    values = tiny.nested(clone.params(), changes | {"data_root": str(raw)})
+    values = tiny.nested(clone.params(), changes)
     with open(clone.folder / "params.yaml", "w") as handle:
         YAML().dump(values, handle)
     clone.run("git", "init", "-q")

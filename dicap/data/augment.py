@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from PIL import Image, ImageEnhance, ImageOps
 
-from dicap.data.policy import COLUMNS, KINDS, SLOTS, Plan, Policy, affine, draw, policy_named
+from dicap.data.policy import COLUMNS, KINDS, SLOTS, Plan, affine, draw
 from dicap.errors import SettingsError
 
 NAMES = ("test", "weak", "strong")
 CUTOUT_COLOUR = (125, 122, 113)  # of RandAugment's own small cutout
+FILL = (128, 128, 128)  # what a geometric operation uncovers
 
 
 @dataclass(frozen=True)
@@ -24,21 +25,18 @@ class View:
     Attributes:
         name: test (as stored), weak (mirrored or not) or strong.
         cutout: side of the hole over the side of the image, in the strong view; 0 for none.
-        policy: published or torchvision, the strong view's RandAugment.
         flip: probability of mirroring, in the weak and the strong view.
         tiles: 2 for D2L's 2 x 2 grid (docs/methods.md 4.9): each tile is seen on its own and resized to the image's size.
     """
 
     name: str
     cutout: float = 0.0
-    policy: str = "published"
     tiles: int = 1
     flip: float = 0.5
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
             raise SettingsError(f"view {self.name!r} is not one of {', '.join(NAMES)}")
-        policy_named(self.policy)
 
     @property
     def parts(self) -> int:
@@ -90,14 +88,13 @@ def _render(images: np.ndarray, view: View, uniforms: np.ndarray) -> np.ndarray:
         for i in np.flatnonzero(uniforms[:, 0] < view.flip):
             mirror(images[i])
         return images
-    policy = policy_named(view.policy)
-    plan = draw(uniforms, policy, images.shape[1:3], view.cutout, view.flip)
+    plan = draw(uniforms, images.shape[1:3], view.cutout, view.flip)
     for i in range(len(images)):
-        apply_plan(images[i], plan, i, policy)
+        apply_plan(images[i], plan, i)
     return images
 
 
-def apply_plan(image: np.ndarray, plan: Plan, i: int, policy: Policy) -> None:
+def apply_plan(image: np.ndarray, plan: Plan, i: int) -> None:
     """Turn `image`, (H, W, 3) uint8, into its strong view by row `i` of the plan, in place."""
     if plan.flip[i]:
         mirror(image)
@@ -110,7 +107,7 @@ def apply_plan(image: np.ndarray, plan: Plan, i: int, policy: Policy) -> None:
     for slot in range(SLOTS):
         kind = KINDS[plan.kind[i, slot]]
         if kind != "identity":
-            picture = operate(picture, kind, float(plan.value[i, slot]), tuple(plan.centre[i, slot].tolist()), policy)
+            picture = operate(picture, kind, float(plan.value[i, slot]), tuple(plan.centre[i, slot].tolist()))
     image[:] = np.asarray(picture)
 
 
@@ -120,7 +117,7 @@ def mirror(image: np.ndarray) -> None:
     pixels.copy_(pixels.flip(1))
 
 
-def operate(picture: Image.Image, kind: str, value: float, centre: tuple[int, int], policy: Policy) -> Image.Image:
+def operate(picture: Image.Image, kind: str, value: float, centre: tuple[int, int]) -> Image.Image:
     """Carry out one operation on an RGB picture."""
     if kind in _ENHANCERS:
         return _ENHANCERS[kind](picture).enhance(1 + value)
@@ -138,13 +135,12 @@ def operate(picture: Image.Image, kind: str, value: float, centre: tuple[int, in
         picture = picture.copy()
         picture.paste(CUTOUT_COLOUR, small_hole(centre, int(value), picture.size))
         return picture
-    smooth = policy.smooth_shear and kind in ("shear_x", "shear_y")
     return picture.transform(
         picture.size,
         Image.Transform.AFFINE,
-        affine(kind, value, (picture.height, picture.width), policy),
-        Image.Resampling.BICUBIC if smooth else Image.Resampling.NEAREST,
-        fillcolor=policy.fill,
+        affine(kind, value, (picture.height, picture.width)),
+        Image.Resampling.BICUBIC if kind in ("shear_x", "shear_y") else Image.Resampling.NEAREST,
+        fillcolor=FILL,
     )
 
 

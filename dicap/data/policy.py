@@ -1,4 +1,4 @@
-"""What the strong view does to an image: the tables of operations, and drawing from them.
+"""What the strong view does to an image: the table of RandAugment's operations, and drawing from it.
 
 Drawing is apart from doing: `draw` turns uniform random numbers into a `Plan`, which `dicap.data.augment` carries out.
 """
@@ -6,8 +6,6 @@ Drawing is apart from doing: `draw` turns uniform random numbers into a `Plan`, 
 from dataclasses import dataclass
 
 import numpy as np
-
-from dicap.errors import SettingsError
 
 KINDS = (
     "identity",
@@ -27,7 +25,6 @@ KINDS = (
     "invert",
     "cutout",
 )
-GEOMETRIC = ("shear_x", "shear_y", "translate_x", "translate_y", "rotate")
 
 SLOTS = 2  # operations applied one after the other
 COLUMNS = 4 + 3 * SLOTS  # random numbers of one view: flip, colour and centre of the hole; per slot: choice, centre
@@ -35,7 +32,7 @@ COLUMNS = 4 + 3 * SLOTS  # random numbers of one view: flip, colour and centre o
 
 @dataclass(frozen=True)
 class Operation:
-    """One line of a policy.
+    """One line of the table.
 
     Attributes:
         kind: one of KINDS.
@@ -49,92 +46,31 @@ class Operation:
     signed: bool = False
 
 
-@dataclass(frozen=True)
-class Policy:
-    """A RandAugment: which operations, how often, and how pixels from outside the image are filled.
-
-    Attributes:
-        operations: all equally likely, as are the values of each.
-        probability: with which each of the two drawn operations happens.
-        fill: colour of what a geometric operation uncovers.
-        smooth_shear: shear with a bicubic filter (else nearest, as the other geometric operations).
-        whole_pixels: translations are cut to whole pixels.
-    """
-
-    operations: tuple[Operation, ...]
-    probability: float
-    fill: tuple[int, int, int]
-    smooth_shear: bool
-    whole_pixels: bool
-
-
 def _levels(first: float, last: float) -> tuple[float, ...]:
     """Levels 1 to 9 of ten equally spaced ones; level 0 is never drawn."""
     return tuple(float(value) for value in np.linspace(first, last, 10)[1:])
 
 
-# PyPI randaugment 1.0.2, which the published code imports (docs/methods.md 2.4): 15 operations x 9 levels, ordered pairs,
-# each half of a pair happens with probability 0.5. Rotation has one direction only.
-PUBLISHED = Policy(
-    operations=(
-        Operation("invert", (0.0,) * 9),
-        Operation("cutout", tuple(float(round(v)) for v in _levels(0, 20))),
-        Operation("sharpness", _levels(0, 0.9), signed=True),
-        Operation("autocontrast", (0.0,) * 9),
-        Operation("posterize", tuple(float(round(v)) for v in _levels(8, 4))),
-        Operation("shear_x", _levels(0, 0.3), signed=True),
-        Operation("translate_x", _levels(0, 150 / 331), signed=True),
-        Operation("translate_y", _levels(0, 150 / 331), signed=True),
-        Operation("shear_y", _levels(0, 0.3), signed=True),
-        Operation("rotate", _levels(0, 30)),
-        Operation("equalize", (0.0,) * 9),
-        Operation("contrast", _levels(0, 0.9), signed=True),
-        Operation("color", _levels(0, 0.9), signed=True),
-        Operation("solarize", _levels(256, 0)),
-        Operation("brightness", _levels(0, 0.9), signed=True),
-    ),
-    probability=0.5,
-    fill=(128, 128, 128),
-    smooth_shear=True,
-    whole_pixels=False,
+# PyPI randaugment 1.0.2, which the published code imports (docs/methods.md 2.4): 15 operations x 9 levels, all equally likely,
+# ordered pairs. Rotation has one direction only.
+OPERATIONS = (
+    Operation("invert", (0.0,) * 9),
+    Operation("cutout", tuple(float(round(v)) for v in _levels(0, 20))),
+    Operation("sharpness", _levels(0, 0.9), signed=True),
+    Operation("autocontrast", (0.0,) * 9),
+    Operation("posterize", tuple(float(round(v)) for v in _levels(8, 4))),
+    Operation("shear_x", _levels(0, 0.3), signed=True),
+    Operation("translate_x", _levels(0, 150 / 331), signed=True),
+    Operation("translate_y", _levels(0, 150 / 331), signed=True),
+    Operation("shear_y", _levels(0, 0.3), signed=True),
+    Operation("rotate", _levels(0, 30)),
+    Operation("equalize", (0.0,) * 9),
+    Operation("contrast", _levels(0, 0.9), signed=True),
+    Operation("color", _levels(0, 0.9), signed=True),
+    Operation("solarize", _levels(256, 0)),
+    Operation("brightness", _levels(0, 0.9), signed=True),
 )
-
-# torchvision.transforms.RandAugment() with its defaults: two of 14 operations, always, magnitude 9 of 31.
-TORCHVISION = Policy(
-    operations=(
-        Operation("identity", (0.0,)),
-        Operation("shear_x", (0.3 * 9 / 30,), signed=True),
-        Operation("shear_y", (0.3 * 9 / 30,), signed=True),
-        Operation("translate_x", (150 / 331 * 9 / 30,), signed=True),
-        Operation("translate_y", (150 / 331 * 9 / 30,), signed=True),
-        Operation("rotate", (30 * 9 / 30,), signed=True),
-        Operation("brightness", (0.9 * 9 / 30,), signed=True),
-        Operation("color", (0.9 * 9 / 30,), signed=True),
-        Operation("contrast", (0.9 * 9 / 30,), signed=True),
-        Operation("sharpness", (0.9 * 9 / 30,), signed=True),
-        Operation("posterize", (7.0,)),
-        Operation("solarize", (178.5,)),
-        Operation("autocontrast", (0.0,)),
-        Operation("equalize", (0.0,)),
-    ),
-    probability=1.0,
-    fill=(0, 0, 0),
-    smooth_shear=False,
-    whole_pixels=True,
-)
-
-POLICIES = {"published": PUBLISHED, "torchvision": TORCHVISION}
-
-
-def policy_named(name: str) -> Policy:
-    """The policy of `augment.policy`.
-
-    Raises:
-        SettingsError: there is none of that name.
-    """
-    if name not in POLICIES:
-        raise SettingsError(f"params.yaml: augment.policy: found {name!r}, allowed are {', '.join(POLICIES)}")
-    return POLICIES[name]
+PROBABILITY = 0.5  # with which each of the two drawn operations happens
 
 
 @dataclass(frozen=True)
@@ -162,12 +98,11 @@ class Plan:
         return len(self.flip)
 
 
-def draw(uniforms: np.ndarray, policy: Policy, size: tuple[int, int], cutout: float, flip: float = 0.5) -> Plan:
+def draw(uniforms: np.ndarray, size: tuple[int, int], cutout: float, flip: float = 0.5) -> Plan:
     """Turn random numbers into plans for strong views.
 
     Args:
         uniforms: (n, COLUMNS) in [0, 1).
-        policy: table of operations.
         size: height and width of the images in pixels.
         cutout: side of the hole over the side of the image; 0 for none (docs/methods.md 2.4).
         flip: probability of mirroring.
@@ -184,21 +119,21 @@ def draw(uniforms: np.ndarray, policy: Policy, size: tuple[int, int], cutout: fl
     centre = np.zeros((n, SLOTS, 2), dtype=np.int64)
     for slot in range(SLOTS):
         choice, x, y = uniforms[:, 4 + 3 * slot : 7 + 3 * slot].T
-        kind[:, slot], value[:, slot] = _choose(choice, policy)
+        kind[:, slot], value[:, slot] = _choose(choice)
         centre[:, slot, 0] = x * width
         centre[:, slot, 1] = y * height
     return Plan(uniforms[:, 0] < flip, hole, colour, kind, value, centre)
 
 
-def _choose(u: np.ndarray, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
+def _choose(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Operation, level, sign and whether it happens, all from one number: 53 bits are plenty for the 9 needed."""
-    kinds = np.array([KINDS.index(operation.kind) for operation in policy.operations])
-    values = np.array([operation.values for operation in policy.operations])
-    signed = np.array([operation.signed for operation in policy.operations])
+    kinds = np.array([KINDS.index(operation.kind) for operation in OPERATIONS])
+    values = np.array([operation.values for operation in OPERATIONS])
+    signed = np.array([operation.signed for operation in OPERATIONS])
     operation, u = _digit(u, len(kinds))
     level, u = _digit(u, values.shape[1])
     negative, u = _digit(u, 2)
-    happens = u < policy.probability
+    happens = u < PROBABILITY
     value = values[operation, level] * np.where(signed[operation] & (negative == 1), -1.0, 1.0)
     return np.where(happens, kinds[operation], 0), np.where(happens, value, 0.0)
 
@@ -224,11 +159,11 @@ def _holes(u: np.ndarray, size: tuple[int, int], cutout: float) -> np.ndarray:
     return np.stack([left, top, right, bottom], axis=1)
 
 
-def affine(kind: str, value: float, size: tuple[int, int], policy: Policy) -> tuple[float, float, float, float, float, float]:
+def affine(kind: str, value: float, size: tuple[int, int]) -> tuple[float, float, float, float, float, float]:
     """The map (a, b, c, d, e, f) from a pixel of the result to one of the source: x' = a x + b y + c, y' = d x + e y + f.
 
     Args:
-        kind: one of GEOMETRIC.
+        kind: shear_x, shear_y, translate_x, translate_y or rotate.
         value: slope, share of the side, or degrees (anticlockwise).
         size: height and width in pixels.
     """
@@ -239,7 +174,6 @@ def affine(kind: str, value: float, size: tuple[int, int], policy: Policy) -> tu
         return (1.0, 0.0, 0.0, value, 1.0, 0.0)
     if kind in ("translate_x", "translate_y"):
         shift = value * (width if kind == "translate_x" else height)
-        shift = float(int(shift)) if policy.whole_pixels else shift
         return (1.0, 0.0, shift, 0.0, 1.0, 0.0) if kind == "translate_x" else (1.0, 0.0, 0.0, 0.0, 1.0, shift)
     assert kind == "rotate", kind
     angle = -np.deg2rad(value)

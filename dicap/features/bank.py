@@ -1,16 +1,9 @@
 """Reading a feature bank: features by view and row, and the batches of an epoch as the image loader gives images.
 
 A bank is a folder (`artifacts/features`) with one float16 .npy file a view, (N, g * g, D) in the order of the converted set's
-rows, tiles (N, 4, g * g, D), and meta.json, written last, with the recipe, the engine and the files' checksums. Bytes for each
-image: 2 * g * g * D * (2 + V), and 8 * g * g * D * 2 more with `features.tiles` weak, * (2 + V) with all. For 1,280 channels
-(EfficientNet-Lite0) and V = 4:
-
-    g            1       2       4       7
-    no tiles    15 kB   61 kB  246 kB  753 kB
-    weak        36 kB  143 kB  573 kB  1.8 MB
-    all         77 kB  307 kB  1.2 MB  3.8 MB
-
-so that COCO's 123,000 images take 1.9 GB at g = 1 and 93 GB at g = 7.
+rows, and meta.json, written last, with the recipe, the engine and the files' checksums. Bytes for each image:
+2 * g * g * D * (2 + V). For 1,280 channels (EfficientNet-Lite0) and V = 4 that is 15 kB at g = 1, 61 kB at 2, 246 kB at 4 and
+753 kB at 7, so that COCO's 123,000 images take 1.9 GB at g = 1 and 93 GB at g = 7.
 
 A step's features are a pure function of (seed, stage, epoch, row, key of the request), as its views of images are:
 `load` takes the same requests as `dicap.data.loader.load` and mirrors the same images.
@@ -30,7 +23,7 @@ from dicap.data.store import Store
 from dicap.errors import DataError
 from dicap.features.folder import BACKBONE, META, SCHEMA
 from dicap.features.recipe import Recipe
-from dicap.features.views import TILED, choose
+from dicap.features.views import choose
 from dicap.files.checksum import sha256
 from dicap.files.json_files import read_json
 from dicap.files.npy import open_npy
@@ -47,11 +40,9 @@ _NAMES = {
     "origin": "other weights of the backbone",
     "normalize": "another network.normalize",
     "stride": "another network.stride",
-    "policy": "another augment.policy",
     "cutout": "another augment.cutout",
     "flip": "another augment.flip",
     "views": "another features.views",
-    "tiles": "another features.tiles",
     "grid": "another features.grid",
 }
 
@@ -71,7 +62,6 @@ class FeatureBank:
         self.folder, self.recipe, self.engine = folder, recipe, engine
         self.n, self.grid, self.channels, self.views = recipe.n, recipe.grid, recipe.channels, recipe.views
         self.names = [view.name for view in recipe.files]
-        self._shapes = {view.name: recipe.shape(view) for view in recipe.files}
         self._checksums = checksums
         self._maps: dict[str, np.ndarray] = {}
 
@@ -113,36 +103,34 @@ class FeatureBank:
         return FeatureBank.open, (self.folder,)
 
     def view(self, name: str) -> np.ndarray:
-        """The features of all images in one view, (N, g * g, D) float16 or (N, 4, g * g, D), mapped read-only.
+        """The features of all images in one view, (N, g * g, D) float16, mapped read-only.
 
         Raises:
             DataError: the bank has no such view, or a file of it is missing or damaged.
         """
         if name not in self._maps:
-            if name not in self._shapes:
-                remedy = "set features.tiles" if name.endswith(TILED) else "raise features.views"
-                raise DataError(f"{self.folder}: holds no view {name!r}, only {', '.join(self.names)}; {remedy}")
+            if name not in self.names:
+                raise DataError(f"{self.folder}: holds no view {name!r}, only {', '.join(self.names)}; raise features.views")
             path = self.folder / file_name(name)
-            array = open_npy(path, _again(self.folder), np.float16, self._shapes[name])
+            array = open_npy(path, _again(self.folder), np.float16, self.recipe.shape)
             if sha256(path) != self._checksums[path.name]:
                 raise DataError(f"{path}: damaged (its content does not match its checksum); {_again(self.folder)}")
             self._maps[name] = array
         return self._maps[name]
 
     def request(self, request: Request, *, seed: int, stage: str, epoch: int) -> Tensor:
-        """Features for one request of a step, (B, g * g, D) float16, or (B, 4, g * g, D) with tiles.
+        """Features for one request of a step, (B, g * g, D) float16.
 
         A request's view says what is wanted: `test` is the plain image, `weak` the plain or the mirrored one, `strong` one of
-        the V strong views; the hole and policy of a strong request are not looked at, the bank's own count.
+        the V strong views; the hole of a strong request is not looked at, the bank's own count.
         """
-        tiled, rows = request.view.tiles > 1, _checked(request.rows, self.n)
-        chosen = choose(request, seed, stage, epoch, self.views)  # (B, parts)
-        out = np.empty((*chosen.shape, self.grid**2, self.channels), dtype=np.float16)
+        rows = _checked(request.rows, self.n)
+        chosen = choose(request, seed, stage, epoch, self.views)  # (B,)
+        out = np.empty((len(rows), self.grid**2, self.channels), dtype=np.float16)
         for index in np.unique(chosen).tolist():
-            source = self.view(self._name(index) + (TILED if tiled else ""))
-            at, part = np.nonzero(chosen == index)
-            out[at, part] = source[rows[at], part] if tiled else source[rows[at]]
-        return torch.from_numpy(out if tiled else out[:, 0])
+            at = np.flatnonzero(chosen == index)
+            out[at] = self.view(self._name(index))[rows[at]]
+        return torch.from_numpy(out)
 
     def _name(self, index: int) -> str:
         return ("plain", "mirror")[index] if index < 2 else f"strong_{index - 2}"
@@ -160,7 +148,7 @@ def load(
     """Yield the batches of an epoch from step `start` on, as `dicap.data.loader.load` does with images.
 
     Yields:
-        {key: (B, g * g, D) float16}, (B, 4, g * g, D) with tiles; `as_maps` makes feature maps of them.
+        {key: (B, g * g, D) float16}; `as_maps` makes feature maps of them.
     """
     for requests in steps[start:]:
         yield {r.key: bank.request(r, seed=seed, stage=stage, epoch=epoch) for r in requests}

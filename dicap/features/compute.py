@@ -40,7 +40,7 @@ from dicap.network import Network, pooled
 
 CHUNK = 1024  # views that are stored at once: what a kill loses at most
 STEP, GPU_STEP = 8, 64  # images whose views are drawn at a time
-PASS, GPU_PASS = 32, 256  # images a pass, views and tiles counted
+PASS, GPU_PASS = 32, 256  # images a pass, views counted
 AT_ONCE = 2  # passes in work: while one is normalised or pooled, the engine has the other
 
 
@@ -122,7 +122,7 @@ def _store_of(known: Path | None, recipe: Recipe, view: BankView, made_by: Any) 
     if known is None:
         return None
     # What the view has of the views, and the weights and numbers of the network, not where they came from.
-    others = ("images", "n", "policy", "cutout", "flip", "views", "tiles", "origin", "normalize")
+    others = ("images", "n", "cutout", "flip", "views", "origin", "normalize")
     facts = {name: value for name, value in recipe.to_dict().items() if name not in others}
     return ContentStore.of(known, facts | {"view": asdict(view), "drawn by": [SEED, STAGE, EPOCH], "made by": made_by})
 
@@ -144,14 +144,12 @@ def _steps(missing: np.ndarray, views: list[BankView], keys: np.ndarray, size: i
 def _computed(
     steps: list[list[Request]], drawn: Iterator[dict[str, Tensor]], compute: Callable[[Tensor], Tensor], size: int
 ) -> Iterator[Tensor]:
-    """The features of each request of each step, (B, [parts,] g * g, D) float16."""
-    counts = [len(request.rows) * request.view.parts for step in steps for request in step]
-    images = (views[request.key].flatten(0, -4) for step, views in zip(steps, drawn, strict=True) for request in step)
+    """The features of each request of each step, (B, g * g, D) float16."""
+    counts = [len(request.rows) for step in steps for request in step]
+    images = (views[request.key] for step, views in zip(steps, drawn, strict=True) for request in step)
     passes = -(-sum(counts) // size)
     with closing(_overlapped(compute, _regrouped(_filled_up(images, passes * size), repeat(size, passes)))) as computed:
-        shapes = [(len(request.rows), *(request.view.parts,) * (request.view.tiles > 1)) for step in steps for request in step]
-        for shape, features in zip(shapes, _regrouped(computed, counts), strict=True):
-            yield features.reshape(*shape, *features.shape[1:])
+        yield from _regrouped(computed, counts)
 
 
 def _filled_up(images: Iterator[Tensor], count: int) -> Iterator[Tensor]:
@@ -225,10 +223,9 @@ class _View:
 
     def __init__(self, folder: Path, view: BankView, recipe: Recipe, store: ContentStore | None) -> None:
         self.view, self.path, self._store = view, folder / file_name(view.name), store
-        shape = recipe.shape(view)
-        self.bytes = int(np.prod(shape[1:])) * 2
+        self.bytes = int(np.prod(recipe.shape[1:])) * 2
         self._file = self.path.open("w+b", buffering=0)
-        self._file.write(npy_header(shape, np.float16))
+        self._file.write(npy_header(recipe.shape, np.float16))
 
     def lacking(self, keys: np.ndarray) -> int:
         """How many images' features are not in the store."""
@@ -248,7 +245,7 @@ class _View:
         return missing
 
     def add(self, rows: np.ndarray, keys: np.ndarray, features: np.ndarray) -> None:
-        """Write the features of some rows, (n, ..., D) float16, here and into the store."""
+        """Write the features of some rows, (n, g * g, D) float16, here and into the store."""
         values = [row.tobytes() for row in features]
         if self._store is not None:
             self._store.add(keys, values)

@@ -34,9 +34,8 @@ class Recipe:
         normalize: the setting network.normalize.
         mean, std: with which pixels in [0, 1] are normalised.
         stride: of the last feature map.
-        policy, cutout, flip: of the strong views.
+        cutout, flip: of the strong views.
         views: V, the number of strong views.
-        tiles: none, weak or all.
         grid: g; the map is pooled to g x g positions.
         channels: D.
     """
@@ -51,11 +50,9 @@ class Recipe:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     stride: int
-    policy: str
     cutout: float
     flip: float
     views: int
-    tiles: str
     grid: int
     channels: int
 
@@ -84,11 +81,9 @@ class Recipe:
             mean=tuple(round(value, 6) for value in (network.mean.flatten() / 255).tolist()),
             std=tuple(round(value, 6) for value in (1 / (network.scale.flatten() * 255)).tolist()),
             stride=settings.network.stride,
-            policy=settings.augment.policy,
             cutout=settings.augment.cutout,
             flip=settings.augment.flip,
             views=settings.features.views,
-            tiles=settings.features.tiles,
             grid=grid,
             channels=channels,
         )
@@ -107,11 +102,9 @@ class Recipe:
             origin=origin_of(settings.backbone_weights),
             normalize=settings.network.normalize,
             stride=settings.network.stride,
-            policy=settings.augment.policy,
             cutout=settings.augment.cutout,
             flip=settings.augment.flip,
             views=settings.features.views,
-            tiles=settings.features.tiles,
             grid=settings.features.grid,
         )
 
@@ -133,17 +126,17 @@ class Recipe:
     @property
     def files(self) -> list[BankView]:
         """The views, in the order in which they are computed."""
-        return bank_views(View("strong", self.cutout, self.policy, 1, self.flip), self.views, self.tiles)
+        return bank_views(View("strong", cutout=self.cutout, flip=self.flip), self.views)
 
-    def shape(self, view: BankView) -> tuple[int, ...]:
-        """(N, g * g, D), with tiles (N, 4, g * g, D)."""
-        tiles = (view.view.parts,) if view.view.tiles > 1 else ()
-        return (self.n, *tiles, self.grid**2, self.channels)
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(N, g * g, D), of each view."""
+        return self.n, self.grid**2, self.channels
 
     @property
     def bytes_per_image(self) -> int:
-        """Bytes on disk for each image: two for each channel, position, and view (four views where there are tiles)."""
-        return sum(view.view.parts for view in self.files) * self.grid**2 * self.channels * 2
+        """Bytes on disk for each image: two for each channel, position, and view."""
+        return len(self.files) * self.grid**2 * self.channels * 2
 
 
 def origin_of(weights: str) -> str:

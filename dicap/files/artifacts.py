@@ -80,8 +80,8 @@ def write_split(ids: Sequence[str], roles: Sequence[str], path: Path) -> None:
     write_parquet(pa.table({"id": list(ids), "role": list(roles)}, schema=SPLIT), path)
 
 
-def read_split(path: Path) -> pd.DataFrame:
-    """Frame with id and role, in the order of the data set's rows. Raises DataError."""
+def read_split(path: Path, ids: Sequence[str] | None = None) -> pd.DataFrame:
+    """Frame with id and role, in the order of the data set's rows, which has to be that of `ids` if given. Raises DataError."""
     frame = read_parquet(path).to_pandas()
     if list(frame.columns) != SPLIT.names:
         raise DataError(f"{path}: columns {list(frame.columns)}, expected {SPLIT.names}; run `dvc repro split`")
@@ -89,6 +89,8 @@ def read_split(path: Path) -> pd.DataFrame:
     if strange.any():
         row = frame[strange].iloc[0]
         raise DataError(f"{path}: {row['id']}: role {row['role']!r}, allowed are {', '.join(ROLES)}; run `dvc repro split`")
+    if ids is not None and frame["id"].tolist() != list(ids):
+        raise DataError(f"{path}: made for another data set than the converted one; run `dvc repro split`")
     return frame
 
 

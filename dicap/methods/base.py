@@ -224,8 +224,8 @@ class Method:
         self.share = share
         a = settings.augment
         self.weak = View("weak", flip=a.flip)
-        self.strong_warmup = View("strong", cutout=a.cutout_warmup, policy=a.policy, flip=a.flip)
-        self.strong = View("strong", cutout=a.cutout, policy=a.policy, flip=a.flip)
+        self.strong_warmup = View("strong", cutout=a.cutout_warmup, flip=a.flip)
+        self.strong = View("strong", cutout=a.cutout, flip=a.flip)
 
     def warmup(self, roles: Roles) -> Phase:
         """Stage 1 on the labels of D_l (docs/methods.md 2.8, 3.13-I)."""

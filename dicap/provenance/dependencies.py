@@ -26,7 +26,7 @@ STAGE_SETTINGS = {
     # Not method, ratio or seed: one bank serves them all. Of a section only what alters the features.
     "features": (
         *("dataset", "image_size", "backbone", "backbone_weights", "network.normalize", "network.stride"),
-        *("augment.policy", "augment.cutout", "augment.flip", "features", "warmup.trainable", "train.trainable"),
+        *("augment.cutout", "augment.flip", "features", "warmup.trainable", "train.trainable"),
     ),
     "split": ("dataset", "ratio", "seed", "split"),
     # calibration.source and folds: whether and how labelled images are cross-fitted

@@ -138,7 +138,7 @@ def unread(s: Settings) -> dict[str, str]:
         keys = [*_keys(s, "warmup"), *_keys(s, "train"), *_keys(s, "contrastive"), "split.validation"]
         keys += ["calibration.teacher", "calibration.view", "calibration.refresh"]
         if not s.trains("finetune"):
-            keys += [*_keys(s, "optimiser"), *_keys(s, "loss"), "augment.policy", "augment.cutout", "augment.cutout_warmup"]
+            keys += [*_keys(s, "optimiser"), *_keys(s, "loss"), "augment.cutout", "augment.cutout_warmup"]
         kept = {"warmup.trainable", "train.trainable", "contrastive.projector"}
         keys_unread |= {key: "the head is solved, without steps or epochs" for key in keys if key not in kept}
     return keys_unread

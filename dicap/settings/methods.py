@@ -15,7 +15,7 @@ from dicap.settings.fields import Count, Fraction, NonNegative, Positive, Sectio
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """One row of docs/methods.md 4.11: how a method differs from the others.
+    """One row of docs/methods.md 4.10: how a method differs from the others.
 
     Attributes:
         title: name in the tables, and (without hyphens) of the class in `dicap/methods/<name>.py`.

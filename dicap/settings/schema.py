@@ -83,9 +83,6 @@ class Features(Section):
     grid: Annotated[int, Field(ge=1, le=64)] = own(
         1, "the feature map is pooled to grid x grid positions; 1: its mean; the disk space grows with its square"
     )
-    tiles: Literal["none", "weak", "all"] = own(
-        "none", "the 2 x 2 tiles that D2L looks at; weak: of the plain and mirrored image; all: of the strong views too"
-    )
 
 
 class Linear(Section):
@@ -111,7 +108,6 @@ class Augment(Section):
     """Views (docs/methods.md 2.4)."""
 
     flip: Share = assumed(0.5, "probability of mirroring, in weak and strong views")
-    policy: Literal["published", "torchvision"] = published("published", "RandAugment of the published code, or torchvision's")
     cutout_warmup: Share = assumed(0.0, "warm-up: side of the hole over the side of the image")
     cutout: Share = assumed(0.5, "the same in the main stage and in fine-tuning")
 

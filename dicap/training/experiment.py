@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dicap.data.format import is_partial
 from dicap.data.labels import read_labels
 from dicap.data.store import Store
-from dicap.errors import DataError, SettingsError
+from dicap.errors import SettingsError
 from dicap.features.bank import FeatureBank
 from dicap.files.artifacts import ROLES, read_split
 from dicap.machine.progress import progress
@@ -94,9 +94,7 @@ class Experiment:
                 f"params.yaml: method: found {settings.method!r}, which needs every label of a labelled image, but {folder} has "
                 f"images that are labelled in part; choose one of {able}"
             )
-        frame = read_split(split)
-        if not np.array_equal(store.ids, frame["id"].to_numpy()):
-            raise DataError(f"{split}: made for another data set than {folder}; run `dvc repro split`")
+        frame = read_split(split, store.ids)
         rows = {role: np.flatnonzero(frame["role"].to_numpy() == role) for role in ROLES}
         roles = Roles(**rows)
         counts = store.meta["counts"]  # of images without any labels `ratio` knows nothing, a step's composition must

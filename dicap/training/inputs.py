@@ -85,7 +85,7 @@ class BankFeatures:
     def views(
         self, runtime: Runtime, steps: Sequence[Sequence[Request]], *, stage: str, epoch: int, start: int
     ) -> Iterator[dict[str, Tensor]]:
-        """(B, D, g, g) float32, or (B, 4, D, g, g) of tiles."""
+        """(B, D, g, g) float32."""
         batches = bank.load(self.bank, steps, seed=self.seed, stage=stage, epoch=epoch, start=start)
         for views in batches:
             yield {key: bank.as_maps(runtime.put(features)) for key, features in views.items()}

@@ -51,9 +51,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     check_own(listing, page)
     settings = load(params)
     store = Store.open(data_folder(settings))
-    roles = read_split(ARTIFACTS / "split" / "split.parquet")["role"].to_numpy()
-    if len(roles) != store.n:
-        raise DataError(f"{ARTIFACTS / 'split'}: made for another data set than {store.folder}; run `dvc repro`")
+    roles = read_split(ARTIFACTS / "split" / "split.parquet", store.ids)["role"].to_numpy()
     rows = np.flatnonzero(labelled_mask(store.folder) & (roles != "test"))  # those that `ratio` hides too: nothing trains here
     if len(rows) < 2:
         raise DataError(f"{store.folder}: fewer than two labelled images to compare; label some first (dicap-stage suggest)")

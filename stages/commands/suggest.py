@@ -45,7 +45,7 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     saved, runtime = open_model(model or ARTIFACTS / "finetune" / "model.safetensors", device)
     if saved.settings.image_size != store.image_size or saved.classes != store.classes:
         raise DataError(f"{model or ARTIFACTS / 'finetune'}: trained on another data set than {store.folder}; run `dvc repro`")
-    split = read_split(ARTIFACTS / "split" / "split.parquet")
+    split = read_split(ARTIFACTS / "split" / "split.parquet", store.ids)
     open_ = split["role"].to_numpy() == "unlabeled"
     rows = np.flatnonzero(open_ & ~labelled_mask(store.folder))  # labels that a ratio below 1 hides need not be given again
     if not len(rows):

@@ -61,13 +61,12 @@ def test_seed_stage_epoch_and_key_draw_anew(store):
 def test_weak_and_strong_of_one_key_flip_independently(store):
     rows = np.arange(20)
     plain = store.read(rows)
-    strong = View("strong", policy="torchvision")
     agree = []
     for epoch in range(10):
         batch = batches(store, [[Request("w", rows, WEAK), Request("v", rows, WEAK)]], epoch=epoch)[0]
         agree.append(((batch["w"] != plain).flatten(1).any(1) == (batch["v"] != plain).flatten(1).any(1)).float().mean())
     assert 0.3 < float(torch.stack(agree).mean()) < 0.7
-    assert batches(store, [[Request("w", rows, strong)]])[0]["w"].shape == plain.shape
+    assert batches(store, [[Request("w", rows, STRONG)]])[0]["w"].shape == plain.shape
 
 
 def test_tiles_come_as_four_images(store):

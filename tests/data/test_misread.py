@@ -131,7 +131,7 @@ VOC = "<annotation><filename>{}.png</filename><object><name>{}</name></object></
         ({"train.txt": "0 -1\n1  1\n", "test.txt": "2  1\n3 -1\n"}, "'0 -1' is no annotation"),
         ({"train.txt": "0\n1\n2\n", "test.txt": "2\n3\n"}, "'2' is in the list of test too; give it one split"),
         ({"trainval.txt": "0\n1\n2\n", "test.txt": "2\n3\n"}, "'2' is in the lists of trainval and of test"),
-        ({"train.txt": "0\n1\n", "tst.txt": "2\n3\n"}, "tst.txt: names no split"),
+        ({"trn.txt": "0\n1\n", "tst.txt": "2\n3\n"}, "trn.txt: names no split"),
         ({"train.txt": "0\n1\n".encode("utf-16"), "TEST.TXT": "2\n3\n", "cat_test.txt": "2\n", "class.txt": "cat\ndog\n"}, ""),
     ],
 )

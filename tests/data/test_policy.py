@@ -1,4 +1,4 @@
-"""The tables of operations and the draws from them."""
+"""The table of operations and the draws from it."""
 
 from collections import Counter
 
@@ -7,19 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dicap.data.policy import COLUMNS, KINDS, POLICIES, PUBLISHED, SLOTS, affine, draw, policy_named
-from dicap.errors import SettingsError
+from dicap.data.policy import COLUMNS, KINDS, OPERATIONS, SLOTS, affine, draw
 
 
-def plans(n, name="published", cutout=0.0, seed=0, size=(224, 224)):
-    return draw(np.random.default_rng(seed).random((n, COLUMNS)), POLICIES[name], size, cutout)
+def plans(n, cutout=0.0, seed=0, size=(224, 224)):
+    return draw(np.random.default_rng(seed).random((n, COLUMNS)), size, cutout)
 
 
 def test_published_table_has_15_operations_of_9_levels():
-    assert len(PUBLISHED.operations) == 15
-    assert {len(operation.values) for operation in PUBLISHED.operations} == {9}
-    last = {operation.kind: operation.values[-1] for operation in PUBLISHED.operations}
-    first = {operation.kind: operation.values[0] for operation in PUBLISHED.operations}
+    assert len(OPERATIONS) == 15
+    assert {len(operation.values) for operation in OPERATIONS} == {9}
+    last = {operation.kind: operation.values[-1] for operation in OPERATIONS}
+    first = {operation.kind: operation.values[0] for operation in OPERATIONS}
     assert last["shear_x"] == pytest.approx(0.3) and last["translate_y"] == pytest.approx(150 / 331)
     assert last["rotate"] == 30 and last["color"] == pytest.approx(0.9) and last["cutout"] == 20
     assert (first["posterize"], last["posterize"]) == (8, 4)
@@ -37,11 +36,11 @@ def test_operations_and_levels_of_10000_draws_are_uniform():
     plan = plans(10_000)
     for slot in range(SLOTS):
         kinds = Counter(plan.kind[plan.kind[:, slot] > 0, slot].tolist())
-        assert set(kinds) == {KINDS.index(operation.kind) for operation in PUBLISHED.operations}
+        assert set(kinds) == {KINDS.index(operation.kind) for operation in OPERATIONS}
         expected = 5_000 / 15
         chi2 = sum((count - expected) ** 2 / expected for count in kinds.values())
         assert chi2 < 36.1  # 14 degrees of freedom, p = 0.001
-    solarize = next(operation for operation in PUBLISHED.operations if operation.kind == "solarize")
+    solarize = next(operation for operation in OPERATIONS if operation.kind == "solarize")
     values = Counter(plan.value[plan.kind == KINDS.index("solarize")].tolist())
     assert set(values) == set(solarize.values)
     total = sum(values.values())
@@ -50,7 +49,7 @@ def test_operations_and_levels_of_10000_draws_are_uniform():
 
 def test_signs_are_even_where_they_are_drawn_and_rotation_has_one_direction():
     plan = plans(40_000)
-    for operation in PUBLISHED.operations:
+    for operation in OPERATIONS:
         values = plan.value[plan.kind == KINDS.index(operation.kind)]
         if operation.signed:
             assert (values < 0).mean() == pytest.approx(0.5, abs=0.05)
@@ -66,18 +65,10 @@ def test_both_slots_flip_and_hole_are_independent():
     assert np.abs(table - np.eye(5)).max() < 0.03
 
 
-def test_torchvision_policy_always_applies_two_of_14():
-    plan = plans(14_000, "torchvision")
-    counts = np.bincount(plan.kind[:, 0], minlength=len(KINDS))
-    named = [KINDS.index(operation.kind) for operation in POLICIES["torchvision"].operations]
-    assert counts[named].sum() == 14_000
-    assert counts[named] == pytest.approx(1_000, abs=130)
-
-
 @given(st.integers(16, 300), st.integers(16, 300), st.floats(0.01, 1.0), st.integers(0, 1000))
 def test_holes_are_the_published_boxes(height, width, share, seed):
     u = np.random.default_rng(seed).random((20, COLUMNS))
-    plan = draw(u, PUBLISHED, (height, width), share)
+    plan = draw(u, (height, width), share)
     for row, (left, top, right, bottom) in enumerate(plan.hole.tolist()):
         y, x = int(u[row, 3] * height), int(u[row, 2] * width)
         half_y, half_x = int(share * height + 0.5) // 2, int(share * width + 0.5) // 2
@@ -101,11 +92,6 @@ def test_no_cutout_means_no_hole():
     assert (plans(10).hole == -1).all()
 
 
-def test_unknown_policy_is_one_line():
-    with pytest.raises(SettingsError, match=r"augment\.policy: found 'other', allowed are published, torchvision"):
-        policy_named("other")
-
-
 def test_rotation_map_turns_about_the_centre():
-    a, b, c, d, e, f = affine("rotate", 90.0, (10, 20), PUBLISHED)
+    a, b, c, d, e, f = affine("rotate", 90.0, (10, 20))
     assert (a * 10 + b * 5 + c, d * 10 + e * 5 + f) == pytest.approx((10, 5))

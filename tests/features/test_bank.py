@@ -30,7 +30,7 @@ class Made:
     """A recipe with all that it was made from, and a folder."""
 
     def __init__(self, folder, store, changes=None):
-        self.settings = tiny.settings({"features.views": 2, "features.grid": 2, "features.tiles": "all"} | (changes or {}))
+        self.settings = tiny.settings({"features.views": 2, "features.grid": 2} | (changes or {}))
         self.store, self.folder = store, folder
         self.network = pretrained_network(self.settings)
         self.recipe = Recipe.of(self.settings, store, self.network)
@@ -63,17 +63,13 @@ def own(made, tmp_path):
 
 
 def slow(made, row, view, name):
-    """Features of one image in one view, from the views' definition: (parts, g * g, D) float32."""
+    """Features of one image in one view, from the views' definition: (g * g, D) float32."""
     content = hashlib.blake2b(made.store.image(row), digest_size=16).digest()
     request = Request(name, np.array([int.from_bytes(content[:8], "little")], np.uint64), view)
     images = render_batch(made.store.pixels(np.array([row])), view, loader.draws(0, "features", 0, request))
-    images = images.reshape(-1, *images.shape[-3:])
-    found = []
-    for image in images:
-        with torch.inference_mode():
-            maps = made.network.features(torch.from_numpy(image).permute(2, 0, 1)[None])
-        found.append(adaptive_avg_pool2d(maps, made.recipe.grid)[0].flatten(1).T.numpy())
-    return np.stack(found)
+    with torch.inference_mode():
+        maps = made.network.features(torch.from_numpy(images).permute(0, 3, 1, 2))
+    return adaptive_avg_pool2d(maps, made.recipe.grid)[0].flatten(1).T.numpy()
 
 
 @pytest.mark.parametrize(
@@ -83,17 +79,12 @@ def slow(made, row, view, name):
         ("mirror", View("weak", flip=1.0)),
         ("strong_0", View("strong", cutout=0.5)),
         ("strong_1", View("strong", cutout=0.5)),
-        ("plain_tiles", View("test", tiles=2)),
-        ("mirror_tiles", View("weak", flip=1.0, tiles=2)),
-        ("strong_1_tiles", View("strong", cutout=0.5, tiles=2)),
     ],
 )
 def test_a_bank_holds_the_network_s_features_of_each_view(made, name, view):
     features = made.open().view(name)
     for row in (0, 17, made.store.n - 1):
-        expected = slow(made, row, view, name)
-        expected = expected if view.tiles > 1 else expected[0]
-        np.testing.assert_allclose(features[row], expected, rtol=2e-3, atol=2e-3)
+        np.testing.assert_allclose(features[row], slow(made, row, view, name), rtol=2e-3, atol=2e-3)
 
 
 def test_mirrored_features_are_not_the_plain_ones(made):
@@ -105,7 +96,6 @@ def test_mirrored_features_are_not_the_plain_ones(made):
 def test_shapes_types_and_bytes(made):
     bank = made.open()
     assert bank.view("plain").shape == (made.store.n, 4, bank.channels) and bank.view("plain").dtype == np.float16
-    assert bank.view("plain_tiles").shape == (made.store.n, 4, 4, bank.channels)
     size = sum((made.folder / f"{name}.npy").stat().st_size - 128 for name in bank.names)
     assert size == made.recipe.bytes_per_image * made.store.n
     assert isinstance(bank.view("plain"), np.memmap) and not bank.view("plain").flags.writeable
@@ -129,23 +119,18 @@ def test_batches_are_what_the_image_loader_s_would_be(made):
     bank, rows = made.open(), np.array([5, 2, 40, 11, 30])
     steps = [
         [Request("weak", rows, View("weak")), Request("strong", rows[:3], View("strong"))],
-        [Request("weak_tiles", rows, View("weak", tiles=2)), Request("strong_tiles", rows, View("strong", tiles=2))],
+        [Request("weak", rows[::-1], View("weak"))],
     ]
     options = {"seed": 3, "stage": "train", "epoch": 2}
     batches = list(load(bank, steps, **options))
     images = list(loader.load(made.store, steps, workers=0, **options))
-    for key, step in (("weak", 0), ("weak_tiles", 1)):
+    for step in (0, 1):
         with torch.inference_mode():
-            maps = made.network.features(images[step][key].flatten(0, -4))
-        expected = adaptive_avg_pool2d(maps, 2).flatten(2).transpose(1, 2).reshape(batches[step][key].shape)
-        torch.testing.assert_close(batches[step][key], expected, rtol=2e-3, atol=2e-3)
+            maps = made.network.features(images[step]["weak"])
+        expected = adaptive_avg_pool2d(maps, 2).flatten(2).transpose(1, 2)
+        torch.testing.assert_close(batches[step]["weak"].float(), expected, rtol=2e-3, atol=2e-3)
     for i, row in enumerate(rows[:3]):
         assert any(np.array_equal(batches[0]["strong"][i], bank.view(f"strong_{v}")[row]) for v in range(2))
-    assert batches[1]["strong_tiles"].shape == (5, 4, 4, bank.channels)
-    for i, row in enumerate(rows):
-        for part in range(4):
-            tile = batches[1]["strong_tiles"][i, part]
-            assert any(np.array_equal(tile, bank.view(f"strong_{v}_tiles")[row, part]) for v in range(2))
     (resumed,) = load(bank, steps, **options, start=1)
     assert all(torch.equal(resumed[key], batches[1][key]) for key in resumed)
 
@@ -169,12 +154,10 @@ def test_an_empty_bank_says_so(tmp_path, made):
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"augment.policy": "torchvision"}, "made with another augment.policy"),
         ({"augment.cutout": 0.25}, "made with another augment.cutout"),
         ({"network.normalize": "imagenet"}, "made with another network.normalize"),
         ({"features.views": 3}, "made with another features.views"),
         ({"features.grid": 1}, "made with another features.grid"),
-        ({"features.tiles": "none"}, "made with another features.tiles"),
         ({"backbone": "test_resnet.r160_in1k"}, "made with another backbone"),
         ({"backbone_weights": "imagenet"}, "made with other weights of the backbone"),
     ],
@@ -183,7 +166,7 @@ def test_a_bank_of_something_else_is_refused(made, changes, line):
     bank = FeatureBank.open(made.folder)
     bank.check(made.settings, made.store)
     with pytest.raises(DataError, match=f"{line}; run `dvc repro features`"):
-        bank.check(tiny.settings({"features.views": 2, "features.grid": 2, "features.tiles": "all"} | changes), made.store)
+        bank.check(tiny.settings({"features.views": 2, "features.grid": 2} | changes), made.store)
 
 
 def test_weights_are_told_by_the_content_of_their_file(made, tmp_path):
@@ -242,11 +225,11 @@ def test_a_meta_that_was_changed_is_refused(own, key):
 
 
 def test_a_view_that_was_not_asked_for_is_one_line(made, tmp_path):
-    plain = Made(tmp_path / "features", made.store, {"features.views": 1, "features.tiles": "weak"})
+    plain = Made(tmp_path / "features", made.store, {"features.views": 1})
     plain.fill()
     bank = plain.open()
-    with pytest.raises(DataError, match=r"no view 'strong_0_tiles', only plain, .*; set features.tiles"):
-        bank.view("strong_0_tiles")
+    with pytest.raises(DataError, match=r"no view 'strong_1', only plain, .*; raise features.views"):
+        bank.view("strong_1")
 
 
 def test_a_disk_without_room_is_said_before_the_work(made, tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from dicap.features.compute import fill
 from dicap.features.recipe import Recipe, pretrained_network
 
 ENGINE = {"name": "torch", "version": torch.__version__, "precision": "float32", "difference": 0.0}
-SETTINGS = {"features.views": 2, "features.tiles": "weak"}
+SETTINGS = {"features.views": 2}
 N = 24
 
 
@@ -117,7 +117,7 @@ def test_of_other_weights_sizes_grids_engines_and_policies_nothing_is_known(pict
         computed, found = bank.fill(known)
         assert computed == 3 and same(found, bank.fill(None)[1], range(3))
     assert first.fill(known, made_by="another engine")[0] == 3
-    stronger = Bank(pictures, range(3), tmp_path / "policy", {"augment.policy": "torchvision"})
+    stronger = Bank(pictures, range(3), tmp_path / "cutout", {"augment.cutout": 0.2})
     plain = replace(stronger.recipe, views=0)
     assert fill(tmp_path / "p", plain, stronger.store, stronger.network, engine=ENGINE, known=known, workers=0) == 0
     assert stronger.fill(known)[0] == 3 and first.fill(known)[0] == 0

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from dicap.features.bank import FeatureBank
 
-FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 3, "features.tiles": "weak"}
+FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 3}
 VIEWS, CHANNELS = 62, 96  # enough work that a stop hits it; of test_resnet
 LONG = os.environ.get("FAULTS") == "long"
 ENVIRONMENT = {"DICAP_ENGINE": "torch", "DICAP_WORKERS": "0", "DVC_ROOT": None}
@@ -57,8 +57,8 @@ def test_the_stage_makes_a_bank(place):
     result = run(place)
     assert result.exit_code == 0, result.output
     made = FeatureBank.open(place / "artifacts" / "features")
-    assert made.names == ["plain", "mirror", "strong_0", "strong_1", "strong_2", "plain_tiles", "mirror_tiles"]
-    assert [made.view(name).shape[0] for name in made.names] == [48] * 7
+    assert made.names == ["plain", "mirror", "strong_0", "strong_1", "strong_2"]
+    assert [made.view(name).shape[0] for name in made.names] == [48] * 5
     assert made.engine["name"] == "torch" and made.engine["difference"] == 0
     assert not list((place / ".dicap" / "state").glob("features-*")), "a finished stage leaves no state"
     first = bank(place)
@@ -140,7 +140,7 @@ def test_json_says_what_was_made(place):
     with chdir(place):
         result = CliRunner().invoke(main, ["--json", "features"], env=ENVIRONMENT)
     facts = json.loads(result.stdout)
-    assert facts["views"] == 7 and facts["bytes an image"] > 0 and facts["engine"].startswith("torch ")
+    assert facts["views"] == 5 and facts["bytes an image"] > 0 and facts["engine"].startswith("torch ")
 
 
 def start(place, share):
@@ -160,7 +160,7 @@ def written(place):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, number, record_property):
-    write_params(place, FROZEN | {"features.views": VIEWS - 2, "features.tiles": "none"})
+    write_params(place, FROZEN | {"features.views": VIEWS - 2})
     run(place)
     whole, rng = bank(place), random.Random(int(number))
     shutil.rmtree(place / ".dicap" / "store")

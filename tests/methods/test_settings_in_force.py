@@ -17,7 +17,7 @@ ROLES = Roles(np.arange(40), np.arange(40, 50), np.arange(50, 1000), np.arange(0
 
 # A star: no source says so, docs/methods.md gives the reason. The last column is the source of a row, known by reading.
 TABLE = """
-voc2012 | dicap | ml_decoder | 12 x 16+16 32+32 48+48 64+64 | raw * | 28/40 x 2+30 4+28 6+26 8+24 | 0.0001 | paper; CAP's batches *
+voc2012 | dicap | ml_decoder | 12 x 16+16 32+32 48+48 64+64 | raw * | 28/40 x 2+30 4+28 6+26 8+24 | 0.0001 | paper, CAP *
 voc2012 | bce | linear | 12 x 16 32 48 64 | - | - | 0.0001 | CAP's warm-up script
 voc2012 | asl | linear | 12 x 16 32 48 64 | - | - | 0.0001 | CAP's warm-up script
 voc2012 | mld | ml_decoder | 12 x 16 32 48 64 | - | - | 0.0001 | CAP's warm-up script
@@ -29,7 +29,7 @@ voc2012 | cap | linear | 12 x 16 32 48 64 | raw | 28/40 x 2+30 4+28 6+26 8+24 | 
 voc2012 | pclp | own | 10 x 2+6 | raw | 10/10 x 16+48 | 0.0001 | PCLP's scripts
 voc2012 | bbam | own | 12 x 16 | raw | 28/40 x 2+30 4+28 8+24 16+16 | 5e-05 | BBAM's script
 voc2012 | d2l | linear | 12 x 16 32 48 64 | raw | 28/40 x 2+30 4+28 6+26 8+24 | 0.0001 | D2L's script
-coco2014 | dicap | ml_decoder | 12 x 16+16 32+32 48+48 64+64 | raw * | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | paper; CAP's batches *
+coco2014 | dicap | ml_decoder | 12 x 16+16 32+32 48+48 64+64 | raw * | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | paper, CAP *
 coco2014 | bce | linear | 12 x 16 32 48 64 | - | - | 0.0001 | CAP's warm-up script
 coco2014 | asl | linear | 12 x 16 32 48 64 | - | - | 0.0001 | CAP's warm-up script
 coco2014 | mld | ml_decoder | 12 x 16 32 48 64 | - | - | 0.0001 | CAP's warm-up script
@@ -41,7 +41,7 @@ coco2014 | cap | linear | 12 x 16 32 48 64 | raw | 28/40 x 4+60 8+56 12+52 16+48
 coco2014 | pclp | own | 1 x 2+6 | raw | 29/29 x 16+48 | 0.0001 | PCLP's scripts
 coco2014 | bbam | own | 12 x 16 | raw | 28/40 x 4+60 8+56 16+48 32+32 | 0.0001 | BBAM's script
 coco2014 | d2l | linear | 12 x 16 32 48 64 | raw | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | D2L's script
-nuswide | dicap | ml_decoder | 12 x 16+16 32+32 48+48 64+64 | raw * | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | paper; CAP's batches *
+nuswide | dicap | ml_decoder | 12 x 16+16 32+32 48+48 64+64 | raw * | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | paper, CAP *
 nuswide | bce | linear | 12 x 16 32 48 64 | - | - | 0.0001 | CAP's warm-up script
 nuswide | asl | linear | 12 x 16 32 48 64 | - | - | 0.0001 | CAP's warm-up script
 nuswide | mld | ml_decoder | 12 x 16 32 48 64 | - | - | 0.0001 | CAP's warm-up script
@@ -51,9 +51,9 @@ nuswide | iat | linear | 12 x 16 32 48 64 | raw * | 28/40 x 4+60 8+56 12+52 16+4
 nuswide | drml | own | none | - | 150 x 64+64 | pixels auto * | DRML's code; features *
 nuswide | cap | linear | 12 x 16 32 48 64 | ema | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | CAP's script
 nuswide | pclp | own | 1 x 2+6 | raw | 29/29 x 16+48 | 0.0001 | PCLP's scripts
-nuswide | bbam | own | 12 x 16 | raw | 28/40 x 4+60 8+56 16+48 32+32 | 0.0001 | not run by its authors: BBAM's script *
+nuswide | bbam | own | 12 x 16 | raw | 28/40 x 4+60 8+56 16+48 32+32 | 0.0001 | not its authors': BBAM's script *
 nuswide | d2l | linear | 12 x 16 32 48 64 | raw | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | D2L's script
-awa2 | dicap | ml_decoder | 12 x 16+16 32+32 48+48 64+64 | raw * | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | paper; CAP's batches *
+awa2 | dicap | ml_decoder | 12 x 16+16 32+32 48+48 64+64 | raw * | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | paper, CAP *
 awa2 | bce | linear | 12 x 16 32 48 64 | - | - | 0.0001 | CAP's warm-up script *
 awa2 | asl | linear | 12 x 16 32 48 64 | - | - | 0.0001 | CAP's warm-up script *
 awa2 | mld | ml_decoder | 12 x 16 32 48 64 | - | - | 0.0001 | CAP's warm-up script *
@@ -61,10 +61,10 @@ awa2 | top1 | linear | 12 x 16 32 48 64 | raw * | 28/40 x 4+60 8+56 12+52 16+48 
 awa2 | topk | linear | 12 x 16 32 48 64 | raw * | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | CAP's frame *
 awa2 | iat | linear | 12 x 16 32 48 64 | raw * | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | CAP's frame *
 awa2 | drml | own | none | - | 150 x 64+64 | pixels auto * | DRML's code; features *
-awa2 | cap | linear | 12 x 16 32 48 64 | raw | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | not run by its authors: CAP's script *
-awa2 | pclp | own | 10 x 2+6 | raw | 28/28 x 16+48 | 0.0001 | not run by its authors: common epochs *
+awa2 | cap | linear | 12 x 16 32 48 64 | raw | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | not its authors': CAP's script *
+awa2 | pclp | own | 10 x 2+6 | raw | 28/28 x 16+48 | 0.0001 | not its authors': common epochs *
 awa2 | bbam | own | 12 x 16 | ema | 28/40 x 32+96 | 0.0001 | BBAM's script
-awa2 | d2l | linear | 12 x 16 32 48 64 | raw | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | not run by its authors: D2L's script *
+awa2 | d2l | linear | 12 x 16 32 48 64 | raw | 28/40 x 4+60 8+56 12+52 16+48 | 0.0001 | not its authors': D2L's script *
 """
 
 

@@ -7,6 +7,9 @@ import re
 import shutil
 
 import pandas as pd
+import pytest
+
+from dicap.files.artifacts import write_split
 
 
 def batch_of(page):
@@ -87,3 +90,14 @@ def test_a_frozen_backbone_is_not_asked_again(project, monkeypatch):
     shutil.rmtree("artifacts/features")
     _, line = project.refused("review")
     assert "dvc repro features" in line
+
+
+@pytest.mark.parametrize("command", ["suggest", "review"])
+def test_roles_of_other_images_are_refused(project, command):
+    """As after `dicap-stage convert` alone: as many images, others."""
+    path = project.folder / "artifacts/split/split.parquet"
+    frame = pd.read_parquet(path)
+    write_split([f"another {name}" for name in frame["id"]], frame["role"].tolist(), path)
+    assert "made for another data set" in project.refused(command)[1]
+    write_split(frame["id"].tolist()[1:], frame["role"].tolist()[1:], path)
+    assert "made for another data set" in project.refused(command)[1]

@@ -1,4 +1,4 @@
-"""Two processes that share every step end where one does."""
+"""Two or three processes that share every step end where one does."""
 
 import os
 import subprocess
@@ -13,6 +13,7 @@ import torch
 from dicap.errors import SettingsError
 from dicap.files.tables import matrix, read_parquet
 from dicap.machine.runtime import Runtime
+from dicap.settings.methods import METHODS
 from dicap.training.experiment import Experiment
 from dicap.training.parallel.process_group import ProcessGroup
 from stages.support.launch import launch
@@ -31,6 +32,27 @@ def runs(tiny_set, tmp_path_factory):
         patch.setenv("OMP_NUM_THREADS", "1")
         assert launch(2, [sys.executable, together.__file__, str(tiny_set), str(split), str(places[2])]) == 0
     return places
+
+
+@pytest.fixture(scope="module")
+def thirds(tiny_set, tmp_path_factory):
+    """What one process makes of every method whose losses are sums, and what three make: 9 images a step, 5 in the last one."""
+    places = {n: tmp_path_factory.mktemp(f"each{n}") for n in (1, 3)}
+    split = tiny.draw_split(tiny_set, places[1] / "split.parquet", tiny.settings(together.CHANGES))
+    together.each(tiny_set, split, places[1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tiny.ROOT))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        assert launch(3, [sys.executable, together.__file__, str(tiny_set), str(split), str(places[3]), "each"]) == 0
+    return places
+
+
+@pytest.mark.parametrize("method", together.SUMMING)
+def test_three_processes_take_the_steps_of_one(thirds, method):
+    stage = "train" if METHODS[method].unlabelled else "warmup"
+    one, three = (pd.read_csv(place / method / stage / "history.csv") for place in thirds.values())
+    one, three = (frame.drop(columns=["map_raw", "map_ema"]) for frame in (one, three))  # scores a rounding apart change places
+    np.testing.assert_allclose(three.to_numpy(dtype=float), one.to_numpy(dtype=float), rtol=1e-5, atol=1e-5)
 
 
 def frames(runs, name):

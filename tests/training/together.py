@@ -11,7 +11,10 @@ import torch
 
 from dicap.evaluation.evaluate import evaluate
 from dicap.machine.runtime import Runtime
+from dicap.settings.catalogue import OWN_HEAD
+from dicap.settings.methods import METHODS
 from dicap.training.experiment import Experiment
+from dicap.training.parallel.process_group import ProcessGroup
 
 # No BatchNorm and no dropout: two processes normalise by the statistics of their own images and drop other entries than one
 # process does, so with either the losses differ, and should.
@@ -25,14 +28,34 @@ CHANGES = {
 }
 
 
+SUMMING = [name for name in METHODS if name not in ("drml", "pclp")]  # those two run in one process only
+RUNTIME = Runtime(torch.device("cpu"), workers=0)
+
+
+def joined() -> ProcessGroup | None:
+    """The other processes of the run; None where there are none."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return None
+    from dicap.training.parallel.distributed import join
+
+    return join(torch.device("cpu"))
+
+
+def each(folder: Path, split: Path, place: Path) -> None:
+    """An epoch of the last stage of every method whose losses are sums, from one new network, to `place`/<method>."""
+    group = joined()
+    for method in SUMMING:
+        changes = CHANGES | {"method": method, "head": METHODS[method].head, "train.epochs": 1}
+        if METHODS[method].head == OWN_HEAD:
+            del changes["head"]
+        experiment = Experiment.open(tiny.settings(changes), RUNTIME, folder, split, group)
+        tiny.run_stage(experiment, "train" if METHODS[method].unlabelled else "warmup", None, place / method)
+    experiment.group.close()
+
+
 def run(folder: Path, split: Path, place: Path) -> None:
     """Warm-up, main stage, fine-tuning and evaluation to `place`."""
-    group = None
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        from dicap.training.parallel.distributed import join
-
-        group = join(torch.device("cpu"))
-    runtime = Runtime(torch.device("cpu"), workers=0)
+    group, runtime = joined(), RUNTIME
     experiment = Experiment.open(tiny.settings(CHANGES), runtime, folder, split, group)
     source = None
     for stage in ("warmup", "train", "finetune"):
@@ -44,4 +67,4 @@ def run(folder: Path, split: Path, place: Path) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    run(*map(Path, sys.argv[1:]))
+    (each if "each" in sys.argv else run)(*map(Path, sys.argv[1:4]))

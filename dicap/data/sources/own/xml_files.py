@@ -46,6 +46,8 @@ def read(root: Path, files: list[Path]) -> Listing:
                 entries.append(Entry(file, relative_id(file, base), labels, SPLIT_NAMES.get(subset)))
     if not entries:
         raise DataError(f"{root}: its XML files are neither Pascal VOC's nor CVAT's; export them as one of these")
+    loose = sum(path.stem not in lists for path in files) if lists else 0
+    notes = [f"annotations that no list of ImageSets/Main names, taken to train: {loose}"] if loose else []
     strange = sorted(subsets - {*SPLIT_NAMES, "", "default"})
     if strange and subsets & {*SPLIT_NAMES}:
         raise DataError(f"{root}: subset: found {strange[0]!r}, allowed are train, val, test, unlabeled")
@@ -53,7 +55,7 @@ def read(root: Path, files: list[Path]) -> Listing:
         raise DataError(
             f"{base}: ImageSets/Main: {min(lists)!r} is no annotation, nor is another line; write names without folder and ending"
         )
-    return Listing(kind, entries, {"annotations": [path.name for path in files[:3]], "files": len(files)})
+    return Listing(kind, entries, {"annotations": [path.name for path in files[:3]], "files": len(files)}, notes)
 
 
 def _parse(path: Path) -> ElementTree.Element:
@@ -67,24 +69,24 @@ def _parse(path: Path) -> ElementTree.Element:
 
 
 def _image_sets(base: Path, annotated: set[str]) -> dict[str, str]:
-    """The split of each annotation by its name. Raises DataError where one is in two splits, or in a list that names none."""
+    """The split of each annotation by its name. Raises DataError where one is in two, or no list names a split."""
     found: dict[str, str] = {}
     both: set[str] = set()
+    others: list[Path] = []
     for path in sorted(base.rglob("ImageSets/Main/*")):
-        name = path.stem.lower()
-        if path.suffix.lower() != ".txt" or name.rpartition("_")[1:] in [("_", split) for split in SPLIT_NAMES]:
-            continue  # cat_train.txt is a list of one class
-        lines = set(filter(None, map(str.strip, decode(path, path.read_bytes())[0].splitlines())))
-        if name not in SPLIT_NAMES and not lines & annotated:
+        if path.suffix.lower() != ".txt":
             continue
-        if name not in SPLIT_NAMES:
-            raise DataError(f"{path}: names no split; rename it to train.txt, val.txt or test.txt, or move it away")
+        name, lines = path.stem.lower(), set(filter(None, map(str.strip, decode(path, path.read_bytes())[0].splitlines())))
         if name == "trainval":
             both = lines
-            continue
-        if twice := sorted(line for line in lines if found.get(line, SPLIT_NAMES[name]) != SPLIT_NAMES[name]):
+        elif name not in SPLIT_NAMES:
+            others += [path] if lines & annotated else []
+        elif twice := sorted(line for line in lines if found.get(line, SPLIT_NAMES[name]) != SPLIT_NAMES[name]):
             raise DataError(f"{path}: {twice[0]!r} is in the list of {found[twice[0]]} too; give it one split")
-        found |= dict.fromkeys(lines, SPLIT_NAMES[name])
+        else:
+            found |= dict.fromkeys(lines, SPLIT_NAMES[name])
     if twice := sorted(line for line in both if found.get(line) == "test"):
         raise DataError(f"{base}: ImageSets/Main: {twice[0]!r} is in the lists of trainval and of test; give it one split")
+    if others and not found and not both:
+        raise DataError(f"{others[0]}: names no split; rename it to train.txt, val.txt or test.txt")
     return dict.fromkeys(both, "train") | found

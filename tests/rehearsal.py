@@ -1,0 +1,167 @@
+"""The paper's tables and figures on made-up archives: what somebody with the real ones will see, short of the numbers.
+
+    python tests/rehearsal.py FOLDER                            # all four data sets, tables and figures; hours
+    python tests/rehearsal.py FOLDER --sets voc2012 --methods asl,dicap --ratios 0.05 --seeds 1
+
+VOC 2012, COCO 2014, NUS-WIDE and AWA2 are made up in their published layout below FOLDER/archives, as generated photographs that
+show a patch of its own place and colour for each label. In a clone of this checkout, FOLDER/clone, a network of three layers and
+short stages take the place of the published ones; the commands are those of docs/paper.md.
+"""
+
+import argparse
+import colorsys
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from test_pipeline import Clone, checkout
+
+from dicap.data.sources.benchmarks import voc
+from dicap.data.sources.benchmarks.nuswide import CONCEPTS
+
+PIXELS = 60
+SHORT = {
+    "backbone": "test_resnet", "backbone_weights": "random", "image_size": 32, "network.stride": 8,
+    "network.decoder_dim": 32, "network.decoder_ffn": 32, "network.decoder_heads": 2, "optimiser.lr": 2.0e-3,
+    "optimiser.ema_decay": 0.9, "warmup.epochs": 4, "train.epochs": 2, "train.cycle_epochs": 0, "finetune.epochs": 1,
+    "pclp.warmup_epochs": 1, "pclp.epochs": 1, "pclp.adversary_width": 2, "drml.rounds": 4, "drml.iterations": 4, "drml.start": 0,
+}  # fmt: skip
+
+
+def scene(labels: Sequence[int], classes: int, seed: int) -> Image.Image:
+    """A grey photograph with a coloured patch for every label, which stands at the label's place of a square grid."""
+    side = int(np.ceil(np.sqrt(classes)))
+    pixels, cell = np.random.default_rng(seed).integers(90, 140, (PIXELS, PIXELS, 3)).astype(np.uint8), PIXELS // side
+    for label in labels:
+        y, x = cell * (label // side), cell * (label % side)
+        pixels[y : y + cell, x : x + cell] = [int(255 * part) for part in colorsys.hsv_to_rgb(label / classes, 1, 1)]
+    return Image.fromarray(pixels)
+
+
+def drawn(classes: int, count: int, seed: int) -> list[list[int]]:
+    """One to three labels of each of `count` images, the first classes more often than the last."""
+    rng, share = np.random.default_rng(seed), 1 / np.arange(2, classes + 2)
+    return [sorted(rng.choice(classes, rng.integers(1, 4), replace=False, p=share / share.sum()).tolist()) for _ in range(count)]
+
+
+def save(path: Path, image: Image.Image) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.save(path)
+
+
+def voc2012(root: Path, counts: tuple[int, int]) -> None:
+    """Lists of each class and phase, as in the archive."""
+    base = root / "VOCdevkit/VOC2012"
+    (base / "ImageSets/Main").mkdir(parents=True)
+    for number, (phase, count) in enumerate(zip(("train", "val"), counts, strict=True)):
+        labels = drawn(len(voc.CLASSES), count, number)
+        names = [f"2008_{number}{i:05d}" for i in range(count)]
+        for i, name in enumerate(names):
+            save(base / f"JPEGImages/{name}.jpg", scene(labels[i], len(voc.CLASSES), 10_000 * number + i))
+        for c, title in enumerate(voc.CLASSES):
+            lines = [f"{name} {1 if c in shown else -1:2d}\n" for name, shown in zip(names, labels, strict=True)]
+            (base / f"ImageSets/Main/{title}_{phase}.txt").write_text("".join(lines))
+
+
+def coco2014(root: Path, counts: tuple[int, int]) -> None:
+    """One file of annotations a phase; the ids of the categories have gaps."""
+    (root / "annotations").mkdir(parents=True)
+    categories = [{"id": c + 1 + c // 10, "name": f"thing {c}"} for c in range(80)]
+    for number, (phase, count) in enumerate(zip(("train", "val"), counts, strict=True)):
+        images, annotations = [], []
+        for i, labels in enumerate(drawn(80, count, number)):
+            image = {"id": 7 * i + number, "file_name": f"COCO_{phase}2014_{7 * i + number:012d}.jpg"}
+            images.append(image)
+            annotations += [{"image_id": image["id"], "category_id": categories[c]["id"], "iscrowd": 0} for c in labels]
+            save(root / f"{phase}2014" / image["file_name"], scene(labels, 80, 10_000 * number + i))
+        content = {"images": images, "annotations": annotations, "categories": categories}
+        (root / f"annotations/instances_{phase}2014.json").write_text(json.dumps(content))
+
+
+def nuswide(root: Path, counts: tuple[int, int]) -> None:
+    """The four npy files of Cole et al. beside `Flickr/`."""
+    for number, (phase, count) in enumerate(zip(("train", "val"), counts, strict=True)):
+        names, matrix = [], np.zeros((count, len(CONCEPTS)))
+        for i, labels in enumerate(drawn(len(CONCEPTS), count, number)):
+            names.append(f"actor/{number}{i:04d}.jpg")
+            matrix[i, labels] = 1
+            save(root / "Flickr" / names[-1], scene(labels, len(CONCEPTS), 10_000 * number + i))
+        np.save(root / f"formatted_{phase}_images.npy", np.array(names))
+        np.save(root / f"formatted_{phase}_labels.npy", matrix)
+
+
+def awa2(root: Path, counts: tuple[int, int]) -> None:
+    """40 species to train on and 10 others to test on, whose images share their 85 attributes."""
+    base, rng = root / "Animals_with_Attributes2", np.random.default_rng(0)
+    base.mkdir(parents=True)
+    matrix, species = rng.random((50, 85)) < 0.35, [f"species+{i}" for i in range(50)]
+    (base / "classes.txt").write_text("".join(f"{i + 1:>8}\t{name}\n" for i, name in enumerate(species)))
+    (base / "predicates.txt").write_text("".join(f"{i + 1:>8}\tattribute{i}\n" for i in range(85)))
+    (base / "predicate-matrix-binary.txt").write_text("".join(" ".join(map(str, row)) + "\n" for row in matrix.astype(int)))
+    (base / "trainclasses.txt").write_text("\n".join(species[:40]) + "\n")
+    (base / "testclasses.txt").write_text("\n".join(species[40:]) + "\n")
+    for s, name in enumerate(species):
+        for i in range(-(-counts[0] // 40) if s < 40 else -(-counts[1] // 10)):
+            image = scene(np.flatnonzero(matrix[s]).tolist(), 85, 1000 * s + i)
+            save(base / f"JPEGImages/{name}/{name}_{10001 + i}.jpg", image)
+
+
+ARCHIVES = {"voc2012": voc2012, "coco2014": coco2014, "nuswide": nuswide, "awa2": awa2}
+
+
+def rehearse(
+    place: Path,
+    sets: Sequence[str] = tuple(ARCHIVES),
+    choices: dict[str, str] | None = None,
+    *,
+    counts: tuple[int, int] = (300, 100),
+    jobs: int = 2,
+    whole: bool = False,
+) -> Clone:
+    """Table 1 and Figure 1c of some data sets; with `whole` the other tables and figures too. `choices`: axes of the grid."""
+    clone = checkout(place / "clone", SHORT)
+    chosen = [part for key, value in (choices or {}).items() if key != "ratio" for part in ("-S", f"{key}={value}")]
+    for dataset in sets:
+        root = place / "archives" / dataset
+        ARCHIVES[dataset](root, counts)
+        common = ["--dataset", dataset, "-S", f"data_root={root}", "--jobs", str(jobs)]
+        ratios = [f"ratio={choices['ratio'] if choices and 'ratio' in choices else '0.05,0.1,0.15,0.2'}"]
+        swept = [["experiments/paper.yaml", *common, "-S", *ratios, *chosen]]
+        if whole:
+            swept += [["experiments/cost.yaml", *common, "-S", "method=d2l,dicap"]]
+            swept += (
+                [["experiments/ablation.yaml", *common, "-S", "ratio=0.05,0.1"]] if dataset in ("coco2014", "nuswide") else []
+            )
+        if whole and dataset == "coco2014":
+            swept += [["experiments/weighting.yaml", *common, "-S", *ratios], ["experiments/stability.yaml", *common]]
+        for arguments in swept:
+            begin = time.monotonic()
+            clone.run("dicap-stage", "sweep", *arguments)
+            listed = clone.run("dicap-stage", "sweep", *arguments, "--dry-run")  # asked again, nothing runs
+            assert ", 0 to run" in listed, listed
+            print(f"{dataset} {arguments[0]}: {time.monotonic() - begin:.0f} s, {listed.splitlines()[0]}", flush=True)
+        for number in ("1c", "3"):
+            clone.run("dicap-stage", "figures", number, "--dataset", dataset, "--ratio", ratios[0][6:].split(",")[0])
+    for name in ("main", *(("ablation", "weighting", "cost") if whole else ())):
+        print(clone.run("dicap-stage", "table", name, "--no-intervals"))
+    if whole and "coco2014" in sets:
+        for number in ("1a", "1b", "1d"):
+            clone.run("dicap-stage", "figures", number, "--dataset", "coco2014")
+    return clone
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("place", type=Path)
+    parser.add_argument("--sets", default=",".join(ARCHIVES))
+    parser.add_argument("--methods", help="default: all twelve")
+    parser.add_argument("--ratios", default="0.05,0.1,0.15,0.2")
+    parser.add_argument("--seeds", default="1,2")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--whole", action="store_true", help="the other tables and figures too")
+    given = parser.parse_args()
+    axes = {"seed": given.seeds, "ratio": given.ratios} | ({"method": given.methods} if given.methods else {})
+    rehearse(given.place.resolve(), given.sets.split(","), axes, jobs=given.jobs, whole=given.whole)

@@ -171,6 +171,7 @@ def test_commands_load_nothing_heavy_before_they_are_asked_for(path):
         "dicap",
         "dicap.errors",
         "dicap.files.locks",
+        "dicap.machine.gpus",
         "dicap.machine.processes",
         "dicap.settings",
         "dicap.settings.catalogue",

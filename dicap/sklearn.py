@@ -61,7 +61,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         n_jobs: threads of the linear algebra; None: as the libraries choose, -1: all cores.
 
     Attributes:
-        classes_: the outcomes of each class, C arrays of 0 and 1, as scikit-learn has them where there are several outputs.
+        classes_: (C, 2): the outcomes of each class, 0 and 1, as scikit-learn has them where there are several outputs.
         class_names_: (C,) the columns' names where Y is a data frame, else 0 to C - 1.
         coef_, intercept_: (C, D), (C,) of the scaled features.
         l2_: the penalty, given or chosen.
@@ -99,7 +99,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.l2 = l2
         self.features = features
-        self.pseudo_weight = pseudo_weight
+        self.pseudo_weight: float | Literal["auto"] = pseudo_weight
         self.neighbours = neighbours
         self.folds = folds
         self.power = power
@@ -112,7 +112,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
         Args:
             X: (n, D) finite features.
-            y: (n, C) of 1, 0, and -1 or NaN for unknown.
+            y: (n, C) of 1, 0, and -1 or NaN for unknown; what is masked is unknown too.
 
         Raises:
             ValueError: a parameter or an array is not as described, fewer than two samples have a known entry, or a class
@@ -133,7 +133,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y: column {empty[0]} has no known label: leave it out, or label some samples of it")
 
         # Not the names: of one or two classes scikit-learn's scorers would take the first name for the negative outcome.
-        self.classes_ = [np.array([0, 1]) for _ in range(labels.shape[1])]
+        self.classes_ = np.tile([0, 1], (labels.shape[1], 1))
         self.class_names_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -147,6 +147,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
         rows, y = self._scaling.apply(x)[order], labels[labelled]
         own = rows[: len(y)]
+        largest = float(np.abs(rows).max(initial=0))  # of single precision, in which squares are summed
+        if not (np.isfinite(self._scaling.scale).all() and largest**2 * rows.size < np.finfo(rows.dtype).max):
+            raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares overflow; give them in a larger unit")
         fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
         self.l2_ = choose_penalty(own, y, fold) if self.l2 == "auto" else float(self.l2)
 
@@ -267,6 +270,8 @@ def _known_labels(y: Any, name: str) -> NDArray:
     """
     if y is None:
         raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
+    if isinstance(y, np.ma.MaskedArray):  # scikit-learn would read what lies under the mask
+        y = y.astype(np.float64).filled(np.nan)
     array: Any = check_array  # annotated with the types of its defaults alone
     options = {"ensure_all_finite": "allow-nan", "input_name": "y"}
     labels = array(y, ensure_2d=False, dtype=None, **options)

@@ -30,6 +30,7 @@ def test_where_unlabelled_rows_mislead_they_are_not_used():
     for seed in range(3):
         for kind in MISLEADING:
             model, found = fitted(kind, seed, "auto")
+            assert model.choice_ is not None
             if model.choice_.share:
                 below += found < fitted(kind, seed, 0.0)[1] - 0.3
             elif seed == 0:
@@ -44,7 +45,7 @@ def test_where_they_help_it_is_the_full_student():
     x = y @ rng.standard_normal((4, 40)) + 2 * rng.standard_normal((400, 40))
     y[40:] = -1
     auto, student = (DiCaPClassifier(pseudo_weight=weight, random_state=0).fit(x, y) for weight in ("auto", 0.5))
-    assert auto.choice_.share == 1 and student.choice_ is None
+    assert auto.choice_ is not None and auto.choice_.share == 1 and student.choice_ is None
     assert np.array_equal(auto.coef_, student.coef_) and np.array_equal(auto.curve_, student.curve_)
     assert auto.choice_.in_words().startswith("helped: log loss 0.")
 

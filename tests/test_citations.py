@@ -20,7 +20,13 @@ ITEM = re.compile(r"\b\d+\.\d+-[A-Z]\d*\b")  # an item such as 3.13-E stands for
 NAME = re.compile(r"(?<![\w./<>{}*-])((?:[\w.-]+/)*[\w-]+\.(?:md|py|ya?ml|json|toml|svg|lock|cff|html))(?![\w{*<])(?!\.\w)")
 PLACES = ("benchmarks/", "configs/", "dicap/", "docs/", "experiments/", "stages/", "tests/")
 NO_FILES = {"ruamel.yaml"}  # a package
-PRODUCTS = ("artifacts/", "data/", "MODEL_CARD.md", "benchmarks/results/suite.json")  # written by commands
+PRODUCTS = (
+    "artifacts/",
+    "data/",
+    "MODEL_CARD.md",
+    "benchmarks/results/suite.json",
+    "benchmarks/results/gpu.json",
+)  # written by commands
 EXAMPLES = ("docs/errors.md",)  # its messages come from made-up projects
 
 

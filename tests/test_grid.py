@@ -105,6 +105,8 @@ def test_every_invalid_cell_is_named_before_anything_runs():
         ("axis: {seed: [1]}", "axis: unknown key"),
         ("- 1", "expected the keys"),
         ("a: [", "not a YAML file"),
+        ("a: 2026-13-45", "not a YAML file"),
+        ("table: mine", "table: found 'mine', allowed are main, "),
     ],
 )
 def test_a_bad_file_is_one_line(tmp_path, text, line):

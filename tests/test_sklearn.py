@@ -113,13 +113,18 @@ def partly_labelled(seed=0, n=60, labelled=40):
 # -- unknown entries ----------------------------------------------------------------------------------------------------
 
 
-def test_minus_one_nan_and_a_missing_value_of_pandas_are_the_same():
+def test_minus_one_nan_a_missing_value_of_pandas_and_a_mask_are_the_same():
     x, y = partly_labelled()
     found = [
         DiCaPClassifier(random_state=0).fit(x, labels).coef_
-        for labels in (y.astype(int), np.where(y < 0, np.nan, y), pd.DataFrame(y.astype(int)).astype("Int64").mask(y < 0))
+        for labels in (
+            y.astype(int),
+            np.where(y < 0, np.nan, y),
+            pd.DataFrame(y.astype(int)).astype("Int64").mask(y < 0),
+            np.ma.masked_array(np.maximum(y, 0).astype(int), y < 0),
+        )
     ]
-    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+    assert all(np.array_equal(found[0], other) for other in found[1:])
 
 
 def test_half_of_the_entries_unknown_is_better_than_calling_them_negative_or_dropping_rows():
@@ -201,12 +206,13 @@ def test_one_unlabelled_row_and_fewer_rows_than_neighbours():
         (lambda x, y: (x, y[:, 0]), "1d array"),
         (lambda x, y: (x[:-1], y), "inconsistent numbers of samples"),
         (lambda x, y: (np.where(x == x[3, 3], np.nan, x), y), "Input X contains NaN"),
+        (lambda x, y: (1e30 * x, y), "whose squares overflow"),
     ],
 )
 def test_bad_arrays_are_refused(change, said):
     x, y, _, _ = world()
     with pytest.raises(ValueError, match=re.escape(said)):
-        DiCaPClassifier().fit(*change(x, y))
+        DiCaPClassifier(features="plain").fit(*change(x, y))
 
 
 def test_sparse_features_are_refused_in_scikit_learn_s_words():
@@ -284,6 +290,16 @@ def test_folds_without_labels_are_named_by_scikit_learn_s_warning():
     x, y, _, _ = world(n=60, labelled=20)
     with pytest.warns(UserWarning, match=r"cv=dicap\.sklearn\.LabelledKFold\(\)"):
         cross_val_score(DiCaPClassifier(l2=0.1), x, y, cv=KFold(3))
+
+
+@pytest.mark.parametrize("method", ["predict_proba", "decision_function"])
+@pytest.mark.parametrize("classes", [1, 2, 4])
+def test_cross_val_predict_of_complete_labels(method, classes):
+    x, y, cv = world(classes=classes)[0], world(labelled=80, classes=classes)[1], KFold(4)
+    model = DiCaPClassifier(l2=0.1, pseudo_weight=0.5, random_state=0)
+    found = cross_val_predict(model, x, y, cv=cv, method=method)
+    for train, test in cv.split(x):
+        assert np.array_equal(found[test], getattr(model.fit(x[train], y[train]), method)(x[test]))
 
 
 def test_a_re_encoded_y_is_named():

@@ -76,12 +76,12 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
     options = drawing if drawn else options
     unlisted = 0
     if not options.unlabeled_root and root.is_dir() and kind != "folders":
-        assert isinstance(raw.images, FilesAt)
-        more, _ = own.with_unlabelled(raw, raw.images.paths, root, root)
-        unlisted = len(more.items) - len(raw.items)
+        unlisted = _unlisted(raw, root)
         if unlisted:
             options = options.model_copy(update={"unlabeled_root": str(root)})
             raw = own.read("table", root, 0, options)
+    elif options.unlabeled_root and root.is_dir() and (left_out := _unlisted(raw, root)):
+        raw.notes.append(f"images below {root} that no annotation names, which are left out: {left_out}")
     unreadable, missing = [], []
     for i in progress(range(len(raw.items)), desc="look", total=len(raw.items), unit="image"):
         try:
@@ -110,6 +110,13 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
     result.ratio = _ratio(result)
     result.problems = list(_problems(result))
     return result, options
+
+
+def _unlisted(raw: RawSet, root: Path) -> int:
+    """How many image files below a folder are none of the raw set's."""
+    assert isinstance(raw.images, FilesAt)
+    found, _ = own.with_unlabelled(raw, raw.images.paths, root, root)
+    return len(found.items) - len(raw.items)
 
 
 def _understood(raw: RawSet, kind: str, found: Survey, drawn: int, share: float) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from dicap.linear.solver import Solution
 PART = 0.5  # weight of a pseudo-labelled entry in the student that is offered
 SHARES = (1.0, 0.75, 0.5, 0.25)  # of the student in the heads that are tried, the largest first
 # Standard errors by which the loss has to fall. At 0 one made-up population in ten of those that mislead ended more than 0.3 mAP
-# below the labelled rows' own head, at 0.5 one in twenty-three (docs/photographs.md).
+# below the labelled rows' own head, at 0.5 one in twenty (docs/photographs.md).
 CLEAR = 0.5
 
 

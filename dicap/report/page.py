@@ -18,7 +18,7 @@ from dicap.files.tables import read_parquet
 from dicap.metrics.warnings import corrected
 from dicap.pages.html import render
 from dicap.pages.pictures import squares
-from dicap.report import evidence, exports, style
+from dicap.report import evidence, style
 from dicap.report.evidence import Evidence
 from dicap.report.figures import calibration, learning, pseudo_labels
 from dicap.settings.catalogue import OWN
@@ -62,7 +62,7 @@ def build_report(
     dataset: Path | None = None,
     unread: Collection[str] = (),
 ) -> Path:
-    """Write `out`/index.html, `out`/figures/*.svg and `out`/*.csv from the artifacts of a run; return the page's path.
+    """Write `out`/index.html, `out`/figures/*.svg and `out`/curve.csv from the artifacts of a run; return the page's path.
 
     Args:
         artifacts: folder with split/, warmup/, pseudo_label/, train/, finetune/, evaluate/; evaluate/ is
@@ -85,7 +85,9 @@ def build_report(
         )
     with replacing_folder(Path(out)) as folder:
         (folder / "figures").mkdir()
-        exports.write_csv(found, folder)
+        if len(found.weights):  # for dvc plots, which cannot read Parquet
+            last = _last(found.weights).reindex(columns=["epoch", "left", "right", "r_pos", "optimal_r_pos", "n_pos", "n_neg"])
+            last.to_csv(folder / "curve.csv", index=False, float_format="%.6g", lineterminator="\n")
         sections = []
         with style.house_style():
             for section in sections_of(found, settings):

@@ -81,7 +81,8 @@ def resolve_values(
     elif merged["head"] is None or (METHODS[method].is_its_head and origins["head"] != _short(params)):
         merged["head"] = METHODS[method].head
         origins["head"] = f"published head of {method}"
-    _values_of_method(merged, origins)
+    if method is not None:
+        _values_of_method(method, merged, origins)
     own = method is not None and METHODS[method].head == OWN_HEAD
     if own and merged["head"] != OWN_HEAD:
         problems.append(
@@ -168,13 +169,13 @@ def _merge(layers: list[tuple[str, dict[str, Any]]]) -> tuple[dict[str, Any], di
     return merged, origins
 
 
-def _values_of_method(merged: dict[str, Any], origins: dict[str, str]) -> None:
+def _values_of_method(method: str, merged: dict[str, Any], origins: dict[str, str]) -> None:
     """What a setting has of itself depends on the method in two places, in place (docs/methods.md 2.7, 4.5)."""
-    facts = METHODS.get(merged.get("method"))  # type: ignore[arg-type]
-    if facts and facts.ema_on is not None and origins["warmup.passes_on"] == ORIGINS["assumed"]:
-        merged["warmup"]["passes_on"] = "ema" if merged["dataset"] in facts.ema_on else "raw"
+    ema_on = METHODS[method].ema_on
+    if ema_on is not None and origins["warmup.passes_on"] == ORIGINS["assumed"]:
+        merged["warmup"]["passes_on"] = "ema" if merged["dataset"] in ema_on else "raw"
         origins["warmup.passes_on"] = ORIGINS["published"]
-    fixed = merged.get("method") == "drml" and merged["drml"]["features"] == "pretrained"
+    fixed = method == "drml" and merged["drml"]["features"] == "pretrained"
     if fixed and origins["network.normalize"] == ORIGINS["assumed"]:
         merged["network"]["normalize"] = "auto"
 

@@ -121,7 +121,7 @@ def _table(fields) -> str:
     for key, field in fields.items():
         value = None if field.is_required() else field.default
         shown = "" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
-        mark = {"assumed": " *", "own": " °"}.get((field.json_schema_extra or {}).get("origin"), "")
+        mark = {"assumed": " *", "own": " °"}.get((field.json_schema_extra or {}).get("origin", ""), "")
         lines.append(f"| `{key}` | {_words(field.annotation, field.metadata)} | {shown}{mark} | {field.description} |")
     return "\n".join(line.replace("|  |", "| |") for line in lines)
 

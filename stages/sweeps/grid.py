@@ -77,11 +77,13 @@ class Cell:
 
 def read_grid(path: Path) -> Grid:
     """Read a grid file. Raises SettingsError with a line for every mistake."""
+    from dicap.report.experiments import FREE
+
     try:
         content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}); experiments/ holds the ready-made grids") from None
-    except (YAMLError, UnicodeDecodeError) as error:
+    except (YAMLError, ValueError, RecursionError) as error:  # a byte that is not UTF-8, a date of month 13, too many brackets
         raise SettingsError(f"{path}: not a YAML file ({first_line(error)})") from None
     if not isinstance(content, dict):
         raise SettingsError(f"{path}: expected the keys {', '.join(KEYS)}")
@@ -90,6 +92,8 @@ def read_grid(path: Path) -> Grid:
     for key, part in (("settings", settings), ("cases", cases), ("axes", axes)):
         if not isinstance(part, dict):
             problems.append(f"{path}: {key}: found {part!r}, expected a mapping")
+    if (table := content.get("table")) is not None and table not in list(FREE):
+        problems.append(f"{path}: table: found {table!r}, allowed are {', '.join(FREE)}, and null for a grid that no table shows")
     if problems:
         raise SettingsError("\n".join(problems))
     for name, case in cases.items():
@@ -106,7 +110,7 @@ def read_grid(path: Path) -> Grid:
     if problems:
         raise SettingsError("\n".join(dict.fromkeys(problems)))
     named = {str(name): dict(case) for name, case in cases.items()} or {"": {}}
-    return Grid(str(content.get("title") or path.stem), content.get("table"), dict(settings), named, dict(axes))
+    return Grid(str(content.get("title") or path.stem), table, dict(settings), named, dict(axes))
 
 
 def cells(grid: Grid, params: Path) -> list[Cell]:

@@ -86,36 +86,44 @@ def text_of(blobs: Iterable[str]) -> dict[str, str]:
 
 
 def cached(lock: str, path: str) -> Path | None:
-    """Where DVC's cache holds an output, or a file of one that is a folder; None where it does not.
+    """Where DVC's cache holds a file that is an output, or is in one that is a folder; None where it does not."""
+    return cached_files(lock, path).get(".")
+
+
+def cached_files(lock: str, path: str) -> dict[str, Path]:
+    """Where DVC's cache holds the files of an output, or of a part of one, by their paths below `path`; `.`: a file itself.
 
     Args:
         lock: the text of dvc.lock; path: relative to the project, with forward slashes.
+
+    Returns:
+        Nothing where the cache lacks any of them.
     """
     cache = cache_folder(Path.cwd())
     for out in (PurePosixPath(path), *PurePosixPath(path).parents):
         found = re.search(rf"^\s*- path: {re.escape(str(out))}\n(?:\s+(?!- )\w+:.*\n)*?\s+md5: (\S+)$", lock, re.MULTILINE)
         if found is None:
             continue
-        place = in_cache(cache, found[1])
+        place, below = in_cache(cache, found[1]), PurePosixPath(path).relative_to(out)
         if not place.exists():
-            return None
+            return {}
         if not found[1].endswith(".dir"):
-            return place if str(out) == path else None
-        below = PurePosixPath(path).relative_to(out).as_posix()
+            return {".": place} if str(out) == path else {}
         entries: list[dict[str, Any]] = json.loads(place.read_text(encoding="utf-8"))
-        inner = next((in_cache(cache, entry["md5"]) for entry in entries if entry["relpath"] == below), None)
-        return inner if inner is not None and inner.exists() else None
-    return None
+        inner = [(PurePosixPath(entry["relpath"]), in_cache(cache, entry["md5"])) for entry in entries]
+        files = {name.relative_to(below).as_posix(): place for name, place in inner if name.is_relative_to(below)}
+        return files if all(place.exists() for place in files.values()) else {}
+    return {}
 
 
 def copy_of(rev: str, path: str, out: Path) -> bool:
-    """Copy an output of a commit from the cache to `out`; False where the cache does not hold it."""
+    """Copy an output of a commit, a file or a folder, from the cache to `out`; False where the cache does not hold it."""
     (lock,) = _blobs([f"{rev}:./{LOCK}"])
-    place = None if lock is None else cached(text_of([lock])[lock], path)
-    if place is None:
-        return False
-    shutil.copyfile(place, out)
-    return True
+    files = {} if lock is None else cached_files(text_of([lock])[lock], path)
+    for name, place in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(place, out / name)
+    return bool(files)
 
 
 def in_cache(cache: Path, md5: str) -> Path:

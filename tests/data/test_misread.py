@@ -52,6 +52,12 @@ def test_a_missing_image_is_no_other_folders_image_of_the_same_name(tmp_path):
         image(tmp_path / "b" / name)
     (tmp_path / "b" / "all.json").write_text(json.dumps(content), encoding="utf-8-sig")
     assert labels_of(tmp_path / "b", test_share=0.5) == {"cam2/001.png": {"dog"}}
+    for entry, name in zip(content["images"], ["cam3/001.png", "trip/7.png"], strict=True):
+        entry["file_name"] = name
+    image(tmp_path / "b" / "7.png")
+    (tmp_path / "b" / "all.json").write_text(json.dumps(content))
+    raw = read("table", tmp_path / "b", 8, Own(format="auto", unlabeled_root=None, test_share=0.5, added=None))
+    assert "images found under another name: 1 (trip/7.png is 7.png)" in raw.notes
 
 
 @pytest.mark.parametrize("name", ["salt;pepper", "-", "a\nb"])
@@ -83,6 +89,13 @@ def test_a_second_column_of_labels_is_not_passed_over(tmp_path):
     root = table(tmp_path, "image,label,label_2\na.png,cat,dog\nb.png,dog,\n", ["a.png", "b.png"])
     with pytest.raises(DataError, match="column label_2 holds more labels"):
         labels_of(root)
+
+
+def test_none_of_the_classes_and_a_class_is_a_contradiction(tmp_path):
+    names = [f"{i}.png" for i in range(6)]
+    rows = "".join(f"{name},{label}\n" for name in names for label in ("cat", "dog"))
+    with pytest.raises(DataError, match=r"line 14: image: '0\.png' has labels on another row"):
+        labels_of(table(tmp_path, f"image,label\n{rows}0.png,-\n", names))
 
 
 def test_a_comma_is_asked_about_where_other_cells_have_a_semicolon(tmp_path):
@@ -280,10 +293,24 @@ def test_grey_of_16_bits_is_grey(tmp_path, ending):
     np.testing.assert_allclose(np.asarray(read_rgb(tmp_path / f"x.{ending}"))[..., 0], ramp / 257, atol=1)
 
 
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+def test_a_grey_tiff_is_turned_upright(tmp_path, kind, orientation):
+    ramp = np.arange(24, dtype=np.uint8).reshape(4, 6)
+    turned = [ramp, ramp[:, ::-1], ramp[::-1, ::-1], ramp[::-1], ramp.T, np.rot90(ramp, -1), ramp[::-1, ::-1].T, np.rot90(ramp)]
+    exif = Image.Exif()
+    exif[0x112] = orientation
+    Image.fromarray(ramp.astype(kind) * (257 if kind == np.uint16 else 1)).save(tmp_path / "x.tif", exif=exif)
+    np.testing.assert_array_equal(np.asarray(read_rgb(tmp_path / "x.tif", upright=True))[..., 0], turned[orientation - 1])
+
+
 def test_float_grey_is_rejected_and_what_is_transparent_is_white(tmp_path):
     Image.fromarray(np.random.default_rng(0).random((4, 4)).astype(np.float32)).save(tmp_path / "x.tif")
     with pytest.raises(Rejected, match="floats"):
         read_rgb(tmp_path / "x.tif")
+    Image.fromarray(np.full((4, 4), 200, np.int32)).save(tmp_path / "y.tif")  # black, white, or in between?
+    with pytest.raises(Rejected, match="32 bits"):
+        read_rgb(tmp_path / "y.tif")
     Image.new("RGBA", (2, 2), (0, 0, 0, 0)).save(tmp_path / "x.png")
     assert np.asarray(read_rgb(tmp_path / "x.png")).min() == 255
     Image.new("LA", (2, 2), (0, 255)).save(tmp_path / "y.png")

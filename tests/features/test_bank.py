@@ -142,7 +142,7 @@ def test_scoring_batches_show_what_the_image_loader_s_show(made, flip):
     images = torch.cat([images for _, images in loader.scoring_batches(made.store, rows, 7, flip=flip)])
     with torch.inference_mode():
         expected = adaptive_avg_pool2d(made.network.features(images), 2).flatten(2).transpose(1, 2)
-    torch.testing.assert_close(found, expected, rtol=2e-3, atol=2e-3)
+    torch.testing.assert_close(found.float(), expected, rtol=2e-3, atol=2e-3)
 
 
 def test_an_empty_bank_says_so(tmp_path, made):

@@ -34,7 +34,8 @@ def commit(message: str, **changes) -> str:
     """A commit of params.yaml with these changes, and of a dvc.lock whose result in the cache fits."""
     values = PARAMS | changes
     metrics = put(json.dumps({"map": 50.0 + values["seed"]} | values).encode())
-    folder = put(json.dumps([{"md5": metrics, "relpath": "metrics.json"}]).encode(), ".dir")
+    parts = [{"md5": put(text), "relpath": f"weights/{text.decode()}/part"} for text in (b"0", b"1")]
+    folder = put(json.dumps([{"md5": metrics, "relpath": "metrics.json"}, *parts]).encode(), ".dir")
     Path("params.yaml").write_text("".join(f"{key}: {value}\n" for key, value in values.items()) + "train:\n  epochs: null\n")
     lock = (
         f"stages:\n  evaluate:\n    outs:\n    - path: artifacts/evaluate\n      hash: md5\n      md5: {folder}\n      size: 3\n"
@@ -107,6 +108,8 @@ def test_what_the_cache_does_not_hold_is_no_result(repository, tmp_path):
     place = cached(lock, METRICS)
     assert place is not None and json.loads(place.read_text())["map"] == 52.0
     assert cached(lock, "artifacts/evaluate/nothing.csv") is None and cached(lock, "artifacts/train") is None
+    assert copy_of("HEAD", "artifacts/evaluate/weights", tmp_path / "weights")  # a folder in one that is an output
+    assert {path.parent.name: path.read_text() for path in tmp_path.glob("weights/*/part")} == {"0": "0", "1": "1"}
     assert copy_of("HEAD", METRICS, tmp_path / "copy.json") and not copy_of("HEAD~9", METRICS, tmp_path / "no.json")
     place.unlink()
     assert cached(lock, METRICS) is None

@@ -144,7 +144,8 @@ def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of unusual metadata; what cannot be decoded raises
-            with Image.open(path) as image:
+            # By its name Pillow would map the file into memory, which scrambles a grey TIFF that lies on its side.
+            with path.open("rb") as file, Image.open(file) as image:
                 return to_rgb(image, upright=upright)
     except UnidentifiedImageError:
         if (missing := _without_plugin(path)) is not None:
@@ -188,8 +189,10 @@ def to_rgb(image: Image.Image, *, upright: bool = False) -> Image.Image:
     Raises:
         Rejected: grey values of 32 bits or floats, of which nobody knows what is black and what is white.
     """
-    image.load()  # before the orientation is looked at: Pillow's memory map scrambles some TIFFs that are turned first
+    image.load()  # before the orientation is looked at: a TIFF is turned by loading it
     image = ImageOps.exif_transpose(image) if upright else image
+    if image.mode == "I" and image.format == "TIFF":
+        raise Rejected("grey values of 32 bits; save it as an 8-bit or 16-bit image")
     if image.mode.startswith("I"):
         image = _to_8_bits(image)
     elif image.mode == "F":

@@ -45,7 +45,7 @@ def read(root: Path, files: list[Path]) -> Listing:
     neither annotated nor named.
     """
     base = base_of(root)
-    finder, notes = Finder(base), []
+    finder = Finder(base)
     entries: list[Entry] = []
     seen: dict[str, str] = {}
     absent: list[tuple[Path, int]] = []
@@ -67,7 +67,7 @@ def read(root: Path, files: list[Path]) -> Listing:
         raise DataError(
             f"{absent[0][0]}: none of its {absent[0][1]} images is below {base}; put the folder of images there, or a link to it"
         )
-    notes += [f"{path.name} was passed by: none of its {count} images is here" for path, count in absent]
+    notes = finder.notes() + [f"{path.name} was passed by: none of its {count} images is here" for path, count in absent]
     empty = sum(entry.labels is not None and not entry.labels and entry.absent is None for entry in entries)
     in_part = sum(entry.absent is not None for entry in entries)
     if in_part:

@@ -39,7 +39,7 @@ def read(root: Path, path: Path) -> Listing:
             raise DataError(f"{path}: task {number} names no image; export the project as JSON or JSON-MIN") from None
         file = _file(address, finder)
         entries.append(Entry(file, relative_id(file, base), _labels(task)))
-    return Listing("labelstudio", entries, {"export": path.name})
+    return Listing("labelstudio", entries, {"export": path.name}, finder.notes())
 
 
 def _is_export(path: Path) -> bool:

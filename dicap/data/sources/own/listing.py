@@ -109,6 +109,7 @@ class Finder:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._moved: dict[str, str] = {}
         self._by_end: Callable[[str], str | None] | None = None
 
     def find(self, name: str, *bases: Path) -> Path:
@@ -125,7 +126,16 @@ class Finder:
         if ".." in meant.parts:
             return (bases or (self._root,))[0] / meant
         found = self._closest(meant)
+        if found is not None:
+            self._moved[name] = found
         return self._root / (found if found is not None else meant)
+
+    def notes(self) -> list[str]:
+        """A line if images were found elsewhere than where they were said to be."""
+        return [
+            f"images found under another name: {len(self._moved)} ({name} is {readable(found)})"
+            for name, found in [*self._moved.items()][:1]
+        ]
 
     def _closest(self, meant: Path) -> str | None:
         if self._by_end is None:

@@ -335,7 +335,7 @@ def _check(listed: Listed, base: Path) -> None:
 
 def _locate(listed: Listed, base: Path) -> None:
     """Find the file that each row means; what is nowhere keeps its name, and `convert` says that it is missing."""
-    finder, moved = Finder(base), []
+    finder = Finder(base)
     for row in listed.rows:
         folder = row.sheet.path.parent
         file = finder.find(row.image, folder)
@@ -344,10 +344,7 @@ def _locate(listed: Listed, base: Path) -> None:
             raise row.sheet.error(row.number, f"image: {row.image!r} leaves the folder of the table; move the images below it")
         if "://" in row.image and not file.is_file():
             raise row.sheet.error(row.number, f"image: {row.image!r} is an address; download the images and name their files")
-        if row.path != posixpath.normpath((folder.relative_to(base) / row.image.replace("\\", "/")).as_posix()):
-            moved.append(row)
-    if moved:
-        listed.notes.append(f"images found under another name: {len(moved)} ({moved[0].image} is {moved[0].path})")
+    listed.notes += finder.notes()
 
 
 def _merge(listed: Listed) -> None:
@@ -376,6 +373,9 @@ def _merge(listed: Listed) -> None:
         listed.notes.append(f"{len(different)} images stand on several rows with a label each; their labels were joined")
     listed.rows = []
     for rows in groups.values():
+        none = [row for row in rows if row.labels == [] and not row.empty and row.absent is None]
+        if none and any(row.labels for row in rows):
+            raise none[0].sheet.error(none[0].number, f"image: {none[0].image!r} has labels on another row; keep one of them")
         known = [row.labels for row in rows if row.labels is not None]
         rows[0].labels = sorted({name for names in known for name in names}) if known else None
         in_part = [row.absent for row in rows if row.labels is not None and row.absent is not None]

@@ -46,8 +46,9 @@ def read(root: Path, files: list[Path]) -> Listing:
                 entries.append(Entry(file, relative_id(file, base), labels, SPLIT_NAMES.get(subset)))
     if not entries:
         raise DataError(f"{root}: its XML files are neither Pascal VOC's nor CVAT's; export them as one of these")
-    loose = sum(path.stem not in lists for path in files) if lists else 0
-    notes = [f"annotations that no list of ImageSets/Main names, taken to train: {loose}"] if loose else []
+    notes = finder.notes()
+    if lists and (loose := sum(path.stem not in lists for path in files)):
+        notes.append(f"annotations that no list of ImageSets/Main names, taken to train: {loose}")
     strange = sorted(subsets - {*SPLIT_NAMES, "", "default"})
     if strange and subsets & {*SPLIT_NAMES}:
         raise DataError(f"{root}: subset: found {strange[0]!r}, allowed are train, val, test, unlabeled")

@@ -8,9 +8,9 @@
    benchmarks/step.py, in mixed precision, with the peak of the GPU's memory.
 3. An epoch of COCO's size: its steps at the measured seconds, and its scores at the measured images a second.
 
-Please send gpu.json, which it writes to the folder of results. Without a GPU nothing is run. Ends with `gpu ratio=R
-target=0.92`, R: images/s of the main step over those of the bare network. Exits 1 below the target, or where the two devices
-differ.
+Please send gpu.json, which it writes to the folder of results. Without a GPU nothing is run. Ends with
+`gpu ratio=R target=0.92`, R: images/s of the main step over those of the bare network. Exits 1 below the target, or where the two
+devices differ.
 """
 
 import sys

@@ -271,7 +271,7 @@ def _known_labels(y: Any, name: str) -> NDArray:
     if y is None:
         raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
     if isinstance(y, np.ma.MaskedArray):  # scikit-learn would read what lies under the mask
-        y = y.astype(np.float64).filled(np.nan)
+        y = np.ma.filled(y.astype(np.float64), np.nan)
     array: Any = check_array  # annotated with the types of its defaults alone
     options = {"ensure_all_finite": "allow-nan", "input_name": "y"}
     labels = array(y, ensure_2d=False, dtype=None, **options)

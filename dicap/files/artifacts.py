@@ -80,7 +80,7 @@ def write_split(ids: Sequence[str], roles: Sequence[str], path: Path) -> None:
     write_parquet(pa.table({"id": list(ids), "role": list(roles)}, schema=SPLIT), path)
 
 
-def read_split(path: Path, ids: Sequence[str] | None = None) -> pd.DataFrame:
+def read_split(path: Path, ids: Sequence[str] | np.ndarray | None = None) -> pd.DataFrame:
     """Frame with id and role, in the order of the data set's rows, which has to be that of `ids` if given. Raises DataError."""
     frame = read_parquet(path).to_pandas()
     if list(frame.columns) != SPLIT.names:

@@ -19,7 +19,6 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import numpy as np
 import torch
 from common import Parser, finish, median_ratio, take_turns
 from made_up import settings
@@ -28,6 +27,7 @@ from timm.utils.model_ema import ModelEmaV3
 from torch import Tensor, nn
 
 from dicap.calibration import rates as calibration
+from dicap.calibration import thresholds
 from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.network.backbone import feature_map
@@ -77,22 +77,21 @@ def of_the_update(network: nn.Module) -> list[Passes]:
 
 
 def of_the_refresh() -> list[Passes]:
-    """Weights of 20,000 images and 80 classes, and their halves."""
+    """Weights of 20,000 images and 80 classes."""
     generator = torch.Generator().manual_seed(0)
     p = torch.rand(20000, 80, generator=generator)
     y = (torch.rand(20000, 80, generator=generator) < p).to(torch.uint8)
     rates = calibration.estimate_rates(*calibration.count_bins(p[:1000], y[:1000], 20))
-    label = calibration.hard_labels(p, calibration.dual_thresholds(p[:1000], y[:1000]))
-    array = p.numpy()
+    label = thresholds.hard_labels(p, thresholds.dual_thresholds(p[:1000], y[:1000]))
 
     def weigh() -> None:
         calibration.correctness_weight(p, label, rates)
 
     def weigh_whole() -> None:
-        with mock.patch.multiple(calibration, PIECE=WHOLE, ENTRIES=WHOLE):
+        with mock.patch.multiple(calibration, ENTRIES=WHOLE):
             weigh()
 
-    return [("refresh in pieces", weigh, weigh_whole), ("halves by torch", p.half, lambda: array.astype(np.float16))]
+    return [("refresh in pieces", weigh, weigh_whole)]
 
 
 def main() -> int:

@@ -33,7 +33,8 @@ from made_up import converted, settings
 from dicap.data.convert import convert
 from dicap.data.sources import read_raw
 from dicap.data.store import Store
-from dicap.features.compute import BATCH, fill
+from dicap.features.compute import PASS as BATCH
+from dicap.features.compute import fill
 from dicap.features.engine import ENGINES, exported, scoring_engine
 from dicap.features.recipe import Recipe, pretrained_network
 from dicap.machine.runtime import Runtime

@@ -37,5 +37,5 @@ def test_when_one_process_ends_both_do_and_the_state_is_whole(project, number):
     assert ("process 1: ended with -9" in output) == (number == signal.SIGKILL), output
     (state,) = project.folder.glob(".dicap/state/train-*/state.pt")
     saved = _read(state)
-    assert saved is not None and saved["epoch"] >= 1
+    assert saved is not None and saved["checkpoint"]["epoch"] >= 1
     assert not Path(f"/proc/{second}").exists()

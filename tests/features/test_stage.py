@@ -164,12 +164,17 @@ def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, number, re
     run(place)
     whole, rng = bank(place), random.Random(int(number))
     shutil.rmtree(place / ".dicap" / "store")
-    stops = 5 if LONG else 1
-    for _ in range(stops):
+    stops, done, late = 5 if LONG else 1, 0, 0
+    while done < stops:
         shutil.rmtree(place / "artifacts" / "features", ignore_errors=True)
         process = start(place, rng.uniform(0, 0.4))
         process.send_signal(number)
         code, errors = process.wait()
+        if code == 0 and late < 5:  # a busy machine: the signal came when all was computed
+            late += 1
+            shutil.rmtree(place / ".dicap" / "store")
+            continue
+        done += 1
         assert code == (-signal.SIGKILL if number == signal.SIGKILL else 75), errors
         assert not (place / "artifacts" / "features").exists()
         if number == signal.SIGTERM:

@@ -131,7 +131,8 @@ def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solve
     rows = np.concatenate([problem.labelled, problem.unlabelled])
     y = np.concatenate([problem.y, np.full((len(problem.unlabelled), problem.y.shape[1]), -1)])
     monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
-    monkeypatch.setattr(sklearn, "scaling_of", lambda *_: SimpleNamespace(apply=lambda x: x, scale=np.ones(1)))  # the network's has all images
+    alike = SimpleNamespace(apply=lambda x: x, scale=np.ones(1))  # the network's has all images
+    monkeypatch.setattr(sklearn, "scaling_of", lambda *_: alike)
     model = sklearn.DiCaPClassifier(l2=0.05, pseudo_weight=weight, neighbours=3, folds=3).fit(problem.rows[rows], y)
     assert np.allclose(model.coef_, solved["students"].w[-1], **ALIKE)
     assert np.allclose(model.intercept_, solved["students"].b[-1], **ALIKE)

@@ -2,8 +2,7 @@
 
     python benchmarks/choices.py [--preset table] [--images 16]
 
-Channels last (forward and backward), fused AdamW, the EMA in one call, the refresh in pieces that fit the processor's cache,
-halves made by torch.
+Channels last (forward and backward), fused AdamW, the EMA in one call, the refresh in pieces that fit the processor's cache.
 
 Writes benchmarks/results/choices.json and ends with `choices ratio=R target=0.95`, R: the smallest of the ratios of the
 alternative's seconds over ours. Exits 1 if a choice costs more than a twentieth.

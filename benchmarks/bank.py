@@ -30,7 +30,6 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from dicap.data.loader import Request
-from dicap.features.engine import scoring_engine
 from dicap.features.recipe import pretrained_network
 from dicap.machine.runtime import Runtime
 from dicap.training.inputs import BankFeatures, Images
@@ -85,9 +84,8 @@ def main() -> int:
             s, inputs = experiment.settings, experiment.inputs
             assert isinstance(inputs, BankFeatures)
             network = pretrained_network(s).to(place.runtime.device)
-            fast, _ = scoring_engine(network, place.runtime, image_size=s.image_size)
             images = Images(experiment.store, s.seed, s.augment.flip)
-            anew = replace(experiment, inputs=Anew(inputs.bank, inputs.seed, inputs.flip, images, fast))
+            anew = replace(experiment, inputs=Anew(inputs.bank, inputs.seed, inputs.flip, images, network))
             found: dict[str, Any] = {"seed": seed, "labelled": len(experiment.roles.labelled)}
             for name, each in (("bank", experiment), ("anew", anew)):
                 found[name], found[f"{name}_seconds"] = warmup_maps(

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -31,8 +30,6 @@ from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.data.store import Store
 from dicap.features.compute import fill
 from dicap.features.recipe import Recipe, pretrained_network
-
-ENGINE = {"name": "torch", "version": torch.__version__, "precision": "float32", "difference": 0.0}
 
 
 class Counted(FileImages):
@@ -66,7 +63,7 @@ def pass_over(place: Path, names: list[str], size: int) -> tuple[dict[str, Any],
         convert(raw, place / "set", image_size=size, workers=0, known=place / "known-images")
         store = Store.open(place / "set")
         recipe, known = Recipe.of(s, store, network), place / "known-features"
-        found["computed"] = fill(place / "bank", recipe, store, network, engine=ENGINE, workers=0, known=known)
+        found["computed"] = fill(place / "bank", recipe, store, network, workers=0, known=known)
 
     begin = time.perf_counter()
     memory = highest_above(work)

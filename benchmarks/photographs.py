@@ -59,7 +59,6 @@ from dicap.data.store import Store
 from dicap.evaluation.evaluate import decided
 from dicap.features.bank import FeatureBank
 from dicap.features.compute import fill
-from dicap.features.engine import scoring_engine
 from dicap.features.folder import BACKBONE
 from dicap.features.recipe import Recipe, pretrained_network
 from dicap.files.artifacts import write_split
@@ -139,11 +138,10 @@ class Place:
         network = pretrained_network(s).to(self.runtime.device)
         recipe = Recipe.of(s, self.store, network)
         bank, begin = folder / f"features-{recipe.fingerprint[:16]}", time.perf_counter()
-        fast, engine = scoring_engine(network, self.runtime, image_size=s.image_size)
         if not (bank / "meta.json").exists():
-            fill(bank, recipe, self.store, fast, engine=engine.to_dict(), device=self.runtime.device, autocast=self.runtime.amp)
+            fill(bank, recipe, self.store, network, device=self.runtime.device, autocast=self.runtime.amp)
             save_backbone(network.backbone, bank / BACKBONE)
-        self.engine, self.seconds = engine.to_dict(), time.perf_counter() - begin
+        self.seconds = time.perf_counter() - begin
         self.bank = FeatureBank.open(bank)
         classes = len(self.store.classes)
         self.labels = HiddenLabelReader(self.set, classes).labels(np.arange(self.store.n))[0].numpy()
@@ -380,7 +378,6 @@ def main() -> int:
         "images": place.store.n,
         "classes": len(place.store.classes),
         "seeds": options.seeds,
-        "engine": place.engine,
         "features_seconds": round(place.seconds, 1),
         "settings": RUNS,
         "regression_searched_by": "scikit-learn" if options.grid_search else "dicap.linear",

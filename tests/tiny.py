@@ -175,12 +175,11 @@ def open_experiment(
 
 
 def features(folder: Path, place: Path, changes: dict[str, Any] | None = None) -> FeatureBank:
-    """The bank of a converted set's features, computed by torch."""
+    """The bank of a converted set's features."""
     s, store = settings({"features.views": 2} | (changes or {})), Store.open(folder)
     network = pretrained_network(s)
     recipe = Recipe.of(s, store, network)
-    engine = {"name": "torch", "version": torch.__version__, "precision": "float32", "difference": 0.0}
-    fill(place, recipe, store, network, engine=engine, workers=0)
+    fill(place, recipe, store, network, workers=0)
     save_backbone(network.backbone, place / BACKBONE)
     return FeatureBank.open(place)
 

@@ -11,7 +11,6 @@ import pandas as pd
 
 from dicap.calibration.decision import Decisions, reliability
 from dicap.errors import DataError, first_line
-from dicap.evaluation.engine import with_engine
 from dicap.evaluation.model_card import model_card
 from dicap.files.artifacts import CHOICE, COST, cost_file, write_predictions
 from dicap.files.atomic import replacing, replacing_folder
@@ -31,7 +30,7 @@ def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.nda
     rows = experiment.roles.test
     scores = (
         replace(experiment, method=model.method)
-        .predict(model.network, rows, desc=f"evaluate {model.stage} ({model.which})")
+        .predict(experiment.place(model.network), rows, desc=f"evaluate {model.stage} ({model.which})")
         .cpu()
         .numpy()
     )
@@ -91,7 +90,6 @@ def evaluate(
     out: Path,
     environment: dict[str, str] | None = None,
     *,
-    engine: str = "torch",
     own: bool = False,
 ) -> dict[str, Any]:
     """Evaluate a stage's model and its counterpart; write metrics.json, per_class.csv, predictions.parquet and MODEL_CARD.md.
@@ -101,7 +99,6 @@ def evaluate(
         artifacts: folder of the earlier stages' histories and costs.
         environment: versions to name on the model card.
         out: a folder that is replaced as a whole; with `own` only where an earlier call with it wrote all that is there.
-        engine: what computes the backbones (`dicap.features.engine`), unless the experiment has their features.
 
     Returns:
         The content of metrics.json; {} on all but one of several processes.
@@ -113,15 +110,9 @@ def evaluate(
     load = partial(load_model, device=experiment.runtime.device, stored=experiment.stored_backbone)
     model = load(model_path)
     _check_fits(model, model_path, experiment)
-
-    def fast(loaded: SavedModel) -> SavedModel:
-        if experiment.frozen:  # the features of its backbone are there
-            return replace(loaded, network=experiment.place(loaded.network))
-        return with_engine(loaded, experiment.runtime, engine, len(experiment.roles.test))[0]
-
-    scores, labels = score(experiment, fast(model))
+    scores, labels = score(experiment, model)
     counterparts = [load(path) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
-    others = {other.which: score(experiment, fast(other))[0] for other in counterparts}
+    others = {other.which: score(experiment, other)[0] for other in counterparts}
     if not experiment.group.is_main:
         return {}
     testable = s.dataset == OWN

@@ -1,1 +1,1 @@
-"""Features of a frozen backbone, computed once: the bank of views, and the engines that fill it."""
+"""Features of a frozen backbone, computed once: the bank of views, and what fills it."""

@@ -1,7 +1,7 @@
 """Reading a feature bank: features by view and row, and the batches of an epoch as the image loader gives images.
 
 A bank is a folder (`artifacts/features`) with one float16 .npy file a view, (N, g * g, D) in the order of the converted set's
-rows, and meta.json, written last, with the recipe, the engine and the files' checksums. Bytes for each image:
+rows, and meta.json, written last, with the recipe and the files' checksums. Bytes for each image:
 2 * g * g * D * (2 + V). For 1,280 channels (EfficientNet-Lite0) and V = 4 that is 15 kB at g = 1, 61 kB at 2, 246 kB at 4 and
 753 kB at 7, so that COCO's 123,000 images take 1.9 GB at g = 1 and 93 GB at g = 7.
 
@@ -53,13 +53,12 @@ class FeatureBank:
     Attributes:
         folder: where the bank lies.
         recipe: what it was made of.
-        engine: what computed it: name, version, precision, measured difference from torch.
         n: number of images; grid: g; channels: D; views: V.
         names: of the views, plain first.
     """
 
-    def __init__(self, folder: Path, recipe: Recipe, engine: dict[str, Any], checksums: dict[str, str]) -> None:
-        self.folder, self.recipe, self.engine = folder, recipe, engine
+    def __init__(self, folder: Path, recipe: Recipe, checksums: dict[str, str]) -> None:
+        self.folder, self.recipe = folder, recipe
         self.n, self.grid, self.channels, self.views = recipe.n, recipe.grid, recipe.channels, recipe.views
         self.names = [view.name for view in recipe.files]
         self._checksums = checksums
@@ -84,7 +83,7 @@ class FeatureBank:
         names = {file_name(view.name) for view in recipe.files}
         if recipe.fingerprint != meta["fingerprint"] or set(meta["checksums"]) != names:
             raise DataError(f"{folder / META}: damaged (its parts do not fit); remove {folder} and run `dvc repro features`")
-        return cls(folder, recipe, meta["engine"], meta["checksums"])
+        return cls(folder, recipe, meta["checksums"])
 
     def check(self, settings: Settings, store: Store) -> None:
         """Raise DataError, with what differs, unless these are the features that `settings` ask for of the images of `store`."""
@@ -198,7 +197,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
     meta = read_json(path)
     if meta.get("schema") != SCHEMA:
         raise DataError(f"{path}: schema is {meta.get('schema')!r}, expected {SCHEMA}; {_again(folder)}")
-    missing = [key for key in ("recipe", "fingerprint", "engine", "checksums") if key not in meta]
+    missing = [key for key in ("recipe", "fingerprint", "checksums") if key not in meta]
     if missing:
         raise DataError(f"{path}: {missing[0]} is missing; {_again(folder)}")
     return meta

@@ -10,9 +10,7 @@ image's features are the same bits whatever it is computed with.
 
 import os
 import shutil
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict
 from itertools import repeat
@@ -41,7 +39,6 @@ from dicap.network import Network, pooled
 CHUNK = 1024  # views that are stored at once: what a kill loses at most
 STEP, GPU_STEP = 8, 64  # images whose views are drawn at a time
 PASS, GPU_PASS = 32, 256  # images a pass, views counted
-AT_ONCE = 2  # passes in work: while one is normalised or pooled, the engine has the other
 
 
 def fill(
@@ -50,7 +47,6 @@ def fill(
     store: Store,
     network: Network,
     *,
-    engine: dict[str, Any],
     known: Path | None = None,
     made_by: Any = None,
     device: str | torch.device = "cpu",
@@ -63,10 +59,9 @@ def fill(
     Args:
         folder: what is in it is written over; made if it does not exist.
         recipe: `Recipe.of` the settings, `store` and `network`.
-        network: the frozen network, whose backbone an engine may have taken the place of (`dicap.features.engine`).
-        engine: what is recorded of the engine in meta.json.
+        network: the frozen network.
         known: where features of this and other banks are stored; None: nowhere.
-        made_by: what else the features depend on, as JSON takes it: the engine and code that compute them.
+        made_by: what else the features depend on, as JSON takes it: the version, precision, device and code that compute them.
         device: where `network` is.
         workers: as `dicap.data.loader.load`.
         autocast: dtype of mixed precision, or None.
@@ -109,8 +104,6 @@ def fill(
         "schema": SCHEMA,
         "recipe": recipe.to_dict(),
         "fingerprint": recipe.fingerprint,
-        "engine": engine,
-        "bytes_per_image": recipe.bytes_per_image,
         "checksums": {view.path.name: sha256(view.path) for view in views},
     }
     write_json(meta, folder / META)
@@ -148,8 +141,7 @@ def _computed(
     counts = [len(request.rows) for step in steps for request in step]
     images = (views[request.key] for step, views in zip(steps, drawn, strict=True) for request in step)
     passes = -(-sum(counts) // size)
-    with closing(_overlapped(compute, _regrouped(_filled_up(images, passes * size), repeat(size, passes)))) as computed:
-        yield from _regrouped(computed, counts)
+    yield from _regrouped(map(compute, _regrouped(_filled_up(images, passes * size), repeat(size, passes))), counts)
 
 
 def _filled_up(images: Iterator[Tensor], count: int) -> Iterator[Tensor]:
@@ -171,18 +163,6 @@ def _regrouped(parts: Iterator[Tensor], counts: Iterable[int]) -> Iterator[Tenso
         whole = held[0] if len(held) == 1 else torch.cat(held)
         rest = whole[count:] if len(whole) > count else None
         yield whole[:count]
-
-
-def _overlapped(compute: Callable[[Tensor], Tensor], batches: Iterator[Tensor]) -> Generator[Tensor]:
-    """`compute` of each batch, in order: while two batches are computed, the next is drawn here."""
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="features") as threads:
-        waiting: deque[Future[Tensor]] = deque()
-        for batch in batches:
-            waiting.append(threads.submit(compute, batch))
-            if len(waiting) > AT_ONCE:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
 
 def _store(

@@ -16,4 +16,4 @@ BACKBONE = "backbone.safetensors"  # whose features they are: part of every mode
 def write_empty(folder: Path) -> None:
     """The bank of an experiment that needs none: meta.json that says so."""
     with replacing_folder(folder) as scratch:
-        write_json({"schema": SCHEMA, "recipe": None, "fingerprint": None, "engine": None, "checksums": {}}, scratch / META)
+        write_json({"schema": SCHEMA, "recipe": None, "fingerprint": None, "checksums": {}}, scratch / META)

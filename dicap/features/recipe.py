@@ -1,4 +1,4 @@
-"""What the content of a feature bank depends on: images, backbone, normalisation, views, grid. The engine only computes it."""
+"""What the content of a feature bank depends on: images, backbone, normalisation, views, grid."""
 
 import hashlib
 import json

@@ -19,10 +19,10 @@ from dicap.calibration.ranks import GROUP, MOST_GROUPS
 from dicap.data.loader import worker_count
 from dicap.data.sources.base import decoders, file_mark
 from dicap.errors import DataError, SettingsError
-from dicap.evaluation.engine import with_engine
 from dicap.files.json_files import write_json
 from dicap.files.tables import read_parquet, write_parquet
 from dicap.files.written import check_own, not_own, remove_own, replacing_own
+from dicap.machine.processes import keep_freed_memory
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
 from dicap.metrics.operating_point import chance_interval
@@ -56,7 +56,6 @@ class Outcome:
     images: int = 0
     resumed: int = 0
     unreadable: list[tuple[str, str]] = field(default_factory=list)
-    note: str = ""  # why no faster engine than torch was taken
 
 
 def predict(
@@ -65,7 +64,6 @@ def predict(
     *,
     batch_size: int | None = None,
     device: str = "auto",
-    engine: str = "auto",
     per_image: bool = False,
 ) -> pd.DataFrame:
     """A row for every image and class, or for every image.
@@ -76,7 +74,6 @@ def predict(
             array (H, W, 3) or (N, H, W, 3) uint8, or a sequence of these.
         batch_size: images a step; None: chosen, and halved where the memory is too small.
         device: `auto`, `cpu`, `cuda`.
-        engine: what computes the backbone: `auto`, `torch`, `onnxruntime`.
         per_image: a row for every image instead.
 
     Returns:
@@ -91,8 +88,7 @@ def predict(
     """
     photos = photographs(images)
     saved, runtime = open_model(model, device)
-    saved, note = with_engine(saved, runtime, engine, len(photos))
-    outcome = Outcome(note=note)
+    outcome = Outcome()
     tables = [_rows(names, scores, saved) for names, scores in stream(saved, photos, runtime, batch_size, outcome)]
     if not tables:
         raise _nothing(len(photos), outcome)
@@ -109,7 +105,6 @@ def predict_to_file(
     *,
     batch_size: int | None = None,
     device: str = "auto",
-    engine: str = "auto",
     workers: int | None = None,
     fresh: bool = False,
     part: int = PART,
@@ -133,9 +128,8 @@ def predict_to_file(
         raise not_own(parts)
     photos = photographs(images)
     saved, runtime = open_model(model, device)
-    saved, note = with_engine(saved, runtime, engine, len(photos))
     _same_job(parts, saved, photos, part, fresh)
-    outcome = Outcome(note=note)
+    outcome = Outcome()
     starts = range(0, len(photos), part)
     done = [start for start in starts if (parts / f"{start:09d}.json").exists()]
     with _bar(len(photos), sum(min(part, len(photos) - start) for start in done)) as advance:
@@ -174,6 +168,8 @@ def _nothing(images: int, outcome: Outcome) -> DataError:
 def open_model(model: SavedModel | str | Path, device: str = "auto") -> tuple[SavedModel, Runtime]:
     """A model on its device. A folder means the model.safetensors in it. Raises DataError, SettingsError."""
     runtime = Runtime.choose(device)
+    if runtime.device.type == "cpu":
+        keep_freed_memory()
     if isinstance(model, SavedModel):
         model.network.to(runtime.device)
         return model, runtime

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from stages.support.common import ARTIFACTS, engine_option, load, params_option, runtime_options
+from stages.support.common import ARTIFACTS, load, params_option, runtime_options
 from stages.support.terminal import finish
 
 
@@ -21,9 +21,8 @@ from stages.support.terminal import finish
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of its own for metrics.json, per_class.csv, predictions.parquet, MODEL_CARD.md.",
 )
-@engine_option
 @runtime_options
-def command(params: Path, model: Path | None, out: Path | None, engine: str, fresh: bool, **runtime) -> None:
+def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **runtime) -> None:
     """Score the test images: mAP with its 95 % interval, AP per class, and what the yes and no of the model are worth."""
     import tempfile
 
@@ -40,7 +39,7 @@ def command(params: Path, model: Path | None, out: Path | None, engine: str, fre
     written = out or (None if model else ARTIFACTS / "evaluate")
     with tempfile.TemporaryDirectory() as scratch:
         out = out or (Path(scratch) / "evaluate" if model else ARTIFACTS / "evaluate")
-        result = evaluate(experiment, model or own, ARTIFACTS, out, environment(), engine=engine, own=chosen)
+        result = evaluate(experiment, model or own, ARTIFACTS, out, environment(), own=chosen)
     if not result:  # one of several processes
         return
     lines = [f"mAP {score_in_words(result)}, {result['model']} model of {result['stage']}, {result['n_test']} test images"]

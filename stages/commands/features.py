@@ -8,7 +8,6 @@ import click
 from stages.support.common import (
     ARTIFACTS,
     data_folder,
-    engine_option,
     known_results,
     load,
     machine_options,
@@ -26,9 +25,8 @@ BANK = ARTIFACTS / "features"
 
 @click.command("features")
 @params_option
-@engine_option
 @machine_options
-def command(params: Path, engine: str, fresh: bool, **runtime: Any) -> None:
+def command(params: Path, fresh: bool, **runtime: Any) -> None:
     """Compute the features of all images, where a stage is to train the head alone.
 
     They are those of the plain image, of its mirror image and of features.views strong views, from the backbone as it comes:
@@ -39,26 +37,26 @@ def command(params: Path, engine: str, fresh: bool, **runtime: Any) -> None:
 
     settings = placed(load(params))
     if settings.needs_features:
-        _compute(settings, engine, fresh, runtime)
+        _compute(settings, fresh, runtime)
         return
     write_empty(BANK)
     text = f"{BANK}: empty, since no stage trains the head alone (warmup.trainable, train.trainable)"
     finish("features", {"bank": str(BANK), "features": "none needed"}, ["dicap-stage warmup"], text=text)
 
 
-def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, Any]) -> None:
+def _compute(settings: "Settings", fresh: bool, runtime: dict[str, Any]) -> None:
     import shutil
     import time
 
-    import numpy as np
+    import torch
 
     from dicap.data.store import Store
     from dicap.features.compute import fill
-    from dicap.features.engine import scoring_engine
     from dicap.features.folder import BACKBONE
     from dicap.features.recipe import Recipe, pretrained_network
     from dicap.files.atomic import replacing_folder
     from dicap.files.content_store import remove_unused
+    from dicap.machine.processes import keep_freed_memory
     from dicap.machine.runtime import Runtime
     from dicap.network.stored import save_backbone
     from dicap.provenance.dependencies import code
@@ -75,13 +73,10 @@ def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, 
         )
     network = pretrained_network(settings).to(chosen.device)
     recipe = Recipe.of(settings, store, network)
-    probe = store.read(np.linspace(0, store.n - 1, min(store.n, 4)).astype(np.int64))
-    fast, computed_by = scoring_engine(network, chosen, engine, image_size=settings.image_size, probe=probe)
-    if computed_by.note:
-        click.echo(computed_by.note, err=True)
-    record = computed_by.to_dict()
-    # Features of two engines, or of a processor and a GPU, differ in their last bits: a bank is of one.
-    by = [*(record[key] for key in ("name", "version", "precision")), chosen.device.type]
+    if chosen.device.type == "cpu":
+        keep_freed_memory()
+    # Features of two versions, or of a processor and a GPU, differ in their last bits: a bank is of one.
+    by = ["torch", torch.__version__, str(chosen.amp or torch.float32).removeprefix("torch."), chosen.device.type]
     made_by = {"engine": by, "code": code("features", settings)}
     known = known_results("features")
     if fresh:
@@ -90,8 +85,8 @@ def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, 
     state = RunState(project_root(), "features", fingerprint({"recipe": recipe.fingerprint, **made_by}))
     with StopSignal() as stop, state, replacing_folder(BANK) as folder:
         computed = fill(
-            folder, recipe, store, fast, engine=record, known=known, made_by=made_by, device=chosen.device,
-            workers=chosen.workers, autocast=chosen.amp, stopping=lambda: bool(stop),
+            folder, recipe, store, network, known=known, made_by=made_by, device=chosen.device, workers=chosen.workers,
+            autocast=chosen.amp, stopping=lambda: bool(stop),
         )  # fmt: skip
         save_backbone(network.backbone, folder / BACKBONE)
         state.finish()
@@ -101,13 +96,11 @@ def _compute(settings: "Settings", engine: str, fresh: bool, runtime: dict[str, 
         "images": store.n,
         "views": len(recipe.files),
         "bytes an image": recipe.bytes_per_image,
-        "engine": f"{computed_by.name} {computed_by.version}, {computed_by.precision}",
-        "difference from torch": record["difference"],
         "images computed": computed,
         "images a second": round(computed / max(seconds, 1e-9), 1),
         "bank": str(BANK),
     }
-    text = f"{BANK}: {len(recipe.files)} views of {store.n} images, {recipe.bytes_per_image} bytes each, by {computed_by.name}"
+    text = f"{BANK}: {len(recipe.files)} views of {store.n} images, {recipe.bytes_per_image} bytes each"
     if computed < store.n:
         text += f"; computed for {computed} of them, the others were known"
     finish("features", facts, ["dicap-stage warmup"], text=text)

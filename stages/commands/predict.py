@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from stages.support.common import engine_option
 from stages.support.terminal import finish, opening
 
 
@@ -21,7 +20,6 @@ from stages.support.terminal import finish, opening
 @click.option("--per-image", is_flag=True, help="A row for each image (labels; unsure) instead of one for each image and class.")
 @click.option("--batch-size", type=click.IntRange(1), help="Images a step; chosen by itself if not given.")
 @click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
-@engine_option
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Threads that read images. [DICAP_WORKERS]")
 @click.option(
     "--gallery", type=click.Path(path_type=Path, file_okay=False), help="Also a page of thumbnails, in this folder of its own."
@@ -34,7 +32,6 @@ def command(
     per_image: bool,
     batch_size: int | None,
     device: str,
-    engine: str,
     workers: int | None,
     gallery: Path | None,
     fresh: bool,
@@ -57,14 +54,11 @@ def command(
     options = {
         "batch_size": batch_size,
         "device": device,
-        "engine": engine,
         "workers": workers,
         "fresh": fresh,
         "per_image": per_image,
     }
     outcome = predict_to_file(saved, meant, out, **options)
-    if outcome.note:
-        click.echo(outcome.note, err=True)
     facts = {"images": outcome.images, "classes": len(saved.classes), "predictions": str(out), "decisions": saved.decisions.note}
     if outcome.resumed:
         facts["taken over"] = outcome.resumed

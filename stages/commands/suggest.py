@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from stages.support.common import ARTIFACTS, data_folder, engine_option, load, params_option
+from stages.support.common import ARTIFACTS, data_folder, load, params_option
 from stages.support.terminal import finish, opening
 
 
@@ -15,9 +15,8 @@ from stages.support.terminal import finish, opening
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("suggest"), show_default=True, help="Folder."
 )
 @click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
-@engine_option
 @params_option
-def command(count: int, model: Path | None, out: Path, device: str, engine: str, params: Path) -> None:
+def command(count: int, model: Path | None, out: Path, device: str, params: Path) -> None:
     """Choose the unlabelled images to label next: the most uncertain ones, spread over the classes, no near copies.
 
     Writes index.html, a page to label them on: open it in a browser, download labels.csv at the end. To fill in by hand:
@@ -30,7 +29,6 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     from dicap.data.labels import labelled_mask
     from dicap.data.store import Store
     from dicap.errors import DataError
-    from dicap.evaluation.engine import with_engine
     from dicap.files.artifacts import read_split
     from dicap.files.written import check_own, replacing_own
     from dicap.pages.labelling import Question, write_labelling_page
@@ -54,9 +52,6 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
             f"{store.folder}: every image is labelled already{hidden if open_.any() else ''}; name a folder of images without "
             f"labels to choose from: dicap-stage init-data {settings.data_root} --unlabeled FOLDER"
         )
-    saved, note = with_engine(saved, runtime, engine, len(rows))
-    if note:
-        click.echo(note, err=True)
     chosen = suggest(saved, store, rows, count, runtime)
     with replacing_own(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -76,17 +76,6 @@ def data_folder(settings: Settings) -> Path:
     return DATA
 
 
-def engine_option(function: Callable) -> Callable:
-    """`--engine NAME`: what computes a network's feature maps."""
-    return click.option(
-        "--engine",
-        envvar="DICAP_ENGINE",
-        default="auto",
-        show_default=True,
-        help="auto, torch, onnxruntime. [DICAP_ENGINE]",
-    )(function)
-
-
 def machine_options(function: Callable) -> Callable:
     """Choices of the machine that change no result and retrain nothing: options, or environment variables for `dvc repro`."""
     options = [

@@ -36,7 +36,11 @@ def open_experiment(settings: Settings, runtime: dict[str, Any], stage: str | No
         bank = open_bank(settings)
     experiment = Experiment.open(settings, chosen, data_folder(settings), SPLIT, group, bank)
     # Before the main stage unfreezes the backbone, the warm-up has solved for the head.
-    return experiment.on_bank() if stage is not None and settings.trainable(stage) == "head" else experiment
+    if stage is not None and settings.trainable(stage) == "head":
+        return experiment.on_bank()
+    if chosen.device.type == "cpu":
+        keep_freed_memory()
+    return experiment
 
 
 def open_bank(settings: Settings) -> FeatureBank:
@@ -64,8 +68,6 @@ def run(
     stage: str, experiment: Experiment, network: Callable[[], nn.Module], *, source: Path | None, out: Path, fresh: bool
 ) -> None:
     """Run a stage and say where its products are."""
-    if experiment.runtime.device.type == "cpu" and not experiment.frozen:
-        keep_freed_memory()
     inputs = [SPLIT] if source is None else [SPLIT, *sorted(source.glob("*.safetensors"))]
     if experiment.bank is not None:
         inputs.append(ARTIFACTS / "features" / "meta.json")

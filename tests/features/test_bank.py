@@ -23,8 +23,6 @@ from dicap.features.folder import BACKBONE, write_empty
 from dicap.features.recipe import Recipe, origin_of, pretrained_network
 from dicap.network.stored import save_backbone
 
-ENGINE = {"name": "torch", "version": torch.__version__, "precision": "float32", "difference": 0.0}
-
 
 class Made:
     """A recipe with all that it was made from, and a folder."""
@@ -36,7 +34,7 @@ class Made:
         self.recipe = Recipe.of(self.settings, store, self.network)
 
     def fill(self, folder=None):
-        return fill(folder or self.folder, self.recipe, self.store, self.network, engine=ENGINE, workers=0)
+        return fill(folder or self.folder, self.recipe, self.store, self.network, workers=0)
 
     def open(self):
         return FeatureBank.open(self.folder)

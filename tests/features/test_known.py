@@ -20,7 +20,6 @@ from dicap.features import compute
 from dicap.features.compute import fill
 from dicap.features.recipe import Recipe, pretrained_network
 
-ENGINE = {"name": "torch", "version": torch.__version__, "precision": "float32", "difference": 0.0}
 SETTINGS = {"features.views": 2}
 N = 24
 
@@ -50,7 +49,7 @@ class Bank:
 
     def fill(self, known, **options):
         folder = self.place / "features"
-        computed = fill(folder, self.recipe, self.store, self.network, engine=ENGINE, known=known, workers=0, **options)
+        computed = fill(folder, self.recipe, self.store, self.network, known=known, workers=0, **options)
         return computed, {view.name: np.load(folder / f"{view.name}.npy") for view in self.recipe.files}
 
 
@@ -119,7 +118,7 @@ def test_of_other_weights_sizes_grids_engines_and_policies_nothing_is_known(pict
     assert first.fill(known, made_by="another engine")[0] == 3
     stronger = Bank(pictures, range(3), tmp_path / "cutout", {"augment.cutout": 0.2})
     plain = replace(stronger.recipe, views=0)
-    assert fill(tmp_path / "p", plain, stronger.store, stronger.network, engine=ENGINE, known=known, workers=0) == 0
+    assert fill(tmp_path / "p", plain, stronger.store, stronger.network, known=known, workers=0) == 0
     assert stronger.fill(known)[0] == 3 and first.fill(known)[0] == 0
 
 

@@ -242,7 +242,7 @@ def frozen(**settings):
 
 def computed(*spoils):
     """Features of the frozen backbone, and then what is wrong with them."""
-    return both(frozen(), lambda project: project.done("features", "--engine", "torch", "--workers", "0"), *spoils)
+    return both(frozen(), lambda project: project.done("features", "--workers", "0"), *spoils)
 
 
 def converted_again(project):

@@ -7,16 +7,17 @@ import runpy
 import shutil
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 import torch
 from PIL import Image
+from pydantic import ValidationError
 from ruamel.yaml import YAML
 from torch import nn
 
@@ -35,6 +36,7 @@ from dicap.models import load_weights
 from dicap.network.stored import save_backbone
 from dicap.settings import Settings, resolve
 from dicap.settings.catalogue import OWN
+from dicap.settings.methods import MethodSections, unread_sections
 from dicap.training import run
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
@@ -86,6 +88,21 @@ CHANGES: dict[str, Any] = {
 def settings(changes: dict[str, Any] | None = None) -> Settings:
     """The settings of data set `table` with those above, and then `changes`, put in their places."""
     return Settings.model_validate(nested(_defaults(), CHANGES | (changes or {})))
+
+
+def options_of_others(method: str) -> dict[str, Any]:
+    """Every option of the other methods that this one is said not to read, at another value than the default."""
+    return {f"{name}.{key}": _another(name, key) for name in unread_sections(method) for key in _defaults()[name]}
+
+
+def _another(section: str, key: str) -> Any:
+    before, annotation = _defaults()[section][key], MethodSections.model_fields[section].annotation.model_fields[key].annotation
+    words = [word for part in (annotation, *get_args(annotation)) for word in get_args(part) if isinstance(word, str)]
+    for value in (*words, 3, 64, 0.25, not before):
+        with suppress(ValidationError):
+            if value != before and settings({f"{section}.{key}": value}):
+                return value
+    raise AssertionError(f"{section}.{key}: no other value")
 
 
 @cache

@@ -13,6 +13,7 @@ from dicap.data.augment import View
 from dicap.data.store import Store
 from dicap.errors import SettingsError
 from dicap.features.views import BankView, bank_views
+from dicap.files.checksum import sha256
 from dicap.network import Network
 from dicap.network.backbone import create_backbone, weights_checksum
 from dicap.randomness import torch_seed
@@ -144,7 +145,7 @@ def origin_of(weights: str) -> str:
     if weights in NAMED_WEIGHTS:
         return weights
     path = Path(weights)
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else f"missing: {path.name}"
+    return sha256(path) if path.is_file() else f"missing: {path.name}"
 
 
 def pretrained_network(settings: Settings) -> Network:

@@ -12,7 +12,7 @@ from typing import Any
 from dicap.data.sources import MODULES
 from dicap.provenance.source_code import ROOT, Choice, closure, digests
 from dicap.settings import Settings
-from dicap.settings.methods import METHODS, MethodSections
+from dicap.settings.methods import METHODS, MethodSections, unread_sections
 from dicap.training.loops.table import named
 
 _NETWORK = ("dataset", "ratio", "seed", "method", "backbone", "backbone_weights", "head", "image_size", "network")
@@ -101,9 +101,12 @@ def modules(stage: str, settings: Settings, root: Path = ROOT) -> set[str]:
 
 
 def relevant(settings: Settings, stage: str) -> dict[str, Any]:
-    """The part of the settings that a stage's result depends on: whole sections, and single keys by dotted name."""
-    values = settings.model_dump(mode="json")
-    chosen = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage]}
+    """The part of the settings that a stage's result depends on: whole sections, and single keys by dotted name.
+
+    Of the sections of single methods those that the chosen one reads.
+    """
+    values, others = settings.model_dump(mode="json"), unread_sections(settings.method)
+    chosen = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage] if key not in others}
     if stage == "features":  # which stage needs them is no matter, and an empty bank is the same for all
         needed = "head" in (chosen.pop("warmup.trainable"), chosen.pop("train.trainable"))
         return chosen if needed else {}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dicap.data.sources.files import ENDINGS, TABLES
+from dicap.files.checksum import sha256
 from dicap.files.written import NOTE
 from dicap.provenance.source_code import is_leftover
 from dicap.settings import Settings
@@ -61,10 +62,7 @@ def weights_mark(weights: str, project: Path) -> str | None:
 
 def content_mark(path: Path) -> str:
     """sha256 of a file; empty where there is none."""
-    if not path.is_file():
-        return ""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256(path) if path.is_file() else ""
 
 
 def tree_mark(root: Path, project: Path, *, own: bool) -> str:

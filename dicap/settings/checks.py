@@ -5,7 +5,7 @@ from typing import Any
 from dicap.settings.batch_sizes import labelled_batch, pclp_batch
 from dicap.settings.catalogue import BUNDLED
 from dicap.settings.fields import ORIGINS
-from dicap.settings.methods import METHODS
+from dicap.settings.methods import METHODS, unread_sections
 from dicap.settings.schema import Settings
 
 
@@ -108,12 +108,11 @@ def warnings(s: Settings, origins: dict[str, str]) -> list[str]:
 def unread(s: Settings) -> dict[str, str]:
     """The settings that change no result beside the others, by dotted key, and why."""
     keys_unread: dict[str, str] = {}
-    for name in METHODS:
-        # CAP's quota serves BBAM and DiCaP's rule quota too
-        shared = name == "cap" and (s.method == "bbam" or (s.method == "dicap" and s.thresholds.rule == "quota"))
-        if name in Settings.model_fields and s.method != name and not shared:
-            keys_unread |= dict.fromkeys(_keys(s, name), f"the method is {s.method}")
+    for name in unread_sections(s.method):
+        keys_unread |= dict.fromkeys(_keys(s, name), f"the method is {s.method}")
     if s.method == "dicap":
+        if s.thresholds.rule != "quota":
+            keys_unread |= dict.fromkeys(_keys(s, "cap"), f"thresholds.rule is {s.thresholds.rule}")
         keys_unread |= _unread_of_calibration(s)
     else:
         steps = {"calibration.teacher", "calibration.view", "calibration.bins"}

@@ -25,6 +25,7 @@ class MethodFacts:
         rule: how teacher scores become pseudo-labels.
         convex: whether its training on fixed features is one linear head on weighted entries, so that it can be solved.
         ema_on: data sets on which its authors' main stage starts from the averaged weights of the warm-up; None: no source says.
+        reads: sections of other methods that it reads beside its own.
         partial: whether it can learn from images of which some classes are unknown: everything it does with labels is done entry
             by entry or class by class.
         source: publication.
@@ -41,6 +42,7 @@ class MethodFacts:
     finetunes: bool = False
     convex: bool = False
     partial: bool = True
+    reads: tuple[str, ...] = ()
     ema_on: tuple[str, ...] | None = None
 
     @property
@@ -61,6 +63,7 @@ class Dicap(Section):
         confidence="high for the idea, medium for details",
         finetunes=True,
         convex=True,
+        reads=("cap",),
     )
 
 
@@ -278,6 +281,7 @@ class Bbam(Section):
         source="NeurIPS 2024",
         confidence="high (recipe: medium, NUS-WIDE low)",
         partial=False,
+        reads=("cap",),
         ema_on=("awa2",),
     )
 
@@ -350,3 +354,8 @@ def holds_out(method: str, source: str) -> bool:
     Not by a method that counts nothing, nor where `calibration.source` is cross_fit: then all of D_l is trained on and counted.
     """
     return METHODS[method].finetunes and source == "holdout"
+
+
+def unread_sections(method: str) -> list[str]:
+    """The sections of single methods that this one does not read."""
+    return [name for name in MethodSections.model_fields if name not in (method, *METHODS[method].reads)]

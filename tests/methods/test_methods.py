@@ -27,7 +27,6 @@ SMALL = {
     "split.est_fraction": 0.2,
 }  # fmt: skip
 UNLABELLED = [name for name, facts in METHODS.items() if facts.unlabelled]
-COMPARED = [name for name in METHODS if name != "dicap"]
 
 
 def changes_of(method, more=None):
@@ -50,23 +49,6 @@ def learnt(folder):
         if (folder / kind).exists():
             out[kind] = pd.read_parquet(folder / kind).to_json()
     return out
-
-
-@pytest.mark.parametrize("method", COMPARED)
-def test_hidden_labels_change_nothing_and_scores_are_scores(tiny_experiment, own_set, tmp_path, method):
-    changes = changes_of(method)
-    before = run(tiny_experiment(changes), tmp_path / "before")
-    experiment = tiny_experiment(changes, folder=own_set)
-    hidden = [row for row in experiment.roles.unlabeled if experiment.store.index["split"][row] == "train"]
-    tiny.set_labels(own_set, [*hidden, *experiment.roles.test], lambda labels: [c for c in range(3) if c not in labels])
-    after = run(tiny_experiment(changes, folder=own_set), tmp_path / "after")
-    assert learnt(before) == learnt(after)
-
-    model = load_model(before / "model.safetensors")
-    scores = tiny_experiment(changes).predict(model.network, experiment.roles.test)
-    assert scores.shape == (12, 3) and ((scores >= 0) & (scores <= 1)).all()
-    again = model.method.scores(model.network, experiment.store.read(experiment.roles.test))
-    torch.testing.assert_close(again.detach(), scores, rtol=1e-4, atol=1e-5)
 
 
 def test_the_named_leak_of_bbam_reads_hidden_labels(tiny_experiment, own_set, tmp_path):

@@ -81,6 +81,25 @@ def test_what_a_person_changes_is_noticed(own, monkeypatch):
     assert found == {change: stages for change, (_, stages) in CHANGES.items()} | {"torch": computing, "timm": computing}
 
 
+@pytest.mark.parametrize(
+    ("method", "key", "value", "noticed"),
+    [
+        ("dicap", "iat.threshold", 0.7, set()),
+        ("dicap", "cap.eta_pos", 0.9, {"pseudo_label", "train", "report"}),
+        ("cap", "bbam.scale", 3.0, set()),
+        ("bbam", "bbam.scale", 3.0, {"warmup", "pseudo_label", "train", "report"}),
+        ("bbam", "cap.eta_neg", 0.9, {"pseudo_label", "train", "report"}),
+        ("bbam", "drml.rounds", 3, set()),
+    ],
+)
+def test_an_option_is_noticed_where_the_method_reads_it(own, method, key, value, noticed):
+    own.set({"method": method, "head": None, "warmup.trainable": "all", "train.trainable": "all"})
+    before = resolved(own)
+    own.set({key: value})
+    after = resolved(own)
+    assert {stage for stage in before if after[stage] != before[stage]} == noticed
+
+
 IDLE = (".DS_Store", ".labels.csv.swp", "labels.csv~", "#labels.csv#", ".idea/workspace.xml", "Thumbs.db", "notes.md")
 
 

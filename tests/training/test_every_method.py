@@ -2,12 +2,13 @@
 
 import pytest
 import tiny
+import torch
 
 from dicap.errors import Stopped
 from dicap.models import load_model
 from dicap.settings.methods import METHODS
 from dicap.training import run
-from training.test_leaks import hidden_rows, invert_labels, models
+from training.test_leaks import hidden_rows, invert_labels, models, tensors
 from training.test_resume import StopAfter
 
 
@@ -74,6 +75,15 @@ def test_one_rule_says_which_network_is_the_result(tiny_experiment, method, weig
         assert warmup.publishes == weights
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_model_s_scores_are_those_of_the_experiment(tiny_experiment, undisturbed, method):
+    model, experiment = load_model(undisturbed(method) / stages_of(method)[-1]), tiny_experiment(changes_of(method))
+    scores = experiment.predict(model.network, experiment.roles.test)
+    assert scores.shape == (12, 3) and ((scores >= 0) & (scores <= 1)).all()
+    again = model.method.scores(model.network, experiment.store.read(experiment.roles.test))
+    torch.testing.assert_close(again.detach(), scores, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("method", ["cap", "mld", "dicap"])
 def test_the_model_of_the_last_stage_is_the_raw_network_s(undisturbed, method):
     place = undisturbed(method)
@@ -90,3 +100,10 @@ def test_hidden_labels_change_no_byte_of_its_models(tiny_experiment, undisturbed
     for stage in stages_of(method):
         assert models(place / stage) == models(undisturbed(method) / stage), stage
     assert len(models(place)) >= 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_options_of_other_methods_change_nothing(tiny_experiment, undisturbed, tmp_path, method):
+    place = run_all(tiny_experiment(changes_of(method) | tiny.options_of_others(method)), tmp_path / "others")
+    for stage in stages_of(method):
+        assert tensors(place / stage) == tensors(undisturbed(method) / stage), stage

@@ -24,7 +24,7 @@ from dicap.linear.folds import assign_folds, fold_weights
 from dicap.linear.solver import DEFAULT_TOLERANCE, solve
 
 TARGET = 5.0
-L2 = 0.01
+LOSS_WEIGHT = 0.01
 
 
 def data(rows: int, features: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -51,14 +51,14 @@ def main() -> int:
     weight = np.concatenate([fold_weights(fold), np.ones((1, len(y), 1), np.float32)])  # (K + 1, n, 1)
 
     def ours():
-        return solve(x, y, weight=weight, l2=L2)
+        return solve(x, y, weight=weight, loss_weight=LOSS_WEIGHT)
 
     def peer() -> np.ndarray:
         w = np.zeros((options.folds + 1, options.classes, options.features))
         for k in range(options.folds + 1):
             rows = weight[k, :, 0] > 0
             for c in range(options.classes):
-                w[k, c] = LogisticRegression(C=L2, tol=1e-6, max_iter=10000).fit(x[rows], y[rows, c]).coef_[0]
+                w[k, c] = LogisticRegression(C=LOSS_WEIGHT, tol=1e-6, max_iter=10000).fit(x[rows], y[rows, c]).coef_[0]
         return w
 
     with threadpool_limits(1):

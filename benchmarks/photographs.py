@@ -63,7 +63,7 @@ from dicap.features.folder import BACKBONE
 from dicap.features.recipe import Recipe, pretrained_network
 from dicap.files.artifacts import write_split
 from dicap.linear.choice import PART
-from dicap.linear.penalty import CANDIDATES, FOLDS, losses_out_of_fold
+from dicap.linear.loss_weight import CANDIDATES, FOLDS, losses_out_of_fold
 from dicap.machine.runtime import Runtime
 from dicap.metrics.ranking import mean_average_precision
 from dicap.models import load_model, load_weights
@@ -279,8 +279,8 @@ def given_back(place: Place, experiment: Experiment, train: Path, warmup: Path) 
     known, rows = experiment.roles.labelled, rows[free]
     target = np.concatenate([place.labels[known], label[free] == 1]).astype(np.float32)
     weights = np.concatenate([np.ones((len(known), target.shape[1])), PART * weight[free] * (label[free] >= 0)])
-    l2 = read_json(warmup / "choice.json")["l2"]
-    head = solve(problem.rows[np.concatenate([known, rows])], target, weight=weights.astype(np.float32), l2=l2)
+    loss_weight = read_json(warmup / "choice.json")["C"]
+    head = solve(problem.rows[np.concatenate([known, rows])], target, weight=weights.astype(np.float32), loss_weight=loss_weight)
     test = experiment.roles.test
     return mean_average_precision(head.logits(problem.rows[test])[0], place.labels[test])
 

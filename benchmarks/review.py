@@ -15,7 +15,7 @@ Scores: `review`, those of `out_of_fold` with the neighbours of each photograph 
 Ranks: `review`, that of `doubts`; `sum`, the worst entry of both kinds in full; `worst`, the single worst entry; `least`, the
 least likely entry, which is also the order of the smallest normalised margin; `total`, the likelihood of all entries; and
 cleanlab's two ways to put the entries' self-confidence together (pip install cleanlab), where it is installed.
-`L2`, `SHARE` and `ABSENT` of dicap/use/review.py were chosen on these draws.
+`LOSS_WEIGHT`, `SHARE` and `ABSENT` of dicap/use/review.py were chosen on these draws.
 """
 
 import argparse

@@ -38,7 +38,7 @@ from dicap.data.split import labelled_order
 from dicap.linear.choice import PART, SHARES, safe_mixture
 from dicap.linear.crossfit import out_of_fold, pseudo_labels_per_fold, quota_labels, solve_students, solve_teachers
 from dicap.linear.folds import assign_folds, fold_weights
-from dicap.linear.penalty import choose_penalty
+from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.scaling import scaling_of
 from dicap.linear.solver import Solution, rotate, solve
 from dicap.metrics.ranking import mean_average_precision
@@ -64,17 +64,17 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
 
     scaling = scaling_of(p.x, "root")
     rows, test = scaling.apply(p.x), scaling.apply(p.x_test)
-    l2 = choose_penalty(rows[:n], y, fold)
+    loss_weight = choose_loss_weight(rows[:n], y, fold)
     took("penalty")
     weight = np.concatenate([fold_weights(fold), np.ones((1, n, 1), np.float32)])
-    own = solve(rows[:n], y, weight=weight, l2=l2)
+    own = solve(rows[:n], y, weight=weight, loss_weight=loss_weight)
     took("labelled_only")
     open_entries = np.r_[np.zeros(y.shape, bool), np.ones((len(rows) - n, y.shape[1]), bool)]
-    teachers = solve_teachers(rows, y, fold, l2=l2, neighbours=min(10, len(rows) - 1))
+    teachers = solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=min(10, len(rows) - 1))
     pseudo = pseudo_labels_per_fold(teachers, y, lambda scores, known, _: quota_labels(scores, known, open_entries))
     took("teachers")
     axes = rotate(rows)
-    students = solve_students(axes, y, fold, pseudo, l2=l2, pseudo_weight=PART)
+    students = solve_students(axes, y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=PART)
     took("students")
     auto, choice = safe_mixture(own, students, rows[:n], y, fold)
     took("choice")
@@ -86,14 +86,14 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     if peers:
         standard = scaling_of(p.x, "standard")
         a, b = standard.apply(p.x[:n]), standard.apply(p.x_test)
-        keep("regression", solve(a, y, l2=choose_penalty(a, y, fold)), b)
+        keep("regression", solve(a, y, loss_weight=choose_loss_weight(a, y, fold)), b)
         scores = own.logits(rows[n:])[-1]
         label = quota_of(scores, y).labels(scores)
         target, last = np.concatenate([y, label == 1])[None], own
         last = Solution(*(part[-1:] for part in own[:4]), iterations=0)
         for name, share in {"cap_tenth": 0.1, "cap": 0.3}.items():
             weights = np.concatenate([np.ones_like(y), share * (label >= 0)]).astype(np.float32)[None]
-            last = solve(axes, target.astype(np.float32), weight=weights, l2=l2, start=last)
+            last = solve(axes, target.astype(np.float32), weight=weights, loss_weight=loss_weight, start=last)
             keep(name, last, test)
     return found
 

@@ -56,7 +56,7 @@ from dicap.data import format as files
 from dicap.data.labels import read_labels
 from dicap.data.split import labelled_order
 from dicap.features.bank import FeatureBank
-from dicap.linear.penalty import choose_penalty
+from dicap.linear.loss_weight import choose_loss_weight
 from dicap.metrics.ranking import mean_average_precision
 from dicap.sklearn import DiCaPClassifier
 
@@ -135,7 +135,7 @@ def spreading(x: np.ndarray, x_test: np.ndarray) -> Callable[[np.ndarray, np.nda
 def penalty(x: np.ndarray, y: np.ndarray, seed: int) -> float:
     """C of the regressions, by the log loss of five folds."""
     labelled = (y >= 0).any(1)
-    return choose_penalty(x[labelled].astype(np.float32), y[labelled].astype(np.float32), seed=seed)
+    return choose_loss_weight(x[labelled].astype(np.float32), y[labelled].astype(np.float32), seed=seed)
 
 
 def ours(features: Features, y: np.ndarray, seed: int) -> Scores:

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from dicap.calibration.ranks import curve_by_rank, log_odds
 from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, quota_labels
 from dicap.linear.folds import assign_folds, n_folds
-from dicap.linear.penalty import choose_penalty
+from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.scaling import Kind, scaling_of
 from dicap.linear.solver import Solution
 from dicap.machine.processes import cores
@@ -46,7 +46,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     Parameters are named as the settings; docs/reference.md has their whole text.
 
     Args:
-        l2: weight of the loss beside half the squared norm (scikit-learn's C); `auto`: by cross-validation.
+        C: weight of the loss beside half the squared norm (scikit-learn's C); `auto`: by cross-validation.
         features: what the classifier sees: `plain`, `standard` (standardised), or `root` (signed square roots, standardised,
             each row of one length). The scaling learns from all samples, labelled or not.
         pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, mixed with the
@@ -64,7 +64,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         classes_: (C, 2): the outcomes of each class, 0 and 1, as scikit-learn has them where there are several outputs.
         class_names_: (C,) the columns' names where Y is a data frame, else 0 to C - 1.
         coef_, intercept_: (C, D), (C,) of the scaled features.
-        l2_: the penalty, given or chosen.
+        C_: C, given or chosen.
         choice_: with `pseudo_weight="auto"`, how much of what the unlabelled samples say was used (`share`, 0: nothing), and what
             was tried: `in_words()` says it; else None.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
@@ -73,7 +73,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "l2": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
         "features": [StrOptions({"plain", "standard", "root"})],
         "pseudo_weight": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "neighbours": [Interval(Integral, 0, None, closed="left")],
@@ -87,7 +87,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        l2: float | Literal["auto"] = "auto",
+        C: float | Literal["auto"] = "auto",
         features: Literal["plain", "standard", "root"] = "root",
         pseudo_weight: float | Literal["auto"] = "auto",
         neighbours: int = 10,
@@ -97,7 +97,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.l2 = l2
+        self.C = C
         self.features = features
         self.pseudo_weight: float | Literal["auto"] = pseudo_weight
         self.neighbours = neighbours
@@ -151,7 +151,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         if not (np.isfinite(self._scaling.scale).all() and largest**2 * rows.size < np.finfo(rows.dtype).max):
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares overflow; give them in a larger unit")
         fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
-        self.l2_ = choose_penalty(own, y, fold) if self.l2 == "auto" else float(self.l2)
+        self.C_ = choose_loss_weight(own, y, fold) if self.C == "auto" else float(self.C)
 
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
 
@@ -159,7 +159,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             return quota_labels(scores, known, open_entries, power=self.power)
 
         heads, self.choice_ = crossfit(
-            rows, y, fold, rule, l2=self.l2_, pseudo_weight=self.pseudo_weight,
+            rows, y, fold, rule, loss_weight=self.C_, pseudo_weight=self.pseudo_weight,
             neighbours=min(self.neighbours, len(rows) - 1), start=self._start(y, rows, fold),
         )  # fmt: skip
         if self.warm_start:

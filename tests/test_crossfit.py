@@ -40,7 +40,7 @@ def test_no_label_of_a_fold_reaches_what_scores_it(seed, folds, neighbours):
         seen.append((k, scores))
         return quota_labels(scores, known, np.concatenate([y < 0, np.ones((20, 4), bool)]))
 
-    options = {"l2": 0.1, "pseudo_weight": 0.5, "neighbours": neighbours}
+    options = {"loss_weight": 0.1, "pseudo_weight": 0.5, "neighbours": neighbours}
     before, after = (crossfit(x, labels, fold, rule, **options)[0] for labels in (y, changed))
     assert np.allclose(before.w[0], after.w[0], atol=5e-3) and not np.allclose(before.w[1:], after.w[1:], atol=5e-3)
     p, q = (out_of_fold(heads.w, heads.b, x[:40], fold) for heads in (before, after))
@@ -59,7 +59,9 @@ def test_labels_of_a_fold_reach_a_mixture_through_its_share_alone(seed, folds):
     open_entries = np.concatenate([y < 0, np.ones((20, 4), bool)])
 
     def heads(labels, weight):
-        return crossfit(x, labels, fold, lambda p, known, _: quota_labels(p, known, open_entries), l2=0.1, pseudo_weight=weight)
+        return crossfit(
+            x, labels, fold, lambda p, known, _: quota_labels(p, known, open_entries), loss_weight=0.1, pseudo_weight=weight
+        )
 
     (mixed, choice), (own, _), (student, _) = heads(y, "auto"), heads(changed, 0.0), heads(changed, PART)
     assert choice is not None and choice.share in (0, *SHARES)
@@ -125,13 +127,13 @@ def test_teachers_score_what_they_never_saw():
     """Known entries by the head without their fold, brought to scale; open entries by the head itself."""
     x, y = partly_labelled()
     fold = assign_folds(y[:40], 3, 0)
-    teachers = solve_teachers(x, y[:40], fold, l2=0.5)
+    teachers = solve_teachers(x, y[:40], fold, loss_weight=0.5)
     logit = {}
     for without in ((0,), (0, 1), (0, 2)):
         used = ~np.isin(fold, without)
         for c in range(4):
             rows = used & (y[:40, c] >= 0)
-            logit[without, c] = solve(x[:40][rows], y[:40][rows][:, [c]], l2=0.5).logits(x)[0, :, 0]
+            logit[without, c] = solve(x[:40][rows], y[:40][rows][:, [c]], loss_weight=0.5).logits(x)[0, :, 0]
     scores = teachers.scores((0,))
     for c in range(4):
         own, hidden = logit[(0,), c], y[:, c] < 0
@@ -147,13 +149,13 @@ def test_students_learn_from_known_and_from_pseudo_labelled_entries():
     x, y = partly_labelled()
     fold, rng = assign_folds(y[:40], 2, 0), np.random.default_rng(0)
     pseudo = [Pseudo(rng.integers(0, 2, y.shape).astype(np.float32), rng.random(y.shape).astype(np.float32)) for _ in range(3)]
-    found = solve_students(rotate(x), y[:40], fold, pseudo, l2=0.3, pseudo_weight=0.5)
+    found = solve_students(rotate(x), y[:40], fold, pseudo, loss_weight=0.3, pseudo_weight=0.5)
     for h, part in enumerate(pseudo):
         for c in range(4):
             known = y[:, c] >= 0
             weight = np.where(known, 1, 0.5 * part.weight[:, c])
             weight[:40][fold == h] = 0
-            alone = solve(x, np.where(known, y[:, c], part.target[:, c])[:, None], weight=weight[:, None], l2=0.3)
+            alone = solve(x, np.where(known, y[:, c], part.target[:, c])[:, None], weight=weight[:, None], loss_weight=0.3)
             assert np.allclose(found.w[h, c], alone.w[0, 0], atol=3e-3) and found.b[h, c] == pytest.approx(
                 alone.b[0, 0], abs=3e-3
             )

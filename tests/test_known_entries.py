@@ -179,7 +179,7 @@ def test_review_fits_and_doubts_known_entries():
     fold = assign_folds(y.astype(np.float32), review.FOLDS, seed=0)
     for i, c in itertools.product(range(IMAGES), range(CLASSES)):
         others = (fold != fold[i]) & (y[:, c] >= 0)
-        slow = LogisticRegression(C=review.L2, tol=1e-8).fit(features[others], y[others, c])
+        slow = LogisticRegression(C=review.LOSS_WEIGHT, tol=1e-8).fit(features[others], y[others, c])
         assert scores[i, c] == pytest.approx(slow.predict_proba(features[i : i + 1])[0, 1], abs=5e-3)  # the solver's tolerance
     for doubt in review.doubts(scores, y):
         assert (y[doubt.row, doubt.odd] >= 0).all() and np.isfinite(doubt.surprise)

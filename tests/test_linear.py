@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from dicap.linear import solver
 from dicap.linear.crossfit import out_of_fold
 from dicap.linear.folds import assign_folds, fold_weights, out_of_fold_scores
-from dicap.linear.penalty import losses_out_of_fold
+from dicap.linear.loss_weight import losses_out_of_fold
 from dicap.linear.solver import Solution, rotate, solve
 
 TIGHT = 1e-7
@@ -29,7 +29,7 @@ def world(n=60, features=8, classes=5, seed=0, dtype=np.float64):
     return x.astype(dtype), y
 
 
-def slow(x, y, weight, l2):
+def slow(x, y, weight, loss_weight):
     """One class by Newton's method with a full Hessian: (w, b, objective)."""
     a = np.concatenate([x, np.ones((len(x), 1))], axis=1)
     penalty = np.diag([1.0] * x.shape[1] + [0.0])
@@ -37,12 +37,12 @@ def slow(x, y, weight, l2):
 
     def value(v):
         z = a @ v
-        return 0.5 * v @ penalty @ v + l2 * (weight * (np.logaddexp(0, z) - y * z)).sum()
+        return 0.5 * v @ penalty @ v + loss_weight * (weight * (np.logaddexp(0, z) - y * z)).sum()
 
     for _ in range(100):
         p = 1 / (1 + np.exp(-(a @ v)))
-        gradient = penalty @ v + l2 * a.T @ (weight * (p - y))
-        hessian = penalty + l2 * (a.T * (weight * p * (1 - p))) @ a
+        gradient = penalty @ v + loss_weight * a.T @ (weight * (p - y))
+        hessian = penalty + loss_weight * (a.T * (weight * p * (1 - p))) @ a
         move, step = np.linalg.solve(hessian, gradient), 1.0
         while value(v - step * move) > value(v) and step > 1e-9:
             step /= 2
@@ -51,17 +51,17 @@ def slow(x, y, weight, l2):
 
 
 @pytest.mark.parametrize("shape", [(60, 8), (20, 50)])  # more rows than features, and fewer
-@pytest.mark.parametrize("l2", [0.01, 1.0, 30.0])
-def test_every_class_is_what_scikit_learn_finds(shape, l2):
+@pytest.mark.parametrize("loss_weight", [0.01, 1.0, 30.0])
+def test_every_class_is_what_scikit_learn_finds(shape, loss_weight):
     x, y = world(*shape)
     weight = np.random.default_rng(1).uniform(0.1, 2, y.shape)
-    found = solve(x, y, weight=weight, l2=l2, tolerance=TIGHT)
+    found = solve(x, y, weight=weight, loss_weight=loss_weight, tolerance=TIGHT)
     for c in range(y.shape[1]):
-        peer = LogisticRegression(C=l2, tol=1e-10, max_iter=10000).fit(x, y[:, c], sample_weight=weight[:, c])
+        peer = LogisticRegression(C=loss_weight, tol=1e-10, max_iter=10000).fit(x, y[:, c], sample_weight=weight[:, c])
         assert np.allclose(found.w[0, c], peer.coef_[0], atol=1e-3)
         assert np.allclose(found.b[0, c], peer.intercept_[0], atol=1e-3)
         z = x @ peer.coef_[0] + peer.intercept_[0]
-        loss = 0.5 * (peer.coef_**2).sum() + l2 * (weight[:, c] * (np.logaddexp(0, z) - y[:, c] * z)).sum()
+        loss = 0.5 * (peer.coef_**2).sum() + loss_weight * (weight[:, c] * (np.logaddexp(0, z) - y[:, c] * z)).sum()
         assert found.objective[0, c] == pytest.approx(loss, rel=1e-6)
 
 
@@ -72,12 +72,12 @@ def test_heads_soft_targets_entry_weights_and_penalties_are_those_of_a_slow_loop
     heads, classes = 3, hard.shape[1]
     y = np.clip(hard * 0.9 + rng.uniform(0, 0.1, (heads, *hard.shape)), 0, 1)
     weight = rng.uniform(0, 1, y.shape) * (rng.random(y.shape) < 0.7)
-    l2 = rng.uniform(0.1, 2, (heads, classes))
-    found = solve(x, y, weight=weight, l2=l2, tolerance=TIGHT)
+    loss_weight = rng.uniform(0.1, 2, (heads, classes))
+    found = solve(x, y, weight=weight, loss_weight=loss_weight, tolerance=TIGHT)
     assert found.w.shape == (heads, classes, x.shape[1]) and found.gradient.max() <= TIGHT
     for h in range(heads):
         for c in range(classes):
-            w, b, objective = slow(x, y[h, :, c], weight[h, :, c], l2[h, c])
+            w, b, objective = slow(x, y[h, :, c], weight[h, :, c], loss_weight[h, c])
             assert np.allclose(found.w[h, c], w, atol=1e-6) and found.b[h, c] == pytest.approx(b, abs=1e-6)
             assert found.objective[h, c] == pytest.approx(objective, rel=1e-9)
 
@@ -85,9 +85,9 @@ def test_heads_soft_targets_entry_weights_and_penalties_are_those_of_a_slow_loop
 def test_a_head_in_a_batch_is_the_head_on_its_own():
     x, y = world()
     fold = assign_folds(y, 4, 0)
-    together = solve(x, y, weight=fold_weights(fold), l2=0.5, tolerance=TIGHT)
+    together = solve(x, y, weight=fold_weights(fold), loss_weight=0.5, tolerance=TIGHT)
     for k in range(4):
-        alone = solve(x[fold != k], y[fold != k], l2=0.5, tolerance=TIGHT)
+        alone = solve(x[fold != k], y[fold != k], loss_weight=0.5, tolerance=TIGHT)
         assert np.allclose(together.w[k], alone.w[0], atol=1e-6) and np.allclose(together.b[k], alone.b[0], atol=1e-5)
 
 
@@ -222,11 +222,11 @@ def test_the_losses_of_penalties_are_those_of_a_loop_over_folds_and_candidates()
     y[5:9, 1] = -1
     found = losses_out_of_fold(x, y, fold, candidates, tolerance=1e-6)
     known, losses = y >= 0, []
-    for l2 in candidates:
+    for loss_weight in candidates:
         z = np.zeros_like(y)
         for k in range(4):
             inside = fold != k
-            alone = solve(x[inside], y[inside], weight=known[inside], l2=l2, tolerance=1e-6)
+            alone = solve(x[inside], y[inside], weight=known[inside], loss_weight=loss_weight, tolerance=1e-6)
             z[~inside] = alone.logits(x[~inside])[0]
         losses.append((np.logaddexp(0, z) - y * z)[known].mean())
     assert np.allclose(found, losses, atol=1e-5)

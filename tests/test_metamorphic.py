@@ -1,4 +1,4 @@
-"""What must not change the answer, through the defaults (`l2: auto`, cross-fitting): the estimator, the solver under every head.
+"""What must not change the answer, through the defaults (`C: auto`, cross-fitting): the estimator, the solver under every head.
 
 Data are drawn small and odd: classes of one outcome, unknown entries, equal rows with unequal labels, features that never change.
 """
@@ -73,7 +73,7 @@ def test_permuting_rows_changes_nothing(world, seed):
     order = np.random.default_rng(seed).permutation(len(world.x))
     before = fitted(world.x, world.y, **neighbours)
     after = fitted(world.x[order], world.y[order], **neighbours)
-    assert after.l2_ == before.l2_
+    assert after.C_ == before.C_
     assert np.allclose(after.predict_proba(world.x_test), before.predict_proba(world.x_test), atol=5e-3)
 
 
@@ -121,14 +121,14 @@ def test_an_unlabelled_row_twice_changes_no_more_than_other_folds_would(world):
 @given(world=worlds(), first=st.sampled_from([0.001, 1.0, "auto"]))
 def test_what_was_fitted_before_a_warm_start_changes_nothing(world, first):
     """The end is the same within the solver's tolerance; near-equal scores may change their group of the measured curve."""
-    warm = fitted(world.x, np.where(world.y < 0, -1, 1 - world.y), warm_start=True, l2=first)
-    for l2 in ("auto", 0.001, 1.0):
+    warm = fitted(world.x, np.where(world.y < 0, -1, 1 - world.y), warm_start=True, C=first)
+    for strength in ("auto", 0.001, 1.0):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            warm.set_params(l2=l2).fit(world.x, world.y)
-        cold = fitted(world.x, world.y, l2=l2)
-        assert np.allclose(warm.coef_, cold.coef_, atol=1e-2) and np.allclose(warm.intercept_, cold.intercept_, atol=1e-2), l2
-        assert np.abs(warm.predict_proba(world.x_test) - cold.predict_proba(world.x_test)).max() < 0.05, l2
+            warm.set_params(C=strength).fit(world.x, world.y)
+        cold = fitted(world.x, world.y, C=strength)
+        assert np.allclose(warm.coef_, cold.coef_, atol=1e-2) and np.allclose(warm.intercept_, cold.intercept_, atol=1e-2)
+        assert np.abs(warm.predict_proba(world.x_test) - cold.predict_proba(world.x_test)).max() < 0.05, strength
 
 
 @pytest.mark.parametrize("c", [1, 2, 3])
@@ -154,33 +154,33 @@ def test_scikit_learn_s_scorers_say_what_the_metrics_say(c):
 
 
 @many
-@given(world=worlds(), l2=st.sampled_from([1e-3, 0.03, 1.0, 30.0]), unit=st.sampled_from([1e-3, 30.0, 1e3]))
-def test_a_unit_of_all_features_goes_into_the_penalty(world, l2, unit):
-    """x -> u x and l2 -> l2 / u^2 leave every logit as it is, of a class of one outcome too; in single precision."""
+@given(world=worlds(), loss_weight=st.sampled_from([1e-3, 0.03, 1.0, 30.0]), unit=st.sampled_from([1e-3, 30.0, 1e3]))
+def test_a_unit_of_all_features_goes_into_the_penalty(world, loss_weight, unit):
+    """x -> u x and C -> C / u^2 leave every logit as it is, of a class of one outcome too; in single precision."""
     x, y = world.x[: world.labelled].astype(np.float32), world.y[: world.labelled]
     weight = (y >= 0).astype(np.float32)
-    one = solve(x, y, weight=weight, l2=l2)
-    other = solve((x * unit).astype(np.float32), y, weight=weight, l2=l2 / unit**2)
+    one = solve(x, y, weight=weight, loss_weight=loss_weight)
+    other = solve((x * unit).astype(np.float32), y, weight=weight, loss_weight=loss_weight / unit**2)
     assert np.allclose(one.logits(x), other.logits((x * unit).astype(np.float32)), atol=2e-2)
     assert np.allclose(one.b, other.b, atol=2e-2)
 
 
 @many
-@given(world=worlds(), l2=st.sampled_from([1e-3, 0.03, 1.0]), seed=st.integers(0, 1000))
-def test_where_the_solver_starts_changes_nothing(world, l2, seed):
+@given(world=worlds(), loss_weight=st.sampled_from([1e-3, 0.03, 1.0]), seed=st.integers(0, 1000))
+def test_where_the_solver_starts_changes_nothing(world, loss_weight, seed):
     x, y = world.x[: world.labelled], world.y[: world.labelled]
     weight, rng = (y >= 0).astype(float), np.random.default_rng(seed)
-    cold = solve(x, y, weight=weight, l2=l2)
+    cold = solve(x, y, weight=weight, loss_weight=loss_weight)
     start = cold._replace(w=rng.standard_normal(cold.w.shape), b=3 * rng.standard_normal(cold.b.shape))
-    warm = solve(x, y, weight=weight, l2=l2, start=start)
+    warm = solve(x, y, weight=weight, loss_weight=loss_weight, start=start)
     assert np.allclose(warm.logits(x), cold.logits(x), atol=5e-2)
 
 
 @many
-@given(n=st.integers(1, 300), l2=st.floats(1e-4, 10), outcome=st.sampled_from([0, 1]))
-def test_a_class_of_one_outcome_is_counted_in_rows_whatever_the_penalty(n, l2, outcome):
+@given(n=st.integers(1, 300), loss_weight=st.floats(1e-4, 10), outcome=st.sampled_from([0, 1]))
+def test_a_class_of_one_outcome_is_counted_in_rows_whatever_the_penalty(n, loss_weight, outcome):
     x = np.zeros((n, 2))  # nothing but the bias can answer
-    p = 1 / (1 + np.exp(-solve(x, np.full((n, 1), outcome), l2=l2).logits(x)))
+    p = 1 / (1 + np.exp(-solve(x, np.full((n, 1), outcome), loss_weight=loss_weight).logits(x)))
     assert np.allclose(p, (outcome * n + 1) / (n + 2))
 
 

@@ -174,9 +174,9 @@ def test_labels_of_one_outcome_are_answered_with_it():
 
 def test_without_unlabelled_rows_it_is_the_labelled_only_classifier():
     x, y, x_test, _ = world(labelled=80)
-    model = DiCaPClassifier(random_state=0, l2=0.3).fit(x, y)
+    model = DiCaPClassifier(random_state=0, C=0.3).fit(x, y)
     rows = model._scaling.apply(x)
-    alone = solve(rows, y, l2=0.3)
+    alone = solve(rows, y, loss_weight=0.3)
     assert np.allclose(model.coef_, alone.w[0], atol=3e-3)
     assert np.isfinite(model.predict_proba(x_test)).all()
 
@@ -223,7 +223,7 @@ def test_sparse_features_are_refused_in_scikit_learn_s_words():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("l2", 0), ("l2", "some"), ("features", "roots"), ("pseudo_weight", 1.5), ("neighbours", -1), ("folds", 1), ("power", 0)],
+    [("C", 0), ("C", "some"), ("features", "roots"), ("pseudo_weight", 1.5), ("neighbours", -1), ("folds", 1), ("power", 0)],
 )
 def test_bad_parameters_are_named_with_their_value(name, value):
     x, y, _, _ = world()
@@ -240,7 +240,7 @@ def test_parameters_are_settings_with_the_recommended_values():
     from dicap.settings import known_keys
 
     place = {"folds": "calibration", "power": "calibration"} | dict.fromkeys(
-        ("l2", "features", "pseudo_weight", "neighbours"), "linear"
+        ("C", "features", "pseudo_weight", "neighbours"), "linear"
     )
     recommended = YAML(typ="safe").load((Path(__file__).parents[1] / "configs" / "recommended.yaml").read_text())
     ours = DiCaPClassifier().get_params()
@@ -248,7 +248,7 @@ def test_parameters_are_settings_with_the_recommended_values():
     for name, section in place.items():
         assert f"{section}.{name}" in known_keys()
         assert ours[name] == recommended[section].get(name, ours[name])
-    assert (ours["l2"], ours["folds"]) == ("auto", 5)
+    assert (ours["C"], ours["folds"]) == ("auto", 5)
 
 
 def test_in_a_pipeline_that_hands_on_data_frames():
@@ -289,14 +289,14 @@ def test_folds_of_labelled_rows_leave_unlabelled_ones_in_every_training_part():
 def test_folds_without_labels_are_named_by_scikit_learn_s_warning():
     x, y, _, _ = world(n=60, labelled=20)
     with pytest.warns(UserWarning, match=r"cv=dicap\.sklearn\.LabelledKFold\(\)"):
-        cross_val_score(DiCaPClassifier(l2=0.1), x, y, cv=KFold(3))
+        cross_val_score(DiCaPClassifier(C=0.1), x, y, cv=KFold(3))
 
 
 @pytest.mark.parametrize("method", ["predict_proba", "decision_function"])
 @pytest.mark.parametrize("classes", [1, 2, 4])
 def test_cross_val_predict_of_complete_labels(method, classes):
     x, y, cv = world(classes=classes)[0], world(labelled=80, classes=classes)[1], KFold(4)
-    model = DiCaPClassifier(l2=0.1, pseudo_weight=0.5, random_state=0)
+    model = DiCaPClassifier(C=0.1, pseudo_weight=0.5, random_state=0)
     found = cross_val_predict(model, x, y, cv=cv, method=method)
     for train, test in cv.split(x):
         assert np.array_equal(found[test], getattr(model.fit(x[train], y[train]), method)(x[test]))
@@ -305,7 +305,7 @@ def test_cross_val_predict_of_complete_labels(method, classes):
 def test_a_re_encoded_y_is_named():
     x, y, _, _ = world()
     with pytest.raises(ValueError, match="cross_val_predict numbers the values of each column anew"):
-        cross_val_predict(DiCaPClassifier(l2=0.1), x, y, cv=KFold(3, shuffle=True, random_state=0), method="predict_proba")
+        cross_val_predict(DiCaPClassifier(C=0.1), x, y, cv=KFold(3, shuffle=True, random_state=0), method="predict_proba")
 
 
 def test_no_torch_is_imported():

@@ -14,7 +14,7 @@ from dicap.errors import DataError
 from dicap.files.atomic import replacing
 from dicap.files.tables import lists, matrix, read_parquet, readable_parquet, write_parquet, writing_parquet
 
-CHOICE = "choice.json"  # of a solved stage: its penalty, and in the main stage how much of the unlabelled images was used
+CHOICE = "choice.json"  # of a solved stage: its linear.C, and in the main stage how much of the unlabelled images was used
 ROLES = ("sup", "est", "unlabeled", "test", "validation")
 
 SPLIT = pa.schema([("id", pa.string()), ("role", pa.string())])

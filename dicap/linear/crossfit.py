@@ -2,9 +2,9 @@
 
 Teachers are solved on the labelled rows and score all rows, a rule makes pseudo-labels of the scores, students are solved on
 both. Nothing that reaches the student of fold k depends on a label of fold k, but for two numbers that all heads share, where
-they were chosen on all labels: the penalty (`dicap.linear.penalty`) and the student's share (`dicap.linear.choice`). So its
-scores of that fold measure how often a confidence is right. What it learns from has out-of-fold scores itself, hence a teacher
-is solved without each fold and without each pair of folds.
+they were chosen on all labels: the weight of the loss (`dicap.linear.loss_weight`) and the student's share
+(`dicap.linear.choice`). So its scores of that fold measure how often a confidence is right. What it learns from has out-of-fold
+scores itself, hence a teacher is solved without each fold and without each pair of folds.
 
 Letters: n rows, of which the first n_l are labelled; D features, C classes, K folds, H heads; y label: 1, 0, or unknown, which is
 any number below 0 or NaN. An *open* entry is one without a label: of an unlabelled row, or unknown. Classes do not share weights,
@@ -44,7 +44,7 @@ def crossfit(
     fold: NDArray,
     rule: Rule,
     *,
-    l2: float,
+    loss_weight: float,
     pseudo_weight: float | Literal["auto"],
     neighbours: int = 0,
     start: Solution | None = None,
@@ -54,19 +54,19 @@ def crossfit(
     Args:
         rows: (n, D) float32, labelled rows first; y: (n_l, C) labels; fold: (n_l,), -1 without cross-fitting.
         rule: makes the pseudo-labels of each student.
-        l2: the penalty of all heads, as in `dicap.linear.solver.solve`.
+        loss_weight: of all heads, as in `dicap.linear.solver.solve`.
         pseudo_weight: of a pseudo-labelled entry of weight 1 beside a labelled one; `auto`: PART, and the heads are those of
             `safe_mixture`. Without cross-fitting there is nothing to choose by, and they are the students.
         neighbours: nearest rows with which a teacher's rows are averaged; 0: none.
         start: an earlier solution of the same shape to begin with.
     """
-    pseudo = pseudo_labels_per_fold(solve_teachers(rows, y, fold, l2=l2, neighbours=neighbours), y, rule)
+    pseudo = pseudo_labels_per_fold(solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=neighbours), y, rule)
     weight = PART if pseudo_weight == "auto" else pseudo_weight
-    students = solve_students(rotate(rows), y, fold, pseudo, l2=l2, pseudo_weight=weight, start=start)
+    students = solve_students(rotate(rows), y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=weight, start=start)
     if pseudo_weight != "auto" or not n_folds(fold):
         return students, None
     labelled = rows[: len(y)]
-    own = solve(labelled, y, weight=_student_weights(fold) * (y >= 0), l2=l2)
+    own = solve(labelled, y, weight=_student_weights(fold) * (y >= 0), loss_weight=loss_weight)
     return safe_mixture(own, students, labelled, y, fold)
 
 
@@ -130,7 +130,7 @@ class Teachers:
         return np.where(enough, mean, 0).astype(logits.dtype), np.where(enough, deviation, 1).astype(logits.dtype)
 
 
-def solve_teachers(rows: NDArray, y: NDArray, fold: NDArray, *, l2: float, neighbours: int = 0) -> Teachers:
+def solve_teachers(rows: NDArray, y: NDArray, fold: NDArray, *, loss_weight: float, neighbours: int = 0) -> Teachers:
     """All teachers in one solve; arguments as of `crossfit`."""
     if neighbours:
         rows = averaged(rows, neighbours)
@@ -138,7 +138,7 @@ def solve_teachers(rows: NDArray, y: NDArray, fold: NDArray, *, l2: float, neigh
     folds = range(n_folds(fold))
     without = [(), *((k,) for k in folds), *itertools.combinations(folds, 2)]
     seen = np.stack([~np.isin(fold, leave) for leave in without]).astype(np.float32)[:, :, None]  # (H, n_l, 1)
-    heads = solve(rows[: len(y)], y, weight=seen if known.all() else seen * known, l2=l2)
+    heads = solve(rows[: len(y)], y, weight=seen if known.all() else seen * known, loss_weight=loss_weight)
     unlabelled = np.ones((len(rows) - len(y), y.shape[1]), bool)
     return Teachers(fold, np.concatenate([~known, unlabelled]), without, heads.logits(rows))
 
@@ -181,7 +181,7 @@ def solve_students(
     fold: NDArray,
     pseudo: list[Pseudo],
     *,
-    l2: float,
+    loss_weight: float,
     pseudo_weight: float,
     start: Solution | None = None,
 ) -> Solution:
@@ -204,7 +204,7 @@ def solve_students(
     else:
         label_weight = np.broadcast_to(seen if known.all() else seen * known, labels.shape)
     target, weight = np.concatenate([labels, made], axis=1), np.concatenate([label_weight, weight], axis=1)
-    return solve(rows, target, weight=weight, l2=l2, start=start)
+    return solve(rows, target, weight=weight, loss_weight=loss_weight, start=start)
 
 
 def _student_weights(fold: NDArray) -> NDArray:

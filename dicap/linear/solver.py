@@ -2,10 +2,10 @@
 
 Head h and class c minimise, over weights w (D,) and a bias b that is not penalised,
 
-    0.5 |w|^2 + L2[h, c] * sum_i weight[h, i, c] * ( log(1 + exp(z_i)) - y[h, i, c] z_i ),    z_i = x_i . w + b,
+    0.5 |w|^2 + C[h, c] * sum_i weight[h, i, c] * ( log(1 + exp(z_i)) - y[h, i, c] z_i ),    z_i = x_i . w + b,
 
-which is scikit-learn's LogisticRegression with C = L2[h, c] and sample_weight, for every target y in [0, 1]. An unknown
-entry is an entry of weight 0, a pseudo-label one of weight below 1, a fold that is left out rows of weight 0.
+which is scikit-learn's LogisticRegression with that C, here `loss_weight`, and sample_weight, for every target y in [0, 1]. An
+unknown entry is an entry of weight 0, a pseudo-label one of weight below 1, a fold that is left out rows of weight 0.
 
 All H * C problems share the rows, so each iteration is two matrix products; every problem is at its own place in its own L-BFGS
 (own step, own line search) and leaves the products when it has converged. Rows are first rotated onto their principal axes:
@@ -67,7 +67,7 @@ def solve(
     y: ArrayLike,
     *,
     weight: ArrayLike = 1.0,
-    l2: ArrayLike = 1.0,
+    loss_weight: ArrayLike = 1.0,
     start: Solution | None = None,
     tolerance: float = DEFAULT_TOLERANCE,
 ) -> Solution:
@@ -77,12 +77,12 @@ def solve(
         x: (n, D) float32 or float64, in which the products are taken (losses are summed in float64); or `rotate` of it.
         y: targets in [0, 1], hard or soft, of a shape that broadcasts to (H, n, C); anything where the weight is 0.
         weight: non-negative, broadcasts to (H, n, C): (n, C) weighs entries, (H, n, 1) whole rows of each head.
-        l2: scikit-learn's C (large is little regularisation), broadcasts to (H, C).
+        loss_weight: scikit-learn's C (large is little regularisation), broadcasts to (H, C).
         start: where to begin, for example the solution of the round before; by default w = 0 and the bias of the share of
             positives.
         tolerance: a problem has converged when the Euclidean norm of its gradient is at most this, of features whose mean square
             is 1. The penalty's Hessian is the identity, so weights are then within `tolerance` of the optimal ones (with the bias
-            that belongs to them). Where L2 times the weights adds up to less than 1, it is this share of that sum,
+            that belongs to them). Where `loss_weight` times the weights adds up to less than 1, it is this share of that sum,
             and a thousandth of this share of it where it adds up to more than 1,000. After ITERATIONS it stops with a
             RuntimeWarning.
 
@@ -91,10 +91,10 @@ def solve(
         positive weight on one of the outcomes has no finite bias: its bias is that of the add-one estimate of its share, one
         row of each outcome added to the weighed ones, and only w is fitted.
     """
-    y, weight, l2 = np.asarray(y), np.asarray(weight), np.asarray(l2, dtype=np.float64)
+    y, weight, loss_weight = np.asarray(y), np.asarray(weight), np.asarray(loss_weight, dtype=np.float64)
     rows = x.coordinates if isinstance(x, PrincipalAxes) else x
     n, dtype = len(rows), rows.dtype
-    heads, classes = _heads_and_classes(n, y, weight, l2, start)
+    heads, classes = _heads_and_classes(n, y, weight, loss_weight, start)
     full, problems = (heads, n, classes), heads * classes
     target = _columns(np.broadcast_to(y, full), dtype)  # (n, P)
     scale = _columns(np.broadcast_to(weight, full), dtype)
@@ -107,7 +107,7 @@ def solve(
 
     unit = _root_mean_square(a, axes)
     a = a / unit
-    strength = np.broadcast_to(l2, (heads, classes)).reshape(-1) * float(unit) ** 2  # (P,) L2 of features of mean square 1
+    strength = np.broadcast_to(loss_weight, (heads, classes)).reshape(-1) * float(unit) ** 2  # (P,) for features of mean square 1
 
     positive, total = _column_sums(scale * target), _column_sums(scale)  # (P,) counted in rows
     free = (positive > 0) & (positive < total * (1 - 1e-12))  # the bias has an optimum
@@ -270,9 +270,9 @@ def _direction(gradient: NDArray, moves: NDArray, changes: NDArray, rho: NDArray
     return -q
 
 
-def _heads_and_classes(n: int, y: NDArray, weight: NDArray, l2: NDArray, start: Solution | None) -> tuple[int, int]:
+def _heads_and_classes(n: int, y: NDArray, weight: NDArray, strength: NDArray, start: Solution | None) -> tuple[int, int]:
     """H and C from the shapes of everything that has them."""
-    shapes = [y.shape, weight.shape, (*l2.shape[:-1], 1, *l2.shape[-1:]) if l2.ndim == 2 else l2.shape]
+    shapes = [y.shape, weight.shape, (*strength.shape[:-1], 1, *strength.shape[-1:]) if strength.ndim == 2 else strength.shape]
     shapes.append((1, n, 1))
     if start is not None:
         shapes.append((start.b.shape[0], 1, start.b.shape[1]))

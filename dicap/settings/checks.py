@@ -128,7 +128,7 @@ def unread(s: Settings) -> dict[str, str]:
     if "train" not in solved and not s.unfreezes:
         keys_unread |= dict.fromkeys(("linear.neighbours", "linear.pseudo_weight"), "no main stage is solved")
     if not solved:
-        keys_unread["linear.l2"] = "no head is solved"
+        keys_unread["linear.C"] = "no head is solved"
     if s.train.trainable == "head":
         keys_unread |= dict.fromkeys(("train.head_lr", "train.backbone_lr"), "the head alone is trained, at optimiser.lr")
     elif s.method == "bbam" and s.bbam.lr != "auto":

@@ -91,7 +91,7 @@ class Linear(Section):
     solver: Literal["steps", "convex"] = own(
         "steps", "steps: as published; convex: cross-entropy at its minimum, where the head is linear and all else frozen"
     )
-    l2: Positive | Literal["auto"] = own("auto", "weight of the loss beside half the squared norm; auto: by cross-validation")
+    C: Positive | Literal["auto"] = own("auto", "weight of the loss beside half the squared norm; auto: by cross-validation")
     features: Literal["plain", "standard", "root"] = own(
         "plain",
         "what the head sees; standard: standardised; root: signed square roots, standardised, each row of one length",

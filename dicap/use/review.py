@@ -25,7 +25,7 @@ from dicap.machine.runtime import Runtime
 BATCH = 256
 FOLDS = 10
 NEIGHBOURS = 10  # of an image, whose features are averaged with its own
-L2 = 0.003  # the penalty, as scikit-learn's C; benchmarks/review.py tried 0.0003 to 0.01
+LOSS_WEIGHT = 0.003  # of the heads, scikit-learn's C; benchmarks/review.py tried 0.0003 to 0.01
 # Of `surprise`, from benchmarks/review.py: exponent of a class's share, and what the worst of the classes that are not labelled
 # counts beside the worst of those that are.
 SHARE, ABSENT = 0.3, 0.5
@@ -86,7 +86,7 @@ def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
     assert len(rows) == len(labels) > 1, (rows.shape, labels.shape)
     y = labels.astype(np.float32)
     fold = assign_folds(y, min(FOLDS, len(y)), seed=0)
-    heads = solve(rows, y, weight=fold_weights(fold) * (y >= 0), l2=L2)
+    heads = solve(rows, y, weight=fold_weights(fold) * (y >= 0), loss_weight=LOSS_WEIGHT)
     return crossfit.out_of_fold(heads.w, heads.b, rows, fold)
 
 

@@ -32,7 +32,7 @@ from dicap.use.predict import predict
 from training.test_leaks import hidden_rows, invert_labels, models
 from training.test_resume import Killed, StopAfter
 
-HOLDOUT = {"method": "dicap", "head": "linear", "linear.solver": "convex", "linear.features": "root", "linear.l2": 0.05}
+HOLDOUT = {"method": "dicap", "head": "linear", "linear.solver": "convex", "linear.features": "root", "linear.C": 0.05}
 RECOMMENDED = HOLDOUT | {
     "linear.neighbours": 3,
     "linear.pseudo_weight": 0.5,
@@ -86,21 +86,21 @@ def problem_of(experiment, place):
 def test_the_warm_up_is_what_scikit_learn_finds_on_the_same_rows(frozen_experiment, tmp_path, kind):
     experiment = frozen_experiment({"method": "bce", "head": "linear", "linear.solver": "convex", "linear.features": kind})
     place = run_all(experiment, tmp_path, ("warmup",))
-    l2 = read_json(place / "warmup" / "choice.json")["l2"]
-    assert l2 > 0
+    chosen = read_json(place / "warmup" / "choice.json")["C"]
+    assert chosen > 0
     problem = problem_of(experiment, place)
     x, y = problem.rows[problem.labelled].astype(float), tiny.hidden_labels(experiment, experiment.roles.labelled)
     found = load_file(place / "warmup" / "model.safetensors")
     for c in range(y.shape[1]):
-        peer = LogisticRegression(C=l2, tol=1e-10, max_iter=100000).fit(x, y[:, c])
+        peer = LogisticRegression(C=chosen, tol=1e-10, max_iter=100000).fit(x, y[:, c])
         assert np.allclose(found["head.linear.weight"][c], peer.coef_[0], atol=1.1e-3)
         assert found["head.linear.bias"][c] == pytest.approx(peer.intercept_[0], abs=1e-2)
 
 
 def test_a_given_penalty_is_taken_and_one_labelled_image_is_enough(frozen_experiment, tmp_path):
-    run_all(frozen_experiment(HOLDOUT | {"linear.l2": 0.07}), tmp_path / "given")
-    assert read_json(tmp_path / "given" / "warmup" / "choice.json") == {"l2": 0.07}
-    few = HOLDOUT | {"linear.l2": "auto", "ratio": 0.08}
+    run_all(frozen_experiment(HOLDOUT | {"linear.C": 0.07}), tmp_path / "given")
+    assert read_json(tmp_path / "given" / "warmup" / "choice.json") == {"C": 0.07}
+    few = HOLDOUT | {"linear.C": "auto", "ratio": 0.08}
     experiment = frozen_experiment(few, split=tmp_path / "few.parquet")
     assert len(experiment.roles.sup) == len(experiment.roles.est) == 1
     run_all(experiment, tmp_path / "few")
@@ -133,11 +133,11 @@ def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solve
     monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
     alike = SimpleNamespace(apply=lambda x: x, scale=np.ones(1))  # the network's has all images
     monkeypatch.setattr(sklearn, "scaling_of", lambda *_: alike)
-    model = sklearn.DiCaPClassifier(l2=0.05, pseudo_weight=weight, neighbours=3, folds=3).fit(problem.rows[rows], y)
+    model = sklearn.DiCaPClassifier(C=0.05, pseudo_weight=weight, neighbours=3, folds=3).fit(problem.rows[rows], y)
     assert np.allclose(model.coef_, solved["students"].w[-1], **ALIKE)
     assert np.allclose(model.intercept_, solved["students"].b[-1], **ALIKE)
     if weight == 0.5:
-        assert found == {"l2": 0.05} and model.choice_ is None
+        assert found == {"C": 0.05} and model.choice_ is None
     else:
         assert found["share"] == model.choice_.share and "unlabelled" in found
         stated = [each["evidence"] for each in found["candidates"][1:]]

@@ -125,7 +125,7 @@ def noise_set(tmp_path_factory):
 @pytest.mark.parametrize("name", ["held out", "cross-fitted", "cross-fitted, then the whole network", "all labels"])
 def test_where_labels_are_noise_no_stage_states_that_it_knows(noise_set, tmp_path, name):
     """Whoever learnt an image by heart must not be asked how sure it is of it."""
-    by_heart = {"ratio": 0.3, "split.est_fraction": 0.9, "linear.l2": 300.0, "finetune.lr": 0.1, "finetune.epochs": 40}
+    by_heart = {"ratio": 0.3, "split.est_fraction": 0.9, "linear.C": 300.0, "finetune.lr": 0.1, "finetune.epochs": 40}
     loop = {"held out": HOLDOUT, "cross-fitted": RECOMMENDED, "all labels": HOLDOUT | {"method": "bce"}}.get(name, WHOLE)
     stages, source = opened(*noise_set, tmp_path, FROZEN | loop | by_heart), None
     s = stages[0][1].settings

@@ -41,7 +41,7 @@ def test_out_of_fold_scores_against_scikit_learn():
     fold = assign_folds(labels, 10, 0)
     for k in range(10):
         for c in range(labels.shape[1]):
-            model = LogisticRegression(C=review.L2, tol=1e-8, max_iter=1000).fit(x[fold != k], labels[fold != k, c])
+            model = LogisticRegression(C=review.LOSS_WEIGHT, tol=1e-8, max_iter=1000).fit(x[fold != k], labels[fold != k, c])
             assert np.allclose(found[fold == k, c], model.predict_proba(x[fold == k])[:, 1], atol=2e-3)
 
 

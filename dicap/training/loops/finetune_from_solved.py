@@ -30,7 +30,7 @@ def train(run: Trainer, network: nn.Module) -> None:
     """Steps 1 to 3 of Algorithm 1 once, on features and out of fold; its fourth step for the whole network."""
     phase = replace(run.method.main(run.experiment.roles), relabel=None)
     solution = solve_frozen(run.experiment, network, phase, run.source)
-    convex.record_choice(run, solution.l2, solution.choice)
+    convex.record_choice(run, solution.loss_weight, solution.choice)
     learn(run, network, phase, lambda _: solution.refresh, pseudo_weight=solution.pseudo_weight)
     run.publish(solution.before)
 
@@ -47,13 +47,13 @@ class Frozen:
     Attributes:
         refresh: its pseudo-labels.
         before: what its heads say out of fold, and its student of the unlabelled images.
-        l2, choice: its penalty, and how much of the unlabelled images it used where that was chosen.
+        loss_weight, choice: the weight of its loss, and how much of the unlabelled images it used where that was chosen.
         pseudo_weight: what a pseudo-labelled image counted for in it beside a labelled one.
     """
 
     refresh: Refresh
     before: CurveSource
-    l2: float
+    loss_weight: float
     choice: Choice | None
     pseudo_weight: float
 
@@ -62,8 +62,10 @@ def solve_frozen(experiment: Experiment, network: nn.Module, phase: Phase, sourc
     """Solve the main stage on the features of the backbone; the network's head is then its student's, in place."""
     on_bank = experiment.on_bank()
     problem = Problem.of(on_bank, network.to(experiment.runtime.device), phase)
-    students, l2 = Students(network), convex.penalty(source)
-    refresh, solution, choice = problem.crossfit(l2, lambda teacher: experiment.method.refresh(teacher, experiment.roles))
+    students, loss_weight = Students(network), convex.chosen_loss_weight(source)
+    refresh, solution, choice = problem.crossfit(
+        loss_weight, lambda teacher: experiment.method.refresh(teacher, experiment.roles)
+    )
     students.set_solution(solution)
     curve = students.curve_out_of_fold(problem)
     assert curve is not None, "only with cross-fitting"
@@ -75,4 +77,4 @@ def solve_frozen(experiment: Experiment, network: nn.Module, phase: Phase, sourc
     network.grid = None  # type: ignore[assignment]  # the whole network learns from whole maps
     given = experiment.settings.linear.pseudo_weight
     weight = given if given != "auto" else PART * choice.share if choice else PART
-    return Frozen(refresh, curve.carried_over(rows, scores, "on the frozen backbone"), l2, choice, weight)
+    return Frozen(refresh, curve.carried_over(rows, scores, "on the frozen backbone"), loss_weight, choice, weight)

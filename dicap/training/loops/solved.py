@@ -3,8 +3,8 @@
 A row is the mean feature of an image and its mirror image. The main stage has one round: teachers are solved on the labelled
 rows, they label the unlabelled ones, and the student is solved on both. With cross-fitting there are K fold students beside the
 student, in the same solve; nothing that reaches student k depends on a label of fold k, but for what all heads share, the
-penalty and the students' share (`dicap.linear.choice`), so its scores of that fold measure how often a confidence is right. The
-arrays' part of it is in `dicap.linear`; here are the experiment, the method and what is written.
+weight of the loss and the students' share (`dicap.linear.choice`), so its scores of that fold measure how often a confidence is
+right. The arrays' part of it is in `dicap.linear`; here are the experiment, the method and what is written.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from dicap.files.json_files import read_json, write_json
 from dicap.linear.choice import Choice
 from dicap.linear.crossfit import Pseudo, Teachers, crossfit, out_of_fold, solve_teachers
 from dicap.linear.folds import assign_folds, n_folds
-from dicap.linear.penalty import choose_penalty
+from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.solver import Solution, solve
 from dicap.methods.base import Calibrates, HiddenLabels, Phase, Refresh, Roles, Teacher
 from dicap.network.linear import LinearHead
@@ -35,18 +35,18 @@ from dicap.training.trainer import Trainer
 
 
 def warm_up(run: Trainer, network: nn.Module) -> None:
-    """Stage 1: logistic regression on the labelled rows, the penalty by cross-validation."""
+    """Stage 1: logistic regression on the labelled rows, the weight of the loss by cross-validation."""
     phase = replace(run.method.warmup(run.experiment.roles), epochs=1)
     problem = Problem.of(run.experiment, network, phase)
-    l2 = run.settings.linear.l2
-    if l2 == "auto":
-        l2 = choose_penalty(problem.rows[problem.labelled], problem.y, seed=_seed(run.experiment))
-    record_choice(run, l2)
+    loss_weight = run.settings.linear.C
+    if loss_weight == "auto":
+        loss_weight = choose_loss_weight(problem.rows[problem.labelled], problem.y, seed=_seed(run.experiment))
+    record_choice(run, loss_weight)
 
     student = Students(network)
     run.begin_with(student, {"raw": network}, phase, eval_every=1)
     for _ in run.epochs:
-        student.set_solution(solve(problem.rows[problem.labelled], problem.y, weight=problem.label_mask, l2=l2))
+        student.set_solution(solve(problem.rows[problem.labelled], problem.y, weight=problem.label_mask, loss_weight=loss_weight))
         run.checkpoint.row["loss"] = student.objective
         run.evaluate()
         run.record()
@@ -57,7 +57,7 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
 def train(run: Trainer, network: nn.Module) -> None:
     """Stage 2, Algorithm 1 with its fourth step at the minimum."""
     phase = replace(run.method.main(run.experiment.roles), epochs=1)
-    problem, l2 = Problem.of(run.experiment, network, phase), penalty(run.source)
+    problem, loss_weight = Problem.of(run.experiment, network, phase), chosen_loss_weight(run.source)
 
     def make_labels(teacher: Teacher) -> Refresh:
         with run.meter.timing("refresh"):
@@ -67,8 +67,8 @@ def train(run: Trainer, network: nn.Module) -> None:
     run.begin_with(students, {"raw": network}, phase, eval_every=1)
     for _ in run.epochs:
         # (1) - (3) rates, thresholds, pseudo-labels and weights: for each student; (4) L = L_sup + L_pseudo at its minimum
-        _, solution, choice = problem.crossfit(l2, make_labels)
-        record_choice(run, l2, choice)
+        _, solution, choice = problem.crossfit(loss_weight, make_labels)
+        record_choice(run, loss_weight, choice)
         students.set_solution(solution)
         run.checkpoint.row["loss"] = students.objective
         run.evaluate()
@@ -81,20 +81,20 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
     """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
     phase = experiment.method.main(experiment.roles)
     problem = Problem.of(experiment, experiment.place(network), phase)
-    teacher = HeadTeacher(problem, problem.teachers(penalty(source)).scores())
+    teacher = HeadTeacher(problem, problem.teachers(chosen_loss_weight(source)).scores())
     return record_first(experiment, experiment.method.refresh(teacher, experiment.roles), phase, folder)
 
 
-def penalty(source: Path | None) -> float:
-    """The L2 penalty that the warm-up chose and left in its folder."""
+def chosen_loss_weight(source: Path | None) -> float:
+    """The weight of the loss that the warm-up chose and left in its folder."""
     assert source is not None, "the main stage follows a warm-up"
-    return float(read_json(source / CHOICE)["l2"])
+    return float(read_json(source / CHOICE)["C"])
 
 
-def record_choice(run: Trainer, l2: float, choice: Choice | None = None) -> None:
-    """Write the penalty, and how much of the unlabelled images was used where that was chosen, beside the stage's model."""
+def record_choice(run: Trainer, loss_weight: float, choice: Choice | None = None) -> None:
+    """Write linear.C, and how much of the unlabelled images was used where that was chosen, beside the stage's model."""
     if run.experiment.group.is_main:
-        write_json({"l2": l2} | (choice.to_dict() if choice else {}), run.state.products / CHOICE)
+        write_json({"C": loss_weight} | (choice.to_dict() if choice else {}), run.state.products / CHOICE)
 
 
 def _seed(experiment: Experiment) -> int:
@@ -142,17 +142,17 @@ class Problem:
         """Rows (n_l + n_u, D) of the labelled images, then of the unlabelled ones."""
         return self.rows[np.concatenate([self.labelled, self.unlabelled])]
 
-    def teachers(self, l2: float) -> Teachers:
+    def teachers(self, loss_weight: float) -> Teachers:
         """The heads that make pseudo-labels, on rows averaged with their neighbours where linear.neighbours says so."""
         neighbours = self.experiment.settings.linear.neighbours
-        return solve_teachers(self.all_rows, self.y, self.fold, l2=l2, neighbours=neighbours)
+        return solve_teachers(self.all_rows, self.y, self.fold, loss_weight=loss_weight, neighbours=neighbours)
 
     def roles_without(self, fold: int) -> Roles:
         """The roles as the student of a fold may know them: its fold is no labelled image."""
         roles = self.experiment.roles
         return Roles(self.labelled[self.fold != fold], roles.est[:0], roles.unlabeled, roles.test, roles.validation)
 
-    def crossfit(self, l2: float, refresh: Callable[[Teacher], Refresh]) -> tuple[Refresh, Solution, Choice | None]:
+    def crossfit(self, loss_weight: float, refresh: Callable[[Teacher], Refresh]) -> tuple[Refresh, Solution, Choice | None]:
         """What the student learns from, the fold students and, last, the student, and how much of them was taken.
 
         Args:
@@ -166,7 +166,7 @@ class Problem:
             return entries(made[-1].pseudo)
 
         s = self.experiment.settings.linear
-        options = {"l2": l2, "pseudo_weight": s.pseudo_weight, "neighbours": s.neighbours}
+        options = {"loss_weight": loss_weight, "pseudo_weight": s.pseudo_weight, "neighbours": s.neighbours}
         solution, choice = crossfit(self.all_rows, self.y, self.fold, rule, **options)
         return made[-1], solution, choice
 

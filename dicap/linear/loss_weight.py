@@ -1,4 +1,4 @@
-"""The L2 penalty by cross-validation on the labelled rows: every fold in one solve, begun where the candidate before ended."""
+"""The weight of the loss by cross-validation on the labelled rows: all folds in one solve, begun where the one before ended."""
 
 import warnings
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ DECADES = 2  # beyond the candidates that are tried
 FALLS = 0.999  # of the loss: above it a further candidate is no better
 
 
-def choose_penalty(x: NDArray, y: NDArray, fold: NDArray | None = None, *, seed: int = 0) -> float:
-    """The penalty of labelled rows (n, D) and labels (n, C), by the log loss of their known entries out of fold.
+def choose_loss_weight(x: NDArray, y: NDArray, fold: NDArray | None = None, *, seed: int = 0) -> float:
+    """The weight of the loss, of labelled rows (n, D) and labels (n, C), by the log loss of their known entries out of fold.
 
     CANDIDATES are for features of mean square 1; of others a power of ten makes them so. From the first or the last of them the
     search goes on as long as the loss falls; where it still does after DECADES, a RuntimeWarning says so.
@@ -40,13 +40,13 @@ def choose_penalty(x: NDArray, y: NDArray, fold: NDArray | None = None, *, seed:
         if best != further[-1]:
             return best
     if outwards:
-        warnings.warn(f"l2: auto: {best:g}, the best, is the last that was tried", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"C: auto: {best:g}, the best, is the last that was tried", RuntimeWarning, stacklevel=2)
     return best
 
 
-def _round(l2: NDArray) -> tuple[float, ...]:
+def _round(values: NDArray) -> tuple[float, ...]:
     """Candidates without the rounding of products, 0.3 and not 0.30000000000000004."""
-    return tuple(float(f"{value:.1g}") for value in l2)
+    return tuple(float(f"{value:.1g}") for value in values)
 
 
 def losses_out_of_fold(x: NDArray, y: NDArray, fold: NDArray, candidates: Sequence[float], *, tolerance: float = 1e-2) -> NDArray:
@@ -58,8 +58,8 @@ def losses_out_of_fold(x: NDArray, y: NDArray, fold: NDArray, candidates: Sequen
     assert len(x) == len(y) == len(fold), (x.shape, y.shape, fold.shape)
     known, y = np.asarray(y >= 0, np.float32), np.where(y >= 0, y, 0).astype(y.dtype)
     heads, rows, solution, losses = fold_weights(fold) * known, rotate(x), None, []
-    for l2 in candidates:
-        solution = solve(rows, y, weight=heads, l2=l2, start=solution, tolerance=tolerance)
+    for loss_weight in candidates:
+        solution = solve(rows, y, weight=heads, loss_weight=loss_weight, start=solution, tolerance=tolerance)
         z = out_of_fold_scores(solution.logits(x), fold).astype(np.float64)
         losses.append(float((known * (np.logaddexp(0, z) - y * z)).sum() / known.sum()))
     return np.array(losses)

@@ -43,6 +43,16 @@ def paired(ours: list[float], theirs: list[float], digits: int = 3) -> dict[str,
     return {"mean": round(float(d.mean()), digits), "half": round(half, digits), "least": round(float(d.min()), digits)}
 
 
+def gap_of_deciles(chance: Any, right: Any) -> float:
+    """Mean |mean chance - share right| over the tenths of the decisions by their chance (n, C); NaN where nothing was decided."""
+    import numpy as np
+
+    known = ~np.isnan(chance)
+    chance, right = chance[known], right[known]
+    tenths = [part for part in np.array_split(np.argsort(chance, kind="stable"), 10) if len(part)]
+    return float(np.mean([abs(chance[part].mean() - right[part].mean()) for part in tenths])) if tenths else 0.0
+
+
 def machine() -> dict[str, Any]:
     """Hardware and versions."""
     import numpy as np

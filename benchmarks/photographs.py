@@ -41,7 +41,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 import torch
-from common import Parser, finish, paired
+from common import Parser, finish, gap_of_deciles, paired
 from made_up import ROOT, converted, settings
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss as sklearn_loss
@@ -56,7 +56,6 @@ from dicap.data.convert import convert
 from dicap.data.sources import read_raw
 from dicap.data.split import split_roles
 from dicap.data.store import Store
-from dicap.evaluation.evaluate import decided
 from dicap.features.bank import FeatureBank
 from dicap.features.compute import fill
 from dicap.features.folder import BACKBONE
@@ -246,8 +245,8 @@ def cell(place: Place, ratio: float, seed: int, search: bool) -> dict[str, Any]:
                 maps[title] = mean_average_precision(scores, y_test)
                 decisions = load_model(model).decisions
                 if decisions.curve is not None and stage == "train":
-                    rows = decided(scores, y_test, decisions)["chance_deciles"]
-                    chance[title] = float(np.mean([abs(row["chance"] - row["share"]) for row in rows])) if rows else 0.0
+                    answer, stated = decisions.decide(scores)
+                    chance[title] = gap_of_deciles(stated, answer == y_test)
                     curves[title] = {f"test_{key}": value for key, value in curve_figures(scores, y_test, decisions).items()}
                     curves[title] |= begun(models["train"].parent)
             if name == "holdout":

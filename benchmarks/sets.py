@@ -28,11 +28,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from common import Parser, finish, paired
+from common import Parser, finish, gap_of_deciles, paired
 from populations import HELPING, MISLEADING, Population, draw
 
 from dicap.calibration import ranks
-from dicap.calibration.decision import reliability
 from dicap.calibration.quota import quota_of
 from dicap.data.split import labelled_order
 from dicap.linear.choice import PART, SHARES, safe_mixture
@@ -106,8 +105,7 @@ def chance_gap(heads: Solution, own: np.ndarray, test: np.ndarray, p: Population
     finally:
         ranks.MANY = before
     present = np.interp(heads.logits(test)[-1].astype(np.float64), knots, rate)
-    deciles = reliability(np.maximum(present, 1 - present), (present > 0.5) == (p.y_test > 0), by_rank=True)
-    return float(np.mean([abs(row["chance"] - row["share"]) for row in deciles]))
+    return gap_of_deciles(np.maximum(present, 1 - present), (present > 0.5) == (p.y_test > 0))
 
 
 def populations(path: Path, ratios: list[float], seeds: list[int]) -> dict[str, tuple[Population, int]]:

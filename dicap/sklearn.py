@@ -4,7 +4,6 @@ Letters: n samples, D features, C classes.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, cast
 
@@ -15,15 +14,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
 
 from dicap.calibration.ranks import curve_by_rank, log_odds
 from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, quota_labels
-from dicap.linear.folds import assign_folds, n_folds
+from dicap.linear.folds import assign_folds
 from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.scaling import Kind, scaling_of
-from dicap.linear.solver import Solution
-from dicap.machine.processes import cores
 from dicap.metrics.ranking import average_precision
 
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
@@ -54,11 +50,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
         folds: of the labelled samples; each is scored by heads that never saw it. As many as there are labelled samples at most.
         power: exponent of the chance of being right in the weight of a pseudo-label.
-        warm_start: begin the solution of `fit` with that of the call before, which changes its seconds and, within the solver's
-            tolerance, nothing else.
         random_state: of the folds. They depend on it and on the samples, not on the order of samples nor, unless samples are
             equal, on that of classes.
-        n_jobs: threads of the linear algebra; None: as the libraries choose, -1: all cores.
 
     Attributes:
         classes_: (C, 2): the outcomes of each class, 0 and 1, as scikit-learn has them where there are several outputs.
@@ -79,9 +72,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         "neighbours": [Interval(Integral, 0, None, closed="left")],
         "folds": [Interval(Integral, 2, None, closed="left")],
         "power": [Interval(Real, 0, None, closed="neither")],
-        "warm_start": ["boolean"],
         "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
     }
 
     def __init__(
@@ -93,9 +84,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         neighbours: int = 10,
         folds: int = 5,
         power: float = 2.0,
-        warm_start: bool = False,
         random_state: Any = None,
-        n_jobs: int | None = None,
     ) -> None:
         self.C = C
         self.features = features
@@ -103,9 +92,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.neighbours = neighbours
         self.folds = folds
         self.power = power
-        self.warm_start = warm_start
         self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any) -> "DiCaPClassifier":
         """Learn from labelled and unlabelled samples.
@@ -137,8 +124,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.class_names_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        with self._threads():
-            self._solve(x, labels, labelled, seed)
+        self._solve(x, labels, labelled, seed)
         return self
 
     def _solve(self, x: NDArray, labels: NDArray, labelled: NDArray, seed: int) -> None:
@@ -160,10 +146,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
         heads, self.choice_ = crossfit(
             rows, y, fold, rule, loss_weight=self.C_, pseudo_weight=self.pseudo_weight,
-            neighbours=min(self.neighbours, len(rows) - 1), start=self._start(y, rows, fold),
+            neighbours=min(self.neighbours, len(rows) - 1),
         )  # fmt: skip
-        if self.warm_start:
-            self._heads = heads
         self.coef_, self.intercept_ = heads.w[-1], heads.b[-1]
         self.curve_ = np.stack(curve_by_rank(out_of_fold(heads.w, heads.b, own, fold), y))
 
@@ -171,12 +155,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         """(n, D) finite, in single or double precision."""
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "reset": reset}
         return np.asarray(validate_data(self, X, **options))
-
-    def _start(self, y: NDArray, rows: NDArray, fold: NDArray) -> Solution | None:
-        """The solution of the call before, where it is wanted and of the same shape."""
-        heads = getattr(self, "_heads", None) if self.warm_start else None
-        fits = heads is not None and heads.w.shape == (n_folds(fold) + 1, y.shape[1], rows.shape[1])
-        return heads if fits else None
 
     def decision_function(self, X: Any) -> np.ndarray:
         """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
@@ -220,11 +198,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         tags.classifier_tags.multi_label = True
         return tags
-
-    def _threads(self) -> AbstractContextManager:
-        if self.n_jobs is None:
-            return nullcontext()
-        return threadpool_limits(self.n_jobs if self.n_jobs > 0 else max(1, cores() + 1 + self.n_jobs))
 
 
 class LabelledKFold:

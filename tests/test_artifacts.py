@@ -96,26 +96,6 @@ def test_parquet_bytes_are_a_function_of_their_content(tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def labelled_entries(seed=0, n=23, classes=7):
-    """Halves p (n, C), labels, weights."""
-    rng = np.random.default_rng(seed)
-    p, w = (rng.random((n, classes)).astype(np.float16) for _ in range(2))
-    label = rng.choice([0, 0, 0, 1, -1], (n, classes)).astype(np.int8)
-    w[label < 0] = 0
-    return np.array([f"image {i}" for i in range(n)], dtype=object), p, label, w
-
-
-def test_a_record_in_row_groups_is_the_same(tmp_path, monkeypatch):
-    ids, p, label, w = labelled_entries()
-    path = tmp_path / "labels.parquet"
-    monkeypatch.setattr(artifacts, "ROW_GROUP", 5 * label.shape[1])
-    artifacts.write_pseudo_labels(ids, p, label, w, path)
-    assert len(list(artifacts.pseudo_label_groups(path))) == 5
-    found = artifacts.read_pseudo_labels(path)
-    assert found.ids == ids.tolist()
-    assert all((got == given_one).all() for got, given_one in zip(found[1:], (p, label, w), strict=True))
-
-
 def test_a_record_of_no_images(tmp_path):
     path, nothing = tmp_path / "none.parquet", np.empty((0, 3), np.float16)
     artifacts.write_pseudo_labels(np.array([], dtype=object), nothing, nothing.astype(np.int8), nothing, path)

@@ -117,20 +117,6 @@ def test_an_unlabelled_row_twice_changes_no_more_than_other_folds_would(world):
     assert moved.mean() < 0.05
 
 
-@few
-@given(world=worlds(), first=st.sampled_from([0.001, 1.0, "auto"]))
-def test_what_was_fitted_before_a_warm_start_changes_nothing(world, first):
-    """The end is the same within the solver's tolerance; near-equal scores may change their group of the measured curve."""
-    warm = fitted(world.x, np.where(world.y < 0, -1, 1 - world.y), warm_start=True, C=first)
-    for strength in ("auto", 0.001, 1.0):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            warm.set_params(C=strength).fit(world.x, world.y)
-        cold = fitted(world.x, world.y, C=strength)
-        assert np.allclose(warm.coef_, cold.coef_, atol=1e-2) and np.allclose(warm.intercept_, cold.intercept_, atol=1e-2)
-        assert np.abs(warm.predict_proba(world.x_test) - cold.predict_proba(world.x_test)).max() < 0.05, strength
-
-
 @pytest.mark.parametrize("c", [1, 2, 3])
 def test_scikit_learn_s_scorers_say_what_the_metrics_say(c):
     """By decision, by probability, by answer, of one class, two, and more."""

@@ -152,14 +152,6 @@ def test_the_score_asks_for_known_entries_only():
     assert model.score(x_test, hidden) == pytest.approx(np.mean(expected))
 
 
-def test_threads_change_nothing_and_a_warm_start_of_another_shape_neither():
-    x, y, x_test, _ = world()
-    once = DiCaPClassifier(random_state=0, warm_start=True, n_jobs=-1).fit(x, y)
-    assert np.allclose(probabilities(x, y, x_test, n_jobs=1), once.predict_proba(x_test), atol=2e-3)
-    more = once.fit(np.c_[x, x], y[:, :2]).predict_proba(np.c_[x_test, x_test])  # of another shape: from the beginning
-    assert np.allclose(more, probabilities(np.c_[x, x], y[:, :2], np.c_[x_test, x_test]), atol=2e-3)
-
-
 # -- little to learn from ------------------------------------------------------------------------------------------------
 
 
@@ -244,7 +236,7 @@ def test_parameters_are_settings_with_the_recommended_values():
     )
     recommended = YAML(typ="safe").load((Path(__file__).parents[1] / "configs" / "recommended.yaml").read_text())
     ours = DiCaPClassifier().get_params()
-    assert set(place) == set(ours) - {"warm_start", "random_state", "n_jobs"}
+    assert set(place) == set(ours) - {"random_state"}
     for name, section in place.items():
         assert f"{section}.{name}" in known_keys()
         assert ours[name] == recommended[section].get(name, ours[name])

@@ -110,13 +110,11 @@ def plain(prior: np.ndarray, note: str) -> Decisions:
     return Decisions(half, half.copy(), prior, None, note)
 
 
-def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10, *, by_rank: bool = False) -> list[dict[str, float]]:
+def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10) -> list[dict[str, float]]:
     """Per tenth of the stated chance: how many decisions, their mean chance, and the share of them that is right.
 
     Args:
         chance: (N, C), NaN where nothing was decided; right: (N, C), 0/1.
-        by_rank: tenths of the decisions, ranked by their chance, instead of tenths of the scale: each holds as many,
-            so that sampling plays the same part in all.
 
     Returns:
         A dict {left, right, n, images, chance, share} for every tenth that holds a decision, ascending.
@@ -125,10 +123,6 @@ def reliability(chance: np.ndarray, right: np.ndarray, bins: int = 10, *, by_ran
     image, chance, right = np.nonzero(known)[0], chance[known].astype(np.float64), np.asarray(right)[known].astype(np.float64)
     index = bin_index(torch.from_numpy(chance), bins).numpy()
     edges = np.arange(bins + 1) / bins
-    if by_rank and len(chance):
-        index = np.empty(len(chance), np.int64)
-        index[np.argsort(chance, kind="stable")] = np.arange(len(chance)) * bins // len(chance)
-        edges = np.quantile(chance, edges)
     rows = []
     for k in np.unique(index):
         inside = index == k

@@ -63,23 +63,20 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
     """How the model's decisions fare: the share decided, the share of these that is right, and how true the stated chance is.
 
     `chance_tenths` has a row for every tenth of the stated chance (see `decision.reliability`), `chance_gap` is the mean
-    over decisions of |mean chance - share right| of their tenth. `chance_deciles` has a row for every tenth of the decisions,
-    ranked by their chance, and `chance_gap_max` is the largest difference there. Without a correctness curve the lists are
-    empty and the gaps None. The other keys are those of `dicap.metrics.operating_point.of_answers`.
+    over decisions of |mean chance - share right| of their tenth. Without a correctness curve the list is empty and the gap None.
+    The other keys are those of `dicap.metrics.operating_point.of_answers`.
     """
     answer, chance = decisions.decide(scores)
     known = labels >= 0
     chance = np.where(known, chance, np.nan)
     right = answer == labels
-    tenths, deciles = reliability(chance, right), reliability(chance, right, by_rank=True)
+    tenths = reliability(chance, right)
     n = sum(row["n"] for row in tenths)
     return {
         "decided": float((answer[known] >= 0).mean()) if known.any() else None,
         "decided_right": float(right[known & (answer >= 0)].mean()) if (known & (answer >= 0)).any() else None,
         "chance_gap": sum(row["n"] * abs(row["chance"] - row["share"]) for row in tenths) / n if n else None,
-        "chance_gap_max": max((abs(row["chance"] - row["share"]) for row in deciles), default=None),
         "chance_tenths": with_intervals(tenths),
-        "chance_deciles": deciles,
     } | of_answers(answer, labels)
 
 

@@ -1,7 +1,6 @@
 """The model card: what a model was made from, how good it is, and what it should not be trusted with."""
 
 from collections.abc import Iterator, Sequence
-from io import StringIO
 from typing import Any
 
 from dicap.metrics.operating_point import digits
@@ -35,7 +34,6 @@ def model_card(
     name = f"{METHODS[s.method].title} on {'own images' if meta['dataset'] == OWN else meta['dataset']}"
     held_out = holds_out(s.method, s.calibration.source)
     parts = [
-        front_matter(model, metrics, name),
         f"# {name}",
         f"A multi-label classifier of {len(model.classes)} classes: {s.backbone} with {s.head}, images of {s.image_size} px.",
         *(f"> **Warning:** {line}." for line in metrics.get("warnings", [])),
@@ -90,39 +88,6 @@ def _unknown(metrics: dict[str, Any]) -> str:
     return (
         f"Of {entries} entries (image, class) of the labelled images nothing is known; they were not learnt." if entries else ""
     )
-
-
-def front_matter(model: SavedModel, metrics: dict[str, Any], name: str) -> str:
-    """The YAML that model hubs read: tags, a placeholder for the licence, and the result in their form."""
-    from ruamel.yaml import YAML
-
-    matter = {
-        "license": "other",
-        "license_name": "to-be-chosen-by-the-owner",  # of the photographs and the labels
-        "library_name": "dicap",
-        "pipeline_tag": "image-classification",
-        "tags": ["multi-label", "semi-supervised", "image-classification", model.settings.method, model.settings.backbone],
-        "model-index": [
-            {
-                "name": name,
-                "results": [
-                    {
-                        "task": {"type": "image-classification", "name": "Multi-label classification"},
-                        "dataset": {"type": metrics["dataset"], "name": name.partition(" on ")[2], "split": "test"},
-                        "metrics": [
-                            {"type": kind, "name": title, "value": round(float(metrics[key]), 4)}
-                            for kind, title, key in (("map", "mAP (%)", "map"), ("f1", "F1 of yes", "f1"))
-                            if metrics.get(key) is not None
-                        ],
-                    }
-                ],
-            }
-        ],
-    }
-    text, yaml = StringIO(), YAML()
-    yaml.width = 4096
-    yaml.dump(matter, text)
-    return f"---\n{text.getvalue()}---"
 
 
 def _named(classes: Sequence[str], most: int = 30) -> str:

@@ -10,7 +10,6 @@ A step's features are a pure function of (seed, stage, epoch, row, key of the re
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from dicap.data.loader import Request
 from dicap.data.store import Store
 from dicap.errors import DataError
 from dicap.features.folder import BACKBONE, META, SCHEMA
-from dicap.features.recipe import Recipe
+from dicap.features.recipe import Recipe, asked_for
 from dicap.features.views import choose
 from dicap.files.checksum import sha256
 from dicap.files.json_files import read_json
@@ -30,21 +29,6 @@ from dicap.files.npy import open_npy
 from dicap.network.stored import StoredBackbone
 from dicap.randomness import uniform
 from dicap.settings import Settings
-
-# What a difference from the recipe wanted is called in the message.
-_NAMES = {
-    "images": "other images than the converted set's",
-    "n": "other images than the converted set's",
-    "image_size": "another image_size",
-    "backbone": "another backbone",
-    "origin": "other weights of the backbone",
-    "normalize": "another network.normalize",
-    "stride": "another network.stride",
-    "cutout": "another augment.cutout",
-    "flip": "another augment.flip",
-    "views": "another features.views",
-    "grid": "another features.grid",
-}
 
 
 class FeatureBank:
@@ -87,10 +71,9 @@ class FeatureBank:
 
     def check(self, settings: Settings, store: Store) -> None:
         """Raise DataError, with what differs, unless these are the features that `settings` ask for of the images of `store`."""
-        wanted = self.recipe.wanted(settings, store)
-        for field in fields(Recipe):
-            if getattr(self.recipe, field.name) != getattr(wanted, field.name):
-                raise DataError(f"{self.folder}: made with {_NAMES[field.name]}; run `dvc repro features`")
+        for name, value in asked_for(settings, store).items():
+            if getattr(self.recipe, name) != value:
+                raise DataError(f"{self.folder}: made with other {name} than asked for; run `dvc repro features`")
 
     @property
     def backbone(self) -> StoredBackbone:

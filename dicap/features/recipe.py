@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,41 +72,11 @@ class Recipe:
                 f"has {height} x {width} positions; set it to {min(height, width)} or less"
             )
         return Recipe(
-            images=store.checksum,
-            n=store.n,
-            image_size=store.image_size,
-            backbone=settings.backbone,
-            origin=origin_of(settings.backbone_weights),
+            **asked_for(settings, store),
             weights=weights_checksum(network.backbone.state_dict()),
-            normalize=settings.network.normalize,
             mean=tuple(round(value, 6) for value in (network.mean.flatten() / 255).tolist()),
             std=tuple(round(value, 6) for value in (1 / (network.scale.flatten() * 255)).tolist()),
-            stride=settings.network.stride,
-            cutout=settings.augment.cutout,
-            flip=settings.augment.flip,
-            views=settings.features.views,
-            grid=grid,
             channels=channels,
-        )
-
-    def wanted(self, settings: Settings, store: Store) -> "Recipe":
-        """This recipe as `settings` would have it on the images of `store`; what the backbone's name and weights tell stays.
-
-        Unlike `of` it builds no backbone, which takes longer than the work of a stage on features.
-        """
-        return replace(
-            self,
-            images=store.checksum,
-            n=store.n,
-            image_size=store.image_size,
-            backbone=settings.backbone,
-            origin=origin_of(settings.backbone_weights),
-            normalize=settings.network.normalize,
-            stride=settings.network.stride,
-            cutout=settings.augment.cutout,
-            flip=settings.augment.flip,
-            views=settings.features.views,
-            grid=settings.features.grid,
         )
 
     @staticmethod
@@ -138,6 +108,23 @@ class Recipe:
     def bytes_per_image(self) -> int:
         """Bytes on disk for each image: two for each channel, position, and view."""
         return len(self.files) * self.grid**2 * self.channels * 2
+
+
+def asked_for(settings: Settings, store: Store) -> dict[str, Any]:
+    """What of a recipe follows from settings and images, without building the backbone: that takes longer than a stage's work."""
+    return {
+        "images": store.checksum,
+        "n": store.n,
+        "image_size": store.image_size,
+        "backbone": settings.backbone,
+        "origin": origin_of(settings.backbone_weights),
+        "normalize": settings.network.normalize,
+        "stride": settings.network.stride,
+        "cutout": settings.augment.cutout,
+        "flip": settings.augment.flip,
+        "views": settings.features.views,
+        "grid": settings.features.grid,
+    }
 
 
 def origin_of(weights: str) -> str:

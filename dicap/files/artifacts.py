@@ -1,18 +1,16 @@
 """What one stage writes for another: schemas, reading, writing, in this one place."""
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dicap.errors import DataError
 from dicap.files.atomic import replacing
-from dicap.files.tables import lists, matrix, read_parquet, readable_parquet, write_parquet, writing_parquet
+from dicap.files.tables import lists, matrix, read_parquet, write_parquet
 
 CHOICE = "choice.json"  # of a solved stage: its linear.C, and in the main stage how much of the unlabelled images was used
 ROLES = ("sup", "est", "unlabeled", "test", "validation")
@@ -50,8 +48,6 @@ PSEUDO_LABELS = pa.schema(
         ("weight", pa.list_(pa.float16())),
     ]
 )
-# Entries (image, class) of a row group; a record is read one group at a time.
-ROW_GROUP, MOST_ROWS = 50_000_000, 1 << 20
 # Columns of history.csv, one row per epoch: what each epoch of a stage gave; a method may add columns. `steps` counts
 # batches and is empty where the stage was solved.
 HISTORY = ("epoch", "steps", "loss", "loss_sup", "loss_pseudo", "loss_con", "lr", "map_raw", "map_ema")
@@ -104,8 +100,8 @@ def write_thresholds(columns: dict[str, Any], path: Path) -> None:
     write_parquet(pa.table(columns, schema=THRESHOLDS), path)
 
 
-class PseudoLabelGroup(NamedTuple):
-    """Some images of a record."""
+class PseudoLabelRecord(NamedTuple):
+    """What an epoch trained on."""
 
     ids: list[str]  # (n,)
     confidence: np.ndarray  # (n, C) float16
@@ -114,37 +110,20 @@ class PseudoLabelGroup(NamedTuple):
 
 
 def write_pseudo_labels(ids: np.ndarray, confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, path: Path) -> None:
-    """Write an epoch's pseudo-labels: per image confidences, labels and weights, halves of what trains, in row groups.
+    """Write an epoch's pseudo-labels: per image confidences, labels and weights, halves of what trains.
 
     Args:
         confidence, label, weight: (n, C).
     """
-    n, classes = label.shape
-    rows = min(MOST_ROWS, max(1, ROW_GROUP // max(1, classes)))
-    with writing_parquet(PSEUDO_LABELS, path) as writer:
-        for start in range(0, max(1, n), rows):
-            group = slice(start, start + rows)
-            p, y = confidence[group].astype(np.float16, copy=False), label[group].astype(np.int8, copy=False)
-            w = weight[group].astype(np.float16, copy=False)
-            values = [lists(p, pa.float16()), lists(y, pa.int8()), lists(w, pa.float16())]
-            writer.write_table(pa.Table.from_arrays([pa.array(ids[group], pa.string()), *values], schema=PSEUDO_LABELS))
+    p, w = (values.astype(np.float16, copy=False) for values in (confidence, weight))
+    values = [lists(p, pa.float16()), lists(label.astype(np.int8, copy=False), pa.int8()), lists(w, pa.float16())]
+    write_parquet(pa.Table.from_arrays([pa.array(ids, pa.string()), *values], schema=PSEUDO_LABELS), path)
 
 
-def pseudo_label_groups(path: Path) -> Iterator[PseudoLabelGroup]:
-    """The images of a record, one row group at a time. Raises DataError."""
-    with readable_parquet(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
-        for number in range(file.num_row_groups):
-            table = file.read_row_group(number)
-            columns = (matrix(table[name]) for name in ("confidence", "label", "weight"))
-            yield PseudoLabelGroup(table["id"].to_pylist(), *columns)
-
-
-def read_pseudo_labels(path: Path) -> PseudoLabelGroup:
-    """All images of a record. Raises DataError if the file is missing or damaged."""
-    ids, *parts = zip(*pseudo_label_groups(path), strict=True)
-    return PseudoLabelGroup(
-        list(chain.from_iterable(ids)), *(part[0] if len(part) == 1 else np.concatenate(part) for part in parts)
-    )
+def read_pseudo_labels(path: Path) -> PseudoLabelRecord:
+    """The images of a record. Raises DataError if the file is missing or damaged."""
+    table = read_parquet(path)
+    return PseudoLabelRecord(table["id"].to_pylist(), *(matrix(table[name]) for name in ("confidence", "label", "weight")))
 
 
 def write_predictions(ids: np.ndarray, scores: np.ndarray, labels: np.ndarray, path: Path) -> None:

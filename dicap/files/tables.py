@@ -13,23 +13,16 @@ from dicap.errors import DataError
 from dicap.files.atomic import replacing
 
 
-@contextmanager
-def writing_parquet(schema: pa.Schema, path: Path) -> Iterator[pq.ParquetWriter]:
-    """Yield a writer of row groups, with page checksums; the file is there when all are written, as in `replacing`."""
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write a table with page checksums, atomically."""
     # A dictionary of numbers, or of ids, is made and thrown away again; labels have three values.
-    many = ["id", *(f"{field.name}.list.element" for field in schema if field.type == pa.list_(pa.float16()))]
-    few = [leaf for leaf in _leaves(schema) if leaf not in many]
+    many = ["id", *(f"{field.name}.list.element" for field in table.schema if field.type == pa.list_(pa.float16()))]
+    few = [leaf for leaf in _leaves(table.schema) if leaf not in many]
     options: dict[str, Any] = {"use_dictionary": few, "write_statistics": few, "write_batch_size": 65536}
     with (
         replacing(path) as temporary,
-        pq.ParquetWriter(temporary, schema, write_page_checksum=True, compression="zstd", **options) as writer,
+        pq.ParquetWriter(temporary, table.schema, write_page_checksum=True, compression="zstd", **options) as writer,
     ):
-        yield writer
-
-
-def write_parquet(table: pa.Table, path: Path) -> None:
-    """Write a table with page checksums, atomically."""
-    with writing_parquet(table.schema, path) as writer:
         writer.write_table(table)
 
 

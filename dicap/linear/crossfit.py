@@ -47,7 +47,6 @@ def crossfit(
     loss_weight: float,
     pseudo_weight: float | Literal["auto"],
     neighbours: int = 0,
-    start: Solution | None = None,
 ) -> tuple[Solution, Choice | None]:
     """The fold students and, last, the student of all labels; and how much of them was taken, where that was chosen.
 
@@ -58,11 +57,10 @@ def crossfit(
         pseudo_weight: of a pseudo-labelled entry of weight 1 beside a labelled one; `auto`: PART, and the heads are those of
             `safe_mixture`. Without cross-fitting there is nothing to choose by, and they are the students.
         neighbours: nearest rows with which a teacher's rows are averaged; 0: none.
-        start: an earlier solution of the same shape to begin with.
     """
     pseudo = pseudo_labels_per_fold(solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=neighbours), y, rule)
     weight = PART if pseudo_weight == "auto" else pseudo_weight
-    students = solve_students(rotate(rows), y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=weight, start=start)
+    students = solve_students(rotate(rows), y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=weight)
     if pseudo_weight != "auto" or not n_folds(fold):
         return students, None
     labelled = rows[: len(y)]
@@ -183,7 +181,6 @@ def solve_students(
     *,
     loss_weight: float,
     pseudo_weight: float,
-    start: Solution | None = None,
 ) -> Solution:
     """The fold students and, last, the student of all labels, in one solve; arguments as of `crossfit`.
 
@@ -204,7 +201,7 @@ def solve_students(
     else:
         label_weight = np.broadcast_to(seen if known.all() else seen * known, labels.shape)
     target, weight = np.concatenate([labels, made], axis=1), np.concatenate([label_weight, weight], axis=1)
-    return solve(rows, target, weight=weight, loss_weight=loss_weight, start=start)
+    return solve(rows, target, weight=weight, loss_weight=loss_weight)
 
 
 def _student_weights(fold: NDArray) -> NDArray:

@@ -118,13 +118,10 @@ def histogram_of_record(path: Path) -> tuple[pd.DataFrame, dict[int, int]]:
 
     The frame has columns label (1 or 0), bin, left, right, n; bins are half open, the last one closed.
     """
-    histograms: list[pd.DataFrame] = []
-    numbers: dict[int, int] = {1: 0, 0: 0, -1: 0}
-    for _, _, label, weight in files.pseudo_label_groups(path):
-        index = bin_of(weight, WEIGHT_BINS)  # (n, C)
-        histograms.append(pd.concat([_counts(index[label == k], WEIGHT_BINS, label=k) for k in (1, 0)], ignore_index=True))
-        numbers = {k: number + int((label == k).sum()) for k, number in numbers.items()}
-    return histograms[0].assign(n=sum(each["n"] for each in histograms)), numbers
+    _, _, label, weight = files.read_pseudo_labels(path)
+    index = bin_of(weight, WEIGHT_BINS)  # (n, C)
+    histogram = pd.concat([_counts(index[label == k], WEIGHT_BINS, label=k) for k in (1, 0)], ignore_index=True)
+    return histogram, {k: int((label == k).sum()) for k in (1, 0, -1)}
 
 
 def pool_classes(weights: pd.DataFrame) -> pd.DataFrame:
@@ -174,17 +171,11 @@ def _pseudo_labels(stage: Path, truth: pd.DataFrame | None, classes: list[str]) 
 
 def _against_truth(path: Path, truth: pd.DataFrame, classes: list[str]) -> pd.DataFrame:
     """`_surprises` of a record."""
-    surprises = []
-    for ids, confidence, label, weight in files.pseudo_label_groups(path):
-        if label.shape[1] != len(classes):
-            raise DataError(f"{path}: {label.shape[1]} classes, per_class.csv has {len(classes)}; run dvc repro evaluate again")
-        true, known = _truth_matrix(ids, truth, len(classes))
-        surprises.append(_surprises(ids, confidence, label, weight, true, known, classes))
-    worst = pd.concat(surprises, ignore_index=True)
-    if len(surprises) > 1 and len(worst):  # of each kind the greatest weights again, images in their order
-        worst = worst.sort_values("weight", ascending=False, kind="stable")
-        worst = pd.concat([worst[worst["label"] == kind].head(MOST_SURPRISES) for kind in (1, 0)], ignore_index=True)
-    return worst
+    ids, confidence, label, weight = files.read_pseudo_labels(path)
+    if label.shape[1] != len(classes):
+        raise DataError(f"{path}: {label.shape[1]} classes, per_class.csv has {len(classes)}; run dvc repro evaluate again")
+    true, known = _truth_matrix(ids, truth, len(classes))
+    return _surprises(ids, confidence, label, weight, true, known, classes)
 
 
 def read_curves(folder: Path) -> pd.DataFrame:

@@ -51,21 +51,6 @@ def test_surprises_by_hand(tmp_path):
     assert found.shares.loc[0, ["positive", "negative", "uncertain"]].tolist() == pytest.approx([2 / 12, 9 / 12, 1 / 12])
 
 
-@pytest.mark.parametrize("rows", [2, 3])
-def test_a_record_in_row_groups_says_the_same(tmp_path, monkeypatch, rows):
-    folder = synthetic.write_run(tmp_path, classes=6, epochs=2)
-    path = files.epoch_file(folder / "train", "pseudo_labels", 1)
-    record = files.read_pseudo_labels(path)
-    rng = np.random.default_rng(0)
-    truth = pd.DataFrame({"id": record.ids, "labels": [np.flatnonzero(rng.random(6) < 0.3) for _ in record.ids]})
-    whole = evidence.gather(folder, truth)
-    monkeypatch.setattr(files, "ROW_GROUP", rows * 6)
-    files.write_pseudo_labels(np.array(record.ids), *record[1:], path)
-    found = evidence.gather(folder, truth)
-    for name in ("weight_histogram", "shares", "surprises"):
-        pd.testing.assert_frame_equal(getattr(found, name), getattr(whole, name))
-
-
 @given(st.lists(st.floats(0, 1, width=32), min_size=1), st.integers(1, 30))
 def test_bins_of_figures_are_those_of_the_rates(values, bins):
     array = np.array(values, np.float32)

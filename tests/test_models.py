@@ -148,16 +148,3 @@ def test_a_stage_continues_only_from_its_own_problem(model):
     for key, value in {"method": "mld", "backbone": "test_vit", "head": "linear", "image_size": 48, "dataset": "digits"}.items():
         with pytest.raises(SettingsError, match=f"{key}: found '?{value}'?, but .* was trained with"):
             check_same_problem(model, tiny.settings({key: value}), CLASSES)
-
-
-def test_a_failed_write_leaves_the_model_before(model, tiny_experiment, monkeypatch):
-    before = model.read_bytes()
-
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("pathlib.Path.write_bytes", full)
-    experiment = tiny_experiment()
-    with pytest.raises(OSError, match="No space"):
-        save_model(initial_network(experiment), model, settings=experiment.settings, classes=CLASSES, stage="t", which="raw")
-    assert model.read_bytes() == before and [path.name for path in model.parent.glob(".*")] == []

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
@@ -205,12 +204,6 @@ def test_bad_arrays_are_refused(change, said):
     x, y, _, _ = world()
     with pytest.raises(ValueError, match=re.escape(said)):
         DiCaPClassifier(features="plain").fit(*change(x, y))
-
-
-def test_sparse_features_are_refused_in_scikit_learn_s_words():
-    x, y, _, _ = world()
-    with pytest.raises(TypeError, match="Sparse data was passed"):
-        DiCaPClassifier().fit(sparse.csr_matrix(x), y)
 
 
 @pytest.mark.parametrize(

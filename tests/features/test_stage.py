@@ -95,13 +95,6 @@ def test_one_frozen_stage_is_enough_to_need_them(place):
     assert "plain.npy" in bank(place)
 
 
-def test_a_device_that_is_not_there_loses_nothing(place):
-    run(place)
-    before = bank(place)
-    result = run(place, "--device", "cuda:77")
-    assert result.exit_code == 2 and "Error: --device: found 'cuda:77'" in result.stderr and bank(place) == before
-
-
 def test_a_main_stage_on_features_of_a_backbone_that_has_moved_is_a_contradiction(place):
     write_params(place, {"train.trainable": "head"})
     result = run(place)
@@ -112,18 +105,6 @@ def test_a_set_of_another_size_is_refused(place):
     write_params(place, FROZEN | {"image_size": 48})
     result = run(place)
     assert result.exit_code == 2 and "image_size: found 48" in result.stderr
-
-
-def test_a_full_disk_keeps_what_was_there(place, monkeypatch):
-    from dicap.features import compute
-
-    run(place)
-    before = bank(place)
-    usage = compute.shutil.disk_usage(place)
-    monkeypatch.setattr(compute.shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    result = run(place)
-    assert result.exit_code == 1 and "bytes more" in result.stderr and "1000 are free; make room" in result.stderr
-    assert bank(place) == before
 
 
 def test_json_says_what_was_made(place):

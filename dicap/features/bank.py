@@ -88,11 +88,9 @@ class FeatureBank:
         """The features of all images in one view, (N, g * g, D) float16, mapped read-only.
 
         Raises:
-            DataError: the bank has no such view, or a file of it is missing or damaged.
+            DataError: its file is missing or damaged.
         """
         if name not in self._maps:
-            if name not in self.names:
-                raise DataError(f"{self.folder}: holds no view {name!r}, only {', '.join(self.names)}; raise features.views")
             path = self.folder / file_name(name)
             array = open_npy(path, _again(self.folder), np.float16, self.recipe.shape)
             if sha256(path) != self._checksums[path.name]:

@@ -203,14 +203,6 @@ def test_a_meta_that_was_changed_is_refused(own, key):
         own.open()
 
 
-def test_a_view_that_was_not_asked_for_is_one_line(made, tmp_path):
-    plain = Made(tmp_path / "features", made.store, {"features.views": 1})
-    plain.fill()
-    bank = plain.open()
-    with pytest.raises(DataError, match=r"no view 'strong_1', only plain, .*; raise features.views"):
-        bank.view("strong_1")
-
-
 def test_a_disk_without_room_is_said_before_the_work(made, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     need = made.recipe.bytes_per_image * made.store.n

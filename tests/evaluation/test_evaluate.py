@@ -25,6 +25,13 @@ def out(tmp_path):
     return tmp_path / "evaluate"
 
 
+@pytest.fixture(scope="module")
+def evaluated(tiny_set, trained, tmp_path_factory):
+    """An experiment, the numbers of its fine-tuned model, and the folder with what was written."""
+    experiment, out = tiny.open_experiment(tiny_set, trained / "split.parquet"), tmp_path_factory.mktemp("evaluated") / "out"
+    return experiment, evaluate(experiment, trained / "finetune" / "model.safetensors", trained, out), out
+
+
 def slow_scores(path, experiment):
     """One image at a time."""
     network = load_model(path).network
@@ -37,9 +44,8 @@ def slow_map(scores, labels):
     return 100 * np.mean([average_precision_score(y, p) if y.any() else 0 for y, p in zip(labels.T, scores.T, strict=True)])
 
 
-def test_metrics_predictions_and_classes_agree(tiny_experiment, trained, finetuned, out):
-    experiment = tiny_experiment()
-    result = evaluate(experiment, finetuned, trained, out)
+def test_metrics_predictions_and_classes_agree(evaluated, trained, finetuned):
+    experiment, result, out = evaluated
     assert json.loads((out / "metrics.json").read_text()) == result
     scores = slow_scores(finetuned, experiment)
     labels = tiny.hidden_labels(experiment, experiment.roles.test)
@@ -67,8 +73,8 @@ def test_metrics_predictions_and_classes_agree(tiny_experiment, trained, finetun
     assert card.startswith("# DiCaP on own images") and "## Intended use" in card and f"{result['f1']:.3f}" in card
 
 
-def test_the_earlier_stages_are_quoted_from_their_histories(tiny_experiment, trained, finetuned, out):
-    result = evaluate(tiny_experiment(), finetuned, trained, out)
+def test_the_earlier_stages_are_quoted_from_their_histories(evaluated, trained):
+    _, result, _ = evaluated
     frames = {stage: pd.read_csv(trained / stage / "history.csv") for stage in ("warmup", "train", "finetune")}
     assert result["map_warmup"] == frames["warmup"]["map_raw"].iloc[-1]
     assert result["map_train"] == frames["train"]["map_raw"].iloc[-1]
@@ -83,8 +89,8 @@ def test_the_earlier_stages_are_quoted_from_their_histories(tiny_experiment, tra
     assert best == tuple(result[f"best_on_test{part}"] for part in ("", "_stage", "_epoch", "_model"))
 
 
-def test_the_cost_of_a_main_epoch_is_quoted_without_the_scoring_of_test_images(tiny_experiment, trained, finetuned, out):
-    result = evaluate(tiny_experiment(), finetuned, trained, out)
+def test_the_cost_of_a_main_epoch_is_quoted_without_the_scoring_of_test_images(evaluated, trained):
+    _, result, _ = evaluated
     cost = pd.read_csv(trained / "cost" / "train.csv")
     assert result["minutes_per_epoch"] == pytest.approx((cost["minutes"] - cost["minutes_evaluation"]).mean())
     assert result["peak_memory_gb"] is None and result["peak_resident_gb"] == cost["peak_resident_gb"].max() > 0.05
@@ -126,15 +132,14 @@ def test_it_works_without_any_history(tiny_experiment, finetuned, tmp_path, out)
     assert result["minutes_per_epoch"] is None and result["peak_memory_gb"] is None and "steps" not in result
 
 
-def test_the_steps_of_every_stage_are_those_of_the_plans(tiny_experiment, trained, finetuned, out):
-    experiment = tiny_experiment()
+def test_the_steps_of_every_stage_are_those_of_the_plans(evaluated):
+    experiment, result, _ = evaluated
     n_sup, n_est, n_unlabeled = (len(getattr(experiment.roles, role)) for role in ("sup", "est", "unlabeled"))
 
     def steps(epochs: int, images: int, batch: int) -> int:
         whole, rest = divmod(images, batch)
         return epochs * (whole + (rest > 1))  # a last single image joins the step before
 
-    result = evaluate(experiment, finetuned, trained, out)
     expected = {
         "steps_warmup": steps(2, n_sup, 3),
         "steps_train": steps(2, n_unlabeled + n_est, 8 - 2),
@@ -163,12 +168,9 @@ def test_drml_s_two_classifiers_stand_beside_its_answer(tmp_path):
     assert (found["map_train"], found["map_c1"], found["map_c2"]) == (71.0, 63.0, 64.0)
 
 
-def test_its_bytes_are_the_same_again(tiny_experiment, trained, finetuned, tmp_path):
-    contents = []
-    for name in "ab":
-        evaluate(tiny_experiment(), finetuned, trained, tmp_path / name)
-        contents.append(tiny.content(tmp_path / name))
-    assert contents[0] == contents[1] and len(contents[0]) == 4
+def test_its_bytes_are_the_same_again(evaluated, trained, finetuned, out):
+    evaluate(evaluated[0], finetuned, trained, out)
+    assert tiny.content(out) == tiny.content(evaluated[2]) and len(tiny.content(out)) == 4
 
 
 def test_a_model_of_other_classes_or_size_is_refused_and_nothing_is_lost(tiny_experiment, trained, finetuned, tmp_path, out):

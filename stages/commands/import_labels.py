@@ -84,8 +84,6 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     told = {image for image, labels in given.items() if labels.absent is None or {*names} <= {*labels.labels, *labels.absent}}
     if names and (open_ := labelled.keys() - told):
         say(f"{', '.join(names)}: unknown, neither there nor absent, in {len(open_)} images that were labelled before")
-    if fresh.items() <= before.items():
-        say(f"{filled}: all of it was imported before; a browser that downloads labels.csv again names it `labels (1).csv`")
     facts = {"new": len(fresh) - len(changed) - confirmed, "changed": len(changed), "confirmed": confirmed}
     finish("import-labels", facts | {"in all": len(before | fresh), "labels": str(path)}, ["dvc repro"])
 

@@ -42,7 +42,7 @@ def page_of(folder, *, ids=FILES, classes=NAMES, review=False):
 def downloaded(page, path, button="#download"):
     with page.expect_download() as waiting:
         page.click(button)
-    assert waiting.value.suggested_filename == "labels.csv"
+    assert waiting.value.suggested_filename in page.locator("#notice").text_content().split()
     waiting.value.save_as(path)
     return {image: given.labels for image, given in read_added(path).items()}
 
@@ -199,6 +199,35 @@ def test_hundreds_of_classes(reader, tmp_path):
     assert classes[wanted] in on(page)
     page.click(".more")
     assert page.locator(".chip").count() == 700
+
+
+def test_a_name_typed_to_its_end_is_found_first(reader, tmp_path):
+    names = ["cart", "Cat", "cats", "cat", "sea cat"]
+    path = tmp_path / "page" / "index.html"
+    question = Question("a.png", np.array([0.9, 0.8, 0.7, 0.1, 0.95]), [], asked=0)
+    write_labelling_page([question], [Image.new("RGB", (30, 20))], names, path, review=False, measured=True)
+    page = reader.open(path)
+    for typed, expected in {"cat": ["cat", "Cat", "cats", "sea cat"], "Cat": ["Cat", "cat", "cats", "sea cat"]}.items():
+        page.fill("#search", typed)
+        assert page.locator(".chip bdi").all_text_contents() == expected
+        page.keyboard.press("Enter")
+        assert typed in on(page)
+
+
+def test_every_batch_and_download_has_a_name_of_its_own(reader, tmp_path):
+    names = []
+    for folder, ids in (("one", FILES), ("two", FILES[::-1])):
+        path, _ = page_of(tmp_path / folder, ids=ids)
+        page = reader.open(path)
+        for key in (" ", "s", " "):
+            page.keyboard.press(key)
+            if key == "s":
+                page.reload()
+            with page.expect_download() as waiting:
+                page.click("#download")
+            names.append(waiting.value.suggested_filename)
+            assert names[-1] in page.locator("#command").text_content().split()
+    assert len({*names}) == 6
 
 
 def test_a_new_class_is_said_to_need_its_option(reader, tmp_path):

@@ -4,18 +4,21 @@ const KEYS = "1234567890abcdefghijklmopqrtvwxyz"; // n, s and u are commands
 const SHOWN = 30; // chips before "show all"
 const PREFIX = "dicap-labels:";
 const place = PREFIX + batch.key;
+const NOT_KEPT = "This browser keeps nothing for this page: download the labels before you close it.";
 
 // What is kept: `at`, the photograph being looked at; `extra`, names of new classes; `decided`, for each photograph that was touched,
 // [state, classes that are on, classes that were unknown and are answered, how many classes there were]; `past`, what each step back
-// restores; `changed`, whether that is more than was downloaded; and what labels.csv is made of once another page is at this `page`.
+// restores; `changed`, whether that is more than was downloaded, `downloads` times; and what a download is made of once another page is
+// at this address, `page`.
 // States: begun, done, skip.
 const facts = {
+  key: batch.key,
   ids: items.map((item) => item.id),
   classes: batch.classes,
   unknown: items.map((item) => item.unknown ?? []),
   page: location.pathname,
 };
-let kept = { at: 0, extra: [], decided: {}, past: [], changed: false, ...facts };
+let kept = { at: 0, extra: [], decided: {}, past: [], changed: false, downloads: 0, ...facts };
 let all = false;
 
 function load() {
@@ -23,15 +26,15 @@ function load() {
     const found = JSON.parse(localStorage.getItem(place));
     if (found?.decided && found.at < items.length) kept = { ...kept, ...found, ...facts };
   } catch {
-    warn("This browser keeps nothing for this page: download labels.csv before you close it.");
+    warn(NOT_KEPT);
   }
 }
 
-function save() {
+function save(of = kept) {
   try {
-    localStorage.setItem(place, JSON.stringify(kept));
+    localStorage.setItem(PREFIX + of.key, JSON.stringify(of));
   } catch {
-    warn("This browser keeps nothing for this page: download labels.csv before you close it.");
+    warn(NOT_KEPT);
   }
 }
 
@@ -89,7 +92,7 @@ function decide(state, on, answered = answeredOf(kept.at)) {
   if (next === null) {
     const { done, skip } = counts();
     say(`Every photograph is decided or skipped: ${done} labelled, ${skip} skipped.`);
-    warn(`Every photograph is decided or skipped. Download labels.csv, then type: ${command()}`);
+    warn(`Every photograph is decided or skipped. Download the labels, then type: ${command()}`);
   } else {
     kept.at = next;
   }
@@ -167,28 +170,32 @@ function newNames(of = kept) {
   return of.extra.filter((_, k) => used.has(of.classes.length + k));
 }
 
-const command = (of = kept) => batch.command + (newNames(of).length ? " --new-classes" : "");
-
-function give(of, begun = 0) {
-  const address = URL.createObjectURL(new Blob([table(of)], { type: "text/csv" }));
-  element("a", { href: address, download: "labels.csv" }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 60000);
-  const unsaved = begun ? ` ${begun} begun but not saved: without labels.` : "";
-  warn(`labels.csv: ${doneOf(of)} of ${of.ids.length} photographs have labels.${unsaved} Next: ${command(of)}`);
+// Every batch and every download of it has a name of its own: a browser that finds a name taken chooses another, and an older list
+// would be imported in its place.
+function fileName(of) {
+  const count = of.downloads + (of.changed ? 1 : 0);
+  return `labels-${of.key.slice(0, 6)}${count > 1 ? `-${count}` : ""}.csv`;
 }
 
-function download() {
-  give(kept, counts().begun);
-  kept.changed = false;
-  save();
+const command = (of = kept) => `dicap-stage import-labels ${fileName(of)}${newNames(of).length ? " --new-classes" : ""}`;
+
+function give(of) {
+  const address = URL.createObjectURL(new Blob([table(of)], { type: "text/csv" }));
+  element("a", { href: address, download: fileName(of) }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 60000);
+  const begun = of.ids.filter((_, i) => stateOf(i, of) === "begun").length;
+  const unsaved = begun ? ` ${begun} begun but not saved: without labels.` : "";
+  warn(`${fileName(of)}: ${doneOf(of)} of ${of.ids.length} photographs have labels.${unsaved} Next: ${command(of)}`);
+  of.downloads += of.changed ? 1 : 0;
+  of.changed = false;
+  save(of);
 }
 
 // Batches that another page at this address was for, whose decisions were not all downloaded.
 function earlier() {
   try {
     const others = Object.entries(localStorage).filter(([name]) => name.startsWith(PREFIX) && name !== place);
-    return others.map(([name, text]) => [name, JSON.parse(text)])
-      .filter(([, of]) => of.page === location.pathname && of.changed && doneOf(of));
+    return others.map(([, text]) => JSON.parse(text)).filter((of) => of?.page === location.pathname && of.changed && doneOf(of));
   } catch {
     return [];
   }
@@ -197,14 +204,7 @@ function earlier() {
 function drawEarlier() {
   const [found] = earlier();
   $("earlier").hidden = !found;
-  if (found) $("earlier").textContent = `Download the ${doneOf(found[1])} of an earlier batch`;
-}
-
-function downloadEarlier() {
-  const [[name, of]] = earlier();
-  give(of);
-  localStorage.setItem(name, JSON.stringify({ ...of, changed: false }));
-  drawEarlier();
+  if (found) $("earlier").textContent = `Download the ${doneOf(found)} of an earlier batch`;
 }
 
 // ---- what is seen
@@ -233,11 +233,13 @@ function orderOf(i) {
 
 function visible() {
   const i = kept.at;
-  const wanted = fold($("search").value.trim());
+  const typed = $("search").value.trim();
   const order = orderOf(i);
-  if (wanted) {
-    const found = order.filter((c) => fold(nameOf(c)).includes(wanted));
-    return [...found.filter((c) => fold(nameOf(c)).startsWith(wanted)), ...found.filter((c) => !fold(nameOf(c)).startsWith(wanted))];
+  if (typed) { // a name that was typed to its end comes before likelier ones that begin like it
+    const wanted = fold(typed);
+    const rank = (name) => [name === typed.normalize("NFC"), fold(name) === wanted, fold(name).startsWith(wanted), true].indexOf(true);
+    const found = order.filter((c) => nameOf(c).includes(typed) || (wanted && fold(nameOf(c)).includes(wanted)));
+    return found.sort((a, b) => rank(nameOf(a)) - rank(nameOf(b)));
   }
   if (all || order.length <= SHOWN + 5) return order;
   const on = new Set(onOf(i));
@@ -445,8 +447,11 @@ onClick("accept", () => decide("done", onOf(kept.at)));
 onClick("none", none);
 onClick("skip", skip);
 onClick("undo", undo);
-onClick("download", download);
-onClick("earlier", downloadEarlier);
+onClick("download", () => give(kept));
+onClick("earlier", () => {
+  give(earlier()[0]);
+  drawEarlier();
+});
 $("help-open").addEventListener("click", () => $("help").showModal());
 $("help-close").addEventListener("click", () => $("help").close());
 $("search").addEventListener("input", drawChips);

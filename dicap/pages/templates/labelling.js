@@ -183,12 +183,12 @@ function give(of) {
   const address = URL.createObjectURL(new Blob([table(of)], { type: "text/csv" }));
   element("a", { href: address, download: fileName(of) }).click();
   setTimeout(() => URL.revokeObjectURL(address), 60000);
-  const begun = of.ids.filter((_, i) => stateOf(i, of) === "begun").length;
-  const unsaved = begun ? ` ${begun} begun but not saved: without labels.` : "";
-  warn(`${fileName(of)}: ${doneOf(of)} of ${of.ids.length} photographs have labels.${unsaved} Next: ${command(of)}`);
   of.downloads += of.changed ? 1 : 0;
   of.changed = false;
   save(of);
+  const begun = of.ids.filter((_, i) => stateOf(i, of) === "begun").length;
+  const unsaved = begun ? ` ${begun} begun but not saved: without labels.` : "";
+  warn(`${fileName(of)}: ${doneOf(of)} of ${of.ids.length} photographs have labels.${unsaved} Next: ${command(of)}`);
 }
 
 // Batches that another page at this address was for, whose decisions were not all downloaded.

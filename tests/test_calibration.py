@@ -117,46 +117,26 @@ def test_without_any_entry_the_rates_are_bin_centres():
     assert torch.allclose(estimate_rates(nothing, nothing).r_pos, CALIBRATED)
 
 
-def test_smoothing_pulls_towards_a_half_only_where_something_was_seen():
-    rates = estimate_rates(torch.tensor([2.0, 0.0]), torch.tensor([0.0, 0.0]), smoothing=1.0)
-    assert rates.r_pos.tolist() == pytest.approx([0.75, 0.75])
-
-
-def test_isotonic_rates_never_fall_and_keep_the_total():
-    n_pos, n_neg = torch.tensor([3.0, 1.0, 0.0, 8.0]), torch.tensor([1.0, 3.0, 0.0, 2.0])
-    r = estimate_rates(n_pos, n_neg, isotonic=True).r_pos
-    assert (r.diff() >= 0).all()
-    assert r[:2].tolist() == pytest.approx([0.5, 0.5])
-
-
 def test_eps_is_what_the_specification_says():
     r = estimate_rates(torch.ones(1).double(), torch.zeros(1).double()).r_pos
     assert r.item() == pytest.approx(1 - 1e-8, abs=1e-12, rel=0)
 
 
-def test_rates_may_fall_unless_asked_not_to():
+def test_rates_may_fall():
     rates = estimate_rates(torch.tensor([3.0, 1.0]), torch.tensor([1.0, 3.0]))
     assert rates.r_pos.tolist() == pytest.approx([0.75, 0.25])
 
 
-def test_isotonic_regression_leaves_empty_bins_and_counts_single_entries():
-    n_pos, n_neg = torch.tensor([0.0, 1.0, 0.0, 0.0, 4.0]).double(), torch.tensor([0.0, 0.0, 0.0, 1.0, 0.0]).double()
-    r = estimate_rates(n_pos, n_neg, isotonic=True, empty_bin="zero").r_pos
-    assert r.tolist() == pytest.approx([0, 0.5, 0, 0.5, 1], abs=1e-7)  # bins 1 and 3, an entry each, are pooled
-
-
-@pytest.mark.parametrize("isotonic", [False, True])
 @pytest.mark.parametrize("empty_bin", ["interpolate", "zero"])
-def test_a_table_of_rates_per_class_is_that_of_each_class_alone(isotonic, empty_bin):
+def test_a_table_of_rates_per_class_is_that_of_each_class_alone(empty_bin):
     rng = np.random.default_rng(7)
     n_pos, n_neg = (torch.from_numpy(rng.integers(0, 3, (6, 9)) * (rng.random((6, 9)) < 0.5)).double() for _ in range(2))
     n_pos[0], n_neg[0] = 0, 0  # a class nobody has entries for
     n_pos[1, :3], n_neg[1, :3], n_pos[1, 7:], n_neg[1, 7:] = 0, 0, 0, 0
-    options = {"isotonic": isotonic, "empty_bin": empty_bin, "smoothing": 0.5}
-    whole = estimate_rates(n_pos, n_neg, **options)
+    whole = estimate_rates(n_pos, n_neg, empty_bin=empty_bin)
     assert whole.r_pos.shape == (6, 9)
     for c in range(6):
-        assert torch.equal(whole.r_pos[c], estimate_rates(n_pos[c], n_neg[c], **options).r_pos)
+        assert torch.equal(whole.r_pos[c], estimate_rates(n_pos[c], n_neg[c], empty_bin=empty_bin).r_pos)
 
 
 def slow_fill(rates, seen):
@@ -352,15 +332,11 @@ def test_midrange_fixture():
     assert labels.flatten().tolist() == [-1, -1, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("crossed", "pair", "labels"),
-    [("swap", (0.5, 0.3), [0, -1, 1]), ("midpoint", (0.4, 0.4), [0, -1, 1]), ("priority", (0.3, 0.5), [0, 1, 1])],
-)
-def test_crossed_thresholds(crossed, pair, labels):
-    t = dual_thresholds(column(0.5, 0.1, 0.9, 0.1), column(1, 1, 0, 0), crossed=crossed)
+def test_crossed_thresholds_are_sorted_and_their_overlap_is_uncertain():
+    t = dual_thresholds(column(0.5, 0.1, 0.9, 0.1), column(1, 1, 0, 0))
     assert t.crossed.tolist() == [True]
-    assert (t.tau_pos.item(), t.tau_neg.item()) == (pytest.approx(pair[0]), pytest.approx(pair[1]))
-    assert hard_labels(column(0.2, 0.4, 0.6), t).flatten().tolist() == labels
+    assert (t.tau_pos.item(), t.tau_neg.item()) == (pytest.approx(0.5), pytest.approx(0.3))
+    assert hard_labels(column(0.2, 0.4, 0.6), t).flatten().tolist() == [0, -1, 1]
 
 
 def test_classes_never_seen_positive_or_negative_are_guarded():
@@ -371,41 +347,24 @@ def test_classes_never_seen_positive_or_negative_are_guarded():
     assert not t.crossed.any()
     labels = hard_labels(torch.tensor([[1.0, 0.0]]), t)
     assert labels.tolist() == [[-1, -1]]  # no invented positive for the one, no invented negative for the other
-    skipped = dual_thresholds(p, y, unseen="skip")
-    assert hard_labels(torch.tensor([[0.0, 1.0]]), skipped).tolist() == [[-1, -1]]
 
 
 def test_thresholds_equal_a_loop():
     p, y = scores(60, 6, seed=3)
-    t = dual_thresholds(p, y, crossed="priority")
+    t = dual_thresholds(p, y)
     for c in range(6):
         positive = [p[i, c].item() for i in range(60) if y[i, c]]
         negative = [p[i, c].item() for i in range(60) if not y[i, c]]
-        assert t.tau_pos[c].item() == pytest.approx((max(positive) + min(positive)) / 2)
-        assert t.tau_neg[c].item() == pytest.approx((max(negative) + min(negative)) / 2)
+        tau = sorted((max(values) + min(values)) / 2 for values in (positive, negative))
+        assert [t.tau_neg[c].item(), t.tau_pos[c].item()] == pytest.approx(tau)
         assert (t.n_pos[c], t.n_neg[c]) == (len(positive), len(negative))
 
 
-def test_fixed_quantile_and_absent_thresholds():
+def test_without_thresholds_an_entry_is_positive_from_a_half():
     p, y = scores(30, 2)
-    fixed = dual_thresholds(p, y, rule="fixed", fixed=(0.9, 0.1))
-    assert fixed.tau_pos.tolist() == [0.9, 0.9] and fixed.tau_neg.tolist() == [0.1, 0.1]
-    quantile = dual_thresholds(p, y, rule="quantile", quantile=0.25, crossed="priority")
-    assert quantile.tau_pos[0].item() == pytest.approx(np.quantile(p[y[:, 0] > 0, 0].numpy(), 0.25))
-    assert quantile.tau_neg[0].item() == pytest.approx(np.quantile(p[y[:, 0] == 0, 0].numpy(), 0.75))
-    none = hard_labels(torch.tensor([[0.5, 0.49]]), dual_thresholds(p, y, rule="none"), rule="none")
-    assert none.tolist() == [[1, 0]]
-
-
-def test_thresholds_left_to_themselves_are_a_half():
-    p, y = scores(31, 3, seed=5)
-    for rule in ("fixed", "none"):
-        t = dual_thresholds(p, y, rule=rule)
-        assert t.tau_pos.tolist() == t.tau_neg.tolist() == [0.5] * 3
-    t = dual_thresholds(p, y, rule="quantile", crossed="priority")
-    for c in range(3):
-        assert t.tau_pos[c].item() == pytest.approx(np.median(p[y[:, c] > 0, c].numpy()))
-        assert t.tau_neg[c].item() == pytest.approx(np.median(p[y[:, c] == 0, c].numpy()))
+    t = dual_thresholds(p, y, rule="none")
+    assert t.tau_pos.tolist() == t.tau_neg.tolist() == [0.5] * 2
+    assert hard_labels(torch.tensor([[0.5, 0.49]]), t, rule="none").tolist() == [[1, 0]]
 
 
 def test_equal_thresholds_are_not_crossed():

@@ -56,7 +56,7 @@ def test_a_value_comes_from_the_first_file_that_has_one(write):
     assert resolved.origins["backbone"] == "configs/pictograms.yaml"
     assert resolved.origins["calibration.bins"] == ORIGINS["published"]
     assert resolved.origins["calibration.anchor"] == ORIGINS["assumed"]
-    assert resolved.origins["calibration.smoothing"] == ORIGINS["own"]
+    assert resolved.origins["calibration.folds"] == ORIGINS["own"]
     assert resolved.origins["head"] == "published head of dicap"
 
 

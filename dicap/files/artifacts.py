@@ -15,7 +15,7 @@ from dicap.files.atomic import replacing
 from dicap.files.tables import lists, matrix, read_parquet, readable_parquet, write_parquet, writing_parquet
 
 CHOICE = "choice.json"  # of a solved stage: its penalty, and in the main stage how much of the unlabelled images was used
-ROLES = ("sup", "est", "unlabeled", "test", "validation")
+ROLES = ("sup", "est", "unlabeled", "test")
 
 SPLIT = pa.schema([("id", pa.string()), ("role", pa.string())])
 WEIGHTS = pa.schema(

@@ -13,30 +13,23 @@ from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.data.loader import Request
 from dicap.methods import rules
 from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, hard_mask, pseudo_loss, reduced
-from dicap.network import build_head, build_network
+from dicap.network import build_head
 from dicap.network.decoupled import GRID, DecoupledHeads, DecoupledNetwork
-from dicap.network.stored import StoredBackbone
 
 
 class D2L(Method):
     """Four heads, for whole images and for tiles, and thresholds that fit the labelled images."""
+
+    network_class = DecoupledNetwork
 
     def main(self, roles: Roles) -> Phase:
         """f1 and f2 are copied to f3 and f4 first; each batch is labelled anew, as published, unless d2l.relabel is `epoch`."""
         per_batch = self.settings.d2l.relabel == "batch"
         return replace(super().main(roles), begin=copy_label_heads, relabel=self.relabel if per_batch else None)
 
-    def build_network(self, *, pretrained: bool = True, stored: StoredBackbone | None = None) -> nn.Module:
-        """Backbone and four heads of the kind that `head` names."""
-        s = self.settings
-        return build_network(
-            s,
-            self.classes,
-            pretrained=pretrained,
-            stored=stored,
-            make_head=lambda d: DecoupledHeads(lambda: build_head(s, d, self.classes)),
-            kind=DecoupledNetwork,
-        )
+    def make_head(self, channels: int) -> nn.Module:
+        """Four heads of the kind that `head` names."""
+        return DecoupledHeads(lambda: build_head(self.settings, channels, self.classes))
 
     # -- warm-up: ASL(f1, y) + ASL(joint f2, y)
 

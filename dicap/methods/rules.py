@@ -54,19 +54,6 @@ def fixed_threshold(p: Tensor, threshold: Tensor | float, active: Tensor) -> Ten
     return in_pieces(lambda p: masked((p.double() >= threshold).to(torch.int8), active), p)
 
 
-def dual_threshold(p: Tensor, high: float, low: float, active: Tensor) -> Tensor:
-    """1 from `high`, 0 up to `low`, -1 between (IAT with two thresholds; docs/methods.md 4.4)."""
-
-    def of(p: Tensor) -> Tensor:
-        p = p.double()
-        label = torch.full(p.shape, -1, dtype=torch.int8, device=p.device)
-        label[p <= low] = 0
-        label[p >= high] = 1
-        return masked(label, active)
-
-    return in_pieces(of, p)
-
-
 def matched_threshold(p_l: Tensor, y: Tensor) -> float:
     """The threshold at which the labelled scores (N_l, C) give as many positives as there are labels (IAT; docs/methods.md 4.4).
 

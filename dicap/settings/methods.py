@@ -153,12 +153,10 @@ class Iat(Section):
         convex=True,
     )
 
-    rule: Literal["fixed", "dual", "matched"] = assumed(
-        "fixed", "fixed: 1[p >= threshold]; dual: two thresholds; matched: one that fits the label count of D_l, a rule of ours"
+    rule: Literal["fixed", "matched"] = assumed(
+        "fixed", "fixed: 1[p >= threshold]; matched: one that fits the label count of D_l, a rule of ours"
     )
     threshold: Share = assumed(0.5, "of the rule fixed")
-    high: Share = assumed(0.95, "dual: positive from here")
-    low: Share = assumed(0.05, "dual: negative up to here, what lies between is masked")
 
 
 class Drml(Section):
@@ -235,22 +233,15 @@ class Pclp(Section):
     warmup_epochs: Count = published(10, "passes of stage 1 over D_u: 10 on VOC; COCO and NUS-WIDE: 1")
     warmup_labelled: Count = published(2, "labelled images per step of stage 1")
     warmup_unlabelled: Annotated[int, Field(ge=2)] = published(6, "unlabelled images per step of stage 1")
-    warmup_cutout: Share | Literal["auto"] = published(
-        "auto", "side of the hole over the side of the image in stage 1; auto: augment.cutout, which is 0.5 as published"
-    )
     epochs: Count | Literal["auto"] = assumed(
         "auto", "passes of stage 2 over D_u: 10 on VOC, 29 on COCO and NUS-WIDE; auto: train.epochs"
     )
-    cycle_epochs: Whole = published(0, "length of the one-cycle of stage 2; 0: as long as the stage, as published")
     batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = published(
         "auto",
         "labelled + unlabelled images per step of stage 2: 64 on all data sets; auto: train.batch_size, which is halved on VOC",
     )
     batch_labelled: Count | Literal["auto"] = published(
         "auto", "labelled ones of these; auto: train.batch_labelled where that is set, else a quarter, 16 of 64 as published"
-    )
-    affine: Literal["uniform", "identity"] = published(
-        "uniform", "what the prior's affine map starts from; uniform: U(0, 1), as in the published code; identity: 1 and 0"
     )
     latent: Count | Literal["auto"] = published(
         "auto", "auto: 32, 64, 128 ...: the first above the number of classes; 32 on VOC, 128 on COCO and NUS-WIDE"

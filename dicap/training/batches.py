@@ -84,15 +84,11 @@ class MainBatches(Batches):
         """The batch of step i from its views."""
         e, step, refresh = self.experiment, self.own[i], self.refresh
         label = self.label[self.steps[i].unlabelled]  # (b_u, C) of the whole step
-        weak = (label == -1).any(1)
         if self.phase.relabel is None:
             place, pseudo = e.runtime.put(step.unlabelled), refresh.pseudo
             pseudo = pseudo._replace(label=pseudo.label[place], weight=pseudo.weight[place].float())
         else:
-            pseudo, weak = relabelled(self.phase.relabel, self.teacher, views, refresh), np.ones(len(label), bool)
-            if self.phase.pairs is not None:  # this waits for the device
-                own = e.group.shard(self.steps[i]).unlabelled
-                label = e.group.all_gather(pseudo.label, own, len(label)).cpu().numpy()
+            pseudo = relabelled(self.phase.relabel, self.teacher, views, refresh)
         weight = refresh.labelled_weight
         batch = Batch(
             views=views,
@@ -104,7 +100,7 @@ class MainBatches(Batches):
             images=self.steps[i].images,
             y_weight=None if weight is None else weight[e.runtime.put(step.labelled)],
         )
-        return self.with_pairs(batch, i, "train", label, weak)
+        return self.with_pairs(batch, i, "train", label, (label == -1).any(1))
 
 
 class FinetuneBatches(Batches):

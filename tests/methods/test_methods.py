@@ -282,8 +282,3 @@ def test_a_head_for_a_method_with_a_network_of_its_own_is_refused(tmp_path):
     assert str(error.value) == "params.yaml: head: found 'linear', but bbam brings its own network; set head to null"
     with pytest.raises(SettingsError, match="head: found 'own', allowed are"):
         resolved(tmp_path, {"method": "cap", "head": "own"})
-
-
-def test_thresholds_of_iat_in_the_wrong_order_are_refused(tmp_path):
-    with pytest.raises(SettingsError, match=r"iat\.low: found 0\.9, expected at most iat\.high \(0\.5\)"):
-        resolved(tmp_path, {"iat.low": 0.9, "iat.high": 0.5})

@@ -28,8 +28,7 @@ CHANGES = {"method": "pclp", "pclp.adversary_width": 2, "pclp.latent": "auto"}
 
 def test_prior_solves_the_structural_model_and_only_its_upper_triangle_learns():
     torch.manual_seed(0)
-    prior, epsilon = CausalPrior(4, affine="identity"), torch.randn(5, 6)
-    assert torch.equal(prior(epsilon), epsilon)  # A = 0, f = identity
+    prior, epsilon = CausalPrior(4), torch.randn(5, 6)
     with torch.no_grad():
         prior.adjacency.copy_(torch.randn(4, 4))
         prior.affine["scale"].copy_(torch.tensor([1.0, 2.0, 3.0, 4.0]))
@@ -55,8 +54,6 @@ def test_the_affine_map_starts_from_uniform_numbers_as_published():
         assert values.min() >= 0 and values.max() <= 1 and float(values.detach().mean()) == pytest.approx(0.5, abs=0.03)
         assert float(values.detach().var()) == pytest.approx(1 / 12, abs=0.01)
     assert not torch.equal(prior.affine["scale"], prior.affine["shift"])
-    identity = build_method(tiny.settings(CHANGES | {"pclp.affine": "identity"}), 3).companions()["prior"]
-    assert identity.affine["scale"].tolist() == [1, 1, 1] and identity.affine["shift"].tolist() == [0, 0, 0]
 
 
 def test_losses_by_hand():
@@ -420,7 +417,6 @@ def test_the_paper_s_data_sets_have_the_authors_settings(tmp_path, dataset, warm
             {"train.batch_labelled": 16, "pclp.batch_size": 16},
             r"train\.batch_labelled: found 16, expected less than the 16 images",
         ),
-        ({"pclp.epochs": 5, "pclp.cycle_epochs": 4}, r"pclp\.cycle_epochs: found 4, expected 0 or at least the 5 epochs"),
     ],
 )
 def test_settings_of_stage_2_that_contradict_each_other_are_refused(tmp_path, changes, message):

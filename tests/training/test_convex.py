@@ -289,7 +289,7 @@ def test_hidden_labels_change_no_byte_of_a_model(frozen_experiment, own_set, tmp
 def test_labels_of_a_holdout_reach_the_student_through_the_weights_alone(frozen_experiment, own_set, tmp_path):
     found = {}
     for policy in ("estimated", "uniform"):
-        changes = HOLDOUT | {"calibration.policy": policy, "thresholds.rule": "fixed"}
+        changes = HOLDOUT | {"calibration.policy": policy, "thresholds.rule": "none"}
         for name, folder in (("before", None), ("after", own_set)):
             experiment = frozen_experiment(changes, **({} if folder is None else {"folder": folder}))
             place = run_all(experiment, tmp_path / policy / name)

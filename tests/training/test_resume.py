@@ -13,10 +13,8 @@ from dicap.training.optimisation import Optimisation
 
 SOURCES = {"warmup": None, "train": "warmup", "finetune": "train"}
 VARIANTS = {
-    "default": {},
-    "each batch scored anew": {"calibration.refresh": "batch"},
-    "online teacher": {"calibration.teacher": "online", "calibration.refresh": "batch"},
-    "mean and projector": {"loss.reduction": "mean", "contrastive.projector": 8},
+    "each batch labelled anew": {"method": "d2l", "head": "linear"},
+    "online teacher": {"calibration.teacher": "online", "loss.reduction": "mean"},
 }
 
 

@@ -6,7 +6,7 @@ what the whole network goes on from, by gradient steps on views of the images. T
 counted out of fold on the frozen features and is carried over on the unlabelled images.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ MOST_CARRIED = 512  # images on which the curve is carried over: each is scored 
 
 def train(run: Trainer, network: nn.Module) -> None:
     """Steps 1 to 3 of Algorithm 1 once, on features and out of fold; its fourth step for the whole network."""
-    phase = replace(run.method.main(run.experiment.roles), relabel=None)
+    phase = run.method.main(run.experiment.roles)
     solution = solve_frozen(run.experiment, network, phase, run.source)
     convex.record_choice(run, solution.l2, solution.choice)
     learn(run, network, phase, lambda _: solution.refresh, pseudo_weight=solution.pseudo_weight)

@@ -68,7 +68,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dicap, policy labeled": {"calibration.policy": "labeled"},
     "dicap, policy optimal": {"calibration.policy": "optimal"},
     "dicap, online teacher, test view": {"calibration.teacher": "online", "calibration.view": "test"},
-    "dicap, no same-class negatives": {"contrastive.same_class_negatives": False},
     "dicap, few pairs": {"contrastive.max_pairs": 6},
     "dicap, labelled only in warm-up, no contrast": {"warmup.wcl": False, "contrastive.enabled": False},
     "dicap, mean reduction, EMA passed on": {"loss.reduction": "mean", "warmup.passes_on": "ema"},

@@ -143,7 +143,7 @@ def test_a_new_setting_gets_its_line_in_params_and_nothing_else_moves():
 
     text = (ROOT / "params.yaml").read_text()
     assert skeleton(text) == text, "dicap-stage reference --write"
-    for line in ("image_size:\n", "  gamma_neg:\n", "  clip:\n", "  pct_start:\n", "  unseen:\n\n"):
+    for line in ("image_size:\n", "  gamma_neg:\n", "  clip:\n", "  pct_start:\n", "  weak_gradient:\n\n"):
         assert text.count(line) > 0 and skeleton(text.replace(line, "\n" if line.endswith("\n\n") else "", 1)) == text, line
     assert skeleton(re.sub(r"\nloss:\n(  .*\n)+", "\nloss: {}\n", text)) == text
     sections = re.findall(r"^((\w+):\n(?:  .*\n)+\n?)", text, re.MULTILINE)

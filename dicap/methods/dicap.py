@@ -172,13 +172,7 @@ class DiCaP(Method):
         if not c.weak_gradient:
             weak_z = weak_z.detach()
         if batch.shard is not None:
-            weak_z, strong_z, which = (batch.shard.all_gather(entries) for entries in (weak_z, strong_z, which))
-        loss = nt_xent(
-            weak_z,
-            strong_z,
-            temperature=c.temperature,
-            normalize=c.normalize,
-            classes=None if c.same_class_negatives else which,
-            pairs=None if batch.shard is None else batch.shard.own,
-        )
+            weak_z, strong_z = (batch.shard.all_gather(entries) for entries in (weak_z, strong_z))
+        own = None if batch.shard is None else batch.shard.own
+        loss = nt_xent(weak_z, strong_z, temperature=c.temperature, pairs=own)
         return loss * (1 / batch.images if c.coefficient == "auto" else c.coefficient)

@@ -169,18 +169,11 @@ class PCLP(Method):
     ) -> dict[str, Tensor]:
         """The losses of both stages, means over entries: logits (b_l, C), y (b_l, C), logits (b_u, C) of both views."""
         elements = binary_cross_entropy(strong, torch.sigmoid(weak.float()).detach())
-        if active is not None:
-            elements = elements * active
-        count = elements.numel() if active is None else active.sum()
+        active = torch.ones_like(elements) if active is None else active
         return {
             "loss_sup": self.supervised(labelled, y).mean(),
-            "loss_pseudo": self.settings.pclp.consistency * elements.sum() / max_one(count),
+            "loss_pseudo": self.settings.pclp.consistency * (elements * active).sum() / active.sum().clamp_min(1),
         }
-
-
-def max_one(count: Tensor | int) -> Tensor | int:
-    """At least 1."""
-    return count.clamp_min(1) if isinstance(count, Tensor) else max(count, 1)
 
 
 def adversary_images(images: Tensor, size: int) -> Tensor:

@@ -4,7 +4,6 @@ Convolutional networks (ResNet, EfficientNet, ConvNeXt) give maps, transformers 
 both become maps (B, D, h, w). Tokens that stand for no place, class and register tokens, are left out.
 """
 
-import difflib
 import hashlib
 import sys
 from contextlib import suppress
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dicap.errors import SettingsError, first_line
+from dicap.errors import SettingsError, did_you_mean, first_line
 
 WAYS = (
     "set backbone_weights to imagenet on a machine that reaches timm's hub, to the path of a .safetensors or .pth file, "
@@ -52,8 +51,7 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tu
     if weights == "imagenet" and name == "resnet50":
         name = "resnet50.tv_in1k"  # V1: timm's default weights are 4-5 points better on ImageNet and not comparable
     if not timm.is_model(name.split(".")[0]):
-        near = difflib.get_close_matches(name, timm.list_models(), 3)
-        hint = f"; did you mean {', '.join(near)}?" if near else "; `timm.list_models()` lists them"
+        hint = did_you_mean(name, timm.list_models(), 3) or "; `timm.list_models()` lists them"
         raise SettingsError(f"backbone: found {name!r}, which timm does not know{hint}")
     arguments: dict[str, Any] = {"num_classes": 0, "global_pool": ""} | ({"output_stride": stride} if stride != 32 else {})
     if is_model_in_modules(name.split(".")[0], SIZED):

@@ -210,7 +210,7 @@ class Cap(Section):
 
     eta_pos: Share = published(1.0, "share of the expected positives that train")
     eta_neg: Share = published(0.998, "share of the expected negatives that train")
-    unseen: Literal["mask", "negative", "published"] = own(
+    unseen: Literal["mask", "published"] = own(
         "mask", "a class with a quota of 0; published: every image positive, as in the published code"
     )
 
@@ -313,7 +313,7 @@ class D2l(Section):
         "published", "published: (1 + b^2) P R / (b P + R); standard: b^2 in the denominator"
     )
     relabel: Literal["batch", "epoch"] = published("batch", "pseudo-labels from each batch's weak views, or once per epoch")
-    unseen: Literal["mask", "negative", "published"] = own(
+    unseen: Literal["mask", "published"] = own(
         "mask", "a class without labelled positives; published: every image positive, as in the published code"
     )
 

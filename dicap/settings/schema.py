@@ -188,12 +188,10 @@ class Contrastive(Section):
 
     enabled: bool = published(True, "whether the main stage contrasts uncertain entries")
     temperature: Positive = assumed(0.5, "temperature of NT-Xent")
-    normalize: bool = assumed(True, "cosine similarity instead of the inner product")
     max_pairs: Annotated[int, Field(ge=2)] = assumed(2048, "entries that are contrasted in one step, drawn where there are more")
     coefficient: NonNegative | Literal["auto"] = assumed(
         "auto", "weight of the loss; auto: 1 / images of the step, i.e. plain sums with coefficient 1"
     )
-    same_class_negatives: bool = published(True, "whether entries of the same class repel each other too")
     weak_gradient: bool = assumed(
         False,
         "whether the weak view carries a gradient too, in warm-up and main stage; false: it is a constant",

@@ -36,7 +36,6 @@ WAITS = {
     ("refresh", "methods/bbam:BBAM._leaking_scores"): ("to device", "labels that the option is named after reading"),
     ("refresh", "methods/drml:DRML.refresh"): ("reads", "the count of guarded classes"),
     ("refresh", "methods/iat:IAT.refresh"): ("reads", "the count of guarded classes"),
-    ("refresh", "methods/top1:Top1.refresh"): ("reads", "the count of guarded classes"),
     ("refresh", "methods/topk:Topk.refresh"): ("reads", "the count of guarded classes"),
     ("refresh", "methods/pclp:PCLP.refresh"): ("reads", "the count of guarded classes"),
     ("refresh", "calibration/estimators:fit_curve"): ("to host", "the curve is fitted by NumPy and SciPy"),

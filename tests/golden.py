@@ -72,7 +72,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dicap, labelled only in warm-up, no contrast": {"warmup.wcl": False, "contrastive.enabled": False},
     "dicap, mean reduction, EMA passed on": {"loss.reduction": "mean", "warmup.passes_on": "ema"},
     "dicap, no fine-tuning": {"finetune.enabled": False, "warmup.eval_every": 1},
-    "d2l, relabel per epoch": {"method": "d2l", "d2l.relabel": "epoch"},
     "drml, features of the warm-up": {"method": "drml", "drml.features": "warmup"},
     "pclp, no prior": {"method": "pclp", "pclp.prior": "none"},
     "bbam, balance by hidden labels": {"method": "bbam", "bbam.transform": "hidden_labels"},

@@ -14,7 +14,7 @@ from dicap.calibration import rates as calibration
 from dicap.calibration.curve import Curve
 from dicap.calibration.ranks import log_odds
 from dicap.calibration.rates import Rates, bin_curve, correctness_weight, count_bins, curve_error, estimate_rates
-from dicap.calibration.thresholds import PseudoLabels, dual_thresholds, hard_labels
+from dicap.calibration.thresholds import dual_thresholds, hard_labels
 from dicap.report.evidence import bin_of
 from dicap.settings.schema import Calibration
 
@@ -72,11 +72,6 @@ def test_counts_per_class_sum_to_the_pooled_ones():
     assert torch.equal(each[0].sum(0), pooled[0]) and torch.equal(each[1].sum(0), pooled[1])
 
 
-def test_confidence_one_belongs_to_the_last_bin():
-    n_pos, _ = count_bins(torch.ones(3, 1), torch.ones(3, 1), K)
-    assert n_pos.tolist() == [0] * (K - 1) + [3]
-
-
 @given(probabilities, st.randoms())
 def test_counts_do_not_depend_on_the_order_of_images(p, random):
     y = (p > 0.5).astype(np.uint8)
@@ -100,31 +95,14 @@ def test_rates_are_shares_of_positives():
     assert rates.r_neg.tolist() == pytest.approx([0.75, 0.25])
 
 
-def test_empty_bins_are_interpolated_and_ends_extended():
-    n_pos = torch.tensor([0.0, 1.0, 0.0, 0.0, 4.0, 0.0])
-    n_neg = torch.tensor([0.0, 4.0, 0.0, 0.0, 1.0, 0.0])
-    rates = estimate_rates(n_pos, n_neg)
-    assert rates.r_pos.tolist() == pytest.approx([0.2, 0.2, 0.4, 0.6, 0.8, 0.8], abs=1e-7)
-
-
 def test_empty_bins_literally_count_zero():
     rates = estimate_rates(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 0.0]), empty_bin="zero")
     assert rates.r_pos.tolist() == pytest.approx([0.0, 1.0])
 
 
-def test_without_any_entry_the_rates_are_bin_centres():
-    nothing = torch.zeros(K, dtype=torch.float64)
-    assert torch.allclose(estimate_rates(nothing, nothing).r_pos, CALIBRATED)
-
-
 def test_eps_is_what_the_specification_says():
     r = estimate_rates(torch.ones(1).double(), torch.zeros(1).double()).r_pos
     assert r.item() == pytest.approx(1 - 1e-8, abs=1e-12, rel=0)
-
-
-def test_rates_may_fall():
-    rates = estimate_rates(torch.tensor([3.0, 1.0]), torch.tensor([1.0, 3.0]))
-    assert rates.r_pos.tolist() == pytest.approx([0.75, 0.25])
 
 
 @pytest.mark.parametrize("empty_bin", ["interpolate", "zero"])
@@ -158,10 +136,6 @@ def test_filling_empty_bins_equals_a_loop(counts):
     rates = [(p / (p + n) if p + n else 0.0) for p, n in counts]
     expected = slow_fill(rates, [p + n > 0 for p, n in counts])
     assert estimate_rates(n_pos, n_neg).r_pos.tolist() == pytest.approx(expected, abs=1e-6)
-
-
-def test_pseudo_labels_are_hard_unless_said_otherwise():
-    assert PseudoLabels(torch.ones(1), torch.ones(1), torch.ones(1)).soft is False
 
 
 # -- weights ----------------------------------------------------------------------------------------------
@@ -211,35 +185,6 @@ def test_the_printed_equation_lacks_the_factor_k():
     assert printed < 1 / K
 
 
-def test_a_curve_per_class_equals_one_class_at_a_time():
-    p, _ = scores(50, 3)
-    rates = torch.rand(3, K, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    whole = bin_curve(rates).at(p)
-    for c in range(3):
-        assert torch.equal(whole[:, [c]], bin_curve(rates[c]).at(p[:, [c]]))
-
-
-@given(probabilities, st.sampled_from(ANCHORS), st.integers(1, 25))
-@settings(deadline=None)
-def test_weights_are_probabilities_of_complementary_labels(p, anchor, bins):
-    rates = torch.rand(bins, dtype=torch.float64, generator=torch.Generator().manual_seed(bins))
-    confidence = torch.from_numpy(p)
-    one = correctness_weight(confidence, torch.ones_like(confidence, dtype=torch.int8), table(rates, anchor))
-    zero = correctness_weight(confidence, torch.zeros_like(confidence, dtype=torch.int8), table(rates, anchor))
-    assert ((one >= 0) & (one <= 1)).all()
-    assert torch.allclose(one + zero, torch.ones_like(one), atol=1e-6)
-    if bins == 1:
-        assert torch.allclose(one, rates.float().expand_as(one))
-
-
-@given(arrays.arrays(np.float64, K, elements=st.floats(0, 1)), st.sampled_from(ANCHORS))
-@settings(deadline=None)
-def test_monotone_rates_give_monotone_weights(rates, anchor):
-    p = torch.linspace(0, 1, 401).unsqueeze(1)
-    w = bin_curve(torch.from_numpy(np.sort(rates)), anchor=anchor).at(p)
-    assert (w.diff(dim=0) >= -1e-12).all()
-
-
 @pytest.mark.parametrize("policy", get_args(Calibration.model_fields["policy"].annotation))
 @given(
     p=arrays.arrays(np.float32, (4, 3), elements=st.floats(0, 1, width=32)),
@@ -268,8 +213,6 @@ def test_a_curve_is_read_between_its_knots():
     p = torch.tensor([[0.0, 0.25], [0.5, 1.0]])
     knots, rate = torch.tensor([0.2, 0.4, 0.6]).double(), torch.tensor([0.1, 0.5, 0.9]).double()
     assert Curve(knots, rate).at(p).flatten().tolist() == pytest.approx([0.1, 0.2, 0.7, 0.9])
-    per_class = torch.stack([rate, torch.tensor([0.0, 0.0, 1.0]).double()])
-    assert Curve(knots, per_class).at(p).flatten().tolist() == pytest.approx([0.1, 0.0, 0.7, 1.0])
     label = torch.tensor([[1, 0], [-1, 1]], dtype=torch.int8)
     weight = correctness_weight(p, label, read_by(Curve(knots, rate)))
     assert weight.flatten().tolist() == pytest.approx([0.1, 0.8, 0.0, 0.9])
@@ -397,10 +340,6 @@ def test_many_images_recover_the_true_curve():
     rates = estimate_rates(*count_bins(torch.from_numpy(p), torch.from_numpy(y), K), anchor="centre")
     w = rates.curve.at(torch.from_numpy(p)).numpy()
     assert np.abs(w - p**2).mean() < 0.02
-
-
-def test_rates_know_their_negatives():
-    assert estimate_rates(torch.tensor([3.0]), torch.tensor([7.0])).r_neg.item() == pytest.approx(0.7)
 
 
 # -- many entries -----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 
 from dicap.calibration.rates import bin_curve, correctness_weight, count_bins, estimate_rates
 from dicap.calibration.thresholds import dual_thresholds, hard_labels
-from dicap.losses import asymmetric_loss, binary_cross_entropy, nt_xent
+from dicap.losses import nt_xent
 
 K = 20
 ANCHORS = ("left", "centre", "right")
@@ -65,26 +65,11 @@ def test_a_weight_lies_between_the_rates_of_its_neighbours(rates, anchor):
     assert (weight <= near.amax(0) + 1e-12).all() and (weight >= near.amin(0) - 1e-12).all()
 
 
-@pytest.mark.parametrize("anchor", ANCHORS)
-def test_confidences_of_exactly_0_and_1_take_the_rates_of_the_end_bins(anchor):
-    r = torch.linspace(0.1, 0.9, K, dtype=torch.float64)
-    ends = bin_curve(r, anchor=anchor).at(torch.tensor([[0.0, 1.0]]))
-    assert ends.tolist() == [[r[0].item(), r[-1].item()]]
-
-
 def test_one_image_to_estimate_from():
     label, weight = refresh([[0.9, 0.1]], np.array([[1, 0]], np.uint8), np.array([[0.95, 0.05], [0.5, 0.5]]))
     # A positive of the one class at 0.9 and a negative of the other at 0.1: each teaches its own side alone.
     assert label.tolist() == [[1, 0], [-1, -1]]
     assert weight.tolist() == [[pytest.approx(1), pytest.approx(1)], [0, 0]]
-
-
-def test_one_class_without_positives_and_one_without_negatives():
-    p = torch.tensor([[0.9, 0.9], [0.2, 0.2]])
-    y = torch.tensor([[0, 1], [0, 1]])
-    label, weight = refresh(p, y, torch.tensor([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]]))
-    assert not (label[:, 0] == 1).any() and not (label[:, 1] == 0).any()
-    assert torch.isfinite(weight).all()
 
 
 def test_ten_thousand_classes():
@@ -96,18 +81,6 @@ def test_ten_thousand_classes():
     assert (n_pos.sum().item(), (n_pos + n_neg).sum().item()) == (y.sum(), y.size)
     each = count_bins(torch.from_numpy(p), torch.from_numpy(y), K, per_class=True)[0]
     assert each.shape == (10_000, K) and torch.equal(each.sum(0), n_pos)
-
-
-@pytest.mark.parametrize("x", [80.0, -80.0])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_all_losses_are_finite_at_logits_of_80(x, dtype):
-    logits = torch.full((2, 3), x, dtype=dtype, requires_grad=True)
-    for y in (torch.zeros(2, 3), torch.ones(2, 3)):
-        for loss in (asymmetric_loss, binary_cross_entropy):
-            value = loss(logits, y)
-            (gradient,) = torch.autograd.grad(value.sum(), logits)
-            assert torch.isfinite(value).all() and torch.isfinite(gradient).all()
-    assert torch.isfinite(nt_xent(logits, logits))
 
 
 def test_embeddings_of_zero_have_a_finite_loss_and_gradient():

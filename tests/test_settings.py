@@ -7,7 +7,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from dicap.errors import SettingsError
-from dicap.settings import ORIGINS, Settings, batch_sizes, flatten, known_keys, load_settings, resolve
+from dicap.settings import ORIGINS, Settings, flatten, known_keys, load_settings, resolve
 from dicap.settings.catalogue import DATASETS, OWN_HEAD
 from dicap.settings.methods import METHODS
 from dicap.settings.resolve import known_fields
@@ -166,18 +166,6 @@ def test_small_numbers_written_by_dvc_are_numbers(write):
     text = write().read_text().replace("  lr:\n", "  lr: 3e-05\n", 1)
     assert "3e-05" in text
     assert load(write(text=text)).optimiser.lr == 0.00003
-
-
-@pytest.mark.parametrize(
-    ("ratio", "warmup", "labelled", "unlabelled"), [(0.05, 16, 4, 60), (0.1, 32, 8, 56), (0.15, 48, 12, 52), (0.2, 64, 16, 48)]
-)
-def test_published_batches(write, ratio, warmup, labelled, unlabelled):
-    s = load(write({"dataset": "table", "data_root": "/x", "ratio": ratio}))
-    assert batch_sizes.warmup_batch(s.warmup.batch_size, ratio) == warmup
-    assert batch_sizes.labelled_batch(s.train.batch_labelled, ratio, s.train.batch_size) == labelled
-    assert labelled + unlabelled == s.train.batch_size
-    assert batch_sizes.labelled_batch("auto", ratio, 32) == labelled // 2
-    assert (batch_sizes.warmup_batch(5, ratio), batch_sizes.labelled_batch(7, ratio, 64)) == (5, 7)
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,8 @@ class D2L(Method):
     network_class = DecoupledNetwork
 
     def main(self, roles: Roles) -> Phase:
-        """f1 and f2 are copied to f3 and f4 first; each batch is labelled anew, as published, unless d2l.relabel is `epoch`."""
-        per_batch = self.settings.d2l.relabel == "batch"
-        return replace(super().main(roles), begin=copy_label_heads, relabel=self.relabel if per_batch else None)
+        """f1 and f2 are copied to f3 and f4 first; each batch is labelled anew, as published."""
+        return replace(super().main(roles), begin=copy_label_heads, relabel=self.relabel)
 
     def make_head(self, channels: int) -> nn.Module:
         """Four heads of the kind that `head` names."""
@@ -73,15 +72,14 @@ class D2L(Method):
         return self.pseudo_labels(q, refresh.thresholds)
 
     def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
-        """Strong views of all images and of their tiles, weak ones of the unlabelled where they are labelled anew."""
+        """Strong views of all images and of their tiles, weak ones of the unlabelled, which are labelled anew."""
         rows = np.concatenate([labelled, unlabelled])
-        requests = [Request("strong", rows, self.strong), Request("strong_tiles", rows, replace(self.strong, tiles=GRID))]
-        if self.settings.d2l.relabel == "batch":
-            requests += [
-                Request("weak", unlabelled, self.weak),
-                Request("weak_tiles", unlabelled, replace(self.weak, tiles=GRID)),
-            ]
-        return requests
+        return [
+            Request("strong", rows, self.strong),
+            Request("strong_tiles", rows, replace(self.strong, tiles=GRID)),
+            Request("weak", unlabelled, self.weak),
+            Request("weak_tiles", unlabelled, replace(self.weak, tiles=GRID)),
+        ]
 
     def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """ASL(f1, y) + ASL(joint f2, y) on labelled, ASL(f3, label) + ASL(joint f4, label) on unlabelled strong views."""

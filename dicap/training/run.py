@@ -13,7 +13,7 @@ from dicap.files.atomic import replacing, replacing_folder
 from dicap.files.checksum import sha256
 from dicap.provenance.dependencies import code, relevant
 from dicap.provenance.external import weights_mark
-from dicap.training.checkpoint.state import NullState, RunState, StopSignal, fingerprint
+from dicap.training.checkpoint.state import RunState, StopSignal, fingerprint
 from dicap.training.experiment import Experiment
 from dicap.training.loops.table import loop_of
 from dicap.training.trainer import Log, Trainer
@@ -46,7 +46,7 @@ def run_stage(
     loop = loop_of(stage, experiment.settings)
     if not experiment.group.is_main:
         with StopSignal() as stop:
-            loop(Trainer(experiment, stage, NullState(root, stage, "null"), stop, log, source), experiment.place(network()))
+            loop(Trainer(experiment, stage, RunState(root, stage, "null"), stop, log, source), experiment.place(network()))
         return
     with RunState(root, stage, fingerprint(depends(stage, experiment, inputs))) as state:
         if fresh:

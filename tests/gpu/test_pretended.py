@@ -71,7 +71,6 @@ MORE = {
     "mean": {"loss.reduction": "mean", "calibration.target": "soft"},
     "matched": {"method": "iat", "iat.rule": "matched"},
     "distance": {"method": "drml", "drml.select": "distance"},
-    "epoch": {"method": "d2l", "d2l.relabel": "epoch"},
     "first_epoch": {"method": "bbam", "bbam.labelled_mask": "first_epoch", "bbam.transform": "hidden_labels", "train.epochs": 2},
 }
 found_anywhere: set[tuple[str, str]] = set()

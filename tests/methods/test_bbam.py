@@ -221,14 +221,3 @@ def test_warm_up_sees_the_same_labels_unless_the_leak_is_named():
     other = leaky.warmup(roles()).labelled
     assert len(other) == 6 and other.tolist() == np.random.RandomState(1000).permutation(20)[:6].tolist()
     assert named_leak(leaky.settings) == "bbam.warmup_split: seed_1000"
-
-
-@pytest.mark.parametrize(
-    ("ratio", "batch", "wanted"), [(0.05, 64, 4), (0.1, 64, 8), (0.15, 64, 16), (0.2, 64, 32), (0.05, 32, 2)]
-)
-def test_published_batches(ratio, batch, wanted):
-    changes = {"method": "bbam", "ratio": ratio, "train.batch_size": batch, "train.batch_labelled": "auto"}
-    assert build_method(tiny.settings(changes), 3).main(roles()).batch_labelled == wanted
-    assert build_method(tiny.settings(changes | {"warmup.batch_size": "auto"}), 3).warmup(roles()).batch_labelled == 16
-    phase = build_method(tiny.settings(changes | {"bbam.batch_size": 128}), 3).main(roles())  # AWA2
-    assert (phase.batch_labelled, phase.batch_unlabelled) == (32, 96)

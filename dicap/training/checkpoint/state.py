@@ -45,7 +45,8 @@ def remove_stale(states: Path) -> None:
 class RunState:
     """A stage's state folder, held by one process at a time.
 
-    Used as a context manager: entering takes the lock, leaving frees it. `finish` removes the folder.
+    Used as a context manager: entering takes the lock, leaving frees it. `finish` removes the folder. Of several processes the
+    first alone enters, writes and reads it.
     """
 
     def __init__(self, root: Path, stage: str, identity: str) -> None:
@@ -134,28 +135,6 @@ class RunState:
         """Remove the folder, after the products were published, and those that are stale."""
         shutil.rmtree(self.folder, ignore_errors=True)
         remove_stale(self.folder.parent)
-
-
-class NullState(RunState):
-    """The state of every process but the first, which alone locks, writes and reads it: other ranks save nothing."""
-
-    def __enter__(self) -> "NullState":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    @property
-    def products(self) -> Path:
-        """An error in the program: the first process alone writes products."""
-        raise AssertionError("the main process alone writes products")
-
-    def save(self, payload: dict[str, Any]) -> None:
-        """Nothing."""
-
-    def load(self) -> tuple[None, list[str]]:
-        """Nothing."""
-        return None, []
 
 
 class _Summed:

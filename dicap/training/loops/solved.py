@@ -75,7 +75,7 @@ def train(run: Trainer, network: nn.Module) -> None:
 
 def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
     """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
-    phase = experiment.method.main(experiment.roles)
+    phase, experiment = experiment.method.main(experiment.roles), experiment.on_bank()
     problem = Problem.of(experiment, experiment.place(network), phase)
     teacher = HeadTeacher(problem, problem.teachers(penalty(source)).scores())
     return record_first(experiment, experiment.method.refresh(teacher, experiment.roles), phase, folder)

@@ -11,57 +11,59 @@ from dicap.settings.schema import Settings
 
 def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
     """One line for every pair of settings that contradict each other. `origins`: where each value came from, by dotted key."""
-    problems = []
-    if s.calibration.target == "soft" and s.thresholds.rule != "none":
-        problems.append(
-            f"{origins['calibration.target']}: calibration.target: found 'soft', which leaves no uncertain entries; "
-            "set thresholds.rule to none"
-        )
-    if labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size) >= s.train.batch_size:
-        problems.append(
-            f"{origins['train.batch_labelled']}: train.batch_labelled: found {s.train.batch_labelled}, "
-            f"expected less than train.batch_size ({s.train.batch_size})"
-        )
-    if s.train.cycle_epochs and s.train.cycle_epochs < s.train.epochs:
-        problems.append(
-            f"{origins['train.cycle_epochs']}: train.cycle_epochs: found {s.train.cycle_epochs}, "
-            f"expected 0 or at least train.epochs ({s.train.epochs})"
-        )
-    if s.network.decoder_dim % s.network.decoder_heads:
-        problems.append(
-            f"{origins['network.decoder_dim']}: network.decoder_dim: found {s.network.decoder_dim}, "
-            f"expected a multiple of network.decoder_heads ({s.network.decoder_heads})"
-        )
-    if s.warmup.trainable == "all" and s.train.trainable == "head":
-        problems.append(
-            f"{origins['train.trainable']}: train.trainable: found 'head', but warmup.trainable is 'all', which changes the "
-            "backbone whose features would be used; set both to head"
-        )
-    if s.method == "dicap" and s.calibration.source == "cross_fit" and not s.solves("warmup"):
-        problems.append(
-            f"{origins['calibration.source']}: calibration.source: found 'cross_fit', which needs head linear, "
-            "linear.solver convex and warmup.trainable head"
-        )
-    if s.method == "pclp" and s.pclp.prior == "scm" and s.warmup.trainable == "head":
-        problems.append(
-            f"{origins['pclp.prior']}: pclp.prior: found 'scm', whose generator makes images, with warmup.trainable head; "
-            "set pclp.prior to none"
-        )
+    stage = _first_by_steps_on_features(s)
+    rules = [  # what is wrong, the key, what is said after its value
+        (
+            s.calibration.target == "soft" and s.thresholds.rule != "none",
+            "calibration.target",
+            "which leaves no uncertain entries; set thresholds.rule to none",
+        ),
+        (
+            labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size) >= s.train.batch_size,
+            "train.batch_labelled",
+            f"expected less than train.batch_size ({s.train.batch_size})",
+        ),
+        (
+            0 < s.train.cycle_epochs < s.train.epochs,
+            "train.cycle_epochs",
+            f"expected 0 or at least train.epochs ({s.train.epochs})",
+        ),
+        (
+            s.network.decoder_dim % s.network.decoder_heads > 0,
+            "network.decoder_dim",
+            f"expected a multiple of network.decoder_heads ({s.network.decoder_heads})",
+        ),
+        (
+            s.warmup.trainable == "all" and s.train.trainable == "head",
+            "train.trainable",
+            "but warmup.trainable is 'all', which changes the backbone whose features would be used; set both to head",
+        ),
+        (
+            s.method == "dicap" and s.calibration.source == "cross_fit" and not s.solves("warmup"),
+            "calibration.source",
+            "which needs head linear, linear.solver convex and warmup.trainable head",
+        ),
+        (
+            s.method == "pclp" and s.pclp.prior == "scm" and s.warmup.trainable == "head",
+            "pclp.prior",
+            "whose generator makes images, with warmup.trainable head; set pclp.prior to none",
+        ),
+        (
+            s.method == "d2l" and "head" in (s.warmup.trainable, s.train.trainable),
+            "warmup.trainable",
+            "but d2l looks at tiles of the images themselves, not at features; set warmup.trainable and train.trainable to all",
+        ),
+        (
+            not s.features.views and stage is not None,
+            "features.views",
+            f"but {stage} trains the head by steps on strong views; set it to 1 or more",
+        ),
+    ]
     if s.method == "pclp":
         batch, labelled = pclp_batch(s.pclp.batch_size, s.pclp.batch_labelled, s.train.batch_size, s.train.batch_labelled)
-        if labelled >= batch:
-            key = "train.batch_labelled" if s.pclp.batch_labelled == "auto" else "pclp.batch_labelled"
-            problems.append(f"{origins[key]}: {key}: found {labelled}, expected less than the {batch} images of a step of pclp")
-    if s.method == "d2l" and "head" in (s.warmup.trainable, s.train.trainable):
-        problems.append(
-            f"{origins['warmup.trainable']}: warmup.trainable: found 'head', but d2l looks at tiles of the images themselves, "
-            "not at features; set warmup.trainable and train.trainable to all"
-        )
-    if not s.features.views and (stage := _first_by_steps_on_features(s)):
-        problems.append(
-            f"{origins['features.views']}: features.views: found 0, but {stage} trains the head by steps on strong views; "
-            "set it to 1 or more"
-        )
+        key = "train.batch_labelled" if s.pclp.batch_labelled == "auto" else "pclp.batch_labelled"
+        rules.append((labelled >= batch, key, f"expected less than the {batch} images of a step of pclp"))
+    problems = [f"{origins[key]}: {key}: found {_value(s, key)!r}, {rest}" for is_wrong, key, rest in rules if is_wrong]
     if s.dataset not in BUNDLED and not s.data_root:
         problems.append(
             f"params.yaml: data_root: found null, expected the folder of the raw data set; "

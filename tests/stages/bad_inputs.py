@@ -293,7 +293,6 @@ SETTINGS = [
     Case("a cycle shorter than the training", "train", wrong(train__cycle_epochs=1), code=2),
     Case("tokens that the attention heads cannot share", "warmup", wrong(network__decoder_heads=3), code=2),
     Case("a batch of labelled images alone", "train", wrong(train__batch_labelled=8), code=2),
-    Case("an upper threshold below the lower one", "train", wrong(method="iat", iat__low=0.99), code=2),
     Case("features of a backbone that was trained", "train", wrong(train__trainable="head"), code=2),
     Case("cross-fitting of the whole network", "train", wrong(calibration__source="cross_fit"), code=2),
     Case(

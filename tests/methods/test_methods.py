@@ -22,7 +22,6 @@ SMALL = {
     "split.est_fraction": 0.2,
 }  # fmt: skip
 UNLABELLED = [name for name, facts in METHODS.items() if facts.unlabelled]
-COMPARED = [name for name in METHODS if name != "dicap"]
 
 
 def changes_of(method, more=None):
@@ -46,32 +45,6 @@ def test_the_other_named_leak_of_bbam_warms_up_on_other_labels(tmp_path):
         models.append(tiny.content(tiny.run_stage(experiment, "warmup", None, tmp_path / str(i)))["model_ema.safetensors"])
         assert len(experiment.method.warmup(experiment.roles).labelled) == len(experiment.roles.labelled)
     assert models[0] != models[1]
-
-
-def test_the_published_labelled_mask_of_bbam_is_never_renewed(tiny_experiment):
-    method = build_method(tiny.settings(changes_of("bbam", {"bbam.labelled_mask": "first_epoch"})), 3)
-    roles, rng = tiny_experiment().roles, np.random.default_rng(0)
-
-    class Fake:
-        epoch, carry = 0, {}
-
-        def scores(self, rows):
-            return torch.from_numpy(rng.random((len(rows), 3), np.float32))
-
-        def outputs(self, rows, function, *, online=False):
-            assert online
-            return torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(len(rows), 8)).astype(np.float32)), dim=1)
-
-        def labels(self, rows):
-            return torch.from_numpy((np.arange(len(rows) * 3).reshape(-1, 3) % 7 == 0).astype(np.uint8))
-
-    teacher, masks = Fake(), []
-    for _ in range(3):
-        refresh = method.refresh(teacher, roles)
-        teacher.carry = dict(refresh.carry)
-        masks.append(refresh.labelled_weight)
-    assert all(torch.equal(mask, masks[0]) for mask in masks)
-    assert refresh.pseudo.weight.unique().tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("balanced", [True, False])

@@ -74,10 +74,3 @@ def test_images_of_one_pixel_are_images(tmp_path):
     store = Store.open(tiny.converted(raw, tmp_path / "table"))
     assert store.n == 48 and store.index["width"].tolist()[:5] == [1] * 5
     assert (store.image(3) == [3, 0, 0]).all()
-
-
-def test_names_in_composed_and_decomposed_accents_are_one_class(tmp_path):
-    accents = ("caf\N{LATIN SMALL LETTER E WITH ACUTE}", "cafe\N{COMBINING ACUTE ACCENT}")
-    raw = raw_set(tmp_path / "raw", lambda split, i, names: [accents[i % 2]] if "red" in names else [])
-    store = Store.open(tiny.converted(raw, tmp_path / "table"))
-    assert store.classes == [accents[0]]

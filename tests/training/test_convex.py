@@ -301,19 +301,9 @@ def test_killed_anywhere_it_ends_in_the_same_bytes(frozen_experiment, monkeypatc
     assert (lines[-1:] == [f"resuming {stage} at epoch 1, step 0"]) == (when != "solving")
 
 
-def test_a_main_stage_has_a_row_of_history_with_the_precision_of_its_labels(frozen_experiment, tmp_path):
-    import pandas as pd
-
-    place = run_all(frozen_experiment(RECOMMENDED), tmp_path)
-    (row,) = pd.read_csv(place / "train" / "history.csv").to_dict("records")
-    assert 0 < row["share_pos"] < 1 and 0 <= row["precision_pos"] <= 1 and row["loss"] > 0 and row["map_raw"] > 0
-    assert np.isfinite(row["curve_error"])
-
-
 @pytest.mark.parametrize("method", ["asl", "top1", "topk", "iat", "cap"])
-@pytest.mark.parametrize("kind", ["plain", "root"])
-def test_every_method_whose_labels_a_head_can_be_solved_on(frozen_experiment, tmp_path, method, kind):
-    experiment = frozen_experiment({"method": method, "head": "linear", "linear.solver": "convex", "linear.features": kind})
+def test_every_method_whose_labels_a_head_can_be_solved_on(frozen_experiment, tmp_path, method):
+    experiment = frozen_experiment({"method": method, "head": "linear", "linear.solver": "convex", "linear.features": "root"})
     stages = ("warmup",) if method == "asl" else ("warmup", "train")
     place = run_all(experiment, tmp_path, stages)
     model = load_model(place / stages[-1] / "model.safetensors")

@@ -12,10 +12,10 @@ from torch import nn
 from dicap.calibration.estimators import estimate_curve, fit_curve
 from dicap.calibration.logistic import class_shares
 from dicap.calibration.rates import estimate_rates
-from dicap.calibration.thresholds import PseudoLabels, Thresholds
+from dicap.calibration.thresholds import Thresholds
 from dicap.files import artifacts as files
 from dicap.methods import build_method
-from dicap.methods.base import Batch, Refresh, Roles, frozen_statistics
+from dicap.methods.base import Batch, Roles, frozen_statistics
 
 IMAGES, CLASSES, WIDTH = 6, 3, 5
 ROLES = Roles(np.array([0, 1]), np.array([2]), np.array([3, 4, 5]), np.array([6]))
@@ -370,25 +370,6 @@ def test_frozen_statistics_normalise_by_the_batch_and_remember_nothing():
     with pytest.raises(RuntimeError), frozen_statistics(norm):
         raise RuntimeError
     assert norm.momentum == 0.3
-
-
-def test_the_state_dict_of_a_refresh_survives_a_weights_only_load(tmp_path):
-    scores, y = torch.rand(10, CLASSES), torch.randint(0, 2, (10, CLASSES))
-    roles = Roles(np.arange(6), np.array([6, 7]), np.array([8]), np.array([9]))
-    learnt = method_of(calibration__estimator="class_score").refresh(Table(scores, y), roles)
-    for refresh in (
-        method_of().refresh(Table(scores, y), roles),
-        learnt,
-        Refresh(PseudoLabels(scores, y.to(torch.int8), scores, True)),
-    ):
-        torch.save(refresh.state_dict(), tmp_path / "x")
-        again = Refresh.from_state_dict(torch.load(tmp_path / "x", weights_only=True), torch.device("cpu"))
-        assert again.pseudo.soft == refresh.pseudo.soft and again.crossed == refresh.crossed and again.guarded == refresh.guarded
-        for name in ("pseudo", "rates", "thresholds"):
-            one, other = getattr(refresh, name), getattr(again, name)
-            assert (one is None) == (other is None)
-            for a, b in zip(one or (), other or (), strict=True):
-                assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a is b
 
 
 def test_the_curve_of_every_class_is_trained_by_and_recorded(tiny_experiment, trained, tmp_path, monkeypatch):

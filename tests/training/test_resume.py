@@ -135,20 +135,6 @@ def _dying():
     raise Killed
 
 
-def test_a_damaged_newest_state_costs_an_epoch_and_changes_nothing(tiny_experiment, trained, tmp_path):
-    def interrupt(patch, attempt):
-        if attempt == 0:
-            kill_after(lambda attempt: 6)(patch, attempt)
-            patch.setattr(trainer, "SAVE_SECONDS", 0.0)
-        else:
-            (path,) = (tmp_path / ".dicap" / "state").glob("*/state.pt")
-            path.write_bytes(path.read_bytes()[:-1])
-
-    out, _, lines = disturb(tiny_experiment(), "warmup", None, tmp_path, interrupt=interrupt)
-    assert "damaged" in lines[0] and lines[1].startswith("resuming warmup at epoch 1")
-    assert tiny.content(out) == tiny.content(trained / "warmup")
-
-
 def test_another_setting_never_picks_up_old_epochs(tiny_experiment, tmp_path):
     with pytest.raises(Stopped):
         disturb_once(tiny_experiment(), tmp_path, 3)
@@ -179,13 +165,6 @@ def test_a_stop_says_what_to_do(tiny_experiment, tmp_path):
     with pytest.raises(Stopped, match=r"warmup: state saved at epoch 0, step 1; run again to continue"):
         disturb_once(tiny_experiment(), tmp_path, 1)
     assert not (tmp_path / "warmup").exists()
-
-
-def test_two_workers_and_none_give_the_same_bytes(tiny_experiment, trained, tmp_path):
-    experiment, source = tiny_experiment(workers=2), None
-    for stage in SOURCES:
-        source = tiny.run_stage(experiment, stage, source, tmp_path) / "model.safetensors"
-        assert tiny.content(tmp_path / stage) == tiny.content(trained / stage), stage
 
 
 def test_the_state_of_torch_and_numpy_before_a_run_does_not_matter(tiny_experiment, trained, tmp_path):

@@ -121,33 +121,6 @@ def test_a_kill_between_the_two_renames_loses_nothing(state, monkeypatch):
     assert state.load() == ({"schema": module.SCHEMA, "epoch": 1}, [])
 
 
-class Full(io.BytesIO):
-    """A file on a full disk: some bytes go in, then none."""
-
-    def write(self, content):
-        raise OSError(28, "No space left on device")
-
-    def fileno(self):
-        raise AssertionError("never reached")
-
-
-def test_a_full_disk_leaves_the_generation_before(state, monkeypatch):
-    state.save({"epoch": 1})
-
-    def opened(path, mode="r", *rest, **options):
-        if "w" not in mode:
-            return open(path, mode, *rest, **options)
-        Path(path).write_bytes(b"half of")
-        return Full()
-
-    monkeypatch.setattr(module, "open", opened, raising=False)
-    with pytest.raises(DataError, match="No space left on device") as caught:
-        state.save({"epoch": 2})
-    assert "\n" not in str(caught.value) and "free some space" in str(caught.value)
-    assert state.load()[0]["epoch"] == 1
-    assert not (state.folder / "state.tmp").exists()
-
-
 def test_a_second_process_is_refused_and_told_who_is_first(tmp_path):
     script = (
         "import sys, pathlib\n"

@@ -134,13 +134,6 @@ def test_every_epoch_learns_from_the_labels_of_the_frozen_main_stage(unfreeze, s
         assert np.allclose(refresh.pseudo.weight.numpy(), expected[3].astype(np.float32), atol=1e-3)
 
 
-def test_all_labels_supervise_it(frozen_experiment):
-    experiment = frozen_experiment(WHOLE)
-    phase = experiment.method.main(experiment.roles)
-    assert set(phase.labelled) == set(experiment.roles.sup) | set(experiment.roles.est) and len(experiment.roles.est)
-    assert not set(phase.unlabelled) & set(phase.labelled)
-
-
 # -- resuming, using --------------------------------------------------------------------------------------------------
 
 

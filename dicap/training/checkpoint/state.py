@@ -127,9 +127,10 @@ class RunState:
 
     def clear(self) -> None:
         """Forget everything but the lock."""
-        for name in ("state.pt", "previous.pt", "state.tmp", "cost.csv"):
-            (self.folder / name).unlink(missing_ok=True)
         shutil.rmtree(self.products, ignore_errors=True)
+        for path in self.folder.iterdir():
+            if path.name != "lock":
+                path.unlink()
 
     def finish(self) -> None:
         """Remove the folder, after the products were published, and those that are stale."""

@@ -104,32 +104,21 @@ class Refresh(NamedTuple):
 
     def state_dict(self) -> dict[str, Any]:
         """Plain containers of tensors, which a `weights_only` load accepts."""
-        parts = {name: getattr(self, name) for name in ("pseudo", "rates", "thresholds")}
-        return {name: part if part is None else dict(part._asdict()) for name, part in parts.items()} | {
-            "crossed": self.crossed,
-            "guarded": self.guarded,
-            "labelled_weight": self.labelled_weight,
-            "carry": dict(self.carry),
-        }
+        parts = {name: dict(part._asdict()) if isinstance(part, tuple) else part for name, part in self._asdict().items()}
+        return parts | {"carry": dict(self.carry)}
 
     @staticmethod
     def from_state_dict(state: dict[str, Any], device: torch.device) -> "Refresh":
         """The inverse of `state_dict`, on a device."""
 
-        def on_device(values: dict[str, Any]) -> dict[str, Any]:
-            return {name: value.to(device) if isinstance(value, Tensor) else value for name, value in values.items()}
+        def moved(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: moved(part) for name, part in value.items()}
+            return value.to(device) if isinstance(value, Tensor) else value
 
-        kinds = {"rates": Rates, "thresholds": Thresholds}
-        parts = {name: kind(**on_device(state[name])) if state[name] is not None else None for name, kind in kinds.items()}
-        weight = state["labelled_weight"]
-        return Refresh(
-            PseudoLabels(**on_device(state["pseudo"])),
-            **parts,  # type: ignore[arg-type]
-            crossed=state["crossed"],
-            guarded=state["guarded"],
-            labelled_weight=None if weight is None else weight.to(device),
-            carry=on_device(state["carry"]),
-        )
+        kinds = {"pseudo": PseudoLabels, "rates": Rates, "thresholds": Thresholds}
+        made = {name: kind(**moved(state[name])) for name, kind in kinds.items() if state[name] is not None}
+        return Refresh(**(moved(state) | made))
 
 
 class PairShard(NamedTuple):

@@ -104,7 +104,7 @@ class Refresh(NamedTuple):
 
     def state_dict(self) -> dict[str, Any]:
         """Plain containers of tensors, which a `weights_only` load accepts."""
-        parts = {name: dict(part._asdict()) if isinstance(part, tuple) else part for name, part in self._asdict().items()}
+        parts = {name: dict(part._asdict()) if hasattr(part, "_asdict") else part for name, part in self._asdict().items()}
         return parts | {"carry": dict(self.carry)}
 
     @staticmethod

@@ -24,7 +24,7 @@ from step import PRESETS
 
 from dicap.machine.runtime import Runtime
 from dicap.settings.batch_sizes import labelled_batch
-from dicap.training.checkpoint.state import NullState, RunState, StopSignal
+from dicap.training.checkpoint.state import RunState, StopSignal
 from dicap.training.loops.main import train
 from dicap.training.loops.warmup import initial_network
 from dicap.training.trainer import Trainer
@@ -50,8 +50,7 @@ def work(preset: str, steps: int, answer: Path) -> None:
         labelled = labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size)
         images = max(int(steps * (s.train.batch_size - labelled) / 0.96), 400)
         experiment = opened(place, s, runtime, images=images, tests=16, classes=classes, group=group)
-        keep = RunState if experiment.group.is_main else NullState
-        with keep(place, "train", "benchmark") as state:
+        with RunState(place, "train", "benchmark") as state:  # each process has a folder of its own
             train(Trainer(experiment, "train", state, StopSignal(), lambda lines: None), initial_network(experiment))
             if experiment.group.is_main:
                 last = pd.read_csv(state.cost).iloc[-1]

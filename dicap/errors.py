@@ -1,5 +1,8 @@
 """The three ways a run ends early: each carries one line for the user."""
 
+import difflib
+from collections.abc import Iterable
+
 
 class SettingsError(ValueError):
     """A setting is wrong. The message names file, key, value and remedy; commands exit with code 2."""
@@ -11,6 +14,12 @@ class DataError(ValueError):
 
 class Stopped(Exception):
     """A clean stop on SIGINT or SIGTERM after the state was saved; commands exit with code 75."""
+
+
+def did_you_mean(value: object, names: Iterable[str], count: int = 1) -> str:
+    """The end of a message: `; did you mean NAME?` for the closest of the names, `count` at most; nothing where none is close."""
+    near = difflib.get_close_matches(str(value), list(names), count, 0.5)
+    return f"; did you mean {', '.join(near)}?" if near else ""
 
 
 def first_line(error: object) -> str:

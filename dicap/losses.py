@@ -50,8 +50,6 @@ def nt_xent(
     z_s: Tensor,
     *,
     temperature: float = 0.5,
-    normalize: bool = True,
-    classes: Tensor | None = None,
     pairs: slice | None = None,
     chunk: int = 512,
 ) -> Tensor:
@@ -61,9 +59,8 @@ def nt_xent(
     are negatives: -(1/2B) sum_i log( exp(z_i . z_i+ / tau) / sum_{j != i} exp(z_i . z_j / tau) ).
 
     Args:
-        z_w, z_s: (B, D) embeddings of the weak and of the strong view, row i of both from the same entry.
-        normalize: scale every vector to unit length first (a layer-normalised z has |z|^2 = D and would overflow).
-        classes: (B,) class of each entry; if given, other entries of the same class are no negatives.
+        z_w, z_s: (B, D) embeddings of the weak and of the strong view, row i of both from the same entry. They are scaled to
+            unit length (a layer-normalised z has |z|^2 = D and would overflow).
         pairs: sum over the anchors of these pairs only (still over 2B): parts of the sum add up to the loss.
         chunk: anchors handled at once. The (2B, 2B) similarities never exist as a whole, not for the gradient either.
 
@@ -74,15 +71,12 @@ def nt_xent(
     count = len(z_w)
     if count < 2:
         return 0 * (z_w.float().sum() + z_s.float().sum())
-    z = torch.cat([z_w, z_s]).float()  # (2B, D)
-    if normalize:
-        z = F.normalize(z, dim=1)
+    z = F.normalize(torch.cat([z_w, z_s]).float(), dim=1)  # (2B, D)
     anchors = torch.arange(2 * count, device=z.device).view(2, count)
     if pairs is not None:
         anchors = anchors[:, pairs]
-    label = torch.cat([classes, classes]) if classes is not None else None
     with torch.autocast(z.device.type, enabled=False):  # losses stay in fp32 under mixed precision
-        return _NTXent.apply(z, anchors.flatten(), label, temperature, chunk)  # type: ignore[return-value]
+        return _NTXent.apply(z, anchors.flatten(), temperature, chunk)  # type: ignore[return-value]
 
 
 class _NTXent(torch.autograd.Function):
@@ -93,7 +87,7 @@ class _NTXent(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, anchors: Tensor, label: Tensor | None, temperature: float, chunk: int) -> Tensor:
+    def forward(ctx: Any, z: Tensor, anchors: Tensor, temperature: float, chunk: int) -> Tensor:
         n = len(z)
         wanted = ctx.needs_input_grad[0]
         gradient = torch.zeros_like(z) if wanted else None
@@ -104,9 +98,6 @@ class _NTXent(torch.autograd.Function):
             own = z[rows]
             similarity = (own @ z.T).div_(temperature)  # (b, 2B)
             positive = similarity[place, partner]
-            if label is not None:  # others of the anchor's class are left out, its counterpart is not
-                similarity.masked_fill_(label[rows].unsqueeze(1) == label, -torch.inf)
-                similarity[place, partner] = positive
             similarity[place, rows] = -torch.inf
             log_sum = torch.logsumexp(similarity, 1)
             total += (log_sum - positive).sum()
@@ -121,6 +112,6 @@ class _NTXent(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, None, None, None, None]:
+    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, None, None, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient * scale, None, None, None, None
+        return gradient * scale, None, None, None

@@ -21,7 +21,7 @@ settings.load_profile("busy")
 # long one that begins last would be waited for by a process with nothing to do.
 LONG = (
     *("test_pipeline.py", "test_readme.py", "test_benchmarks.py", "test_docs.py", "methods/test_methods.py"),
-    *("training/test_every_method.py", "gpu/test_pretended.py", "faults/test_processes.py", "faults/test_dvc.py"),
+    *("training/test_every_loop.py", "gpu/test_pretended.py", "faults/test_processes.py", "faults/test_dvc.py"),
     "training/test_resume.py",
     *("stages/test_several.py", "training/test_distributed.py", "report/test_page.py"),
 )

@@ -12,8 +12,7 @@ from dicap.calibration.estimators import estimate_curve, fit_curve, log_loss
 from dicap.calibration.logistic import class_shares
 from dicap.calibration.rates import count_bins, estimate_rates
 
-RATES = ["beta", "class_score"]  # those that training may use beside the paper's bins
-LEARNT = [*RATES, "groups"]  # the last is what a published model carries
+LEARNT = ["class_score", "groups"]  # what training may use beside the paper's bins, and what a published model carries
 
 
 def world(images: int, seed: int, classes: int = 8):
@@ -26,18 +25,8 @@ def world(images: int, seed: int, classes: int = 8):
 
 
 def learnt(name: str, p, y, p_unlabelled) -> Curve:
-    """The curve of an estimator, or of groups by rank."""
-    return curve_by_rank(p, y) if name == "groups" else fit_curve(name, p, y, p_unlabelled, class_shares(y.numpy()))
-
-
-def fitted(name: str, images: int, seed: int = 0) -> Curve:
-    p, y, _ = world(images, seed)
-    return learnt(name, p, y, p)
-
-
-def test_beta_finds_the_curve_it_can_express():
-    p, _, rate = world(2000, 9)
-    assert (fitted("beta", 20000).at(p) - rate).abs().mean() < 0.004
+    """The curves of the classes, or the one of groups by rank."""
+    return curve_by_rank(p, y) if name == "groups" else fit_curve(p, y, p_unlabelled, class_shares(y.numpy()))
 
 
 @pytest.mark.parametrize("name", LEARNT)
@@ -64,9 +53,8 @@ def test_class_score_knows_what_one_curve_cannot():
     p = torch.from_numpy(1 / (1 + np.exp(-(2.5 * y - 1.5 + rng.normal(0, 1, y.shape)))))
     y = torch.from_numpy(y.astype(np.int8))
     share = class_shares(y.numpy())
-    losses = {name: log_loss(fit_curve(name, p[:200], y[:200], p, share).at(p), y) for name in ("beta", "class_score")}
     optimal = estimate_rates(*count_bins(p, y, 20), anchor="centre").curve.at(p)
-    assert losses["class_score"] < losses["beta"] and losses["class_score"] < log_loss(optimal, y)
+    assert log_loss(fit_curve(p[:200], y[:200], p, share).at(p), y) < log_loss(optimal, y)
 
 
 def slow_class_score(p, y, p_unlabelled, share, at):
@@ -103,7 +91,7 @@ def slow_class_score(p, y, p_unlabelled, share, at):
 def test_class_score_is_a_logistic_regression_on_share_score_and_rank():
     (p, y, _), (p_unlabelled, _, _) = world(60, 0, classes=3), world(50, 1, classes=3)
     share = class_shares(y.numpy())
-    curve = fit_curve("class_score", p, y, p_unlabelled, share)
+    curve = fit_curve(p, y, p_unlabelled, share)
     at = curve.knots[::20].repeat(3, 1).T  # where a curve is exact
     expected = slow_class_score(p.numpy(), y.numpy(), p_unlabelled.numpy(), share, at.numpy())
     assert np.allclose(curve.at(at).numpy(), expected, atol=1e-6)
@@ -114,8 +102,8 @@ def test_class_score_does_not_care_for_the_scale_of_a_class():
     (p, y, _), (p_unlabelled, _, _) = world(80, 0, classes=3), world(200, 1, classes=3)
     share, stretch, shift = class_shares(y.numpy()), torch.tensor([0.5, 1.0, 2.0]), torch.tensor([1.0, 0.0, -0.5])
     louder = lambda p: torch.sigmoid(torch.logit(p) * stretch + shift)  # noqa: E731
-    one = fit_curve("class_score", p, y, p_unlabelled, share).at(p_unlabelled)
-    two = fit_curve("class_score", louder(p), y, louder(p_unlabelled), share).at(louder(p_unlabelled))
+    one = fit_curve(p, y, p_unlabelled, share).at(p_unlabelled)
+    two = fit_curve(louder(p), y, louder(p_unlabelled), share).at(louder(p_unlabelled))
     assert (one - two).abs().mean() < 0.01
 
 
@@ -133,19 +121,15 @@ def test_one_image_one_class_one_outcome(name, label, shape):
     assert (seen > unseen) == bool(label), "what was seen moves the rate its way"
 
 
-@pytest.mark.parametrize("name", RATES)
-def test_the_rate_of_a_bin_is_the_mean_of_its_unlabelled_entries(name):
+def test_the_rate_of_a_bin_is_the_mean_of_its_unlabelled_entries():
     (p, y, _), (p_unlabelled, _, _) = world(30, 0, classes=3), world(60, 1, classes=3)
     p_unlabelled = torch.where(p_unlabelled < 0.8, p_unlabelled, 0.79)  # the last bins stay empty
-    found = estimate_curve(name, p, y, p_unlabelled, class_shares(y.numpy()), bins=10)
-    at = fit_curve(name, p, y, p_unlabelled, class_shares(y.numpy())).at
-    rates, pooled = at(p_unlabelled).numpy(), found.r_pos.ndim == 1
-    for c, row in enumerate(found.r_pos.expand(3, 10) if pooled else found.r_pos):
+    found = estimate_curve(p, y, p_unlabelled, class_shares(y.numpy()), bins=10)
+    at = fit_curve(p, y, p_unlabelled, class_shares(y.numpy())).at
+    rates = at(p_unlabelled).numpy()
+    for c, row in enumerate(found.r_pos):
         for k in range(10):
-            inside = [
-                rates[i, other] for i in range(60) for other in range(3)
-                if (pooled or other == c) and int(float(p_unlabelled[i, other]) * 10) == k
-            ]  # fmt: skip
+            inside = [rates[i, c] for i in range(60) if int(float(p_unlabelled[i, c]) * 10) == k]
             expected = np.mean(inside) if inside else float(at(torch.full((1, 3), (k + 0.5) / 10, dtype=torch.float64))[0, c])
             assert float(row[k]) == pytest.approx(expected, abs=1e-9)
     assert found.n_pos.sum() == y.sum() and found.n_neg.sum() == (1 - y).sum()

@@ -1,7 +1,6 @@
 """Where entries of the labels are unknown: every function counts the known ones alone, as a slow loop over them would."""
 
 import itertools
-from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
 from dicap.calibration.curve import curve_by_rank
-from dicap.calibration.estimators import estimate_curve, fit_curve, log_loss
+from dicap.calibration.estimators import estimate_curve, log_loss
 from dicap.calibration.logistic import class_shares
 from dicap.calibration.rates import count_bins
 from dicap.calibration.thresholds import dual_thresholds
@@ -81,13 +80,12 @@ def test_bins_count_known_entries(per_class):
         assert np.array_equal(counts.numpy(), wanted if per_class else wanted.sum(0))
 
 
-@pytest.mark.parametrize("rule", ["midrange", "quantile"])
-def test_thresholds_are_those_of_each_class_alone(rule):
+def test_thresholds_are_those_of_each_class_alone():
     p, y = tensors(3)
-    found = dual_thresholds(p, y, rule=rule, quantile=0.3)
+    found = dual_thresholds(p, y)
     for c in range(CLASSES):
         known = y[:, c] >= 0
-        alone = dual_thresholds(p[known, c, None], y[known, c, None], rule=rule, quantile=0.3)
+        alone = dual_thresholds(p[known, c, None], y[known, c, None])
         assert [part[c] for part in found] == [part[0] for part in alone]
 
 
@@ -126,11 +124,10 @@ def test_the_matched_threshold_and_k_count_known_entries():
     assert rules.default_k(y, "table") == max(1, round(share))
 
 
-@pytest.mark.parametrize("learnt", [partial(fit_curve, "beta"), curve_by_rank])
-def test_a_curve_is_learnt_from_known_entries(learnt):
+def test_a_curve_is_learnt_from_known_entries():
     p, y = tensors(9)
     known = y >= 0
-    found, expected = learnt(p, y), learnt(p[known][:, None], y[known][:, None])
+    found, expected = curve_by_rank(p, y), curve_by_rank(p[known][:, None], y[known][:, None])
     assert torch.equal(found.knots, expected.knots) and torch.equal(found.rate, expected.rate)
     assert log_loss(found.at(p), y) == log_loss(found.at(p)[known], y[known])
 
@@ -196,8 +193,7 @@ EVERYTHING = {
     "matched": lambda p, y, u: torch.tensor(rules.matched_threshold(p, y)),
     "top k": lambda p, y, u: torch.tensor(rules.default_k(y, "table")),
     "seen": lambda p, y, u: rules.seen(y),
-    "class_score": lambda p, y, u: estimate_curve("class_score", p, y, u, class_shares(y.numpy())).at_knots,
-    "beta": lambda p, y, u: estimate_curve("beta", p, y, u, class_shares(y.numpy())).at_knots,
+    "class_score": lambda p, y, u: estimate_curve(p, y, u, class_shares(y.numpy())).at_knots,
     "groups": lambda p, y, u: curve_by_rank(p, y).rate,
     "precision": lambda p, y, u: torch.from_numpy(average_precision(p.numpy(), y.numpy())),
     "interval": lambda p, y, u: torch.tensor(map_interval(p.numpy(), y.numpy())),

@@ -39,7 +39,7 @@ def test_a_model_brings_all_that_is_needed_to_use_it(trained, tiny_experiment):
         assert torch.equal(saved.network(images)[0], other(images)[0])
 
 
-@pytest.mark.parametrize("changes", [{}, {"head": "linear"}, {"contrastive.projector": 4}])
+@pytest.mark.parametrize("changes", [{}, {"head": "linear"}])
 def test_every_tensor_returns_with_its_bits(tiny_experiment, tmp_path, changes):
     experiment = tiny_experiment(changes)
     network = initial_network(experiment)
@@ -58,13 +58,12 @@ def test_equal_models_are_equal_bytes_in_every_process(tiny_set, trained, tmp_pa
         "e = tiny.open_experiment(folder, split)\n"
         "models.save_model(initial_network(e), out, settings=e.settings, classes=e.store.classes, stage='s', which='raw')\n"
     )
-    subprocess.run(
-        [sys.executable, "-c", script, tiny_set, trained / "split.parquet", tmp_path / "other name"],
-        check=True, cwd=tiny.ROOT, env={"PYTHONHASHSEED": "1", "OMP_WAIT_POLICY": "PASSIVE"},
-    )  # fmt: skip
-    e = tiny.open_experiment(tiny_set, trained / "split.parquet")
-    save_model(initial_network(e), tmp_path / "x", settings=e.settings, classes=e.store.classes, stage="s", which="raw")
-    assert (tmp_path / "x").read_bytes() == (tmp_path / "other name").read_bytes()
+    split, environment = trained / "split.parquet", {"PYTHONHASHSEED": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    command = [sys.executable, "-c", script, tiny_set, split, tmp_path / "there"]
+    subprocess.run(command, check=True, cwd=tiny.ROOT, env=environment)
+    e, here = tiny.open_experiment(tiny_set, split), tmp_path / "here"
+    save_model(initial_network(e), here, settings=e.settings, classes=e.store.classes, stage="s", which="raw")
+    assert (tmp_path / "there").read_bytes() == here.read_bytes()
 
 
 def test_others_may_read_a_model(model, tiny_experiment, tmp_path):

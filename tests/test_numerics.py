@@ -65,12 +65,10 @@ def test_all_losses_are_finite_at_logits_of_80(x, dtype):
             value = loss(logits, y)
             (gradient,) = torch.autograd.grad(value.sum(), logits)
             assert torch.isfinite(value).all() and torch.isfinite(gradient).all()
-    assert torch.isfinite(nt_xent(logits, logits, normalize=False))
 
 
-@pytest.mark.parametrize("normalize", [True, False])
-def test_embeddings_of_zero_have_a_finite_loss_and_gradient(normalize):
+def test_embeddings_of_zero_have_a_finite_loss_and_gradient():
     z = torch.zeros(4, 5, requires_grad=True)
-    loss = nt_xent(z, z.detach(), normalize=normalize)
+    loss = nt_xent(z, z.detach())
     loss.backward()
     assert torch.isfinite(loss) and z.grad is not None and torch.isfinite(z.grad).all()

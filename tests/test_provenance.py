@@ -147,4 +147,4 @@ def test_the_command_writes_a_file_per_stage_that_a_comment_does_not_change(tmp_
 
 def test_only_relevant_settings_are_compared():
     values = relevant(tiny.settings(), "split")
-    assert values == {"dataset": "table", "ratio": 0.5, "seed": 1, "split": {"est_fraction": 0.3, "validation": 0.0}}
+    assert values == {"dataset": "table", "ratio": 0.5, "seed": 1, "split": {"est_fraction": 0.3}}

@@ -7,7 +7,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from dicap.errors import SettingsError
-from dicap.settings import ORIGINS, Settings, batch_sizes, flatten, known_keys, load_settings, resolve
+from dicap.settings import ORIGINS, Settings, flatten, known_keys, load_settings, resolve
 from dicap.settings.catalogue import DATASETS, OWN_HEAD
 from dicap.settings.methods import METHODS
 from dicap.settings.resolve import known_fields
@@ -56,7 +56,7 @@ def test_a_value_comes_from_the_first_file_that_has_one(write):
     assert resolved.origins["backbone"] == "configs/pictograms.yaml"
     assert resolved.origins["calibration.bins"] == ORIGINS["published"]
     assert resolved.origins["calibration.anchor"] == ORIGINS["assumed"]
-    assert resolved.origins["calibration.smoothing"] == ORIGINS["own"]
+    assert resolved.origins["calibration.folds"] == ORIGINS["own"]
     assert resolved.origins["head"] == "published head of dicap"
 
 
@@ -143,7 +143,7 @@ def test_a_new_setting_gets_its_line_in_params_and_nothing_else_moves():
 
     text = (ROOT / "params.yaml").read_text()
     assert skeleton(text) == text, "dicap-stage reference --write"
-    for line in ("image_size:\n", "  gamma_neg:\n", "  clip:\n", "  pct_start:\n", "  unseen:\n\n"):
+    for line in ("image_size:\n", "  gamma_neg:\n", "  clip:\n", "  pct_start:\n", "  weak_gradient:\n\n"):
         assert text.count(line) > 0 and skeleton(text.replace(line, "\n" if line.endswith("\n\n") else "", 1)) == text, line
     assert skeleton(re.sub(r"\nloss:\n(  .*\n)+", "\nloss: {}\n", text)) == text
     sections = re.findall(r"^((\w+):\n(?:  .*\n)+\n?)", text, re.MULTILINE)
@@ -166,18 +166,6 @@ def test_small_numbers_written_by_dvc_are_numbers(write):
     text = write().read_text().replace("  lr:\n", "  lr: 3e-05\n", 1)
     assert "3e-05" in text
     assert load(write(text=text)).optimiser.lr == 0.00003
-
-
-@pytest.mark.parametrize(
-    ("ratio", "warmup", "labelled", "unlabelled"), [(0.05, 16, 4, 60), (0.1, 32, 8, 56), (0.15, 48, 12, 52), (0.2, 64, 16, 48)]
-)
-def test_published_batches(write, ratio, warmup, labelled, unlabelled):
-    s = load(write({"dataset": "table", "data_root": "/x", "ratio": ratio}))
-    assert batch_sizes.warmup_batch(s.warmup.batch_size, ratio) == warmup
-    assert batch_sizes.labelled_batch(s.train.batch_labelled, ratio, s.train.batch_size) == labelled
-    assert labelled + unlabelled == s.train.batch_size
-    assert batch_sizes.labelled_batch("auto", ratio, 32) == labelled // 2
-    assert (batch_sizes.warmup_batch(5, ratio), batch_sizes.labelled_batch(7, ratio, 64)) == (5, 7)
 
 
 @pytest.mark.parametrize(

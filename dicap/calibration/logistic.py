@@ -86,12 +86,6 @@ def logit_grid() -> NDArray:
     return 1 / (1 + np.exp(-np.linspace(-end, end, KNOTS)))
 
 
-def beta_features(p: NDArray) -> NDArray:
-    """log p and -log(1 - p), (..., 2)."""
-    p = np.clip(p, FINEST, 1 - FINEST)
-    return np.stack([np.log(p), -np.log1p(-p)], axis=-1)
-
-
 def prior_entries(features: Callable[[NDArray], NDArray]) -> tuple[NDArray, NDArray]:
     """Pseudo-entries on which the network's own confidence is right, and their weights: PRIOR_ENTRIES in all."""
     p = (np.arange(20) + 0.5) / 20

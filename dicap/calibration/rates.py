@@ -90,15 +90,7 @@ def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> t
     return n_pos.reshape(shape), (n_all - n_pos).reshape(shape)
 
 
-def estimate_rates(
-    n_pos: Tensor,
-    n_neg: Tensor,
-    *,
-    anchor: str = "left",
-    empty_bin: str = "interpolate",
-    smoothing: float = 0.0,
-    isotonic: bool = False,
-) -> Rates:
+def estimate_rates(n_pos: Tensor, n_neg: Tensor, *, anchor: str = "left", empty_bin: str = "interpolate") -> Rates:
     """r_pos[k] = n_pos[k] / (n_pos[k] + n_neg[k] + eps) (docs/methods.md 3.4), with its gaps closed (3.13-A4).
 
     Args:
@@ -106,15 +98,10 @@ def estimate_rates(
         anchor: where in its bin a rate sits when weights are read, see `bin_curve`.
         empty_bin: `interpolate` fills a bin without entries linearly between its nearest neighbours with entries, extends
             the ends by the nearest rate, and uses bin centres if there is no entry at all; `zero` keeps the literal 0 / eps = 0.
-        smoothing: pseudo-counts added to both counts of every bin that has entries.
-        isotonic: make the rates non-decreasing in confidence, each bin weighted by its entries.
     """
     total = n_pos + n_neg
     seen = total > 0
-    r_pos = (n_pos + smoothing) / (total + 2 * smoothing + EPS)
-    r_pos = torch.where(seen, r_pos, torch.zeros_like(r_pos))
-    if isotonic:
-        r_pos = _isotonic(r_pos, total)
+    r_pos = n_pos / (total + EPS)
     if empty_bin == "interpolate":
         r_pos = _fill_empty(r_pos, seen)
     else:
@@ -135,21 +122,6 @@ def _fill_empty(rates: Tensor, seen: Tensor) -> Tensor:
     filled = torch.where(seen, rates, r_low + share * (r_high - r_low))
     centres = (k + 0.5) / bins
     return torch.where(seen.any(-1, keepdim=True), filled, centres.to(rates.dtype))
-
-
-def _isotonic(rates: Tensor, total: Tensor) -> Tensor:
-    """Weighted isotonic regression over the bins; scikit-learn does the regression."""
-    from sklearn.isotonic import IsotonicRegression
-
-    flat, counts = rates.reshape(-1, rates.shape[-1]).cpu(), total.reshape(-1, rates.shape[-1]).cpu()
-    out = flat.clone()
-    for row, count in zip(range(len(flat)), counts, strict=True):
-        seen = (count > 0).numpy()
-        if seen.any():
-            x = torch.arange(flat.shape[1]).numpy()
-            model = IsotonicRegression(out_of_bounds="clip").fit(x[seen], flat[row].numpy()[seen], count.numpy()[seen])
-            out[row, torch.from_numpy(seen)] = torch.from_numpy(model.predict(x[seen])).to(out.dtype)
-    return out.reshape(rates.shape).to(rates.device)
 
 
 def bin_curve(r_pos: Tensor, *, anchor: str = "left") -> Curve:

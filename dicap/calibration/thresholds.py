@@ -20,7 +20,7 @@ class Thresholds(NamedTuple):
     tau_neg: Tensor
     n_pos: Tensor  # labelled positives they were taken from
     n_neg: Tensor
-    crossed: Tensor  # bool: tau_neg > tau_pos before the rule for crossed thresholds
+    crossed: Tensor  # bool: tau_neg > tau_pos before they were sorted
     active: Tensor  # bool: false where the class is left out of pseudo-labelling
 
 
@@ -33,53 +33,30 @@ class PseudoLabels(NamedTuple):
     soft: bool = False  # soft target: the opposite label counts with 1 - weight (docs/methods.md 3.10, reading b)
 
 
-def dual_thresholds(
-    p: Tensor,
-    y: Tensor,
-    *,
-    rule: str = "midrange",
-    fixed: tuple[float, float] = (0.5, 0.5),
-    quantile: float = 0.5,
-    crossed: str = "swap",
-    unseen: str = "guard",
-) -> Thresholds:
+def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Thresholds:
     """tau_pos[c] and tau_neg[c] from the scores on D_sup (paper section 4; docs/methods.md 3.5, 3.13-B).
+
+    Where tau_neg > tau_pos they are sorted, so the overlap is uncertain. A class without positives gets tau_pos = 1, one without
+    negatives tau_neg = 0.
 
     Args:
         p: (N, C) scores on D_sup; y: (N, C) labels.
-        rule: `midrange`: (max + min) / 2 of the positives' and of the negatives' scores; `quantile`: of the same sets,
-            `quantile` and 1 - `quantile`; `fixed`: the pair `fixed` = (tau_pos, tau_neg); `none`: 0.5 for both.
-        crossed: where tau_neg > tau_pos: `swap` sorts them, so the overlap is uncertain; `priority` leaves them and the
-            positive case is read first; `midpoint` sets both to their mean.
-        unseen: a class without positives gets tau_pos = 1, one without negatives tau_neg = 0 (`guard`), or the class is
-            left out (`skip`).
+        rule: `midrange`: (max + min) / 2 of the positives' and of the negatives' scores; `none`: 0.5 for both.
     """
-    assert p.shape == y.shape and p.ndim == 2, (p.shape, y.shape)
+    assert p.shape == y.shape and p.ndim == 2 and rule in ("midrange", "none"), (p.shape, y.shape, rule)
     p, positive, negative = p.double(), y > 0, y == 0
     n_pos, n_neg = positive.sum(0), negative.sum(0)  # (C,)
-    if rule == "midrange":
-        tau_pos, tau_neg = _midrange(p, positive), _midrange(p, negative)
-    elif rule == "quantile":
-        tau_pos = torch.nanquantile(torch.where(positive, p, torch.nan), quantile, dim=0)
-        tau_neg = torch.nanquantile(torch.where(negative, p, torch.nan), 1 - quantile, dim=0)
-    else:
-        assert rule in ("fixed", "none"), rule
-        pair = fixed if rule == "fixed" else (0.5, 0.5)
-        tau_pos, tau_neg = (torch.full((p.shape[1],), value, dtype=torch.float64, device=p.device) for value in pair)
     no_pos, no_neg = n_pos == 0, n_neg == 0
-    is_crossed = (tau_neg > tau_pos) & ~no_pos & ~no_neg
-    if crossed == "swap":
-        tau_pos, tau_neg = torch.where(is_crossed, tau_neg, tau_pos), torch.where(is_crossed, tau_pos, tau_neg)
-    elif crossed == "midpoint":
-        middle = (tau_pos + tau_neg) / 2
-        tau_pos, tau_neg = torch.where(is_crossed, middle, tau_pos), torch.where(is_crossed, middle, tau_neg)
-    else:
-        assert crossed == "priority", crossed
-    if rule != "none":  # without thresholds there is nothing to guard: the weight alone speaks
-        tau_pos = torch.where(no_pos, torch.ones_like(tau_pos), tau_pos)
-        tau_neg = torch.where(no_neg, torch.zeros_like(tau_neg), tau_neg)
-    active = ~(no_pos | no_neg) if unseen == "skip" and rule != "none" else torch.ones_like(no_pos)
-    return Thresholds(tau_pos, tau_neg, n_pos, n_neg, is_crossed, active)
+    everything = torch.ones_like(no_pos)
+    if rule == "none":  # there is nothing to guard: the weight alone speaks
+        half = torch.full(n_pos.shape, 0.5, dtype=torch.float64, device=p.device)
+        return Thresholds(half, half, n_pos, n_neg, ~everything, everything)
+    tau_pos, tau_neg = _midrange(p, positive), _midrange(p, negative)
+    crossed = (tau_neg > tau_pos) & ~no_pos & ~no_neg
+    tau_pos, tau_neg = torch.where(crossed, tau_neg, tau_pos), torch.where(crossed, tau_pos, tau_neg)
+    tau_pos = torch.where(no_pos, torch.ones_like(tau_pos), tau_pos)
+    tau_neg = torch.where(no_neg, torch.zeros_like(tau_neg), tau_neg)
+    return Thresholds(tau_pos, tau_neg, n_pos, n_neg, crossed, everything)
 
 
 def _midrange(p: Tensor, chosen: Tensor) -> Tensor:
@@ -92,10 +69,10 @@ def _midrange(p: Tensor, chosen: Tensor) -> Tensor:
 def hard_labels(p: Tensor, thresholds: Thresholds, *, rule: str = "midrange") -> Tensor:
     """1 if p > tau_pos, 0 if p < tau_neg, else -1: the closed band is uncertain (docs/methods.md 3.6, 3.13-B5).
 
-    Read top-down, so a crossed pair left in place by `priority` favours the positive. With `rule="none"`: 1[p >= 0.5].
+    With `rule="none"`: 1[p >= 0.5].
 
     Returns:
-        (N, C) int8; columns of classes that are not active are -1.
+        (N, C) int8.
     """
 
     def of(p: Tensor) -> Tensor:
@@ -103,7 +80,6 @@ def hard_labels(p: Tensor, thresholds: Thresholds, *, rule: str = "midrange") ->
             return (p >= 0.5).to(torch.int8)
         p = p.double()
         positive, negative = (p > thresholds.tau_pos).to(torch.int8), (p < thresholds.tau_neg).to(torch.int8)
-        label = torch.where(positive == 1, positive, negative - 1)
-        return torch.where(thresholds.active, label, torch.full_like(label, -1))
+        return torch.where(positive == 1, positive, negative - 1)
 
     return in_pieces(of, p)

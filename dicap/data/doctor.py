@@ -179,7 +179,6 @@ def _because(role: str | None, labelled: bool, added: str | None, ratio: float, 
     use = {
         "sup": "trained on with its labels (D_sup)",
         "est": "its labels measure how often the network is right (D_est)" if held_out else "trained on with its labels (D_est)",
-        "validation": "only early stopping looks at its labels",
     }
     if role == "test":
         return "the test split is scored and never trained on"

@@ -9,7 +9,7 @@ from dicap.data.format import read_index, read_meta
 from dicap.errors import DataError, SettingsError
 from dicap.randomness import order_by_name
 
-ROLES = ("sup", "est", "unlabeled", "test", "validation")
+ROLES = ("sup", "est", "unlabeled", "test")
 
 
 def labelled_order(n_train: int, seed: int) -> np.ndarray:
@@ -20,17 +20,15 @@ def labelled_order(n_train: int, seed: int) -> np.ndarray:
     return np.random.RandomState(seed).permutation(n_train)
 
 
-def split_roles(
-    index: pd.DataFrame, ratio: float, seed: int, est_fraction: float, validation: float = 0.0, *, by_id: bool = False
-) -> pd.DataFrame:
+def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: float, *, by_id: bool = False) -> pd.DataFrame:
     """Give every image its role.
 
     The first int(ratio * n_train) of the permuted training images are labelled; of these the first
     int((1 - est_fraction) * n_labelled) are D_sup and the others D_est. The remaining training images (labels
     hidden) and the truly unlabelled ones are D_u.
 
-    Labels that were given later always count: such images are labelled whatever the ratio, and cut into D_sup, D_est and
-    validation by the same shares among themselves, so that all other images keep the role they had before.
+    Labels that were given later always count: such images are labelled whatever the ratio, and cut into D_sup and
+    D_est by the same share among themselves, so that all other images keep the role they had before.
 
     Args:
         index: a row an image, with columns id, split (train, test, unlabeled), labelled (bool), and perhaps `added`: what the
@@ -38,8 +36,6 @@ def split_roles(
         ratio: share of the training images whose labels may be used, in (0, 1].
         seed: of the experiment.
         est_fraction: share of the labelled images that goes to D_est, in (0, 1).
-        validation: share of the labelled images, the last of them, that is set apart for early stopping before D_sup and
-            D_est are cut, in [0, 1).
         by_id: permute by ids in place of the published order of rows: one's own list may be sorted, or grow by k images, and at
             most k images, hardly ever more than one or two, change sides at each border between two roles.
 
@@ -69,16 +65,11 @@ def split_roles(
 
     drawn = permuted(before)[:n_all]
     given = permuted(np.setdiff1d(train[[was is not None for was in added[train]]], drawn))
-    n_validation = int(validation * n_all)
-    if validation and not n_validation:
-        raise SettingsError(
-            f"params.yaml: split.validation: {validation} of {n_all} labelled images gives none; set it to "
-            f"{np.ceil(1e4 / max(n_all, 1)) / 1e4:.4g} or more, or to 0"
-        )
     role = np.full(len(index), "unlabeled", dtype=object)
     role[split == "test"] = "test"
     for rows in (drawn, given):
-        _cut(role, rows, est_fraction, validation)
+        n_sup = int((1 - est_fraction) * len(rows))
+        role[rows[:n_sup]], role[rows[n_sup:]] = "sup", "est"
     n_sup, n_est = int((role == "sup").sum()), int((role == "est").sum())
     if not n_sup or not n_est:
         raise SettingsError(
@@ -88,15 +79,6 @@ def split_roles(
             f"a ratio of {_ratio_needed(len(before), est_fraction)} or more"
         )
     return pd.DataFrame({"id": index["id"].to_numpy(), "role": role})
-
-
-def _cut(role: np.ndarray, rows: np.ndarray, est_fraction: float, validation: float) -> None:
-    """Give labelled rows, in the order drawn, the roles sup, est and validation."""
-    n_labelled = len(rows) - int(validation * len(rows))
-    n_sup = int((1 - est_fraction) * n_labelled)
-    role[rows[:n_sup]] = "sup"
-    role[rows[n_sup:n_labelled]] = "est"
-    role[rows[n_labelled:]] = "validation"
 
 
 def split_index(folder: Path) -> pd.DataFrame:

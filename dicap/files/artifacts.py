@@ -13,7 +13,7 @@ from dicap.files.atomic import replacing
 from dicap.files.tables import lists, matrix, read_parquet, write_parquet
 
 CHOICE = "choice.json"  # of a solved stage: its linear.C, and in the main stage how much of the unlabelled images was used
-ROLES = ("sup", "est", "unlabeled", "test", "validation")
+ROLES = ("sup", "est", "unlabeled", "test")
 
 SPLIT = pa.schema([("id", pa.string()), ("role", pa.string())])
 WEIGHTS = pa.schema(

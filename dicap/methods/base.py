@@ -7,7 +7,7 @@ What must be remembered from epoch to epoch is the `carry` of its `Refresh`.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -19,7 +19,7 @@ from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.data.augment import View
 from dicap.data.loader import Request
 from dicap.losses import asymmetric_loss
-from dicap.network import build_network
+from dicap.network import Network, build_head, build_network
 from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.batch_sizes import labelled_batch, warmup_batch
@@ -36,7 +36,6 @@ class Roles:
     est: np.ndarray
     unlabeled: np.ndarray
     test: np.ndarray
-    validation: np.ndarray = field(default_factory=lambda: NO_ROWS)  # labelled, for early stopping alone
 
     @property
     def labelled(self) -> np.ndarray:
@@ -105,32 +104,21 @@ class Refresh(NamedTuple):
 
     def state_dict(self) -> dict[str, Any]:
         """Plain containers of tensors, which a `weights_only` load accepts."""
-        parts = {name: getattr(self, name) for name in ("pseudo", "rates", "thresholds")}
-        return {name: part if part is None else dict(part._asdict()) for name, part in parts.items()} | {
-            "crossed": self.crossed,
-            "guarded": self.guarded,
-            "labelled_weight": self.labelled_weight,
-            "carry": dict(self.carry),
-        }
+        parts = {name: dict(part._asdict()) if hasattr(part, "_asdict") else part for name, part in self._asdict().items()}
+        return parts | {"carry": dict(self.carry)}
 
     @staticmethod
     def from_state_dict(state: dict[str, Any], device: torch.device) -> "Refresh":
         """The inverse of `state_dict`, on a device."""
 
-        def on_device(values: dict[str, Any]) -> dict[str, Any]:
-            return {name: value.to(device) if isinstance(value, Tensor) else value for name, value in values.items()}
+        def moved(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: moved(part) for name, part in value.items()}
+            return value.to(device) if isinstance(value, Tensor) else value
 
-        kinds = {"rates": Rates, "thresholds": Thresholds}
-        parts = {name: kind(**on_device(state[name])) if state[name] is not None else None for name, kind in kinds.items()}
-        weight = state["labelled_weight"]
-        return Refresh(
-            PseudoLabels(**on_device(state["pseudo"])),
-            **parts,  # type: ignore[arg-type]
-            crossed=state["crossed"],
-            guarded=state["guarded"],
-            labelled_weight=None if weight is None else weight.to(device),
-            carry=on_device(state["carry"]),
-        )
+        kinds = {"pseudo": PseudoLabels, "rates": Rates, "thresholds": Thresholds}
+        made = {name: kind(**moved(state[name])) for name, kind in kinds.items() if state[name] is not None}
+        return Refresh(**(moved(state) | made))
 
 
 class PairShard(NamedTuple):
@@ -217,6 +205,8 @@ class Phase:
 class Method:
     """Labelled-only training and the common frame: subclasses override what their section of docs/methods.md changes."""
 
+    network_class: type[Network] = Network
+
     def __init__(self, settings: Settings, classes: int, share: float) -> None:
         """`share`: of the training images, those whose labels may be used; batches are composed by it."""
         self.settings = settings
@@ -255,9 +245,13 @@ class Method:
             sums=s.loss.reduction == "sum",
         )
 
+    def make_head(self, channels: int) -> nn.Module:
+        """A new head on the feature map (B, D, h, w) of a backbone, D channels: the one that `head` names."""
+        return build_head(self.settings, channels, self.classes)
+
     def build_network(self, *, pretrained: bool = True, stored: StoredBackbone | None = None) -> nn.Module:
-        """A new network; called under a seed of its own."""
-        return build_network(self.settings, self.classes, pretrained=pretrained, stored=stored)
+        """A new network; called under a seed of its own. See `dicap.network.build_network`."""
+        return build_network(self.settings, self.make_head, self.network_class, pretrained=pretrained, stored=stored)
 
     def scores(self, network: nn.Module, inputs: Tensor) -> Tensor:
         """Test scores (B, C) in [0, 1] of images (B, 3, H, W) uint8, or of what the network takes in their place."""

@@ -13,9 +13,7 @@ from torch import Tensor, nn
 
 from dicap.methods import rules
 from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, hard_mask, reduced
-from dicap.network import build_network
 from dicap.network.cosine import CosineHead, balance
-from dicap.network.stored import StoredBackbone
 
 PUBLISHED_WARMUP_SEED = 1000
 
@@ -23,18 +21,9 @@ PUBLISHED_WARMUP_SEED = 1000
 class BBAM(Method):
     """A cosine head, a margin, CAP's quota on balanced scores, and the hardest negatives."""
 
-    # -- network
-
-    def build_network(self, *, pretrained: bool = True, stored: StoredBackbone | None = None) -> nn.Module:
-        """Backbone and cosine head."""
-        clamp = self.settings.bbam.clamp
-        return build_network(
-            self.settings,
-            self.classes,
-            pretrained=pretrained,
-            stored=stored,
-            make_head=lambda d: CosineHead(d, self.classes, clamp=clamp),
-        )
+    def make_head(self, channels: int) -> nn.Module:
+        """The cosine head."""
+        return CosineHead(channels, self.classes, clamp=self.settings.bbam.clamp)
 
     # -- phases
 

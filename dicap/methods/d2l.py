@@ -13,30 +13,22 @@ from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.data.loader import Request
 from dicap.methods import rules
 from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, hard_mask, pseudo_loss, reduced
-from dicap.network import build_head, build_network
+from dicap.network import build_head
 from dicap.network.decoupled import GRID, DecoupledHeads, DecoupledNetwork
-from dicap.network.stored import StoredBackbone
 
 
 class D2L(Method):
     """Four heads, for whole images and for tiles, and thresholds that fit the labelled images."""
 
-    def main(self, roles: Roles) -> Phase:
-        """f1 and f2 are copied to f3 and f4 first; each batch is labelled anew, as published, unless d2l.relabel is `epoch`."""
-        per_batch = self.settings.d2l.relabel == "batch"
-        return replace(super().main(roles), begin=copy_label_heads, relabel=self.relabel if per_batch else None)
+    network_class = DecoupledNetwork
 
-    def build_network(self, *, pretrained: bool = True, stored: StoredBackbone | None = None) -> nn.Module:
-        """Backbone and four heads of the kind that `head` names."""
-        s = self.settings
-        return build_network(
-            s,
-            self.classes,
-            pretrained=pretrained,
-            stored=stored,
-            make_head=lambda d: DecoupledHeads(lambda: build_head(s, d, self.classes)),
-            kind=DecoupledNetwork,
-        )
+    def main(self, roles: Roles) -> Phase:
+        """f1 and f2 are copied to f3 and f4 first; each batch is labelled anew, as published."""
+        return replace(super().main(roles), begin=copy_label_heads, relabel=self.relabel)
+
+    def make_head(self, channels: int) -> nn.Module:
+        """Four heads of the kind that `head` names."""
+        return DecoupledHeads(lambda: build_head(self.settings, channels, self.classes))
 
     # -- warm-up: ASL(f1, y) + ASL(joint f2, y)
 
@@ -80,15 +72,14 @@ class D2L(Method):
         return self.pseudo_labels(q, refresh.thresholds)
 
     def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
-        """Strong views of all images and of their tiles, weak ones of the unlabelled where they are labelled anew."""
+        """Strong views of all images and of their tiles, weak ones of the unlabelled, which are labelled anew."""
         rows = np.concatenate([labelled, unlabelled])
-        requests = [Request("strong", rows, self.strong), Request("strong_tiles", rows, replace(self.strong, tiles=GRID))]
-        if self.settings.d2l.relabel == "batch":
-            requests += [
-                Request("weak", unlabelled, self.weak),
-                Request("weak_tiles", unlabelled, replace(self.weak, tiles=GRID)),
-            ]
-        return requests
+        return [
+            Request("strong", rows, self.strong),
+            Request("strong_tiles", rows, replace(self.strong, tiles=GRID)),
+            Request("weak", unlabelled, self.weak),
+            Request("weak_tiles", unlabelled, replace(self.weak, tiles=GRID)),
+        ]
 
     def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """ASL(f1, y) + ASL(joint f2, y) on labelled, ASL(f3, label) + ASL(joint f4, label) on unlabelled strong views."""

@@ -33,14 +33,7 @@ class DiCaP(Method):
         phase = super().main(roles)
         if not self.cross_fits:
             phase = replace(phase, labelled=roles.sup, unlabelled=roles.unsup)
-        if self.settings.contrastive.enabled:
-            phase = replace(phase, pairs=self.pairs_of_images if self.per_batch else self.pairs_of_uncertain_images)
-        return replace(phase, relabel=self.relabel) if self.per_batch else phase
-
-    @property
-    def per_batch(self) -> bool:
-        """Whether the tables are kept for the epoch and each batch is scored anew (calibration.refresh)."""
-        return self.settings.calibration.refresh == "batch"
+        return replace(phase, pairs=self.pairs_of_uncertain_images) if self.settings.contrastive.enabled else phase
 
     @property
     def cross_fits(self) -> bool:
@@ -62,7 +55,7 @@ class DiCaP(Method):
         terms = {"loss_sup": reduced(self.supervised(labelled, batch.y), batch.images, self.settings, batch.y)}
         if self.settings.warmup.wcl:
             z_w = self.weak_embeddings(network, batch.views["weak"])  # (B, C, D)
-            terms["loss_con"] = self.contrast(network, z_w, z_s, batch)
+            terms["loss_con"] = self.contrast(z_w, z_s, batch)
         return terms
 
     # -- each epoch: rates on D_est, thresholds on D_sup, pseudo-labels and weights on D_unsup (Algorithm 1)
@@ -78,7 +71,7 @@ class DiCaP(Method):
         is_est = np.isin(unsup, roles.est)
         est, others = (torch.from_numpy(np.flatnonzero(mask)).to(p.device) for mask in (is_est, ~is_est))
 
-        # (1) correctness rates on D_est: 20 bins, or an estimator beyond them
+        # (1) correctness rates on D_est: 20 bins, or a curve per class
         p_sup = teacher.scores(phase.labelled)
         y_sup = teacher.labels(phase.labelled)
         if c.policy == "labeled" or (self.cross_fits and c.policy != "optimal"):
@@ -90,14 +83,11 @@ class DiCaP(Method):
         else:
             p_count, y_count = p[est], teacher.labels(unsup[is_est])
         if c.estimator == "bins":
-            n_pos, n_neg = count_bins(p_count, y_count, c.bins, per_class=c.per_class)
-            rates = estimate_rates(
-                n_pos, n_neg, anchor=c.anchor, empty_bin=c.empty_bin, smoothing=c.smoothing, isotonic=c.isotonic
-            )
+            rates = estimate_rates(*count_bins(p_count, y_count, c.bins), anchor=c.anchor, empty_bin=c.empty_bin)
         else:
             y_labelled = y_sup if self.cross_fits else torch.cat([y_sup, teacher.labels(roles.est)])
             share = class_shares(y_labelled.cpu().numpy())
-            rates = estimate_curve(c.estimator, p_count, y_count, p, share, bins=c.bins)
+            rates = estimate_curve(p_count, y_count, p, share, bins=c.bins)
 
         # (2) dual thresholds: mid-ranges of the scores on D_sup, or the ranks that give each class its labelled share
         thresholds = self.quota(p, y_sup) if t.rule == "quota" else self.thresholds(p_sup, y_sup)
@@ -109,12 +99,8 @@ class DiCaP(Method):
 
     def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
         """Dual thresholds from scores and labels of D_sup (docs/methods.md 3.5)."""
-        t = self.settings.thresholds
-        if t.rule == "quota":
-            return self.quota(p, y)
-        return dual_thresholds(
-            p, y, rule=t.rule, fixed=(t.fixed_pos, t.fixed_neg), quantile=t.quantile, crossed=t.crossed, unseen=t.unseen
-        )
+        rule = self.settings.thresholds.rule
+        return self.quota(p, y) if rule == "quota" else dual_thresholds(p, y, rule=rule)
 
     def quota(self, p: Tensor, y: Tensor) -> Thresholds:
         """CAP's thresholds: of scores p (n, C) each class's share of positives among labels y (N, C) (docs/methods.md 4.6)."""
@@ -130,19 +116,13 @@ class DiCaP(Method):
         weight = correctness_weight(p, label, rates, policy=c.policy, power=1.0 if soft else c.power)
         return PseudoLabels(p, label, weight, soft=soft)
 
-    def relabel(self, teacher: nn.Module, views: dict[str, Tensor], refresh: Refresh) -> PseudoLabels:
-        """Pseudo-labels of a batch from the teacher's scores of its weak views."""
-        assert refresh.rates is not None and refresh.thresholds is not None
-        return self.pseudo_labels(self.scores(teacher, views["weak"]), refresh.rates, refresh.thresholds)
-
     # -- each step: L = L_sup + L_pseudo + lambda L_uncer (docs/methods.md 3.6 to 3.8)
 
     def main_views(self, labelled: np.ndarray, unlabelled: np.ndarray, uncertain: np.ndarray) -> list[Request]:
-        """Strong views of all; weak views only of images with uncertain entries (of all when each batch is scored anew)."""
+        """Strong views of all; weak views of images with uncertain entries."""
         requests = super().main_views(labelled, unlabelled, uncertain)
-        seen = unlabelled if self.per_batch else unlabelled[uncertain]
-        if len(seen) and (self.per_batch or self.settings.contrastive.enabled):
-            requests.append(Request("weak", seen, self.weak))
+        if uncertain.any() and self.settings.contrastive.enabled:
+            requests.append(Request("weak", unlabelled[uncertain], self.weak))
         return requests
 
     def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
@@ -157,7 +137,7 @@ class DiCaP(Method):
             z_w = z_s[:0]  # of the images that have uncertain entries, (b, C, D)
             if "weak" in batch.views:
                 z_w = self.weak_embeddings(network, batch.views["weak"])
-            terms["loss_con"] = self.contrast(network, z_w, z_s[n:], batch)
+            terms["loss_con"] = self.contrast(z_w, z_s[n:], batch)
         return terms
 
     def pairs_of_images(self, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -184,22 +164,15 @@ class DiCaP(Method):
         with torch.set_grad_enabled(self.settings.contrastive.weak_gradient), frozen_statistics(network):
             return network(weak)[1]
 
-    def contrast(self, network: nn.Module, z_w: Tensor, z_s: Tensor, batch: Batch) -> Tensor:
+    def contrast(self, z_w: Tensor, z_s: Tensor, batch: Batch) -> Tensor:
         """lambda * NT-Xent of the batch's pairs of z_s and z_w; of its own anchors against all, where processes share a step."""
         c = self.settings.contrastive
-        project = getattr(network, "project", nn.Identity())
         strong, which, weak = batch.pairs.unbind(1)
-        weak_z, strong_z = project(z_w[weak, which]).float(), project(z_s[strong, which]).float()  # (m, D)
+        weak_z, strong_z = z_w[weak, which].float(), z_s[strong, which].float()  # (m, D)
         if not c.weak_gradient:
             weak_z = weak_z.detach()
         if batch.shard is not None:
-            weak_z, strong_z, which = (batch.shard.all_gather(entries) for entries in (weak_z, strong_z, which))
-        loss = nt_xent(
-            weak_z,
-            strong_z,
-            temperature=c.temperature,
-            normalize=c.normalize,
-            classes=None if c.same_class_negatives else which,
-            pairs=None if batch.shard is None else batch.shard.own,
-        )
+            weak_z, strong_z = (batch.shard.all_gather(entries) for entries in (weak_z, strong_z))
+        own = None if batch.shard is None else batch.shard.own
+        loss = nt_xent(weak_z, strong_z, temperature=c.temperature, pairs=own)
         return loss * (1 / batch.images if c.coefficient == "auto" else c.coefficient)

@@ -19,24 +19,17 @@ from dicap.data.augment import View
 from dicap.data.loader import Request
 from dicap.methods import rules
 from dicap.methods.base import Batch, Method, ParamGroup, Phase, Refresh, Roles, Teacher, reduced
-from dicap.network import build_network
 from dicap.network.relation import RelationHead, RelationNetwork
-from dicap.network.stored import StoredBackbone
 
 
 class DRML(Method):
     """Fixed features, two classifiers, and a relation network over their answers."""
 
-    def build_network(self, *, pretrained: bool = True, stored: StoredBackbone | None = None) -> nn.Module:
-        """Backbone, projector, two classifiers, relation network."""
-        return build_network(
-            self.settings,
-            self.classes,
-            pretrained=pretrained,
-            stored=stored,
-            make_head=lambda d: RelationHead(d, self.classes),
-            kind=RelationNetwork,
-        )
+    network_class = RelationNetwork
+
+    def make_head(self, channels: int) -> nn.Module:
+        """Projector, two classifiers, relation network."""
+        return RelationHead(channels, self.classes)
 
     def scores(self, network: nn.Module, inputs: Tensor) -> Tensor:
         """(B, C) of images (B, 3, H, W), or of their pooled features (B, D)."""

@@ -10,17 +10,12 @@ class IAT(Method):
     def refresh(self, teacher: Teacher, roles: Roles) -> Refresh:
         """Pseudo-labels from the teacher's scores of D_u; classes without a labelled positive are left out.
 
-        iat.rule `fixed`: 1[p >= iat.threshold], at 0.5 the plain reading of IAT; `dual`: two thresholds, masked between;
-        `matched`: the threshold at which the labelled images get as many positives as they have labels, a rule of this project.
+        iat.rule `fixed`: 1[p >= iat.threshold], at 0.5 the plain reading of IAT; `matched`: the threshold at which the labelled
+        images get as many positives as they have labels, a rule of this project.
         """
         s = self.settings.iat
         y = teacher.labels(roles.labelled)  # (N_l, C)
         active = rules.seen(y)
         p = teacher.scores(roles.unlabeled)  # (N_u, C)
-        if s.rule == "dual":
-            label = rules.dual_threshold(p, s.high, s.low, active)
-        elif s.rule == "matched":
-            label = rules.fixed_threshold(p, rules.matched_threshold(teacher.scores(roles.labelled), y), active)
-        else:
-            label = rules.fixed_threshold(p, s.threshold, active)
-        return Refresh(hard_mask(p, label), guarded=int((~active).sum()))
+        threshold = rules.matched_threshold(teacher.scores(roles.labelled), y) if s.rule == "matched" else s.threshold
+        return Refresh(hard_mask(p, rules.fixed_threshold(p, threshold, active)), guarded=int((~active).sum()))

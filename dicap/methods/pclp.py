@@ -18,16 +18,16 @@ from dicap.errors import SettingsError
 from dicap.losses import binary_cross_entropy
 from dicap.methods import rules
 from dicap.methods.base import Batch, Method, ParamGroup, Phase, Refresh, Roles, Teacher
-from dicap.network import build_network
 from dicap.network.adversary import Discriminator, Generator
 from dicap.network.causal_prior import CausalPrior
 from dicap.network.latent import LatentHead, LatentNetwork
-from dicap.network.stored import StoredBackbone
 from dicap.settings.batch_sizes import pclp_batch
 
 
 class PCLP(Method):
     """An encoder whose latent begins with the labels; generator, discriminator and prior are companions of stage 1."""
+
+    network_class = LatentNetwork
 
     # -- phases
 
@@ -57,7 +57,7 @@ class PCLP(Method):
             batch_labelled=labelled,
             batch_unlabelled=batch - labelled,
             epochs=s.train.epochs if s.pclp.epochs == "auto" else s.pclp.epochs,
-            cycle_epochs=s.pclp.cycle_epochs,
+            cycle_epochs=0,
             sums=False,
             groups=self.encoder_group,
         )
@@ -85,16 +85,9 @@ class PCLP(Method):
         size = self.settings.image_size if wanted == "auto" else wanted
         return 1 << (size.bit_length() - 1)
 
-    def build_network(self, *, pretrained: bool = True, stored: StoredBackbone | None = None) -> nn.Module:
-        """Backbone and latent head: the encoder."""
-        return build_network(
-            self.settings,
-            self.classes,
-            pretrained=pretrained,
-            stored=stored,
-            make_head=lambda d: LatentHead(d, self.classes, self.latent),
-            kind=LatentNetwork,
-        )
+    def make_head(self, channels: int) -> nn.Module:
+        """The latent head; with the backbone it is the encoder."""
+        return LatentHead(channels, self.classes, self.latent)
 
     def companions(self) -> nn.ModuleDict:
         """Generator, discriminator and causal prior, trained beside the encoder; none with pclp.prior `none`."""
@@ -106,7 +99,7 @@ class PCLP(Method):
             {
                 "generator": Generator(*shape),
                 "discriminator": Discriminator(*shape, broadcast=s.broadcast),
-                "prior": CausalPrior(self.classes, affine=s.affine),
+                "prior": CausalPrior(self.classes),
             }
         )
 
@@ -129,9 +122,7 @@ class PCLP(Method):
 
     def warmup_views(self, labelled: np.ndarray, unlabelled: np.ndarray) -> list[Request]:
         """Weak views of all, strong views of the unlabelled."""
-        s, rows = self.settings, np.concatenate([labelled, unlabelled])
-        cutout = s.augment.cutout if s.pclp.warmup_cutout == "auto" else s.pclp.warmup_cutout
-        return [Request("weak", rows, self.weak), Request("strong", unlabelled, replace(self.strong, cutout=cutout))]
+        return [Request("weak", np.concatenate([labelled, unlabelled]), self.weak), Request("strong", unlabelled, self.strong)]
 
     def encode(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Mean and log variance (B, L) of the weak views, and the encoder's own losses; strong views pass apart, as published."""
@@ -178,18 +169,11 @@ class PCLP(Method):
     ) -> dict[str, Tensor]:
         """The losses of both stages, means over entries: logits (b_l, C), y (b_l, C), logits (b_u, C) of both views."""
         elements = binary_cross_entropy(strong, torch.sigmoid(weak.float()).detach())
-        if active is not None:
-            elements = elements * active
-        count = elements.numel() if active is None else active.sum()
+        active = torch.ones_like(elements) if active is None else active
         return {
             "loss_sup": self.supervised(labelled, y).mean(),
-            "loss_pseudo": self.settings.pclp.consistency * elements.sum() / max_one(count),
+            "loss_pseudo": self.settings.pclp.consistency * (elements * active).sum() / active.sum().clamp_min(1),
         }
-
-
-def max_one(count: Tensor | int) -> Tensor | int:
-    """At least 1."""
-    return count.clamp_min(1) if isinstance(count, Tensor) else max(count, 1)
 
 
 def adversary_images(images: Tensor, size: int) -> Tensor:

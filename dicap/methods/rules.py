@@ -54,19 +54,6 @@ def fixed_threshold(p: Tensor, threshold: Tensor | float, active: Tensor) -> Ten
     return in_pieces(lambda p: masked((p.double() >= threshold).to(torch.int8), active), p)
 
 
-def dual_threshold(p: Tensor, high: float, low: float, active: Tensor) -> Tensor:
-    """1 from `high`, 0 up to `low`, -1 between (IAT with two thresholds; docs/methods.md 4.4)."""
-
-    def of(p: Tensor) -> Tensor:
-        p = p.double()
-        label = torch.full(p.shape, -1, dtype=torch.int8, device=p.device)
-        label[p <= low] = 0
-        label[p >= high] = 1
-        return masked(label, active)
-
-    return in_pieces(of, p)
-
-
 def matched_threshold(p_l: Tensor, y: Tensor) -> float:
     """The threshold at which the labelled scores (N_l, C) give as many positives as there are labels (IAT; docs/methods.md 4.4).
 
@@ -86,8 +73,7 @@ def quota(
     Args:
         p: (N, C) scores; y: (N_l, C) labels. A class whose known labels are all positive, others being unknown, has a quota
             of 0.
-        unseen: a class with a quota of 0 is left out (`mask`), all negative (`negative`), or, by an index of -1, positive in
-            every image (`published`).
+        unseen: a class with a quota of 0 is left out (`mask`) or, by an index of -1, positive in every image (`published`).
 
     Returns:
         labels (N, C) int8; the thresholds between which entries do not train; the number of guarded classes.
@@ -101,8 +87,8 @@ def quota(
         p = p.double()
         label = (p >= threshold).to(torch.int8)
         label = torch.where((p >= tau_pos) | (p <= tau_neg), label, torch.full_like(label, -1))
-        if unseen != "mask":
-            label[:, guarded] = int(unseen == "published")
+        if unseen == "published":
+            label[:, guarded] = 1
         return masked(label, active)
 
     label = in_pieces(of, p)
@@ -141,8 +127,8 @@ def metric_thresholds(
 
     Args:
         p_l: (N_l, C) scores of the labelled images; y: (N_l, C) labels.
-        unseen: a class without labelled positives is left out (`mask`), never positive (`negative`), or keeps threshold 0,
-            which makes every image positive (`published`).
+        unseen: a class without labelled positives is left out (`mask`) or keeps threshold 0, which makes every image positive
+            (`published`).
 
     Returns:
         thresholds with tau_pos = tau_neg = (C,); the number of guarded classes.

@@ -41,14 +41,13 @@ class Network(nn.Module):
     backbone: nn.Module
     aside: list[nn.Module]
 
-    def __init__(self, backbone: nn.Module, head: nn.Module, normalize: str, projector: nn.Module | None = None) -> None:
+    def __init__(self, backbone: nn.Module, head: nn.Module, normalize: str) -> None:
         super().__init__()
         mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in normalization(normalize, backbone))
         self.register_buffer("mean", 255 * mean, persistent=False)
         self.register_buffer("scale", 1 / (255 * std), persistent=False)
         self.backbone = backbone
         self.head = head
-        self.projector = projector
 
     def features(self, images: Tensor) -> Tensor:
         """Images (B, 3, H, W), uint8 or 0..255 floats -> the feature map (B, D, h, w) that the head takes.
@@ -65,10 +64,6 @@ class Network(nn.Module):
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Images (B, 3, H, W) uint8 -> logits (B, C), class-wise embeddings z (B, C, D)."""
         return self.head(self.features(images))
-
-    def project(self, z: Tensor) -> Tensor:
-        """The embedding the contrastive loss compares, (..., D) -> (..., D'); z itself without a projection head."""
-        return z if self.projector is None else self.projector(z)
 
 
 def pooled(maps: Tensor, grid: int) -> Tensor:
@@ -105,21 +100,19 @@ def build_head(settings: Settings, channels: int, classes: int) -> nn.Module:
 
 def build_network(
     settings: Settings,
-    classes: int,
+    make_head: Callable[[int], nn.Module],
+    kind: type[Network] = Network,
     *,
     pretrained: bool = True,
     stored: StoredBackbone | None = None,
-    make_head: Callable[[int], nn.Module] | None = None,
-    kind: type[Network] = Network,
 ) -> Network:
-    """Backbone, head and (with contrastive.projector > 0) projection head.
+    """Backbone and head.
 
     Args:
-        classes: C.
+        make_head: from the channels of the feature map to a head.
+        kind: the network's class.
         pretrained: false when the weights are about to be replaced by a saved model's.
         stored: stands for the frozen backbone where the network is only asked with feature maps.
-        make_head: from the channels of the feature map to a method's own head; default: the head that the settings name.
-        kind: a method's own network class.
 
     Raises:
         SettingsError: see `create_backbone`.
@@ -129,10 +122,5 @@ def build_network(
         backbone, channels = create_backbone(settings.backbone, weights, settings.network.stride, settings.image_size)
     else:
         backbone, channels = stored, stored.channels
-    head = build_head(settings, channels, classes) if make_head is None else make_head(channels)
-    projector = None
-    if settings.contrastive.projector and make_head is None:
-        width = settings.network.decoder_dim if settings.head == "ml_decoder" else channels
-        projector = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, settings.contrastive.projector))
     # Channels last trains EfficientNet-Lite0 1.4 times and the small ResNet 1.3 times as fast on a CPU core, too.
-    return kind(backbone, head, settings.network.normalize, projector).to(memory_format=torch.channels_last)
+    return kind(backbone, make_head(channels), settings.network.normalize).to(memory_format=torch.channels_last)

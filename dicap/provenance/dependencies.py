@@ -33,8 +33,8 @@ STAGE_SETTINGS = {
     "warmup": (*_COMMON, "optimiser", "warmup", "calibration.source", "calibration.folds", "contrastive", "drml", "pclp", "bbam"),
     "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive", "train.trainable", *_METHODS),
     "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train", *_METHODS),
-    # contrastive: it may have a projection head; thresholds: the model carries them
-    "finetune": (*_COMMON, "optimiser", "calibration.source", "thresholds", "contrastive", "finetune", "train.trainable"),
+    # thresholds: the model carries them
+    "finetune": (*_COMMON, "optimiser", "calibration.source", "thresholds", "finetune", "train.trainable"),
     "evaluate": ("dataset", "method", "seed", "train.trainable"),
     "report": tuple(Settings.model_fields),  # it shows them
 }
@@ -65,7 +65,6 @@ NEUTRAL = {
     "dicap.files.content_store": "finds again what was computed, or nothing",
     "dicap.files.locks": "who waits for whom",
     "dicap.machine.cost": "says how long it took",
-    "dicap.training.checkpoint.background": "when files are written",
     "dicap.training.loops.table": "names loops; the module of the one that runs is compared",
     "dicap.training.parallel.process_group": "which process takes which part of the same step",
     "dicap.training.parallel.distributed": "as dicap.training.parallel.process_group",

@@ -30,7 +30,6 @@ ROLES = {  # symbol, its index, what the images are for
     "est": ("D", "est", "labelled, for estimation"),  # of a method that holds it out; see `roles_of`
     "unlabeled": ("D", "u", "unlabelled"),
     "test": ("test", "", "for the score above"),
-    "validation": ("validation", "", "labelled, only for early stopping"),
 }
 
 

@@ -11,71 +11,59 @@ from dicap.settings.schema import Settings
 
 def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
     """One line for every pair of settings that contradict each other. `origins`: where each value came from, by dotted key."""
-    problems = []
-    if s.calibration.target == "soft" and s.thresholds.rule != "none":
-        problems.append(
-            f"{origins['calibration.target']}: calibration.target: found 'soft', which leaves no uncertain entries; "
-            "set thresholds.rule to none"
-        )
-    if s.thresholds.fixed_neg > s.thresholds.fixed_pos:
-        problems.append(
-            f"{origins['thresholds.fixed_neg']}: thresholds.fixed_neg: found {s.thresholds.fixed_neg}, "
-            f"expected at most thresholds.fixed_pos ({s.thresholds.fixed_pos})"
-        )
-    if labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size) >= s.train.batch_size:
-        problems.append(
-            f"{origins['train.batch_labelled']}: train.batch_labelled: found {s.train.batch_labelled}, "
-            f"expected less than train.batch_size ({s.train.batch_size})"
-        )
-    if s.train.cycle_epochs and s.train.cycle_epochs < s.train.epochs:
-        problems.append(
-            f"{origins['train.cycle_epochs']}: train.cycle_epochs: found {s.train.cycle_epochs}, "
-            f"expected 0 or at least train.epochs ({s.train.epochs})"
-        )
-    if s.network.decoder_dim % s.network.decoder_heads:
-        problems.append(
-            f"{origins['network.decoder_dim']}: network.decoder_dim: found {s.network.decoder_dim}, "
-            f"expected a multiple of network.decoder_heads ({s.network.decoder_heads})"
-        )
-    if s.warmup.trainable == "all" and s.train.trainable == "head":
-        problems.append(
-            f"{origins['train.trainable']}: train.trainable: found 'head', but warmup.trainable is 'all', which changes the "
-            "backbone whose features would be used; set both to head"
-        )
-    if s.method == "dicap" and s.calibration.source == "cross_fit" and not s.solves("warmup"):
-        problems.append(
-            f"{origins['calibration.source']}: calibration.source: found 'cross_fit', which needs head linear, "
-            "linear.solver convex and warmup.trainable head"
-        )
-    if s.method == "pclp" and s.pclp.prior == "scm" and s.warmup.trainable == "head":
-        problems.append(
-            f"{origins['pclp.prior']}: pclp.prior: found 'scm', whose generator makes images, with warmup.trainable head; "
-            "set pclp.prior to none"
-        )
+    stage = _first_by_steps_on_features(s)
+    rules = [  # what is wrong, the key, what is said after its value
+        (
+            s.calibration.target == "soft" and s.thresholds.rule != "none",
+            "calibration.target",
+            "which leaves no uncertain entries; set thresholds.rule to none",
+        ),
+        (
+            labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size) >= s.train.batch_size,
+            "train.batch_labelled",
+            f"expected less than train.batch_size ({s.train.batch_size})",
+        ),
+        (
+            0 < s.train.cycle_epochs < s.train.epochs,
+            "train.cycle_epochs",
+            f"expected 0 or at least train.epochs ({s.train.epochs})",
+        ),
+        (
+            s.network.decoder_dim % s.network.decoder_heads > 0,
+            "network.decoder_dim",
+            f"expected a multiple of network.decoder_heads ({s.network.decoder_heads})",
+        ),
+        (
+            s.warmup.trainable == "all" and s.train.trainable == "head",
+            "train.trainable",
+            "but warmup.trainable is 'all', which changes the backbone whose features would be used; set both to head",
+        ),
+        (
+            s.method == "dicap" and s.calibration.source == "cross_fit" and not s.solves("warmup"),
+            "calibration.source",
+            "which needs head linear, linear.solver convex and warmup.trainable head",
+        ),
+        (
+            s.method == "pclp" and s.pclp.prior == "scm" and s.warmup.trainable == "head",
+            "pclp.prior",
+            "whose generator makes images, with warmup.trainable head; set pclp.prior to none",
+        ),
+        (
+            s.method == "d2l" and "head" in (s.warmup.trainable, s.train.trainable),
+            "warmup.trainable",
+            "but d2l looks at tiles of the images themselves, not at features; set warmup.trainable and train.trainable to all",
+        ),
+        (
+            not s.features.views and stage is not None,
+            "features.views",
+            f"but {stage} trains the head by steps on strong views; set it to 1 or more",
+        ),
+    ]
     if s.method == "pclp":
         batch, labelled = pclp_batch(s.pclp.batch_size, s.pclp.batch_labelled, s.train.batch_size, s.train.batch_labelled)
-        if labelled >= batch:
-            key = "train.batch_labelled" if s.pclp.batch_labelled == "auto" else "pclp.batch_labelled"
-            problems.append(f"{origins[key]}: {key}: found {labelled}, expected less than the {batch} images of a step of pclp")
-        epochs = s.train.epochs if s.pclp.epochs == "auto" else s.pclp.epochs
-        if 0 < s.pclp.cycle_epochs < epochs:
-            problems.append(
-                f"{origins['pclp.cycle_epochs']}: pclp.cycle_epochs: found {s.pclp.cycle_epochs}, expected 0 or at least "
-                f"the {epochs} epochs of the stage"
-            )
-    if s.method == "d2l" and "head" in (s.warmup.trainable, s.train.trainable):
-        problems.append(
-            f"{origins['warmup.trainable']}: warmup.trainable: found 'head', but d2l looks at tiles of the images themselves, "
-            "not at features; set warmup.trainable and train.trainable to all"
-        )
-    if not s.features.views:
-        problems += [
-            f"{origins['features.views']}: features.views: found 0, but {stage} trains the head by steps on strong views; "
-            "set it to 1 or more"
-            for stage in _by_steps_on_features(s)[:1]
-        ]
-    if s.iat.low > s.iat.high:
-        problems.append(f"{origins['iat.low']}: iat.low: found {s.iat.low}, expected at most iat.high ({s.iat.high})")
+        key = "train.batch_labelled" if s.pclp.batch_labelled == "auto" else "pclp.batch_labelled"
+        rules.append((labelled >= batch, key, f"expected less than the {batch} images of a step of pclp"))
+    problems = [f"{origins[key]}: {key}: found {_value(s, key)!r}, {rest}" for is_wrong, key, rest in rules if is_wrong]
     if s.dataset not in BUNDLED and not s.data_root:
         problems.append(
             f"params.yaml: data_root: found null, expected the folder of the raw data set; "
@@ -118,7 +106,7 @@ def unread(s: Settings) -> dict[str, str]:
         steps = {"calibration.teacher", "calibration.view", "calibration.bins"}
         steps = steps if METHODS[s.method].unlabelled else set()
         keys = [key for section in ("calibration", "thresholds", "contrastive", "finetune") for key in _keys(s, section)]
-        keys_unread |= {key: f"the method is {s.method}" for key in keys if key not in {*steps, "contrastive.projector"}}
+        keys_unread |= {key: f"the method is {s.method}" for key in keys if key not in steps}
     if s.method == "dicap" and s.calibration.source == "cross_fit":
         why = "with calibration.source cross_fit no label is held out to fine-tune on"
         keys_unread |= dict.fromkeys(_keys(s, "finetune"), why)
@@ -134,33 +122,25 @@ def unread(s: Settings) -> dict[str, str]:
     elif s.method == "bbam" and s.bbam.lr != "auto":
         keys_unread |= dict.fromkeys(("train.head_lr", "train.backbone_lr"), "bbam.lr is the rate of the whole network")
     if all(stage in solved for stage in ("warmup", "train") if s.trains(stage)):
-        keys = [*_keys(s, "warmup"), *_keys(s, "train"), *_keys(s, "contrastive"), "split.validation"]
-        keys += ["calibration.teacher", "calibration.view", "calibration.refresh"]
+        keys = [*_keys(s, "warmup"), *_keys(s, "train"), *_keys(s, "contrastive")]
+        keys += ["calibration.teacher", "calibration.view"]
         if not s.trains("finetune"):
             keys += [*_keys(s, "optimiser"), *_keys(s, "loss"), "augment.cutout", "augment.cutout_warmup"]
-        kept = {"warmup.trainable", "train.trainable", "contrastive.projector"}
+        kept = {"warmup.trainable", "train.trainable"}
         keys_unread |= {key: "the head is solved, without steps or epochs" for key in keys if key not in kept}
     return keys_unread
 
 
 def _unread_of_calibration(s: Settings) -> dict[str, str]:
     """Of `unread`, what follows from DiCaP's rates and thresholds."""
-    c, t, found = s.calibration, s.thresholds, {}
+    c, found = s.calibration, {}
     if c.target == "soft":
         found["calibration.power"] = "calibration.target soft takes the chance itself"
     if c.source != "cross_fit":
         found["calibration.folds"] = "calibration.source is holdout"
     if c.estimator != "bins":
-        keys = [f"calibration.{name}" for name in ("anchor", "empty_bin", "smoothing", "isotonic", "per_class")]
-        found |= dict.fromkeys(keys, f"calibration.estimator is {c.estimator}")
-    of_rule = {
-        "thresholds.fixed_pos": ("fixed",),
-        "thresholds.fixed_neg": ("fixed",),
-        "thresholds.quantile": ("quantile",),
-        "thresholds.crossed": ("midrange", "fixed", "quantile"),
-        "thresholds.unseen": ("midrange", "fixed", "quantile"),
-    }
-    return found | {key: f"thresholds.rule is {t.rule}" for key, rules in of_rule.items() if t.rule not in rules}
+        found |= dict.fromkeys(("calibration.anchor", "calibration.empty_bin"), f"calibration.estimator is {c.estimator}")
+    return found
 
 
 def _keys(s: Settings, section: str) -> list[str]:
@@ -172,7 +152,7 @@ def _value(s: Settings, key: str) -> Any:
     return getattr(getattr(s, section), name)
 
 
-def _by_steps_on_features(s: Settings) -> list[str]:
-    """The stages that take gradient steps on features of strong views. (DRML has fixed features of plain images.)"""
-    frozen = [stage for stage in ("warmup", "train", "finetune") if s.trains(stage) and s.trainable(stage) == "head"]
-    return [stage for stage in frozen if s.method != "drml" and not s.solves(stage)]
+def _first_by_steps_on_features(s: Settings) -> str | None:
+    """The first stage that takes gradient steps on features of strong views. (DRML has fixed features of plain images.)"""
+    frozen = (stage for stage in ("warmup", "train", "finetune") if s.trains(stage) and s.trainable(stage) == "head")
+    return next((stage for stage in frozen if s.method != "drml" and not s.solves(stage)), None)

@@ -36,7 +36,6 @@ class MethodFacts:
     loss: str
     rule: str
     source: str
-    confidence: str
     unlabelled: bool = True
     finetunes: bool = False
     convex: bool = False
@@ -59,7 +58,6 @@ class Dicap(Section):
         loss="weighted ASL + NT-Xent",
         rule="dual thresholds, weights by estimated correctness",
         source="AAAI 2026",
-        confidence="high for the idea, medium for details",
         finetunes=True,
         convex=True,
         reads=("cap",),
@@ -75,7 +73,6 @@ class Bce(Section):
         loss="BCE",
         rule="-",
         source="labelled-only baseline, CAP's warm-up recipe",
-        confidence="high (recipe: medium)",
         unlabelled=False,
         convex=True,
     )
@@ -90,7 +87,6 @@ class Asl(Section):
         loss="ASL",
         rule="-",
         source="asymmetric loss, ICCV 2021",
-        confidence="high",
         unlabelled=False,
         convex=True,
     )
@@ -105,7 +101,6 @@ class Mld(Section):
         loss="ASL",
         rule="-",
         source="ML-Decoder, WACV 2023",
-        confidence="high (recipe: low)",
         unlabelled=False,
     )
 
@@ -119,7 +114,6 @@ class Top1(Section):
         loss="ASL",
         rule="the highest class of each image",
         source="baseline of CAP, NeurIPS 2023",
-        confidence="high (recipe: medium)",
         convex=True,
     )
 
@@ -133,7 +127,6 @@ class Topk(Section):
         loss="ASL",
         rule="the k highest classes of each image",
         source="baseline of CAP, NeurIPS 2023",
-        confidence="high (recipe: medium)",
         convex=True,
     )
 
@@ -151,16 +144,13 @@ class Iat(Section):
         loss="ASL",
         rule="one threshold for all classes of an image",
         source="baseline of CAP, NeurIPS 2023",
-        confidence="low: the definition is not public",
         convex=True,
     )
 
-    rule: Literal["fixed", "dual", "matched"] = assumed(
-        "fixed", "fixed: 1[p >= threshold]; dual: two thresholds; matched: one that fits the label count of D_l, a rule of ours"
+    rule: Literal["fixed", "matched"] = assumed(
+        "fixed", "fixed: 1[p >= threshold]; matched: one that fits the label count of D_l, a rule of ours"
     )
     threshold: Share = assumed(0.5, "of the rule fixed")
-    high: Share = assumed(0.95, "dual: positive from here")
-    low: Share = assumed(0.05, "dual: negative up to here, what lies between is masked")
 
 
 class Drml(Section):
@@ -172,7 +162,6 @@ class Drml(Section):
         loss="MSE, four updates a step",
         rule="images on which two classifiers agree, soft, adopted for good",
         source="AAAI 2020",
-        confidence="high (recipe: low)",
         partial=False,
     )
 
@@ -207,14 +196,13 @@ class Cap(Section):
         loss="masked ASL",
         rule="per class the labelled share of positives",
         source="NeurIPS 2023",
-        confidence="high",
         convex=True,
         ema_on=("nuswide",),
     )
 
     eta_pos: Share = published(1.0, "share of the expected positives that train")
     eta_neg: Share = published(0.998, "share of the expected negatives that train")
-    unseen: Literal["mask", "negative", "published"] = own(
+    unseen: Literal["mask", "published"] = own(
         "mask", "a class with a quota of 0; published: every image positive, as in the published code"
     )
 
@@ -228,7 +216,6 @@ class Pclp(Section):
         loss="ASL + BCE, adversarial warm-up",
         rule="the network's own soft scores",
         source="ICML 2024",
-        confidence="high (recipe: medium)",
         partial=False,
         ema_on=(),
     )
@@ -237,22 +224,15 @@ class Pclp(Section):
     warmup_epochs: Count = published(10, "passes of stage 1 over D_u: 10 on VOC; COCO and NUS-WIDE: 1")
     warmup_labelled: Count = published(2, "labelled images per step of stage 1")
     warmup_unlabelled: Annotated[int, Field(ge=2)] = published(6, "unlabelled images per step of stage 1")
-    warmup_cutout: Share | Literal["auto"] = published(
-        "auto", "side of the hole over the side of the image in stage 1; auto: augment.cutout, which is 0.5 as published"
-    )
     epochs: Count | Literal["auto"] = assumed(
         "auto", "passes of stage 2 over D_u: 10 on VOC, 29 on COCO and NUS-WIDE; auto: train.epochs"
     )
-    cycle_epochs: Whole = published(0, "length of the one-cycle of stage 2; 0: as long as the stage, as published")
     batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = published(
         "auto",
         "labelled + unlabelled images per step of stage 2: 64 on all data sets; auto: train.batch_size, which is halved on VOC",
     )
     batch_labelled: Count | Literal["auto"] = published(
         "auto", "labelled ones of these; auto: train.batch_labelled where that is set, else a quarter, 16 of 64 as published"
-    )
-    affine: Literal["uniform", "identity"] = published(
-        "uniform", "what the prior's affine map starts from; uniform: U(0, 1), as in the published code; identity: 1 and 0"
     )
     latent: Count | Literal["auto"] = published(
         "auto", "auto: 32, 64, 128 ...: the first above the number of classes; 32 on VOC, 128 on COCO and NUS-WIDE"
@@ -278,7 +258,6 @@ class Bbam(Section):
         loss="balanced angular margin, negative sampling",
         rule="CAP's quota on balanced scores",
         source="NeurIPS 2024",
-        confidence="high (recipe: medium, NUS-WIDE low)",
         partial=False,
         reads=("cap",),
         ema_on=("awa2",),
@@ -316,7 +295,6 @@ class D2l(Section):
         loss="ASL on image and tiles, four heads",
         rule="per class the threshold of the best F-beta",
         source="ECCV 2024",
-        confidence="high (recipe on AWA2: medium)",
         ema_on=(),
     )
 
@@ -324,8 +302,7 @@ class D2l(Section):
     formula: Literal["published", "standard"] = published(
         "published", "published: (1 + b^2) P R / (b P + R); standard: b^2 in the denominator"
     )
-    relabel: Literal["batch", "epoch"] = published("batch", "pseudo-labels from each batch's weak views, or once per epoch")
-    unseen: Literal["mask", "negative", "published"] = own(
+    unseen: Literal["mask", "published"] = own(
         "mask", "a class without labelled positives; published: every image positive, as in the published code"
     )
 

@@ -5,7 +5,6 @@ one frozen, typed, checked `Settings`. All errors are found before any is report
 and what is allowed.
 """
 
-import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
-from dicap.errors import SettingsError
+from dicap.errors import SettingsError, did_you_mean
 from dicap.settings.catalogue import DATASETS, HEADS, OWN_HEAD, PROTOCOLS
 from dicap.settings.checks import contradictions, warnings
 from dicap.settings.fields import ORIGINS
@@ -205,17 +204,14 @@ def _unknown_keys(path: Path, values: dict[str, Any]) -> list[str]:
             problems.append(f"{_short(path)}: {key} is no key here; write `{name}:` below `{section}:`")
     for key, _ in flatten(values):
         if key not in known and key not in sections:
-            near = difflib.get_close_matches(key, known, 1, 0.5)
-            hint = f"; did you mean {near[0]}?" if near else f"; the sections are {', '.join(sorted(sections))}"
+            hint = did_you_mean(key, known) or f"; the sections are {', '.join(sorted(sections))}"
             problems.append(f"{_short(path)}: {key} is not a setting{hint}")
     return problems
 
 
 def _unknown_name(origin: Path | str, key: str, value: Any, allowed) -> str:
-    near = difflib.get_close_matches(str(value), list(allowed), 1, 0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
     origin = _short(origin) if isinstance(origin, Path) else origin
-    return f"{origin}: {key}: found {value!r}, allowed are {', '.join(allowed)}{hint}"
+    return f"{origin}: {key}: found {value!r}, allowed are {', '.join(allowed)}{did_you_mean(value, allowed)}"
 
 
 def _explain(item: Any, origins: dict[str, str], params: Path) -> str:
@@ -234,6 +230,5 @@ def _explain(item: Any, origins: dict[str, str], params: Path) -> str:
     hint = ""
     if item["type"] == "literal_error" and isinstance(item["input"], str):
         options = [option.strip(" '") for option in message.replace(" or ", ",").split(",")]
-        near = difflib.get_close_matches(item["input"], options, 1, 0.5)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(item["input"], options)
     return f"{origin}: {key}: found {found}, expected {message}{hint}"

@@ -57,9 +57,6 @@ class Split(Section):
     est_fraction: Annotated[float, Field(gt=0, lt=1)] = published(
         0.2, "share of the labelled images that goes to D_est, the rest to D_sup"
     )
-    validation: Fraction = own(
-        0.0, "share of the labelled images that only early stopping looks at; 0: none, as published; 0.2 sets a fifth apart"
-    )
 
 
 class Network(Section):
@@ -147,7 +144,6 @@ class Warmup(Section):
         "raw", "which weights the main stage starts from, where there is one; published: ema for CAP on NUS-WIDE and BBAM on AWA2"
     )
     eval_every: Count = own(1, "epochs between two evaluations")
-    patience: Count = own(5, "with split.validation: epochs without a better one after which the stage stops")
 
 
 class Calibration(Section):
@@ -164,8 +160,8 @@ class Calibration(Section):
     target: Literal["hard", "soft"] = published(
         "hard", "hard label with weight w, or soft target r_pos(p) (needs thresholds.rule none)"
     )
-    estimator: Literal["bins", "beta", "class_score"] = published(
-        "bins", "what is learnt on D_est: bins as published; the others need fewer labels (docs/results.md)"
+    estimator: Literal["bins", "class_score"] = published(
+        "bins", "what is learnt on D_est: bins as published; class_score, a curve per class, needs fewer labels (docs/results.md)"
     )
     power: Annotated[float, Field(gt=0)] = published(1.0, "exponent of the weights of hard labels")
     bins: Count = published(20, "number of bins K")
@@ -173,28 +169,17 @@ class Calibration(Section):
         "left", "where in its bin a rate sits: left is the printed formula with 0-based bins, centre the unbiased choice"
     )
     empty_bin: Literal["interpolate", "zero"] = assumed("interpolate", "rate of a bin without entries")
-    smoothing: NonNegative = own(0.0, "pseudo-counts added to positives and negatives of every bin")
-    isotonic: bool = published(False, "make the rates monotone before interpolating")
-    per_class: bool = published(False, "one table per class instead of one for the data set")
     teacher: Literal["ema", "online"] = assumed("ema", "which weights make the pseudo-labels")
     view: Literal["weak", "test"] = assumed("weak", "what the teacher looks at")
-    refresh: Literal["epoch", "batch"] = assumed("epoch", "pseudo-labels once per epoch, or anew on each batch")
 
 
 class Thresholds(Section):
     """Dual thresholds (paper section 4; docs/methods.md 3.5, 3.13-B)."""
 
-    rule: Literal["midrange", "fixed", "quantile", "quota", "none"] = published(
+    rule: Literal["midrange", "quota", "none"] = published(
         "midrange",
         "midrange: as published; quota: per class the share of positives among the labels, as CAP (see cap); none: every entry "
         "is confident, label 1[p >= 0.5]",
-    )
-    fixed_pos: Share = own(0.5, "tau_pos of the rule fixed")
-    fixed_neg: Share = own(0.5, "tau_neg of the rule fixed")
-    quantile: Share = own(0.5, "tau_pos: this quantile of the positives' scores; tau_neg: 1 - it of the negatives'")
-    crossed: Literal["swap", "priority", "midpoint"] = assumed("swap", "what to do where tau_neg > tau_pos")
-    unseen: Literal["guard", "skip"] = assumed(
-        "guard", "class without positives (negatives): tau_pos = 1 (tau_neg = 0), or left out"
     )
 
 
@@ -203,13 +188,10 @@ class Contrastive(Section):
 
     enabled: bool = published(True, "whether the main stage contrasts uncertain entries")
     temperature: Positive = assumed(0.5, "temperature of NT-Xent")
-    normalize: bool = assumed(True, "cosine similarity instead of the inner product")
-    projector: Whole = assumed(0, "width of a two-layer projection head; 0: none")
     max_pairs: Annotated[int, Field(ge=2)] = assumed(2048, "entries that are contrasted in one step, drawn where there are more")
     coefficient: NonNegative | Literal["auto"] = assumed(
         "auto", "weight of the loss; auto: 1 / images of the step, i.e. plain sums with coefficient 1"
     )
-    same_class_negatives: bool = published(True, "whether entries of the same class repel each other too")
     weak_gradient: bool = assumed(
         False,
         "whether the weak view carries a gradient too, in warm-up and main stage; false: it is a constant",
@@ -236,7 +218,6 @@ class Train(Section):
     )
     shuffle: bool = assumed(True, "false: the published code's fixed batches")
     eval_every: Count = own(1, "epochs between two evaluations")
-    patience: Count = own(5, "with split.validation: epochs without a better one after which the stage stops")
 
 
 class Finetune(Section):

@@ -37,23 +37,18 @@ class Batches:
 
     def make(self, i: int, views: dict[str, Tensor]) -> Batch:
         """The batch of step i from its views; in warm-up every entry may be contrasted."""
-        e = self.experiment
-        entries = np.full((self.steps[i].images, e.method.classes), -1, np.int8)
-        batch = Batch(
-            views=views,
-            y=e.runtime.put(e.labels.of(self.rows(self.own[i])[0])),
-            label=torch.empty(0, e.method.classes, dtype=torch.int8, device=e.runtime.device),
-            weight=torch.empty(0, e.method.classes, device=e.runtime.device),
-            soft=False,
-            pairs=torch.empty(0, 3, dtype=torch.int64),
-            images=self.steps[i].images,
-        )
-        return self.with_pairs(batch, i, "warmup", entries, np.ones(len(entries), bool))
+        images, classes = self.steps[i].images, self.experiment.method.classes
+        none = torch.empty(0, classes, device=self.experiment.runtime.device)
+        entries = np.full((images, classes), -1, np.int8)
+        return self.batch(i, views, PseudoLabels(none, none.to(torch.int8), none), "warmup", entries, np.ones(images, bool))
 
-    def with_pairs(self, batch: Batch, i: int, stage: str, entries: np.ndarray, weak: np.ndarray) -> Batch:
-        """The batch with the entries it contrasts.
+    def batch(
+        self, i: int, views: dict[str, Tensor], pseudo: PseudoLabels, stage: str, entries: np.ndarray, weak: np.ndarray
+    ) -> Batch:
+        """The tensors of step i, with the entries it contrasts.
 
         Args:
+            pseudo: of this process's unlabelled images.
             entries: (b, C) labels of the whole step's contrasted images, -1 where an entry is uncertain.
             weak: (b,) bool, which of these images have a weak view.
         """
@@ -61,7 +56,16 @@ class Batches:
         if self.phase.pairs is not None:
             pairs = self.phase.pairs(entries, generator(e.settings.seed, stage, self.epoch, i, "pairs"))
             pairs, shard = e.group.shard_pairs(self.steps[i], pairs, weak, all_images=stage == "warmup")
-        return batch._replace(pairs=e.runtime.put(pairs), shard=shard)
+        return Batch(
+            views=views,
+            y=e.runtime.put(e.labels.of(self.rows(self.own[i])[0])),
+            label=pseudo.label,
+            weight=pseudo.weight,
+            soft=pseudo.soft,
+            pairs=e.runtime.put(pairs),
+            images=self.steps[i].images,
+            shard=shard,
+        )
 
 
 class MainBatches(Batches):
@@ -84,27 +88,13 @@ class MainBatches(Batches):
         """The batch of step i from its views."""
         e, step, refresh = self.experiment, self.own[i], self.refresh
         label = self.label[self.steps[i].unlabelled]  # (b_u, C) of the whole step
-        weak = (label == -1).any(1)
         if self.phase.relabel is None:
             place, pseudo = e.runtime.put(step.unlabelled), refresh.pseudo
             pseudo = pseudo._replace(label=pseudo.label[place], weight=pseudo.weight[place].float())
         else:
-            pseudo, weak = relabelled(self.phase.relabel, self.teacher, views, refresh), np.ones(len(label), bool)
-            if self.phase.pairs is not None:  # this waits for the device
-                own = e.group.shard(self.steps[i]).unlabelled
-                label = e.group.all_gather(pseudo.label, own, len(label)).cpu().numpy()
-        weight = refresh.labelled_weight
-        batch = Batch(
-            views=views,
-            y=e.runtime.put(e.labels.of(self.rows(step)[0])),
-            label=pseudo.label,
-            weight=pseudo.weight,
-            soft=pseudo.soft,
-            pairs=torch.empty(0, 3, dtype=torch.int64),
-            images=self.steps[i].images,
-            y_weight=None if weight is None else weight[e.runtime.put(step.labelled)],
-        )
-        return self.with_pairs(batch, i, "train", label, weak)
+            pseudo = relabelled(self.phase.relabel, self.teacher, views, refresh)
+        batch, weight = self.batch(i, views, pseudo, "train", label, (label == -1).any(1)), refresh.labelled_weight
+        return batch if weight is None else batch._replace(y_weight=weight[e.runtime.put(step.labelled)])
 
 
 class FinetuneBatches(Batches):

@@ -51,9 +51,7 @@ class CurveSource:
     @staticmethod
     def before_finetuning(experiment: Experiment, network: nn.Module) -> "CurveSource":
         """D_est, by the network that fine-tuning, which reads its labels, starts from."""
-        rows = experiment.roles.unlabeled
-        if len(rows) > MOST_CARRIED:
-            rows = np.sort(rows[permutation(experiment.settings.seed, "finetune", 0, len(rows), "carried")[:MOST_CARRIED]])
+        rows = some_of(experiment.roles.unlabeled, MOST_CARRIED, experiment.settings.seed, "finetune")
         counted = CurveSource.on_est(experiment, network)
         return counted.carried_over(rows, _scores(experiment, network, rows), "before fine-tuning")
 
@@ -111,6 +109,11 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, source:
         tau_pos, tau_neg = (np.where(active, tau, extreme) for tau, extreme in zip(pair, (1.0, 0.0), strict=True))
     f1_threshold = best_threshold(source.p.numpy(), source.y.numpy()) if carried is None else None
     return Decisions(tau_pos, tau_neg, prior, curve, source.note, int((source.y >= 0).sum()), f1_threshold)
+
+
+def some_of(rows: np.ndarray, most: int, seed: int, stage: str) -> np.ndarray:
+    """At most so many of the rows, drawn at random, ascending: those on which a curve is carried over."""
+    return rows if len(rows) <= most else np.sort(rows[permutation(seed, stage, 0, len(rows), "carried")[:most]])
 
 
 def prior_of(y: np.ndarray) -> np.ndarray:

@@ -1,8 +1,12 @@
-"""What a network is given: views of images, or features of them that were computed once."""
+"""What a network is given: views of images, or features of them that were computed once.
+
+Each source has two methods. `views`: the views of every step of an epoch from step `start` on, {request key: (B, ...)} on the
+device; a view is a pure function of (seed, stage, epoch, row, request). `scoring`: (rows, inputs) in order, for passes that need
+no strong view; `weak` is (stage, epoch) of the weak view, None for the test view.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from torch import Tensor
@@ -14,20 +18,6 @@ from dicap.features.bank import FeatureBank
 from dicap.machine.runtime import Runtime
 
 SCORING_BATCH = 256  # images in a scoring step; changes no result beyond rounding
-
-
-class Inputs(Protocol):
-    """A source of network inputs by row; a view is a pure function of (seed, stage, epoch, row, request)."""
-
-    def views(
-        self, runtime: Runtime, steps: Sequence[Sequence[Request]], *, stage: str, epoch: int, start: int
-    ) -> Iterator[dict[str, Tensor]]:
-        """The views of every step of an epoch from step `start` on, {request key: (B, ...)} on the device."""
-        ...
-
-    def scoring(self, runtime: Runtime, rows: np.ndarray, weak: tuple[str, int] | None) -> Iterator[tuple[np.ndarray, Tensor]]:
-        """(rows, inputs) in order, for passes that need no strong view; weak: (stage, epoch) of the weak view."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -104,3 +94,6 @@ class BankFeatures:
             some = slice(start, start + SCORING_BATCH)
             out[some] = sum(view[rows[some]].astype(np.float32).mean(1) for view in views) / len(views)
         return out
+
+
+Inputs = Images | FixedFeatures | BankFeatures

@@ -10,9 +10,10 @@ from torch import nn
 from dicap.errors import DataError
 from dicap.files.artifacts import cost_file
 from dicap.files.atomic import replacing, replacing_folder
+from dicap.files.checksum import sha256
 from dicap.provenance.dependencies import code, relevant
 from dicap.provenance.external import weights_mark
-from dicap.training.checkpoint.state import NullState, RunState, StopSignal, file_checksum, fingerprint
+from dicap.training.checkpoint.state import RunState, StopSignal, fingerprint
 from dicap.training.experiment import Experiment
 from dicap.training.loops.table import loop_of
 from dicap.training.trainer import Log, Trainer
@@ -40,19 +41,18 @@ def run_stage(
         fresh: discard an earlier run's state.
 
     Raises:
-        Stopped: after a clean stop; DataError: another run holds the state, or an input is missing.
+        Stopped: after a clean stop; DataError: another run holds the state.
     """
     loop = loop_of(stage, experiment.settings)
     if not experiment.group.is_main:
-        with StopSignal() as stop, Trainer(experiment, stage, NullState(root, stage, "null"), stop, log, source) as run:
-            loop(run, experiment.place(network()))
+        with StopSignal() as stop:
+            loop(Trainer(experiment, stage, RunState(root, stage, "null"), stop, log, source), experiment.place(network()))
         return
     with RunState(root, stage, fingerprint(depends(stage, experiment, inputs))) as state:
         if fresh:
             state.clear()
         with StopSignal() as stop:  # a signal after the last step waits: what is trained is published
-            with Trainer(experiment, stage, state, stop, log, source) as run:
-                loop(run, experiment.place(network()))
+            loop(Trainer(experiment, stage, state, stop, log, source), experiment.place(network()))
             with replacing(cost_file(out.parent, stage)) as temporary:
                 shutil.copyfile(state.cost, temporary)
                 with replacing_folder(out) as folder:
@@ -61,11 +61,8 @@ def run_stage(
 
 
 def depends(stage: str, experiment: Experiment, inputs: list[Path]) -> dict[str, Any]:
-    """All that the result of a stage depends on: {settings, code, inputs}, the last two as {name: sha256}.
-
-    Raises DataError where an input is missing.
-    """
-    files = {f"{path.parent.name}/{path.name}": file_checksum(path) for path in inputs}
+    """All that the result of a stage depends on: {settings, code, inputs}, the last two as {name: sha256}."""
+    files = {f"{path.parent.name}/{path.name}": sha256(path) for path in inputs}
     if weights := weights_mark(experiment.settings.backbone_weights, Path()):
         files["weights of the backbone"] = weights
     return {

@@ -1,4 +1,4 @@
-"""A stage in progress. The loops call it by name: begin, batches, update, end_step, evaluate, record, save, publish."""
+"""A stage in progress. The loops call it by name: begin, batches, update, end_step, end_epoch, publish."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -22,14 +22,12 @@ from dicap.models import save_model
 from dicap.network import attach_backbone
 from dicap.randomness import torch_seed
 from dicap.training.batches import Batches
-from dicap.training.checkpoint.background import BackgroundWriter
 from dicap.training.checkpoint.state import RunState, StopSignal
 from dicap.training.decisions import CurveSource, decisions_of
 from dicap.training.diagnostics import Diagnostics, map_on_test
 from dicap.training.experiment import Experiment
 from dicap.training.optimisation import Optimisation
 from dicap.training.records import record
-from dicap.training.selection import Selection
 from dicap.training.teacher import EpochTeacher
 
 CHECK_EVERY = 50  # steps between looks at the finite flag on a GPU, where each look waits for the device
@@ -61,7 +59,6 @@ class Checkpoint:
         sums: of the loss terms over this epoch's steps; in memory those of this process, on disk of all.
         refresh: the pseudo-labels of this epoch and their tables, without confidences; None before they are made.
         carry: tensors that the method keeps from epoch to epoch.
-        best: {epoch, map_val, weights} of the best epoch so far by validation labels; empty without any.
     """
 
     epoch: int = 0
@@ -73,11 +70,10 @@ class Checkpoint:
     sums: dict[str, Tensor] = field(default_factory=dict)
     refresh: dict[str, Any] | None = None
     carry: dict[str, Tensor] = field(default_factory=dict)
-    best: dict[str, Any] = field(default_factory=dict)
 
 
 class Trainer:
-    """Saves, resumes, stops, scores and records a stage. As a context manager it ends what runs beside the steps.
+    """Saves, resumes, stops, scores and records a stage.
 
     Attributes:
         checkpoint: how far the stage is.
@@ -91,16 +87,9 @@ class Trainer:
         self.experiment, self.stage, self.state, self.stop, self.log, self.source = experiment, stage, state, stop, log, source
         self.settings, self.method, self.group = experiment.settings, experiment.method, experiment.group
         self.checkpoint = Checkpoint()
-        self.background = BackgroundWriter()
         self.meter = Meter(experiment.runtime.device)
         self._steps = 0  # of the epoch; none where the stage is solved
         self._saved = time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.background.wait()
 
     # -- the stage
 
@@ -111,7 +100,6 @@ class Trainer:
         *,
         steps: int,
         eval_every: int,
-        patience: int | None = None,
         ema_decay: float | None = None,
         groups: Sequence[ParamGroup] = (),
         companions: nn.ModuleDict | None = None,
@@ -120,7 +108,7 @@ class Trainer:
 
         Args:
             steps: of an epoch.
-            eval_every: epochs between scores of the test images; patience: of early stopping, None: none.
+            eval_every: epochs between scores of the test images.
             groups: tensors with optimisers of their own; companions: networks trained beside this one and no part of it.
         """
         o = self.settings.optimiser
@@ -138,14 +126,11 @@ class Trainer:
             param_groups=groups,
         )
         networks = {"raw": network, "ema": self.optimisation.ema}
-        self.begin_with(self.optimisation, networks, phase, eval_every=eval_every, patience=patience)
+        self.begin_with(self.optimisation, networks, phase, eval_every=eval_every)
 
-    def begin_with(
-        self, learner: Learner, networks: dict[str, nn.Module], phase: Phase, *, eval_every: int, patience: int | None = None
-    ) -> None:
+    def begin_with(self, learner: Learner, networks: dict[str, nn.Module], phase: Phase, *, eval_every: int) -> None:
         """Begin a phase with what changes its networks, or resume it from the newest whole state, if there is one."""
         self.learner, self.networks, self.phase, self._eval_every = learner, networks, phase, eval_every
-        self.selection = Selection(self.experiment, networks, phase.publishes, patience)
         saved, lines = self.group.broadcast(self.state.load)
         if saved is not None:
             learner.load_state_dict(saved["learner"])
@@ -163,12 +148,8 @@ class Trainer:
         return range(self.checkpoint.epoch, self.phase.epochs)
 
     def publish(self, source: CurveSource | None = None) -> None:
-        """model.safetensors is what the next stage starts from; its counterpart is beside it under its own name.
-
-        With early stopping the weights are those of the best epoch.
-        """
+        """model.safetensors is what the next stage starts from; its counterpart is beside it under its own name."""
         at = self.checkpoint
-        self.log(self.selection.restore(at.best, self.stage, at.epoch))
         first = self.phase.publishes if self.phase.publishes in self.networks else "raw"
         names = {first: "model"} | {which: f"model_{which}" for which in self.networks if which != first}
         # All processes score the images that the decisions are counted on; one writes.
@@ -211,8 +192,8 @@ class Trainer:
         """
         at, classes = self.checkpoint, self.experiment.store.classes
         if parquet and self.group.is_main:
-            on_host, epoch = Refresh.from_state_dict(refresh.state_dict(), torch.device("cpu")), at.epoch
-            self.background.start(lambda: self._write_refresh(on_host, epoch))
+            ids, optimal = self.experiment.store.ids[self.phase.unlabelled], self.diagnostics.optimal
+            record(refresh, self.state.products, at.epoch, ids=ids, classes=classes, optimal=optimal)
         if refresh.guarded != (at.history[-1].get("n_guarded", 0) if at.history else 0):
             count = f"{refresh.guarded} of {len(classes)} classes"
             self.log([f"train: from epoch {at.epoch} on {count} are guarded (n_guarded in history.csv)"])
@@ -224,11 +205,6 @@ class Trainer:
     def diagnostics(self) -> Diagnostics:
         """What hidden labels tell about the pseudo-labels, for the record and the history."""
         return Diagnostics.of(self.experiment, self.phase.unlabelled)
-
-    def _write_refresh(self, refresh: Refresh, epoch: int) -> None:
-        store, optimal = self.experiment.store, self.diagnostics.optimal
-        ids = store.ids[self.phase.unlabelled]
-        record(refresh, self.state.products, epoch, ids=ids, classes=store.classes, optimal=optimal)
 
     # -- the steps of an epoch
 
@@ -319,42 +295,31 @@ class Trainer:
     # -- the end of an epoch
 
     @property
-    def is_over(self) -> bool:
-        """Whether early stopping ends the stage before this epoch."""
-        return self.selection.is_over(self.checkpoint.best, self.checkpoint.epoch)
-
-    @property
     def is_evaluated(self) -> bool:
         """Whether the test images are scored at the end of this epoch."""
         return (self.checkpoint.epoch + 1) % self._eval_every == 0 or self.checkpoint.epoch + 1 == self.phase.epochs
 
-    def evaluate(self) -> None:
-        """mAP on the test images, where it is due, and on the validation images, which choose the best epoch."""
+    def end_epoch(self) -> None:
+        """Score the test images where it is due, add the epoch's rows to history and costs, and save the state.
+
+        Raises Stopped after SIGINT or SIGTERM.
+        """
         at = self.checkpoint
         if self.is_evaluated:
             with self.meter.timing("evaluation"):
                 at.row |= map_on_test(self.experiment, self.networks)
-        at.row |= self.selection.judge(at.best, at.epoch)
-
-    def record(self) -> None:
-        """The epoch's rows of history and costs; the checkpoint then stands at the next epoch."""
-        at = self.checkpoint
         means = {name: float(value) / self._steps for name, value in self._total().items()}
         row = dict.fromkeys(HISTORY) | {"epoch": at.epoch, "steps": self._steps or None}
         at.history.append(row | means | at.row)
         at.costs.append(self.meter.row(at.epoch))
         self.meter.start({})
         at.epoch, at.step, at.row, at.sums, at.refresh = at.epoch + 1, 0, {}, {}, None
-
-    def save(self) -> None:
-        """Write the state between two epochs. Raises Stopped after SIGINT or SIGTERM."""
         self._write()
         if self.group.any(bool(self.stop)):
-            raise Stopped(f"{self.stage}: state saved after epoch {self.checkpoint.epoch - 1}; run again to continue")
+            raise Stopped(f"{self.stage}: state saved after epoch {at.epoch - 1}; run again to continue")
 
     def _write(self) -> None:
         """Write a generation of the state; the main process does, with the sums of all."""
-        self.background.wait()  # a state must not know of an epoch's files before they are whole
         sums, self._saved = self._total(), time.monotonic()
         if self.group.is_main:
             saved = vars(self.checkpoint) | {"sums": sums, "spent": self.meter.spent()}

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from stages.support.common import ARTIFACTS, load, params_option, runtime_options
+from stages.support.common import params_option, runtime_options
+from stages.support.passing import run_from
 
 
 @click.command("finetune")
@@ -12,12 +13,4 @@ from stages.support.common import ARTIFACTS, load, params_option, runtime_option
 @runtime_options
 def command(params: Path, fresh: bool, **runtime) -> None:
     """Train the head alone on D_est, from the main stage's model."""
-    settings, source, out = load(params), ARTIFACTS / "train", ARTIFACTS / "finetune"
-    if not settings.trains("finetune"):
-        from stages.support.passing import publish_previous_model
-
-        return publish_previous_model("finetune", settings, source, out)
-    from stages.support.training import open_experiment, run, start_from
-
-    experiment = open_experiment(settings, runtime, "finetune")
-    run("finetune", experiment, start_from(experiment, source / "model.safetensors"), source=source, out=out, fresh=fresh)
+    run_from("train", "finetune", params, fresh, runtime)

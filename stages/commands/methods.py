@@ -8,15 +8,13 @@ import click
 from dicap.settings.methods import METHODS
 
 # Columns and their widths: with two blanks between them 100 in all, which fits most terminals. Longer cells go on below.
-WIDTHS = {"method": 6, "title": 6, "head": 10, "loss": 20, "pseudo-labels": 20, "source": 13, "confidence": 13}
+WIDTHS = {"method": 6, "title": 6, "head": 10, "loss": 20, "pseudo-labels": 30, "source": 18}
 
 
 @click.command("methods")
 def command() -> None:
     """List the methods that can be compared."""
-    rows = [
-        (name, facts.title, facts.head, facts.loss, facts.rule, facts.source, facts.confidence) for name, facts in METHODS.items()
-    ]
+    rows = [(name, facts.title, facts.head, facts.loss, facts.rule, facts.source) for name, facts in METHODS.items()]
     for row in [tuple(WIDTHS), *rows]:
         cells = [wrap(cell, width, break_on_hyphens=False) for cell, width in zip(row, WIDTHS.values(), strict=True)]
         for parts in zip_longest(*cells, fillvalue=""):

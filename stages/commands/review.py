@@ -116,7 +116,7 @@ def out_of_sample_scores(
         features = BankFeatures(open_bank(placed(settings)), settings.seed, settings.augment.flip).mean(seen)
         return out_of_fold(among_neighbours(features)[np.searchsorted(seen, rows)], labels), every, source
     if settings.backbone_weights != "random":
-        network = build_network(placed(settings), len(store.classes), make_head=lambda channels: nn.Identity())
+        network = build_network(placed(settings), lambda channels: nn.Identity())
         return out_of_fold(among_neighbours(features_of(network, store, rows, runtime)), labels), every, source
     # A network that began with random weights knows only the labels it was trained on: the others' scores are out of sample.
     saved, _ = open_model(ARTIFACTS / "train" / "model.safetensors", str(runtime.device))

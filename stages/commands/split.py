@@ -18,12 +18,11 @@ def command(params: Path) -> None:
 
     settings = load(params)
     index = split_index(data_folder(settings))  # a set of another schema is refused here, not three stages later
-    shares = settings.split
     own = settings.dataset == OWN
-    roles = split_roles(index, settings.ratio, settings.seed, shares.est_fraction, shares.validation, by_id=own)
+    roles = split_roles(index, settings.ratio, settings.seed, settings.split.est_fraction, by_id=own)
     path = ARTIFACTS / "split" / "split.parquet"
     artifacts.write_split(roles["id"].tolist(), roles["role"].tolist(), path)
     counts = roles["role"].value_counts()
-    facts = {role: int(counts.get(role, 0)) for role in ROLES if role != "validation" or role in counts}
+    facts = {role: int(counts.get(role, 0)) for role in ROLES}
     text = f"{path}: " + ", ".join(f"{count} {role}" for role, count in facts.items())
     finish("split", facts | {"file": str(path)}, ["dicap-stage warmup"], text=text)

@@ -36,7 +36,7 @@ from dicap.calibration.thresholds import dual_thresholds, hard_labels
 labels = (torch.rand(200, 5) < 0.3).int()  # (N, C), of images kept from training
 scores = (0.4 * labels + 0.6 * torch.rand(200, 5)).clamp(0, 1)  # (N, C) in [0, 1]: your network's
 unlabelled = torch.rand(1000, 5)  # (M, C)
-rates = estimate_rates(*count_bins(scores, labels, bins=20), anchor="centre", isotonic=True)
+rates = estimate_rates(*count_bins(scores, labels, bins=20), anchor="centre")
 pseudo = hard_labels(unlabelled, dual_thresholds(scores, labels))  # 1, 0, or -1: uncertain
 weight = correctness_weight(unlabelled, pseudo, rates)  # how likely each is right; 0 where uncertain
 loss = torch.nn.functional.binary_cross_entropy(unlabelled, pseudo.clamp(min=0).float(), weight=weight)

@@ -16,6 +16,7 @@ from dicap.settings.catalogue import NAMED_WEIGHTS
 from stages.support.launch import check_processes, launch
 
 ARTIFACTS = Path("artifacts")
+FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
 # One place for all data sets, so that every `dvc.lock` knows it. DVC takes the hash of an output that the lock's stage lacks for
 # one of DVC 2, and with a folder named after the data set read a whole array twice in each stage of a sweep (seen with DVC 3.67).
 DATA = Path("data") / "converted"
@@ -131,11 +132,9 @@ def known_results(stage: str) -> Path:
 
 def parse_changes(changes: tuple[str, ...]) -> dict[str, list]:
     """{setting: values} of options `-S KEY=VALUE[,VALUE]`. Raises SettingsError."""
-    from difflib import get_close_matches
-
     from ruamel.yaml import YAML
 
-    from dicap.errors import SettingsError
+    from dicap.errors import SettingsError, did_you_mean
     from dicap.settings import known_keys
 
     known = list(known_keys())
@@ -143,8 +142,7 @@ def parse_changes(changes: tuple[str, ...]) -> dict[str, list]:
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not text or key not in known:
-            near = get_close_matches(key, known, 1)
-            hint = f"; did you mean {near[0]}?" if near and key not in known else ""
+            hint = did_you_mean(key, known) if key not in known else ""
             raise SettingsError(f"-S {change}: expected SETTING=VALUE or SETTING=VALUE,VALUE with a setting of params.yaml{hint}")
         found[key] = [YAML(typ="safe", pure=True).load(value) for value in text.split(",")]
     return found

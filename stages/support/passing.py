@@ -1,15 +1,26 @@
-"""A stage that the method does not have publishes the model of the stage before. No torch is imported for it."""
+"""A stage that goes on from the model of the one before; where the method has none, that model is published, without torch."""
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from dicap.errors import DataError
 from dicap.machine.processes import is_main
 from dicap.settings import Settings
 from dicap.settings.methods import METHODS
+from stages.support.common import ARTIFACTS, FOLLOWING, load
 from stages.support.terminal import finish
 
-FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
+
+def run_from(before: str, stage: str, params: Path, fresh: bool, runtime: dict[str, Any]) -> None:
+    """Run a stage from the model that the stage `before` published, or pass that model on."""
+    settings, source, out = load(params), ARTIFACTS / before, ARTIFACTS / stage
+    if not settings.trains(stage):
+        return publish_previous_model(stage, settings, source, out)
+    from stages.support.training import open_experiment, run, start_from
+
+    experiment = open_experiment(settings, runtime, stage)
+    run(stage, experiment, start_from(experiment, source / "model.safetensors"), source=source, out=out, fresh=fresh)
 
 
 def publish_previous_model(stage: str, settings: Settings, source: Path, out: Path) -> None:

@@ -15,8 +15,7 @@ from dicap.machine.runtime import Runtime
 from dicap.settings import Settings
 from dicap.training.experiment import Experiment
 from dicap.training.run import run_stage
-from stages.support.common import ARTIFACTS, data_folder, placed, project_root
-from stages.support.passing import FOLLOWING
+from stages.support.common import ARTIFACTS, FOLLOWING, data_folder, placed, project_root
 from stages.support.terminal import finish
 
 SPLIT = ARTIFACTS / "split" / "split.parquet"

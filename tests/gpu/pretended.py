@@ -277,7 +277,7 @@ class Watched(Trainer):
             self.state_then = on_host({"learner": self.learner.state_dict(), "checkpoint": vars(self.checkpoint)})
             self.watch.part = "step"
 
-    def save(self):
+    def _write(self):
         """Nothing is written."""
 
     def publish(self, source=None):

@@ -1,7 +1,5 @@
 """Every method through the loop on the tiny set: scores, records, hidden labels, unseen classes, resume."""
 
-import dataclasses
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,9 +15,6 @@ from dicap.models import load_model
 from dicap.settings import resolve
 from dicap.settings.catalogue import OWN_HEAD
 from dicap.settings.methods import METHODS
-from dicap.training import trainer
-from dicap.training.loops.main import first_refresh
-from dicap.training.optimisation import Optimisation
 
 SMALL = {
     "train.epochs": 2, "warmup.epochs": 1, "drml.features": "warmup", "drml.rounds": 3, "drml.iterations": 3,
@@ -42,25 +37,6 @@ def run(experiment, place):
     return out
 
 
-def learnt(folder):
-    """What training made: models and records, without the columns that only diagnostics fill."""
-    out = {name: data for name, data in tiny.content(folder).items() if name.endswith(".safetensors")}
-    for kind in ("thresholds", "pseudo_labels"):
-        if (folder / kind).exists():
-            out[kind] = pd.read_parquet(folder / kind).to_json()
-    return out
-
-
-def test_the_named_leak_of_bbam_reads_hidden_labels(tiny_experiment, own_set, tmp_path):
-    changes = changes_of("bbam", {"bbam.transform": "hidden_labels"})
-    before = run(tiny_experiment(changes), tmp_path / "before")
-    experiment = tiny_experiment(changes, folder=own_set)
-    hidden = [row for row in experiment.roles.unlabeled if experiment.store.index["split"][row] == "train"]
-    tiny.set_labels(own_set, hidden, lambda labels: [c for c in range(3) if c not in labels])
-    after = run(tiny_experiment(changes, folder=own_set), tmp_path / "after")
-    assert learnt(before)["pseudo_labels"] != learnt(after)["pseudo_labels"]
-
-
 def test_the_other_named_leak_of_bbam_warms_up_on_other_labels(tmp_path):
     folder = tiny.converted(tiny.photographs(tmp_path / "raw", {"train": 28, "test": 12}), tmp_path / "table")
     models = []
@@ -69,32 +45,6 @@ def test_the_other_named_leak_of_bbam_warms_up_on_other_labels(tmp_path):
         models.append(tiny.content(tiny.run_stage(experiment, "warmup", None, tmp_path / str(i)))["model_ema.safetensors"])
         assert len(experiment.method.warmup(experiment.roles).labelled) == len(experiment.roles.labelled)
     assert models[0] != models[1]
-
-
-def test_the_published_labelled_mask_of_bbam_is_never_renewed(tiny_experiment):
-    method = build_method(tiny.settings(changes_of("bbam", {"bbam.labelled_mask": "first_epoch"})), 3)
-    roles, rng = tiny_experiment().roles, np.random.default_rng(0)
-
-    class Fake:
-        epoch, carry = 0, {}
-
-        def scores(self, rows):
-            return torch.from_numpy(rng.random((len(rows), 3), np.float32))
-
-        def outputs(self, rows, function, *, online=False):
-            assert online
-            return torch.nn.functional.normalize(torch.from_numpy(rng.normal(size=(len(rows), 8)).astype(np.float32)), dim=1)
-
-        def labels(self, rows):
-            return torch.from_numpy((np.arange(len(rows) * 3).reshape(-1, 3) % 7 == 0).astype(np.uint8))
-
-    teacher, masks = Fake(), []
-    for _ in range(3):
-        refresh = method.refresh(teacher, roles)
-        teacher.carry = dict(refresh.carry)
-        masks.append(refresh.labelled_weight)
-    assert all(torch.equal(mask, masks[0]) for mask in masks)
-    assert refresh.pseudo.weight.unique().tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("balanced", [True, False])
@@ -121,43 +71,6 @@ def test_a_class_without_labelled_positives_gets_no_pseudo_positive(tiny_experim
     assert (pd.read_csv(out / "history.csv")["n_guarded"] >= 1).all()
 
 
-class Killed(BaseException):
-    """What SIGKILL leaves: nothing more is written."""
-
-
-@pytest.mark.parametrize(
-    ("method", "stage"), [("pclp", "warmup"), ("pclp", "train"), ("drml", "train"), ("bbam", "train"), ("d2l", "train")]
-)
-def test_killed_between_updates_it_ends_in_the_same_bytes(tiny_experiment, tmp_path, monkeypatch, method, stage):
-    changes = changes_of(method)
-    source = tiny.run_stage(tiny_experiment(changes), "warmup", None, tmp_path / "whole") / "model.safetensors"
-    source = None if stage == "warmup" else source
-    whole = (
-        tmp_path / "whole" / "warmup"
-        if source is None
-        else tiny.run_stage(tiny_experiment(changes), stage, source, tmp_path / "whole")
-    )
-    monkeypatch.setattr(trainer, "SAVE_SECONDS", 0.0)  # a save after every step
-    original = Optimisation.update
-    for attempt in range(50):
-        left = [3 + 4 * attempt % 7]
-
-        def update(self, *arguments, left=left):
-            left[0] -= 1
-            if left[0] == 0:
-                raise Killed
-            original(self, *arguments)
-
-        monkeypatch.setattr(Optimisation, "update", update)
-        try:
-            out = tiny.run_stage(tiny_experiment(changes), stage, source, tmp_path / "killed")
-        except Killed:
-            continue
-        break
-    assert attempt >= 1
-    assert tiny.content(out) == tiny.content(whole)
-
-
 @pytest.mark.parametrize("method", [name for name, facts in METHODS.items() if facts.head != OWN_HEAD])
 @pytest.mark.parametrize("head", ["linear", "ml_decoder"])
 def test_head_and_method_are_independent(method, head):
@@ -176,17 +89,6 @@ def test_the_network_s_own_logits_are_the_scores(tiny_experiment):
         images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
         with torch.no_grad():
             torch.testing.assert_close(torch.sigmoid(network(images)[0]), built.scores(network, images))
-
-
-def test_the_first_epoch_is_what_pseudo_label_shows(tiny_experiment, tmp_path):
-    for method in ("d2l", "drml", "pclp", "bbam"):
-        experiment = tiny_experiment(changes_of(method))
-        place = tmp_path / method
-        source = tiny.run_stage(experiment, "warmup", None, place) / "model.safetensors"
-        first_refresh(experiment, tiny.network_of(experiment, source)(), place / "first")
-        train = tiny.content(tiny.run_stage(tiny_experiment(changes_of(method)), "train", source, place))
-        first = tiny.content(place / "first")
-        assert first and all(train[name] == data for name, data in first.items())
 
 
 def test_companions_are_no_part_of_the_model(tiny_experiment, tmp_path):
@@ -214,30 +116,6 @@ def test_drml_on_pretrained_features_has_no_warm_up(tiny_experiment, tmp_path):
     assert all(torch.equal(start[name], end[name]) for name in start)
 
 
-@pytest.mark.parametrize("method", [name for name, facts in METHODS.items() if facts.unlabelled])
-def test_mixed_precision_leaves_losses_and_tables_in_fp32(tiny_experiment, tmp_path, monkeypatch, method):
-    experiment = tiny_experiment(changes_of(method))
-    experiment.runtime = dataclasses.replace(experiment.runtime, amp=torch.bfloat16)
-    seen, original = [], trainer.Trainer.update
-
-    def update(self, terms, *groups):
-        seen.extend(terms.values())
-        original(self, terms, *groups)
-
-    monkeypatch.setattr(trainer.Trainer, "update", update)
-    out = run(experiment, tmp_path)
-    assert seen and all(term.dtype == torch.float32 and torch.isfinite(term) for term in seen)
-    tensors = load_model(out / "model.safetensors").network.state_dict().values()
-    assert not any(tensor.dtype == torch.bfloat16 for tensor in tensors)
-
-
-def test_every_method_has_the_class_its_title_names():
-    for name, facts in METHODS.items():
-        method = build_method(tiny.settings({"method": name}), 4)
-        assert type(method).__name__ == facts.title.replace("-", "")
-        assert facts.source and facts.confidence and facts.loss
-
-
 def test_labelled_only_methods_read_all_labels():
     from dicap.methods.base import Roles
 
@@ -253,19 +131,9 @@ def resolved(tmp_path, changes):
     return resolve(tmp_path / "params.yaml", tiny.ROOT / "configs").settings
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_method_s_name_alone_brings_its_published_head(tmp_path, method):
-    assert resolved(tmp_path, {"dataset": "digits", "method": method}).head == METHODS[method].head
-
-
 def test_a_head_for_a_method_with_a_network_of_its_own_is_refused(tmp_path):
     with pytest.raises(SettingsError) as error:
         resolved(tmp_path, {"method": "bbam", "head": "linear"})
     assert str(error.value) == "params.yaml: head: found 'linear', but bbam brings its own network; set head to null"
     with pytest.raises(SettingsError, match="head: found 'own', allowed are"):
         resolved(tmp_path, {"method": "cap", "head": "own"})
-
-
-def test_thresholds_of_iat_in_the_wrong_order_are_refused(tmp_path):
-    with pytest.raises(SettingsError, match=r"iat\.low: found 0\.9, expected at most iat\.high \(0\.5\)"):
-        resolved(tmp_path, {"iat.low": 0.9, "iat.high": 0.5})

@@ -28,8 +28,7 @@ CHANGES = {"method": "pclp", "pclp.adversary_width": 2, "pclp.latent": "auto"}
 
 def test_prior_solves_the_structural_model_and_only_its_upper_triangle_learns():
     torch.manual_seed(0)
-    prior, epsilon = CausalPrior(4, affine="identity"), torch.randn(5, 6)
-    assert torch.equal(prior(epsilon), epsilon)  # A = 0, f = identity
+    prior, epsilon = CausalPrior(4), torch.randn(5, 6)
     with torch.no_grad():
         prior.adjacency.copy_(torch.randn(4, 4))
         prior.affine["scale"].copy_(torch.tensor([1.0, 2.0, 3.0, 4.0]))
@@ -55,8 +54,6 @@ def test_the_affine_map_starts_from_uniform_numbers_as_published():
         assert values.min() >= 0 and values.max() <= 1 and float(values.detach().mean()) == pytest.approx(0.5, abs=0.03)
         assert float(values.detach().var()) == pytest.approx(1 / 12, abs=0.01)
     assert not torch.equal(prior.affine["scale"], prior.affine["shift"])
-    identity = build_method(tiny.settings(CHANGES | {"pclp.affine": "identity"}), 3).companions()["prior"]
-    assert identity.affine["scale"].tolist() == [1, 1, 1] and identity.affine["shift"].tolist() == [0, 0, 0]
 
 
 def test_losses_by_hand():
@@ -88,7 +85,7 @@ def test_generator_and_discriminator_fit_each_other(size):
 
 @pytest.mark.parametrize(
     ("size", "latent", "generator", "discriminator"),
-    [(256, 32, 9_319_172, 14_805_812), (256, 128, 10_105_604, 14_854_964), (128, 32, 8_010_020, 18_542_132)],
+    [(256, 128, 10_105_604, 14_854_964), (128, 32, 8_010_020, 18_542_132)],
 )
 def test_parameters_are_as_many_as_published(monkeypatch, size, latent, generator, discriminator):
     monkeypatch.setattr(torch.nn.init, "orthogonal_", lambda weight: weight)  # takes seconds, changes no count
@@ -386,30 +383,9 @@ def test_a_step_of_stage_1_equals_the_published_one(broadcast):
     tiny.assert_same_step(both, slow)
 
 
-# -- the authors' settings
+# -- settings
 
 ROLES = Roles(np.arange(40), np.arange(40, 50), np.arange(50, 1000), np.arange(0))
-
-
-@pytest.mark.parametrize(
-    ("dataset", "warmup", "epochs", "lr_bbam"),
-    [("voc2012", 10, 10, 5e-5), ("voc2007", 10, 10, 5e-5), ("coco2014", 1, 29, 1e-4), ("nuswide", 1, 29, 1e-4)],
-)
-def test_the_paper_s_data_sets_have_the_authors_settings(tmp_path, dataset, warmup, epochs, lr_bbam):
-    def phases(name):
-        values = YAML(typ="safe", pure=True).load((tiny.ROOT / "params.yaml").read_text())
-        with open(tmp_path / "params.yaml", "w") as handle:
-            YAML().dump(tiny.nested(values, {"dataset": dataset, "data_root": "/nowhere", "method": name}), handle)
-        method = build_method(resolve(tmp_path / "params.yaml", tiny.ROOT / "configs").settings, 20)
-        return method, method.warmup(ROLES), method.main(ROLES)
-
-    method, first, second = phases("pclp")
-    assert (first.batch_labelled, first.batch_unlabelled, first.epochs) == (2, 6, warmup)
-    assert (second.batch_labelled, second.batch_unlabelled, second.epochs, second.cycle_epochs) == (16, 48, epochs, 0)
-    assert [r.view.cutout for r in method.warmup_views(ROLES.sup, ROLES.unlabeled)] == [0, 0.5]
-    method, first, second = phases("bbam")
-    assert {first.lr or method.settings.optimiser.lr, second.lr or method.settings.optimiser.lr} == {lr_bbam}
-    assert second.cycle_epochs == 40 and second.epochs == 28
 
 
 @pytest.mark.parametrize(
@@ -420,7 +396,6 @@ def test_the_paper_s_data_sets_have_the_authors_settings(tmp_path, dataset, warm
             {"train.batch_labelled": 16, "pclp.batch_size": 16},
             r"train\.batch_labelled: found 16, expected less than the 16 images",
         ),
-        ({"pclp.epochs": 5, "pclp.cycle_epochs": 4}, r"pclp\.cycle_epochs: found 4, expected 0 or at least the 5 epochs"),
     ],
 )
 def test_settings_of_stage_2_that_contradict_each_other_are_refused(tmp_path, changes, message):
@@ -429,6 +404,11 @@ def test_settings_of_stage_2_that_contradict_each_other_are_refused(tmp_path, ch
         YAML().dump(tiny.nested(values, {"method": "pclp"} | changes), handle)
     with pytest.raises(SettingsError, match=message):
         resolve(tmp_path / "params.yaml", tiny.ROOT / "configs")
+
+
+def test_strong_views_of_stage_1_have_the_cutout_of_the_main_stage():
+    method = build_method(tiny.settings(CHANGES), 3)
+    assert [request.view.cutout for request in method.warmup_views(ROLES.sup, ROLES.unlabeled)] == [0, 0.5]
 
 
 def test_stage_2_follows_the_common_settings_unless_told():

@@ -12,17 +12,14 @@ ALL = {
     "top1": lambda p, p_l, y: rules.top_k(p, 1, rules.seen(y)),
     "topk": lambda p, p_l, y: rules.top_k(p, rules.default_k(y, "table"), rules.seen(y)),
     "iat fixed": lambda p, p_l, y: rules.fixed_threshold(p, 0.5, rules.seen(y)),
-    "iat dual": lambda p, p_l, y: rules.dual_threshold(p, 0.9, 0.1, rules.seen(y)),
     "iat matched": lambda p, p_l, y: rules.fixed_threshold(p, rules.matched_threshold(p_l, y), rules.seen(y)),
-    "quota mask": lambda p, p_l, y: rules.quota(p, y)[0],
-    "quota negative": lambda p, p_l, y: rules.quota(p, y, unseen="negative")[0],
-    "metric mask": lambda p, p_l, y: by_metric(p, p_l, y, "mask"),
-    "metric negative": lambda p, p_l, y: by_metric(p, p_l, y, "negative"),
+    "quota": lambda p, p_l, y: rules.quota(p, y)[0],
+    "metric": lambda p, p_l, y: by_metric(p, p_l, y),
 }
 
 
-def by_metric(p, p_l, y, unseen):
-    thresholds, _ = rules.metric_thresholds(p_l, y, unseen=unseen)
+def by_metric(p, p_l, y):
+    thresholds, _ = rules.metric_thresholds(p_l, y)
     return rules.fixed_threshold(p, thresholds.tau_pos, thresholds.active)
 
 
@@ -55,13 +52,9 @@ def test_k_is_the_published_table_or_the_rounded_label_count():
     assert rules.default_k(torch.zeros(4, 3), "table") == 1
 
 
-def test_both_readings_of_iat_by_hand():
+def test_a_fixed_threshold_by_hand():
     p = torch.tensor([[0.96, 0.5, 0.04], [0.95, 0.49, 0.05]])
-    everything = torch.ones(3, dtype=torch.bool)
-    assert rules.fixed_threshold(p, 0.5, everything).tolist() == [[1, 1, 0], [1, 0, 0]]
-    # float32: 0.95 lies just below the double 0.95, and 0.05 just above
-    assert rules.dual_threshold(p.double(), 0.95, 0.05, everything)[0].tolist() == [1, -1, 0]
-    assert rules.dual_threshold(p.new_tensor([[0.75, 0.5, 0.25]]), 0.75, 0.25, everything).tolist() == [[1, -1, 0]]
+    assert rules.fixed_threshold(p, 0.5, torch.ones(3, dtype=torch.bool)).tolist() == [[1, 1, 0], [1, 0, 0]]
 
 
 def test_matched_threshold_gives_as_many_positives_as_labels():
@@ -126,8 +119,6 @@ def test_the_published_quota_makes_every_image_of_an_unseen_class_positive():
     p, _, y = scores(0)
     label, _, guarded = rules.quota(p, y, unseen="published")
     assert (label[:, -1] == 1).all() and guarded >= 1
-    label, _, _ = rules.quota(p, y, unseen="negative")
-    assert (label[:, -1] == 0).all()
 
 
 def test_a_class_that_every_labelled_image_shows_has_no_pseudo_negative():
@@ -172,9 +163,6 @@ def test_the_published_metric_threshold_of_an_unseen_class_is_0():
     thresholds, _ = rules.metric_thresholds(p_l, y, unseen="published")
     assert float(thresholds.tau_pos[-1]) == 0
     assert (rules.fixed_threshold(p, thresholds.tau_pos, thresholds.active)[:, -1] == 1).all()
-    ones = torch.ones_like(p)  # the highest score there is stays below the guarded threshold
-    thresholds, _ = rules.metric_thresholds(p_l, y, unseen="negative")
-    assert (rules.fixed_threshold(ones, thresholds.tau_pos, thresholds.active)[:, -1] == 0).all()
 
 
 @pytest.mark.parametrize("ratio", [0.5, 1.0, 5.0])

@@ -289,12 +289,10 @@ SETTINGS = [
     Case("a truth value for a count", "train", wrong(train__epochs=True), code=2),
     Case("an infinite learning rate", "warmup", wrong(optimiser__lr=float("inf")), code=2),
     Case("no bins", "train", wrong(calibration__bins=0), code=2),
-    Case("thresholds the wrong way round", "train", wrong(thresholds__fixed_neg=0.9), code=2),
     Case("soft targets with thresholds", "train", wrong(calibration__target="soft"), code=2),
     Case("a cycle shorter than the training", "train", wrong(train__cycle_epochs=1), code=2),
     Case("tokens that the attention heads cannot share", "warmup", wrong(network__decoder_heads=3), code=2),
     Case("a batch of labelled images alone", "train", wrong(train__batch_labelled=8), code=2),
-    Case("an upper threshold below the lower one", "train", wrong(method="iat", iat__low=0.99), code=2),
     Case("features of a backbone that was trained", "train", wrong(train__trainable="head"), code=2),
     Case("cross-fitting of the whole network", "train", wrong(calibration__source="cross_fit"), code=2),
     Case(

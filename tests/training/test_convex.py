@@ -14,7 +14,6 @@ from dicap import sklearn
 from dicap.calibration.curve import curve_by_rank
 from dicap.calibration.rates import count_bins, estimate_rates
 from dicap.calibration.thresholds import PseudoLabels
-from dicap.data.loader import scoring_batches
 from dicap.errors import Stopped
 from dicap.evaluation.evaluate import evaluate
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
@@ -27,9 +26,9 @@ from dicap.report.page import _remarks
 from dicap.training import run
 from dicap.training.checkpoint.state import StopSignal
 from dicap.training.loops import solved as convex
-from dicap.training.loops.solved import Problem, Students, entries, first_refresh
+from dicap.training.loops.solved import Problem, Students, entries
 from dicap.use.predict import predict
-from training.test_leaks import hidden_rows, invert_labels, models
+from training.test_leaks import invert_labels
 from training.test_resume import Killed, StopAfter
 
 HOLDOUT = {"method": "dicap", "head": "linear", "linear.solver": "convex", "linear.features": "root", "linear.C": 0.05}
@@ -197,20 +196,6 @@ def test_roles_without_a_fold_know_no_label_of_it(frozen_experiment, tmp_path):
 # -- a published model is whole ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [HOLDOUT, RECOMMENDED])
-def test_a_published_model_scores_images_as_its_head_scores_their_features(frozen_experiment, bank, tmp_path, changes):
-    experiment = frozen_experiment(changes)
-    model = load_model(run_all(experiment, tmp_path) / "train" / "model.safetensors")
-    with torch.inference_mode():
-        features = torch.from_numpy(bank.view("plain").astype(np.float32))  # (N, 1, D)
-        expected = torch.sigmoid(model.network.head(features.transpose(1, 2)[..., None])[0])
-        batches = scoring_batches(experiment.store, np.arange(experiment.store.n), 16)
-        found = torch.cat([model.method.scores(model.network, images) for _, images in batches])
-    apart = (found - expected).abs()  # the bank holds halves, and standardising makes their rounding larger
-    assert float(apart.mean()) < 1e-4 and float(apart.max()) < 1e-3
-    assert float(expected.std(0).min()) > 1e-3
-
-
 def test_a_published_model_predicts_and_says_what_its_chance_was_counted_on(frozen_experiment, raw_photos, tmp_path):
     experiment = frozen_experiment(RECOMMENDED)
     model = dicap.load_model(run_all(experiment, tmp_path) / "train" / "model.safetensors")
@@ -218,16 +203,6 @@ def test_a_published_model_predicts_and_says_what_its_chance_was_counted_on(froz
     assert len(frame) == 48 * 3 and frame["chance"].dropna().between(0.5, 1).all()
     assert "14 labelled images, each scored by a head that never saw it" in model.decisions.note
     assert model.decisions.entries == 14 * 3
-
-
-def test_a_published_model_is_exported(frozen_experiment, raw_photos, tmp_path):
-    for name in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(name, reason="the extra `export` is not installed: pip install 'dicap[export]'")
-    from dicap.use.export import TOLERANCE, export
-
-    model = load_model(run_all(frozen_experiment(RECOMMENDED), tmp_path) / "train" / "model.safetensors")
-    check = export(model, tmp_path / "model.onnx", "onnx", raw_photos)
-    assert check.random <= TOLERANCE and check.real <= TOLERANCE
 
 
 # -- nothing leaks ----------------------------------------------------------------------------------------------------
@@ -277,19 +252,10 @@ def test_the_chance_is_counted_on_scores_of_heads_that_never_saw_the_image(froze
     assert ((seen - y) ** 2).mean() < ((p - y) ** 2).mean(), "scores of images that were trained on look better"
 
 
-@pytest.mark.parametrize("changes", [HOLDOUT, AUTO, RECOMMENDED | {"thresholds.rule": "midrange"}])
-def test_hidden_labels_change_no_byte_of_a_model(frozen_experiment, own_set, tmp_path, changes):
-    before = run_all(frozen_experiment(changes), tmp_path / "before")
-    for rows in hidden_rows(frozen_experiment()):
-        invert_labels(own_set, rows)
-    after = run_all(frozen_experiment(changes, folder=own_set), tmp_path / "after")
-    assert models(after) == models(before) and len(models(before)) == 2
-
-
 def test_labels_of_a_holdout_reach_the_student_through_the_weights_alone(frozen_experiment, own_set, tmp_path):
     found = {}
     for policy in ("estimated", "uniform"):
-        changes = HOLDOUT | {"calibration.policy": policy, "thresholds.rule": "fixed"}
+        changes = HOLDOUT | {"calibration.policy": policy, "thresholds.rule": "none"}
         for name, folder in (("before", None), ("after", own_set)):
             experiment = frozen_experiment(changes, **({} if folder is None else {"folder": folder}))
             place = run_all(experiment, tmp_path / policy / name)
@@ -335,29 +301,9 @@ def test_killed_anywhere_it_ends_in_the_same_bytes(frozen_experiment, monkeypatc
     assert (lines[-1:] == [f"resuming {stage} at epoch 1, step 0"]) == (when != "solving")
 
 
-def test_pseudo_label_shows_what_the_student_is_solved_on(frozen_experiment, tmp_path):
-    experiment = frozen_experiment(RECOMMENDED)
-    place = run_all(experiment, tmp_path)
-    network = tiny.network_of(experiment, place / "warmup" / "model.safetensors")()
-    shares = first_refresh(experiment, network, tmp_path / "first", place / "warmup")
-    first, train = tiny.content(tmp_path / "first"), tiny.content(place / "train")
-    assert len(first) == 3 and all(train[name] == content for name, content in first.items())
-    assert shares["share_pos"] > 0
-
-
-def test_a_main_stage_has_a_row_of_history_with_the_precision_of_its_labels(frozen_experiment, tmp_path):
-    import pandas as pd
-
-    place = run_all(frozen_experiment(RECOMMENDED), tmp_path)
-    (row,) = pd.read_csv(place / "train" / "history.csv").to_dict("records")
-    assert 0 < row["share_pos"] < 1 and 0 <= row["precision_pos"] <= 1 and row["loss"] > 0 and row["map_raw"] > 0
-    assert np.isfinite(row["curve_error"])
-
-
 @pytest.mark.parametrize("method", ["asl", "top1", "topk", "iat", "cap"])
-@pytest.mark.parametrize("kind", ["plain", "root"])
-def test_every_method_whose_labels_a_head_can_be_solved_on(frozen_experiment, tmp_path, method, kind):
-    experiment = frozen_experiment({"method": method, "head": "linear", "linear.solver": "convex", "linear.features": kind})
+def test_every_method_whose_labels_a_head_can_be_solved_on(frozen_experiment, tmp_path, method):
+    experiment = frozen_experiment({"method": method, "head": "linear", "linear.solver": "convex", "linear.features": "root"})
     stages = ("warmup",) if method == "asl" else ("warmup", "train")
     place = run_all(experiment, tmp_path, stages)
     model = load_model(place / stages[-1] / "model.safetensors")

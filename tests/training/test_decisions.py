@@ -56,7 +56,7 @@ def test_without_unlabelled_images_the_earlier_curve_stays(tiny_experiment, trai
 
 
 def test_a_class_that_is_left_out_is_never_decided(tiny_experiment, trained):
-    experiment = tiny_experiment({"thresholds.unseen": "skip"})
+    experiment = tiny_experiment({"thresholds.rule": "quota"})
     experiment.labels._matrix[:, 1] = 0
     network = load_model(trained / "train" / "model.safetensors").network
     found = decisions_of(experiment, network, "train")

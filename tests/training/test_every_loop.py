@@ -1,4 +1,5 @@
-"""What holds for every loop: it trains through where nothing is unlabelled, and of several processes one alone writes."""
+"""What holds of every method and every loop: no hidden label reaches it, a stopped run ends in the same bytes, it trains through
+where nothing is unlabelled, and of several processes one alone writes."""
 
 import shutil
 
@@ -6,20 +7,28 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny
+import torch
 from safetensors.numpy import load_file
 
-from dicap.errors import SettingsError
+from dicap.data.loader import scoring_batches
+from dicap.errors import SettingsError, Stopped
 from dicap.evaluation.evaluate import evaluate
 from dicap.features.bank import FeatureBank
 from dicap.methods.dicap import DiCaP
 from dicap.models import load_model
+from dicap.network import Network
+from dicap.settings.catalogue import OWN_HEAD
+from dicap.settings.methods import METHODS
+from dicap.training import run
 from dicap.training.loops.table import loop_of
 from dicap.training.parallel.process_group import ProcessGroup
-from training.test_convex import HOLDOUT, RECOMMENDED
+from training.test_convex import AUTO, HOLDOUT, RECOMMENDED
+from training.test_leaks import hidden_rows, invert_labels, models, tables, tensors
+from training.test_resume import StopAfter
 from training.test_unfrozen import WHOLE
 
 FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 2}
-SHORT = {"warmup.epochs": 1, "train.epochs": 1, "pclp.warmup_epochs": 1}
+SHORT = {"warmup.epochs": 1, "train.epochs": 1, "pclp.warmup_epochs": 1, "finetune.epochs": 1}
 LOOPS = {
     "by steps": {},
     "by steps on features": FROZEN,
@@ -39,10 +48,158 @@ def labelled_set(tmp_path_factory):
 
 
 def opened(folder, bank, place, changes):
-    """The experiments of warm-up and main stage, as the commands open them."""
+    """The stages that there are and their experiments, as the commands open them."""
     bank = bank if "head" in (changes.get("warmup.trainable"), changes.get("train.trainable")) else None
     experiment = tiny.open_experiment(folder, place / "split.parquet", SHORT | changes, bank=bank)
-    return [("warmup", experiment.on_bank() if bank is not None else experiment), ("train", experiment)]
+    first = experiment.on_bank() if bank is not None else experiment
+    stages = (("warmup", first), ("train", experiment), ("finetune", experiment))
+    return [(stage, its) for stage, its in stages if its.settings.trains(stage)]
+
+
+# -- whole runs: undisturbed, stopped, and where hidden labels are other ones
+
+
+def on_features(method):
+    """With the head that is not its published one, so that with the whole networks every method has either head."""
+    head = {"linear": "ml_decoder", "ml_decoder": "linear"}.get(METHODS[method].head, OWN_HEAD)
+    changes = {"method": method, "head": head, "pclp.prior": "none"}
+    return FROZEN | changes | ({"linear.features": "standard"} if head == "linear" else {})
+
+
+WHOLE_NETWORKS = {method: {"method": method, "head": METHODS[method].head} for method in METHODS}
+WHOLE_NETWORKS["drml"] |= {"drml.features": "warmup"}
+ON_FEATURES = {f"{method} on features": on_features(method) for method in METHODS if method != "d2l"}  # which looks at tiles
+SOLVED = {"held out": FROZEN | HOLDOUT, "cross-fitted": FROZEN | AUTO}
+RUNS = {
+    **(WHOLE_NETWORKS | ON_FEATURES | SOLVED),
+    "cross-fitted, then the whole network": FROZEN | WHOLE | AUTO,
+    "labeled, online teacher": {"calibration.policy": "labeled", "calibration.teacher": "online", "loss.reduction": "mean"},
+    "confidence, soft": {"calibration.policy": "confidence", "calibration.target": "soft", "thresholds.rule": "none"},
+}
+
+
+def stages_of(name):
+    return [stage for stage in ("warmup", "train", "finetune") if tiny.settings(RUNS[name]).trains(stage)]
+
+
+def run_all(folder, bank, place, name, stop_every=None, other=None):
+    """All stages of a run with `other` settings, each ended early and begun again as often as a stop comes; the run's folder."""
+    place.mkdir(exist_ok=True)
+    source = None
+    for stage, experiment in opened(folder, bank, place, RUNS[name] | {"train.epochs": 2} | (other or {})):
+        for _ in range(100):
+            with pytest.MonkeyPatch.context() as patch:
+                if stop_every:
+                    patch.setattr(run, "StopSignal", lambda: StopAfter(stop_every))
+                try:
+                    source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
+                    break
+                except Stopped:
+                    pass
+        else:
+            raise AssertionError("the stage never ended")
+    return place
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_set, bank, tmp_path_factory):
+    """A function from the name of a run to its folder."""
+    places = {}
+
+    def undisturbed(name):
+        if name not in places:
+            places[name] = run_all(tiny_set, bank, tmp_path_factory.mktemp("run"), name)
+        return places[name]
+
+    return undisturbed
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_stopped_at_every_second_step_it_ends_in_the_same_bytes(tiny_set, bank, undisturbed, tmp_path, name):
+    place = run_all(tiny_set, bank, tmp_path / "again", name, stop_every=2)
+    for stage in stages_of(name):
+        assert tiny.content(place / stage) == tiny.content(undisturbed(name) / stage), stage
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_hidden_labels_change_no_byte_of_its_models(tiny_experiment, bank, undisturbed, own_set, tmp_path, name):
+    for rows in hidden_rows(tiny_experiment()):
+        invert_labels(own_set, rows)
+    before, after = undisturbed(name), run_all(own_set, bank, tmp_path / "hidden", name)
+    for stage in stages_of(name):
+        assert models(after / stage) == models(before / stage) and models(after / stage), stage
+        assert tables(after / stage) == tables(before / stage)
+    scores = [(place / stages_of(name)[-1] / "history.csv").read_bytes() for place in (before, after)]
+    assert scores[0] != scores[1], "the labels are other ones"
+
+
+@pytest.mark.parametrize("name", ["dicap", "d2l", "drml", "pclp", "bbam", "cross-fitted", "cross-fitted, then the whole network"])
+def test_pseudo_label_shows_what_the_first_epoch_trains_on(tiny_set, bank, undisturbed, tmp_path, name):
+    experiment = dict(opened(tiny_set, bank, tmp_path, RUNS[name]))["train"]
+    source = undisturbed(name) / "warmup"
+    network = tiny.network_of(experiment, source / "model.safetensors")()
+    shares = loop_of("pseudo_label", experiment.settings)(experiment, network, tmp_path / "first", source)
+    first, train = tiny.content(tmp_path / "first"), tiny.content(undisturbed(name) / "train")
+    assert first and all(train[path] == content for path, content in first.items())
+    assert sum(shares[f"share_{part}"] for part in ("pos", "neg", "uncertain")) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", [*ON_FEATURES, *SOLVED])
+def test_its_published_model_is_whole_and_scores_images_as_it_scored_features(tiny_set, bank, undisturbed, tmp_path, name):
+    _, experiment = opened(tiny_set, bank, tmp_path, RUNS[name])[-1]
+    model = load_model(undisturbed(name) / stages_of(name)[-1] / "model.safetensors")
+    rows = np.arange(experiment.store.n)
+    with torch.inference_mode():
+        batches = scoring_batches(experiment.store, rows, 16)
+        on_images = torch.cat([model.method.scores(model.network, images) for _, images in batches])
+    assert on_images.shape == (experiment.store.n, 3) and float(on_images.std(0).min()) > 0
+    on_features = experiment.predict(experiment.place(model.network), rows)
+    apart = (on_images - on_features).abs()  # the bank holds halves
+    assert float(apart.mean()) < 5e-4 and float(apart.max()) < 5e-3
+
+
+@pytest.mark.parametrize("name", ON_FEATURES)
+def test_its_backbone_is_the_one_whose_features_it_was_given(tiny_set, bank, undisturbed, tmp_path, name):
+    _, experiment = opened(tiny_set, bank, tmp_path, RUNS[name])[0]
+    before = tiny.network_of(experiment, None)().state_dict()
+    for stage in stages_of(name):
+        network = load_model(undisturbed(name) / stage / "model.safetensors").network
+        assert isinstance(network, Network)
+        after = network.state_dict()
+        names = [key for key in after if key.startswith("backbone.")]
+        assert names and all((before[key] == after[key]).all() for key in names), stage
+        moved = [key for key in after if not key.startswith("backbone.") and (before[key] != after[key]).any()]
+        assert moved or (name, stage) == ("drml on features", "warmup"), stage  # it takes the pretrained features as they are
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_options_of_other_methods_change_nothing(tiny_set, bank, undisturbed, tmp_path, method):
+    place = run_all(tiny_set, bank, tmp_path / "others", method, other=tiny.options_of_others(method))
+    for stage in stages_of(method):
+        assert tensors(place / stage) == tensors(undisturbed(method) / stage), stage
+
+
+@pytest.mark.parametrize("weights", ["raw", "ema"])
+@pytest.mark.parametrize("method", METHODS)
+def test_one_rule_says_which_network_is_the_result(tiny_experiment, method, weights):
+    """Of the last stage that the method has; what the main stage starts from is another setting."""
+    passed_on = {"raw": "ema", "ema": "raw"}[weights]
+    experiment = tiny_experiment(WHOLE_NETWORKS[method] | {"weights": weights, "warmup.passes_on": passed_on})
+    warmup, main = experiment.method.warmup(experiment.roles), experiment.method.main(experiment.roles)
+    if METHODS[method].unlabelled:
+        assert (warmup.publishes, main.publishes) == (passed_on, weights)
+    else:
+        assert warmup.publishes == weights
+
+
+@pytest.mark.parametrize("method", ["cap", "mld", "dicap"])
+def test_the_model_of_the_last_stage_is_the_raw_network_s(undisturbed, method):
+    last = undisturbed(method) / stages_of(method)[-1]
+    assert load_model(last / "model.safetensors").which == "raw"
+    assert load_model(last / "model_ema.safetensors").which == "ema"
+
+
+# -- sets and processes of other kinds
 
 
 @pytest.mark.parametrize("name", LOOPS)
@@ -127,11 +284,8 @@ def test_where_labels_are_noise_no_stage_states_that_it_knows(noise_set, tmp_pat
     """Whoever learnt an image by heart must not be asked how sure it is of it."""
     by_heart = {"ratio": 0.3, "split.est_fraction": 0.9, "linear.C": 300.0, "finetune.lr": 0.1, "finetune.epochs": 40}
     loop = {"held out": HOLDOUT, "cross-fitted": RECOMMENDED, "all labels": HOLDOUT | {"method": "bce"}}.get(name, WHOLE)
-    stages, source = opened(*noise_set, tmp_path, FROZEN | loop | by_heart), None
-    s = stages[0][1].settings
-    for stage, experiment in [*stages, ("finetune", stages[1][1])]:
-        if not s.trains(stage):
-            continue
+    source = None
+    for stage, experiment in opened(*noise_set, tmp_path, FROZEN | loop | by_heart):
         source = tiny.run_stage(experiment, stage, source, tmp_path) / "model.safetensors"
         result = evaluate(experiment, source, tmp_path, tmp_path / f"{stage}-scores")
         decisions = load_model(source).decisions
@@ -150,7 +304,7 @@ class Other(ProcessGroup):
 
 @pytest.mark.parametrize("name", ["by steps", "solved", "solved, then the whole network"])
 def test_of_several_processes_one_alone_writes(tiny_set, bank, tmp_path, name):
-    (_, warmup), (_, train) = opened(tiny_set, bank, tmp_path, LOOPS[name])
+    (_, warmup), (_, train), *_ = opened(tiny_set, bank, tmp_path, LOOPS[name])
     main = tiny.run_stage(warmup, "warmup", None, tmp_path / "main")
     shutil.rmtree(tmp_path / "main" / ".dicap", ignore_errors=True)
     before = tiny.content(tmp_path)

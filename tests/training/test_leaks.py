@@ -8,9 +8,7 @@ from safetensors.numpy import load_file
 
 from dicap.methods.leaks import named_leak
 from dicap.training import trainer
-from dicap.training.checkpoint.state import StopSignal
 from dicap.training.hidden import HiddenLabelReader
-from dicap.training.loops.main import first_refresh
 
 DIAGNOSTIC = ["optimal_r_pos", "optimal_n"]
 
@@ -40,6 +38,8 @@ def tables(folder):
     """Weights, thresholds and pseudo-labels of every epoch, without the columns that only diagnostics fill."""
     out = {}
     for kind in ("weights", "thresholds", "pseudo_labels"):
+        if not (folder / kind).exists():
+            continue
         frame = pd.read_parquet(folder / kind)
         out[kind] = frame.drop(columns=[name for name in DIAGNOSTIC if name in frame]).to_json()
     return out
@@ -53,27 +53,9 @@ def hidden_rows(experiment):
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"calibration.policy": "labeled", "calibration.refresh": "batch", "calibration.per_class": True},
-        {"calibration.policy": "uniform"},
-        {"calibration.policy": "confidence", "calibration.target": "soft", "thresholds.rule": "none"},
-    ],
+    "changes", [{"calibration.policy": "optimal"}, {"method": "bbam", "head": "own", "bbam.transform": "hidden_labels"}]
 )
-def test_hidden_labels_change_no_model_weight_or_threshold(tiny_experiment, own_set, tmp_path, changes):
-    before = run_all(tiny_experiment(changes), tmp_path / "before")
-    for rows in hidden_rows(tiny_experiment()):
-        invert_labels(own_set, rows)
-    after = run_all(tiny_experiment(changes, folder=own_set), tmp_path / "after")
-    assert models(after) == models(before) and len(models(before)) == 6
-    assert tables(after / "train") == tables(before / "train")
-    history = [pd.read_csv(place / "train" / "history.csv") for place in (before, after)]
-    assert any((history[0][name] != history[1][name]).any() for name in ("precision_pos", "precision_neg"))  # the change was one
-
-
-def test_the_policy_that_may_look_does(tiny_experiment, own_set, tmp_path):
-    changes = {"calibration.policy": "optimal"}
+def test_an_option_that_may_look_does(tiny_experiment, own_set, tmp_path, changes):
     before = run_all(tiny_experiment(changes), tmp_path / "before", ("warmup", "train"))
     invert_labels(own_set, hidden_rows(tiny_experiment())[0])
     after = run_all(tiny_experiment(changes, folder=own_set), tmp_path / "after", ("warmup", "train"))
@@ -83,7 +65,7 @@ def test_the_policy_that_may_look_does(tiny_experiment, own_set, tmp_path):
 
 @pytest.mark.parametrize(("policy", "same"), [("uniform", True), ("estimated", False)])
 def test_labels_of_d_est_reach_training_through_the_weights_alone(tiny_experiment, own_set, tmp_path, policy, same):
-    changes = {"calibration.policy": policy, "thresholds.rule": "fixed"}  # fixed: there are entries to weigh
+    changes = {"calibration.policy": policy, "thresholds.rule": "none"}  # so there are entries to weigh
     before = run_all(tiny_experiment(changes), tmp_path / "before")
     invert_labels(own_set, list(tiny_experiment().roles.est))
     after = run_all(tiny_experiment(changes, folder=own_set), tmp_path / "after")
@@ -128,14 +110,6 @@ def test_labels_are_those_of_the_rows_asked_for_in_any_order(tiny_experiment):
     assert known.sum() == 40 and not whole[~known].any()
 
 
-def test_pseudo_label_shows_what_the_first_epoch_trains_on(tiny_experiment, trained, tmp_path):
-    experiment = tiny_experiment()
-    first_refresh(experiment, tiny.network_of(experiment, trained / "warmup" / "model.safetensors")(), tmp_path / "first")
-    first, train = tiny.content(tmp_path / "first"), tiny.content(trained / "train")
-    assert len(first) == 3
-    assert all(name.split("/")[1] == "epoch=000" and train[name] == content for name, content in first.items())
-
-
 def test_the_main_stage_starts_anew_from_the_loaded_weights(tiny_experiment, trained, monkeypatch, tmp_path):
     """A new EMA and a new cycle (docs/methods.md 2.6, 2.7): nothing but the raw weights of warm-up is passed on."""
     experiment, seen = tiny_experiment(), {}
@@ -160,12 +134,3 @@ def test_fine_tuning_moves_the_head_alone(tiny_experiment, trained):
     for name in before:
         moved = bool((before[name] != after[name]).any())
         assert moved == (name.startswith("head.") and name != "head.queries"), name
-
-
-def test_signals_are_as_before_after_a_stage(tiny_experiment, tmp_path):
-    import signal
-
-    before = signal.getsignal(signal.SIGTERM)
-    tiny.run_stage(tiny_experiment({"warmup.epochs": 1}), "warmup", None, tmp_path)
-    assert signal.getsignal(signal.SIGTERM) is before
-    assert not StopSignal()

@@ -12,12 +12,6 @@ from dicap.training import inputs, run, trainer
 from dicap.training.optimisation import Optimisation
 
 SOURCES = {"warmup": None, "train": "warmup", "finetune": "train"}
-VARIANTS = {
-    "default": {},
-    "each batch scored anew": {"calibration.refresh": "batch"},
-    "online teacher": {"calibration.teacher": "online", "calibration.refresh": "batch"},
-    "mean and projector": {"loss.reduction": "mean", "contrastive.projector": 8},
-}
 
 
 class Killed(BaseException):
@@ -113,16 +107,6 @@ def test_killed_at_random_steps(tiny_experiment, trained, source_of, monkeypatch
         assert tiny.content(out) == tiny.content(trained / stage)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_variants_of_the_main_stage_resume_too(tiny_experiment, tmp_path, name):
-    experiment = tiny_experiment({"warmup.epochs": 1} | VARIANTS[name])
-    source = tiny.run_stage(experiment, "warmup", None, tmp_path) / "model.safetensors"
-    whole = tiny.run_stage(experiment, "train", source, tmp_path)
-    out, attempts, _ = disturb(experiment, "train", source, tmp_path / "again", interrupt=stop_after([3, 1, 4, None].__getitem__))
-    assert attempts == 3
-    assert tiny.content(out) == tiny.content(whole)
-
-
 def test_killed_between_the_last_epoch_and_publishing(tiny_experiment, trained, tmp_path):
     def interrupt(patch, attempt):
         if attempt == 0:
@@ -149,20 +133,6 @@ def test_a_signal_while_publishing_waits_until_it_is_done(tiny_experiment, train
 
 def _dying():
     raise Killed
-
-
-def test_a_damaged_newest_state_costs_an_epoch_and_changes_nothing(tiny_experiment, trained, tmp_path):
-    def interrupt(patch, attempt):
-        if attempt == 0:
-            kill_after(lambda attempt: 6)(patch, attempt)
-            patch.setattr(trainer, "SAVE_SECONDS", 0.0)
-        else:
-            (path,) = (tmp_path / ".dicap" / "state").glob("*/state.pt")
-            path.write_bytes(path.read_bytes()[:-1])
-
-    out, _, lines = disturb(tiny_experiment(), "warmup", None, tmp_path, interrupt=interrupt)
-    assert "damaged" in lines[0] and lines[1].startswith("resuming warmup at epoch 1")
-    assert tiny.content(out) == tiny.content(trained / "warmup")
 
 
 def test_another_setting_never_picks_up_old_epochs(tiny_experiment, tmp_path):
@@ -197,13 +167,6 @@ def test_a_stop_says_what_to_do(tiny_experiment, tmp_path):
     assert not (tmp_path / "warmup").exists()
 
 
-def test_two_workers_and_none_give_the_same_bytes(tiny_experiment, trained, tmp_path):
-    experiment, source = tiny_experiment(workers=2), None
-    for stage in SOURCES:
-        source = tiny.run_stage(experiment, stage, source, tmp_path) / "model.safetensors"
-        assert tiny.content(tmp_path / stage) == tiny.content(trained / stage), stage
-
-
 def test_the_state_of_torch_and_numpy_before_a_run_does_not_matter(tiny_experiment, trained, tmp_path):
     torch.manual_seed(123)
     np.random.seed(123)
@@ -224,16 +187,15 @@ def bad_at(experiment, monkeypatch, call, spoil):
     monkeypatch.setattr(method, "warmup_losses", warmup_losses)
 
 
-@pytest.mark.parametrize("value", ["nan", "inf"])
-def test_a_loss_that_is_not_finite_stops_with_its_ids_and_leaves_the_earlier_state(
-    tiny_experiment, trained, monkeypatch, tmp_path, value
+def test_a_loss_that_is_not_finite_stops_with_its_ids_and_leaves_the_state_before(
+    tiny_experiment, trained, monkeypatch, tmp_path
 ):
     experiment = tiny_experiment()
     seen = []
     run_epoch = inputs.load
     monkeypatch.setattr(inputs, "load", lambda store, requests, **k: seen.append(requests) or run_epoch(store, requests, **k))
     with monkeypatch.context() as patch:
-        bad_at(experiment, patch, 5, lambda loss: loss * float(value))  # epoch 1, step 1 of three
+        bad_at(experiment, patch, 5, lambda loss: loss * float("nan"))  # epoch 1, step 1 of three
         with pytest.raises(DataError) as caught:
             tiny.run_stage(experiment, "warmup", None, tmp_path)
     message = str(caught.value)
@@ -248,15 +210,8 @@ def test_a_loss_that_is_not_finite_stops_with_its_ids_and_leaves_the_earlier_sta
     assert tiny.content(out) == tiny.content(trained / "warmup")
 
 
-def test_a_learning_rate_of_1e20_stops_with_one_line(tiny_experiment, tmp_path):
-    with pytest.raises(DataError, match="the loss is not finite") as caught:
-        tiny.run_stage(tiny_experiment({"optimiser.lr": 1e20}), "warmup", None, tmp_path)
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "warmup").exists()
-
-
 def test_a_failed_run_leaves_the_products_of_the_one_before(tiny_experiment, trained, tmp_path):
     out = tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match="the loss is not finite"):
         tiny.run_stage(tiny_experiment({"optimiser.lr": 1e20}), "warmup", None, tmp_path)
     assert tiny.content(out) == tiny.content(trained / "warmup")

@@ -21,8 +21,6 @@ from dicap.training.loops import finetune_from_solved as unfrozen
 from dicap.training.loops import main
 from dicap.training.loops.main import own_rates
 from training.test_convex import RECOMMENDED
-from training.test_leaks import hidden_rows, invert_labels, models
-from training.test_resume import disturb, stop_after
 
 WHOLE = RECOMMENDED | {
     "weights": "ema",
@@ -136,37 +134,7 @@ def test_every_epoch_learns_from_the_labels_of_the_frozen_main_stage(unfreeze, s
         assert np.allclose(refresh.pseudo.weight.numpy(), expected[3].astype(np.float32), atol=1e-3)
 
 
-def test_pseudo_label_shows_them(frozen_experiment, unfreeze, tmp_path):
-    place, experiment = unfreeze(), frozen_experiment(WHOLE)
-    network = tiny.network_of(experiment, place / "warmup" / "model.safetensors")()
-    unfrozen.first_refresh(experiment, network, tmp_path / "first", place / "warmup")
-    first, train = tiny.content(tmp_path / "first"), tiny.content(place / "train")
-    assert len(first) == 3 and all(train[name] == content for name, content in first.items())
-
-
-def test_all_labels_supervise_it(frozen_experiment):
-    experiment = frozen_experiment(WHOLE)
-    phase = experiment.method.main(experiment.roles)
-    assert set(phase.labelled) == set(experiment.roles.sup) | set(experiment.roles.est) and len(experiment.roles.est)
-    assert not set(phase.unlabelled) & set(phase.labelled)
-
-
-def test_hidden_labels_change_no_byte_of_its_model(frozen_experiment, unfreeze, own_set, tmp_path):
-    before = unfreeze(AUTO, place=tmp_path / "before")
-    for rows in hidden_rows(frozen_experiment()):
-        invert_labels(own_set, rows)
-    after = unfreeze(AUTO, place=tmp_path / "after", folder=own_set)
-    assert models(after) == models(before) and len(models(before)) == 3  # the warm-up's, and two of the main stage
-
-
 # -- resuming, using --------------------------------------------------------------------------------------------------
-
-
-def test_stopped_at_every_second_step_it_ends_in_the_same_bytes(frozen_experiment, unfreeze, tmp_path):
-    whole, experiment = unfreeze(), frozen_experiment(WHOLE)
-    source = whole / "warmup" / "model.safetensors"
-    out, stops, _ = disturb(experiment, "train", source, tmp_path / "again", interrupt=stop_after(lambda attempt: 2))
-    assert stops > 3 and tiny.content(out) == tiny.content(whole / "train")
 
 
 def test_a_pseudo_labelled_image_counts_what_its_row_did(unfreeze, monkeypatch, tmp_path):

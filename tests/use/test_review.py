@@ -123,7 +123,7 @@ def test_chances_rise_with_the_score_and_are_shares():
 def test_features_are_those_of_both_sides(tiny_set, tiny_experiment):
     experiment = tiny_experiment()
     store = Store.open(tiny_set)
-    network = build_network(experiment.settings, 3, make_head=lambda channels: torch.nn.Identity()).eval()
+    network = build_network(experiment.settings, lambda channels: torch.nn.Identity()).eval()
     rows = np.array([5, 2])
     found = features_of(network, store, rows, Runtime(torch.device("cpu")))
     images = store.read(rows)

@@ -4,14 +4,13 @@ It lies under `$DVC_ROOT/.dicap/state/`, so it survives DVC's cleaning of output
 experiments; a changed setting, input or line of code has another fingerprint and can never pick up old epochs.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import signal
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
@@ -19,6 +18,7 @@ from typing import IO, Any
 import torch
 
 from dicap.errors import DataError
+from dicap.files.locks import locked
 
 SCHEMA = 3  # of the saved state; part of the fingerprint, so another version starts afresh
 DIGEST = 32  # bytes of the checksum before it
@@ -31,69 +31,50 @@ def fingerprint(identity: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps([SCHEMA, identity], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def file_checksum(path: Path) -> str:
-    """sha256 of a file. Raises DataError if it cannot be read."""
-    try:
-        with open(path, "rb") as handle:
-            return hashlib.file_digest(handle, "sha256").hexdigest()
-    except OSError:
-        raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
-
-
-def _take(lock: IO[str], folder: Path) -> bool:
-    """Lock an open file, unless another process holds it or has removed its folder in the meantime."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(lock.fileno()), os.stat(folder / "lock"))
-    except OSError:
-        return False
-
-
 def remove_stale(states: Path) -> None:
     """Remove the state folders that no run holds and that nobody has touched for STALE_DAYS."""
     for folder in states.iterdir():
-        with suppress(OSError), open(folder / "lock", "r+") as lock:
+        with suppress(OSError):
             touched = max(path.stat().st_mtime for path in (folder, *folder.glob("*.pt")))
-            if touched < time.time() - STALE_DAYS * 86400 and _take(lock, folder):
-                shutil.rmtree(folder, ignore_errors=True)
+            if touched < time.time() - STALE_DAYS * 86400:
+                with locked(folder / "lock") as free:
+                    if free:
+                        shutil.rmtree(folder, ignore_errors=True)
 
 
 class RunState:
     """A stage's state folder, held by one process at a time.
 
-    Used as a context manager: entering takes the lock, leaving frees it. `finish` removes the folder.
+    Used as a context manager: entering takes the lock, leaving frees it. `finish` removes the folder. Of several processes the
+    first alone enters, writes and reads it.
     """
 
     def __init__(self, root: Path, stage: str, identity: str) -> None:
         self.folder = root / ".dicap" / "state" / f"{stage}-{identity}"
-        self.stage = stage
+        self.stage, self._held = stage, ExitStack()
 
     def __enter__(self) -> "RunState":
+        lock = self.folder / "lock"
         for _ in range(_ATTEMPTS):
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                self._lock = open(self.folder / "lock", "a+")
+                if self._held.enter_context(locked(lock)):
+                    lock.write_text(str(os.getpid()))
+                    return self
+            except FileNotFoundError:
+                pass  # the run that held it has ended and removed the folder
             except OSError as error:
                 raise DataError(
                     f"{self.folder}: cannot be made ({error.strerror}); the state of a run is kept there, so make it writable"
                 ) from None
-            if _take(self._lock, self.folder):
-                break
-            self._lock.seek(0)
-            owner = self._lock.read().strip() or "?"
-            self._lock.close()
             time.sleep(0.05)  # another run may just be looking whether anybody holds it
-        else:
-            raise DataError(
-                f"{self.folder}: process {owner} is already running this {self.stage}; wait for it or stop it (kill {owner})"
-            )
-        self._lock.truncate(0)
-        self._lock.write(str(os.getpid()))
-        self._lock.flush()
-        return self
+        owner = lock.read_text().strip() or "?"
+        raise DataError(
+            f"{self.folder}: process {owner} is already running this {self.stage}; wait for it or stop it (kill {owner})"
+        )
 
     def __exit__(self, *_: object) -> None:
-        self._lock.close()
+        self._held.close()
 
     @property
     def products(self) -> Path:
@@ -146,36 +127,15 @@ class RunState:
 
     def clear(self) -> None:
         """Forget everything but the lock."""
-        for name in ("state.pt", "previous.pt", "state.tmp", "cost.csv"):
-            (self.folder / name).unlink(missing_ok=True)
         shutil.rmtree(self.products, ignore_errors=True)
+        for path in self.folder.iterdir():
+            if path.name != "lock":
+                path.unlink()
 
     def finish(self) -> None:
         """Remove the folder, after the products were published, and those that are stale."""
         shutil.rmtree(self.folder, ignore_errors=True)
         remove_stale(self.folder.parent)
-
-
-class NullState(RunState):
-    """The state of every process but the first, which alone locks, writes and reads it: other ranks save nothing."""
-
-    def __enter__(self) -> "NullState":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    @property
-    def products(self) -> Path:
-        """An error in the program: the first process alone writes products."""
-        raise AssertionError("the main process alone writes products")
-
-    def save(self, payload: dict[str, Any]) -> None:
-        """Nothing."""
-
-    def load(self) -> tuple[None, list[str]]:
-        """Nothing."""
-        return None, []
 
 
 class _Summed:

@@ -29,13 +29,10 @@ def train(run: Trainer, network: nn.Module) -> None:
         phase,
         steps=steps,
         eval_every=s.train.eval_every,
-        patience=s.train.patience,
         groups=groups,
     )
 
     for epoch in run.epochs:
-        if run.is_over:  # early stopping
-            break
         refresh = run.saved_refresh
         if refresh is None:
             with run.meter.timing("refresh"):
@@ -51,9 +48,7 @@ def train(run: Trainer, network: nn.Module) -> None:
         if run.is_evaluated:
             f1, f2, _ = run.experiment.predict(network, roles.test, function=answers).unbind(1)
             run.checkpoint.row |= map_of_scores(run.experiment, {"c1": f1, "c2": f2})  # beside R's, the method's answer
-        run.evaluate()
-        run.record()
-        run.save()
+        run.end_epoch()
     run.publish()
 
 

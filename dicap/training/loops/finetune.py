@@ -31,7 +31,5 @@ def finetune(run: Trainer, network: nn.Module) -> None:
             run.update({"loss_sup": loss})
             run.end_step()
 
-        run.evaluate()
-        run.record()
-        run.save()
+        run.end_epoch()
     run.publish(before)

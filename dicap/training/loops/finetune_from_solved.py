@@ -6,18 +6,12 @@ what the whole network goes on from, by gradient steps on views of the images. T
 counted out of fold on the frozen features and is carried over on the unlabelled images.
 """
 
-from dataclasses import dataclass, replace
-from pathlib import Path
-
-import numpy as np
 from torch import nn
 
-from dicap.linear.choice import PART, Choice
+from dicap.linear.choice import PART
 from dicap.methods.base import Phase, Refresh
 from dicap.network import attach_backbone
-from dicap.randomness import permutation
-from dicap.training.decisions import CurveSource
-from dicap.training.experiment import Experiment
+from dicap.training.decisions import CurveSource, some_of
 from dicap.training.loops import solved as convex
 from dicap.training.loops.main import learn
 from dicap.training.loops.solved import Problem, Students
@@ -28,53 +22,33 @@ MOST_CARRIED = 512  # images on which the curve is carried over: each is scored 
 
 def train(run: Trainer, network: nn.Module) -> None:
     """Steps 1 to 3 of Algorithm 1 once, on features and out of fold; its fourth step for the whole network."""
-    phase = replace(run.method.main(run.experiment.roles), relabel=None)
-    solution = solve_frozen(run.experiment, network, phase, run.source)
-    convex.record_choice(run, solution.loss_weight, solution.choice)
-    learn(run, network, phase, lambda _: solution.refresh, pseudo_weight=solution.pseudo_weight)
-    run.publish(solution.before)
+    phase = run.method.main(run.experiment.roles)
+    refresh, before, pseudo_weight = solve_frozen(run, network, phase)
+    learn(run, network, phase, lambda _: refresh, pseudo_weight=pseudo_weight)
+    run.publish(before)
 
 
-def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
-    """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
-    return convex.first_refresh(experiment.on_bank(), network, folder, source)
+def solve_frozen(run: Trainer, network: nn.Module, phase: Phase) -> tuple[Refresh, CurveSource, float]:
+    """Solve the main stage on the features of the backbone; the network's head is then its student's, in place.
 
-
-@dataclass(frozen=True)
-class Frozen:
-    """The main stage of the frozen backbone.
-
-    Attributes:
-        refresh: its pseudo-labels.
-        before: what its heads say out of fold, and its student of the unlabelled images.
-        loss_weight, choice: the weight of its loss, and how much of the unlabelled images it used where that was chosen.
-        pseudo_weight: what a pseudo-labelled image counted for in it beside a labelled one.
+    Returns:
+        its pseudo-labels; what its heads say out of fold, and its student of the unlabelled images; what a pseudo-labelled image
+        counted for beside a labelled one.
     """
-
-    refresh: Refresh
-    before: CurveSource
-    loss_weight: float
-    choice: Choice | None
-    pseudo_weight: float
-
-
-def solve_frozen(experiment: Experiment, network: nn.Module, phase: Phase, source: Path | None) -> Frozen:
-    """Solve the main stage on the features of the backbone; the network's head is then its student's, in place."""
-    on_bank = experiment.on_bank()
+    experiment, on_bank, loss_weight = run.experiment, run.experiment.on_bank(), convex.chosen_loss_weight(run.source)
     problem = Problem.of(on_bank, network.to(experiment.runtime.device), phase)
-    students, loss_weight = Students(network), convex.chosen_loss_weight(source)
+    students = Students(network)
     refresh, solution, choice = problem.crossfit(
         loss_weight, lambda teacher: experiment.method.refresh(teacher, experiment.roles)
     )
+    convex.record_choice(run, loss_weight, choice)
     students.set_solution(solution)
     curve = students.curve_out_of_fold(problem)
     assert curve is not None, "only with cross-fitting"
-    rows = phase.unlabelled
-    if len(rows) > MOST_CARRIED:
-        rows = np.sort(rows[permutation(experiment.settings.seed, "train", 0, len(rows), "carried")[:MOST_CARRIED]])
+    rows = some_of(phase.unlabelled, MOST_CARRIED, experiment.settings.seed, "train")
     scores = on_bank.predict(on_bank.place(network), rows).cpu()
     attach_backbone(network)
     network.grid = None  # type: ignore[assignment]  # the whole network learns from whole maps
     given = experiment.settings.linear.pseudo_weight
     weight = given if given != "auto" else PART * choice.share if choice else PART
-    return Frozen(refresh, curve.carried_over(rows, scores, "on the frozen backbone"), loss_weight, choice, weight)
+    return refresh, curve.carried_over(rows, scores, "on the frozen backbone"), weight

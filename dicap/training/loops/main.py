@@ -38,11 +38,9 @@ def learn(
         phase.begin(network)
     groups = own_rates(network, phase, s) if phase.groups is None else phase.groups(network)
     steps = len(main_plan(*counts, seed=s.seed, epoch=0))
-    run.begin(network, phase, steps=steps, eval_every=s.train.eval_every, patience=s.train.patience, groups=groups)
+    run.begin(network, phase, steps=steps, eval_every=s.train.eval_every, groups=groups)
 
     for epoch in run.epochs:
-        if run.is_over:  # early stopping
-            break
         # (1) r_pos and r_neg on D_est, (2) tau_pos and tau_neg on D_sup, (3) pseudo-labels and w(p, label) on D_unsup
         refresh = run.saved_refresh
         if refresh is None:
@@ -64,9 +62,7 @@ def learn(
             run.update(losses)
             run.end_step()
 
-        run.evaluate()
-        run.record()
-        run.save()
+        run.end_epoch()
 
 
 def own_rates(network: nn.Module, phase: Phase, s: Settings) -> list[ParamGroup]:

@@ -26,22 +26,17 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
         phase,
         steps=len(main_plan(*counts, seed=s.seed, epoch=0, stage="warmup")),
         eval_every=s.warmup.eval_every,
-        patience=s.warmup.patience,
         groups=method.param_groups(network, companions),
         companions=companions,
     )
 
     for epoch in run.epochs:
-        if run.is_over:  # early stopping
-            break
         plan = main_plan(*counts, seed=s.seed, epoch=epoch, stage="warmup")
         for batch in run.batches(Batches(run.experiment, phase, plan, epoch)):
             step(run, method, network, companions, batch)
             run.end_step()
 
-        run.evaluate()
-        run.record()
-        run.save()
+        run.end_epoch()
     run.publish()
 
 

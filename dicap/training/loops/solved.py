@@ -48,9 +48,7 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     for _ in run.epochs:
         student.set_solution(solve(problem.rows[problem.labelled], problem.y, weight=problem.label_mask, loss_weight=loss_weight))
         run.checkpoint.row["loss"] = student.objective
-        run.evaluate()
-        run.record()
-        run.save()
+        run.end_epoch()
     run.publish()
 
 
@@ -71,15 +69,13 @@ def train(run: Trainer, network: nn.Module) -> None:
         record_choice(run, loss_weight, choice)
         students.set_solution(solution)
         run.checkpoint.row["loss"] = students.objective
-        run.evaluate()
-        run.record()
-        run.save()
+        run.end_epoch()
     run.publish(students.curve_out_of_fold(problem))
 
 
 def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
     """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
-    phase = experiment.method.main(experiment.roles)
+    phase, experiment = experiment.method.main(experiment.roles), experiment.on_bank()
     problem = Problem.of(experiment, experiment.place(network), phase)
     teacher = HeadTeacher(problem, problem.teachers(chosen_loss_weight(source)).scores())
     return record_first(experiment, experiment.method.refresh(teacher, experiment.roles), phase, folder)
@@ -150,7 +146,7 @@ class Problem:
     def roles_without(self, fold: int) -> Roles:
         """The roles as the student of a fold may know them: its fold is no labelled image."""
         roles = self.experiment.roles
-        return Roles(self.labelled[self.fold != fold], roles.est[:0], roles.unlabeled, roles.test, roles.validation)
+        return Roles(self.labelled[self.fold != fold], roles.est[:0], roles.unlabeled, roles.test)
 
     def crossfit(self, loss_weight: float, refresh: Callable[[Teacher], Refresh]) -> tuple[Refresh, Solution, Choice | None]:
         """What the student learns from, the fold students and, last, the student, and how much of them was taken.

@@ -14,7 +14,7 @@ LOOPS = {
     ("warmup", "solved"): "dicap.training.loops.solved:warm_up",
     ("pseudo_label", ""): "dicap.training.loops.main:first_refresh",
     ("pseudo_label", "solved"): "dicap.training.loops.solved:first_refresh",
-    ("pseudo_label", "unfrozen"): "dicap.training.loops.finetune_from_solved:first_refresh",
+    ("pseudo_label", "unfrozen"): "dicap.training.loops.solved:first_refresh",
     ("train", ""): "dicap.training.loops.main:train",
     ("train", "drml"): "dicap.training.loops.drml:train",
     ("train", "solved"): "dicap.training.loops.solved:train",

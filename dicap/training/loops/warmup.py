@@ -23,7 +23,7 @@ def initial_network(experiment: Experiment) -> nn.Module:
         inputs, roles, backbone = experiment.inputs, experiment.roles, experiment.stored_backbone
         assert isinstance(inputs, BankFeatures) and backbone is not None
         network.backbone = backbone
-        training = np.sort(np.concatenate([roles.labelled, roles.validation, roles.unlabeled]))
+        training = np.sort(np.concatenate([roles.labelled, roles.unlabeled]))
         fit_scaling(network, torch.from_numpy(inputs.mean(training)))
     return network
 
@@ -35,11 +35,9 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled
 
     steps = len(warmup_plan(*counts, seed=run.settings.seed, epoch=0))
-    run.begin(network, phase, steps=steps, eval_every=s.eval_every, patience=s.patience)
+    run.begin(network, phase, steps=steps, eval_every=s.eval_every)
 
     for epoch in run.epochs:
-        if run.is_over:  # early stopping
-            break
         plan = warmup_plan(*counts, seed=run.settings.seed, epoch=epoch)
         for batch in run.batches(Batches(run.experiment, phase, plan, epoch)):
             with run.autocast():
@@ -47,7 +45,5 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
             run.update(losses)  # L = L_sup + lambda L_con
             run.end_step()
 
-        run.evaluate()
-        run.record()
-        run.save()
+        run.end_epoch()
     run.publish()

@@ -9,7 +9,6 @@ have several, without gradient or through parts of the network only, so the grad
 A run of one process imports nothing of this.
 """
 
-import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +24,6 @@ from dicap.methods.base import PairShard
 from dicap.training.parallel.process_group import ProcessGroup
 
 T = TypeVar("T")
-BUCKET = 16 * 2**20  # elements of gradient sent at once (64 MiB)
 
 
 def join(device: torch.device) -> "TorchProcessGroup":
@@ -71,15 +69,13 @@ class TorchProcessGroup(ProcessGroup):
         return PairShard(total, own, lambda entries: _AllGather.apply(entries, own, total))  # type: ignore[arg-type, return-value]
 
     def all_reduce_(self, tensors: list[Tensor]) -> None:
-        """Add up each tensor over the processes, in place; they are sent in a few large pieces."""
+        """Add up each tensor over the processes, in place; those of a type are sent as one."""
         with _peer_errors():
-            sent = []
-            for bucket in _buckets(tensors):
-                flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
-                sent.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
-            for bucket, flat, work in sent:
-                work.wait()
-                for tensor, values in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
+            for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+                alike = [tensor for tensor in tensors if tensor.dtype == dtype]
+                flat = torch.cat([tensor.reshape(-1) for tensor in alike])
+                dist.all_reduce(flat)
+                for tensor, values in zip(alike, flat.split([tensor.numel() for tensor in alike]), strict=True):
                     tensor.copy_(values.view(tensor.shape))
 
     def average_statistics_(self, network: nn.Module) -> None:
@@ -112,19 +108,9 @@ class TorchProcessGroup(ProcessGroup):
 
     def broadcast(self, make: Callable[[], T]) -> T:
         """What the main process makes, on all of them: plain containers, numbers, texts, tensors."""
-        values: list[T] = [make()] if self.is_main else []
-        buffer = io.BytesIO()
-        if self.is_main:
-            torch.save(values[0], buffer)
-        content = torch.frombuffer(bytearray(buffer.getvalue() or b" "), dtype=torch.uint8)
+        values: list[Any] = [make() if self.is_main else None]
         with _peer_errors():
-            length = torch.tensor([len(content)])
-            dist.broadcast(length, 0, group=self._hosts)
-            if not self.is_main:
-                content = torch.empty(int(length), dtype=torch.uint8)
-            dist.broadcast(content, 0, group=self._hosts)
-        if not self.is_main:
-            values.append(torch.load(io.BytesIO(content.numpy().tobytes()), map_location="cpu", weights_only=True))
+            dist.broadcast_object_list(values, 0, group=self._hosts)
         return values[0]
 
     def close(self) -> None:
@@ -155,18 +141,6 @@ def _all_gather(piece: Tensor, own: slice, n: int) -> Tensor:
     out[own] = piece
     dist.all_reduce(out)  # every place is filled by one process: adding zeros changes nothing
     return out
-
-
-def _buckets(tensors: list[Tensor]) -> Iterator[list[Tensor]]:
-    bucket: list[Tensor] = []
-    for tensor in tensors:
-        full = sum(t.numel() for t in bucket) + tensor.numel() > BUCKET
-        if bucket and (full or tensor.dtype != bucket[0].dtype):
-            yield bucket
-            bucket = []
-        bucket.append(tensor)
-    if bucket:
-        yield bucket
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def measure(place: Path, size: int, engine: str, images: int, rounds: int, data:
     if data is None:
         store = Store.open(converted(place / "set", images, 1, 2, size))
     else:
-        convert(read_raw("table", data, size), place / "set", image_size=size)
+        convert(read_raw("table", data), place / "set", image_size=size)
         store = Store.open(place / "set")
     runtime = Runtime.choose()
     network = pretrained_network(s).to(runtime.device)

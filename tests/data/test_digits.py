@@ -11,7 +11,7 @@ from dicap.data.sources.benchmarks.digits import TEST, TRAIN
 
 @pytest.fixture(scope="module")
 def raw():
-    return read_raw("digits", None, 48)
+    return read_raw("digits", None)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_the_digits_drawn_are_the_digits_of_the_label(raw, monkeypatch):
 
 
 def test_scenes_are_the_same_every_time_and_all_different(raw):
-    again = read_raw("digits", None, 48)
+    again = read_raw("digits", None)
     assert again.items == raw.items
     results = [convert_one(raw.images, i, 48).data for i in (0, 1, TRAIN)]
     assert results == [convert_one(again.images, i, 48).data for i in (0, 1, TRAIN)]

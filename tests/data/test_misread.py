@@ -22,8 +22,8 @@ def image(path, shade=120):
 
 def labels_of(root, **options):
     """{image: its labels}, of the images that are there."""
-    own = Own(**({"format": "auto", "unlabeled_root": None, "test_share": 0.2, "added": None} | options))
-    raw = read("table", root, 8, own)
+    own = Own(**({"test_share": 0.2} | options))
+    raw = read(root, own)
     found = zip(raw.items, raw.images.paths, strict=True)
     return {
         item.id: None if item.labels is None else {raw.classes[c] for c in item.labels} for item, path in found if path.is_file()
@@ -56,7 +56,7 @@ def test_a_missing_image_is_no_other_folders_image_of_the_same_name(tmp_path):
         entry["file_name"] = name
     image(tmp_path / "b" / "7.png")
     (tmp_path / "b" / "all.json").write_text(json.dumps(content))
-    raw = read("table", tmp_path / "b", 8, Own(format="auto", unlabeled_root=None, test_share=0.5, added=None))
+    raw = read(tmp_path / "b", Own(test_share=0.5))
     assert "images found under another name: 1 (trip/7.png is 7.png)" in raw.notes
 
 
@@ -130,7 +130,7 @@ def test_lists_of_splits_hold_names_with_blanks(tmp_path):
     (tmp_path / "ImageSets" / "Main").mkdir(parents=True)
     (tmp_path / "ImageSets" / "Main" / "train.txt").write_text("my cat 0\r\nmy cat 1\r\n")
     (tmp_path / "ImageSets" / "Main" / "test.txt").write_text("my cat 2\r\nmy cat 3\r\n")
-    raw = read("table", tmp_path, 8, Own(format="auto", unlabeled_root=None, test_share=0.0, added=None))
+    raw = read(tmp_path, Own())
     assert [item.split for item in sorted(raw.items, key=lambda item: item.id)] == ["train", "train", "test", "test"]
 
 
@@ -155,12 +155,12 @@ def test_lists_of_splits_say_the_split_or_are_refused(tmp_path, lists, refused):
     (tmp_path / "ImageSets" / "Main").mkdir(parents=True)
     for name, text in lists.items():
         (tmp_path / "ImageSets" / "Main" / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    own = Own(format="auto", unlabeled_root=None, test_share=0.5, added=None)
+    own = Own(test_share=0.5)
     if refused:
         with pytest.raises(DataError, match=refused):
-            read("table", tmp_path, 8, own)
+            read(tmp_path, own)
     else:
-        raw = read("table", tmp_path, 8, own)
+        raw = read(tmp_path, own)
         assert [item.split for item in sorted(raw.items, key=lambda item: item.id)] == ["train", "train", "test", "test"]
 
 
@@ -217,12 +217,12 @@ def test_a_column_of_splits_is_used_whatever_its_head_or_refused(tmp_path, head)
         f"{name},{split},{'cat' if i % 2 else 'dog'}\n" for i, (name, split) in enumerate(zip(names, splits, strict=True))
     )
     root = table(tmp_path / "a", f"image,{head},labels\n{rows}", names)
-    own = Own(format="auto", unlabeled_root=None, test_share=0.5, added=None)
+    own = Own(test_share=0.5)
     if head == "usage":
         with pytest.raises(DataError, match="column usage holds splits; name it `split`"):
-            read("table", root, 8, own)
+            read(root, own)
     else:
-        assert [item.split for item in read("table", root, 8, own).items] == splits
+        assert [item.split for item in read(root, own).items] == splits
         with pytest.raises(DataError, match="split: found 'tset', allowed are"):
             labels_of(table(tmp_path / "b", f"image,{head},labels\n{rows.replace('test', 'tset')}", names))
 
@@ -242,8 +242,8 @@ def test_labels_in_another_column_are_refused_and_what_is_passed_over_is_said(tm
     root = table(tmp_path, f"image,label,{head},note\n{rows}", ["a.png", "b.png", "c.png"])
     with pytest.raises(DataError, match=f"column {head} holds more labels"):
         labels_of(root)
-    own = Own(format="auto", unlabeled_root=None, test_share=0.3, added=None)
-    notes = read("table", table(tmp_path, f"image,label,camera,note\n{rows.replace(',dog,1', ',old,1')}"), 8, own).notes
+    own = Own(test_share=0.3)
+    notes = read(table(tmp_path, f"image,label,camera,note\n{rows.replace(',dog,1', ',old,1')}"), own).notes
     assert "labels.csv: columns that were passed over: camera, note" in notes
 
 
@@ -274,7 +274,7 @@ def test_a_copy_among_the_unlabelled_takes_no_label_and_no_test_image_away(tmp_p
         image(tmp_path / name, i)
     (tmp_path / "unlabeled").mkdir()
     (tmp_path / "unlabeled" / "a.png").write_bytes((tmp_path / "val" / "zebra" / "a.png").read_bytes())
-    raw = read("table", tmp_path, 8, Own(format="auto", unlabeled_root=None, test_share=0.0, added=None))
+    raw = read(tmp_path, Own())
     found = {Path(item.id).name: (item.split, item.labels) for item in raw.items}
     assert found["a.png"] == ("test", (raw.classes.index("zebra"),)) and len(found) == len(raw.items) == 4
 

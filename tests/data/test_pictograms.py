@@ -13,7 +13,7 @@ from dicap.data.sources.benchmarks.pictograms import CLASSES, GRID, KINDS, TEST,
 
 @pytest.fixture(scope="module")
 def raw():
-    return read_raw("pictograms", None, 128)
+    return read_raw("pictograms", None)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_the_kinds_drawn_are_the_kinds_of_the_label(raw, monkeypatch):
 
 
 def test_scenes_are_the_same_every_time_and_all_different(raw):
-    again = read_raw("pictograms", None, 128)
+    again = read_raw("pictograms", None)
     assert again.items == raw.items
     scenes = [raw.images.read(i).tobytes() for i in (0, 1, TRAIN)]
     assert scenes == [again.images.read(i).tobytes() for i in (0, 1, TRAIN)]

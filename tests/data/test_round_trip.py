@@ -257,8 +257,8 @@ def read_back(form: str, what: Drawn, root: Path):
     """{picture: labels} of the images that are there, each once; the error's one line where the set is refused."""
     try:
         WRITERS[form](root, what)
-        options = Own(format="auto", unlabeled_root=None, test_share=0.3, added=None)
-        raw = read_raw("table", root, 8, options)
+        options = Own(test_share=0.3)
+        raw = read_raw("table", root, options)
         look, _ = survey(root, options)  # as `init-data` does
     except DataError as error:
         return str(error)

@@ -20,7 +20,7 @@ def table(folder, text, name="labels.csv"):
 
 
 def read(root):
-    return read_raw("table", root, 16)
+    return read_raw("table", root)
 
 
 def test_a_table_becomes_items_with_sorted_classes(tmp_path):

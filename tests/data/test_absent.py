@@ -8,7 +8,7 @@ import pytest
 from data.awkward import coco, pictures
 from dicap.data import format as files
 from dicap.data.convert import convert
-from dicap.data.doctor import about, examine
+from dicap.data.doctor import examine
 from dicap.data.labels import read_labels
 from dicap.data.sources.own import read as own
 from dicap.errors import DataError
@@ -75,16 +75,11 @@ def test_the_converted_set_holds_what_is_known(tmp_path):
         read_labels(folder, rows)
     found = examine(folder)
     assert found.unknown == meta["unknown"] and not found.damage
-    told = about(folder, tmp_path / "no.parquet", "b.png", 1.0, held_out=True)
-    assert (told["labels"], told["absent"], told["unknown"]) == ("dog", "owl", "cat")
-    assert "unknown" not in about(folder, tmp_path / "no.parquet", "a.png", 1.0, held_out=True)
-    assert about(folder, tmp_path / "no.parquet", "e.png", 1.0, held_out=True)["labels"] == "(none known)"
 
 
 @pytest.mark.parametrize(
     "absent",
     [
-        ["", "", "", "", "", ""],  # a column that says nothing
         ["owl", "cat;owl", "dog;owl", "", "cat;dog", ""],  # or all there is to say
         ["*", "*", "*", "-", "*", ""],
     ],
@@ -99,14 +94,11 @@ def test_where_all_is_known_the_index_is_the_same_bytes(tmp_path, absent):
 
 
 def test_empty_cells_are_unknown_or_absent_or_a_question(tmp_path):
-    few = PARTIAL.replace("dog,owl\n", "dog,\n")
-    assert known(listed(tmp_path / "a", few))["b.png"] == ({"dog"}, set())
-    raw = listed(tmp_path / "b", few, empty_absent="absent")
-    assert known(raw)["b.png"] == ({"dog"}, None) and any("own.empty_absent: unknown" in note for note in raw.notes)
-    most = few.replace(",*\n", ",\n").replace("cat,dog\n", "cat,\n").replace("owl,-\n", "owl,\n")
-    with pytest.raises(DataError, match=r"line 2: absent: empty, as in 4 of 6 labelled rows.*own\.empty_absent"):
-        listed(tmp_path / "c", most)
-    assert known(listed(tmp_path / "d", most, empty_absent="unknown"))["a.png"] == ({"cat", "dog"}, set())
+    text = PARTIAL.replace("dog,owl\n", "dog,\n")
+    with pytest.raises(DataError, match=r"line 3: absent: empty, as in 1 rows with labels.*own\.empty_absent"):
+        listed(tmp_path / "a", text)
+    for k, (meaning, absent) in enumerate((("unknown", set()), ("absent", None))):
+        assert known(listed(tmp_path / str(k), text, empty_absent=meaning))["b.png"] == ({"dog"}, absent)
 
 
 def test_names_that_are_nowhere_a_label(tmp_path):

@@ -4,17 +4,15 @@ import json
 import shutil
 from collections import Counter
 
-import numpy as np
 import pytest
 from PIL import Image
 
-from data.awkward import HEIC, download, linked, picture
+from data.awkward import HEIC, linked, picture
 from data.raw import shared
 from dicap.data.sources import base
 from dicap.data.sources.base import Rejected
 from dicap.data.sources.own import read as own
 from dicap.data.survey import survey
-from dicap.errors import DataError
 from dicap.settings import Own
 
 OPTIONS = Own()
@@ -64,25 +62,6 @@ def test_a_linked_folder_is_followed_and_a_link_in_it_that_leads_elsewhere_is_no
             assert raw.images.read(i).size == (10, 8)
 
 
-def test_a_large_file_is_told_by_its_words_and_read_once(tmp_path, monkeypatch):
-    from dicap.data.sources.own import coco_file
-
-    download(tmp_path)
-    monkeypatch.setattr(coco_file, "SMALL", 10)
-    assert [path.name for path in coco_file.find(tmp_path)] == ["instances_train2017.json"]
-
-
-def test_a_cut_file_that_was_told_by_its_words_is_one_line(tmp_path, monkeypatch):
-    from dicap.data.sources.own import coco_file
-
-    download(tmp_path)
-    path = tmp_path / "annotations" / "instances_train2017.json"
-    path.write_text(path.read_text()[:-20])
-    monkeypatch.setattr(coco_file, "SMALL", 10)
-    with pytest.raises(DataError, match="not readable as JSON"):
-        own.read(tmp_path, OPTIONS)
-
-
 def test_a_telephones_photograph_says_which_package_it_needs(tmp_path, monkeypatch):
     (tmp_path / "a.jpg").write_bytes(HEIC)
     monkeypatch.setattr(base, "_know_heic", lambda: False)
@@ -99,8 +78,3 @@ def test_a_telephones_photograph_is_read_where_the_package_is(tmp_path):
     pi_heif = pytest.importorskip("pi_heif", reason="the extra `heic` is not installed: pip install 'dicap[heic]'")
     assert base._know_heic() and hasattr(pi_heif, "register_heif_opener")
     assert ".HEIC" in {ending.upper() for ending in Image.registered_extensions()}
-
-
-def test_avif_is_read(tmp_path):
-    path = picture(tmp_path / "a.avif", 4)
-    assert np.asarray(base.read_rgb(path)).shape == (8, 10, 3)

@@ -134,6 +134,8 @@ def decode(path: Path) -> tuple[str, str]:
 
 
 def _csv(path: Path, text: str, encoding: str) -> Sheet:
+    if text[:4].casefold() == "sep=":
+        raise DataError(f"{path}: line 1 tells a spreadsheet the separator and is no head; take it out")
     separator = _separator(text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     header = [name.strip() for name in next(reader, [])]

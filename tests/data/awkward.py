@@ -151,7 +151,8 @@ def voc(**filenames: str) -> Callable[[Path], object]:
     def make(root: Path) -> None:
         pictures(root, [f"{stem}.png" for stem in filenames])
         for stem, name in filenames.items():
-            text = f"<annotation><filename>{name}</filename><object><name>cat</name><part><name>ear</name></part></object></annotation>"
+            node = "<object><name>cat</name><part><name>ear</name></part></object>"
+            text = f"<annotation><filename>{name}</filename>{node}</annotation>"
             (root / f"{stem}.xml").write_text(text)
 
     return make
@@ -182,7 +183,14 @@ TABLES = [
     Awkward(
         "not UTF-8, as some spreadsheets save it", table(PLAIN.replace("owl", "käuzchen").encode("cp1252")), refused="not UTF-8"
     ),
-    Awkward("UTF-16 without a byte order mark", table(PLAIN.encode("utf-16-le")), refused="looks like UTF-16"),
+    Awkward("UTF-16 without a byte order mark", table(PLAIN.encode("utf-16-le")), refused="holds zero bytes"),
+    Awkward("no column of labels", table("image,split\na.png,train\n"), refused="column labels is missing (found image, split)"),
+    Awkward(
+        "no labels at all", table(SPLIT.replace("cat", "").replace("dog", "").replace("owl", "")), refused="none of 6 images"
+    ),
+    Awkward(
+        "labels of unlabelled photographs alone", table(SPLIT.replace("train", "unlabeled")), refused="no image of split train"
+    ),
     Awkward("the line `sep=;` of a spreadsheet", table("sep=;\n" + PLAIN), refused="line 1 tells a spreadsheet"),
     Awkward(
         "other words for heads and splits",
@@ -290,6 +298,9 @@ PLACES = [
     Awkward("capitals that differ", table(PLAIN.replace("a.png", "A.PNG")), TRUTH),
     Awkward("addresses of the web", table(PLAIN.replace("a.png", "https://example.org/x/zz.png")), refused="is an address"),
     Awkward("a path out of the folder", table(PLAIN.replace("a.png", "../a.png")), refused="leaves the folder of the table"),
+    Awkward(
+        "a path that leaves the folder later", table(PLAIN + "x/../../a.png,cat\n"), refused="leaves the folder of the table"
+    ),
     Awkward("a missing photograph", table(PLAIN + "g.png,cat\n"), TRUTH | {"g.png": {"cat"}}, unreadable=1),
 ]
 

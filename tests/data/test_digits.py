@@ -22,11 +22,6 @@ def matrix(raw):
     return labels
 
 
-def test_sizes_and_names(raw):
-    assert [item.split for item in raw.items] == ["train"] * TRAIN + ["test"] * TEST
-    assert len({item.id for item in raw.items}) == TRAIN + TEST and raw.classes == [str(digit) for digit in range(10)]
-
-
 def test_one_to_four_digits_and_unequal_classes(matrix):
     assert set(matrix.sum(1)) == {1, 2, 3, 4}
     share = matrix.mean(0)
@@ -77,9 +72,3 @@ def test_digits_keep_apart(raw):
         centres = digits._places(sizes, rng)
         gap = np.abs(centres[:, None] - centres[None]).max(2) + np.eye(count) * 99
         assert gap.min() >= 25  # at least four fifths of a digit's side in one direction
-
-
-def test_the_mask_of_ink_is_visible(raw):
-    for i in range(0, TRAIN, 500):
-        scene = np.asarray(raw.images.read(i)).astype(int)
-        assert scene.shape == (64, 64, 3) and scene.std() > 15

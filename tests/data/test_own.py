@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from data.awkward import picture, pictures
+from data.raw import shared
 from dicap.data.convert import convert
 from dicap.data.sources.base import Rejected
 from dicap.data.sources.own import read as own
@@ -46,6 +47,31 @@ def by_image(raw):
         item.id.split("/")[-1]: None if item.labels is None else {raw.classes[label] for label in item.labels}
         for item in raw.items
     }
+
+
+def test_a_table_becomes_items_with_sorted_classes(tmp_path):
+    text = "image,split,labels\na.png,train,dog;cat\nb.png,train,\nsub/c.png,test,cat\nd.png,unlabeled,zebra\n"
+    (tmp_path / "mine.csv").write_text(text)
+    raw = own.read(tmp_path / "mine.csv", Own())
+    assert raw.classes == ["cat", "dog"] and "1 images of split unlabeled have labels, which were ignored" in raw.notes
+    assert [(item.id, item.split, item.labels) for item in raw.items] == [
+        ("a.png", "train", (0, 1)), ("b.png", "train", ()), ("sub/c.png", "test", (0,)), ("d.png", "unlabeled", None)
+    ]  # fmt: skip
+
+
+def test_a_damaged_parquet_file_is_one_line(root):
+    (root / "labels.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(DataError, match="both are there"):
+        own.read(root, Own())
+    with pytest.raises(DataError, match="not readable"):
+        own.read(root / "labels.parquet", Own())
+
+
+def test_corel5k_reads_as_its_readme_says():
+    raw = own.read(shared("corel5k"), Own())
+    splits = [item.split for item in raw.items]
+    assert (splits.count("train"), splits.count("test"), len(raw.classes)) == (4500, 499, 65)
+    assert sum(item.labels == () for item in raw.items) == 118
 
 
 def test_the_images_of_a_second_folder_are_unlabelled_and_counted_once(root, tmp_path):

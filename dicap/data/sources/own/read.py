@@ -62,7 +62,7 @@ def read(root: Path, own: Own) -> RawSet:
     for split in ("train", "test"):
         if not any(item.split == split for item in raw.items):
             way = "set own.test_share, for example to 0.2, to draw one from the labelled images" if split == "test" else ""
-            raise DataError(f"{root}: no image of split {split}; {way or 'label some images'}")
+            raise DataError(f"{listing.where}: no image of split {split}; {way or 'label some images'}")
     return replace(raw, images=FileImages(base, files, below, upright=True), source=raw.source | {"format": kind})
 
 

@@ -129,7 +129,7 @@ def decode(path: Path) -> tuple[str, str]:
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start} is not {encoding}; save the file as UTF-8") from None
     if "\0" in text:
-        raise DataError(f"{path}: looks like UTF-16 without a byte order mark; save the file as UTF-8")
+        raise DataError(f"{path}: holds zero bytes, as UTF-16 without a byte order mark does; save the file as UTF-8")
     return text, encoding
 
 

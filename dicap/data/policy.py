@@ -76,9 +76,6 @@ class Plan:
     value: np.ndarray
     centre: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.flip)
-
 
 def draw(uniforms: np.ndarray, size: tuple[int, int], cutout: float, flip: float = 0.5) -> Plan:
     """Turn random numbers into plans for strong views.

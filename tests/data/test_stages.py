@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from data.raw import save, shared
+from data.raw import save
 from data.test_convert import twelve_broken
 from stages.cli import main
 
@@ -103,9 +103,3 @@ def test_a_set_is_converted_by_lists(project):
     result = run("formatted", ".", "--workers", "0")
     assert result.exit_code == 0 and "2 train, 1 test; 2 classes" in result.stdout
     assert run("formatted", "nowhere").exit_code == 1
-
-
-def test_corel5k_converts_whole_in_seconds(project):
-    change(project, data_root=str(shared("corel5k").resolve()))
-    result = run("convert")
-    assert result.exit_code == 0 and "4500 train, 499 test; 65 classes" in result.stdout and "rejected" not in result.stdout

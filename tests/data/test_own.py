@@ -201,6 +201,12 @@ def test_own_photographs_stand_upright(root):
     assert raw.images.read([item.id for item in raw.items].index("images/00.png")).size == (20, 40)
 
 
+def test_a_folder_may_be_named_from_where_one_is(root, monkeypatch):
+    monkeypatch.chdir(root.parent)
+    raw = own.read(root.relative_to(root.parent), options(unlabeled_root="raw/images"))
+    assert all(raw.images.read(i).size == (10, 8) for i in range(len(raw.items))) and len(raw.items) == 12
+
+
 def test_a_link_out_of_the_folder_is_refused_where_a_table_names_it_and_meant_where_folders_are_the_labels(root, tmp_path):
     picture(tmp_path / "elsewhere.png", 5)
     (root / "images" / "00.png").unlink()

@@ -9,6 +9,7 @@ from typing import Any
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.data.sources.files import list_images, readable
 from dicap.errors import DataError
+from dicap.settings.catalogue import OWN
 
 SPLIT_WORDS = {
     "train": ("train", "training", "trainval"),
@@ -51,7 +52,7 @@ class Listing:
     notes: list[str] = field(default_factory=list)
 
 
-def to_raw(listing: Listing, dataset: str) -> RawSet:
+def to_raw(listing: Listing) -> RawSet:
     """The listing as a raw set: classes sorted by name, val counted as test where there is no test, else as train.
 
     A name that is said to be absent and is nowhere a label is no class.
@@ -71,9 +72,8 @@ def to_raw(listing: Listing, dataset: str) -> RawSet:
     check_names(where, classes)
     strange = sorted({name for entry in entries for name in entry.absent or ()} - {*classes})
     if strange:
-        notes.append(
-            f"{len(strange)} names are said to be absent and are nowhere a label, so they are no classes: {strange[0]} ..."
-        )
+        shown = ", ".join(strange[:8]) + (" ..." if len(strange) > 8 else "")
+        notes.append(f"{len(strange)} names are said to be absent and are nowhere a label, so they are no classes: {shown}")
     number = {name: i for i, name in enumerate(classes)}
     items = []
     for entry in entries:
@@ -85,9 +85,8 @@ def to_raw(listing: Listing, dataset: str) -> RawSet:
             labels = absent = None
         split = "unlabeled" if labels is None else val if entry.split == "val" else entry.split or "train"
         items.append(Item(entry.id, entry.id, split, labels, absent=absent))
-    return RawSet(
-        dataset, classes, items, FileImages(where, [entry.file for entry in entries], (), upright=True), listing.source, notes
-    )
+    images = FileImages(Path(), [entry.file for entry in entries], (), upright=True)
+    return RawSet(OWN, classes, items, images, listing.source, notes)
 
 
 def check_names(where: object, classes: Iterable[str]) -> None:

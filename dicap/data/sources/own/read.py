@@ -17,7 +17,6 @@ from dicap.data.sources.own.sheet import ABSENT, IMAGE, LABELS, OTHERS, Labels, 
 from dicap.errors import DataError
 from dicap.randomness import order_by_name
 from dicap.settings import Own
-from dicap.settings.catalogue import OWN
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def read(root: Path, own: Own) -> RawSet:
     """
     kind = detect(root) if own.format == "auto" else own.format
     listing = read_listing(root, kind, own)
-    raw, files = one_each(to_raw(listing, OWN), [entry.file for entry in listing.entries])
+    raw, files = one_each(to_raw(listing), [entry.file for entry in listing.entries])
     base = coco_file.base_of(root) if kind == "coco" else root if root.is_dir() else root.parent
     below = [] if kind == "folders" else [linked_folder(file, base) for file in files]
     if own.unlabeled_root:
@@ -63,7 +62,7 @@ def read(root: Path, own: Own) -> RawSet:
         if not any(item.split == split for item in raw.items):
             way = "set own.test_share, for example to 0.2, to draw one from the labelled images" if split == "test" else ""
             raise DataError(f"{listing.where}: no image of split {split}; {way or 'label some images'}")
-    return replace(raw, images=FileImages(base, files, below, upright=True), source=raw.source | {"format": kind})
+    return replace(raw, images=FileImages(Path(), files, below, upright=True), source=raw.source | {"format": kind})
 
 
 def detect(root: Path) -> str:

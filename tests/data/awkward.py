@@ -217,11 +217,13 @@ TABLES = [
         "the same, and a row that says none", table(LONG + "a.png,-\n"), refused="line 7: image: 'a.png' has labels on another"
     ),
     Awkward("a column for each class", table(ONE_HOT), TRUTH),
+    Awkward("two columns of one class", table("image,cat,cat\na.png,1,0\n"), refused="column cat occurs twice"),
     Awkward("ticks in the columns of classes", table("image,cat,dog\na.png,x,\nb.png,x,\n"), refused="column cat is 'x'"),
     Awkward("a column of a class with a number", table(ONE_HOT.replace("c.png,1", "c.png,2")), refused="column cat is '2'"),
     Awkward(
         "a half empty row of 0 and 1", table(ONE_HOT.replace("c.png,1", "c.png,")), refused="column cat is empty; write 0 or 1"
     ),
+    Awkward("none and a class in one cell", table(PLAIN.replace("cat;dog", "cat;-")), refused="`-` says none of the classes and"),
     Awkward("a comma between labels in quotes", table(COMMA), refused="is 'cat, dog' one class or several?"),
     Awkward("the same, with the answer several", table(COMMA), TRUTH, options={"separator": ","}),
     Awkward("the same, with the answer one", table(COMMA), TRUTH | {"a.png": {"cat, dog"}}, options={"separator": ";"}),
@@ -340,6 +342,7 @@ FOLDERS = [
     Awkward("a photograph in three folders: a file, a link and a copy", thrice, SINGLE | {"b.png": {"cat", "dog", "owl"}}),
     Awkward("photographs alone", pictures, refused="labels.csv, a COCO or Label Studio JSON"),
     Awkward("a format that is not there", pictures, refused="own.format is coco", options={"format": "coco"}),
+    Awkward("a table that is not there", pictures, refused="expected labels.csv or labels.parquet", options={"format": "table"}),
     Awkward(
         "photographs of no kind that is read", with_files(lambda root: None, {"dog/a.cr2": b"x"}), refused="no image files below"
     ),

@@ -97,8 +97,6 @@ def read_sheet(path: Path) -> Sheet:
         raise DataError(f"{path}: a spreadsheet; save it as CSV (UTF-8) and name that")
     try:
         return _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path, *decode(path))
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
     except (pa.ArrowException, csv.Error, OSError) as error:
         raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
 

@@ -340,6 +340,9 @@ FOLDERS = [
         for name in ("salt;pepper", "-", "a\nb")
     ],
     Awkward("a photograph in three folders: a file, a link and a copy", thrice, SINGLE | {"b.png": {"cat", "dog", "owl"}}),
+    Awkward(
+        "a file cut short beside folders", with_files(PETS, {"x.json": b'{"images": ['}), refused="or move it out of the folder"
+    ),
     Awkward("photographs alone", pictures, refused="labels.csv, a COCO or Label Studio JSON"),
     Awkward("a format that is not there", pictures, refused="own.format is coco", options={"format": "coco"}),
     Awkward("a table that is not there", pictures, refused="expected labels.csv or labels.parquet", options={"format": "table"}),

@@ -87,6 +87,8 @@ def test_the_images_of_a_second_folder_are_unlabelled_and_counted_once(root, tmp
     assert found == ["more/deep/x.png", "more/images/00.png", "more/\\xe9t\\xe9.png"]
     meta = convert(raw, tmp_path / "set", image_size=16, workers=0)
     assert meta["counts"] == {"train": 7, "test": 3, "unlabeled": 3} and not meta["rejected"]
+    with pytest.raises(DataError, match=r"'images/00\.png' is the name of an image of the data set too"):
+        own.read(root, options(unlabeled_root=str(more / "images")))
 
 
 def test_labels_given_later_make_training_images(root, tmp_path):
@@ -106,8 +108,15 @@ def test_added_labels_tell_nothing_from_none(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("image,labels\na,x;y\nb,-\nc,\n")
     assert own.read_added(path) == {"a": own.Given(["x", "y"]), "b": own.Given([])}
-    path.write_text("image\na\n")
-    with pytest.raises(DataError, match="column labels is missing"):
+    for text, refused in (
+        ("image\na\n", "column labels is missing"),
+        ("image,labels\na,x\na,y\n", "line 3: .* on an earlier line"),
+    ):
+        path.write_text(text)
+        with pytest.raises(DataError, match=refused):
+            own.read_added(path)
+    path.unlink()
+    with pytest.raises(DataError, match="no such file"):
         own.read_added(path)
 
 

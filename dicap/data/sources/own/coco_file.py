@@ -100,10 +100,8 @@ def _read_one(path: Path, base: Path, finder: Finder) -> list[Entry]:
                 )
             entries.append(Entry(file, relative_id(file, base), names, split, absent))
         return entries
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start} is not UTF-8; export it again") from None
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}: not readable as JSON (line {error.lineno}: {error.msg}); export it again") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"{path}: not readable as JSON ({error}); export it again") from None
     except (KeyError, TypeError) as error:
         raise DataError(f"{path}: an entry refers to {error}, which the file does not have; export it again") from None
 

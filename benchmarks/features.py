@@ -49,7 +49,7 @@ def measure(place: Path, size: int, images: int, rounds: int, data: Path | None,
     if data is None:
         store = Store.open(converted(place / "set", images, 1, 2, size))
     else:
-        convert(read_raw("table", data, size), place / "set", image_size=size)
+        convert(read_raw("table", data), place / "set", image_size=size)
         store = Store.open(place / "set")
     runtime = Runtime.choose()
     network = pretrained_network(s).to(runtime.device)

@@ -131,7 +131,7 @@ class Place:
             if data is None:
                 converted(self.set, 80, 20, 3, s.image_size)
             else:
-                convert(read_raw("table", data, s.image_size), self.set, image_size=s.image_size)
+                convert(read_raw("table", data), self.set, image_size=s.image_size)
         self.store = Store.open(self.set)
         self.runtime = Runtime.choose()
         network = pretrained_network(s).to(self.runtime.device)

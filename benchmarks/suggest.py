@@ -79,7 +79,7 @@ def compare(scratch: Path, seed: int, options: argparse.Namespace) -> dict[str, 
     settings = settings_of(scratch, seed, options)
     folder = scratch / "digits"
     if not folder.exists():
-        convert(read_raw("digits", None, settings.image_size), folder, image_size=settings.image_size, workers=0)
+        convert(read_raw("digits", None), folder, image_size=settings.image_size, workers=0)
     table = read_index(folder, ["id", "split", "labels"])
     index = table.select(["id", "split"]).to_pandas()
     index["labelled"] = table["labels"].is_valid().to_numpy()

@@ -145,7 +145,7 @@ def test_the_example_data_set_converts(tmp_path):
     for name in ("a1", "a10", "b1", "b20", "b3"):
         (tmp_path / "raw").mkdir(exist_ok=True)
         Image.new("RGB", (9, 7)).save(tmp_path / "raw" / f"{name}.png")
-    raw = namespace["read"]("letters", tmp_path / "raw", 16)
+    raw = namespace["read"]("letters", tmp_path / "raw")
     meta = convert(raw, tmp_path / "letters", image_size=16, workers=0)
     assert meta["classes"] == ["a", "b"] and meta["counts"] == {"train": 3, "test": 2, "unlabeled": 0}
 

@@ -169,7 +169,7 @@ def in_part(raw: Path, folder: Path, share: float = 0.4) -> Path:
 
 def converted(raw: Path, folder: Path) -> Path:
     """The converted set of a folder of photographs."""
-    convert(read_raw("table", raw, SIZE), folder, image_size=SIZE, workers=0)
+    convert(read_raw("table", raw), folder, image_size=SIZE, workers=0)
     return folder
 
 

@@ -7,25 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-KINDS = (
-    "identity",
-    "shear_x",
-    "shear_y",
-    "translate_x",
-    "translate_y",
-    "rotate",
-    "color",
-    "contrast",
-    "brightness",
-    "sharpness",
-    "posterize",
-    "solarize",
-    "autocontrast",
-    "equalize",
-    "invert",
-    "cutout",
-)
-
 SLOTS = 2  # operations applied one after the other
 COLUMNS = 4 + 3 * SLOTS  # random numbers of one view: flip, colour and centre of the hole; per slot: choice, centre
 
@@ -35,7 +16,7 @@ class Operation:
     """One line of the table.
 
     Attributes:
-        kind: one of KINDS.
+        kind: its name.
         values: what the operation is given, per level: shear as a slope, translation as a share of the side, rotation
             in degrees, enhancement as a distance from factor 1, bits, threshold, or pixels.
         signed: whether the value's sign is drawn too (both equally likely).
@@ -70,6 +51,7 @@ OPERATIONS = (
     Operation("solarize", _levels(256, 0)),
     Operation("brightness", _levels(0, 0.9), signed=True),
 )
+KINDS = ("identity", *(operation.kind for operation in OPERATIONS))
 PROBABILITY = 0.5  # with which each of the two drawn operations happens
 
 
@@ -93,9 +75,6 @@ class Plan:
     kind: np.ndarray
     value: np.ndarray
     centre: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.flip)
 
 
 def draw(uniforms: np.ndarray, size: tuple[int, int], cutout: float, flip: float = 0.5) -> Plan:
@@ -127,15 +106,14 @@ def draw(uniforms: np.ndarray, size: tuple[int, int], cutout: float, flip: float
 
 def _choose(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Operation, level, sign and whether it happens, all from one number: 53 bits are plenty for the 9 needed."""
-    kinds = np.array([KINDS.index(operation.kind) for operation in OPERATIONS])
     values = np.array([operation.values for operation in OPERATIONS])
     signed = np.array([operation.signed for operation in OPERATIONS])
-    operation, u = _digit(u, len(kinds))
+    operation, u = _digit(u, len(OPERATIONS))
     level, u = _digit(u, values.shape[1])
     negative, u = _digit(u, 2)
     happens = u < PROBABILITY
     value = values[operation, level] * np.where(signed[operation] & (negative == 1), -1.0, 1.0)
-    return np.where(happens, kinds[operation], 0), np.where(happens, value, 0.0)
+    return np.where(happens, operation + 1, 0), np.where(happens, value, 0.0)
 
 
 def _digit(u: np.ndarray, base: int) -> tuple[np.ndarray, np.ndarray]:

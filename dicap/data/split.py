@@ -74,9 +74,7 @@ def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: floa
     if not n_sup or not n_est:
         raise SettingsError(
             f"params.yaml: ratio: {ratio} of {len(before)} training images gives {n_sup} for D_sup and "
-            f"{n_est} for D_est at split.est_fraction {est_fraction}; "
-            f"both need at least one, which takes {_labelled_needed(est_fraction)} labelled images, "
-            f"a ratio of {_ratio_needed(len(before), est_fraction)} or more"
+            f"{n_est} for D_est at split.est_fraction {est_fraction}; both need at least one: raise ratio, or label more"
         )
     return pd.DataFrame({"id": index["id"].to_numpy(), "role": role})
 
@@ -90,18 +88,3 @@ def split_index(folder: Path) -> pd.DataFrame:
     was = {name: split for split, names in meta.get("added", {}).items() for name in names}
     index["added"] = pd.Series([was.get(name) for name in index["id"]], dtype=object)
     return index
-
-
-def _labelled_needed(est_fraction: float) -> int:
-    """The smallest number of labelled images that leaves neither D_sup nor D_est empty."""
-    n = 2
-    while not 0 < int((1 - est_fraction) * n) < n:
-        n += 1
-    return n
-
-
-def _ratio_needed(n_train: int, est_fraction: float) -> str:
-    need = _labelled_needed(est_fraction)
-    if need > n_train:
-        return f"{need / n_train:.2f} (impossible: more images are needed)"
-    return f"{np.ceil(need / n_train * 1e4) / 1e4:.4g}"

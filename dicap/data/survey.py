@@ -6,17 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dicap.data.sources.base import Item, RawSet, Rejected, unknown_entries
-from dicap.data.sources.files import FOREIGN, FilesAt, list_images
+from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, unknown_entries
 from dicap.data.sources.own import read as own
-from dicap.data.sources.own.read import FORMATS
 from dicap.machine.progress import progress
 from dicap.settings import Own
 
 MISSING = "missing"  # what the reader of images says of a file that is not there
 TEST_SHARE = 0.2  # of the labelled images, where no test split is said
 EXAMPLES = 5
-SAID_BELOW = ("to be in both splits", "classes occur only in")  # what the problems say of single classes
 FEW = 10  # labelled images of a class below which it will hardly be learnt
 
 
@@ -34,7 +31,6 @@ class Survey:
         ratio: share of the labels to use, and why.
         everywhere: classes that every labelled training image shows, as far as is known.
         unreadable, missing: (path, reason).
-        foreign: files below the folder whose kind cannot be read, by ending.
         unlisted: image files below the folder that no annotation names.
         problems: sentences on what may go wrong; notes: sentences on what was assumed.
     """
@@ -49,7 +45,6 @@ class Survey:
     everywhere: list[str] = field(default_factory=list)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     missing: list[tuple[str, str]] = field(default_factory=list)
-    foreign: dict[str, int] = field(default_factory=dict)
     unlisted: int = 0
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -69,9 +64,8 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
         DataError: no labels are found.
     """
     kind = own.detect(root) if options.format == "auto" else options.format
-    assert kind in FORMATS
     drawing = options.model_copy(update={"test_share": options.test_share or TEST_SHARE})  # only where there is no test split
-    raw = own.read("table", root, 0, drawing)
+    raw = own.read(root, drawing)
     drawn = raw.source.get("test_drawn", 0)
     options = drawing if drawn else options
     unlisted = 0
@@ -79,7 +73,7 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
         unlisted = _unlisted(raw, root)
         if unlisted:
             options = options.model_copy(update={"unlabeled_root": str(root)})
-            raw = own.read("table", root, 0, options)
+            raw = own.read(root, options)
     elif options.unlabeled_root and root.is_dir() and (left_out := _unlisted(raw, root)):
         raw.notes.append(f"images below {root} that no annotation names, which are left out: {left_out}")
     unreadable, missing = [], []
@@ -101,9 +95,8 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
         everywhere=_everywhere(raw),
         unreadable=unreadable,
         missing=missing,
-        foreign=_foreign([root, options.unlabeled_root]),
         unlisted=unlisted,
-        notes=[note for note in raw.notes if not any(words in note for words in SAID_BELOW)],
+        notes=raw.notes,
     )
     result.understood = list(_understood(raw, kind, result, drawn, options.test_share))
     result.examples = [_example(item, raw.classes) for item in raw.items[:EXAMPLES]]
@@ -114,7 +107,7 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
 
 def _unlisted(raw: RawSet, root: Path) -> int:
     """How many image files below a folder are none of the raw set's."""
-    assert isinstance(raw.images, FilesAt)
+    assert isinstance(raw.images, FileImages)
     found, _ = own.with_unlabelled(raw, raw.images.paths, root, root)
     return len(found.items) - len(raw.items)
 
@@ -151,12 +144,6 @@ def _ratio(found: Survey) -> tuple[float, str]:
     )
 
 
-def _foreign(folders: list[Path | str | None]) -> dict[str, int]:
-    places = {str(folder) for folder in folders if folder and Path(folder).is_dir()}
-    found = {path for place in places for path in list_images(Path(place), endings=FOREIGN, required=False)}
-    return dict(Counter(Path(path).suffix.lower() for path in found).most_common())
-
-
 def _everywhere(raw: RawSet) -> list[str]:
     train = [item for item in raw.items if item.split == "train"]
     missing = set()
@@ -180,9 +167,6 @@ def _problems(found: Survey) -> Iterator[str]:
             yield f"{len(files)} of {total} images {what} ({len(files) / total:.1%}); the first: {path}" + (
                 f": {reason}" if reason != MISSING else ""
             )
-    if found.foreign:
-        kinds = ", ".join(f"{count} {ending}" for ending, count in found.foreign.items())
-        yield f"files of kinds that are not read here: {kinds}; photographs among them have to be saved as JPEG or PNG"
     few = [name for name, train, _ in found.classes if train < FEW]
     if few:
         yield f"classes with fewer than {FEW} labelled training images ({len(few)}): {_first(few)}"

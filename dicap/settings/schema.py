@@ -39,14 +39,15 @@ class Own(Section):
     unlabeled_root: str | None = own(None, "a second folder, of truly unlabelled images")
     test_share: Fraction = own(0.0, "share of the labelled images to draw as test split where there is none")
     added: str | None = own(None, "CSV of labels given later, as `dicap-stage import-labels` writes it")
-    separator: str = own("auto", "what separates names in a cell of a table; auto: `;`, and a question where it may be a comma")
+    separator: str = own(
+        "auto", "what separates names in a cell of a table; auto: `;`, and a question where another mark may be meant"
+    )
     empty: Literal["auto", "none", "unlabeled"] = own(
         "auto", "what an empty cell of labels means in a row of split train or test; auto: none of the classes, said in a note"
     )
     empty_absent: Literal["auto", "absent", "unknown"] = own(
         "auto",
-        "what an empty cell of the column absent says of the classes that are no labels; auto: unknown, and a question where "
-        "most rows have one",
+        "what an empty cell of the column absent says of the classes that are no labels; auto: a question",
     )
     label_folder: Literal["auto", "first", "last", "all"] = own("auto", "which of several folders is the label; auto: a question")
 

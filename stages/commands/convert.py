@@ -37,7 +37,7 @@ def _raw(settings: "Settings") -> "RawSet":
 
     # Relative to the original project: a queued run's own folder does not hold the raw images.
     root = project_root() / settings.data_root if settings.data_root else None
-    return read_raw(settings.dataset, root, settings.image_size, own_data(settings))
+    return read_raw(settings.dataset, root, own_data(settings))
 
 
 def own_data(settings: "Settings") -> "Own":

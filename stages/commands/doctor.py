@@ -4,23 +4,19 @@ from pathlib import Path
 
 import click
 
-from stages.support.common import ARTIFACTS, data_folder, load, params_option
+from stages.support.common import data_folder, load, params_option
 from stages.support.terminal import finish, say, spoken
 
 
 @click.command("doctor")
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
-@click.option("--image", "image", metavar="ID", help="Tell of one image instead: its labels, its role, and why it has it.")
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings too.")
 @params_option
-def command(folder: Path | None, image: str | None, strict: bool, params: Path) -> None:
+def command(folder: Path | None, strict: bool, params: Path) -> None:
     """Check counts, checksums, labels and duplicates of FOLDER.
 
     FOLDER is a converted set, such as data/converted; without it, that of the settings.
     """
-    if image is not None:
-        _about(folder, image, params)
-        return
     folder = folder or data_folder(load(params))
     from dicap.data.doctor import examine
     from dicap.errors import DataError
@@ -43,18 +39,3 @@ def command(folder: Path | None, image: str | None, strict: bool, params: Path) 
         facts = {"folder": str(folder), "images": findings.counts, "rejected": findings.rejected, "unknown": findings.unknown}
         finish("doctor", facts | {"duplicates": findings.duplicates, "warnings": findings.warnings})
     say(f"{folder}: sound")
-
-
-def _about(folder: Path | None, image: str, params: Path) -> None:
-    from dicap.data.doctor import about
-    from dicap.settings.methods import holds_out
-
-    settings = load(params)
-    held_out = holds_out(settings.method, settings.calibration.source)
-    split = ARTIFACTS / "split" / "split.parquet"
-    facts = about(folder or data_folder(settings), split, image, settings.ratio, held_out=held_out)
-    if spoken()["json"]:
-        finish("doctor", facts)
-        return
-    for key, value in facts.items():
-        click.echo(f"{key:<8}  {value}")

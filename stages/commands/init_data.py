@@ -2,7 +2,6 @@
 
 import filecmp
 import math
-import shlex
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 SHOWN = 40  # classes
 MAX_REJECTED = 0.01  # convert.max_rejected as published
-TYPED = click.core.ParameterSource.COMMANDLINE
 
 
 @click.command("init-data")
@@ -169,27 +167,15 @@ def _columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), most: i
 
 def _next(found: "Survey", dry_run: bool, allowed: float) -> list[str]:
     """What to type next: the run only where it can succeed."""
-    again = as_typed(without="dry_run")
     if found.rejected > allowed:
         share = min(1.0, math.ceil(found.rejected * 100 + 1) / 100)
         return [
-            f"repair or remove the files that are named above, then {again}",
+            "repair or remove the files that are named above, then look again",
             f"or leave them out: set convert.max_rejected to {share:g} in params.yaml, then dvc repro",
         ]
     if len(found.everywhere) == len(found.classes):
-        return [f"add photographs without {found.classes[0][0]}, labelled `-`, then {again}"]
-    return [again] if dry_run else ["dvc repro"]
-
-
-def as_typed(without: str) -> str:
-    """The command that runs, with its options as they were given, but for one."""
-    context = click.get_current_context()
-    given = [each for each in context.command.params if each.name != without and context.get_parameter_source(each.name) == TYPED]
-    words = []
-    for each in sorted(given, key=lambda each: each.param_type_name == "argument", reverse=True):
-        value = [] if isinstance(each, click.Option) and each.is_flag else [str(context.params[each.name])]
-        words += [each.opts[0], *value] if isinstance(each, click.Option) else value
-    return shlex.join(["dicap-stage", str(context.info_name), *words])
+        return [f"add photographs without {found.classes[0][0]}, labelled `-`, then look again"]
+    return ["the same without --dry-run"] if dry_run else ["dvc repro"]
 
 
 def _yaml():

@@ -27,7 +27,7 @@ def originals(settings: Settings, store: Store, rows: Sequence[int]) -> Iterator
     images, place = None, {}
     if settings.data_root:
         try:
-            raw = read_raw(settings.dataset, project_root() / settings.data_root, settings.image_size, own_data(settings))
+            raw = read_raw(settings.dataset, project_root() / settings.data_root, own_data(settings))
             images, place = raw.images, {item.id: i for i, item in enumerate(raw.items)}
         except DataError:
             pass  # the raw set was moved; what was converted is still here

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from PIL import Image
 
 TRUTH: dict[str, set[str] | None] = {
@@ -65,20 +64,10 @@ def table(content: str | bytes, name: str = "labels.csv", where: str = ".") -> C
     return make
 
 
-def parquet(frame: dict[str, list]) -> Callable[[Path], object]:
-    def make(root: Path) -> None:
-        pictures(root)
-        pd.DataFrame(frame).to_parquet(root / "labels.parquet")
-
-    return make
-
-
-def tree(*paths: str, also: Callable[[Path], object] | None = None) -> Callable[[Path], object]:
+def tree(*paths: str) -> Callable[[Path], object]:
     def make(root: Path) -> None:
         for path in paths:
             picture(root / path, sum(path.rpartition("/")[2].encode()))
-        if also is not None:
-            also(root)
 
     return make
 
@@ -86,14 +75,14 @@ def tree(*paths: str, also: Callable[[Path], object] | None = None) -> Callable[
 def coco(
     root: Path,
     name: str = "annotations/instances_train2017.json",
-    images: str = "train2017",
+    folder: str = "train2017",
     names=tuple(TRUTH)[:5],
     keep: bool = True,
     first: int = 0,
     **changes: Any,
 ) -> None:
     classes = ["cat", "dog", "owl"]
-    pictures(root / images, names if keep else ())
+    pictures(root / folder, names if keep else ())
     content = {
         "images": [{"id": first + i, "file_name": file} for i, file in enumerate(names)],
         "categories": [{"id": 10 + i, "name": name} for i, name in enumerate(classes)],
@@ -105,16 +94,6 @@ def coco(
     } | changes
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
-
-
-def verified(root: Path, images: int) -> None:
-    """The first images are said to show no owl; e.png, the fifth, shows one."""
-    coco(root)
-    path = root / "annotations/instances_train2017.json"
-    content = json.loads(path.read_text())
-    for image in content["images"][:images]:
-        image["neg_category_ids"] = [12]
-    path.write_text(json.dumps(content))
 
 
 def download(root: Path) -> None:
@@ -132,6 +111,12 @@ def linked(root: Path) -> None:
     (root / "train2017").symlink_to(elsewhere)
 
 
+def thrice(root: Path) -> None:
+    tree("dog/b.png", "cat/c.png", "owl/e.png")(root)
+    (root / "cat" / "b.png").symlink_to(root / "dog" / "b.png")
+    (root / "owl" / "b.png").write_bytes((root / "dog" / "b.png").read_bytes())
+
+
 def with_files(make: Callable[[Path], object], files: dict[str, bytes]) -> Callable[[Path], object]:
     def both(root: Path) -> None:
         make(root)
@@ -142,111 +127,118 @@ def with_files(make: Callable[[Path], object], files: dict[str, bytes]) -> Calla
     return both
 
 
+def label_studio(tasks: dict[str, Any], *files: str) -> Callable[[Path], object]:
+    """An export: for each address its annotations, or with an answer alone, a task of JSON-MIN."""
+
+    def make(root: Path) -> None:
+        pictures(root, files)
+        content = [
+            {"data": {"image": address}, "annotations": answer}
+            if isinstance(answer, list)
+            else {"image": address, "choice": answer}
+            for address, answer in tasks.items()
+        ]
+        (root / "export.json").write_text(json.dumps(content))
+
+    return make
+
+
+def choice(*names: str, **facts: Any) -> dict[str, Any]:
+    return {"result": [{"value": {"choices": [name]}} for name in names]} | facts
+
+
+def voc(**filenames: str) -> Callable[[Path], object]:
+    def make(root: Path) -> None:
+        pictures(root, [f"{stem}.png" for stem in filenames])
+        for stem, name in filenames.items():
+            node = "<object><name>cat</name><part><name>ear</name></part></object>"
+            text = f"<annotation><filename>{name}</filename>{node}</annotation>"
+            (root / f"{stem}.xml").write_text(text)
+
+    return make
+
+
+def cvat(*subsets: str) -> Callable[[Path], object]:
+    def make(root: Path) -> None:
+        pictures(root)
+        images = [f'<image name="{n}" subset="{s}"><tag label="cat"/></image>' for n, s in zip(TRUTH, subsets, strict=False)]
+        (root / "annotations.xml").write_text(f"<annotations>{''.join(images)}</annotations>")
+
+    return make
+
+
 HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(40)
 # Four rows without a test split are enough: one is drawn where none is said.
-ONE_HOT = "filename,cat,dog,owl\na.png,1,1,0\nb.png,0,1,0\nc.png,1,0,0\nd.png,0,0,0\ne.png,0,0,1\nf.png,,,\n"
-# All that is known of the six: of b.png that it shows no owl, of d.png that it shows no cat ...
-ABSENT = "image,labels,absent\na.png,cat;dog,*\nb.png,dog,owl\nc.png,cat,dog\nd.png,,cat\ne.png,owl,-\nf.png,,\n"
+ONE_HOT = "filename,cat,dog,owl\na.png,1,True,0\nb.png,0,1,0\nc.png,1,0,FALSE\nd.png,0,0,0\ne.png,0,0,1\nf.png,,,\n"
 LONG = "image,label\na.png,cat\na.png,dog\nb.png,dog\nb.png,owl\nc.png,cat\n"
+COMMA = PLAIN.replace("cat;dog", '"cat, dog"')
+TWO = "image,labels\na.png,cat\nb.png,dog\nc.png,cat{}dog\n"
+WORDS = "image,labels\na.png,hot dog\nb.png,teddy bear\nc.png,traffic light\ne.png,dog\n"
+PETS = tree("pets/dog/b.png", "pets/cat/c.png", "wild/owl/e.png")
+LABELLED = {name: labels for name, labels in TRUTH.items() if labels is not None}
+DRAWN = [choice("cat")]
 
 TABLES = [
     Awkward("no column of splits", table(PLAIN), TRUTH),
     Awkward(
-        "semicolons between columns, commas never",
-        table(PLAIN.replace(";", "+").replace(",", ";").replace("+", "|").replace("cat|dog", '"cat;dog"')),
+        "not UTF-8, as some spreadsheets save it", table(PLAIN.replace("owl", "käuzchen").encode("cp1252")), refused="not UTF-8"
+    ),
+    Awkward("UTF-16 without a byte order mark", table(PLAIN.encode("utf-16-le")), refused="holds zero bytes"),
+    Awkward("no column of labels", table("image,split\na.png,train\n"), refused="column labels is missing (found image, split)"),
+    Awkward(
+        "no labels at all", table(SPLIT.replace("cat", "").replace("dog", "").replace("owl", "")), refused="none of 6 images"
+    ),
+    Awkward(
+        "labels of unlabelled photographs alone", table(SPLIT.replace("train", "unlabeled")), refused="no image of split train"
+    ),
+    Awkward("the line `sep=;` of a spreadsheet", table("sep=;\n" + PLAIN), refused="line 1 tells a spreadsheet"),
+    Awkward(
+        "other words for heads and splits",
+        table(
+            SPLIT.replace("image,split,labels", "File Name ,Subset, TAGS")
+            .replace(",train,", ",Training,")
+            .replace("test", "VALID")
+        ),
         TRUTH,
+        splits=SPLITS,
     ),
-    Awkward("tabs between columns", table(PLAIN.replace(",", "\t"), "labels.csv"), TRUTH),
-    Awkward("vertical bars between columns", table(PLAIN.replace(",", "|")), TRUTH),
-    Awkward(
-        "the line `sep=;` of a spreadsheet",
-        table("sep=;\r\n" + PLAIN.replace(";", "+").replace(",", ";").replace("cat+dog", '"cat;dog"')),
-        TRUTH,
-    ),
-    Awkward("UTF-16, as a spreadsheet saves Unicode text", table(PLAIN.replace(",", "\t").encode("utf-16")), TRUTH),
-    Awkward("UTF-8 with a byte order mark and CRLF", table(("\ufeff" + PLAIN).replace("\n", "\r\n")), TRUTH),
-    Awkward("Windows-1252", table(PLAIN.replace("owl", "käuzchen").encode("cp1252")), TRUTH | {"e.png": {"käuzchen"}}),
-    Awkward("Cyrillic in Windows-1251", table(PLAIN.replace("owl", "сова").encode("cp1251")), refused="save the table as UTF-8"),
-    Awkward("Mac Roman", table(PLAIN.replace("owl", "käuzchen").encode("mac-roman")), refused="save the table as UTF-8"),
-    Awkward("UTF-16 without a byte order mark", table(PLAIN.encode("utf-16-le")), refused="looks like UTF-16"),
-    Awkward(
-        "heads with capitals and blanks", table(SPLIT.replace("image,split,labels", "Image ,Split, LABELS")), TRUTH, splits=SPLITS
-    ),
-    Awkward(
-        "other words for the heads", table(SPLIT.replace("image,split,labels", "File Name,Subset,Tags")), TRUTH, splits=SPLITS
-    ),
+    Awkward("heads in another language", table("Bild;Wort\na.png;cat\nb.png;dog\n"), refused="column image is missing"),
     Awkward(
         "empty cells of splits",
         table(SPLIT.replace("b.png,train", "b.png,").replace("f.png,unlabeled", "f.png,")),
         TRUTH,
         splits=SPLITS,
     ),
-    Awkward(
-        "other words for the splits",
-        table(SPLIT.replace(",train,", ",Training,").replace(",test,", ",VALID,")),
-        TRUTH,
-        splits=SPLITS,
-    ),
-    Awkward(
-        "a misspelt split", table(SPLIT.replace(",test,", ",tset,")), refused="split: found 'tset', allowed are train, val, test"
-    ),
     Awkward("rows that stand there twice", table(PLAIN + "b.png,dog\n"), TRUTH),
     Awkward("an image with two answers", table(PLAIN + "b.png,cat\n"), refused="'b.png' stands on line 3 already"),
     Awkward("an image in train and in test", table(SPLIT + "b.png,test,dog\n"), refused="give it one split"),
     Awkward("a row for each label", table(LONG), {"a.png": {"cat", "dog"}, "b.png": {"dog", "owl"}, "c.png": {"cat"}}),
-    Awkward("a column of absent classes", table(ABSENT), TRUTH | {"d.png": set(), "f.png": None}),
     Awkward(
-        "a column of absent classes that is empty", table(PLAIN.replace("\n", ",\n").replace("labels,", "labels,absent")), TRUTH
-    ),
-    Awkward(
-        "most cells of the column of absent classes empty",
-        table(ABSENT.replace("dog,owl\n", "dog,\n").replace("cat,dog\n", "cat,\n").replace("owl,-\n", "owl,\n")),
-        refused="absent: empty, as in 3 of 5 labelled rows",
-    ),
-    Awkward(
-        "a class that is there and absent",
-        table(ABSENT.replace("b.png,dog,owl", "b.png,dog,owl;dog")),
-        refused="line 3: absent: 'dog' is among the labels of this row too",
-    ),
-    Awkward(
-        "a column `absent` of something else",
-        table(ABSENT.replace("dog,owl\n", "dog,no\n").replace("cat,dog\n", "cat,yes\n").replace(",,cat\n", ",,no\n")),
-        refused="column absent: 'no' is no label of any row",
+        "the same, and a row that says none", table(LONG + "a.png,-\n"), refused="line 7: image: 'a.png' has labels on another"
     ),
     Awkward("a column for each class", table(ONE_HOT), TRUTH),
-    Awkward("a column for each class, true and false", table(ONE_HOT.replace(",1", ",True").replace(",0", ",FALSE")), TRUTH),
-    Awkward(
-        "ticks in the columns of classes",
-        table("image,cat,dog\na.png,x,x\nb.png,,x\nc.png,x,\nd.png,,\n"),
-        {"a.png": {"cat", "dog"}, "b.png": {"dog"}, "c.png": {"cat"}, "d.png": set()},
-    ),
-    Awkward(
-        "a column of a class with another number",
-        table(ONE_HOT.replace("c.png,1", "c.png,2")),
-        refused="column cat is '2'; write 0 or 1",
-    ),
+    Awkward("two columns of one class", table("image,cat,cat\na.png,1,0\n"), refused="column cat occurs twice"),
+    Awkward("ticks in the columns of classes", table("image,cat,dog\na.png,x,\nb.png,x,\n"), refused="column cat is 'x'"),
+    Awkward("a column of a class with a number", table(ONE_HOT.replace("c.png,1", "c.png,2")), refused="column cat is '2'"),
     Awkward(
         "a half empty row of 0 and 1", table(ONE_HOT.replace("c.png,1", "c.png,")), refused="column cat is empty; write 0 or 1"
     ),
+    Awkward("none and a class in one cell", table(PLAIN.replace("cat;dog", "cat;-")), refused="`-` says none of the classes and"),
+    Awkward("a comma between labels in quotes", table(COMMA), refused="is 'cat, dog' one class or several?"),
+    Awkward("the same, with the answer several", table(COMMA), TRUTH, options={"separator": ","}),
+    Awkward("the same, with the answer one", table(COMMA), TRUTH | {"a.png": {"cat, dog"}}, options={"separator": ";"}),
     Awkward(
-        "a comma between labels in quotes",
-        table(PLAIN.replace("cat;dog", '"cat, dog"')),
-        refused="is 'cat, dog' one class or several?",
-    ),
-    Awkward(
-        "the same, with the answer several", table(PLAIN.replace("cat;dog", '"cat, dog"')), TRUTH, options={"separator": ","}
-    ),
-    Awkward(
-        "the same, with the answer one",
-        table(PLAIN.replace("cat;dog", '"cat, dog"')),
-        TRUTH | {"a.png": {"cat, dog"}},
-        options={"separator": ";"},
+        "a comma, and elsewhere a semicolon", table(PLAIN + 'g.png,"cat,dog"\n'), refused="is 'cat,dog' one class or several"
     ),
     Awkward(
         "commas in names beside semicolons between them",
         table(PLAIN.replace("owl", '"owl, barn;cat"')),
         TRUTH | {"e.png": {"owl, barn", "cat"}},
     ),
+    *[
+        Awkward(f"{mark!r} between labels", table(TWO.format(mark)), refused="one class or several?")
+        for mark in ("/", " + ", "&")
+    ],
     Awkward(
         "a blank between labels",
         table("image,labels\na.png,cat dog\nb.png,dog owl\nc.png,owl cat\ne.png,owl\n"),
@@ -254,16 +246,16 @@ TABLES = [
     ),
     Awkward(
         "names of two words",
-        table("image,labels\na.png,hot dog\nb.png,teddy bear\nc.png,traffic light\ne.png,dog\n"),
+        table(WORDS),
         {"a.png": {"hot dog"}, "b.png": {"teddy bear"}, "c.png": {"traffic light"}, "e.png": {"dog"}},
     ),
     Awkward("lists as Python writes them", table(PLAIN.replace("cat;dog", "\"['cat', 'dog']\"")), TRUTH),
-    Awkward("lists as JSON writes them", table(PLAIN.replace("cat;dog", '"[""cat"", ""dog""]"')), TRUTH),
-    Awkward(
-        "an array as NumPy prints it",
-        table(PLAIN.replace("cat;dog", "['cat' 'dog']")),
-        refused="is a printed array; write the names with `;` between",
-    ),
+    Awkward("a list without quotes", table(PLAIN.replace("cat;dog", '"[cat, dog]"')), refused="found [cat, dog], expected names"),
+    Awkward("an array as NumPy prints it", table(PLAIN.replace("cat;dog", "['cat' 'dog']")), refused="is a printed array"),
+    *[
+        Awkward(f"{word} for an empty cell", table(PLAIN.replace("f.png,", f"f.png,{word}")), TRUTH)
+        for word in ("NaN", "None", "<NA>", "NA", "#N/A")
+    ],
     Awkward(
         "empty cells in most rows of split train",
         table(SPLIT.replace("a.png,train,cat;dog", "a.png,train,").replace("c.png,test,cat", "c.png,test,").replace(",-", ",")),
@@ -277,70 +269,44 @@ TABLES = [
         splits=SPLITS | {"b.png": "unlabeled"},
     ),
     Awkward("columns without head and content at the margin", table(PLAIN.replace("\n", ",,\n")), TRUTH),
-    Awkward(
-        "a row that is cut short",
-        table(SPLIT.replace("c.png,test,cat", "c.png")),
-        refused="1 cells, the header has 3; write one cell for each column",
-    ),
+    Awkward("a row that is cut short", table(SPLIT.replace("c.png,test,cat", "c.png")), refused="1 cells, the header has 3"),
     Awkward("no heads", table(PLAIN.partition("\n")[2]), refused="line 1 has no heads; write `image,labels`"),
     Awkward("a spreadsheet", table(b"PK\x03\x04", "labels.xlsx"), refused="a spreadsheet; save it as CSV", root="labels.xlsx"),
     Awkward(
         "two columns that could be the labels",
-        table(PLAIN.replace("image,labels", "image,label").replace("\n", ",x\n").replace("label,x", "label,category")),
+        table("image,label,category\na.png,cat,x\n"),
         refused="columns label and category could be the labels",
     ),
-    Awkward(
-        "two tables",
-        with_files(table(PLAIN, "one.csv"), {"two.csv": PLAIN.encode()}),
-        refused="several tables could be meant (one.csv, two.csv)",
-    ),
+    Awkward("two tables", with_files(table(PLAIN, "a.csv"), {"b.csv": PLAIN.encode()}), refused="could be meant (a.csv, b.csv)"),
     Awkward("a table by another name", table(PLAIN, "annotations final.csv"), TRUTH),
     Awkward(
         "a table for each split in its folder",
-        lambda root: (
-            [
-                table("filename, cat, dog\na.png,1,1\nb.png,0,1\n", "train/_classes.csv", "train")(root),
-                table("filename, cat, dog\nc.png,1,0\n", "test/_classes.csv", "test")(root),
-            ]
-            and [(root / "train" / name).unlink() for name in ("c.png", "d.png", "e.png", "f.png")]
-            + [(root / "test" / name).unlink() for name in ("a.png", "b.png", "d.png", "e.png", "f.png")]
+        with_files(
+            tree("train/a.png", "train/b.png", "test/c.png"),
+            {
+                "train/_classes.csv": b"filename, cat, dog\na.png,1,1\nb.png,0,1\n",
+                "test/_classes.csv": b"filename, cat\nc.png,1\n",
+            },
         ),
         {"a.png": {"cat", "dog"}, "b.png": {"dog"}, "c.png": {"cat"}},
         splits={"a.png": "train", "b.png": "train", "c.png": "test"},
-    ),
-    Awkward(
-        "lists in Parquet",
-        parquet({"image": list(TRUTH), "labels": [None if v is None else sorted(v) for v in TRUTH.values()]}),
-        TRUTH,
     ),
 ]
 
 PLACES = [
     Awkward("images in a folder that the table does not name", table(PLAIN, where="photos"), TRUTH),
-    Awkward(
-        "absolute paths of another machine",
-        table(PLAIN.replace("\n", "\nC:\\set\\", 6)),
-        TRUTH,
-    ),
+    Awkward("absolute paths of another machine", table(PLAIN.replace("\n", "\nC:\\set\\", 6)), TRUTH),
     Awkward("names without an ending", table(PLAIN.replace(".png", "")), TRUTH),
     Awkward("capitals that differ", table(PLAIN.replace("a.png", "A.PNG")), TRUTH),
-    Awkward(
-        "addresses of the web",
-        table(PLAIN.replace("a.png", "https://example.org/x/zz.png")),
-        refused="is an address; download the images",
-    ),
+    Awkward("addresses of the web", table(PLAIN.replace("a.png", "https://example.org/x/zz.png")), refused="is an address"),
     Awkward("a path out of the folder", table(PLAIN.replace("a.png", "../a.png")), refused="leaves the folder of the table"),
-    Awkward("a missing photograph", with_files(table(PLAIN + "g.png,cat\n"), {}), TRUTH | {"g.png": {"cat"}}, unreadable=1),
+    Awkward(
+        "a path that leaves the folder later", table(PLAIN + "x/../../a.png,cat\n"), refused="leaves the folder of the table"
+    ),
+    Awkward("a missing photograph", table(PLAIN + "g.png,cat\n"), TRUTH | {"g.png": {"cat"}}, unreadable=1),
 ]
 
 FOLDERS = [
-    Awkward(
-        "folders of dates above those of labels", tree("2024/05/dog/b.png", "2024/06/cat/c.png", "2023/12/owl/e.png"), SINGLE
-    ),
-    Awkward("folders of dates below those of labels", tree("dog/2024-05-01/b.png", "cat/c.png", "owl/100CANON/e.png"), SINGLE),
-    Awkward(
-        "a folder around everything", tree("photographs/dog/b.png", "photographs/cat/c.png", "photographs/owl/e.png"), SINGLE
-    ),
     Awkward(
         "splits below the labels",
         tree("dog/train/b.png", "dog/test/g.png", "cat/train/c.png", "owl/train/e.png"),
@@ -349,49 +315,55 @@ FOLDERS = [
     ),
     Awkward("digits as labels", tree("0/b.png", "1/c.png", "2/e.png"), {"b.png": {"0"}, "c.png": {"1"}, "e.png": {"2"}}),
     Awkward(
-        "two folders that could be the label",
-        tree("pets/dog/b.png", "pets/cat/c.png", "wild/owl/e.png"),
-        refused="which folder is the label, 'pets' or 'cat'? Set own.label_folder",
+        "two folders that could be the label", PETS, refused="which folder is the label, 'pets' or 'cat'? Set own.label_folder"
     ),
-    Awkward(
-        "the same, with the answer last",
-        tree("pets/dog/b.png", "pets/cat/c.png", "wild/owl/e.png"),
-        SINGLE,
-        options={"label_folder": "last"},
-    ),
+    Awkward("the same, with the answer last", PETS, SINGLE, options={"label_folder": "last"}),
     Awkward(
         "the same, with the answer all",
-        tree("pets/dog/b.png", "pets/cat/c.png", "wild/owl/e.png"),
+        PETS,
         {"b.png": {"pets", "dog"}, "c.png": {"pets", "cat"}, "e.png": {"wild", "owl"}},
         options={"label_folder": "all"},
     ),
-    Awkward("nothing but dates", tree("2024/05/b.png", "2023/06/c.png"), refused="which folder is the label"),
+    Awkward(
+        "folders of dates above those of labels", tree("2024/dog/b.png", "2023/cat/c.png"), refused="which folder is the label"
+    ),
     Awkward(
         "one label and a deep folder of unlabelled images",
         tree("dog/b.png", "cat/c.png", "owl/e.png", "unlabeled/2024/holiday/f.png"),
         SINGLE | {"f.png": None},
         splits={"f.png": "unlabeled"},
     ),
+    Awkward("blanks around a folder's name", tree("cat /b.png", " cat/c.png", "cat/e.png"), {key: {"cat"} for key in SINGLE}),
+    Awkward("an accent in two forms", tree("Ka\u0308uz/b.png", "Käuz/c.png", "Käuz/e.png"), {key: {"Käuz"} for key in SINGLE}),
+    *[
+        Awkward(f"a folder {name!r}", tree(f"{name}/b.png", "cat/c.png"), refused="rename it")
+        for name in ("salt;pepper", "-", "a\nb")
+    ],
+    Awkward("a photograph in three folders: a file, a link and a copy", thrice, SINGLE | {"b.png": {"cat", "dog", "owl"}}),
+    Awkward(
+        "a file cut short beside folders", with_files(PETS, {"x.json": b'{"images": ['}), refused="or move it out of the folder"
+    ),
+    Awkward("photographs alone", pictures, refused="labels.csv, a COCO or Label Studio JSON"),
+    Awkward("a format that is not there", pictures, refused="own.format is coco", options={"format": "coco"}),
+    Awkward("a table that is not there", pictures, refused="expected labels.csv or labels.parquet", options={"format": "table"}),
+    Awkward(
+        "photographs of no kind that is read", with_files(lambda root: None, {"dog/a.cr2": b"x"}), refused="no image files below"
+    ),
 ]
 
 ANNOTATIONS = [
-    Awkward("COCO as it is downloaded", download, {name: TRUTH[name] for name in tuple(TRUTH)[:5]}),
-    Awkward(
-        "COCO by one of its files",
-        download,
-        {name: TRUTH[name] for name in tuple(TRUTH)[:5]},
-        root="annotations/instances_train2017.json",
-    ),
-    Awkward("COCO with its images behind a link", linked, {name: TRUTH[name] for name in tuple(TRUTH)[:5]}),
+    Awkward("COCO as it is downloaded", download, LABELLED),
+    Awkward("COCO by one of its files", download, LABELLED, root="annotations/instances_train2017.json"),
+    Awkward("COCO with its images behind a link", linked, LABELLED),
     Awkward(
         "COCO of which one split was downloaded",
-        lambda root: (
-            [download(root), coco(root, "annotations/instances_val2017.json", "val2017", ("e.png",), keep=False, first=50)]
-            and (root / "annotations/instances_val2017.json").write_text(
-                (root / "annotations/instances_val2017.json").read_text().replace("e.png", "000000000139.jpg")
-            )
-        ),
-        {name: TRUTH[name] for name in tuple(TRUTH)[:5]},
+        lambda root: [
+            download(root),
+            coco(
+                root, "annotations/instances_val2017.json", "val2017", images=[{"id": 50, "file_name": "1.jpg"}], annotations=[]
+            ),
+        ],
+        LABELLED,
     ),
     Awkward("COCO without its images", lambda root: coco(root, keep=False), refused="none of its 5 images is below"),
     Awkward(
@@ -409,20 +381,74 @@ ANNOTATIONS = [
         splits={"f.png": "unlabeled"},
     ),
     Awkward(
-        "COCO whose images say which categories they do not show",
-        lambda root: verified(root, 4),
-        {name: labels for name, labels in TRUTH.items() if labels is not None},
-    ),
-    Awkward(
-        "COCO with a category that is annotated and verified not to be there",
-        lambda root: verified(root, 5),
-        refused="'owl' is annotated and in neg_category_ids",
-    ),
-    Awkward(
         "COCO with an annotation of no category",
         lambda root: coco(root, annotations=[{"image_id": 0, "category_id": 99}]),
         refused="refers to 99, which the file does not have",
     ),
+    Awkward(
+        "COCO with two images of one number",
+        lambda root: coco(root, images=[{"id": 0, "file_name": name} for name in ("a.png", "b.png")]),
+        refused="images: 2 have the id 0",
+    ),
+    Awkward(
+        "COCO with two categories of one number",
+        lambda root: coco(root, categories=[{"id": 10, "name": "cat"}, {"id": 10, "name": "dog"}], annotations=[]),
+        refused="categories: 2 have the id 10",
+    ),
+    Awkward(
+        "COCO with a category without a name",
+        lambda root: coco(root, categories=[{"id": 10, "name": " "}], annotations=[{"image_id": 0, "category_id": 10}]),
+        refused="class '': no name",
+    ),
+    Awkward(
+        "COCO that was cut short", lambda root: (root / "a.json").write_text('{"images": [], "categories": ['), refused="as JSON"
+    ),
+    Awkward(
+        "COCO of no images", lambda root: (root / "a.json").write_text('{"images": [], "categories": []}'), refused="none of 0"
+    ),
+    Awkward(
+        "Label Studio, with an answer that was replaced and one that was skipped",
+        label_studio(
+            {
+                "/data/upload/1/abcdef12-a.png": [choice("owl"), choice("cat", "dog"), choice(was_cancelled=True)],
+                "/data/local-files/?d=x%2Fb.png": [choice("dog")],
+                "c.png": DRAWN,
+                "f.png": [],
+            },
+            "a.png",
+            "b.png",
+            "c.png",
+            "f.png",
+        ),
+        {"a.png": {"cat", "dog"}, "b.png": {"dog"}, "c.png": {"cat"}, "f.png": None},
+    ),
+    Awkward(
+        "Label Studio with names that an address would end early, and a lost photograph",
+        label_studio(
+            {"a#1.png": DRAWN, "b?.png": DRAWN, "c.png": DRAWN, "D-2.png": DRAWN},
+            "a.png",
+            "a#1.png",
+            "b.png",
+            "b?.png",
+            "c.png",
+            "2.png",
+        ),
+        {key: {"cat"} for key in ("a#1.png", "b?.png", "c.png", "D-2.png")},
+        unreadable=1,
+    ),
+    Awkward(
+        "Label Studio's JSON-MIN", label_studio({"a.png": "cat", "b.png": "dog"}, "a.png", "b.png"), refused="not as JSON-MIN"
+    ),
+    Awkward("Pascal VOC with parts of objects", voc(a="a.png", b="b.png"), {"a.png": {"cat"}, "b.png": {"cat"}}),
+    Awkward("Pascal VOC by the name of another photograph", voc(a="b.png", b="b.png"), refused="<filename> is 'b.png'"),
+    Awkward(
+        "XML that was cut short", lambda root: (root / "a.xml").write_text("<annotation><object>"), refused="readable as XML"
+    ),
+    Awkward("XML with entities", lambda root: (root / "a.xml").write_text("<!DOCTYPE a []><a/>"), refused="a document type"),
+    Awkward(
+        "XML of something else", lambda root: (root / "a.xml").write_text("<html/>"), refused="neither Pascal VOC's nor CVAT's"
+    ),
+    Awkward("CVAT with a misspelt subset", cvat("Train", "Train", "tset"), refused="subset: found 'tset'"),
 ]
 
 PHOTOGRAPHS = [
@@ -437,24 +463,13 @@ PHOTOGRAPHS = [
         lambda root: [tree("dog/b.png", "cat/c.png", "owl/e.png")(root), picture(root / "dog" / "g.avif", 9)],
         SINGLE | {"g.avif": {"dog"}},
     ),
-    Awkward(
-        "photographs of no kind that is read, alone",
-        with_files(lambda root: None, {"dog/a.cr2": b"x", "cat/b.nef": b"x"}),
-        refused="no image files below it",
-    ),
-    Awkward(
-        "a web page saved as a photograph",
-        with_files(tree("dog/b.png", "cat/c.png", "owl/e.png"), {"dog/g.jpg": b"<!doctype html>"}),
-        SINGLE | {"g.jpg": {"dog"}},
-        unreadable=1,
-    ),
 ]
 
 GROUPS = {
     "Tables": TABLES,
     "Where the photographs are": PLACES,
     "Folders": FOLDERS,
-    "COCO": ANNOTATIONS,
+    "Annotations": ANNOTATIONS,
     "Photographs": PHOTOGRAPHS,
 }
 CASES = [case for group in GROUPS.values() for case in group]

@@ -8,7 +8,7 @@ import pytest
 from data.awkward import coco, pictures
 from dicap.data import format as files
 from dicap.data.convert import convert
-from dicap.data.doctor import about, examine
+from dicap.data.doctor import examine
 from dicap.data.labels import read_labels
 from dicap.data.sources.own import read as own
 from dicap.errors import DataError
@@ -25,13 +25,13 @@ NAMES = [f"{letter}.png" for letter in "abcdefg"]
 
 
 def options(**changes):
-    return Own.model_validate({"format": "auto", "unlabeled_root": None, "test_share": 0.0, "added": None} | changes)
+    return Own(**changes)
 
 
 def listed(root, text, **changes):
     pictures(root, NAMES)
     (root / "labels.csv").write_text(text)
-    return own.read("table", root, 16, options(**changes))
+    return own.read(root, options(**changes))
 
 
 def known(raw):
@@ -75,16 +75,11 @@ def test_the_converted_set_holds_what_is_known(tmp_path):
         read_labels(folder, rows)
     found = examine(folder)
     assert found.unknown == meta["unknown"] and not found.damage
-    told = about(folder, tmp_path / "no.parquet", "b.png", 1.0, held_out=True)
-    assert (told["labels"], told["absent"], told["unknown"]) == ("dog", "owl", "cat")
-    assert "unknown" not in about(folder, tmp_path / "no.parquet", "a.png", 1.0, held_out=True)
-    assert about(folder, tmp_path / "no.parquet", "e.png", 1.0, held_out=True)["labels"] == "(none known)"
 
 
 @pytest.mark.parametrize(
     "absent",
     [
-        ["", "", "", "", "", ""],  # a column that says nothing
         ["owl", "cat;owl", "dog;owl", "", "cat;dog", ""],  # or all there is to say
         ["*", "*", "*", "-", "*", ""],
     ],
@@ -99,14 +94,11 @@ def test_where_all_is_known_the_index_is_the_same_bytes(tmp_path, absent):
 
 
 def test_empty_cells_are_unknown_or_absent_or_a_question(tmp_path):
-    few = PARTIAL.replace("dog,owl\n", "dog,\n")
-    assert known(listed(tmp_path / "a", few))["b.png"] == ({"dog"}, set())
-    raw = listed(tmp_path / "b", few, empty_absent="absent")
-    assert known(raw)["b.png"] == ({"dog"}, None) and any("own.empty_absent: unknown" in note for note in raw.notes)
-    most = few.replace(",*\n", ",\n").replace("cat,dog\n", "cat,\n").replace("owl,-\n", "owl,\n")
-    with pytest.raises(DataError, match=r"line 2: absent: empty, as in 4 of 6 labelled rows.*own\.empty_absent"):
-        listed(tmp_path / "c", most)
-    assert known(listed(tmp_path / "d", most, empty_absent="unknown"))["a.png"] == ({"cat", "dog"}, set())
+    text = PARTIAL.replace("dog,owl\n", "dog,\n")
+    with pytest.raises(DataError, match=r"line 3: absent: empty, as in 1 rows with labels.*own\.empty_absent"):
+        listed(tmp_path / "a", text)
+    for k, (meaning, absent) in enumerate((("unknown", set()), ("absent", None))):
+        assert known(listed(tmp_path / str(k), text, empty_absent=meaning))["b.png"] == ({"dog"}, absent)
 
 
 def test_names_that_are_nowhere_a_label(tmp_path):
@@ -127,7 +119,7 @@ def lvis(root, **changes):
         image |= {"coco_url": f"http://images.cocodataset.org/train2017/{name}", "neg_category_ids": []}
         image |= {"not_exhaustive_category_ids": []} | changes.get(name, {})
     path.rename(path.with_name("lvis_v1_train.json")).write_text(json.dumps(content))
-    return own.read("table", root, 16, options(test_share=0.3))
+    return own.read(root, options(test_share=0.3))
 
 
 def test_verified_negatives_of_lvis(tmp_path):
@@ -138,11 +130,8 @@ def test_verified_negatives_of_lvis(tmp_path):
     raw = lvis(tmp_path / "nothing")
     found = {item.id.rpartition("/")[2]: item for item in raw.items}
     assert found["d.png"].split == "unlabeled", "nothing is known of it"
-
-
-def test_lvis_that_contradicts_itself_is_one_line(tmp_path):
     with pytest.raises(DataError, match=r"lvis_v1_train\.json: image 'train2017/a\.png': 'dog' is annotated and in neg_"):
-        lvis(tmp_path, **{"a.png": {"neg_category_ids": [11]}})
+        lvis(tmp_path / "both", **{"a.png": {"neg_category_ids": [11]}})
 
 
 def test_a_category_left_open_is_unknown_in_a_coco_file(tmp_path):
@@ -151,7 +140,7 @@ def test_a_category_left_open_is_unknown_in_a_coco_file(tmp_path):
     content = json.loads(path.read_text())
     content["images"][1]["not_exhaustive_category_ids"] = [11, 12]  # b.png: a dog is drawn, owls were not looked for
     path.write_text(json.dumps(content))
-    found = known(own.read("table", tmp_path, 16, options(test_share=0.3)))
+    found = known(own.read(tmp_path, options(test_share=0.3)))
     found = {name.rpartition("/")[2]: value for name, value in found.items()}
     assert found["b.png"] == ({"dog"}, {"cat"}) and found["a.png"] == ({"cat", "dog"}, None)
 
@@ -173,10 +162,3 @@ def test_added_labels_may_say_what_is_absent(tmp_path):
         path.write_text(f"image,labels,absent\n{text}")
         with pytest.raises(DataError, match=message):
             own.read_added(path)
-
-
-def test_a_set_of_an_unknown_schema_is_refused(tmp_path):
-    folder = converted(tmp_path, PARTIAL)
-    files.write_meta(folder, files.read_meta(folder) | {"schema": 4})
-    with pytest.raises(DataError, match="schema is 4"):
-        files.read_meta(folder)

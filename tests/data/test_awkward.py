@@ -40,7 +40,7 @@ def documented():
 
 
 def options(**changes):
-    return Own.model_validate({"format": "auto", "unlabeled_root": None, "test_share": 0.3, "added": None} | changes)
+    return Own(**({"test_share": 0.3} | changes))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
@@ -50,12 +50,12 @@ def test_it_is_read_as_meant_or_refused_in_one_line(case, tmp_path, told):
     case.make(folder)
     if case.refused:
         with pytest.raises(DataError) as caught:
-            own.read("table", folder / case.root, 16, options(**case.options))
+            own.read(folder / case.root, options(**case.options))
         line = str(caught.value)
         assert case.refused in line and "\n" not in line
         told[case.what] = f"refused: `` {line.replace(str(folder), '<folder>')} ``"
     else:
-        raw = own.read("table", folder / case.root, 16, options(**case.options))
+        raw = own.read(folder / case.root, options(**case.options))
         labels = {
             item.path.rpartition("/")[2]: None if item.labels is None else {raw.classes[c] for c in item.labels}
             for item in raw.items

@@ -49,7 +49,7 @@ def voc_folder(root, year="VOC2012", phases=("train", "val"), ends="\n"):
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 def test_voc2012_flags_and_order(tmp_path, ends):
-    raw = read_raw("voc2012", voc_folder(tmp_path, ends=ends), 16)
+    raw = read_raw("voc2012", voc_folder(tmp_path, ends=ends))
     ids, labels = matrix(raw, "train")
     assert ids == ["2008_000001", "2008_000002", "2008_000003"]  # sorted; only a flag of 1 lets an image in
     assert [np.flatnonzero(row).tolist() for row in labels] == [[3], [4], [0, 19]]  # difficult (0) is negative
@@ -61,20 +61,20 @@ def test_voc2012_flags_and_order(tmp_path, ends):
 @pytest.mark.parametrize("inner", ["VOCdevkit", "VOCdevkit/VOC2012"])
 def test_voc_folders_may_be_given_at_any_level(tmp_path, inner):
     voc_folder(tmp_path)
-    raw = read_raw("voc2012", tmp_path / inner, 16)
+    raw = read_raw("voc2012", tmp_path / inner)
     assert len(raw.items) == 6 and (tmp_path / inner / raw.items[0].path).exists()
 
 
 def test_voc_names_what_is_missing(tmp_path):
     with pytest.raises(DataError, match=r"VOCdevkit/VOC2012/ImageSets/Main: no such folder; data_root must hold"):
-        read_raw("voc2012", tmp_path, 16)
+        read_raw("voc2012", tmp_path)
     main = voc_folder(tmp_path) / "VOCdevkit/VOC2012/ImageSets/Main"
     (main / "cow_val.txt").unlink()
     with pytest.raises(DataError, match=r"cow_val.txt: no such file .*host.robots.ox.ac.uk"):
-        read_raw("voc2012", tmp_path, 16)
+        read_raw("voc2012", tmp_path)
     (main / "cow_val.txt").write_text("2008_100001  1\n2008_100002 yes\n")
     with pytest.raises(DataError, match=r"cow_val.txt: line 2: found '2008_100002 yes', expected"):
-        read_raw("voc2012", tmp_path, 16)
+        read_raw("voc2012", tmp_path)
 
 
 def test_voc2007_lists_give_5011_and_4952_rows_equal_to_a_slow_reading(tmp_path):
@@ -88,7 +88,7 @@ def test_voc2007_lists_give_5011_and_4952_rows_equal_to_a_slow_reading(tmp_path)
     )
     for i, name in enumerate(names):
         Image.new("RGB", (8, 6), (i % 256, i // 256 % 256, 7)).save(base / "JPEGImages" / f"{name}.jpg")
-    meta = convert(read_raw("voc2007", tmp_path, 16), tmp_path / "set", image_size=8, workers=2)
+    meta = convert(read_raw("voc2007", tmp_path), tmp_path / "set", image_size=8, workers=2)
     assert meta["counts"] == {"train": 5011, "test": 4952, "unlabeled": 0}
     index = Store.open(tmp_path / "set").index
     for split, phase in (("train", "trainval"), ("test", "test")):
@@ -126,7 +126,7 @@ def coco_folder(root, year="2014", images=True):
 
 
 def test_coco_rules(tmp_path):
-    raw = read_raw("coco2014", coco_folder(tmp_path), 16)
+    raw = read_raw("coco2014", coco_folder(tmp_path))
     assert raw.classes == ["car", "person", "toothbrush"]  # the order of the file
     train = [item for item in raw.items if item.split == "train"]
     assert [int(item.id[-12:]) for item in train] == [10, 100, 2, 9]  # sorted as strings; 33 has no annotation
@@ -140,28 +140,28 @@ def test_coco_images_may_lie_below_images(tmp_path):
     coco_folder(tmp_path)
     (tmp_path / "images").mkdir()
     (tmp_path / "train2014").rename(tmp_path / "images/train2014")
-    assert read_raw("coco2014", tmp_path, 16).items[0].path.startswith("images/train2014/")
+    assert read_raw("coco2014", tmp_path).items[0].path.startswith("images/train2014/")
 
 
 def test_coco_names_what_is_missing_or_contradicts_itself(tmp_path):
     with pytest.raises(DataError, match=r"annotations/instances_train2017.json: no such file .*cocodataset.org"):
-        read_raw("coco2017", tmp_path, 16)
+        read_raw("coco2017", tmp_path)
     coco_folder(tmp_path, images=False)
     with pytest.raises(DataError, match=r"train2014: no such folder"):
-        read_raw("coco2014", tmp_path, 16)
+        read_raw("coco2014", tmp_path)
     path = tmp_path / "annotations/instances_train2014.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {"images": content["images"][1:]}))
     with pytest.raises(DataError, match="an entry refers to 9, which the file does not have"):
-        read_raw("coco2014", tmp_path, 16)
+        read_raw("coco2014", tmp_path)
     path.write_text("{")
     with pytest.raises(DataError, match="not readable as JSON"):
-        read_raw("coco2014", tmp_path, 16)
+        read_raw("coco2014", tmp_path)
 
 
 def test_coco_tiny_converts_as_coco2017(tmp_path):
     root = shared("coco_tiny")
-    meta = convert(read_raw("coco2017", root, 32), tmp_path / "set", image_size=32, workers=0)
+    meta = convert(read_raw("coco2017", root), tmp_path / "set", image_size=32, workers=0)
     assert meta["counts"] == {"train": 80, "test": 80, "unlabeled": 0} and len(meta["classes"]) == 80
     store = Store.open(tmp_path / "set")
     for split, phase in (("train", "train"), ("test", "val")):
@@ -212,7 +212,7 @@ def test_awa2_with_the_real_matrix(tmp_path):
         for i in (10002, 10001):
             save(base / "JPEGImages" / name / f"{name}_{i}.jpg", len(name) + i)
         (base / "JPEGImages" / name / ".DS_Store").write_bytes(b"x")
-    raw = read_raw("awa2", tmp_path, 16)
+    raw = read_raw("awa2", tmp_path)
     ids, labels = matrix(raw, "test")
     assert len(raw.classes) == 85 and len(ids) == 20 and len(matrix(raw, "train")[0]) == 80
     assert ids[:3] == ["chimpanzee_10001", "chimpanzee_10002", "giant+panda_10001"]
@@ -229,10 +229,10 @@ def test_awa2_with_the_real_matrix(tmp_path):
     convert(raw, tmp_path / "set", image_size=8, workers=0)
     (base / "testclasses.txt").write_text("unicorn\n")
     with pytest.raises(DataError, match=r"testclasses.txt: species 'unicorn' is not in classes.txt"):
-        read_raw("awa2", tmp_path, 16)
+        read_raw("awa2", tmp_path)
     (base / "trainclasses.txt").unlink()
     with pytest.raises(DataError, match=r"trainclasses.txt: no such file .*species of the train split.*AwA2"):
-        read_raw("awa2", tmp_path, 16)
+        read_raw("awa2", tmp_path)
 
 
 # ---- NUS-WIDE
@@ -262,7 +262,7 @@ def test_nuswide_has_81_concepts_in_alphabetical_order():
 
 def test_nuswide_official_lists_are_read_and_marked(tmp_path):
     truth = nus_official(tmp_path)
-    raw = read_raw("nuswide", tmp_path, 16)
+    raw = read_raw("nuswide", tmp_path)
     for split, phase in (("train", "Train"), ("test", "Test")):
         assert (matrix(raw, split)[1] == truth[phase]).all()
     assert "not comparable" in raw.notes[0] and raw.items[0].path == "Flickr/actor/0000_Train.jpg"
@@ -270,12 +270,12 @@ def test_nuswide_official_lists_are_read_and_marked(tmp_path):
     path = tmp_path / "Groundtruth/TrainTestLabels/Labels_sky_Test.txt"
     path.write_text("0\n1\n")
     with pytest.raises(DataError, match=r"Labels_sky_Test.txt: 2 lines, TestImagelist.txt lists 3 images"):
-        read_raw("nuswide", tmp_path, 16)
+        read_raw("nuswide", tmp_path)
     path.unlink()
     with pytest.raises(DataError, match=r"Labels_sky_Test.txt: no such file"):
-        read_raw("nuswide", tmp_path, 16)
+        read_raw("nuswide", tmp_path)
 
 
 def test_nuswide_names_what_is_missing(tmp_path):
     with pytest.raises(DataError, match=r"formatted_train_images.npy: no such file; data_root must hold .*Cole et al"):
-        read_raw("nuswide", tmp_path, 16)
+        read_raw("nuswide", tmp_path)

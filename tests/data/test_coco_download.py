@@ -4,20 +4,18 @@ import json
 import shutil
 from collections import Counter
 
-import numpy as np
 import pytest
 from PIL import Image
 
-from data.awkward import HEIC, download, linked, picture
+from data.awkward import HEIC, linked, picture
 from data.raw import shared
 from dicap.data.sources import base
 from dicap.data.sources.base import Rejected
 from dicap.data.sources.own import read as own
 from dicap.data.survey import survey
-from dicap.errors import DataError
 from dicap.settings import Own
 
-OPTIONS = Own(format="auto", unlabeled_root=None, test_share=0.0, added=None)
+OPTIONS = Own()
 
 
 def test_real_photographs_keep_the_labels_of_their_instances(tmp_path):
@@ -40,7 +38,7 @@ def test_real_photographs_keep_the_labels_of_their_instances(tmp_path):
         files = {entry["id"]: entry["file_name"] for entry in content["images"]}
         for entry in content["annotations"]:
             truth.setdefault(files[entry["image_id"]], set()).add(names[entry["category_id"]])
-    raw = own.read("table", tmp_path, 16, OPTIONS)
+    raw = own.read(tmp_path, OPTIONS)
     assert Counter(item.split for item in raw.items) == {"train": 80, "test": 80}
     for i, item in enumerate(raw.items):
         assert {raw.classes[c] for c in item.labels or ()} == truth[item.path.rpartition("/")[2]]
@@ -55,32 +53,13 @@ def test_a_linked_folder_is_followed_and_a_link_in_it_that_leads_elsewhere_is_no
     inside = tmp_path / "set-elsewhere" / "b.png"
     inside.unlink()
     inside.symlink_to(secret)
-    raw = own.read("table", tmp_path / "set", 16, OPTIONS.model_copy(update={"test_share": 0.3}))
+    raw = own.read(tmp_path / "set", OPTIONS.model_copy(update={"test_share": 0.3}))
     for i, item in enumerate(raw.items):
         if item.path.endswith("b.png"):
-            with pytest.raises(Rejected, match="a link out of the data set's folder"):
+            with pytest.raises(Rejected, match="out of the data set's folder"):
                 raw.images.read(i)
         else:
             assert raw.images.read(i).size == (10, 8)
-
-
-def test_a_large_file_is_told_by_its_words_and_read_once(tmp_path, monkeypatch):
-    from dicap.data.sources.own import coco_file
-
-    download(tmp_path)
-    monkeypatch.setattr(coco_file, "SMALL", 10)
-    assert [path.name for path in coco_file.find(tmp_path)] == ["instances_train2017.json"]
-
-
-def test_a_cut_file_that_was_told_by_its_words_is_one_line(tmp_path, monkeypatch):
-    from dicap.data.sources.own import coco_file
-
-    download(tmp_path)
-    path = tmp_path / "annotations" / "instances_train2017.json"
-    path.write_text(path.read_text()[:-20])
-    monkeypatch.setattr(coco_file, "SMALL", 10)
-    with pytest.raises(DataError, match="not readable as JSON"):
-        own.read("table", tmp_path, 16, OPTIONS)
 
 
 def test_a_telephones_photograph_says_which_package_it_needs(tmp_path, monkeypatch):
@@ -99,8 +78,3 @@ def test_a_telephones_photograph_is_read_where_the_package_is(tmp_path):
     pi_heif = pytest.importorskip("pi_heif", reason="the extra `heic` is not installed: pip install 'dicap[heic]'")
     assert base._know_heic() and hasattr(pi_heif, "register_heif_opener")
     assert ".HEIC" in {ending.upper() for ending in Image.registered_extensions()}
-
-
-def test_avif_is_read(tmp_path):
-    path = picture(tmp_path / "a.avif", 4)
-    assert np.asarray(base.read_rgb(path)).shape == (8, 10, 3)

@@ -1,13 +1,11 @@
 """Conversion: the pixels, broken files, and what failures leave behind."""
 
-import json
 import os
 import signal
 import struct
 import subprocess
 import sys
 import time
-import zipfile
 import zlib
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from PIL import Image
 from data.raw import photo, raw_set, save, small_set
 from dicap.data import convert as module
 from dicap.data.convert import convert
-from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, read_rgb
+from dicap.data.sources.base import FileImages, Item, RawSet, read_rgb
 from dicap.data.store import Store
 from dicap.errors import DataError
 from dicap.files.locks import locked
@@ -71,13 +69,6 @@ def test_modes_become_rgb_as_the_published_code_makes_them(tmp_path):
     assert np.abs(np.asarray(read_rgb(tmp_path / "palette.png")).astype(int) - (200, 10, 30)).max() < 3
 
 
-def test_sixteen_bit_grey_keeps_its_shades(tmp_path):
-    ramp = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
-    Image.fromarray(ramp).save(tmp_path / "deep.png")
-    grey = np.asarray(read_rgb(tmp_path / "deep.png"))[..., 0]
-    assert (grey == ramp >> 8).all()  # Pillow alone would make all but the darkest white
-
-
 def test_a_palette_with_transparency_is_read_without_a_word(tmp_path, recwarn):
     image = photo(1).convert("P")
     image.info["transparency"] = bytes(range(0, 256))
@@ -117,10 +108,10 @@ def twelve_broken(root: Path) -> dict[str, str]:
     body = b"".join(struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
     (root / "12-bomb.png").write_bytes(b"\x89PNG\r\n\x1a\n" + body)  # a few bytes that claim 3.6 thousand million pixels
     return {
-        "01-empty.jpg": "0 bytes", "02-truncated.jpg": "truncated", "03-truncated.png": "truncated", "04-web-page.jpg": "HTML",
-        "05-text.jpg": "text", "06-noise.jpg": "unknown bytes", "07-header-only.jpg": "", "08-checksum.png": "",
-        "09-folder.jpg": "a folder", "10-link.jpg": "broken link", "11-pipe.jpg": "not a regular file", "12-bomb.png": "limit",
-        "13-missing.jpg": "missing",
+        "01-empty.jpg": "0 bytes", "02-truncated.jpg": "truncated", "03-truncated.png": "truncated",
+        "04-web-page.jpg": "not an image", "05-text.jpg": "not an image", "06-noise.jpg": "not an image",
+        "07-header-only.jpg": "", "08-checksum.png": "", "09-folder.jpg": "a folder", "10-link.jpg": "broken link",
+        "11-pipe.jpg": "not a regular file", "12-bomb.png": "limit", "13-missing.jpg": "missing",
     }  # fmt: skip
 
 
@@ -138,19 +129,6 @@ def test_twelve_kinds_of_broken_files_and_a_missing_one_are_listed_with_reasons(
     with Image.open(tmp_path / "whole.png") as image:
         assert (store.image(1) == np.asarray(image.resize((8, 8), 2))).all()
     assert any("13 images were rejected" in note for note in meta["notes"])
-
-
-def test_an_archive_named_as_an_image_is_rejected(tmp_path):
-    with zipfile.ZipFile(tmp_path / "a.jpg", "w") as archive:
-        archive.writestr("a.txt", "text")
-    with pytest.raises(Rejected, match="not an image"):
-        read_rgb(tmp_path / "a.jpg")
-
-
-def test_truncated_images_are_never_filled_with_grey():
-    from PIL import ImageFile
-
-    assert not ImageFile.LOAD_TRUNCATED_IMAGES
 
 
 def test_above_the_limit_it_fails_with_one_line_and_keeps_the_earlier_set(tmp_path):
@@ -283,14 +261,3 @@ def test_an_id_listed_twice_is_refused(tmp_path):
 def test_an_empty_raw_set_is_refused(tmp_path):
     with pytest.raises(DataError, match="lists no images"):
         convert(RawSet("table", ["c"], [], FileImages(tmp_path, [])), tmp_path / "set", image_size=8, workers=0)
-
-
-def test_meta_holds_checksums_of_the_files(tmp_path):
-    import hashlib
-
-    folder = small_set(tmp_path)
-    meta = json.loads((folder / "meta.json").read_text())
-    assert meta["checksums"] == {
-        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("images.npy", "index.parquet")
-    }
-    assert np.load(folder / "images.npy").shape == (12, 24, 24, 3)  # plain NumPy reads it

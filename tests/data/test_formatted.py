@@ -22,7 +22,7 @@ from dicap.errors import DataError
 @pytest.mark.parametrize("full_paths", [False, True])
 def test_the_lists_of_a_set_give_the_same_set(tmp_path, dataset, make, prefix, full_paths):
     make(tmp_path / "raw")
-    convert(read_raw(dataset, tmp_path / "raw", 16), tmp_path / "set", image_size=16, workers=0)
+    convert(read_raw(dataset, tmp_path / "raw"), tmp_path / "set", image_size=16, workers=0)
     index = read_index(tmp_path / "set", ["path", "split"]).to_pandas()
     for split, phase in PHASES.items():
         rows = np.flatnonzero(index["split"] == split)
@@ -33,7 +33,7 @@ def test_the_lists_of_a_set_give_the_same_set(tmp_path, dataset, make, prefix, f
     convert(raw, tmp_path / "again", image_size=16, workers=0)
     a, b = (read_index(tmp_path / name).drop_columns(["id"]).to_pylist() for name in ("set", "again"))
     assert a == b and (tmp_path / "set/images.npy").read_bytes() == (tmp_path / "again/images.npy").read_bytes()
-    assert raw.classes == read_raw(dataset, tmp_path / "raw", 16).classes
+    assert raw.classes == read_raw(dataset, tmp_path / "raw").classes
 
 
 def nus_lists(root, n=(20, 5)):
@@ -48,7 +48,7 @@ def nus_lists(root, n=(20, 5)):
 
 
 def test_the_split_of_imported_lists_is_the_published_rule(tmp_path):
-    raw = read_raw("nuswide", nus_lists(tmp_path), 8)
+    raw = read_raw("nuswide", nus_lists(tmp_path))
     convert(raw, tmp_path / "set", image_size=8, workers=0)
     images = np.load(tmp_path / "formatted_train_images.npy")
     labels = np.load(tmp_path / "formatted_train_labels.npy")

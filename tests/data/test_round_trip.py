@@ -33,36 +33,9 @@ from stages.commands.import_labels import table_of
 # Letters that mean something to tables, lists, paths, addresses, XML or spreadsheets; an accent in both forms; capitals.
 LETTERS = "abA ä\u0308é猫()[]{}'\"`,;|-_=+@#%&<>\\.*!0"
 WORDS = (
-    "nan",
-    "NaN",
-    "None",
-    "null",
-    "-",
-    "- -",
-    "train",
-    "test",
-    "unlabeled",
-    "image",
-    "labels",
-    "0",
-    "1",
-    "x",
-    "true",
-    "red car",
-)
-WORDS += (
-    "blue car",
-    "red bus",
-    "[a]",
-    "['a', 'b']",
-    "(other)",
-    "a, b",
-    "a|b",
-    "salt;pepper",
-    "Ka\u0308uzchen",
-    "Käuzchen",
-    "*",
-    "sep=;",
+    *("nan", "NaN", "None", "null", "-", "- -", "train", "test", "unlabeled", "image", "labels", "0", "1", "x", "true", "sep=;"),
+    *("red car", "blue car", "red bus", "[a]", "['a', 'b']", "(other)", "a, b", "a|b", "salt;pepper", "*"),
+    *("Ka\u0308uzchen", "Käuzchen"),
 )
 TEXT = st.one_of(st.sampled_from(WORDS), st.text(st.sampled_from(LETTERS), min_size=1, max_size=6)).map(str.strip).filter(bool)
 STEMS = st.one_of(TEXT, st.sampled_from(["1", "2", "IMG_1", "abcdef12-1", "\udce9t\udce9"]))
@@ -139,15 +112,12 @@ def cell(names: set[str], as_lists: bool) -> str:
 
 def write_csv(root, what):
     what.place(root)
-    rows = []
-    for path, labels in what.labels.items():
-        rows.append(
-            [
-                path,
-                "" if labels is None else cell(labels, what.as_lists),
-                *(["unlabeled" if labels is None else "train"] if what.split else []),
-            ]
-        )
+    rows = [
+        [path, "" if labels is None else cell(labels, what.as_lists), "unlabeled" if labels is None else "train"][
+            : 2 + what.split
+        ]
+        for path, labels in what.labels.items()
+    ]
     text = io.StringIO(newline="")
     csv.writer(text, delimiter=what.separator).writerows([["image", "labels", *(["split"] if what.split else [])], *rows])
     (root / "labels.csv").write_bytes(what.encoded(text.getvalue()))
@@ -257,8 +227,8 @@ def read_back(form: str, what: Drawn, root: Path):
     """{picture: labels} of the images that are there, each once; the error's one line where the set is refused."""
     try:
         WRITERS[form](root, what)
-        options = Own(format="auto", unlabeled_root=None, test_share=0.3, added=None)
-        raw = read_raw("table", root, 8, options)
+        options = Own(test_share=0.3)
+        raw = read_raw("table", root, options)
         look, _ = survey(root, options)  # as `init-data` does
     except DataError as error:
         return str(error)

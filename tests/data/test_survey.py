@@ -8,7 +8,7 @@ import tiny
 from dicap.data.survey import survey
 from dicap.settings import Own
 
-OPTIONS = Own(format="auto", unlabeled_root=None, test_share=0.0, added=None)
+OPTIONS = Own()
 
 
 @pytest.fixture

@@ -476,7 +476,6 @@ MADE = [
     Case("a file in the place of the converted set", "convert", replaced_by_file("data/converted")),
     Case("a figure of an unknown kind", "histogram artifacts/train/weights --out x.bmp", {}),
     Case("a check of no set", "doctor nowhere", {}),
-    Case("an image that the set does not hold", "doctor --image nobody.png", {}),
     Case("a model in the other format's name", "export artifacts/finetune --format pt2 --out model.onnx", {}, code=2),
     Case("a model in a name that says nothing", "export artifacts/finetune --out model.pt", {}, code=2),
     Case("an image to predict that is not there", "predict artifacts/finetune nowhere.jpg", {}),

@@ -45,7 +45,7 @@ def photographs(tmp_path_factory):
     """Generated images and their converted set."""
     place = tmp_path_factory.mktemp("real")
     raw = tiny.photographs(place / "raw", size=SIZE)
-    convert(read_raw("table", raw, SIZE), place / "set", image_size=SIZE, workers=0)
+    convert(read_raw("table", raw), place / "set", image_size=SIZE, workers=0)
     return raw, place / "set"
 
 

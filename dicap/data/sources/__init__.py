@@ -7,7 +7,7 @@ from pathlib import Path
 from dicap.data.sources.base import RawSet
 from dicap.errors import SettingsError
 from dicap.settings import Own
-from dicap.settings.catalogue import BUNDLED
+from dicap.settings.catalogue import BUNDLED, OWN
 
 # Read lazily: digits and pictograms need scikit-learn, nuswide NumPy files, and nobody needs all of them.
 MODULES = {
@@ -23,14 +23,13 @@ MODULES = {
 }
 
 
-def read_raw(dataset: str, root: Path | None, image_size: int, own: Own | None = None) -> RawSet:
+def read_raw(dataset: str, root: Path | None, own: Own | None = None) -> RawSet:
     """List the images, splits and labels of a raw data set.
 
     Args:
         dataset: a name of `dicap.settings.catalogue.DATASETS`.
         root: `data_root`, absolute; None only for the bundled sets.
-        image_size: side in pixels (digits are drawn at that size).
-        own: options of `table`, anybody's own images.
+        own: options of `table`, anybody's own images; None: those of a set that names none.
 
     Raises:
         SettingsError: there is no such data set, or it needs a `data_root`.
@@ -41,5 +40,5 @@ def read_raw(dataset: str, root: Path | None, image_size: int, own: Own | None =
     if root is None and dataset not in BUNDLED:
         raise SettingsError(f"params.yaml: data_root: found null, expected the folder of the raw {dataset} data set")
     module = importlib.import_module(f"dicap.data.sources.{MODULES[dataset]}")
-    raw = module.read(dataset, root, image_size, own) if dataset == "table" else module.read(dataset, root, image_size)
+    raw = module.read(root, own or Own()) if dataset == OWN else module.read(dataset, root)
     return replace(raw, items=list(raw.items))

@@ -84,22 +84,31 @@ def unknown_entries(classes: int, items: Iterable[Item]) -> int:
 
 
 class FileImages:
-    """Images in files below a folder; what leads out of it, by `..` or by a link, is not read."""
+    """Images in files.
 
-    def __init__(self, root: Path, paths: Iterable[str]) -> None:
-        self._root, self._paths = root, list(paths)
+    Args:
+        root: what the paths are relative to, unless they are absolute.
+        paths: one an item.
+        below: the folder that the first `len(below)` files must not leave, by `..` or by a link, or None for each that may be a
+            link to anywhere: linking a photograph into the folder of its label is how some people label. By default `root`.
+        upright: see `read_rgb`.
+    """
+
+    def __init__(
+        self, root: Path, paths: Iterable[str | Path], below: Sequence[Path | None] | None = None, *, upright: bool = False
+    ) -> None:
+        self.paths = [root / path for path in paths]
+        self._below, self._upright = [root] * len(self.paths) if below is None else below, upright
 
     def read(self, i: int) -> Image.Image:
-        path = self._root / self._paths[i]
-        if not inside(self._root, self._paths[i]):
-            raise Rejected("leads out of the data set's folder")
-        if not stays_below(path, self._root):
-            raise Rejected("a link out of the data set's folder; copy the file there")
-        return read_rgb(path)
+        folder = self._below[i] if i < len(self._below) else None
+        if folder is not None and not stays_below(self.paths[i], folder):
+            raise Rejected("leads out of the data set's folder; copy the file there")
+        return read_rgb(self.paths[i], upright=self._upright)
 
     def mark(self, i: int) -> str:
-        """Place, size and times of change of its file."""
-        return file_mark(self._root / self._paths[i])
+        """Place, size and times of change of its file, and whether it is turned."""
+        return f"{file_mark(self.paths[i])} {self._upright}"
 
 
 def file_mark(path: str | Path) -> str:
@@ -150,7 +159,7 @@ def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:
     except UnidentifiedImageError:
         if (missing := _without_plugin(path)) is not None:
             raise Rejected(missing) from None
-        raise Rejected(f"not an image ({_looks_like(path)})") from None
+        raise Rejected("not an image") from None
     except Image.DecompressionBombError:
         raise Rejected("more pixels than Pillow's limit") from None
     except MemoryError:
@@ -211,17 +220,6 @@ def _to_8_bits(image: Image.Image) -> Image.Image:
     if grey.min() < 0 or grey.max() > 0xFFFF:
         raise Rejected("grey values of 32 bits; save it as an 8-bit or 16-bit image")
     return Image.fromarray((grey.astype(np.uint16) >> 8).astype(np.uint8))
-
-
-def _looks_like(path: Path) -> str:
-    with path.open("rb") as file:
-        head = file.read(256)
-    text = head.lstrip().lower()
-    if text.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
-        return "HTML or XML text"
-    if not any(byte < 9 for byte in head):
-        return "text"
-    return "unknown bytes"
 
 
 def require(path: Path, what: str, published: str) -> Path:

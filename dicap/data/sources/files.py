@@ -1,12 +1,8 @@
 """The image files below a folder."""
 
 import os
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from PIL import Image
-
-from dicap.data.sources.base import Rejected, file_mark, read_rgb, stays_below
 from dicap.errors import DataError
 
 TABLES = (".csv", ".tsv", ".tab", ".txt", ".parquet")  # files of labels
@@ -17,17 +13,14 @@ ENDINGS = frozenset(
         *("heic", "heif", "hif", "avif"),
     )
 )
-# Photographs and films that cannot be read: they are counted, so that nobody misses them without a word.
-FOREIGN = frozenset(
-    f".{name}"
-    for name in (
-        *("cr2", "cr3", "nef", "arw", "dng", "orf", "rw2", "raf", "psd", "svg", "jxl", "eps", "pdf"),
-        *("mp4", "mov", "avi", "mkv", "zip", "tar", "gz", "7z", "rar"),
-    )
-)
 
 
-def list_images(folder: Path, *, endings: frozenset[str] = ENDINGS, required: bool = True) -> list[str]:
+def is_image_name(text: str) -> bool:
+    """Whether a text ends as the name of an image file does."""
+    return Path(text).suffix.lower() in ENDINGS
+
+
+def list_images(folder: Path, *, required: bool = True) -> list[str]:
     """Paths of the image files below a folder, relative to it, with forward slashes, sorted; hidden files are passed over.
 
     Links are followed, each folder once.
@@ -47,34 +40,10 @@ def list_images(folder: Path, *, endings: frozenset[str] = ENDINGS, required: bo
         seen.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         relative = Path(place).relative_to(folder)
-        found += [
-            (relative / name).as_posix() for name in names if Path(name).suffix.lower() in endings and not name.startswith(".")
-        ]
+        found += [(relative / name).as_posix() for name in names if is_image_name(name) and not name.startswith(".")]
     if not found and required:
-        raise DataError(f"{folder}: no image files below it; known endings are {', '.join(sorted(endings))}")
+        raise DataError(f"{folder}: no image files below it; known endings are {', '.join(sorted(ENDINGS))}")
     return sorted(found)
-
-
-class FilesAt:
-    """Photographs in files anywhere, turned upright; `paths` has one an item.
-
-    `below`: the folder that the first `len(below)` files must not leave by a link, or None for each that may be a link to
-    anywhere: linking a photograph into the folder of its label is how some people label.
-    """
-
-    def __init__(self, paths: Iterable[Path], below: Sequence[Path | None] = ()) -> None:
-        self.paths, self._below = list(paths), list(below)
-
-    def read(self, i: int) -> Image.Image:
-        path = self.paths[i]
-        folder = self._below[i] if i < len(self._below) else None
-        if folder is not None and not stays_below(path, folder):
-            raise Rejected("a link out of the data set's folder; copy the file there")
-        return read_rgb(path, upright=True)
-
-    def mark(self, i: int) -> str:
-        """Place, size and times of change of its file."""
-        return file_mark(self.paths[i])
 
 
 def readable(name: str) -> str:

@@ -8,7 +8,7 @@ from dicap.errors import DataError
 PUBLISHED = "Animals_with_Attributes2 archive of cvml.ista.ac.at/AwA2"
 
 
-def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
+def read(dataset: str, root: Path) -> RawSet:
     """Read the species lists, the attribute matrix and the folders of images.
 
     Every image has its species' attributes. Species are in the order of trainclasses.txt and testclasses.txt, images
@@ -21,7 +21,6 @@ def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
     Raises:
         DataError: a file or a species' folder is missing, or the lists do not fit together.
     """
-    assert root is not None
     base = root / "Animals_with_Attributes2"
     base = base if base.is_dir() else root
     species = numbered(require(base / "classes.txt", "species", PUBLISHED))

@@ -9,7 +9,7 @@ from dicap.errors import DataError
 PUBLISHED = "archives of cocodataset.org (train, val and annotations)"
 
 
-def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
+def read(dataset: str, root: Path) -> RawSet:
     """Read `annotations/instances_{train,val}<year>.json`.
 
     Only images that have an annotation are kept; crowds count. A class is a position in the file's list of
@@ -23,7 +23,6 @@ def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
     Raises:
         DataError: a file is missing, or the annotations contradict themselves.
     """
-    assert root is not None
     year = dataset.removeprefix("coco")
     classes: list[str] = []
     items = []

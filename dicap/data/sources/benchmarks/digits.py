@@ -4,7 +4,6 @@ One to four digits stand on a textured ground, in their own colours, sizes and s
 digits that occur. No file is read from outside scikit-learn, and the same scenes come out everywhere.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,8 @@ CLASSES = [str(digit) for digit in range(10)]
 GRID = 64  # scenes are composed at this size for every image_size, and only then resized
 
 
-def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
-    """List the scenes. `root` is not used."""
+def read(dataset: str, root: None) -> RawSet:
+    """List the scenes; no folder is read."""
     scenes = Scenes()
     items = [
         Item(f"{split}-{i:04d}", f"{split}/{i:04d}", split, tuple(sorted(set(scenes.layout(split, i)[0].tolist()))))

@@ -7,87 +7,14 @@ from dicap.data.sources.benchmarks.formatted import read_formatted
 from dicap.errors import DataError
 
 CONCEPTS = [
-    "airport",
-    "animal",
-    "beach",
-    "bear",
-    "birds",
-    "boats",
-    "book",
-    "bridge",
-    "buildings",
-    "cars",
-    "castle",
-    "cat",
-    "cityscape",
-    "clouds",
-    "computer",
-    "coral",
-    "cow",
-    "dancing",
-    "dog",
-    "earthquake",
-    "elk",
-    "fire",
-    "fish",
-    "flags",
-    "flowers",
-    "food",
-    "fox",
-    "frost",
-    "garden",
-    "glacier",
-    "grass",
-    "harbor",
-    "horses",
-    "house",
-    "lake",
-    "leaf",
-    "map",
-    "military",
-    "moon",
-    "mountain",
-    "nighttime",
-    "ocean",
-    "person",
-    "plane",
-    "plants",
-    "police",
-    "protest",
-    "railroad",
-    "rainbow",
-    "reflection",
-    "road",
-    "rocks",
-    "running",
-    "sand",
-    "sign",
-    "sky",
-    "snow",
-    "soccer",
-    "sports",
-    "statue",
-    "street",
-    "sun",
-    "sunset",
-    "surf",
-    "swimmers",
-    "tattoo",
-    "temple",
-    "tiger",
-    "tower",
-    "town",
-    "toy",
-    "train",
-    "tree",
-    "valley",
-    "vehicle",
-    "water",
-    "waterfall",
-    "wedding",
-    "whales",
-    "window",
-    "zebra",
+    *("airport", "animal", "beach", "bear", "birds", "boats", "book", "bridge", "buildings", "cars", "castle", "cat"),
+    *("cityscape", "clouds", "computer", "coral", "cow", "dancing", "dog", "earthquake", "elk", "fire", "fish"),
+    *("flags", "flowers", "food", "fox", "frost", "garden", "glacier", "grass", "harbor", "horses", "house", "lake"),
+    *("leaf", "map", "military", "moon", "mountain", "nighttime", "ocean", "person", "plane", "plants", "police"),
+    *("protest", "railroad", "rainbow", "reflection", "road", "rocks", "running", "sand", "sign", "sky", "snow"),
+    *("soccer", "sports", "statue", "street", "sun", "sunset", "surf", "swimmers", "tattoo", "temple", "tiger"),
+    *("tower", "town", "toy", "train", "tree", "valley", "vehicle", "water", "waterfall", "wedding", "whales"),
+    *("window", "zebra"),
 ]
 PUBLISHED = (
     "formatted_{train,val}_{images,labels}.npy of Cole et al. (single-positive-multi-label) and Flickr/ of the NUS-WIDE lab, "
@@ -95,7 +22,7 @@ PUBLISHED = (
 )
 
 
-def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
+def read(dataset: str, root: Path) -> RawSet:
     """Read the four npy files if they are there, else the official lists.
 
     Args:
@@ -105,7 +32,6 @@ def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
     Raises:
         DataError: neither is complete, or a file is not what it should be.
     """
-    assert root is not None
     if (root / "formatted_train_images.npy").exists():
         return read_formatted(dataset, root, root)
     if not (root / "Groundtruth/TrainTestLabels").is_dir():

@@ -45,8 +45,8 @@ FOCUS = 12  # details of a photograph across a ground: it is out of focus
 OVERLAP = 0.7  # two centres are at least so many mean sizes apart, where there is room
 
 
-def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
-    """List the scenes. `root` is not used."""
+def read(dataset: str, root: None) -> RawSet:
+    """List the scenes; no folder is read."""
     scenes = Scenes()
     items = [
         Item(f"{split}-{i:04d}", f"{split}/{i:04d}", split, tuple(sorted(scenes.layout(split, i)[0].tolist())))

@@ -6,32 +6,14 @@ from dicap.data.sources.base import FileImages, Item, RawSet, listing_error, req
 from dicap.errors import DataError
 
 CLASSES = [
-    "aeroplane",
-    "bicycle",
-    "bird",
-    "boat",
-    "bottle",
-    "bus",
-    "car",
-    "cat",
-    "chair",
-    "cow",
-    "diningtable",
-    "dog",
-    "horse",
-    "motorbike",
-    "person",
-    "pottedplant",
-    "sheep",
-    "sofa",
-    "train",
-    "tvmonitor",
+    *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog"),
+    *("horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
 ]
 PHASES = {"voc2007": ("trainval", "test"), "voc2012": ("train", "val")}  # of our train and test split
 PUBLISHED = "VOCdevkit archives of host.robots.ox.ac.uk/pascal/VOC"
 
 
-def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
+def read(dataset: str, root: Path) -> RawSet:
     """Read the lists `ImageSets/Main/<class>_<phase>.txt`.
 
     Flag 1 is a positive; 0 (difficult) and -1 are negatives alike. An image enters only by a flag of 1 in some class.
@@ -44,7 +26,6 @@ def read(dataset: str, root: Path | None, image_size: int) -> RawSet:
     Raises:
         DataError: a list is missing or has a line that is not `name flag`.
     """
-    assert root is not None
     base = _find(dataset, root)
     items = []
     for split, phase in zip(("train", "test"), PHASES[dataset], strict=True):

@@ -1,12 +1,11 @@
 """COCO JSON of any edition: one file or several, as labelling tools and platforms export it, or as COCO is downloaded."""
 
 import json
-import mmap
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from dicap.data.sources.own.listing import SPLIT_NAMES, Entry, Finder, Listing, relative_id
+from dicap.data.sources.own.listing import Entry, Finder, Listing, relative_id, split_in
 from dicap.errors import DataError
 
 # Other annotations of the same images, in a download of COCO beside its `instances_*.json`.
@@ -15,7 +14,6 @@ WITHOUT_LABELS = "image_info"
 # Keys of an image in files of which not every category was looked for in every image (LVIS): categories that are known not to be
 # there, and those whose objects were not all drawn.
 NEGATIVE, OPEN = "neg_category_ids", "not_exhaustive_category_ids"
-SMALL = 1 << 20  # bytes below which a file is read to see what it is
 
 
 def find(root: Path) -> list[Path]:
@@ -74,7 +72,7 @@ def read(root: Path, files: list[Path]) -> Listing:
         notes.append(f"images that say which categories they do not show, taken to be labelled in part: {in_part}")
     if empty:
         notes.append(f"images without an annotation, taken to show none of the classes: {empty}")
-    return Listing("coco", entries, {"annotations": used}, notes)
+    return Listing(root, entries, {"annotations": used}, notes)
 
 
 def _read_one(path: Path, base: Path, finder: Finder) -> list[Entry]:
@@ -90,7 +88,7 @@ def _read_one(path: Path, base: Path, finder: Finder) -> list[Entry]:
         for entry in content["annotations"] if annotated else []:
             labels[entry["image_id"]].add(name_of[entry["category_id"]])
         places = (*_year_folders(base, path), path.parent, base / "images", path.parent / "images")
-        entries, split = [], _split_of(path, base) if annotated else "unlabeled"
+        entries, split = [], split_in(path, base) if annotated else "unlabeled"
         verified = any(NEGATIVE in image for image in content["images"])
         for image in content["images"]:
             file = finder.find(_file_name(image), *places)
@@ -102,10 +100,8 @@ def _read_one(path: Path, base: Path, finder: Finder) -> list[Entry]:
                 )
             entries.append(Entry(file, relative_id(file, base), names, split, absent))
         return entries
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start} is not UTF-8; export it again") from None
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}: not readable as JSON (line {error.lineno}: {error.msg}); export it again") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"{path}: not readable as JSON ({error}); export it again") from None
     except (KeyError, TypeError) as error:
         raise DataError(f"{path}: an entry refers to {error}, which the file does not have; export it again") from None
 
@@ -130,22 +126,12 @@ def _absent(image: dict[str, Any], labels: frozenset[str], name_of: dict[Any, st
 
 
 def _is_coco(path: Path) -> bool:
-    """Whether a file has lists of images and of categories. Half a gigabyte is searched for the words, not read twice."""
+    """Whether a file holds the words of images and categories: half a gigabyte is searched for them, not decoded twice."""
     try:
-        if path.stat().st_size > SMALL:
-            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return data[:64].lstrip()[:1] == b"{" and data.find(b'"images"') >= 0 and data.find(b'"categories"') >= 0
-        content: Any = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError):
+        data = path.read_bytes()
+    except OSError:
         return False
-    return isinstance(content, dict) and isinstance(content.get("images"), list) and isinstance(content.get("categories"), list)
-
-
-def _split_of(path: Path, base: Path) -> str | None:
-    words = path.stem.lower().replace("-", "_").replace(".", "_").split("_")
-    words += [part.lower() for part in path.parent.relative_to(base).parts] if path.is_relative_to(base) else []
-    words = [word.rstrip("0123456789") for word in words]
-    return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
+    return data[:64].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{") and b'"images"' in data and b'"categories"' in data
 
 
 def _year_folders(base: Path, path: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Label Studio's exports, JSON and JSON-MIN: choices, boxes, polygons and taxonomies become labels of the image."""
+"""Label Studio's export as JSON: choices, boxes, polygons and taxonomies become labels of the image."""
 
 import json
 import re
@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from dicap.data.sources.files import is_image_name
 from dicap.data.sources.own.listing import Entry, Finder, Listing, relative_id
 from dicap.errors import DataError
-
-# Of a task in JSON-MIN: what is not a label.
-FACTS = {"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time"}
 
 
 def find(root: Path) -> Path | None:
@@ -28,69 +26,45 @@ def read(root: Path, path: Path) -> Listing:
     """
     base = root if root.is_dir() else root.parent
     finder, entries = Finder(base), []
-    tasks = json.loads(path.read_text(encoding="utf-8-sig"))
-    texts = sorted({key for task in tasks if isinstance(task, dict) for key in _texts(task)})
-    if len(texts) > 1:
-        raise DataError(f"{path}: which of {', '.join(texts)} is the answer? Export the project as JSON instead of JSON-MIN")
-    for number, task in enumerate(tasks, 1):
+    for number, task in enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1):
         try:
-            address = _image(task)
-        except (KeyError, TypeError, AttributeError):
-            raise DataError(f"{path}: task {number} names no image; export the project as JSON or JSON-MIN") from None
+            address, done = _image(task["data"]), [a for a in task.get("annotations") or [] if not a.get("was_cancelled")]
+        except (KeyError, TypeError, AttributeError, StopIteration):
+            raise DataError(f"{path}: task {number} names no image; export the project as JSON, not as JSON-MIN") from None
+        labels = frozenset(_names([entry.get("value") for entry in done[-1].get("result") or []])) if done else None
         file = _file(address, finder)
-        entries.append(Entry(file, relative_id(file, base), _labels(task)))
-    return Listing("labelstudio", entries, {"export": path.name}, finder.notes())
+        entries.append(Entry(file, relative_id(file, base), labels))
+    return Listing(root, entries, {"export": path.name}, finder.notes())
 
 
 def _is_export(path: Path) -> bool:
+    """Whether a file is a list of tasks with images, perhaps one as JSON-MIN, which `read` refuses."""
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
-        return isinstance(content, list) and bool(content) and isinstance(_image(content[0]), str)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return isinstance(content, list) and isinstance(_image(content[0].get("data", content[0])), str)
+    except (OSError, ValueError, IndexError, TypeError, AttributeError, StopIteration):
         return False
 
 
-def _image(task: dict[str, Any]) -> str:
-    data = task.get("data", task)
+def _image(data: dict[str, Any]) -> str:
+    """The address of a task's image, under whatever key."""
     if isinstance(data.get("image"), str):
         return data["image"]
-    return next(value for key, value in data.items() if key not in FACTS and isinstance(value, str) and _looks_like_path(value))
+    return next(value for value in data.values() if isinstance(value, str) and _looks_like_path(value))
 
 
 def _looks_like_path(value: str) -> bool:
-    return _is_image(unquote(urlsplit(value).query or urlsplit(value).path)) or _is_image(value)
-
-
-def _is_image(name: str) -> bool:
-    from dicap.data.sources.files import ENDINGS
-
-    return Path(name).suffix.lower() in ENDINGS
+    return is_image_name(unquote(urlsplit(value).query or urlsplit(value).path)) or is_image_name(value)
 
 
 def _file(address: str, finder: Finder) -> Path:
     parts = urlsplit(address)
     name = parse_qs(parts.query).get("d", [unquote(parts.path)])[0]
-    if not _is_image(name):  # a `#`, `?` or `&` of the name itself, which not every program escapes
+    if not is_image_name(name):  # a `#`, `?` or `&` of the name itself, which not every program escapes
         name = address.partition("?d=")[2] or address
     file = finder.find(name)
     upload = re.fullmatch("[0-9a-f]{8}-(.+)", Path(name).name)
     return finder.find(upload[1]) if upload and not file.is_file() else file
-
-
-def _labels(task: dict[str, Any]) -> frozenset[str] | None:
-    if "data" in task or "annotations" in task:
-        done = [a for a in task.get("annotations") or [] if not a.get("was_cancelled")]
-        return frozenset(_names([entry.get("value") for entry in done[-1].get("result") or []])) if done else None
-    image = _image(task)
-    answers = [value for key, value in task.items() if key not in FACTS and value != image]
-    return frozenset(_names(answers)) if "annotation_id" in task or answers else None
-
-
-def _texts(task: dict[str, Any]) -> set[str]:
-    """The keys of a task in JSON-MIN that hold one text: a choice, or a fact of the image such as its camera."""
-    if "data" in task or "annotations" in task:
-        return set()
-    return {key for key, value in task.items() if key not in FACTS and isinstance(value, str) and not _looks_like_path(value)}
 
 
 def _names(value: Any) -> Iterator[str]:

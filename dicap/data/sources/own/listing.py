@@ -6,23 +6,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dicap.data.sources.base import Item, RawSet
-from dicap.data.sources.files import FilesAt, list_images, readable
+from dicap.data.sources.base import FileImages, Item, RawSet
+from dicap.data.sources.files import list_images, readable
 from dicap.errors import DataError
+from dicap.settings.catalogue import OWN
 
-SPLIT_NAMES = {
-    "train": "train",
-    "training": "train",
-    "trainval": "train",
-    "test": "test",
-    "testing": "test",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "dev": "val",
-    "unlabeled": "unlabeled",
-    "unlabelled": "unlabeled",
+SPLIT_WORDS = {
+    "train": ("train", "training", "trainval"),
+    "test": ("test", "testing"),
+    "val": ("val", "valid", "validation", "dev"),
+    "unlabeled": ("unlabeled", "unlabelled"),
 }
+SPLIT_NAMES = {word: split for split, words in SPLIT_WORDS.items() for word in words}
 
 
 @dataclass(frozen=True)
@@ -45,51 +40,75 @@ class Listing:
     """A folder's annotations, read.
 
     Attributes:
-        kind: name of the format.
+        where: the folder or file, for messages.
         entries: the images.
         source: facts about where they came from.
         notes: lines a user should know.
     """
 
-    kind: str
+    where: Path
     entries: list[Entry]
     source: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
-def to_raw(listing: Listing, dataset: str) -> RawSet:
+def to_raw(listing: Listing) -> RawSet:
     """The listing as a raw set: classes sorted by name, val counted as test where there is no test, else as train.
+
+    A name that is said to be absent and is nowhere a label is no class.
 
     Raises:
         DataError: no image has a label, or a label's name cannot be written in a table.
     """
-    listing = replace(listing, entries=[_composed(entry) for entry in listing.entries])
-    val = val_counts_as(entry.split for entry in listing.entries)
-    split_of = {"train": "train", "test": "test", "val": val, None: "train", "unlabeled": "unlabeled"}
-    classes = sorted({name for entry in listing.entries for name in entry.labels or ()})
+    where, entries, notes = listing.where, [_composed(entry) for entry in listing.entries], list(listing.notes)
+    val = "train" if any(entry.split == "test" for entry in entries) else "test"
+    if count := sum(entry.split == "val" for entry in entries):
+        notes.append(f"{count} images of split val count as {val}")
+    if count := sum(entry.split == "unlabeled" and bool(entry.labels) for entry in entries):
+        notes.append(f"{count} images of split unlabeled have labels, which were ignored")
+    classes = sorted({name for entry in entries if entry.split != "unlabeled" for name in entry.labels or ()})
     if not classes:
-        raise DataError(f"{listing.kind}: none of {len(listing.entries)} images has a label; annotate some, then try again")
-    check_names(listing.kind, classes)
+        raise DataError(f"{where}: none of {len(entries)} images has a label; label some, then try again")
+    check_names(where, classes)
+    strange = sorted({name for entry in entries for name in entry.absent or ()} - {*classes})
+    if strange:
+        shown = ", ".join(strange[:8]) + (" ..." if len(strange) > 8 else "")
+        notes.append(f"{len(strange)} names are said to be absent and are nowhere a label, so they are no classes: {shown}")
     number = {name: i for i, name in enumerate(classes)}
     items = []
-    for entry in listing.entries:
+    for entry in entries:
         labels = absent = None
         if entry.labels is not None and entry.split != "unlabeled":
             labels = tuple(sorted(number[name] for name in entry.labels))
             absent = None if entry.absent is None else tuple(sorted(number[name] for name in entry.absent if name in number))
         if absent == () == labels:  # nothing is known of it
             labels = absent = None
-        items.append(Item(entry.id, entry.id, "unlabeled" if labels is None else split_of[entry.split], labels, absent=absent))
-    return RawSet(dataset, classes, items, FilesAt([entry.file for entry in listing.entries]), listing.source, listing.notes)
+        split = "unlabeled" if labels is None else val if entry.split == "val" else entry.split or "train"
+        items.append(Item(entry.id, entry.id, split, labels, absent=absent))
+    images = FileImages(Path(), [entry.file for entry in entries], (), upright=True)
+    return RawSet(OWN, classes, items, images, listing.source, notes)
 
 
 def check_names(where: object, classes: Iterable[str]) -> None:
     """Refuse names of classes that the table of imported labels could not hold. Raises DataError."""
     for name in classes:
-        if name in ("", "-", "*") or ";" in name or any(unicodedata.category(letter) == "Cc" for letter in name):
+        if name in ("", "-", "*") or ";" in name or has_control(name):
             raise DataError(
                 f"{where}: class {name!r}: no name, `-`, `*`, `;` and control characters mean something else in tables; rename it"
             )
+
+
+def has_control(text: str) -> bool:
+    """Whether a text holds a control character, such as the end of a line."""
+    return any(unicodedata.category(letter) == "Cc" for letter in text)
+
+
+def split_in(path: Path, base: Path) -> str | None:
+    """The split that the name of a file of annotations or a folder above it says, as `instances_train2017.json` does."""
+    words = path.stem.lower().replace("-", "_").replace(".", "_").split("_")
+    words += [part.lower() for part in path.parent.relative_to(base).parts] if path.is_relative_to(base) else []
+    words = [word.rstrip("0123456789") for word in words]
+    return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
 
 
 def _composed(entry: Entry) -> Entry:
@@ -201,11 +220,6 @@ def _common_end(one: list[str], other: list[str]) -> int:
             break
         count += 1
     return count
-
-
-def val_counts_as(splits: Iterable[str | None]) -> str:
-    """What validation images count as: test where there is no test split, else train."""
-    return "train" if "test" in set(splits) else "test"
 
 
 def relative_id(file: Path, root: Path) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,16 +9,14 @@ from unicodedata import normalize
 
 import numpy as np
 
-from dicap.data.sources.base import Item, RawSet
-from dicap.data.sources.files import TABLES, FilesAt, linked_folder, list_images, readable, same_file
+from dicap.data.sources.base import FileImages, Item, RawSet
+from dicap.data.sources.files import TABLES, linked_folder, list_images, readable, same_file
 from dicap.data.sources.own import coco_file, folders, label_studio, table, xml_files
 from dicap.data.sources.own.listing import Listing, finder_of, to_raw
 from dicap.data.sources.own.sheet import ABSENT, IMAGE, LABELS, OTHERS, Labels, read_sheet
 from dicap.errors import DataError
 from dicap.randomness import order_by_name
 from dicap.settings import Own
-
-FORMATS = ("table", "coco", "labelstudio", "voc_xml", "folders")
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Given:
         return Given(labels, None if before.absent is None else sorted({*before.absent, *self.absent} - {*self.labels}))
 
 
-def read(dataset: str, root: Path | None, image_size: int, own: Own | None = None) -> RawSet:
+def read(root: Path, own: Own) -> RawSet:
     """Read `data_root` in the format that `own.format` names (auto: the one it looks like), then apply the options.
 
     In this order: unlabelled images of a second folder (`own.unlabeled_root`), a test split drawn from the labelled images
@@ -54,19 +51,10 @@ def read(dataset: str, root: Path | None, image_size: int, own: Own | None = Non
     Raises:
         DataError: nothing readable is there, or a test split is missing and none is asked for.
     """
-    assert root is not None
-    own = own or Own(format="auto", unlabeled_root=None, test_share=0.0, added=None)
     kind = detect(root) if own.format == "auto" else own.format
-    if kind == "table":
-        options = {"separator": own.separator, "empty": own.empty, "empty_absent": own.empty_absent}
-        raw = table.read(dataset, root, image_size, needs_test=not own.test_share, **options)
-        base = root if root.is_dir() else root.parent
-        files = [base / item.path for item in raw.items]
-    else:
-        listing = read_listing(root, kind, own.label_folder)
-        raw, files = to_raw(listing, dataset), [entry.file for entry in listing.entries]
-        base = coco_file.base_of(root) if kind == "coco" else root if root.is_dir() else root.parent
-    raw, files = one_each(raw, files)
+    listing = read_listing(root, kind, own)
+    raw, files = one_each(to_raw(listing), [entry.file for entry in listing.entries])
+    base = coco_file.base_of(root) if kind == "coco" else root if root.is_dir() else root.parent
     below = [] if kind == "folders" else [linked_folder(file, base) for file in files]
     if own.unlabeled_root:
         raw, files = with_unlabelled(raw, files, Path(own.unlabeled_root), base)
@@ -77,8 +65,8 @@ def read(dataset: str, root: Path | None, image_size: int, own: Own | None = Non
     for split in ("train", "test"):
         if not any(item.split == split for item in raw.items):
             way = "set own.test_share, for example to 0.2, to draw one from the labelled images" if split == "test" else ""
-            raise DataError(f"{root}: no image of split {split}; {way or 'label some images'}")
-    return replace(raw, images=FilesAt(files, below), source=raw.source | {"format": kind})
+            raise DataError(f"{listing.where}: no image of split {split}; {way or 'label some images'}")
+    return replace(raw, images=FileImages(Path(), files, below, upright=True), source=raw.source | {"format": kind})
 
 
 def detect(root: Path) -> str:
@@ -115,23 +103,17 @@ def _check_json(path: Path) -> None:
         raise DataError(f"{path}: not readable as JSON ({error}); export it again, or move it out of the folder") from None
 
 
-def read_listing(root: Path, kind: str, label_folder: str = "auto") -> Listing:
-    """The annotations of a format other than `table`. Raises DataError."""
+def read_listing(root: Path, kind: str, own: Own) -> Listing:
+    """The annotations of a format. Raises DataError."""
+    if kind == "table":
+        return table.read(root, separator=own.separator, empty=own.empty, empty_absent=own.empty_absent)
     if kind == "folders":
-        return folders.read(root, label_folder)
-    if kind == "coco":
-        files = coco_file.find(root)
-        if files:
-            return coco_file.read(root, files)
-    elif kind == "labelstudio":
-        path = label_studio.find(root)
-        if path is not None:
-            return label_studio.read(root, path)
-    else:
-        files = xml_files.find(root)
-        if files:
-            return xml_files.read(root, files)
-    raise DataError(f"{root}: own.format is {kind}, but no such file is there; set it to auto")
+        return folders.read(root, own.label_folder)
+    reader = {"coco": coco_file, "labelstudio": label_studio, "voc_xml": xml_files}[kind]
+    found = reader.find(root)
+    if not found:
+        raise DataError(f"{root}: own.format is {kind}, but no such file is there; set it to auto")
+    return reader.read(root, found)
 
 
 def one_each(raw: RawSet, files: list[Path]) -> tuple[RawSet, list[Path]]:
@@ -295,11 +277,7 @@ def with_test(raw: RawSet, share: float) -> RawSet:
     order = order_by_name((raw.items[row].id for row in rows), 0, "test")
     chosen = {rows[order[place]] for place in np.flatnonzero(stratified(labels[order], share))}
     items = [replace(item, split="test") if i in chosen else item for i, item in enumerate(raw.items)]
-    counts = Counter(label for i in chosen for label in raw.items[i].labels or ())
-    absent = [name for c, name in enumerate(raw.classes) if not counts[c]]
     notes = [*raw.notes, f"{len(chosen)} of {len(rows)} labelled images were drawn as the test split (own.test_share)"]
-    if absent:
-        notes.append(f"classes with too few images to be in both splits: {len(absent)} ({', '.join(absent[:10])})")
     return replace(raw, items=items, notes=notes, source=raw.source | {"test_drawn": len(chosen)})
 
 

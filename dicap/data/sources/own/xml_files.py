@@ -25,7 +25,7 @@ def read(root: Path, files: list[Path]) -> Listing:
         DataError: a file is not readable, an annotation could mean two images, or the splits cannot be told.
     """
     base = root if root.is_dir() else root.parent
-    finder, entries, kind = Finder(base), [], "voc_xml"
+    finder, entries = Finder(base), []
     lists, subsets = _image_sets(base, {path.stem for path in files}), set()
     for path in files:
         tree = _parse(path)
@@ -38,7 +38,6 @@ def read(root: Path, files: list[Path]) -> Listing:
                 raise DataError(f"{path}: <filename> is {name!r}, and {namesake.name!r} lies beside it; correct it")
             entries.append(Entry(file, relative_id(file, base), labels, lists.get(path.stem)))
         elif tree.tag == "annotations":
-            kind = "cvat"
             for node in tree.iter("image"):
                 labels = frozenset(child.get("label", "").strip() for child in node) - {""}
                 file = finder.find(node.get("name", ""), base / "images")
@@ -56,7 +55,7 @@ def read(root: Path, files: list[Path]) -> Listing:
         raise DataError(
             f"{base}: ImageSets/Main: {min(lists)!r} is no annotation, nor is another line; write names without folder and ending"
         )
-    return Listing(kind, entries, {"annotations": [path.name for path in files[:3]], "files": len(files)}, notes)
+    return Listing(root, entries, {"annotations": [path.name for path in files[:3]], "files": len(files)}, notes)
 
 
 def _parse(path: Path) -> ElementTree.Element:
@@ -77,7 +76,7 @@ def _image_sets(base: Path, annotated: set[str]) -> dict[str, str]:
     for path in sorted(base.rglob("ImageSets/Main/*")):
         if path.suffix.lower() != ".txt":
             continue
-        name, lines = path.stem.lower(), set(filter(None, map(str.strip, decode(path, path.read_bytes())[0].splitlines())))
+        name, lines = path.stem.lower(), set(filter(None, map(str.strip, decode(path)[0].splitlines())))
         if name == "trainval":
             both = lines
         elif name not in SPLIT_NAMES:

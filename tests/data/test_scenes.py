@@ -1,4 +1,4 @@
-"""The bundled scenes of pictograms."""
+"""The bundled scenes: pictograms and digits."""
 
 import hashlib
 
@@ -7,26 +7,31 @@ import pytest
 from PIL import Image
 
 from dicap.data.sources import read_raw
-from dicap.data.sources.benchmarks import pictograms
-from dicap.data.sources.benchmarks.pictograms import CLASSES, GRID, KINDS, TEST, TRAIN
+from dicap.data.sources.benchmarks import digits, pictograms
+from dicap.data.sources.benchmarks.pictograms import GRID, KINDS, TEST, TRAIN
+
+
+@pytest.fixture(scope="module", params=[digits, pictograms], ids=["digits", "pictograms"])
+def module(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def raw():
-    return read_raw("pictograms", None, 128)
+def raw(module):
+    return read_raw(module.__name__.rpartition(".")[2], None)
 
 
 @pytest.fixture(scope="module")
 def matrix(raw):
-    labels = np.zeros((len(raw.items), len(CLASSES)), int)
+    labels = np.zeros((len(raw.items), len(raw.classes)), int)
     for row, item in enumerate(raw.items):
         labels[row, list(item.labels)] = 1
     return labels
 
 
-def test_sizes_and_names(raw):
+def test_sizes_and_names(module, raw):
     assert [item.split for item in raw.items] == ["train"] * TRAIN + ["test"] * TEST
-    assert len({item.id for item in raw.items}) == TRAIN + TEST and raw.classes == CLASSES == list(KINDS)
+    assert len({item.id for item in raw.items}) == TRAIN + TEST and raw.classes == module.CLASSES
 
 
 def test_one_to_four_kinds_and_unequal_classes(matrix):
@@ -37,6 +42,13 @@ def test_one_to_four_kinds_and_unequal_classes(matrix):
     assert matrix[TRAIN:].sum(0).min() >= 50, "every class can be tested"
 
 
+def test_no_handwritten_digit_is_in_both_splits():
+    scenes = digits.Scenes()
+    train, test = (set(np.concatenate(scenes._sources[split]).tolist()) for split in ("train", "test"))
+    assert not train & test and len(train) + len(test) == 1797
+    assert all(len(chosen) > 20 for chosen in scenes._sources["test"])
+
+
 def test_no_two_kinds_share_a_drawing():
     signs = "".join(KINDS.values())
     assert len(set(signs)) == len(signs)
@@ -45,29 +57,35 @@ def test_no_two_kinds_share_a_drawing():
     assert all(np.frombuffer(drawing, np.uint8).mean() > 10 for drawing in stencils)
 
 
-def test_the_kinds_drawn_are_the_kinds_of_the_label(raw, monkeypatch):
-    owner = {drawing.tobytes(): kind for kind, drawings in enumerate(raw.images._stencils) for drawing in drawings}
-    drawn, turned = [], pictograms._turned
+def test_the_kinds_drawn_are_those_of_the_label(module, raw, monkeypatch):
+    if module is digits:
+        from sklearn.datasets import load_digits
 
-    def spy(stencil, size, rng):
-        drawn.append(owner[stencil.tobytes()])
-        return turned(stencil, size, rng)
+        owner, shape = {ink.tobytes(): kind for ink, kind in zip(raw.images._glyphs, load_digits().target, strict=True)}, "_slant"
+    else:
+        drawings = enumerate(raw.images._stencils)
+        owner, shape = {drawing.tobytes(): kind for kind, same in drawings for drawing in same}, "_turned"
+    drawn, shaped = [], getattr(module, shape)
 
-    monkeypatch.setattr(pictograms, "_turned", spy)
+    def spy(ink, size, rng):
+        drawn.append(owner[ink.tobytes()])
+        return shaped(ink, size, rng)
+
+    monkeypatch.setattr(module, shape, spy)
     for i in (0, 1, 7, TRAIN - 1, TRAIN, TRAIN + TEST - 1):
         drawn.clear()
         raw.images.read(i)
-        assert tuple(sorted(drawn)) == raw.items[i].labels
+        assert tuple(sorted(set(drawn))) == raw.items[i].labels
 
 
-def test_scenes_are_the_same_every_time_and_all_different(raw):
-    again = read_raw("pictograms", None, 128)
+def test_scenes_are_the_same_every_time_and_all_different(module, raw):
+    again = read_raw(raw.dataset, None)
     assert again.items == raw.items
     scenes = [raw.images.read(i).tobytes() for i in (0, 1, TRAIN)]
     assert scenes == [again.images.read(i).tobytes() for i in (0, 1, TRAIN)]
     assert len(set(scenes)) == 3
     listed = hashlib.sha256(repr([item.labels for item in raw.items]).encode()).hexdigest()
-    assert listed[:16] == "a33a4603ec8293b0", "the labels of the data set are fixed for good"
+    assert listed[:16] == {digits: "e7ccba97dbb5ff96", pictograms: "a33a4603ec8293b0"}[module], "the labels are fixed for good"
 
 
 def test_no_place_is_preferred():
@@ -85,9 +103,18 @@ def test_pictograms_keep_apart_where_there_is_room():
     assert np.mean(np.array(gaps) >= pictograms.OVERLAP * 65) > 0.98
 
 
-def test_a_pictogram_stands_out_from_its_ground(raw, monkeypatch):
+def test_digits_keep_apart():
+    rng = np.random.default_rng(0)
+    for count in (2, 3, 4) * 30:
+        centres = digits._places(rng.uniform(26, 32, count), rng)
+        gap = np.abs(centres[:, None] - centres[None]).max(2) + np.eye(count) * 99
+        assert gap.min() >= 25  # at least four fifths of a digit's side in one direction
+
+
+def test_a_scene_stands_out_from_its_ground(module, raw, monkeypatch):
     scenes = [np.asarray(raw.images.read(i)).astype(float) for i in range(0, TRAIN, 400)]
-    monkeypatch.setattr(pictograms, "_turned", lambda stencil, size, rng: Image.new("L", (8, 8)))
+    empty = {digits: ("_slant", np.zeros((8, 8))), pictograms: ("_turned", Image.new("L", (8, 8)))}[module]
+    monkeypatch.setattr(module, empty[0], lambda ink, size, rng: empty[1])
     grounds = [np.asarray(raw.images.read(i)).astype(float) for i in range(0, TRAIN, 400)]
-    assert all(scene.shape == (GRID, GRID, 3) for scene in scenes)
+    assert all(scene.shape == (module.GRID, module.GRID, 3) for scene in scenes)
     assert all((np.abs(scene - ground).mean(2) > 60).mean() > 0.01 for scene, ground in zip(scenes, grounds, strict=True))

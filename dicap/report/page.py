@@ -98,8 +98,11 @@ def build_report(
                     label = f"{drawing.title}. {drawing.caption}"
                     drawn.append((drawing, Markup(style.inline(svg, drawing.name, label))))
                 sections.append((section, drawn))
-        html = render_page(
+        html = render(
             "page.html",
+            styles=["base.css", "figures.css", "page.css"],
+            scripts=["tables.js", "enlarge.js"],
+            style_attributes=True,  # those of the figures and bars
             summary=summary(found, settings),
             sections=sections,
             galleries=galleries(found, pictures),
@@ -406,10 +409,10 @@ def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", written(value)
+            yield f"{prefix}{key}", _written(value)
 
 
-def written(value: Any) -> str:
+def _written(value: Any) -> str:
     """A setting as YAML has it, numbers short."""
     if value is None:
         return "null"
@@ -421,14 +424,3 @@ def written(value: Any) -> str:
 def _mean(values: pd.Series) -> float | None:
     mean = values.mean()
     return None if pd.isna(mean) else float(mean)
-
-
-def render_page(name: str, **values: Any) -> str:
-    """A page of `templates/` in the hand of all pages: tables to sort, figures to enlarge."""
-    return render(
-        name,
-        styles=["base.css", "figures.css", "page.css"],
-        scripts=["tables.js", "enlarge.js"],
-        style_attributes=True,  # those of the figures and bars
-        **values,
-    )

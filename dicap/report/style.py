@@ -22,7 +22,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from dicap.errors import DataError
 from dicap.files.written import replacing_own
 
 INK, MUTED, GRID = "#1f2933", "#65717d", "#e2e6ea"
@@ -49,7 +48,6 @@ LINES: tuple[tuple[str, str, str], ...] = (
     (PURPLE, "-", "v"), (SKY, "--", "P"), (INK, "-.", "X"), (GREY, ":", "*"),
 )  # fmt: skip
 
-ENDINGS = (".svg", ".png", ".pdf")
 WIDTH, HEIGHT = 5.0, 3.3  # inches: two side by side on a desktop, one across a phone, text of 9 points in both
 LONGEST_NAME = 22  # letters of a class name that fit next to an axis
 
@@ -162,23 +160,10 @@ def inline(svg: str, name: str, label: str) -> str:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the figure as `.svg`, `.png` (200 dpi) or `.pdf`, by the path's ending, atomically and without a date.
-
-    Raises DataError for another ending.
-    """
-    ending = check_ending(path)
+    """Write the figure as `.svg` or `.pdf`, by the path's ending, atomically and without a date."""
+    assert path.suffix in (".svg", ".pdf"), path
     with replacing_own(path) as temporary:
-        if ending == ".svg":
+        if path.suffix == ".svg":
             temporary.write_text(to_svg(figure), encoding="utf-8")
-        elif ending == ".pdf":
-            figure.savefig(temporary, format="pdf", metadata={"CreationDate": None})
         else:
-            figure.savefig(temporary, format="png", dpi=200, facecolor="white")
-
-
-def check_ending(path: Path) -> str:
-    """The ending of a file that `save` can write. Raises DataError for another one."""
-    ending = path.suffix.lower()
-    if ending not in ENDINGS:
-        raise DataError(f"{path}: cannot draw {ending or 'a file without ending'}; the ending must be {', '.join(ENDINGS)}")
-    return ending
+            figure.savefig(temporary, format="pdf", metadata={"CreationDate": None})

@@ -150,8 +150,6 @@ def test_budgets_and_heads_are_rows_of_one_table(defaults):
     assert frame[frame["steps"].astype(str) == "100"]["other"].tolist() == [51.0], (
         "the EMA's, where the raw network is the result"
     )
-    plateau, _ = frame_of([*runs, experiment(changed(defaults, method="mld"), 70.0)], "plateau", defaults)
-    assert plateau["row"].tolist() == ["mld"]
 
 
 def test_data_sets_are_judged_apart(defaults):

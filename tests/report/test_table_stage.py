@@ -162,24 +162,10 @@ def test_each_panel_is_drawn_by_its_number(project, dvc, tmp_path_factory):
     assert result.exit_code == 0 and (project / "one" / "figure1c.pdf").exists(), result.output
 
 
-def test_compare(project, dvc, tmp_path_factory):
-    runs = {"main": synthetic.write_run(tmp_path_factory.mktemp("main"), epochs=2)}
-    (runs["main"] / "report").mkdir()
-    (runs["main"] / "report" / "index.html").write_text("<p>its own page</p>")
-    dvc(answer(revision("other", PARAMS | {"method": "mld"}, 40.0)), runs)
-    result = CliRunner().invoke(main, ["compare"])
-    assert result.exit_code == 0, result.output
-    page = (project / "reports" / "index.html").read_text()
-    copies = [path for path in (project / "reports").glob("[!.]*") if path.name != "index.html"]
-    assert [path.read_text() for path in copies] == ["<p>its own page</p>"]
-    assert page.count("<a href") == page.count('<a href="#') + 1 and f'href="{copies[0].name}"' in page
-    assert "2 runs: reports/index.html" in result.output
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["compare", "--dataset", "voc2012"], "no finished run"),
+        (["table", "main", "--dataset", "voc2012"], "no finished run"),
         (["table", "weighting"], "no finished run"),
         (["figures", "1c", "--seed", "9"], "seed 9"),
         (["figures", "1b"], "two labelled ratios with seed 1; there are ratios 0.05"),

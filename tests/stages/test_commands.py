@@ -85,11 +85,6 @@ def test_evaluate_takes_another_model_and_writes_nothing_then(project):
     assert json.loads(Path("elsewhere/metrics.json").read_text())["stage"] == "train"
 
 
-def test_an_artifact_is_drawn_in_the_terminal(project):
-    for kind in ("weights", "thresholds", "pseudo_labels"):
-        assert project.done("histogram", f"artifacts/train/{kind}")
-
-
 def test_config_and_methods_print(project):
     assert "train.epochs" in project.done("config") and "DiCaP" in project.done("methods")
     assert json.loads(project.done("config", "--json"))["train.epochs"]["value"] == 2

@@ -17,7 +17,7 @@ from stages.sweeps import finished
 # Options and arguments that are only read, by name; every other path is written to, and has a line below.
 READ = {"params", "model", "images", "folder", "path", "lists", "filled", "unlabeled", "project", "grid", "root"}
 
-MODEL, WEIGHTS = "artifacts/finetune", "artifacts/train/weights"
+MODEL = "artifacts/finetune"
 # {(command, option): what is typed, with {} for a place in an empty folder}; one that ends in / is a folder.
 TYPED = {
     ("predict", "out"): f"predict {MODEL} photos --out {{}}p.csv",
@@ -26,10 +26,8 @@ TYPED = {
     ("evaluate", "out"): f"evaluate --model {MODEL}/model.safetensors --out {{}}",
     ("suggest", "out"): "suggest --count 2 --out {}",
     ("review", "out"): "review --count 2 --out {}",
-    ("compare", "out"): "compare --out {}",
     ("table", "out"): "table main --out {}",
     ("figures", "out"): "figures 3 --run artifacts --out {}",
-    ("histogram", "out"): f"histogram {WEIGHTS} --out {{}}h.svg",
 }
 
 

@@ -35,7 +35,7 @@ class Evidence:
     costs: one row per epoch of the same stages; columns `stage` and those of cost.csv.
     weights: bin, left, right, n_pos, n_neg, r_pos, r_neg, optimal_r_pos, optimal_n, epoch.
     thresholds: class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
-    weight_histogram: epoch, label (1 or 0), bin, left, right, n: how the weights of confident entries are spread.
+    weight_histogram: label (1 or 0), bin, left, right, n: how the weights of confident entries are spread at the last epoch.
     shares: epoch, positive, negative, uncertain (fractions of all entries).
     roles: number of images a role.
     per_class: class, n_pos, n_train_labelled, ap, chance (the last two in percent), in the order of the classes.
@@ -65,6 +65,10 @@ class Evidence:
     def has_epochs(self) -> bool:
         """Whether any stage was trained for more than one epoch, so that there is a way to draw."""
         return len(self.history) > self.history["stage"].nunique()
+
+    def of_stage(self, stage: str) -> pd.DataFrame:
+        """The history of a stage."""
+        return self.history[self.history["stage"] == stage]
 
     @property
     def has_truth(self) -> bool:
@@ -160,16 +164,15 @@ def _counts(index: np.ndarray, bins: int, **columns: int) -> pd.DataFrame:
 
 def _pseudo_labels(stage: Path, truth: pd.DataFrame | None, classes: list[str]) -> dict[str, pd.DataFrame]:
     epochs = files.epochs(stage, "pseudo_labels")
-    weights, shares = [], []
+    by_weight, shares = pd.DataFrame(), []
     for epoch in epochs:
         by_weight, numbers = histogram_of_record(files.epoch_file(stage, "pseudo_labels", epoch))
         total = max(1, sum(numbers.values()))
         names = {"positive": 1, "negative": 0, "uncertain": -1}
         shares.append({"epoch": epoch} | {name: numbers[k] / total for name, k in names.items()})
-        weights.append(by_weight.assign(epoch=epoch))
     last = files.epoch_file(stage, "pseudo_labels", epochs[-1])
     surprises = pd.DataFrame() if truth is None else _against_truth(last, truth, classes)
-    return {"weights": pd.concat(weights, ignore_index=True), "shares": pd.DataFrame(shares), "surprises": surprises}
+    return {"weights": by_weight, "shares": pd.DataFrame(shares), "surprises": surprises}
 
 
 def _against_truth(path: Path, truth: pd.DataFrame, classes: list[str]) -> pd.DataFrame:

@@ -11,7 +11,6 @@ from dicap.files import artifacts as files
 from dicap.files.tables import parquet_columns, read_parquet
 from dicap.report.evidence import histogram_of_record, pool_classes
 from dicap.report.figures.pseudo_labels import KINDS as LABELS
-from dicap.report.style import short
 
 KINDS = ("weights", "pseudo_labels", "thresholds")
 NARROWEST = 40  # columns: below this the numbers alone fill the line
@@ -74,10 +73,19 @@ def open_histogram(path: Path, epoch: int | None = None) -> tuple[str, list[Bar]
         for row in read_parquet(path).to_pandas().to_dict("records"):
             low, high = sorted((row["tau_neg"], row["tau_pos"]))
             words = f"{row['tau_neg']:.3f} to {row['tau_pos']:.3f}" + (", crossed" if row["crossed"] else "")
-            bars.append((short(row["class"], 20), low, high, words))
+            bars.append((short(row["class"]), low, high, words))
         return f"{path}{when}: uncertain band by class", bars
     found = ", ".join(sorted(columns)[:6])
     raise DataError(f"{path}: columns {found}; expected a table of {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+
+
+def short(name: str, letters: int = 20) -> str:
+    """`name` fit for a line: no control characters (they command a terminal), at most `letters` long, the middle left out."""
+    name = "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in {"Cc", "Cs"} else c for c in str(name))
+    if len(name) <= letters:
+        return name
+    tail = (letters - 1) // 3
+    return f"{name[: letters - 1 - tail]}…{name[-tail:]}"
 
 
 def _one_file(path: Path, epoch: int | None) -> tuple[Path, int | None]:

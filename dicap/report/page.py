@@ -21,6 +21,7 @@ from dicap.pages.pictures import squares
 from dicap.report import evidence, style
 from dicap.report.evidence import Evidence
 from dicap.report.figures import calibration, learning, pseudo_labels
+from dicap.settings import flatten
 from dicap.settings.catalogue import OWN
 from dicap.settings.methods import METHODS, holds_out
 
@@ -57,7 +58,7 @@ class Section:
 def build_report(
     artifacts: Path,
     settings: dict[str, Any],
-    environment: dict[str, Any],
+    environment: dict[str, str],
     out: Path,
     dataset: Path | None = None,
     unread: Collection[str] = (),
@@ -109,7 +110,7 @@ def build_report(
             classes=class_rows(found),
             times=time_rows(found),
             settings=setting_groups(settings, unread),
-            environment=list(_flat(environment)),
+            environment=environment,
         )
         (folder / "index.html").write_text(html, encoding="utf-8")
     return Path(out) / "index.html"
@@ -243,13 +244,12 @@ def steps_in_words(metrics: dict[str, Any], key: str = "steps") -> str:
 
 def setting_groups(settings: dict[str, Any], unread: Collection[str] = ()) -> list[tuple[str, list[tuple[str, str]]]]:
     """Settings as (section, [(key, value)]); the top-level keys come first, under `experiment`."""
-    top = {key: value for key, value in settings.items() if not isinstance(value, dict)}
-    groups = [("experiment", list(_flat(top)))]
-    return groups + [
-        (name, [(key, value) for key, value in _flat(values) if f"{name}.{key}" not in unread])
-        for name, values in settings.items()
-        if isinstance(values, dict)
-    ]
+    groups: dict[str, list[tuple[str, str]]] = {"experiment": []}
+    for key, value in flatten(settings):
+        section, _, name = key.rpartition(".")
+        if not section or key not in unread:
+            groups.setdefault(section or "experiment", []).append((name, _written(value)))
+    return list(groups.items())
 
 
 def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
@@ -318,10 +318,12 @@ def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
     caption += "; dashed, the same on the unlabelled images by their hidden labels" if found.has_truth else ""
     caption += "; larger dots have more entries, an open dot has none."
     drawings = [Drawing("curve", "Estimated correctness", caption, lambda: calibration.correctness(last))]
-    errors = evidence.curve_errors(weights)
-    if len(errors) > 1:
+    history, columns = found.of_stage("train"), {"curve_error": "mean absolute error"}
+    if len(history) > 1 and history["curve_error"].notna().any():
         caption = "Mean absolute difference between the estimated and the optimal curve, weighted by the entries in each bin."
-        drawings.append(Drawing("curve_error", "Error of the estimate", caption, lambda: calibration.error_by_epoch(errors)))
+        drawings.append(
+            Drawing("curve_error", "Error of the estimate", caption, lambda: pseudo_labels.by_epoch(history, columns, "error"))
+        )
     return Section("calibration", title, drawings)
 
 
@@ -329,26 +331,20 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
     title = "Pseudo-labels"
     if not found.has_pseudo_labels:
         return Section("pseudo_labels", title, note=_why_none(settings, "no pseudo-labels are made"))
-    shares, weights = found.shares, found.weight_histogram
-    history, last = found.history[found.history["stage"] == "train"], shares.iloc[-1]
+    shares, weights, history, drawings = found.shares, found.weight_histogram, found.of_stage("train"), []
     if len(shares) > 1:
         caption = "How the entries (image, class) of the unlabelled images divide at each epoch."
-        drawings = [Drawing("shares", "Confident and uncertain", caption, lambda: pseudo_labels.shares(shares))]
-        caption = "Distribution of the weights of confident entries over the epochs; each column adds up to one."
-        drawings.append(Drawing("weights", "Weights by epoch", caption, lambda: pseudo_labels.weight_histograms(weights)))
-    else:
-        caption = f"Of the entries (image, class) of the unlabelled images {last['positive']:.1%} are confident positives, "
-        caption += f"{last['negative']:.1%} confident negatives and {last['uncertain']:.1%} uncertain."
-        drawings = [Drawing("weights", "Weights", caption, lambda: pseudo_labels.weight_bars(weights))]
-    if len(history) > 1 and history[["precision_pos", "precision_neg"]].notna().any(axis=None):
+        drawings.append(Drawing("shares", "Confident and uncertain", caption, lambda: pseudo_labels.shares(shares)))
+    last = shares.iloc[-1]
+    caption = f"At epoch {last['epoch']:.0f}; of the entries (image, class) of the unlabelled images {last['positive']:.1%} are "
+    caption += f"confident positives, {last['negative']:.1%} confident negatives and {last['uncertain']:.1%} uncertain."
+    drawings.append(Drawing("weights", "Weights", caption, lambda: pseudo_labels.weight_bars(weights)))
+    columns = {"precision_pos": "positive labels", "precision_neg": "negative labels"}
+    if len(history) > 1 and history[[*columns]].notna().any(axis=None):
         caption = "Share of confident entries whose pseudo-label is the hidden true label."
-        drawings.append(Drawing("precision", "Precision by epoch", caption, lambda: pseudo_labels.precision_by_epoch(history)))
-    thresholds = _last(found.thresholds)
-    if not thresholds.empty:
-        crossed = int(thresholds["crossed"].sum())
-        caption = "Between its two thresholds an entry of the class stays uncertain; last epoch, widest bands on top"
-        caption += f", {crossed} of {len(thresholds)} classes with crossed thresholds." if crossed else "."
-        drawings.append(Drawing("thresholds", "Thresholds by class", caption, lambda: pseudo_labels.thresholds(thresholds)))
+        drawings.append(
+            Drawing("precision", "Precision by epoch", caption, lambda: pseudo_labels.by_epoch(history, columns, "share right"))
+        )
     return Section("pseudo_labels", title, drawings)
 
 
@@ -402,14 +398,6 @@ def _truth(dataset: Path | None) -> pd.DataFrame | None:
 
 def _last(frame: pd.DataFrame) -> pd.DataFrame:
     return frame if frame.empty else frame[frame["epoch"] == frame["epoch"].max()].reset_index(drop=True)
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", _written(value)
 
 
 def _written(value: Any) -> str:

@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from dicap.data.format import ABSENT, INDEX
 from dicap.files.atomic import replacing_folder
-from dicap.files.tables import read_parquet
 from dicap.metrics.warnings import corrected
 from dicap.pages.html import render
 from dicap.pages.pictures import squares
@@ -71,19 +68,16 @@ def build_report(
         settings: the resolved settings, nested as in params.yaml.
         environment: what the run ran on (versions, device), shown as it is.
         out: a folder that is replaced as a whole, or left as it was if anything fails.
-        dataset: the converted set; its hidden labels add the precision of pseudo-labels by confidence, and its images the
-            most surprising pseudo-labels and the test images that are ranked best and worst.
+        dataset: the converted set; its images are those that are ranked best and worst.
         unread: settings that concern other methods and stages, by dotted key; the page leaves them out.
 
     The bytes depend only on the arguments: no date, no machine, no random ids.
     Raises DataError naming the file that is missing or damaged.
     """
-    found = evidence.gather(artifacts, _truth(dataset))
+    found = evidence.gather(artifacts)
     pictures: dict[str, str] = {}
     if dataset is not None and (Path(dataset) / "meta.json").exists():
-        pictures = squares(
-            Path(dataset), [row["id"] for frame in (found.surprises, found.examples) for row in frame.to_dict("records")]
-        )
+        pictures = squares(Path(dataset), [row["id"] for row in found.examples.to_dict("records")])
     with replacing_folder(Path(out)) as folder:
         (folder / "figures").mkdir()
         if len(found.weights):  # for dvc plots, which cannot read Parquet
@@ -106,7 +100,7 @@ def build_report(
             style_attributes=True,  # those of the figures and bars
             summary=summary(found, settings),
             sections=sections,
-            galleries=galleries(found, pictures),
+            gallery=gallery(found, pictures),
             classes=class_rows(found),
             times=time_rows(found),
             settings=setting_groups(settings, unread),
@@ -171,44 +165,20 @@ def _holds_out(settings: dict[str, Any]) -> bool:
     return method not in METHODS or holds_out(method, settings.get("calibration", {}).get("source", "holdout"))
 
 
-def galleries(found: Evidence, pictures: dict[str, str]) -> list[dict[str, Any]]:
-    """Where there are pictures: test images ranked best and worst, the wrong pseudo-labels that weighed most in the last epoch.
+def gallery(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The test images that are ranked best and worst, where there are pictures: (heading, images).
 
-    A gallery has name, title, note and groups of (heading, images); an image id, picture, title, words and truth.
+    An image has id, picture, title, words and truth.
     """
-    answers = [
+    rows = [
         {"title": ", ".join(name for name, _ in row["answer"]), "words": ", ".join(f"{score:.2f}" for _, score in row["answer"])}
         | row
+        | {"picture": pictures[row["id"]]}
         for row in found.examples.to_dict("records")
+        if row["id"] in pictures
     ]
-    taught = [
-        row | {"kind": row["label"], "title": row["class"], "words": f"w {row['weight']:.2f}, p {row['confidence']:.2f}"}
-        for row in found.surprises.to_dict("records")
-    ]
-    kinds = {
-        "best": "Ranked best",
-        "worst": "Ranked worst",
-        1: "Taught as present, absent by the hidden labels",
-        0: "Taught as absent, present by the hidden labels",
-    }
-    note = (
-        "The classes with the highest scores, as many as the image shows, with these scores. In the best images every class that "
-    )
-    note += "is there is far above all others; in the worst, one that is there is far below one that is not."
-    of_labels = (
-        "The confident mistakes of the last epoch with the largest weights, one per image: w is the weight, p the confidence "
-    )
-    of_labels += "that the class is present."
-    made = []
-    for name, title, words, rows in (
-        ("examples", "Best and worst test images", note, answers),
-        ("surprises", "Most surprising pseudo-labels", of_labels, taught),
-    ):
-        shown = [row | {"picture": pictures[row["id"]]} for row in rows if row["id"] in pictures]
-        groups = [(heading, part) for kind, heading in kinds.items() if (part := [row for row in shown if row["kind"] == kind])]
-        if groups:
-            made.append({"name": name, "title": title, "note": words, "groups": groups})
-    return made
+    groups = [(f"Ranked {kind}", [row for row in rows if row["kind"] == kind]) for kind in ("best", "worst")]
+    return [group for group in groups if group[1]]
 
 
 def class_rows(found: Evidence) -> list[dict[str, Any]]:
@@ -386,14 +356,6 @@ def _why_none(settings: dict[str, Any], what: str) -> str:
     if facts is not None and not facts.unlabelled:
         return f"{facts.title} learns from the labelled images only: {what}."
     return f"This run has none: {what} by {facts.title if facts else method}, or the stage has not run."
-
-
-def _truth(dataset: Path | None) -> pd.DataFrame | None:
-    if dataset is None or not (Path(dataset) / "index.parquet").exists():
-        return None
-    path = Path(dataset) / INDEX
-    absent = [ABSENT.name] if ABSENT.name in pq.read_schema(path).names else []
-    return read_parquet(path, ["id", "labels", *absent]).to_pandas()
 
 
 def _last(frame: pd.DataFrame) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import pytest
 import tiny
 from ruamel.yaml import YAML
 
+from dicap.use import export
 from stages.cli import main
 from stages.sweeps import finished
 
@@ -72,6 +73,10 @@ def typed(project, raw_photos, monkeypatch):
     monkeypatch.setattr(finished, "finished", lambda params, everywhere: ([run], []))
     monkeypatch.setattr(finished, "fetch", lambda rev, path, folder: page if path.endswith("report/index.html") else None)
     assert settings["dataset"] == run["settings"]["dataset"]
+    # What is written, and that it agrees, is the matter of tests/use/test_export.py, and takes seconds.
+    monkeypatch.setattr(export, "_write", lambda scorer, images, path, kind, facts: path.write_bytes(b"a model"))
+    monkeypatch.setattr(export, "_reader", lambda path, kind: None)
+    monkeypatch.setattr(export, "_difference", lambda scorer, run, images: 0.0)
 
     def type_(option, place):
         text = f"{place}/" if str(place) != "." else "./"

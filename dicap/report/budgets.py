@@ -32,7 +32,8 @@ def budget_tables(
         published: the paper's numbers; each stands beside the row of the method with most steps.
     """
     titles = row_titles()
-    for (dataset, ratio), here in runs.groupby(["dataset", "ratio"]):
+    for dataset, ratio in sorted(set(zip(runs["dataset"], runs["ratio"], strict=True))):
+        here = runs[(runs["dataset"] == dataset) & (runs["ratio"] == ratio)]
         pairs = list(zip(here["row"], here["steps"], strict=True))
         last = {row: _key(row, steps) for row, steps in sorted(set(pairs), key=_order)}
         ours = last.get(spec.ours or "", "")

@@ -171,9 +171,14 @@ def gallery(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[d
     An image has id, picture, title, words and truth.
     """
     rows = [
-        {"title": ", ".join(name for name, _ in row["answer"]), "words": ", ".join(f"{score:.2f}" for _, score in row["answer"])}
-        | row
-        | {"picture": pictures[row["id"]]}
+        {
+            "kind": row["kind"],
+            "id": row["id"],
+            "picture": pictures[row["id"]],
+            "title": ", ".join(name for name, _ in row["answer"]),
+            "words": ", ".join(f"{score:.2f}" for _, score in row["answer"]),
+            "truth": row["truth"],
+        }
         for row in found.examples.to_dict("records")
         if row["id"] in pictures
     ]

@@ -45,7 +45,6 @@ TOOLS = {
     "doctor": "Check a converted data set.",
     "sweep": "Run a grid of experiments, here or on a cluster.",
     "formatted": "Convert by the published npy lists.",
-    "compare": "Draw finished experiments side by side.",
     "figures": "Draw the paper's figures from finished runs.",
     "table": "Set finished runs beside the published tables.",
 }

@@ -12,11 +12,9 @@ from dataclasses import replace
 import pandas as pd
 
 from dicap.report.experiments import SOLVED, head_of, labelled_only, row_titles
-from dicap.report.gains import Gain
-from dicap.report.tables import Column, Spec, Table, collect
+from dicap.report.tables import Spec, Table, collect
 
 EQUAL = 0.05  # numbers of steps that differ by no more count as equal: an epoch is the smallest step of a budget
-ENOUGH = 0.5  # points of mAP: where twice the steps gain less, a row is at its plateau
 HEADS = {"linear": "linear", "ml_decoder": "ML-Decoder", "own": "its own"}
 BASELINES = ("asl", "mld", "bce", "bce ml_decoder")  # labelled-only rows to compare with: the first of the same head
 BEST_PRINTED = ("cap", "pclp", "bbam", "d2l")  # one code base, which reports the best epoch on the test images
@@ -26,35 +24,33 @@ NETWORKS = {"raw": "raw network", "ema": "EMA network"}
 def budget_tables(
     runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, str, float], float]
 ) -> Iterator[tuple[Table, pd.DataFrame]]:
-    """The tables of kind `main` or `plateau`, each with its runs, whose `row` is a row of that table.
+    """The tables of kind `main`, each with its runs, whose `row` is a row of that table.
 
     Args:
         runs: as `experiments.frame_of` gives them.
         spec: the kind's; its rows are replaced.
         published: the paper's numbers; each stands beside the row of the method with most steps.
     """
-    for dataset, ratio in sorted({(str(d), round(float(r), 6)) for d, r in zip(runs["dataset"], runs["ratio"], strict=True)}):
-        here = runs[(runs["dataset"] == dataset) & ((runs["ratio"] - ratio).abs() < 1e-6)]
-        found = sorted({(row, steps) for row, steps in zip(here["row"], here["steps"], strict=True)}, key=_order)
-        last = {row: key for row, steps in found for key in [_key(row, steps)]}
+    titles = row_titles()
+    for dataset, ratio in sorted(set(zip(runs["dataset"], runs["ratio"], strict=True))):
+        here = runs[(runs["dataset"] == dataset) & (runs["ratio"] == ratio)]
+        pairs = list(zip(here["row"], here["steps"], strict=True))
+        last = {row: _key(row, steps) for row, steps in sorted(set(pairs), key=_order)}
         ours = last.get(spec.ours or "", "")
         printed = {
             (last.get(row, row), dataset, ratio): value
-            for (row, d, r), value in published.items()
-            if d == dataset and abs(r - ratio) < 1e-6
+            for (row, *column), value in published.items()
+            if column == [dataset, ratio]
         }
-        keys = {_key(row, steps): (row, steps) for row, steps in found}
-        keys |= {row: (row, "") for row, _, _ in printed if row not in keys}
-        titles = row_titles()
+        keys = {_key(*pair): pair for pair in pairs} | {row: (row, "") for row, _, _ in printed if row not in last.values()}
         rows = {key: titles[row] for key, (row, _) in sorted(keys.items(), key=lambda item: _order(item[1]))}
-        against = _half_the_steps(keys) if spec.kind == "plateau" else _same_head(keys)
-        here = here.assign(row=[_key(row, steps) for row, steps in zip(here["row"], here["steps"], strict=True)])
+        here = here.assign(row=[_key(*pair) for pair in pairs])
         own = replace(
             spec,
             title=f"{spec.title}, {dataset} {100 * ratio:.4g} %",
             rows=rows,
             ours=ours or None,
-            against=against,
+            against=_same_head(keys),
         )
         table = collect(here, own, printed)
         table.facts["head"] = {key: HEADS[head_of(row)] for key, (row, _) in keys.items()}
@@ -63,13 +59,7 @@ def budget_tables(
         for other in table.best_other.values():
             one, two = (f"{rows[key]} ({HEADS[head_of(keys[key][0])]}, steps: {_words(keys[key][1])})" for key in (ours, other))
             table.notes.append(f"Delta is {one} minus {two}.")
-        table.notes.extend(_plateaus(keys, table, (dataset, ratio)) if spec.kind == "plateau" else _drml(here))
         yield table, here
-
-
-def at_plateau(doubled: Gain | None) -> bool:
-    """Whether a row is at its plateau: the mean gain of twice the steps over its own, seed by seed, is below ENOUGH."""
-    return doubled is not None and doubled.mean < ENOUGH
 
 
 def equal_steps(one: int | str, other: int | str) -> bool:
@@ -91,32 +81,6 @@ def _same_head(keys: Mapping[str, tuple[str, int | str]]) -> dict[str, str]:
                 against[key] = found[0]
                 break
     return against
-
-
-def _half_the_steps(keys: Mapping[str, tuple[str, int | str]]) -> dict[str, str]:
-    """Row -> the row of the same method and head with half of its steps, where there is one."""
-    against = {}
-    for key, (row, steps) in keys.items():
-        found = [
-            k
-            for k, (r, s) in keys.items()
-            if r == row and isinstance(s, int) and isinstance(steps, int) and s != steps and equal_steps(2 * s, steps)
-        ]
-        if found:
-            against[key] = found[0]
-    return against
-
-
-def _plateaus(keys: Mapping[str, tuple[str, int | str]], table: Table, column: Column) -> Iterator[str]:
-    """For every method and head the fewest steps at which it is at its plateau."""
-    for row in dict.fromkeys(row for row, _ in keys.values()):
-        halves = {table.spec.against[key]: key for key, (r, _) in keys.items() if r == row and key in table.spec.against}
-        reached = [keys[half][1] for half, key in halves.items() if at_plateau(table.gains.get(key, {}).get(column))]
-        name = f"{row_titles()[row]}, {HEADS[head_of(row)]}"
-        if reached:
-            yield f"{name}: at its plateau with {min(reached):,} steps (twice as many gain less than {ENOUGH} mAP)."
-        elif halves:
-            yield f"{name}: no plateau yet; twice the steps gain {ENOUGH} mAP or more."
 
 
 def _other_network(runs: pd.DataFrame) -> dict[str, dict[str, str]]:
@@ -142,14 +106,6 @@ def _best_on_test(runs: pd.DataFrame, keys: Mapping[str, tuple[str, int | str]])
 def _mean_words(values: pd.Series) -> str:
     values = values.astype(float)
     return f"{values.mean():.2f}" + (f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else "")
-
-
-def _drml(runs: pd.DataFrame) -> Iterator[str]:
-    """DRML's two classifiers beside its answer, the relation network's."""
-    part = runs[runs["map_c1"].notna() & runs["map_c2"].notna()]
-    if len(part):
-        c1, c2, r = (part[name].astype(float).mean() for name in ("map_c1", "map_c2", "map"))
-        yield f"DRML answers by its relation network R ({r:.2f}); its classifiers C1 and C2 have {c1:.2f} and {c2:.2f}."
 
 
 def _key(row: str, steps: int | str) -> str:

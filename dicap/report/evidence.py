@@ -20,7 +20,6 @@ from dicap.files.tables import matrix, read_parquet
 
 STAGES = ("warmup", "train", "finetune")
 WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
-MOST_SURPRISES = 8  # of each kind
 MOST_EXAMPLES = 5  # test images that are shown, of each kind
 # Columns of history.csv that the figures read; a method without such a quantity leaves its column out.
 HISTORY = [*files.HISTORY, "curve_error", "precision_pos", "precision_neg"]
@@ -35,7 +34,7 @@ class Evidence:
     costs: one row per epoch of the same stages; columns `stage` and those of cost.csv.
     weights: bin, left, right, n_pos, n_neg, r_pos, r_neg, optimal_r_pos, optimal_n, epoch.
     thresholds: class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
-    weight_histogram: epoch, label (1 or 0), bin, left, right, n: how the weights of confident entries are spread.
+    weight_histogram: label (1 or 0), bin, left, right, n: how the weights of confident entries are spread at the last epoch.
     shares: epoch, positive, negative, uncertain (fractions of all entries).
     roles: number of images a role.
     per_class: class, n_pos, n_train_labelled, ap, chance (the last two in percent), in the order of the classes.
@@ -53,7 +52,6 @@ class Evidence:
     reliability: pd.DataFrame
     metrics: dict[str, Any]
     roles: dict[str, int]
-    surprises: pd.DataFrame = field(default_factory=pd.DataFrame)
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
@@ -66,17 +64,19 @@ class Evidence:
         """Whether any stage was trained for more than one epoch, so that there is a way to draw."""
         return len(self.history) > self.history["stage"].nunique()
 
+    def of_stage(self, stage: str) -> pd.DataFrame:
+        """The history of a stage."""
+        return self.history[self.history["stage"] == stage]
+
     @property
     def has_truth(self) -> bool:
         """Whether hidden labels were at hand when the curves were written."""
         return not self.weights.empty and bool(self.weights["optimal_r_pos"].notna().any())
 
 
-def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
+def gather(artifacts: Path) -> Evidence:
     """Read the artifacts folder of a run.
 
-    truth: the hidden labels, one row per image: `id` and `labels` (a list of class positions, None = unknown). Only
-    the most surprising pseudo-labels use it.
     Raises DataError naming the file that is missing or cannot be read; evaluation's files are required, all else is optional.
     """
     artifacts = Path(artifacts)
@@ -85,21 +85,19 @@ def gather(artifacts: Path, truth: pd.DataFrame | None = None) -> Evidence:
     per_class = _csv(evaluate / "per_class.csv", ["class", "n_pos", "n_train_labelled", "ap", "chance"])
     per_class[["ap", "chance"]] *= 100  # as fractions in the file, in percent wherever people read them
     source = next((artifacts / s for s in ("train", "pseudo_label") if files.epochs(artifacts / s, "pseudo_labels")), None)
-    weights = thresholds = pd.DataFrame()
-    labels: dict[str, pd.DataFrame] = {}
+    weights = thresholds = by_weight = shares = pd.DataFrame()
     if source is not None:
         weights = pool_classes(_frames(source, "weights"))
         thresholds = _frames(source, "thresholds")
-        labels = _pseudo_labels(source, truth, list(per_class["class"]))
+        by_weight, shares = _pseudo_labels(source)
     reliability, shown = _predictions(evaluate / "predictions.parquet", list(per_class["class"]))
     return Evidence(
         history=_history(artifacts),
         costs=_costs(artifacts),
         weights=weights,
         thresholds=thresholds,
-        weight_histogram=labels.get("weights", pd.DataFrame()),
-        shares=labels.get("shares", pd.DataFrame()),
-        surprises=labels.get("surprises", pd.DataFrame()),
+        weight_histogram=by_weight,
+        shares=shares,
         per_class=per_class,
         reliability=reliability,
         examples=shown,
@@ -155,27 +153,15 @@ def _counts(index: np.ndarray, bins: int, **columns: int) -> pd.DataFrame:
     return pd.DataFrame(columns | {"bin": np.arange(bins), "left": edges[:-1], "right": edges[1:], "n": n})
 
 
-def _pseudo_labels(stage: Path, truth: pd.DataFrame | None, classes: list[str]) -> dict[str, pd.DataFrame]:
-    epochs = files.epochs(stage, "pseudo_labels")
-    weights, shares = [], []
-    for epoch in epochs:
+def _pseudo_labels(stage: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """`weight_histogram` and `shares`."""
+    by_weight, shares = pd.DataFrame(), []
+    for epoch in files.epochs(stage, "pseudo_labels"):
         by_weight, numbers = histogram_of_record(files.epoch_file(stage, "pseudo_labels", epoch))
         total = max(1, sum(numbers.values()))
         names = {"positive": 1, "negative": 0, "uncertain": -1}
         shares.append({"epoch": epoch} | {name: numbers[k] / total for name, k in names.items()})
-        weights.append(by_weight.assign(epoch=epoch))
-    last = files.epoch_file(stage, "pseudo_labels", epochs[-1])
-    surprises = pd.DataFrame() if truth is None else _against_truth(last, truth, classes)
-    return {"weights": pd.concat(weights, ignore_index=True), "shares": pd.DataFrame(shares), "surprises": surprises}
-
-
-def _against_truth(path: Path, truth: pd.DataFrame, classes: list[str]) -> pd.DataFrame:
-    """`_surprises` of a record."""
-    ids, confidence, label, weight = files.read_pseudo_labels(path)
-    if label.shape[1] != len(classes):
-        raise DataError(f"{path}: {label.shape[1]} classes, per_class.csv has {len(classes)}; run dvc repro evaluate again")
-    true, known = _truth_matrix(ids, truth, len(classes))
-    return _surprises(ids, confidence, label, weight, true, known, classes)
+    return by_weight, pd.DataFrame(shares)
 
 
 def read_curves(folder: Path) -> pd.DataFrame:
@@ -196,58 +182,6 @@ def curve_errors(weights: pd.DataFrame) -> pd.DataFrame:
     difference = (known["r_pos"] - known["optimal_r_pos"]).abs() * known["optimal_n"]
     sums = known.assign(difference=difference).groupby("epoch")[["difference", "optimal_n"]].sum()
     return (sums["difference"] / sums["optimal_n"]).rename("curve_error").reset_index()
-
-
-def _truth_matrix(ids: list[str], truth: pd.DataFrame, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """True labels (n, C) int8 of `ids`, -1 where unknown, and which rows are labelled (n,) bool."""
-    truth = truth.dropna(subset=["labels"]).set_index("id")
-    labels, absent = truth["labels"], truth.get("absent")
-    known = np.asarray(pd.Index(ids).isin(labels.index))
-    true = np.zeros((len(ids), width), dtype=np.int8)  # (n, C)
-    for row in np.flatnonzero(known):
-        gone = None if absent is None else absent[ids[row]]
-        if gone is not None:
-            true[row] = -1
-            true[row, np.asarray(gone, dtype=np.int64)] = 0
-        true[row, np.asarray(labels[ids[row]], dtype=np.int64)] = 1
-    return true, known
-
-
-def _surprises(
-    ids: list[str],
-    confidence: np.ndarray,
-    label: np.ndarray,
-    weight: np.ndarray,
-    true: np.ndarray,
-    known: np.ndarray,
-    classes: list[str],
-    most: int = MOST_SURPRISES,
-) -> pd.DataFrame:
-    """The wrong confident entries of greatest weight, at most one per image and `most` of each kind.
-
-    One per image, so that the gallery does not repeat a picture.
-    """
-    rows = []
-    for kind in (1, 0):
-        wrong = (label == kind) & (true == 1 - kind) & known[:, None]  # (n, C)
-        found = np.argwhere(wrong)
-        order = np.lexsort((found[:, 1], found[:, 0], -weight[wrong].astype(np.float32)))
-        seen: set[int] = set()
-        for image, column in found[order]:
-            if image in seen or len(seen) == most:
-                continue
-            seen.add(int(image))
-            rows.append(
-                {
-                    "id": ids[image],
-                    "class": classes[column],
-                    "label": kind,
-                    "confidence": float(confidence[image, column]),
-                    "weight": float(weight[image, column]),
-                    "truth": [classes[c] for c in np.flatnonzero(true[image] > 0)],
-                }
-            )
-    return pd.DataFrame(rows)
 
 
 def _history(artifacts: Path) -> pd.DataFrame:

@@ -50,10 +50,8 @@ _LOOPS = {
 _BUDGET = _LOOPS | {"warmup.epochs", "warmup.eval_every", "train.epochs", "train.eval_every", "linear.solver"}
 SOLVED = "solved"  # in place of a number of steps
 RECOMMENDED = "dicap_recommended"  # its row beside that of DiCaP's published rule
-BUDGETS = ("main", "plateau")  # tables whose rows are told apart by steps (dicap.report.budgets)
 FREE = {
     "main": _IDENTITY | _BUDGET | {"iat.rule"},
-    "plateau": _IDENTITY | _BUDGET,
     "photographs": _IDENTITY | set(_RULE) | _BY_STEPS | _LOOPS,
     "cost": _IDENTITY | {"warmup.trainable", "train.trainable"},  # D2L trains the whole network everywhere
     "ablation": _IDENTITY | set(_STEPS),
@@ -97,9 +95,8 @@ def row_of(kind: str, settings: dict[str, Any]) -> str | None:
         return photographs_row(settings)
     if kind == "cost":
         return settings["method"] if _method_row(settings) == settings["method"] else None
-    assert kind in ("main", "plateau"), kind
-    row = _method_row(settings)
-    return row if kind == "main" or (row is not None and labelled_only(row)) else None
+    assert kind == "main", kind
+    return _method_row(settings)
 
 
 def _method_row(settings: dict[str, Any]) -> str | None:
@@ -144,11 +141,11 @@ def frame_of(
 
     Columns: dataset, row, ratio, seed, map, minutes_per_epoch, peak_memory_gb, rev, name; steps (a number, SOLVED, or empty where
     nothing is known); network, in words; which, the network that was scored, and other, the mAP of the other one;
-    best_on_test; map_c1, map_c2 of DRML.
+    best_on_test.
 
     Runs of one data set are comparable if all settings but FREE[kind] agree. Where they do not, those that agree with
     `reference` (the settings of params.yaml) are kept, or else the most numerous ones. Of several runs of one cell
-    and seed the latest counts; in the tables of budgets runs of other numbers of steps are other cells.
+    and seed the latest counts; in the main table runs of other numbers of steps are other cells (dicap.report.budgets).
 
     Returns the frame and a sentence about every group that was left out.
     """
@@ -162,7 +159,7 @@ def frame_of(
             {
                 "dataset": settings["dataset"],
                 "row": row,
-                "ratio": float(settings["ratio"]),
+                "ratio": round(float(settings["ratio"]), 6),  # so that equal ratios are equal
                 "seed": int(settings["seed"]),
                 "map": float(metrics["map"]),
                 "steps": SOLVED if metrics.get("steps", "") is None else metrics.get("steps", ""),
@@ -170,8 +167,6 @@ def frame_of(
                 "other": metrics.get("map_ema" if metrics.get("model") == "raw" else "map_raw"),
                 "best_on_test": metrics.get("best_on_test"),
                 "network": _network(settings),
-                "map_c1": metrics.get("map_c1"),
-                "map_c2": metrics.get("map_c2"),
                 "minutes_per_epoch": metrics.get("minutes_per_epoch"),
                 "peak_memory_gb": metrics.get("peak_memory_gb"),
                 "rev": experiment["rev"],
@@ -196,7 +191,7 @@ def frame_of(
             listed = ", ".join(keys[:4]) + (", ..." if len(keys) > 4 else "")
             notes.append(f"{dataset}: left out {left} run{'s' if left > 1 else ''} with other settings ({listed}).")
     frame = pd.DataFrame(kept).sort_values("when", kind="stable").drop(columns=["rest"])
-    cell = ["dataset", "row", "ratio", "seed", *(["steps"] if kind in BUDGETS else [])]
+    cell = ["dataset", "row", "ratio", "seed", *(["steps"] if kind == "main" else [])]
     frame = frame.drop_duplicates(cell, keep="last")
     return frame.sort_values(["dataset", "ratio", "row", "seed"], kind="stable").reset_index(drop=True), notes
 

@@ -1,20 +1,16 @@
-"""One epoch of a Parquet artifact as bars in a terminal and as a figure, whichever artifact it is."""
+"""One epoch of a Parquet artifact as bars in a terminal, whichever artifact it is."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-
-from matplotlib.figure import Figure
 
 from dicap.errors import DataError
 from dicap.files import artifacts as files
 from dicap.files.tables import parquet_columns, read_parquet
 from dicap.report.evidence import histogram_of_record, pool_classes
-from dicap.report.figures import calibration, pseudo_labels
-from dicap.report.style import short
+from dicap.report.figures.pseudo_labels import KINDS as LABELS
 
 KINDS = ("weights", "pseudo_labels", "thresholds")
 NARROWEST = 40  # columns: below this the numbers alone fill the line
@@ -22,16 +18,7 @@ NARROWEST = 40  # columns: below this the numbers alone fill the line
 Bar = tuple[str, float, float, str]  # name, start and end in [0, 1], the numbers it stands for
 
 
-@dataclass(frozen=True)
-class Histogram:
-    """title: what it shows. bars: for `lines`. figure(): its drawing, inside `house_style()`."""
-
-    title: str
-    bars: list[Bar]
-    figure: Callable[[], Figure]
-
-
-def lines(bars: Sequence[Bar], width: int, ascii_only: bool = False) -> list[str]:
+def lines(bars: Sequence[Bar], width: int) -> list[str]:
     """One line of at most `width` columns a bar: its name, the bar on a line from 0 to 1, its numbers.
 
     What is above zero shows at least one character of bar; a bar without length shows none.
@@ -42,7 +29,7 @@ def lines(bars: Sequence[Bar], width: int, ascii_only: bool = False) -> list[str
     for name, start, end, words in bars:
         first = min(room - 1, int(start * room))
         length = max(1, min(room, round(end * room)) - first) if end > start else 0
-        track = " " * first + ("#" if ascii_only else "█") * length
+        track = " " * first + "█" * length
         shown.append(f"{name}{' ' * (names - columns_of(name))} {track:<{room}}  {words}".rstrip())
     return shown
 
@@ -54,8 +41,8 @@ def columns_of(text: str) -> int:
     )
 
 
-def open_histogram(path: Path, epoch: int | None = None) -> Histogram:
-    """Read `path`: a folder of epochs (`epoch` chooses, the last one by default), one epoch's folder, or one file.
+def open_histogram(path: Path, epoch: int | None = None) -> tuple[str, list[Bar]]:
+    """Title and bars of `path`: a folder of epochs (`epoch` chooses, the last one by default), one epoch's folder, or one file.
 
     Raises DataError in one line if there is nothing to read, or if it is no weights, pseudo_labels or thresholds table.
     """
@@ -71,30 +58,34 @@ def open_histogram(path: Path, epoch: int | None = None) -> Histogram:
             rate, words = (row["r_pos"], f"{row['r_pos']:.3f}") if entries else (0.0, "-")
             optimal = f", optimal {row['optimal_r_pos']:.3f}" if row["optimal_r_pos"] == row["optimal_r_pos"] else ""
             bars.append((f"{row['left']:.2f}-{row['right']:.2f}", 0.0, rate, f"{words} of {entries:,}{optimal}"))
-        return Histogram(
-            f"{path}{when}: share of positives by confidence, entries counted", bars, lambda: calibration.correctness(rates)
-        )
+        return f"{path}{when}: share of positives by confidence, entries counted", bars
     if {"id", "confidence", "label", "weight"} <= columns:
         by_weight, numbers = histogram_of_record(path)
         most = by_weight.groupby("label")["n"].max().clip(lower=1)
         bars = [
-            (f"{pseudo_labels.KINDS[kind][0]} {left:.2f}-{right:.2f}", 0.0, n / most[kind], f"{n:,}")
+            (f"{LABELS[kind][0]} {left:.2f}-{right:.2f}", 0.0, n / most[kind], f"{n:,}")
             for kind, left, right, n in by_weight[["label", "left", "right", "n"]].itertuples(index=False)
         ]
-        shares = ", ".join(f"{numbers[kind]:,} {name}" for kind, (name, _) in pseudo_labels.KINDS.items())
-        return Histogram(
-            f"{path}{when}: weights of the pseudo-labels ({shares})", bars, lambda: pseudo_labels.weight_bars(by_weight)
-        )
+        shares = ", ".join(f"{numbers[kind]:,} {name}" for kind, (name, _) in LABELS.items())
+        return f"{path}{when}: weights of the pseudo-labels ({shares})", bars
     if {"class", "tau_pos", "tau_neg", "crossed"} <= columns:
-        bands = read_parquet(path).to_pandas()
         bars = []
-        for row in bands.to_dict("records"):
+        for row in read_parquet(path).to_pandas().to_dict("records"):
             low, high = sorted((row["tau_neg"], row["tau_pos"]))
             words = f"{row['tau_neg']:.3f} to {row['tau_pos']:.3f}" + (", crossed" if row["crossed"] else "")
-            bars.append((short(row["class"], 20), low, high, words))
-        return Histogram(f"{path}{when}: uncertain band by class", bars, lambda: pseudo_labels.thresholds(bands))
+            bars.append((short(row["class"]), low, high, words))
+        return f"{path}{when}: uncertain band by class", bars
     found = ", ".join(sorted(columns)[:6])
     raise DataError(f"{path}: columns {found}; expected a table of {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+
+
+def short(name: str, letters: int = 20) -> str:
+    """`name` fit for a line: no control characters (they command a terminal), at most `letters` long, the middle left out."""
+    name = "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in {"Cc", "Cs"} else c for c in str(name))
+    if len(name) <= letters:
+        return name
+    tail = (letters - 1) // 3
+    return f"{name[: letters - 1 - tail]}…{name[-tail:]}"
 
 
 def _one_file(path: Path, epoch: int | None) -> tuple[Path, int | None]:

@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from dicap.data.format import ABSENT, INDEX
 from dicap.files.atomic import replacing_folder
-from dicap.files.tables import read_parquet
 from dicap.metrics.warnings import corrected
 from dicap.pages.html import render
 from dicap.pages.pictures import squares
 from dicap.report import evidence, style
 from dicap.report.evidence import Evidence
 from dicap.report.figures import calibration, learning, pseudo_labels
+from dicap.settings import flatten
 from dicap.settings.catalogue import OWN
 from dicap.settings.methods import METHODS, holds_out
 
@@ -56,7 +54,7 @@ class Section:
 def build_report(
     artifacts: Path,
     settings: dict[str, Any],
-    environment: dict[str, Any],
+    environment: dict[str, str],
     out: Path,
     dataset: Path | None = None,
     unread: Collection[str] = (),
@@ -69,19 +67,16 @@ def build_report(
         settings: the resolved settings, nested as in params.yaml.
         environment: what the run ran on (versions, device), shown as it is.
         out: a folder that is replaced as a whole, or left as it was if anything fails.
-        dataset: the converted set; its hidden labels add the precision of pseudo-labels by confidence, and its images the
-            most surprising pseudo-labels and the test images that are ranked best and worst.
+        dataset: the converted set; its images are those that are ranked best and worst.
         unread: settings that concern other methods and stages, by dotted key; the page leaves them out.
 
     The bytes depend only on the arguments: no date, no machine, no random ids.
     Raises DataError naming the file that is missing or damaged.
     """
-    found = evidence.gather(artifacts, _truth(dataset))
+    found = evidence.gather(artifacts)
     pictures: dict[str, str] = {}
     if dataset is not None and (Path(dataset) / "meta.json").exists():
-        pictures = squares(
-            Path(dataset), [row["id"] for frame in (found.surprises, found.examples) for row in frame.to_dict("records")]
-        )
+        pictures = squares(Path(dataset), [row["id"] for row in found.examples.to_dict("records")])
     with replacing_folder(Path(out)) as folder:
         (folder / "figures").mkdir()
         if len(found.weights):  # for dvc plots, which cannot read Parquet
@@ -97,15 +92,18 @@ def build_report(
                     label = f"{drawing.title}. {drawing.caption}"
                     drawn.append((drawing, Markup(style.inline(svg, drawing.name, label))))
                 sections.append((section, drawn))
-        html = render_page(
+        html = render(
             "page.html",
+            styles=["base.css", "figures.css", "page.css"],
+            scripts=["tables.js", "enlarge.js"],
+            style_attributes=True,  # those of the figures and bars
             summary=summary(found, settings),
             sections=sections,
-            galleries=galleries(found, pictures),
+            gallery=gallery(found, pictures),
             classes=class_rows(found),
             times=time_rows(found),
             settings=setting_groups(settings, unread),
-            environment=list(_flat(environment)),
+            environment=environment,
         )
         (folder / "index.html").write_text(html, encoding="utf-8")
     return Path(out) / "index.html"
@@ -166,44 +164,25 @@ def _holds_out(settings: dict[str, Any]) -> bool:
     return method not in METHODS or holds_out(method, settings.get("calibration", {}).get("source", "holdout"))
 
 
-def galleries(found: Evidence, pictures: dict[str, str]) -> list[dict[str, Any]]:
-    """Where there are pictures: test images ranked best and worst, the wrong pseudo-labels that weighed most in the last epoch.
+def gallery(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The test images that are ranked best and worst, where there are pictures: (heading, images).
 
-    A gallery has name, title, note and groups of (heading, images); an image id, picture, title, words and truth.
+    An image has id, picture, title, words and truth.
     """
-    answers = [
-        {"title": ", ".join(name for name, _ in row["answer"]), "words": ", ".join(f"{score:.2f}" for _, score in row["answer"])}
-        | row
+    rows = [
+        {
+            "kind": row["kind"],
+            "id": row["id"],
+            "picture": pictures[row["id"]],
+            "title": ", ".join(name for name, _ in row["answer"]),
+            "words": ", ".join(f"{score:.2f}" for _, score in row["answer"]),
+            "truth": row["truth"],
+        }
         for row in found.examples.to_dict("records")
+        if row["id"] in pictures
     ]
-    taught = [
-        row | {"kind": row["label"], "title": row["class"], "words": f"w {row['weight']:.2f}, p {row['confidence']:.2f}"}
-        for row in found.surprises.to_dict("records")
-    ]
-    kinds = {
-        "best": "Ranked best",
-        "worst": "Ranked worst",
-        1: "Taught as present, absent by the hidden labels",
-        0: "Taught as absent, present by the hidden labels",
-    }
-    note = (
-        "The classes with the highest scores, as many as the image shows, with these scores. In the best images every class that "
-    )
-    note += "is there is far above all others; in the worst, one that is there is far below one that is not."
-    of_labels = (
-        "The confident mistakes of the last epoch with the largest weights, one per image: w is the weight, p the confidence "
-    )
-    of_labels += "that the class is present."
-    made = []
-    for name, title, words, rows in (
-        ("examples", "Best and worst test images", note, answers),
-        ("surprises", "Most surprising pseudo-labels", of_labels, taught),
-    ):
-        shown = [row | {"picture": pictures[row["id"]]} for row in rows if row["id"] in pictures]
-        groups = [(heading, part) for kind, heading in kinds.items() if (part := [row for row in shown if row["kind"] == kind])]
-        if groups:
-            made.append({"name": name, "title": title, "note": words, "groups": groups})
-    return made
+    groups = [(f"Ranked {kind}", [row for row in rows if row["kind"] == kind]) for kind in ("best", "worst")]
+    return [group for group in groups if group[1]]
 
 
 def class_rows(found: Evidence) -> list[dict[str, Any]]:
@@ -239,13 +218,12 @@ def steps_in_words(metrics: dict[str, Any], key: str = "steps") -> str:
 
 def setting_groups(settings: dict[str, Any], unread: Collection[str] = ()) -> list[tuple[str, list[tuple[str, str]]]]:
     """Settings as (section, [(key, value)]); the top-level keys come first, under `experiment`."""
-    top = {key: value for key, value in settings.items() if not isinstance(value, dict)}
-    groups = [("experiment", list(_flat(top)))]
-    return groups + [
-        (name, [(key, value) for key, value in _flat(values) if f"{name}.{key}" not in unread])
-        for name, values in settings.items()
-        if isinstance(values, dict)
-    ]
+    groups: dict[str, list[tuple[str, str]]] = {"experiment": []}
+    for key, value in flatten(settings):
+        section, _, name = key.rpartition(".")
+        if not section or key not in unread:
+            groups.setdefault(section or "experiment", []).append((name, _written(value)))
+    return list(groups.items())
 
 
 def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
@@ -314,10 +292,12 @@ def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
     caption += "; dashed, the same on the unlabelled images by their hidden labels" if found.has_truth else ""
     caption += "; larger dots have more entries, an open dot has none."
     drawings = [Drawing("curve", "Estimated correctness", caption, lambda: calibration.correctness(last))]
-    errors = evidence.curve_errors(weights)
-    if len(errors) > 1:
+    history, columns = found.of_stage("train"), {"curve_error": "mean absolute error"}
+    if len(history) > 1 and history["curve_error"].notna().any():
         caption = "Mean absolute difference between the estimated and the optimal curve, weighted by the entries in each bin."
-        drawings.append(Drawing("curve_error", "Error of the estimate", caption, lambda: calibration.error_by_epoch(errors)))
+        drawings.append(
+            Drawing("curve_error", "Error of the estimate", caption, lambda: pseudo_labels.by_epoch(history, columns, "error"))
+        )
     return Section("calibration", title, drawings)
 
 
@@ -325,26 +305,20 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
     title = "Pseudo-labels"
     if not found.has_pseudo_labels:
         return Section("pseudo_labels", title, note=_why_none(settings, "no pseudo-labels are made"))
-    shares, weights = found.shares, found.weight_histogram
-    history, last = found.history[found.history["stage"] == "train"], shares.iloc[-1]
+    shares, weights, history, drawings = found.shares, found.weight_histogram, found.of_stage("train"), []
     if len(shares) > 1:
         caption = "How the entries (image, class) of the unlabelled images divide at each epoch."
-        drawings = [Drawing("shares", "Confident and uncertain", caption, lambda: pseudo_labels.shares(shares))]
-        caption = "Distribution of the weights of confident entries over the epochs; each column adds up to one."
-        drawings.append(Drawing("weights", "Weights by epoch", caption, lambda: pseudo_labels.weight_histograms(weights)))
-    else:
-        caption = f"Of the entries (image, class) of the unlabelled images {last['positive']:.1%} are confident positives, "
-        caption += f"{last['negative']:.1%} confident negatives and {last['uncertain']:.1%} uncertain."
-        drawings = [Drawing("weights", "Weights", caption, lambda: pseudo_labels.weight_bars(weights))]
-    if len(history) > 1 and history[["precision_pos", "precision_neg"]].notna().any(axis=None):
+        drawings.append(Drawing("shares", "Confident and uncertain", caption, lambda: pseudo_labels.shares(shares)))
+    last = shares.iloc[-1]
+    caption = f"At epoch {last['epoch']:.0f}; of the entries (image, class) of the unlabelled images {last['positive']:.1%} are "
+    caption += f"confident positives, {last['negative']:.1%} confident negatives and {last['uncertain']:.1%} uncertain."
+    drawings.append(Drawing("weights", "Weights", caption, lambda: pseudo_labels.weight_bars(weights)))
+    columns = {"precision_pos": "positive labels", "precision_neg": "negative labels"}
+    if len(history) > 1 and history[[*columns]].notna().any(axis=None):
         caption = "Share of confident entries whose pseudo-label is the hidden true label."
-        drawings.append(Drawing("precision", "Precision by epoch", caption, lambda: pseudo_labels.precision_by_epoch(history)))
-    thresholds = _last(found.thresholds)
-    if not thresholds.empty:
-        crossed = int(thresholds["crossed"].sum())
-        caption = "Between its two thresholds an entry of the class stays uncertain; last epoch, widest bands on top"
-        caption += f", {crossed} of {len(thresholds)} classes with crossed thresholds." if crossed else "."
-        drawings.append(Drawing("thresholds", "Thresholds by class", caption, lambda: pseudo_labels.thresholds(thresholds)))
+        drawings.append(
+            Drawing("precision", "Precision by epoch", caption, lambda: pseudo_labels.by_epoch(history, columns, "share right"))
+        )
     return Section("pseudo_labels", title, drawings)
 
 
@@ -388,27 +362,11 @@ def _why_none(settings: dict[str, Any], what: str) -> str:
     return f"This run has none: {what} by {facts.title if facts else method}, or the stage has not run."
 
 
-def _truth(dataset: Path | None) -> pd.DataFrame | None:
-    if dataset is None or not (Path(dataset) / "index.parquet").exists():
-        return None
-    path = Path(dataset) / INDEX
-    absent = [ABSENT.name] if ABSENT.name in pq.read_schema(path).names else []
-    return read_parquet(path, ["id", "labels", *absent]).to_pandas()
-
-
 def _last(frame: pd.DataFrame) -> pd.DataFrame:
     return frame if frame.empty else frame[frame["epoch"] == frame["epoch"].max()].reset_index(drop=True)
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", written(value)
-
-
-def written(value: Any) -> str:
+def _written(value: Any) -> str:
     """A setting as YAML has it, numbers short."""
     if value is None:
         return "null"
@@ -420,14 +378,3 @@ def written(value: Any) -> str:
 def _mean(values: pd.Series) -> float | None:
     mean = values.mean()
     return None if pd.isna(mean) else float(mean)
-
-
-def render_page(name: str, **values: Any) -> str:
-    """A page of `templates/` in the hand of all pages: tables to sort, figures to enlarge."""
-    return render(
-        name,
-        styles=["base.css", "figures.css", "page.css"],
-        scripts=["tables.js", "enlarge.js"],
-        style_attributes=True,  # those of the figures and bars
-        **values,
-    )

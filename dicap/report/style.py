@@ -10,8 +10,6 @@ from __future__ import annotations
 import html
 import io
 import re
-import unicodedata
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +18,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
-from dicap.errors import DataError
 from dicap.files.written import replacing_own
 
 INK, MUTED, GRID = "#1f2933", "#65717d", "#e2e6ea"
@@ -49,9 +45,7 @@ LINES: tuple[tuple[str, str, str], ...] = (
     (PURPLE, "-", "v"), (SKY, "--", "P"), (INK, "-.", "X"), (GREY, ":", "*"),
 )  # fmt: skip
 
-ENDINGS = (".svg", ".png", ".pdf")
 WIDTH, HEIGHT = 5.0, 3.3  # inches: two side by side on a desktop, one across a phone, text of 9 points in both
-LONGEST_NAME = 22  # letters of a class name that fit next to an axis
 
 _RC: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be searched, and takes the reader's font
@@ -95,9 +89,7 @@ _STACK = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial,
 @contextmanager
 def house_style() -> Iterator[None]:
     """Draw and save inside this block: the settings above hold within it and nothing of them stays behind."""
-    with matplotlib.rc_context(_RC), warnings.catch_warnings():
-        # A class name in a script the bundled font lacks is drawn by the reader's font; only the layout is estimated.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+    with matplotlib.rc_context(_RC):
         yield
 
 
@@ -109,21 +101,6 @@ def canvas(height: float = HEIGHT, width: float = WIDTH) -> Figure:
 def legend_above(ax: Axes, columns: int = 4, **options) -> None:
     """Put the legend over the axes, left aligned, so that it never covers data."""
     ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, **options)
-
-
-def plain(text: Text) -> Text:
-    """A label whose dollar signs are dollar signs: names come from users, never from a formula."""
-    text.set_parse_math(False)
-    return text
-
-
-def short(name: str, letters: int = LONGEST_NAME) -> str:
-    """`name` fit for a label: no control characters (XML forbids them), at most `letters` long, the middle left out."""
-    name = "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) in {"Cc", "Cs"} else c for c in str(name))
-    if len(name) <= letters:
-        return name
-    tail = (letters - 1) // 3
-    return f"{name[: letters - 1 - tail]}…{name[-tail:]}"
 
 
 def to_svg(figure: Figure) -> str:
@@ -162,23 +139,10 @@ def inline(svg: str, name: str, label: str) -> str:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the figure as `.svg`, `.png` (200 dpi) or `.pdf`, by the path's ending, atomically and without a date.
-
-    Raises DataError for another ending.
-    """
-    ending = check_ending(path)
+    """Write the figure as `.svg` or `.pdf`, by the path's ending, atomically and without a date."""
+    assert path.suffix in (".svg", ".pdf"), path
     with replacing_own(path) as temporary:
-        if ending == ".svg":
+        if path.suffix == ".svg":
             temporary.write_text(to_svg(figure), encoding="utf-8")
-        elif ending == ".pdf":
-            figure.savefig(temporary, format="pdf", metadata={"CreationDate": None})
         else:
-            figure.savefig(temporary, format="png", dpi=200, facecolor="white")
-
-
-def check_ending(path: Path) -> str:
-    """The ending of a file that `save` can write. Raises DataError for another one."""
-    ending = path.suffix.lower()
-    if ending not in ENDINGS:
-        raise DataError(f"{path}: cannot draw {ending or 'a file without ending'}; the ending must be {', '.join(ENDINGS)}")
-    return ending
+            figure.savefig(temporary, format="pdf", metadata={"CreationDate": None})

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
@@ -75,7 +74,7 @@ class Table:
 
 
 def spec_of(kind: str) -> list[Spec]:
-    """The tables that `kind` (main, plateau, photographs, ablation, weighting, cost) consists of."""
+    """The tables that `kind` (main, photographs, ablation, weighting, cost) consists of."""
     methods = method_titles()
     steps = {
         "baseline": "Baseline (labelled only)",
@@ -97,7 +96,6 @@ def spec_of(kind: str) -> list[Spec]:
     }
     return {
         "main": [Spec("main", "mAP (%)", "method", methods, ours="dicap", gain="minus labelled-only")],
-        "plateau": [Spec("plateau", "Plateaus, mAP (%)", "method", methods, gain="over half the steps")],
         "photographs": [
             Spec(
                 "photographs",
@@ -174,7 +172,7 @@ def collect(
     """
     published = published or {}
     runs = runs[runs["row"].isin(list(spec.rows)) & runs[spec.value].notna()]
-    columns = sorted({(str(d), round(float(r), 6)) for d, r in zip(runs["dataset"], runs["ratio"], strict=True)})
+    columns: list[Column] = sorted(set(zip(runs["dataset"], runs["ratio"], strict=True)))
     cells: dict[str, dict[Column, Cell]] = {}
     for row in spec.rows:
         line = {column: _cell(runs, row, column, spec, published) for column in columns}
@@ -266,7 +264,7 @@ def to_csv(table: Table) -> str:
 
 def _runs_of(runs: pd.DataFrame, row: str, column: Column) -> pd.DataFrame:
     dataset, ratio = column
-    return runs[(runs["row"] == row) & (runs["dataset"] == dataset) & np.isclose(runs["ratio"].astype(float), ratio)]
+    return runs[(runs["row"] == row) & (runs["dataset"] == dataset) & (runs["ratio"] == ratio)]
 
 
 def _cell(runs: pd.DataFrame, row: str, column: Column, spec: Spec, published: Mapping) -> Cell:

@@ -1,9 +1,11 @@
 """What people have to predict: files, folders, patterns, lists, arrays and open images; reading them ahead of the network."""
 
 import glob
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -117,19 +119,18 @@ def read_square(source: Path | Image.Image | np.ndarray, size: int) -> np.ndarra
 
 
 def read_ahead(
-    images: Sequence[Photograph], size: int, batch: int, workers: int
+    images: Iterable[Photograph], size: int, batch: int, workers: int
 ) -> Iterator[tuple[Sequence[Photograph], list[np.ndarray | str]]]:
     """Yield (photographs, images or reasons) of one batch after the other while the next one is being read.
 
     At most two batches are in memory, however many images there are.
     """
-    batches = [images[start : start + batch] for start in range(0, len(images), batch)]
+    left, waiting = iter(images), deque()
     with ThreadPoolExecutor(max(1, workers)) as pool:
-        waiting: list[tuple[Sequence[Photograph], list[Future]]] = []
-        for some in batches:
+        while some := list(islice(left, batch)):
             waiting.append((some, [pool.submit(read_square, one.source, size) for one in some]))
             if len(waiting) > 1:
-                first, futures = waiting.pop(0)
+                first, futures = waiting.popleft()
                 yield first, [future.result() for future in futures]
         for some, futures in waiting:
             yield some, [future.result() for future in futures]

@@ -1,13 +1,9 @@
 """Predictions for images, in memory or streamed to a file."""
 
-import hashlib
-import json
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,11 +13,8 @@ import torch
 
 from dicap.calibration.ranks import GROUP, MOST_GROUPS
 from dicap.data.loader import worker_count
-from dicap.data.sources.base import decoders, file_mark
 from dicap.errors import DataError, SettingsError
-from dicap.files.json_files import write_json
-from dicap.files.tables import read_parquet, write_parquet
-from dicap.files.written import check_own, not_own, remove_own, replacing_own
+from dicap.files.written import check_own, remove_own, replacing_own
 from dicap.machine.processes import keep_freed_memory
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
@@ -31,8 +24,7 @@ from dicap.use.folder import Images, Photograph, photographs, read_ahead
 
 ANSWERS = {1: "yes", 0: "no", -1: "unsure"}
 FORMATS = ("parquet", "csv")
-JOB = "job.json"  # in the folder of parts: whose they are
-PART = 2048  # images of one part: what a kill loses at most
+PART = 2048  # images whose rows are written at once
 CPU_BATCH, GPU_BATCH = 32, 256
 
 ROWS = pa.schema(
@@ -54,7 +46,6 @@ class Outcome:
     """What came of a folder: counts, and the files that could not be read, with reasons."""
 
     images: int = 0
-    resumed: int = 0
     unreadable: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -89,11 +80,8 @@ def predict(
     photos = photographs(images)
     saved, runtime = open_model(model, device)
     outcome = Outcome()
-    tables = [_rows(names, scores, saved) for names, scores in stream(saved, photos, runtime, batch_size, outcome)]
-    if not tables:
-        raise _nothing(len(photos), outcome)
-    table = pa.concat_tables(tables)
-    frame = (_by_image(table, len(saved.classes)) if per_image else table).to_pandas()
+    table = pa.concat_tables(_tables(saved, photos, runtime, batch_size, outcome, per_image=per_image))
+    frame = table.to_pandas()
     frame.attrs["unreadable"] = outcome.unreadable
     return frame
 
@@ -106,15 +94,12 @@ def predict_to_file(
     batch_size: int | None = None,
     device: str = "auto",
     workers: int | None = None,
-    fresh: bool = False,
-    part: int = PART,
     per_image: bool = False,
 ) -> Outcome:
     """Predict images (as `predict` takes them) into `out`, as streamed: memory does not grow with the number of images.
 
-    `out` ends in .parquet or .csv: a row for every image and class, or with `per_image` for every image. Finished parts wait in
-    `<out>.parts/`; a run that was killed goes on behind them if model and files are the same. Files that cannot be read are
-    listed with the reason in `<out stem>.unreadable.csv`.
+    `out` ends in .parquet or .csv: a row for every image and class, or with `per_image` for every image. It gets its name when it
+    is whole. Files that cannot be read are listed with the reason in `<out stem>.unreadable.csv`.
 
     Raises:
         SettingsError: `out` has another ending; DataError: as `predict`.
@@ -122,47 +107,19 @@ def predict_to_file(
     kind = out.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise SettingsError(f"--out: found {str(out)!r}, expected a file that ends in .parquet or .csv")
-    parts, listing = out.with_name(f"{out.name}.parts"), out.with_name(f"{out.stem}.unreadable.csv")
+    listing = out.with_name(f"{out.stem}.unreadable.csv")
     check_own(out, listing)
-    if parts.exists() and not (parts / JOB).is_file():
-        raise not_own(parts)
     photos = photographs(images)
     saved, runtime = open_model(model, device)
-    _same_job(parts, saved, photos, part, fresh)
     outcome = Outcome()
-    starts = range(0, len(photos), part)
-    done = [start for start in starts if (parts / f"{start:09d}.json").exists()]
-    with _bar(len(photos), sum(min(part, len(photos) - start) for start in done)) as advance:
-        for start in starts:
-            some = photos[start : start + part]
-            record = parts / f"{start:09d}.json"
-            if not record.exists():
-                own = Outcome()
-                tables = [
-                    _rows(seen, scores, saved) for seen, scores in stream(saved, some, runtime, batch_size, own, advance, workers)
-                ]
-                write_parquet(pa.concat_tables(tables) if tables else ROWS.empty_table(), parts / f"{start:09d}.parquet")
-                write_json({"images": own.images, "unreadable": [list(pair) for pair in own.unreadable]}, record)
-            else:
-                outcome.resumed += len(some)
-            written = json.loads(record.read_text(encoding="utf-8"))
-            outcome.images += written["images"]
-            outcome.unreadable += [(path, reason) for path, reason in written["unreadable"]]
-    if not outcome.images:
-        shutil.rmtree(parts)
-        raise _nothing(len(photos), outcome)
-    _write(kind, [parts / f"{start:09d}.parquet" for start in starts], out, len(saved.classes), per_image)
+    with closing(progress(photos, desc="predict", total=len(photos), unit="image")) as shown, replacing_own(out) as temporary:
+        tables = _tables(saved, shown, runtime, batch_size, outcome, workers, per_image=per_image)
+        _write(kind, tables, temporary, IMAGES if per_image else ROWS)
     remove_own(listing)
     if outcome.unreadable:
         with replacing_own(listing) as temporary:
             pd.DataFrame(outcome.unreadable, columns=["image", "reason"]).to_csv(temporary, index=False, lineterminator="\n")
-    shutil.rmtree(parts)
     return outcome
-
-
-def _nothing(images: int, outcome: Outcome) -> DataError:
-    path, reason = outcome.unreadable[0]
-    return DataError(f"{path}: {reason}" if images == 1 else f"none of {images} images can be read; the first: {path}: {reason}")
 
 
 def open_model(model: SavedModel | str | Path, device: str = "auto") -> tuple[SavedModel, Runtime]:
@@ -177,16 +134,44 @@ def open_model(model: SavedModel | str | Path, device: str = "auto") -> tuple[Sa
     return load_model(path / "model.safetensors" if path.is_dir() else path, runtime.device), runtime
 
 
-def stream(
+def _tables(
     model: SavedModel,
-    photos: Sequence[Photograph],
+    photos: Iterable[Photograph],
     runtime: Runtime,
     batch_size: int | None,
     outcome: Outcome,
-    advance: Any = None,
+    workers: int | None = None,
+    *,
+    per_image: bool,
+) -> Iterator[pa.Table]:
+    """Yield the rows of the readable images, about PART images at a time; `outcome` counts them and the others.
+
+    Raises DataError at the end if none of the images can be read.
+    """
+    parts, seen = [], 0
+    for names, scores in stream(model, photos, runtime, batch_size, outcome, workers):
+        table = _rows(names, scores, model)
+        parts.append(_by_image(table, len(model.classes)) if per_image else table)
+        seen += len(names)
+        if seen >= PART:
+            yield pa.concat_tables(parts)
+            parts, seen = [], 0
+    if parts:
+        yield pa.concat_tables(parts)
+    elif not outcome.images:
+        (path, reason), count = outcome.unreadable[0], len(outcome.unreadable)
+        raise DataError(f"{path}: {reason}" if count == 1 else f"none of {count} images can be read; the first: {path}: {reason}")
+
+
+def stream(
+    model: SavedModel,
+    photos: Iterable[Photograph],
+    runtime: Runtime,
+    batch_size: int | None,
+    outcome: Outcome,
     workers: int | None = None,
 ) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Yield (names, scores (n, C) float32) of the readable images, batch by batch; `outcome` counts the others."""
+    """Yield (names, scores (n, C) float32) of the readable images, batch by batch; `outcome` counts them and the others."""
     batch = batch_size or (GPU_BATCH if runtime.device.type == "cuda" else CPU_BATCH)
     threads = max(1, worker_count() if workers is None else workers)
     for some, images in read_ahead(photos, model.settings.image_size, batch, threads):
@@ -195,8 +180,6 @@ def stream(
         if readable:
             outcome.images += len(readable)
             yield [name for name, _ in readable], score(model, np.stack([image for _, image in readable]), runtime)
-        if advance is not None:
-            advance(len(some))
 
 
 def score(model: SavedModel, images: np.ndarray, runtime: Runtime) -> np.ndarray:
@@ -246,52 +229,13 @@ def _by_image(table: pa.Table, classes: int) -> pa.Table:
     return pa.table({"image": images, "labels": labels, "unsure": unsure}, schema=IMAGES)
 
 
-def _same_job(parts: Path, model: SavedModel, photos: Sequence[Photograph], part: int, fresh: bool) -> None:
-    """Keep the parts of the same job: same model, decoders, unchanged files. Images without a file are another job each time."""
-    places = [[str(one.source.absolute()), file_mark(one.source)] for one in photos if isinstance(one.source, Path)]
-    names = [one.name for one in photos]
-    digest = hashlib.sha256(json.dumps([model.checksum, decoders(), places, names, part]).encode()).hexdigest()
-    record = parts / JOB
-    try:
-        known = json.loads(record.read_text(encoding="utf-8")).get("job") == digest
-    except (OSError, ValueError, AttributeError):
-        known = False
-    if fresh or not known or len(places) < len(photos):
-        shutil.rmtree(parts, ignore_errors=True)
-        write_json({"job": digest}, record)
-
-
-def _write(kind: str, parts: Sequence[Path], out: Path, classes: int, per_image: bool) -> None:
-    """Join the parts, one in memory at a time."""
-
-    def tables() -> Iterator[pa.Table]:
-        for path in parts:
-            yield _by_image(read_parquet(path), classes) if per_image else read_parquet(path)
-
-    with replacing_own(out) as temporary:
-        if kind == "parquet":
-            schema = IMAGES if per_image else ROWS
-            with pq.ParquetWriter(temporary, schema, write_page_checksum=True, compression="zstd") as writer:
-                for table in tables():
-                    writer.write_table(table)
-        else:
-            for i, table in enumerate(tables()):
-                table.to_pandas().to_csv(
-                    temporary, mode="a" if i else "w", header=not i, index=False, float_format="%.6g", lineterminator="\n"
-                )
-
-
-@contextmanager
-def _bar(total: int, initial: int) -> Iterator[Any]:
-    """A function that advances the progress bar by so many images."""
-    bar = progress(iter(range(total - initial)), desc="predict", total=total, unit="image", initial=initial)
-
-    def advance(count: int) -> None:
-        for _ in range(count):
-            next(bar, None)
-
-    try:
-        yield advance
-        next(bar, None)
-    finally:
-        bar.close()  # type: ignore[attr-defined]
+def _write(kind: str, tables: Iterable[pa.Table], path: Path, schema: pa.Schema) -> None:
+    """Write one table after the other, one in memory at a time."""
+    if kind == "parquet":
+        with pq.ParquetWriter(path, schema, write_page_checksum=True, compression="zstd") as writer:
+            for table in tables:
+                writer.write_table(table)
+        return
+    for i, table in enumerate(tables):
+        mode = "a" if i else "w"
+        table.to_pandas().to_csv(path, mode=mode, header=not i, index=False, float_format="%.6g", lineterminator="\n")

@@ -62,8 +62,6 @@ def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> Non
         known=known_results("convert"),
         code=digest,
     )
-    counts = ", ".join(f"{count} {split}" for split, count in meta["counts"].items() if count)
-    text = f"{folder}: {counts}; {len(meta['classes'])} classes; {settings.image_size} px"
     if meta["rejected"]:
         say(f"{folder}: {len(meta['rejected'])} images rejected, listed with reasons in {folder / 'meta.json'}")
         for entry in meta["rejected"][:5]:
@@ -71,4 +69,4 @@ def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> Non
     for note in meta["notes"]:
         say(f"{folder}: note: {note}")
     facts = meta["counts"] | {"classes": len(meta["classes"]), "rejected": len(meta["rejected"]), "folder": str(folder)}
-    finish("convert", facts, [f"dicap-stage doctor {folder}", "dicap-stage split"], text=text)
+    finish("convert", facts, [f"dicap-stage doctor {folder}", "dicap-stage split"])

@@ -28,7 +28,7 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **r
 
     from dicap.evaluation.evaluate import evaluate
     from dicap.files.written import check_own_folder
-    from dicap.metrics.warnings import corrected, score_in_words
+    from dicap.metrics.warnings import corrected
     from stages.support.environment import environment
     from stages.support.training import open_experiment
 
@@ -42,20 +42,15 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **r
         result = evaluate(experiment, model or own, ARTIFACTS, out, environment(), own=chosen)
     if not result:  # one of several processes
         return
-    lines = [f"mAP {score_in_words(result)}, {result['model']} model of {result['stage']}, {result['n_test']} test images"]
-    for which in ("raw", "ema"):
-        if which != result["model"] and f"map_{which}" in result:
-            lines.append(f"mAP {result[f'map_{which}']:.2f} with its {which} counterpart")
-    if result["classes_without_positives"]:
-        rule = "are left out of the mean" if result["classes_left_out"] else "count 0 in the mean"
-        lines.append(f"{result['classes_without_positives']} classes have no positive test image and {rule}")
-    lines.append(f"answers: {result['yes']} yes, {result['no']} no, {result['unsure']} unsure; F1 of yes {result['f1']:.3f}")
     facts: dict[str, Any] = {"mAP": round(result["map"], 2)}
     if (about := corrected(result)) is not None:
         facts["mAP corrected"] = round(about, 2)
     if result["map_low"] is not None:
         facts["95 % interval"] = [round(float(result[key]), 2) for key in ("map_low", "map_high")]
     facts |= {f"mAP {which}": round(result[f"map_{which}"], 2) for which in ("raw", "ema") if f"map_{which}" in result}
+    if result["classes_without_positives"]:
+        rule = "left out of the mean" if result["classes_left_out"] else "count 0 in the mean"
+        facts["classes without positives"] = f"{result['classes_without_positives']}, {rule}"
     if result["classes_left_out"]:
         facts["mean over"] = (
             f"{result['n_classes'] - result['classes_left_out']} classes, {result['classes_left_out']} cannot be tested"
@@ -72,9 +67,9 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **r
         facts["F1 at its best"] = (
             f"{result['f1_best']:.3f}, at {result['threshold_best']:.3g}, chosen on labelled images that no score had learnt"
         )
-    facts["model"] = str(model or own)
+    facts["model"] = f"{model or own}: {result['model']} model of {result['stage']}"
     if written is not None:
         facts |= {"numbers": str(written / "metrics.json"), "model card": str(written / "MODEL_CARD.md")}
     for line in result["warnings"]:
         click.echo(f"Warning: {line}", err=True)
-    finish("evaluate", facts, [f"dicap-stage predict {model or own} FOLDER"], text="\n".join(lines))
+    finish("evaluate", facts, [f"dicap-stage predict {model or own} FOLDER"])

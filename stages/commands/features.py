@@ -40,8 +40,8 @@ def command(params: Path, fresh: bool, **runtime: Any) -> None:
         _compute(settings, fresh, runtime)
         return
     write_empty(BANK)
-    text = f"{BANK}: empty, since no stage trains the head alone (warmup.trainable, train.trainable)"
-    finish("features", {"bank": str(BANK), "features": "none needed"}, ["dicap-stage warmup"], text=text)
+    why = "none: no stage trains the head alone (warmup.trainable, train.trainable)"
+    finish("features", {"bank": str(BANK), "features": why}, ["dicap-stage warmup"])
 
 
 def _compute(settings: "Settings", fresh: bool, runtime: dict[str, Any]) -> None:
@@ -100,7 +100,4 @@ def _compute(settings: "Settings", fresh: bool, runtime: dict[str, Any]) -> None
         "images a second": round(computed / max(seconds, 1e-9), 1),
         "bank": str(BANK),
     }
-    text = f"{BANK}: {len(recipe.files)} views of {store.n} images, {recipe.bytes_per_image} bytes each"
-    if computed < store.n:
-        text += f"; computed for {computed} of them, the others were known"
-    finish("features", facts, ["dicap-stage warmup"], text=text)
+    finish("features", facts, ["dicap-stage warmup"])

@@ -96,7 +96,7 @@ def _curves(panel: str, runs, seed: int, ratio: float):
         for run in runs.to_dict("records"):
             weights = fetch(run["rev"], f"{ARTIFACTS}/train/weights", Path(folder))
             if weights is not None:
-                curves[round(float(run["ratio"]), 6)] = read_curves(weights)
+                curves[run["ratio"]] = read_curves(weights)
     there = f"; there are ratios {', '.join(map(str, sorted(curves)))}" if curves else ""
     if panel == "1b":
         if len(curves) < 2:

@@ -24,7 +24,6 @@ from stages.support.terminal import finish, opening
 @click.option(
     "--gallery", type=click.Path(path_type=Path, file_okay=False), help="Also a page of thumbnails, in this folder of its own."
 )
-@click.option("--fresh", is_flag=True, help="Start anew instead of going on behind a killed run.")
 def command(
     model: Path,
     images: tuple[str, ...],
@@ -34,7 +33,6 @@ def command(
     device: str,
     workers: int | None,
     gallery: Path | None,
-    fresh: bool,
 ) -> None:
     """Predict IMAGES: files, folders (searched to the bottom), patterns in quotes, or a .txt file that lists paths.
 
@@ -51,17 +49,8 @@ def command(
         check_own_folder(gallery)  # not after hours of predicting
     saved, _ = open_model(model, device)
     meant = images[0] if len(images) == 1 else images
-    options = {
-        "batch_size": batch_size,
-        "device": device,
-        "workers": workers,
-        "fresh": fresh,
-        "per_image": per_image,
-    }
-    outcome = predict_to_file(saved, meant, out, **options)
+    outcome = predict_to_file(saved, meant, out, batch_size=batch_size, device=device, workers=workers, per_image=per_image)
     facts = {"images": outcome.images, "classes": len(saved.classes), "predictions": str(out), "decisions": saved.decisions.note}
-    if outcome.resumed:
-        facts["taken over"] = outcome.resumed
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)
         facts["listed in"] = str(out.with_name(f"{out.stem}.unreadable.csv"))

@@ -23,8 +23,7 @@ def command(params: Path, fresh: bool, **runtime) -> None:
             title = METHODS[settings.method].title
             with replacing_folder(out) as folder:
                 (folder / "none.txt").write_text(f"{title} trains on labelled images only.\n", encoding="utf-8")
-            text = f"pseudo-label: {title} makes none; {out} is empty"
-            finish("pseudo-label", {"found": text, "folder": str(out)}, text=text)
+            finish("pseudo-label", {"entries": f"{title} makes none", "folder": str(out)})
         return
     from dicap.training.loops.table import loop_of
     from stages.support.training import open_experiment, start_from
@@ -37,5 +36,4 @@ def command(params: Path, fresh: bool, **runtime) -> None:
     with replacing_folder(out) as folder:
         summary = first_refresh(experiment, network(), folder, source)
     shares = ", ".join(f"{summary[f'share_{name}']:.1%} {name}" for name in ("pos", "neg", "uncertain"))
-    text = f"pseudo-label: of the entries {shares}: {out}"
-    finish("pseudo-label", {"found": text, "folder": str(out)}, [f"dicap-stage histogram {out / 'pseudo_labels'}"], text=text)
+    finish("pseudo-label", {"entries": shares, "folder": str(out)}, [f"dicap-stage histogram {out / 'pseudo_labels'}"])

@@ -4,13 +4,11 @@ from pathlib import Path
 
 import click
 
-PAGE, API = Path("docs/reference.md"), Path("docs/api.md")
+PAGE = Path("docs/reference.md")
 
 
 @click.command("reference")
-@click.option("--api", "python", is_flag=True, help="Print what Python programs may use instead; it is kept in docs/api.md.")
-@click.option("--write", is_flag=True, help="Bring docs/reference.md, docs/api.md and params.yaml up to date.")
-@click.option("--check", is_flag=True, help="Fail where --write would change a file.")
+@click.option("--write", is_flag=True, help="Bring docs/reference.md and params.yaml up to date.")
 @click.option(
     "--params",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
@@ -18,32 +16,21 @@ PAGE, API = Path("docs/reference.md"), Path("docs/api.md")
     show_default=True,
     help="The experiment's settings.",
 )
-def command(python: bool, write: bool, check: bool, params: Path) -> None:
+def command(write: bool, params: Path) -> None:
     """Print the reference of all settings and commands as Markdown; it is kept in docs/reference.md.
 
     DVC changes only what it finds in params.yaml (`-S train.epochs=5`), so every setting has a line there, mostly empty.
     """
-    from stages.support.api import api
-
-    if not write and not check:
-        click.echo(api() if python else reference(), nl=False)
+    if not write:
+        click.echo(reference(), nl=False)
         return
-    stale = []
-    for path, text in (
-        (params, skeleton(params.read_text(encoding="utf-8"))),
-        (params.parent / PAGE, reference()),
-        (params.parent / API, api()),
-    ):
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(str(path))
-            if write:
-                if path.exists() and path != params and "Made by `dicap-stage reference" not in path.read_text(encoding="utf-8"):
-                    raise click.ClickException(f"{path}: not made by this command; move it away")
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-    if check and stale and not write:
-        raise click.ClickException(f"{', '.join(stale)}: not up to date; `dicap-stage reference --write` brings it up to date")
-    click.echo(f"written: {', '.join(stale)}" if stale else "up to date")
+    page = params.parent / PAGE
+    if page.exists() and "Made by `dicap-stage reference" not in page.read_text(encoding="utf-8"):
+        raise click.ClickException(f"{page}: not made by this command; move it away")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(reference(), encoding="utf-8")
+    params.write_text(skeleton(params.read_text(encoding="utf-8")), encoding="utf-8")
+    click.echo(f"written: {page}, {params}")
 
 
 def skeleton(text: str) -> str:

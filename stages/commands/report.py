@@ -29,5 +29,4 @@ def command(params: Path) -> None:
     )
     metrics = read_json(ARTIFACTS / "evaluate" / "metrics.json")
     score = None if metrics.get("map") is None else score_in_words(metrics)
-    text = (f"mAP {score}\n" if score else "") + f"Report: {page}"
-    finish("report", {"mAP": score, "page": str(page)}, ["dvc exp show"], text=text)
+    finish("report", {"mAP": score, "page": str(page)}, ["dvc exp show"])

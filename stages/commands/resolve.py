@@ -30,5 +30,4 @@ def command(params: Path) -> None:
         content = {"settings": used, "code": code(stage, settings)} | surroundings(stage, settings, used, project_root())
         with replacing(RESOLVED / f"{stage}.json") as temporary:
             temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    text = f"{RESOLVED}: settings and code of {len(STAGE_SETTINGS)} stages"
-    finish("resolve", {"folder": str(RESOLVED)}, ["dicap-stage convert"], text=text)
+    finish("resolve", {"folder": str(RESOLVED)}, ["dicap-stage convert"])

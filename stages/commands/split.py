@@ -24,5 +24,4 @@ def command(params: Path) -> None:
     artifacts.write_split(roles["id"].tolist(), roles["role"].tolist(), path)
     counts = roles["role"].value_counts()
     facts = {role: int(counts.get(role, 0)) for role in ROLES}
-    text = f"{path}: " + ", ".join(f"{count} {role}" for role, count in facts.items())
-    finish("split", facts | {"file": str(path)}, ["dicap-stage warmup"], text=text)
+    finish("split", facts | {"file": str(path)}, ["dicap-stage warmup"])

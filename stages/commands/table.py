@@ -6,7 +6,7 @@ import click
 
 from stages.support.common import ARTIFACTS, params_option, parse_changes
 
-KINDS = ("main", "plateau", "photographs", "ablation", "weighting", "cost")
+KINDS = ("main", "photographs", "ablation", "weighting", "cost")
 
 
 @click.command("table")
@@ -31,8 +31,8 @@ def command(
 ) -> None:
     """Set finished runs beside the published tables.
 
-    `main` and `plateau` have a table for every data set and ratio, with the steps of each row; a row is compared with
-    labelled-only training with its head and as many steps, or with half of its steps.
+    `main` has a table for every data set and ratio, with the steps of each row; a row is compared with labelled-only
+    training with its head and as many steps.
 
     Collects the experiments that DVC knows into Markdown (printed) and CSV: mean and deviation over seeds, the best in
     bold, the second underlined, the paper's number where data set and ratio match. A run that was not committed
@@ -44,7 +44,7 @@ def command(
     from dicap.files.written import replacing_own
     from dicap.report import tables
     from dicap.report.budgets import budget_tables
-    from dicap.report.experiments import BUDGETS, frame_of
+    from dicap.report.experiments import frame_of
     from dicap.settings import read_yaml, resolve_values
     from stages.sweeps.finished import finished
     from stages.sweeps.grid import changed
@@ -61,7 +61,7 @@ def command(
         made = []
         for spec in tables.spec_of(kind):
             published = tables.published_numbers(spec)
-            if kind in BUDGETS:
+            if kind == "main":
                 each = budget_tables(runs, spec, published)
             else:
                 each = [(tables.collect(runs, spec, published, tables.published_averages(spec)), runs)]
@@ -85,7 +85,7 @@ def _intervals(table, runs, folder: Path):
 
     found = {}
     for column, other in table.best_other.items():
-        here = runs[(runs["dataset"] == column[0]) & ((runs["ratio"] - column[1]).abs() < 1e-6)]
+        here = runs[(runs["dataset"] == column[0]) & (runs["ratio"] == column[1])]
         ours, theirs = (here[here["row"] == row].set_index("seed")["rev"].to_dict() for row in (table.spec.ours, other))
         pairs = [
             [fetch(revs[seed], f"{ARTIFACTS}/evaluate/predictions.parquet", folder) for revs in (ours, theirs)]

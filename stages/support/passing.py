@@ -38,7 +38,5 @@ def publish_previous_model(stage: str, settings: Settings, source: Path, out: Pa
         for path in sorted(source.glob("model*.safetensors")):
             shutil.copy2(path, temporary / path.name)
         (temporary / "history.csv").write_text(",".join(HISTORY) + "\n", encoding="utf-8")
-    text = f"{stage}: {METHODS[settings.method].title} has no such stage; the model of {source} is passed on to {out}"
-    finish(
-        stage, {"passed on": str(source), "model": str(out / "model.safetensors")}, [f"dvc repro {FOLLOWING[stage]}"], text=text
-    )
+    why = f"the model of {source}, since {METHODS[settings.method].title} has no such stage"
+    finish(stage, {"passed on": why, "model": str(out / "model.safetensors")}, [f"dvc repro {FOLLOWING[stage]}"])

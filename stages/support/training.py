@@ -74,9 +74,7 @@ def run(
     if not experiment.group.is_main:
         return
     model, facts = out / "model.safetensors", _facts(out)
-    scores = [f", {key.removeprefix('mAP ')} mAP {value:.2f}" for key, value in facts.items() if key != "epochs"]
-    text = f"{stage}: {facts['epochs']} epochs{''.join(scores)}: {model}"
-    finish(stage, facts | {"model": str(model)}, [f"dvc repro {FOLLOWING[stage]}"], text=text)
+    finish(stage, facts | {"model": str(model)}, [f"dvc repro {FOLLOWING[stage]}"])
 
 
 def log_lines(lines: list[str]) -> None:

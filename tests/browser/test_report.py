@@ -1,28 +1,25 @@
-"""The report and the index of experiments in the browser: tables are sorted, figures enlarged, nothing is loaded."""
+"""The report in the browser: tables are sorted, figures enlarged, nothing is loaded."""
 
 import pytest
 from report import synthetic
-from report.test_comparison import RUNS
 
-from dicap.report.comparison import build_comparison
 from dicap.report.page import build_report
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
+def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     run = synthetic.write_run(folder / "artifacts")
     dataset = synthetic.write_dataset(folder / "data")
-    report = build_report(run, synthetic.SETTINGS, synthetic.ENVIRONMENT, folder / "report", dataset)
-    return report, build_comparison(RUNS, folder / "reports" / "index.html")
+    return build_report(run, synthetic.SETTINGS, synthetic.ENVIRONMENT, folder / "report", dataset)
 
 
 def column(page, number):
     return page.locator(f"#classes tbody tr > :nth-child({number + 1})").all_text_contents()
 
 
-def test_tables_are_sorted_by_a_click(reader, pages):
-    page = reader.open(pages[0])
+def test_tables_are_sorted_by_a_click(reader, report):
+    page = reader.open(report)
     before = column(page, 0)
     heads = page.locator("#classes thead th")
     heads.nth(4).locator("button").click()  # numbers: the largest first
@@ -32,11 +29,11 @@ def test_tables_are_sorted_by_a_click(reader, pages):
     assert [float(text) for text in column(page, 4) if text.strip() not in ("", "–")] == sorted(numbers)
     heads.nth(0).locator("button").click()
     assert sorted(column(page, 0)) == sorted(before) and heads.nth(4).get_attribute("aria-sort") is None
-    assert not reader.left(pages[0].parent)
+    assert not reader.left(report.parent)
 
 
-def test_figures_are_enlarged_and_go_back(reader, pages):
-    page = reader.open(pages[0])
+def test_figures_are_enlarged_and_go_back(reader, report):
+    page = reader.open(report)
     before = page.evaluate("document.querySelectorAll('svg.figure').length")
     narrow = page.locator("#curve svg").bounding_box()["width"]
     page.locator("#curve .enlarge").press("Enter")
@@ -50,9 +47,8 @@ def test_figures_are_enlarged_and_go_back(reader, pages):
     assert page.evaluate("document.querySelectorAll('svg.figure').length") == before and not page.locator("dialog img").count()
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_both_are_accessible(reader, pages, accessible, number):
-    page = reader.open(pages[number])
+def test_it_is_accessible(reader, report, accessible):
+    page = reader.open(report)
     for width, scheme in ((1400, "light"), (390, "dark")):
         page.set_viewport_size({"width": width, "height": 844})
         page.emulate_media(color_scheme=scheme)

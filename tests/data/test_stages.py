@@ -1,5 +1,6 @@
 """The commands of the data side as a user meets them: output, exit codes, what is left behind."""
 
+import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -47,13 +48,19 @@ def run(*arguments):
     return CliRunner().invoke(main, list(arguments))
 
 
+def facts(*arguments):
+    """What a command says with --json."""
+    result = run("--json", *arguments)
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
 def test_convert_split_and_doctor(project):
     make_table(project)
-    result = run("convert", "--workers", "0")
-    assert result.exit_code == 0 and "data/converted: 15 train, 5 test; 2 classes; 24 px" in result.stdout
-    result = run("split")
-    assert result.exit_code == 0
-    assert result.stdout == "artifacts/split/split.parquet: 5 sup, 2 est, 8 unlabeled, 5 test\n"
+    made = facts("convert", "--workers", "0")
+    assert (made["train"], made["test"], made["classes"], made["folder"]) == (15, 5, 2, "data/converted")
+    drawn = facts("split")
+    assert (drawn["sup"], drawn["est"], drawn["unlabeled"], drawn["test"]) == (5, 2, 8, 5)
     result = run("doctor", "data/converted")
     assert result.exit_code == 0 and "data/converted: sound" in result.stdout
 
@@ -100,6 +107,6 @@ def test_a_set_is_converted_by_lists(project):
     for phase, names in (("train", ["3.png", "1.png"]), ("val", ["0.png"])):
         np.save(f"formatted_{phase}_images.npy", names)
         np.save(f"formatted_{phase}_labels.npy", np.ones((len(names), 2)))
-    result = run("formatted", ".", "--workers", "0")
-    assert result.exit_code == 0 and "2 train, 1 test; 2 classes" in result.stdout
+    made = facts("formatted", ".", "--workers", "0")
+    assert (made["train"], made["test"], made["classes"]) == (2, 1, 2)
     assert run("formatted", "nowhere").exit_code == 1

@@ -78,7 +78,7 @@ def test_nothing_is_computed_where_nothing_is_needed(place, monkeypatch):
     write_params(place, {})
     monkeypatch.setattr(dicap.network, "create_backbone", lambda *_: pytest.fail("a backbone was built"))
     result = run(place)
-    assert result.exit_code == 0 and "empty, since no stage trains the head alone" in result.output
+    assert result.exit_code == 0 and "none: no stage trains the head alone" in result.output
     assert list(bank(place)) == ["meta.json"]
 
 

@@ -153,26 +153,20 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
     files.write_predictions(np.array([f"t{k}" for k in range(len(truth))]), score, truth, folder / "predictions.parquet")
 
 
-def write_dataset(folder: Path, *, images: int = 60, classes: int = 6, seed: int = 0, side: int = 16, test: bool = False) -> Path:
-    """A converted set whose images have the labels that `write_run` drew with the same arguments; each a flat colour.
-
-    With `test` they are its test images.
-    """
-    rng = np.random.default_rng(seed)
-    truth = (rng.random((images, classes)) < np.linspace(0.35, 0.04, classes)).astype(np.int8)
+def write_dataset(folder: Path, *, images: int = 60, side: int = 16) -> Path:
+    """A converted set of the test images that `write_run` made up, each a flat colour."""
     folder.mkdir(parents=True)
-    colours = rng.integers(0, 256, (images, 1, 1, 3), dtype=np.uint8)
+    colours = np.random.default_rng(0).integers(0, 256, (images, 1, 1, 3), dtype=np.uint8)
     np.save(folder / format.ARRAY, np.broadcast_to(colours, (images, side, side, 3)))
-    names = [f"t{k}" if test else f"train/{k:05d}.png" for k in range(images)]
-    columns = {"id": names, "path": names, "width": [side] * images, "height": [side] * images, "split": ["train"] * images}
-    labels = [np.flatnonzero(row).astype(np.int16).tolist() for row in truth]
-    format.write_index(folder / format.INDEX, [pa.table(columns | {"labels": labels}, schema=format.INDEX_SCHEMA)])
+    names = [f"t{k}" for k in range(images)]
+    columns = {"id": names, "path": names, "width": [side] * images, "height": [side] * images, "split": ["test"] * images}
+    format.write_index(folder / format.INDEX, [pa.table(columns | {"labels": [[0]] * images}, schema=format.INDEX_SCHEMA)])
     meta = {
         "schema": format.SCHEMA,
         "dataset": "made-up",
         "image_size": side,
-        "classes": class_names(classes),
-        "counts": {"train": images, "test": 0, "unlabeled": 0},
+        "classes": class_names(6),
+        "counts": {"train": 0, "test": images, "unlabeled": 0},
         "rejected": [],
         "checksums": {name: sha256(folder / name) for name in (format.ARRAY, format.INDEX)},
         "hidden_labels": True,

@@ -3,14 +3,12 @@
 from typing import Any
 
 import pandas as pd
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dicap.report import tables
-from dicap.report.budgets import at_plateau, budget_tables, equal_steps
+from dicap.report.budgets import budget_tables, equal_steps
 from dicap.report.experiments import SOLVED, head_of, labelled_only, row_titles
-from dicap.report.gains import Gain
 from dicap.report.tables import spec_of
 
 DIGITS = ("digits", 0.05)
@@ -18,18 +16,17 @@ DIGITS = ("digits", 0.05)
 
 def run(row: str, steps: int | str, scores: list[float], **more: Any) -> list[dict[str, Any]]:
     """Runs of seeds 1, 2, ... of a row."""
-    common = {"dataset": "digits", "ratio": 0.05, "which": "raw", "other": None, "map_c1": None, "map_c2": None}
+    common = {"dataset": "digits", "ratio": 0.05, "which": "raw", "other": None}
     return [common | {"row": row, "steps": steps, "seed": seed, "map": score} | more for seed, score in enumerate(scores, 1)]
 
 
-def made(kind: str, *runs: list[dict[str, Any]], published=None):
+def made(*runs: list[dict[str, Any]], published=None):
     frame = pd.DataFrame([row for part in runs for row in part])
-    return [table for table, _ in budget_tables(frame, spec_of(kind)[0], published or {})]
+    return [table for table, _ in budget_tables(frame, spec_of("main")[0], published or {})]
 
 
 def test_a_row_is_compared_with_labelled_only_training_of_its_head_and_budget():
     (table,) = made(
-        "main",
         run("asl", 1547, [60.0, 62.0, 61.0]),
         run("mld", 1547, [70.0, 72.0, 71.0]),
         run("cap", 1548, [63.0, 64.0, 62.0]),
@@ -52,9 +49,7 @@ def test_a_row_is_compared_with_labelled_only_training_of_its_head_and_budget():
 
 
 def test_several_budgets_of_a_method_are_rows_of_their_own_in_order():
-    (table,) = made(
-        "main", run("mld", 6188, [75.0]), run("mld", 780, [70.0]), run("dicap", "", [72.0]), run("mld", SOLVED, [71.0])
-    )
+    (table,) = made(run("mld", 6188, [75.0]), run("mld", 780, [70.0]), run("dicap", "", [72.0]), run("mld", SOLVED, [71.0]))
     shown = [line.split(" | ")[:3] for line in tables.to_markdown(table).splitlines() if line.startswith(("| MLD", "| DiCaP"))]
     assert [" ".join(parts) for parts in shown] == [
         "| MLD ML-Decoder 780", "| MLD ML-Decoder 6,188", "| MLD ML-Decoder solved", "| DiCaP ML-Decoder –",
@@ -62,67 +57,33 @@ def test_several_budgets_of_a_method_are_rows_of_their_own_in_order():
 
 
 def test_what_was_solved_is_compared_with_what_was_solved():
-    (table,) = made("main", run("bce", SOLVED, [60.0]), run("asl", 1547, [59.0]), run("dicap linear", SOLVED, [61.5]))
+    (table,) = made(run("bce", SOLVED, [60.0]), run("asl", 1547, [59.0]), run("dicap linear", SOLVED, [61.5]))
     assert table.gains["dicap linear solved"][DIGITS].mean == 1.5 and table.spec.against == {"dicap linear solved": "bce solved"}
 
 
-def test_the_other_network_has_a_column():
-    (table,) = made("main", run("cap", 10, [60.0, 62.0], other=61.0), run("asl", 10, [50.0]))
+def test_the_other_network_and_the_best_epoch_of_rows_whose_authors_print_it_have_columns():
+    (table,) = made(run("cap", 10, [60.0, 62.0], other=61.0, best_on_test=63.0), run("asl", 10, [50.0], best_on_test=62.0))
     lines = tables.to_markdown(table).splitlines()
-    assert "| method | head | steps | digits 5 % | EMA network | minus labelled-only |" in lines
-    assert any(line.startswith("| CAP | linear | 10 | **61.00 ± 1.41** | 61.00 ± 0.00 |") for line in lines)
-    assert any(line.startswith("| ASL | linear | 10 | <u>50.00 [1]</u> | – |") for line in lines)
+    assert "| method | head | steps | digits 5 % | EMA network | best epoch on test | minus labelled-only |" in lines
+    assert any(line.startswith("| CAP | linear | 10 | **61.00 ± 1.41** | 61.00 ± 0.00 | 63.00 ± 0.00 |") for line in lines)
+    assert any(line.startswith("| ASL | linear | 10 | <u>50.00 [1]</u> | – | – |") for line in lines)
 
 
 def test_the_published_number_stands_beside_the_longest_run_and_delta_too():
     published = {("dicap", *DIGITS): 83.5, ("d2l", *DIGITS): 79.3, ("cap", "voc2012", 0.05): 1.0}
-    (table,) = made("main", run("dicap", 100, [60.0]), run("dicap", 200, [70.0]), run("mld", 200, [66.0]), published=published)
+    (table,) = made(run("dicap", 100, [60.0]), run("dicap", 200, [70.0]), run("mld", 200, [66.0]), published=published)
     assert table.cells["dicap 200"][DIGITS].published == 83.5 and table.cells["dicap 100"][DIGITS].published is None
     assert table.cells["d2l"][DIGITS].published == 79.3 and "cap" not in table.cells
     assert table.delta[DIGITS].mean == 4.0
 
 
-def test_delta_is_to_the_best_row_at_any_budget_and_both_budgets_are_told():
-    (table,) = made("main", run("mld", 400, [66.0]), run("cap", 198, [60.0]), run("dicap", 200, [70.0]))
+def test_delta_is_to_the_best_row_at_any_budget_both_are_told_and_every_ratio_has_a_table():
+    table, other = made(
+        run("mld", 400, [66.0]), run("cap", 198, [60.0]), run("dicap", 200, [70.0]), run("mld", 20, [65.0], ratio=0.1)
+    )
+    assert (table.columns, other.columns) == ([DIGITS], [("digits", 0.1)])
     assert table.delta[DIGITS].mean == 4.0 and table.best_other == {DIGITS: "mld 400"}
     assert table.notes == ["Delta is DiCaP (ML-Decoder, steps: 200) minus MLD (ML-Decoder, steps: 400)."]
-
-
-def test_the_best_epoch_stands_beside_rows_whose_authors_print_it():
-    (table,) = made("main", run("cap", 10, [60.0, 62.0], best_on_test=63.0), run("topk", 10, [61.0], best_on_test=62.0))
-    assert table.more == {"best epoch on test": {"cap 10": "63.00 ± 0.00"}}
-
-
-def test_every_ratio_has_a_table():
-    found = made("main", run("mld", 10, [60.0]), run("mld", 20, [65.0], ratio=0.1))
-    assert [table.columns for table in found] == [[("digits", 0.05)], [("digits", 0.1)]]
-
-
-def test_drml_s_classifiers_are_told():
-    (table,) = made("main", run("drml", 10, [58.0, 60.0], map_c1=63.0, map_c2=64.0))
-    assert table.notes == ["DRML answers by its relation network R (59.00); its classifiers C1 and C2 have 63.00 and 64.00."]
-
-
-def test_a_plateau_is_where_twice_the_steps_gain_less_than_half_a_point():
-    (table,) = made(
-        "plateau",
-        run("mld", 100, [60.0, 62.0]),
-        run("mld", 200, [62.0, 64.0]),
-        run("mld", 400, [62.3, 64.5]),
-        run("asl", 100, [50.0, 50.0]),
-        run("asl", 200, [51.0, 50.2]),
-    )
-    assert table.gains["mld 200"][DIGITS].mean == 2.0 and table.gains["mld 400"][DIGITS].mean == pytest.approx(0.4)
-    assert table.notes == [
-        "ASL, linear: no plateau yet; twice the steps gain 0.5 mAP or more.",
-        "MLD, ML-Decoder: at its plateau with 200 steps (twice as many gain less than 0.5 mAP).",
-    ]
-    assert "over half the steps" in tables.to_markdown(table)
-
-
-def test_the_border_of_a_plateau():
-    assert at_plateau(Gain(0.49, 2.0, 5)) and at_plateau(Gain(-1.0, None, 1))
-    assert not at_plateau(Gain(0.5, 0.1, 5)) and not at_plateau(None)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))

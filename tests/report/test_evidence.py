@@ -1,4 +1,4 @@
-"""Reading a run: histograms against loops, surprises and examples against labels known here."""
+"""Reading a run: histograms against loops, examples against labels known here."""
 
 import tempfile
 from pathlib import Path
@@ -30,25 +30,6 @@ def test_histograms_against_a_loop(entries):
         last = row["bin"] == 19
         inside = [int(float(w) * 20) == row["bin"] or (last and w == 1) for _, w in entries]
         assert row["n"] == sum(found == row["label"] and hit for (found, _), hit in zip(entries, inside, strict=True))
-
-
-def test_surprises_by_hand(tmp_path):
-    folder = synthetic.write_run(tmp_path, classes=6, epochs=1)
-    confidence = np.full((2, 6), 0.02)
-    label = np.zeros((2, 6), np.int8)
-    weight = np.full((2, 6), 0.9)
-    confidence[0, 0], label[0, 0], weight[0, 0] = 0.97, 1, 1.0  # right
-    confidence[1, 1], label[1, 1], weight[1, 1] = 0.97, 1, 0.8  # wrong
-    confidence[1, 3], label[1, 3] = 0.5, -1
-    files.write_pseudo_labels(
-        np.array(["a", "b"]), confidence, label, weight, files.epoch_file(folder / "train", "pseudo_labels", 0)
-    )
-    truth = pd.DataFrame({"id": ["b", "a", "other"], "labels": [np.array([2, 3]), np.array([0]), None]})
-    found = evidence.gather(folder, truth)
-    names = synthetic.class_names(6)
-    assert found.surprises[["id", "class", "label"]].values.tolist() == [["b", names[1], 1], ["b", names[2], 0]]
-    assert found.surprises["truth"].tolist() == [[names[2], names[3]]] * 2
-    assert found.shares.loc[0, ["positive", "negative", "uncertain"]].tolist() == pytest.approx([2 / 12, 9 / 12, 1 / 12])
 
 
 @given(st.lists(st.floats(0, 1, width=32), min_size=1), st.integers(1, 30))

@@ -12,7 +12,6 @@ from dicap.report.experiments import (
     RECOMMENDED,
     SOLVED,
     frame_of,
-    ladder_step,
     row_of,
     weighting_policy,
 )
@@ -84,33 +83,23 @@ def test_the_keys_of_the_ladder_are_settings():
     assert set().union(*FREE.values()) <= set(known_keys())
 
 
-def test_the_defaults_are_the_whole_method(defaults):
-    assert ladder_step(defaults) == "fte"
-    assert row_of("main", defaults) == "dicap"
-    assert weighting_policy(defaults) is None
+def rows_of(settings):
+    return tuple(row_of(kind, settings) for kind in ("main", "ablation", "weighting"))
 
 
-@pytest.mark.parametrize("name", LADDER)
-def test_every_step_is_told_apart(defaults, name):
-    assert ladder_step(step(defaults, name)) == name
-    assert (row_of("main", step(defaults, name)) == "dicap") == (name == "fte")
+def test_the_defaults_are_the_whole_method_and_labelled_only_is_the_baseline(defaults):
+    assert rows_of(defaults) == ("dicap", "fte", None)
+    assert rows_of(changed(defaults, method="mld")) == ("mld", "baseline", None)
+    assert rows_of(changed(defaults, contrastive__enabled=False)) == (None, None, None), "off the ladder"
 
 
-def test_labelled_only_is_the_baseline_and_a_method(defaults):
-    mld = changed(defaults, method="mld")
-    assert (row_of("ablation", mld), row_of("main", mld), row_of("weighting", mld)) == ("baseline", "mld", None)
-
-
-@pytest.mark.parametrize("policy", ["uniform", "confidence", "labeled", "estimated", "optimal"])
-def test_policies_count_at_the_step_with_thresholds_only(defaults, policy):
-    at_step = changed(step(defaults, "dth"), calibration__policy=policy)
-    assert weighting_policy(at_step) == policy
-    assert weighting_policy(changed(defaults, calibration__policy=policy)) is None
-    assert row_of("ablation", at_step) == ("dth" if policy == "estimated" else None)
-
-
-def test_off_the_ladder(defaults):
-    assert ladder_step(changed(defaults, contrastive__enabled=False)) is None
+def test_every_step_and_policy_is_told_apart(defaults):
+    for name in LADDER:
+        assert rows_of(step(defaults, name))[:2] == ("dicap" if name == "fte" else None, name)
+    for policy in ("uniform", "confidence", "labeled", "estimated", "optimal"):
+        at_step = changed(step(defaults, "dth"), calibration__policy=policy)
+        assert rows_of(at_step) == (None, "dth" if policy == "estimated" else None, policy)
+        assert weighting_policy(changed(defaults, calibration__policy=policy)) is None
 
 
 def test_the_latest_run_of_a_cell_counts(defaults):
@@ -150,8 +139,6 @@ def test_budgets_and_heads_are_rows_of_one_table(defaults):
     assert frame[frame["steps"].astype(str) == "100"]["other"].tolist() == [51.0], (
         "the EMA's, where the raw network is the result"
     )
-    plateau, _ = frame_of([*runs, experiment(changed(defaults, method="mld"), 70.0)], "plateau", defaults)
-    assert plateau["row"].tolist() == ["mld"]
 
 
 def test_data_sets_are_judged_apart(defaults):
@@ -165,9 +152,4 @@ def test_the_ladder_is_one_table(defaults):
     runs = [experiment(step(defaults, name)) for name in LADDER] + [experiment(changed(defaults, method="mld"))]
     frame, notes = frame_of(runs, "ablation", defaults)
     assert sorted(frame["row"]) == sorted([*LADDER, "baseline"])
-    assert notes == []
-
-
-def test_nothing_finished():
-    frame, notes = frame_of([], "main")
-    assert frame.empty and notes == []
+    assert notes == [] and frame_of([], "main")[0].empty

@@ -40,7 +40,7 @@ def as_runs(spec) -> pd.DataFrame:
             for (row, dataset, ratio), value in published_numbers(spec).items()
         ]
     )
-    return frame.assign(seed=1, which="raw", other=None, map_c1=None, map_c2=None)
+    return frame.assign(seed=1, which="raw", other=None)
 
 
 def shown(table) -> dict[str, dict[str, tuple[float, float]]]:

@@ -19,12 +19,10 @@ import tiny
 from dicap.errors import Stopped
 from dicap.settings.methods import METHODS
 
-STAGES = ("convert", "split", "warmup", "pseudo-label", "train", "finetune", "evaluate")
-OUT = {"convert": "data/converted", "pseudo-label": "artifacts/pseudo_label"}
-
-
-def out_of(stage):
-    return Path(OUT.get(stage, f"artifacts/{stage}"))
+OUT = {
+    "convert": "data/converted", "split": "artifacts/split", "pseudo-label": "artifacts/pseudo_label",
+    "evaluate": "artifacts/evaluate",
+}  # fmt: skip
 
 
 def test_the_stages_leave_what_the_contract_says(finished):
@@ -46,11 +44,11 @@ def test_the_commands_equal_the_functions(finished, trained):
             assert tiny.content(finished / "artifacts" / stage)[name] == tiny.content(trained / stage)[name]
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_second_run_gives_the_same_bytes(project, stage):
-    before = tiny.content(out_of(stage))
+@pytest.mark.parametrize(("stage", "out"), OUT.items())
+def test_a_second_run_gives_the_same_bytes(project, stage, out):
+    before = tiny.content(Path(out))
     project.done(stage)
-    assert tiny.content(out_of(stage)) == before
+    assert tiny.content(Path(out)) == before
 
 
 def test_labelled_only_methods_pass_the_model_on(project):
@@ -79,15 +77,10 @@ def test_evaluate_takes_another_model_and_writes_nothing_then(project):
     shutil.rmtree("artifacts/evaluate")
     shutil.rmtree("artifacts/finetune")
     out = project.done("evaluate", "--model", "artifacts/train/model.safetensors")
-    assert out.startswith("mAP ") and "raw model of train" in out and "ema counterpart" in out
+    assert "mAP raw" in out and "mAP ema" in out and out.count("raw model of train") == 1
     assert not Path("artifacts/evaluate").exists()
     project.done("evaluate", "--model", "artifacts/train/model.safetensors", "--out", "elsewhere")
     assert json.loads(Path("elsewhere/metrics.json").read_text())["stage"] == "train"
-
-
-def test_an_artifact_is_drawn_in_the_terminal(project):
-    for kind in ("weights", "thresholds", "pseudo_labels"):
-        assert project.done("histogram", f"artifacts/train/{kind}")
 
 
 def test_config_and_methods_print(project):
@@ -131,110 +124,6 @@ def test_bars_count_epochs_as_the_artifacts_do_and_say_what_is_left(project):
 
 # -- mistakes ---------------------------------------------------------------------------------------------------------
 
-SETTINGS = {
-    "unknown dataset": ("split", {"dataset": "tabel"}, ["dataset", "'tabel'", "table"]),
-    "unknown method": ("warmup", {"method": "dicapp"}, ["method", "'dicapp'", "dicap"]),
-    "unknown head": ("warmup", {"head": "mldecoder"}, ["head", "'mldecoder'", "ml_decoder"]),
-    "unknown backbone": ("warmup", {"backbone": "resnet_50"}, ["backbone", "'resnet_50'", "resnet50"]),
-    "unknown weights": ("warmup", {"backbone_weights": "no/such.pth"}, ["backbone_weights", "no/such.pth"]),
-    "a stride the backbone has not": ("warmup", {"backbone": "test_vit", "network.stride": 8}, ["backbone", "network.stride 8"]),
-    "ratio 0": ("split", {"ratio": 0}, ["ratio", "0"]),
-    "ratio 1.5": ("split", {"ratio": 1.5}, ["ratio", "1.5"]),
-    "ratio that leaves both empty": ("split", {"ratio": 0.01}, ["ratio", "0.01", "28 training images", "0 for D_sup"]),
-    "ratio that leaves D_sup empty": ("split", {"ratio": 0.04}, ["ratio", "0.04", "0 for D_sup and 1 for D_est"]),
-    "est_fraction that leaves D_sup empty": ("split", {"split.est_fraction": 0.99}, ["split.est_fraction 0.99", "0 for D_sup"]),
-    "another image size": ("warmup", {"image_size": 48}, ["image_size", "48", "32"]),
-    "another backbone than the model's": ("train", {"backbone": "test_vit"}, ["backbone", "'test_vit'", "'test_resnet'"]),
-    "another head than the model's": ("finetune", {"head": "linear"}, ["head", "'linear'", "'ml_decoder'"]),
-    "no data_root": ("convert", {"data_root": None}, ["data_root", "null"]),
-    "text for a number": ("train", {"train.epochs": "ten"}, ["train.epochs", "'ten'"]),
-    "a key that is none": ("train", {"train.epoch": 3}, ["train.epoch", "train.epochs"]),
-}
-
-
-@pytest.mark.parametrize(("stage", "changes", "words"), SETTINGS.values(), ids=SETTINGS.keys())
-def test_a_wrong_setting_is_one_line_and_exit_code_2(project, stage, changes, words):
-    before = tiny.content(Path())
-    project.set(changes)
-    code, line = project.refused(stage)
-    assert code == 2 and all(word in line for word in words), line
-    unchanged_but_for(before, "params.yaml")
-
-
-def unchanged_but_for(before, *names):
-    """Nothing already produced is lost, nothing half is left."""
-    after = {name: content for name, content in tiny.content(Path()).items() if not name.startswith(".dicap/")}
-    ignored = {name for name in before.keys() | after.keys() if name.startswith((".dicap/", *names))}
-    assert {n: c for n, c in after.items() if n not in ignored} == {n: c for n, c in before.items() if n not in ignored}
-
-
-def flip(path, place=-100):
-    content = bytearray(Path(path).read_bytes())
-    content[place] ^= 1
-    Path(path).write_bytes(content)
-
-
-def cut(path):
-    Path(path).write_bytes(Path(path).read_bytes()[:-20])
-
-
-def other_split(project):
-    frame = pd.read_parquet("artifacts/split/split.parquet")
-    frame["id"] = frame["id"].to_numpy()[::-1]
-    frame.to_parquet("artifacts/split/split.parquet")
-
-
-def other_classes(project):
-    meta = json.loads(Path("data/converted/meta.json").read_text())
-    meta["classes"][0] = "azure"
-    Path("data/converted/meta.json").write_text(json.dumps(meta))
-
-
-def other_columns(project):
-    pd.DataFrame({"name": ["a"], "role": ["sup"]}).to_parquet("artifacts/split/split.parquet")
-
-
-def other_schema(project):
-    meta = json.loads(Path("data/converted/meta.json").read_text())
-    Path("data/converted/meta.json").write_text(json.dumps(meta | {"schema": 99}))
-
-
-FILES = {
-    "raw folder missing": ("convert", lambda p: p.set({"data_root": "/no/such/folder"}), ["/no/such/folder", "data_root"]),
-    "set missing": ("split", lambda p: shutil.rmtree("data/converted"), ["data/converted", "convert"]),
-    "set missing later": ("warmup", lambda p: shutil.rmtree("data/converted"), ["data/converted", "convert"]),
-    "set of another schema": ("warmup", other_schema, ["meta.json", "99"]),
-    "description damaged": ("warmup", lambda p: cut("data/converted/meta.json"), ["meta.json"]),
-    "array truncated": ("warmup", lambda p: cut("data/converted/images.npy"), ["images.npy"]),
-    "index damaged": ("split", lambda p: cut("data/converted/index.parquet"), ["index.parquet", "damaged"]),
-    "index bit-flipped": ("warmup", lambda p: flip("data/converted/index.parquet", 40), ["index.parquet", "damaged"]),
-    "split missing": ("warmup", lambda p: shutil.rmtree("artifacts/split"), ["split.parquet", "no such file", "dvc repro"]),
-    "split damaged": ("train", lambda p: cut("artifacts/split/split.parquet"), ["split.parquet", "damaged"]),
-    "split bit-flipped": ("train", lambda p: flip("artifacts/split/split.parquet", 40), ["split.parquet", "damaged"]),
-    "split of another set": ("finetune", other_split, ["split.parquet", "another data set"]),
-    "split of other columns": ("evaluate", other_columns, ["split.parquet", "columns"]),
-    "model missing": ("train", lambda p: shutil.rmtree("artifacts/warmup"), ["warmup/model.safetensors", "no such file"]),
-    "model missing for the look": (
-        "pseudo-label",
-        lambda p: shutil.rmtree("artifacts/warmup"),
-        ["model.safetensors", "no such file"],
-    ),
-    "model truncated": ("finetune", lambda p: cut("artifacts/train/model.safetensors"), ["model.safetensors", "damaged"]),
-    "model bit-flipped": ("finetune", lambda p: flip("artifacts/train/model.safetensors"), ["model.safetensors", "damaged"]),
-    "model of other classes": ("train", other_classes, ["model.safetensors", "classes"]),
-    "model of other classes to evaluate": ("evaluate", other_classes, ["model.safetensors", "classes"]),
-    "model damaged to evaluate": ("evaluate", lambda p: cut("artifacts/finetune/model.safetensors"), ["model.safetensors"]),
-}
-
-
-@pytest.mark.parametrize(("stage", "spoil", "words"), FILES.values(), ids=FILES.keys())
-def test_a_wrong_file_is_one_line_and_exit_code_1(project, stage, spoil, words):
-    spoil(project)
-    before = tiny.content(Path())
-    code, line = project.refused(stage)
-    assert code == 1 and all(word in line for word in words), line
-    unchanged_but_for(before)
-
 
 @pytest.mark.parametrize(("module", "function"), [("shutil", "copy2"), ("os", "rename")])
 def test_a_full_disk_while_publishing_is_one_line_and_loses_nothing(project, monkeypatch, module, function):
@@ -262,17 +151,6 @@ def test_several_mistakes_are_several_lines(project):
     project.set({"ratio": 2, "seed": -1})
     code, _, errors = project.run("train")
     assert code == 2 and sum(line.startswith("Error: ") for line in errors.splitlines()) == 2
-
-
-def test_params_that_are_not_there(project):
-    code, line = project.refused("train", "--params", "nowhere/params.yaml")
-    assert code == 2 and "nowhere/params.yaml" in line
-
-
-@pytest.mark.parametrize("option", [("--device", "cuda:99"), ("--device", "abacus"), ("--amp", "fp16", "--device", "cpu")])
-def test_a_machine_that_cannot_is_exit_code_2(project, option):
-    code, line = project.refused("train", *option)
-    assert code == 2 and option[0] in line
 
 
 # -- processes ----------------------------------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ import pytest
 import tiny
 from ruamel.yaml import YAML
 
+from dicap.use import export
 from stages.cli import main
 from stages.sweeps import finished
 
 # Options and arguments that are only read, by name; every other path is written to, and has a line below.
 READ = {"params", "model", "images", "folder", "path", "lists", "filled", "unlabeled", "project", "grid", "root"}
 
-MODEL, WEIGHTS = "artifacts/finetune", "artifacts/train/weights"
+MODEL = "artifacts/finetune"
 # {(command, option): what is typed, with {} for a place in an empty folder}; one that ends in / is a folder.
 TYPED = {
     ("predict", "out"): f"predict {MODEL} photos --out {{}}p.csv",
@@ -26,10 +27,8 @@ TYPED = {
     ("evaluate", "out"): f"evaluate --model {MODEL}/model.safetensors --out {{}}",
     ("suggest", "out"): "suggest --count 2 --out {}",
     ("review", "out"): "review --count 2 --out {}",
-    ("compare", "out"): "compare --out {}",
     ("table", "out"): "table main --out {}",
     ("figures", "out"): "figures 3 --run artifacts --out {}",
-    ("histogram", "out"): f"histogram {WEIGHTS} --out {{}}h.svg",
 }
 
 
@@ -74,6 +73,10 @@ def typed(project, raw_photos, monkeypatch):
     monkeypatch.setattr(finished, "finished", lambda params, everywhere: ([run], []))
     monkeypatch.setattr(finished, "fetch", lambda rev, path, folder: page if path.endswith("report/index.html") else None)
     assert settings["dataset"] == run["settings"]["dataset"]
+    # What is written, and that it agrees, is the matter of tests/use/test_export.py, and takes seconds.
+    monkeypatch.setattr(export, "_write", lambda scorer, images, path, kind, facts: path.write_bytes(b"a model"))
+    monkeypatch.setattr(export, "_reader", lambda path, kind: None)
+    monkeypatch.setattr(export, "_difference", lambda scorer, run, images: 0.0)
 
     def type_(option, place):
         text = f"{place}/" if str(place) != "." else "./"

@@ -7,8 +7,6 @@ import pandas as pd
 import pytest
 import tiny
 
-from stages.support.terminal import box
-
 
 def test_predict_writes_and_says_where(project):
     tiny.photographs(project.folder / "photos", {"test": 5})
@@ -92,15 +90,6 @@ def test_quiet_says_nothing_and_json_says_one_object(project):
     assert project.done("--quiet", "suggest", "--count", "2") == ""
     answer = json.loads(project.done("--json", "suggest", "--count", "2"))
     assert answer["command"] == "suggest" and answer["of"] == 8  # not the 14 whose labels the ratio hides
-
-
-def test_the_box_keeps_to_the_terminal():
-    facts = {"where": "x" * 100, "mAP": 12.3456, "images": 7}
-    lines = box("train", facts, ["dvc repro " + "y" * 100], width=40, colour=False)
-    assert all(len(line) <= 40 for line in lines[: lines.index("Next:")])
-    assert "".join(line[2:-2].strip() for line in lines if "x" in line).endswith("x" * 30)
-    assert any("12.3456" in line for line in lines) and lines[-1].endswith("y" * 100)  # a command is whole, to be copied
-    assert "\x1b" in "".join(box("train", facts, [], width=40, colour=True))
 
 
 def test_a_filled_list_comes_back_from_a_spreadsheet(project):

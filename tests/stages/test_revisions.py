@@ -1,4 +1,4 @@
-"""What `table` and `compare` read of a repository: commits and experiments from Git, results from DVC's cache."""
+"""What `table` reads of a repository: commits and experiments from Git, results from DVC's cache."""
 
 import hashlib
 import io

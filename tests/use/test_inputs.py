@@ -109,7 +109,7 @@ def test_every_name_comes_back(model, shots, tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_one_row_for_each_image(model, photos, tmp_path, kind):
     out = tmp_path / f"p.{kind}"
-    predict_to_file(model, photos, out, per_image=True, part=5)
+    predict_to_file(model, photos, out, per_image=True)
     frame = (pd.read_csv(out, keep_default_na=False) if kind == "csv" else pd.read_parquet(out)).set_index("image")
     entries = predict(model, photos)
     assert len(frame) == 12 and list(frame) == ["labels", "unsure"]

@@ -1,4 +1,4 @@
-"""Prediction of folders: agreement with evaluation's scores, streaming, resuming, unreadable files."""
+"""Prediction of folders: agreement with evaluation's scores, streaming, unreadable files."""
 
 import subprocess
 import sys
@@ -75,9 +75,10 @@ def test_a_row_holds_the_decision_and_its_chance(model, photos):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
-def test_every_format_says_the_same(model, photos, tmp_path, kind):
+def test_every_format_says_the_same(model, photos, tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(module, "PART", 4)
     out = tmp_path / f"p.{kind}"
-    outcome = predict_to_file(model, photos, out, part=4)
+    outcome = predict_to_file(model, photos, out, batch_size=3)
     assert outcome.images == 12 and {path for path, _ in outcome.unreadable} == BAD
     frame = predict(model, photos)
     found = pd.read_parquet(out) if kind == "parquet" else pd.read_csv(out)
@@ -87,53 +88,6 @@ def test_every_format_says_the_same(model, photos, tmp_path, kind):
     listed = pd.read_csv(tmp_path / "p.unreadable.csv")
     assert set(listed["image"]) == BAD and listed["reason"].notna().all()
     assert sorted(path.name for path in tmp_path.glob("[!.]*")) == [f"p.{kind}", "p.unreadable.csv"]
-
-
-def test_a_killed_run_goes_on_behind_its_finished_parts(model, photos, tmp_path, monkeypatch):
-    out, whole = tmp_path / "p.csv", tmp_path / "whole.csv"
-    predict_to_file(model, photos, whole, part=4)
-    seen, plain = [], module.score
-
-    def dying(model, images, runtime):
-        seen.append(len(images))
-        if len(seen) > 2:
-            raise KeyboardInterrupt
-        return plain(model, images, runtime)
-
-    monkeypatch.setattr(module, "score", dying)
-    with pytest.raises(KeyboardInterrupt):
-        predict_to_file(model, photos, out, part=4)
-    assert not out.exists()
-    monkeypatch.setattr(module, "score", plain)
-    outcome = predict_to_file(model, photos, out, part=4)
-    assert outcome.resumed == 8 and outcome.images == 12
-    assert out.read_bytes() == whole.read_bytes()
-    assert not (tmp_path / "p.csv.parts").exists()
-
-
-def test_parts_of_another_model_are_not_taken_over(model, trained, photos, tmp_path, monkeypatch):
-    out = tmp_path / "p.csv"
-    other = dicap.load_model(trained / "warmup" / "model.safetensors")
-    plain, calls = module._write, []
-    monkeypatch.setattr(module, "_write", lambda *a: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        predict_to_file(other, photos, out)
-    monkeypatch.setattr(module, "_write", lambda *a: (calls.append(1), plain(*a)))
-    assert predict_to_file(model, photos, out).resumed == 0 and calls
-    frame = predict(model, photos)
-    assert np.allclose(pd.read_csv(out)["probability"], frame["probability"], atol=1e-5)
-
-
-def test_parts_of_other_pixels_are_not_taken_over(model, tmp_path, monkeypatch):
-    """An array, or an open image, may have changed in its place since the run was killed."""
-    pixels, plain = np.zeros((3, 32, 32, 3), np.uint8), module._write
-    monkeypatch.setattr(module, "_write", lambda *a: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        predict_to_file(model, pixels, tmp_path / "p.csv")
-    monkeypatch.setattr(module, "_write", plain)
-    pixels[:] = np.random.default_rng(0).integers(0, 256, pixels.shape)
-    predict_to_file(model, pixels, tmp_path / "p.csv")
-    assert np.allclose(pd.read_csv(tmp_path / "p.csv")["probability"], predict(model, pixels)["probability"], atol=1e-5)
 
 
 def test_a_batch_that_does_not_fit_is_halved(model, photos, monkeypatch):
@@ -161,6 +115,7 @@ def test_refusals_name_what_to_do(model, photos, tmp_path):
     (tmp_path / "only.jpg").write_text("<html>")
     with pytest.raises(DataError, match=r"only\.jpg: not an image"):
         predict_to_file(model, tmp_path, tmp_path / "p.csv")
+    assert [path.name for path in tmp_path.glob("[!.]*")] == ["only.jpg"], "nothing half is left"
     with pytest.raises(AttributeError, match="no attribute 'train'"):
         _ = dicap.train
 

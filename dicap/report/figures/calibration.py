@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from dicap.report import style
 
@@ -52,20 +51,6 @@ def early_and_late(weights: pd.DataFrame) -> Figure:
     axes[0].set_ylabel("share of positives")
     handles, names = axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper left", ncols=3)
-    return figure
-
-
-def error_by_epoch(errors: pd.DataFrame) -> Figure:
-    """Weighted mean absolute difference of the two curves per epoch. errors: epoch, curve_error."""
-    figure = style.canvas(2.9)
-    ax = figure.add_subplot()
-    ax.plot(errors["epoch"], errors["curve_error"], color=style.BLUE, marker="o")
-    ax.set_ylim(0, max(0.02, 1.15 * float(errors["curve_error"].max())))
-    ax.set_xlabel("epoch of the main stage")
-    ax.set_ylabel("mean absolute error")
-    ax.yaxis.set_major_locator(MaxNLocator(nbins=5))
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
-    ax.grid(visible=False, axis="x")
     return figure
 
 

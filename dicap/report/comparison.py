@@ -19,8 +19,8 @@ from dicap.report.page import render_page, written
 from dicap.settings import flatten
 
 CAPTION = "Final mAP on the test images; a dot for each seed, a bar at their mean."
-# Shown in columns of their own.
-IDENTITY = ("dataset", "method", "ratio", "seed", "data_root", "head")
+# Shown in columns and headings of their own.
+IDENTITY = ("dataset", "method", "ratio", "seed")
 
 
 def build_comparison(
@@ -91,11 +91,16 @@ def _groups(experiments: Sequence[dict[str, Any]]) -> dict[tuple[str, float], li
 
 
 def _scores(rows: Sequence[dict[str, Any]]) -> Figure | None:
-    """The scores of a group; None where there are none."""
-    scored = [{"label": _label(row), "seed": row["seed"], "map": row["map"]} for row in rows if row["map"] is not None]
+    """The scores of a group, a line for all that differ by nothing but the seed; None where there are none."""
+    labels: dict[tuple[str, ...], str] = {}
+    for row in rows:
+        what = (row["title"], *row["different"])
+        short = ", ".join(what[:3]) + (f", {len(what) - 3} more" if len(what) > 3 else "")
+        same = sum(label.partition(" #")[0] == short for key, label in labels.items() if key != what)
+        labels.setdefault(what, f"{short} #{same + 1}" if same else short)
+    scored = [
+        {"label": labels[row["title"], *row["different"]], "seed": row["seed"], "map": row["map"]}
+        for row in rows
+        if row["map"] is not None
+    ]
     return comparison.finals(pd.DataFrame(scored)) if scored else None
-
-
-def _label(row: dict[str, Any]) -> str:
-    """Method and what distinguishes the experiment, as a line of a figure names it."""
-    return ", ".join([row["title"], *(part.split(".")[-1] for part in row["different"][:2])])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from stages.support.common import ARTIFACTS, params_option
+from stages.support.common import ARTIFACTS
 
 
 @click.command("compare")
@@ -13,8 +13,7 @@ from stages.support.common import ARTIFACTS, params_option
 )
 @click.option("--dataset", multiple=True, help="Only this data set; may be repeated.")
 @click.option("--here/--everywhere", default=False, help="Experiments of the current commit, or of all (the default).")
-@params_option
-def command(out: Path, dataset: tuple[str, ...], here: bool, params: Path) -> None:
+def command(out: Path, dataset: tuple[str, ...], here: bool) -> None:
     """Draw finished experiments side by side.
 
     Writes OUT/index.html, with a copy of every experiment's own report beside it.
@@ -27,7 +26,7 @@ def command(out: Path, dataset: tuple[str, ...], here: bool, params: Path) -> No
     from dicap.report.comparison import build_comparison
     from stages.sweeps.finished import fetch, finished
 
-    experiments, notes = finished(params, everywhere=not here)
+    experiments, notes = finished(everywhere=not here)
     if dataset:
         experiments = [experiment for experiment in experiments if experiment["settings"]["dataset"] in dataset]
     if not experiments:

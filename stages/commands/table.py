@@ -40,7 +40,7 @@ def command(
     """
     import tempfile
 
-    from dicap.errors import DataError
+    from dicap.errors import DataError, SettingsError
     from dicap.files.written import replacing_own
     from dicap.report import tables
     from dicap.report.budgets import budget_tables
@@ -49,9 +49,12 @@ def command(
     from stages.sweeps.finished import finished
     from stages.sweeps.grid import changed
 
-    wanted = {key: values[0] for key, values in parse_changes(changes).items()}
+    given = parse_changes(changes)
+    if several := [key for key, values in given.items() if len(values) > 1]:
+        raise SettingsError(f"-S {several[0]}: has several values, of which a table shows the runs of one; give one")
+    wanted = {key: values[0] for key, values in given.items()}
     reference = resolve_values(changed(read_yaml(params), wanted), params).settings.model_dump()
-    experiments, notes = finished(params, everywhere=not here)
+    experiments, notes = finished(everywhere=not here)
     if dataset:
         experiments = [experiment for experiment in experiments if experiment["settings"]["dataset"] in dataset]
     runs, more = frame_of(experiments, kind, reference)

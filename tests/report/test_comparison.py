@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from dicap.report.comparison import build_comparison, rows_of
+from dicap.report.comparison import _scores, build_comparison, rows_of
 from dicap.report.figures import comparison
 from dicap.report.style import house_style
 
@@ -67,3 +67,16 @@ def test_scores_are_drawn_for_every_run_best_on_top():
         (ax,) = comparison.finals(frame).axes
     assert [text.get_text() for text in ax.get_yticklabels()] == ["low", "high"]
     assert np.asarray(ax.collections[0].get_offsets()).tolist() == [[10.0, 0.0], [80.0, 1.0], [90.0, 1.0]]
+
+
+def test_a_line_holds_runs_that_differ_by_the_seed_alone(monkeypatch):
+    """Head, folder, and more settings than a label has room for are told apart too."""
+    drawn = []
+    monkeypatch.setattr(comparison, "finals", drawn.append)
+    runs = [experiment(f"a{k}", 50.0 + k, seed=k) for k in range(3)]
+    runs += [experiment("b1", 60.0, head="linear"), experiment("b2", 61.0, data_root="x")]
+    runs += [experiment(f"c{k}", 70.0 + k, epochs=9, backbone="b", image_size=64, weights=str(k % 2)) for k in range(3)]
+    runs = [run | {"settings": {"backbone": "a", "image_size": 32, "weights": "-"} | run["settings"]} for run in runs]
+    _scores(rows_of(runs))
+    groups = sorted(sorted(part["map"]) for _, part in drawn[0].groupby("label"))
+    assert groups == [[50.0, 51.0, 52.0], [60.0], [61.0], [70.0, 72.0], [71.0]]

@@ -30,7 +30,7 @@ def command(out: Path, dataset: tuple[str, ...], here: bool) -> None:
     if dataset:
         experiments = [experiment for experiment in experiments if experiment["settings"]["dataset"] in dataset]
     if not experiments:
-        raise DataError("compare: no finished run; run some with dvc exp run, then ask again")
+        raise DataError("\n".join([*notes, "compare: no finished run; run some with dvc exp run, then ask again"]))
     reports = {}
     with tempfile.TemporaryDirectory() as folder:
         for experiment in progress(experiments, desc="reports", total=len(experiments), unit="run"):

@@ -210,8 +210,8 @@ def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None
     if taken := [cell.name for cell in missing if cell.name in named]:
         others = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
         raise DataError(
-            f"{taken[0]}{others}: there is an experiment of this name whose result is gone, or of other labels, photographs, code or "
-            f"libraries than now; to run it again: dvc exp remove {' '.join(taken)}"
+            f"{taken[0]}{others}: there is an experiment of this name whose result is gone, or of other labels, photographs, "
+            f"code or libraries than now; to run it again: dvc exp remove {' '.join(taken)}"
         )
 
 

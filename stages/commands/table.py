@@ -59,7 +59,8 @@ def command(
         experiments = [experiment for experiment in experiments if experiment["settings"]["dataset"] in dataset]
     runs, more = frame_of(experiments, kind, reference)
     if runs.empty:
-        raise DataError(f"table {kind}: no finished run belongs to it; run some with dvc exp run, then ask again")
+        nothing = f"table {kind}: no finished run belongs to it; run some with dvc exp run, then ask again"
+        raise DataError("\n".join([*notes, *more, nothing]))
     with tempfile.TemporaryDirectory() as folder:
         made = []
         for spec in tables.spec_of(kind):

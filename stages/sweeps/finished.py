@@ -52,7 +52,9 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
         resolved = {Path(path).stem: md5 for path, md5 in outs.items() if path.startswith(RESOLVED)}
         found.append(facts | {"settings": settings, "metrics": metrics, "resolved": resolved})
     if absent:
-        notes.append(f"left out {absent} run{'s' if absent > 1 else ''} whose results DVC's cache does not hold, or not as written.")
+        notes.append(
+            f"left out {absent} run{'s' if absent > 1 else ''} whose results DVC's cache does not hold, or not as written."
+        )
     return found, notes
 
 

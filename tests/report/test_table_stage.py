@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from dicap.settings import resolve_values
 from stages.cli import main
 from stages.sweeps import finished
-from stages.sweeps.revisions import Revision
 
 from . import synthetic
 
@@ -19,23 +19,10 @@ ROOT = Path(__file__).parents[2]
 PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
 
 
-def revision(
-    name: str, params: dict[str, Any], score: float | None, when: str = "2026-01-01T00:00:00", **metrics
-) -> dict[str, Any]:
-    """What `dvc exp show --json` says of one commit or experiment."""
-    values = None if score is None else {"map": score} | {key: params[key] for key in PARAMS} | metrics
-    data = {
-        "rev": f"{name:0<40}",
-        "timestamp": when,
-        "params": {"params.yaml": {"data": params}},
-        "metrics": {"artifacts/evaluate/metrics.json": {"data": values}} if values else {},
-    }
-    return {"rev": data["rev"], "name": name, "data": data, "error": None, "experiments": None}
-
-
-def answer(*experiments: dict[str, Any]) -> str:
-    children = [{"name": item["name"], "revs": [item]} for item in experiments]
-    return json.dumps([revision("main", PARAMS, 50.0, steps=1760) | {"experiments": children}])
+def revision(name: str, params: dict[str, Any], score: float, when: str = "2026-01-01T00:00:00", **metrics) -> dict[str, Any]:
+    """A finished experiment."""
+    settings = resolve_values(params, ROOT / "params.yaml").settings.model_dump()
+    return {"name": name, "rev": f"{name:0<40}", "when": when, "settings": settings, "metrics": {"map": score} | metrics}
 
 
 @pytest.fixture
@@ -48,19 +35,10 @@ def project(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def dvc(monkeypatch):
-    """Let Git and DVC's cache hold these revisions, and let DVC's files be those of made-up runs."""
+    """Let these be the experiments beside one of the current commit, and let DVC's files be those of made-up runs."""
 
-    def replace(shown: str, runs: dict[str, Path] | None = None):
-        found = {}
-        for item in [*json.loads(shown), *(child["revs"][0] for child in json.loads(shown)[0]["experiments"])]:
-            data = item["data"]
-            values = data["metrics"].get("artifacts/evaluate/metrics.json", {}).get("data")
-            entry = Revision(item["name"], data["rev"], data["timestamp"], item["name"], item["name"])
-            found[item["name"]] = entry, json.dumps(data["params"]["params.yaml"]["data"]), values
-
-        monkeypatch.setattr(finished, "revisions", lambda params, everywhere: [entry for entry, _, _ in found.values()])
-        monkeypatch.setattr(finished, "text_of", lambda blobs: {name: found[name][1] for name in blobs})
-        monkeypatch.setattr(finished, "_metrics", lambda revision, lock: found[revision.name][2])
+    def replace(*experiments: dict[str, Any], runs: dict[str, Path] | None = None):
+        every = [revision("main", PARAMS, 50.0, steps=1760), *experiments]
 
         def copied(rev: str, path: str, out: Path) -> bool:
             source = next(
@@ -71,6 +49,7 @@ def dvc(monkeypatch):
             out.symlink_to(source)
             return True
 
+        monkeypatch.setattr(finished, "finished", lambda *, everywhere: (every, []))
         monkeypatch.setattr(finished, "_copied", copied)
 
     return replace
@@ -84,7 +63,7 @@ def test_table_main(project, dvc, tmp_path_factory):
         (runs[name] / "evaluate" / "predictions.parquet").unlink()
         _predict(runs[name], quality=2.0 if name == "main" else 0.5)
     other = revision("other", PARAMS | {"method": "mld", "warmup": {"epochs": 135}}, 40.0, steps=1755)
-    dvc(answer(other, revision("third", PARAMS | {"seed": 2}, 54.0, steps=1760)), runs)
+    dvc(other, revision("third", PARAMS | {"seed": 2}, 54.0, steps=1760), runs=runs)
     result = CliRunner().invoke(main, ["table", "main"])
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
@@ -106,21 +85,9 @@ def _predict(run: Path, quality: float) -> None:
     files.write_predictions(np.array([f"t{k}" for k in range(50)]), scores, labels, run / "evaluate" / "predictions.parquet")
 
 
-def test_failed_and_stale_runs_do_not_count(project, dvc):
-    dvc(answer(revision("empty", PARAMS | {"method": "mld"}, None)))
-    assert "MLD" not in CliRunner().invoke(main, ["table", "main"]).output
-    stale = revision("stale", PARAMS | {"method": "mld"}, 40.0, seed=7)
-    dvc(answer(stale))
-    output = CliRunner().invoke(main, ["table", "main"]).output
-    assert "MLD" not in output
-    assert "stale: left out, its scores belong to other settings" in output
-    dvc(answer(revision("old", PARAMS | {"ratoi": 1}, 40.0)))
-    assert "old: left out, its settings are no longer valid" in CliRunner().invoke(main, ["table", "main"]).output
-
-
 def test_cost_is_what_evaluate_wrote(project, dvc):
     quick = revision("quick", PARAMS | {"method": "mld"}, 40.0, minutes_per_epoch=0.1, peak_memory_gb=1.5)
-    dvc(answer(quick, revision("third", PARAMS | {"method": "cap"}, 44.0, minutes_per_epoch=0.2, peak_memory_gb=None)))
+    dvc(quick, revision("third", PARAMS | {"method": "cap"}, 44.0, minutes_per_epoch=0.2, peak_memory_gb=None))
     lines = CliRunner().invoke(main, ["table", "cost"]).output.splitlines()
     assert "| CAP | <u>0.20</u> |" in lines
     assert "| MLD | **0.10** |" in lines
@@ -131,11 +98,7 @@ def test_cost_is_what_evaluate_wrote(project, dvc):
 @pytest.mark.parametrize("kind", ["ablation", "weighting"])
 def test_other_tables(project, dvc, kind):
     step = {"contrastive": {"enabled": False}, "warmup": {"wcl": False}, "finetune": {"enabled": False}}
-    dvc(
-        answer(
-            revision("dth", PARAMS | step, 45.0), revision("flat", PARAMS | step | {"calibration": {"policy": "uniform"}}, 44.0)
-        )
-    )
+    dvc(revision("dth", PARAMS | step, 45.0), revision("flat", PARAMS | step | {"calibration": {"policy": "uniform"}}, 44.0))
     output = CliRunner().invoke(main, ["table", kind]).output
     expected = {
         "ablation": ["| + DTH | <u>45.00</u> |", "| + FTE | **50.00** |"],
@@ -152,7 +115,7 @@ def test_each_panel_is_drawn_by_its_number(project, dvc, tmp_path_factory):
         revision(name, PARAMS | step | {"calibration": {"policy": policy}}, score)
         for name, policy, score in (("known", "labeled", 41.0), ("flat", "uniform", 40.0), ("steep", "estimated", 42.0))
     ]
-    dvc(answer(revision("more", PARAMS | {"ratio": 0.1}, 60.0), *policies), runs)
+    dvc(revision("more", PARAMS | {"ratio": 0.1}, 60.0), *policies, runs=runs)
     for panel in ("1a", "1b", "1c", "1d", "3"):
         result = CliRunner().invoke(main, ["figures", panel])
         assert result.exit_code == 0, result.output
@@ -162,11 +125,28 @@ def test_each_panel_is_drawn_by_its_number(project, dvc, tmp_path_factory):
     assert result.exit_code == 0 and (project / "one" / "figure1c.pdf").exists(), result.output
 
 
+def test_a_figure_s_curves_have_one_budget(project, dvc, tmp_path_factory):
+    """A run of two epochs does not stand beside one of the published number."""
+    runs = {name: synthetic.write_run(tmp_path_factory.mktemp(name), epochs=1) for name in ("main", "more", "short")}
+    short = revision("short", PARAMS | {"ratio": 0.2, "train": {"epochs": 2}}, 60.0)
+    dvc(revision("more", PARAMS | {"ratio": 0.1}, 60.0), short, runs=runs)
+    result = CliRunner().invoke(main, ["figures", "1b", "--seed", "2"])
+    assert "left out 1 run with other settings (train.epochs)" in result.output
+    assert "left out 1" in CliRunner().invoke(main, ["figures", "1b"]).output
+    assert "there are ratios 0.05, 0.1;" in CliRunner().invoke(main, ["figures", "3", "--ratio", "0.2"]).output
+
+
+def test_a_table_shows_the_runs_of_one_value(project, dvc):
+    dvc()
+    result = CliRunner().invoke(main, ["table", "main", "-S", "train.batch_size=32,64"])
+    assert result.exit_code == 2 and "train.batch_size: has several values" in result.output
+
+
 def test_compare(project, dvc, tmp_path_factory):
     runs = {"main": synthetic.write_run(tmp_path_factory.mktemp("main"), epochs=2)}
     (runs["main"] / "report").mkdir()
     (runs["main"] / "report" / "index.html").write_text("<p>its own page</p>")
-    dvc(answer(revision("other", PARAMS | {"method": "mld"}, 40.0)), runs)
+    dvc(revision("other", PARAMS | {"method": "mld"}, 40.0), runs=runs)
     result = CliRunner().invoke(main, ["compare"])
     assert result.exit_code == 0, result.output
     page = (project / "reports" / "index.html").read_text()
@@ -190,7 +170,7 @@ def test_compare(project, dvc, tmp_path_factory):
     ],
 )
 def test_nothing_to_show_is_one_line(project, dvc, tmp_path, arguments, words):
-    dvc(answer(), {"main": synthetic.write_run(tmp_path / "run", epochs=1)})
+    dvc(runs={"main": synthetic.write_run(tmp_path / "run", epochs=1)})
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 1
     assert words in result.output
@@ -211,15 +191,19 @@ def test_with_dvc_itself(project):
 
     (project / "run.py").write_text(
         "import json, pathlib\n"
-        "from ruamel.yaml import YAML\n"
-        "p = YAML(typ='safe').load(open('params.yaml'))\n"
+        "from dicap.settings import load_settings\n"
+        "p = load_settings(pathlib.Path('params.yaml')).model_dump(mode='json')\n"
+        "resolved = pathlib.Path('artifacts/resolved')\n"
+        "resolved.mkdir(parents=True, exist_ok=True)\n"
+        "(resolved / 'report.json').write_text(json.dumps({'settings': p}))\n"
         "out = pathlib.Path('artifacts/evaluate')\n"
         "out.mkdir(parents=True, exist_ok=True)\n"
-        "(out / 'metrics.json').write_text(json.dumps({'map': 40.0 + 2 * p['seed'], **p}))\n"
+        "(out / 'metrics.json').write_text(json.dumps({'map': 40.0 + 2 * p['seed']}))\n"
     )
     (project / "dvc.yaml").write_text(
         f"stages:\n  evaluate:\n    cmd: {sys.executable} run.py\n    deps: [run.py]\n"
-        "    params: [dataset, ratio, seed, method]\n    outs: [artifacts/evaluate]\nmetrics: [artifacts/evaluate/metrics.json]\n"
+        "    params: [dataset, ratio, seed, method]\n    outs: [artifacts/evaluate, artifacts/resolved/report.json]\n"
+        "metrics: [artifacts/evaluate/metrics.json]\n"
     )
     (project / ".gitignore").write_text("/artifacts\n")
     run("git", "init", "-q")

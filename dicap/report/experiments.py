@@ -202,6 +202,9 @@ def frame_of(
             chosen = (agree or most)[-1]  # the latest of those
             same = [row for row in here if row[rest] == chosen]
             label = " ".join(map(str, place)).strip()
+            if not agree and names == ["dataset"] and reference and reference["dataset"] == place[0]:
+                keys = sorted(key for key, value in chosen if repr(wanted[key]) != value)
+                notes.append(f"{label}: no run has the settings asked for; those shown differ in {', '.join(keys)}.")
             if len(groups) > 1:
                 keys = sorted({key for other in groups for key, _ in set(other) ^ set(chosen)})
                 listed = ", ".join(keys[:4]) + (", ..." if len(keys) > 4 else "")

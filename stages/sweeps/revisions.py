@@ -26,7 +26,7 @@ class Revision:
 
     Attributes:
         name: of the experiment, of a branch or tag that points there, or the first letters of `rev`.
-        when: time of the commit, sortable.
+        when: time of the commit, in seconds since 1970: a text with a time zone does not sort.
         lock: blob of dvc.lock.
     """
 
@@ -55,7 +55,7 @@ def revisions(*, everywhere: bool) -> list[Revision]:
     places = git("for-each-ref", "--format=%(objectname) %(refname:short)", "refs/heads", "refs/tags").splitlines()
     names = {rev: name for rev, _, name in (line.partition(" ") for line in reversed(places))} | experiments
     wanted = [*experiments, "--branches", "--tags", "HEAD"] if everywhere else ["--no-walk=unsorted", *experiments, "HEAD"]
-    log = git("log", "--format=%H %cI", *wanted, "--").splitlines()
+    log = git("log", "--format=%H %ct", *wanted, "--").splitlines()
     # Newest first; of one second, in the order of Git, which has children before their parents.
     commits = sorted(dict.fromkeys(tuple(line.split(" ")) for line in log), key=lambda pair: pair[1], reverse=True)
     found_once: dict[str, Revision] = {}

@@ -98,6 +98,13 @@ def test_commits_that_are_alike_are_one_and_experiments_have_their_names(reposit
     assert {revision.name for revision in revisions(everywhere=False)} == {repository[:7], "wild-guess"}
 
 
+def test_the_latest_is_told_whatever_the_time_zone(repository, monkeypatch):
+    for number, when in enumerate(("2030-01-01T12:00:00+0900", "2030-01-01T05:00:00+0000")):  # the first is 3:00 in London
+        monkeypatch.setenv("GIT_COMMITTER_DATE", when)
+        commit(when, seed=20 + number)
+    assert [item["settings"]["seed"] for item in finished(everywhere=True)[0]][-2:] == [20, 21]
+
+
 def test_git_is_asked_as_often_of_many_commits_as_of_few(repository, monkeypatch):
     asked = []
     run = module._run

@@ -15,7 +15,6 @@ from click.testing import CliRunner
 from dicap.errors import DataError
 from dicap.settings import Settings
 from stages.cli import main
-from stages.commands import sweep
 from stages.commands.resolve import beside, dependencies_of
 from stages.support.common import parse_changes
 from stages.sweeps import cell as cell_module
@@ -164,15 +163,18 @@ def test_cells_at_a_time_wait_for_what_they_share(project, monkeypatch, options,
         (["--jobs", "2", "--cpus", "1"], 1, 2),
         (["--jobs", "8"], 1, 4),
         (["--on", "ray", "--jobs", "2"], 1, 1),
+        (["--on", "slurm", "--cpus", "8", "--gpus", "1"], 8, 8),
     ],
 )
 def test_the_preparation_has_the_cores_of_the_cells_that_wait_for_it(project, monkeypatch, options, cells, preparation):
     monkeypatch.setattr("stages.commands.sweep.cores", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("DICAP_DEVICE", "cpu")
     fake = Fake(monkeypatch, [])
     assert run("grid.yaml", *options).exit_code == 0
     assert [job.cpus for job in fake.jobs] == [preparation, *[cells] * 4]
-    assert all(job.environment["OMP_NUM_THREADS"] == str(job.cpus) for job in fake.jobs)
+    assert all({"OMP_NUM_THREADS": str(job.cpus), "DICAP_DEVICE": "cpu"}.items() <= job.environment.items() for job in fake.jobs)
+    assert {job.gpus for job in fake.jobs} == {int("--gpus" in options)}
 
 
 def test_every_data_set_and_features_recipe_has_a_preparation_of_its_own(project, monkeypatch):
@@ -219,15 +221,6 @@ def test_options_reach_the_cells(project, monkeypatch):
     assert [(change["seed"], change["ratio"], change["dataset"], change["data_root"]) for change in found] == [
         (seed, 0.1, "voc2012", "/some where") for seed in (5, 6, 5, 6)
     ]
-
-
-def test_a_cell_has_the_cores_it_is_told_and_as_many_threads(project, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setenv("DICAP_DEVICE", "cpu")
-    fake = Fake(monkeypatch, [])
-    run("grid.yaml", "--on", "slurm", "--cpus", "8", "--gpus", "1")
-    assert {(job.cpus, job.gpus) for job in fake.jobs} == {(8, 1)}
-    assert all({"OMP_NUM_THREADS": "8", "DICAP_DEVICE": "cpu"}.items() <= job.environment.items() for job in fake.jobs)
 
 
 def test_what_no_node_has_is_refused_before_anything_is_submitted(project, monkeypatch):
@@ -335,7 +328,3 @@ def test_outside_a_repository_the_reason_is_gits_own(project, monkeypatch):
     (project / ".git").rename(project / "elsewhere")
     result = run("grid.yaml")
     assert result.exit_code == 1 and "not a git repository" in result.stderr
-
-
-def test_the_help_names_the_folder_of_grids():
-    assert "experiments/" in (sweep.command.help or "")

@@ -91,12 +91,18 @@ def _intervals(table, runs, folder: Path):
     for column, other in table.best_other.items():
         here = runs[(runs["dataset"] == column[0]) & ((runs["ratio"] - column[1]).abs() < 1e-6)]
         ours, theirs = (here[here["row"] == row].set_index("seed")["rev"].to_dict() for row in (table.spec.ours, other))
-        pairs = [
-            [fetch(revs[seed], f"{ARTIFACTS}/evaluate/predictions.parquet", folder) for revs in (ours, theirs)]
-            for seed in sorted(ours.keys() & theirs.keys())
-        ]
-        pairs = [[read_predictions(path) for path in pair if path is not None] for pair in pairs if None not in pair]
-        if pairs:
-            one, two = ([pair[side] for pair in pairs] for side in (0, 1))
+        used, one, two = [], [], []
+        for seed in sorted(ours.keys() & theirs.keys()):
+            paths = [fetch(revs[seed], f"{ARTIFACTS}/evaluate/predictions.parquet", folder) for revs in (ours, theirs)]
+            if None not in paths:
+                used.append(seed)
+                for side, path in zip((one, two), paths, strict=True):
+                    side.append(read_predictions(path))
+        if used:
             found[column] = paired_interval(one, two)
+        if used and set(used) != ours.keys() | theirs.keys():
+            seeds = ", ".join(map(str, used))
+            table.notes.append(
+                f"The interval of Delta is of seed {seeds} alone: of the others one side has no run or no predictions."
+            )
     return found

@@ -71,6 +71,7 @@ def test_table_main(project, dvc, tmp_path_factory):
     assert "| MLD | ML-Decoder | 1,755 | <u>40.00 [1]</u> |  |" in lines
     assert "| Delta |  |  | +12.00 |  |" in lines
     assert any(line.startswith("| 95 % of Delta |  |  | +") for line in lines), "seed 1 is common to both"
+    assert any(line.startswith("The interval of Delta is of seed 1 alone") for line in lines)
     assert sorted(path.name for path in (project / "tables").glob("[!.]*")) == ["main.csv", "main.md"]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from dicap.provenance.source_code import ROOT
 from dicap.settings import Settings
 from stages.support.common import ARTIFACTS, params_option, project_root, resolve_and_warn
 from stages.support.terminal import finish
@@ -44,13 +43,14 @@ def dependencies_of(settings: Settings, beside: Callable[[str, Settings], dict[s
     }
 
 
-def beside(stage: str, settings: Settings, project: Path, root: Path = ROOT) -> dict[str, Any]:
+def beside(stage: str, settings: Settings, project: Path, root: Path | None = None) -> dict[str, Any]:
     """What a stage depends on beside its settings; neither seed nor ratio alters it.
 
     Args:
-        project: what relative paths of data and weights are relative to. root: the folder of the code.
+        project: what relative paths of data and weights are relative to. root: the folder of the code; None: of that which is running.
     """
     from dicap.provenance.dependencies import code, relevant
     from dicap.provenance.external import surroundings
+    from dicap.provenance.source_code import ROOT
 
-    return {"code": code(stage, settings, root)} | surroundings(stage, settings, relevant(settings, stage), project)
+    return {"code": code(stage, settings, root or ROOT)} | surroundings(stage, settings, relevant(settings, stage), project)

@@ -104,11 +104,10 @@ def command(
 
 def _missing(wanted: Sequence[Cell], done: Sequence[dict[str, Any]]) -> list[Cell]:
     """The cells of whose settings no run is made of today's code, labels, photographs, weights and libraries."""
-    from dicap.provenance.source_code import ROOT
     from stages.commands.resolve import beside, dependencies_of
 
     here = Path.cwd()
-    root = here if (here / "stages" / "cli.py").is_file() else ROOT
+    root = here if (here / "stages" / "cli.py").is_file() else None
 
     @cache
     def known(stage: str, settings: Settings) -> dict[str, Any]:

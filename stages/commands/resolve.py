@@ -47,7 +47,7 @@ def beside(stage: str, settings: Settings, project: Path, root: Path | None = No
     """What a stage depends on beside its settings; neither seed nor ratio alters it.
 
     Args:
-        project: what relative paths of data and weights are relative to. root: the folder of the code; None: of that which is running.
+        project: what relative paths of data and weights are relative to. root: the folder of the code; None: of what runs.
     """
     from dicap.provenance.dependencies import code, relevant
     from dicap.provenance.external import surroundings

@@ -54,9 +54,10 @@ def build_comparison(
 def rows_of(experiments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row per experiment of one data set and ratio, best first: names, scores, and what distinguishes it.
 
-    `different` lists the settings that differ from the commonest value among `experiments`, as `key: value`.
+    `different` lists the settings that differ from the commonest value among `experiments`, as `key: value`; of other images or
+    labels the checksum's first letters.
     """
-    flat = {item["rev"]: dict(flatten(item["settings"])) for item in experiments}
+    flat = {item["rev"]: dict(flatten(item["settings"])) | {"data/converted": item["data"][:7]} for item in experiments}
     keys = [key for key in next(iter(flat.values())) if key not in IDENTITY]
     usual = {key: Counter(repr(values.get(key)) for values in flat.values()).most_common(1)[0][0] for key in keys}
     titles, rows = method_titles(), []

@@ -182,7 +182,7 @@ def frame_of(
                 "name": experiment["name"],
                 "when": experiment["when"] or "",
                 "rest": _rest(settings, kind),
-                "data": experiment.get("data", ""),
+                "data": experiment["data"],
                 "read": _read(settings, kind),
             }
         )

@@ -52,6 +52,8 @@ def command(
     given = parse_changes(changes)
     if several := [key for key, values in given.items() if len(values) > 1]:
         raise SettingsError(f"-S {several[0]}: has several values, of which a table shows the runs of one; give one")
+    if unheard := sorted({"ratio", "seed"} & given.keys()):
+        raise SettingsError(f"-S {unheard[0]}: a table shows the runs of every ratio and seed; leave it out")
     wanted = {key: values[0] for key, values in given.items()}
     reference = resolve_values(changed(read_yaml(params), wanted), params).settings.model_dump()
     experiments, notes = finished(everywhere=not here)

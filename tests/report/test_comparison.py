@@ -19,6 +19,7 @@ def experiment(rev: str, score: float | None, *, name: str = "", epochs: int = 6
         "name": name or rev,
         "rev": rev * 5,
         "when": "2026-01-01",
+        "data": "0123456789",
         "settings": values | settings | {"train": {"epochs": epochs}},
         "metrics": {
             "map": score,
@@ -76,7 +77,8 @@ def test_a_line_holds_runs_that_differ_by_the_seed_alone(monkeypatch):
     runs = [experiment(f"a{k}", 50.0 + k, seed=k) for k in range(3)]
     runs += [experiment("b1", 60.0, head="linear"), experiment("b2", 61.0, data_root="x")]
     runs += [experiment(f"c{k}", 70.0 + k, epochs=9, backbone="b", image_size=64, weights=str(k % 2)) for k in range(3)]
+    runs += [experiment("d1", 80.0) | {"data": "other"}]
     runs = [run | {"settings": {"backbone": "a", "image_size": 32, "weights": "-"} | run["settings"]} for run in runs]
     _scores(rows_of(runs))
     groups = sorted(sorted(part["map"]) for _, part in drawn[0].groupby("label"))
-    assert groups == [[50.0, 51.0, 52.0], [60.0], [61.0], [70.0, 72.0], [71.0]]
+    assert groups == [[50.0, 51.0, 52.0], [60.0], [61.0], [70.0, 72.0], [71.0], [80.0]]

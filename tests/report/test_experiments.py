@@ -57,7 +57,7 @@ def step(settings: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def experiment(settings: dict[str, Any], score: float = 50.0, when: str = "2026-01-01T00:00:00", **metrics) -> dict[str, Any]:
-    return {"name": when, "rev": when, "when": when, "settings": settings, "metrics": {"map": score} | metrics}
+    return {"name": when, "rev": when, "when": when, "data": "a", "settings": settings, "metrics": {"map": score} | metrics}
 
 
 RULE = {

@@ -22,7 +22,14 @@ PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
 def revision(name: str, params: dict[str, Any], score: float, when: str = "2026-01-01T00:00:00", **metrics) -> dict[str, Any]:
     """A finished experiment."""
     settings = resolve_values(params, ROOT / "params.yaml").settings.model_dump()
-    return {"name": name, "rev": f"{name:0<40}", "when": when, "settings": settings, "metrics": {"map": score} | metrics}
+    return {
+        "name": name,
+        "rev": f"{name:0<40}",
+        "when": when,
+        "data": "",
+        "settings": settings,
+        "metrics": {"map": score} | metrics,
+    }
 
 
 @pytest.fixture
@@ -137,10 +144,13 @@ def test_a_figure_s_curves_have_one_budget(project, dvc, tmp_path_factory):
     assert "there are ratios 0.05, 0.1;" in CliRunner().invoke(main, ["figures", "3", "--ratio", "0.2"]).output
 
 
-def test_a_table_shows_the_runs_of_one_value(project, dvc):
+@pytest.mark.parametrize(
+    ("change", "words"), [("train.batch_size=32,64", "has several values"), ("seed=1", "every ratio and seed")]
+)
+def test_a_setting_that_chooses_no_runs_is_refused(project, dvc, change, words):
     dvc()
-    result = CliRunner().invoke(main, ["table", "main", "-S", "train.batch_size=32,64"])
-    assert result.exit_code == 2 and "train.batch_size: has several values" in result.output
+    result = CliRunner().invoke(main, ["table", "main", "-S", change])
+    assert result.exit_code == 2 and f"-S {change.split('=')[0]}: " in result.output and words in result.output
 
 
 def test_compare(project, dvc, tmp_path_factory):

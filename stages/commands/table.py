@@ -96,7 +96,8 @@ def _intervals(table, runs, folder: Path):
         used, one, two = [], [], []
         for seed in sorted(ours.keys() & theirs.keys()):
             paths = [fetch(revs[seed], f"{ARTIFACTS}/evaluate/predictions.parquet", folder) for revs in (ours, theirs)]
-            if None not in paths:
+            paths = [path for path in paths if path is not None]
+            if len(paths) == 2:
                 used.append(seed)
                 for side, path in zip((one, two), paths, strict=True):
                     side.append(read_predictions(path))

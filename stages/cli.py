@@ -121,13 +121,11 @@ def _outputs_dvc_can_restore() -> list[str]:
     stage = os.environ.get("DVC_STAGE")  # set by DVC alone
     if stage in (None, "resolve") or not is_main() or not Path("dvc.lock").is_file():
         return []
-    from ruamel.yaml import YAML
+    from stages.sweeps.revisions import cache_folder, in_cache, stages_of
 
-    from stages.sweeps.revisions import cache_folder, in_cache
-
-    lock = YAML(typ="safe", pure=True).load(Path("dvc.lock").read_text(encoding="utf-8"))
-    results, cache = lock.get("stages", {}).get(stage, {}).get("outs", []), cache_folder(Path.cwd())
-    return [out["path"] for out in results if not Path(out["path"]).exists() and in_cache(cache, out["md5"]).exists()]
+    found, cache = stages_of(Path("dvc.lock").read_text(encoding="utf-8")).get(stage), cache_folder(Path.cwd())
+    outs = found.outs.items() if found else ()
+    return [path for path, md5 in outs if not Path(path).exists() and in_cache(cache, md5).exists()]
 
 
 def _module(name: str) -> str:

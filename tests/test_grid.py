@@ -1,8 +1,10 @@
 """Grids of experiments: expansion, checks, and the ready-made files."""
 
+import hashlib
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -18,6 +20,7 @@ from dicap.report.tables import published_numbers, spec_of
 from dicap.settings import Settings, flatten
 from dicap.settings.methods import METHODS
 from dicap.settings.schema import Calibration
+from stages.sweeps import grid as grid_module
 from stages.sweeps.grid import Grid, cells, read_grid
 
 PARAMS = tiny.ROOT / "params.yaml"
@@ -54,9 +57,21 @@ def test_the_name_tells_settings_apart():
     assert one == cells(grid(settings={"train.epochs": 3}), PARAMS)[0].name
 
 
+def test_no_cell_is_lost_whose_digest_begins_as_that_of_another(monkeypatch):
+    """Of 1,000 cells two have six digits in common in 3 grids of 100."""
+    digest = hashlib.sha256
+
+    def alike(data):
+        return SimpleNamespace(hexdigest=lambda: "abcdef" + digest(data).hexdigest()[6:])
+
+    monkeypatch.setattr(grid_module.hashlib, "sha256", alike)
+    found = cells(grid(axes={"train.epochs": [1, 2], "seed": [1, 2]}, settings={"train.cycle_epochs": 0}), PARAMS)
+    assert len({cell.name for cell in found}) == 4
+
+
 def test_the_name_tells_the_values_of_the_axes_that_vary():
     axes = {"calibration.policy": ["uniform", "optimal"], "train.epochs": [3], "ratio": [0.05, 0.1], "seed": [1]}
-    names = [cell.name[:-7] for cell in cells(grid(axes=axes), PARAMS)]
+    names = [cell.name[:-11] for cell in cells(grid(axes=axes), PARAMS)]
     assert names == [f"pictograms-dicap-{policy}-r{ratio}-s1" for policy in ("uniform", "optimal") for ratio in ("0_05", "0_1")]
     (first, second) = cells(grid(cases={"dth": {"warmup.wcl": False}}, axes={"method": ["dicap", "mld"], "seed": [1]}), PARAMS)
     assert first.name.startswith("pictograms-dth-dicap-r0_05") and second.name.startswith("pictograms-dth-mld-r0_05")
@@ -101,6 +116,7 @@ def test_every_invalid_cell_is_named_before_anything_runs():
         ("axes: {seed: 1}", "axes.seed: found 1, expected a list"),
         ("axes: {seed: []}", "axes.seed: found []"),
         ("cases: {a: mld}", "cases.a: found 'mld'"),
+        ("cases: {1: {seed: 1}, '1': {seed: 2}}", "cases.1: found the name 1"),
         ("cases: [a]", "cases: found ['a'], expected a mapping"),
         ("axis: {seed: [1]}", "axis: unknown key"),
         ("- 1", "expected the keys"),

@@ -1,6 +1,7 @@
 """Which row of which table a finished experiment belongs to, by its settings only.
 
-An experiment is a dict: `name`, `rev`, `when` (sortable), `settings` (resolved, nested), `metrics` (metrics.json).
+An experiment is a dict: `name`, `rev`, `when` (sortable), `settings` (resolved, nested), `metrics` (metrics.json), `data` (what
+tells its converted images and labels from others).
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from dicap.settings import flatten
+from dicap.settings import Settings, flatten
 from dicap.settings.catalogue import HEADS, NAMED_WEIGHTS, OWN_HEAD
+from dicap.settings.checks import unread
 from dicap.settings.methods import METHODS
 
 _STEPS = ("calibration.target", "thresholds.rule", "contrastive.enabled", "warmup.wcl", "finetune.enabled")
@@ -25,7 +27,8 @@ LADDER = {
     "wcl": ("hard", "midrange", True, True, False),
     "fte": ("hard", "midrange", True, True, True),
 }
-# What may differ between the cells of one table; all else has to be the same.
+# What may differ between the runs of one table; all else has to be the same, and of what may differ all that a run reads has to
+# be the same in one cell.
 _IDENTITY = {"dataset", "data_root", "ratio", "seed", "method", "head", "protocol"}  # a protocol is a name for values
 # By which the rule that `protocol: recommended` stands for differs from the others on the same head: (theirs, its own).
 _RULE: dict[str, tuple[Any, Any]] = {
@@ -143,9 +146,10 @@ def frame_of(
     nothing is known); network, in words; which, the network that was scored, and other, the mAP of the other one;
     best_on_test.
 
-    Runs of one data set are comparable if all settings but FREE[kind] agree. Where they do not, those that agree with
-    `reference` (the settings of params.yaml) are kept, or else the most numerous ones. Of several runs of one cell
-    and seed the latest counts; in the main table runs of other numbers of steps are other cells (dicap.report.budgets).
+    Runs of one data set are comparable if all settings but FREE[kind] agree, and images and labels are the same. Where they are
+    not, those that agree with `reference` (the settings of params.yaml) are kept, or else the most numerous ones; of other images
+    or labels the latest. Of a cell (data set, row, ratio; in the main table also the number of steps) the runs have to
+    agree in the rest of what they read, and are chosen alike. Of several runs of one cell and seed the latest counts.
 
     Returns the frame and a sentence about every group that was left out.
     """
@@ -173,26 +177,40 @@ def frame_of(
                 "name": experiment["name"],
                 "when": experiment["when"] or "",
                 "rest": _rest(settings, kind),
+                "data": experiment["data"],
+                "read": _read(settings, kind),
             }
         )
     if not rows:
         return pd.DataFrame(columns=["dataset", "row", "ratio", "seed", "map"]), notes
-    kept = []
-    for dataset in dict.fromkeys(row["dataset"] for row in rows):
-        of_set = [row for row in rows if row["dataset"] == dataset]
-        groups = Counter(row["rest"] for row in of_set)
-        chosen = groups.most_common(1)[0][0]
-        if reference is not None and _rest(reference, kind) in groups:
-            chosen = _rest(reference, kind)
-        kept += [row for row in of_set if row["rest"] == chosen]
-        if len(groups) > 1:
-            keys = sorted({key for other in groups for key, _ in set(other) ^ set(chosen)})
-            left = len(of_set) - groups[chosen]
-            listed = ", ".join(keys[:4]) + (", ..." if len(keys) > 4 else "")
-            notes.append(f"{dataset}: left out {left} run{'s' if left > 1 else ''} with other settings ({listed}).")
-    frame = pd.DataFrame(kept).sort_values("when", kind="stable").drop(columns=["rest"])
-    cell = ["dataset", "row", "ratio", "seed", *(["steps"] if kind == "main" else [])]
-    frame = frame.drop_duplicates(cell, keep="last")
+    rows.sort(key=lambda row: row["when"])
+    wanted = dict(flatten(reference)) if reference else {}
+    cell = ["dataset", "row", "ratio", *(["steps"] if kind == "main" else [])]
+    for names in (["dataset"], cell):
+        rest = "rest" if names == ["dataset"] else "read"
+        kept = []
+        for place in dict.fromkeys(tuple(row[name] for name in names) for row in rows):
+            here = [row for row in rows if tuple(row[name] for name in names) == place]
+            groups = Counter(row[rest] for row in here)
+            agree = [group for group in groups if reference and all(repr(wanted[key]) == value for key, value in group)]
+            most = [group for group in groups if groups[group] == max(groups.values())]
+            chosen = (agree or most)[-1]  # the latest of those
+            same = [row for row in here if row[rest] == chosen]
+            label = " ".join(map(str, place)).strip()
+            if not agree and names == ["dataset"] and reference and reference["dataset"] == place[0]:
+                keys = sorted(key for key, value in chosen if repr(wanted[key]) != value)
+                notes.append(f"{label}: no run has the settings asked for; those shown differ in {', '.join(keys)}.")
+            if len(groups) > 1:
+                keys = sorted({key for other in groups for key, _ in set(other) ^ set(chosen)})
+                listed = ", ".join(keys[:4]) + (", ..." if len(keys) > 4 else "")
+                notes.append(f"{label}: left out {_runs(len(here) - len(same))} with other settings ({listed}).")
+            last = [row for row in same if row["data"] == same[-1]["data"]]
+            if len(last) < len(same):
+                notes.append(f"{label}: left out {_runs(len(same) - len(last))} on other images or labels than the latest.")
+            kept += last
+        rows = sorted(kept, key=lambda row: row["when"])
+    frame = pd.DataFrame(rows).drop(columns=["rest", "data", "read"])
+    frame = frame.drop_duplicates([*cell, "seed"], keep="last")
     return frame.sort_values(["dataset", "ratio", "row", "seed"], kind="stable").reset_index(drop=True), notes
 
 
@@ -218,5 +236,15 @@ def _step_of(values: dict[str, Any]) -> str | None:
     return next((name for name, step in LADDER.items() if step == found), None)
 
 
+def _runs(number: int) -> str:
+    return f"{number} run{'s' if number > 1 else ''}"
+
+
 def _rest(settings: dict[str, Any], kind: str) -> tuple[tuple[str, str], ...]:
     return tuple((key, repr(value)) for key, value in sorted(flatten(settings)) if key not in FREE[kind])
+
+
+def _read(settings: dict[str, Any], kind: str) -> tuple[tuple[str, str], ...]:
+    """Of the settings that may differ between the runs of a table, and that no row or column tells, those that a run reads."""
+    free = FREE[kind] - (_IDENTITY - {"head"}) - unread(Settings.model_validate(settings)).keys()
+    return tuple((key, repr(value)) for key, value in sorted(flatten(settings)) if key in free)

@@ -70,13 +70,13 @@ def command(
 
 
 def _runs(panel: str, params: Path, dataset: str, *, here: bool):
-    """Finished runs of the table that a panel's runs belong to, on the data set."""
+    """Finished runs of the table that a panel's runs belong to, on the data set; of DiCaP's curves those with one budget."""
     from dicap.report.experiments import frame_of
     from stages.sweeps.finished import finished
 
-    experiments, notes = finished(params, everywhere=not here)
+    experiments, notes = finished(everywhere=not here)
     experiments = [one for one in experiments if one["settings"]["dataset"] == dataset]
-    runs, more = frame_of(experiments, "weighting" if panel in ("1a", "1d") else "main", load(params).model_dump())
+    runs, more = frame_of(experiments, "weighting" if panel in ("1a", "1d") else "cost", load(params).model_dump())
     for note in [*notes, *more]:
         click.echo(note, err=True)
     return runs

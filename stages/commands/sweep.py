@@ -1,16 +1,19 @@
 """`dicap-stage sweep`: a grid of experiments, on this machine or on several."""
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import click
 
 from dicap.errors import DataError
 from dicap.machine.processes import cores
 from dicap.settings import Settings
-from stages.support.common import params_option, parse_changes
+from stages.support.common import PARAMS, parse_changes
 from stages.sweeps.engines.base import NAMES, Engine, Job, reason_in
 from stages.sweeps.grid import Cell, Grid, cells, read_grid
 from stages.sweeps.revisions import git
@@ -37,7 +40,6 @@ CODE = ("configs", "dicap", "stages")  # what `resolve` depends on in dvc.yaml
 @click.option("--gpus", type=click.IntRange(0), default=0, show_default=True, help="GPUs of a cell.")
 @click.option("--dry-run", is_flag=True, help="List the cells and which of them are finished; run nothing.")
 @click.option("--no-wait", is_flag=True, help="Return once the cells are submitted (--on slurm).")
-@params_option
 def command(
     grid: Path,
     dataset: str | None,
@@ -48,7 +50,6 @@ def command(
     gpus: int,
     dry_run: bool,
     no_wait: bool,
-    params: Path,
 ) -> None:
     """Run every cell of GRID (a file of experiments/) that has no result yet.
 
@@ -60,12 +61,11 @@ def command(
     from stages.sweeps.engines import open_engine
     from stages.sweeps.finished import finished
 
-    plan = read_grid(grid).override(({"dataset": [dataset]} if dataset else {}) | parse_changes(changes))
-    wanted = cells(plan, params)
+    plan = read_grid(grid).override(parse_changes((*([f"dataset={dataset}"] if dataset else []), *changes)))
+    wanted = cells(plan, PARAMS)
     rev = git("rev-parse", "HEAD").strip()
     named = _experiments(rev)
-    done, _ = finished(params, everywhere=False)
-    missing = [cell for cell in wanted if not any(run["settings"] == cell.settings for run in done)]
+    missing = _missing(wanted, finished(everywhere=False)[0])
     click.echo(f"{plan.title}: {len(wanted)} cells, {len(wanted) - len(missing)} finished, {len(missing)} to run")
     if dry_run:
         for cell in wanted:
@@ -100,6 +100,32 @@ def command(
     _print_how_to_see(plan)
     if failed:
         raise click.ClickException(f"{failed} cells failed; the same sweep runs them again")
+
+
+def _missing(wanted: Sequence[Cell], done: Sequence[dict[str, Any]]) -> list[Cell]:
+    """The cells of whose settings no run is made of today's code, labels, photographs, weights and libraries."""
+    from stages.commands.resolve import beside, dependencies_of
+
+    here = Path.cwd()
+    root = here if (here / "stages" / "cli.py").is_file() else None
+
+    @cache
+    def known(stage: str, settings: str) -> dict[str, Any]:
+        return beside(stage, Settings.model_validate_json(settings), here, root)
+
+    def now(settings: Settings) -> dict[str, str]:
+        alike = settings.model_copy(
+            update={"seed": 0, "ratio": 1.0}
+        ).model_dump_json()  # neither alters what is beside the settings
+        texts = dependencies_of(settings, lambda stage, _: known(stage, alike))
+        return {stage: hashlib.md5(text.encode()).hexdigest() for stage, text in texts.items()}
+
+    missing = []
+    for cell in wanted:
+        same = [run["resolved"] for run in done if run["settings"] == cell.settings]
+        if not same or now(Settings.model_validate(cell.settings)) not in same:
+            missing.append(cell)
+    return missing
 
 
 def _jobs(
@@ -182,9 +208,12 @@ def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None
     if paths:
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         raise DataError(f"{paths[0]}{more}: not committed, and a sweep runs what is committed; git commit it first")
-    for cell in missing:
-        if cell.name in named:
-            raise DataError(f"{cell.name}: there is an experiment of this name without a result; dvc exp remove {cell.name}")
+    if taken := [cell.name for cell in missing if cell.name in named]:
+        others = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
+        raise DataError(
+            f"{taken[0]}{others}: there is an experiment of this name whose result is gone, or of other labels, photographs, "
+            f"code or libraries than now; to run it again: dvc exp remove {' '.join(taken)}"
+        )
 
 
 def _experiments(rev: str) -> set[str]:

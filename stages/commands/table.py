@@ -40,7 +40,7 @@ def command(
     """
     import tempfile
 
-    from dicap.errors import DataError
+    from dicap.errors import DataError, SettingsError
     from dicap.files.written import replacing_own
     from dicap.report import tables
     from dicap.report.budgets import budget_tables
@@ -49,14 +49,20 @@ def command(
     from stages.sweeps.finished import finished
     from stages.sweeps.grid import changed
 
-    wanted = {key: values[0] for key, values in parse_changes(changes).items()}
+    given = parse_changes(changes)
+    if several := [key for key, values in given.items() if len(values) > 1]:
+        raise SettingsError(f"-S {several[0]}: has several values, of which a table shows the runs of one; give one")
+    if unheard := sorted({"ratio", "seed"} & given.keys()):
+        raise SettingsError(f"-S {unheard[0]}: a table shows the runs of every ratio and seed; leave it out")
+    wanted = {key: values[0] for key, values in given.items()}
     reference = resolve_values(changed(read_yaml(params), wanted), params).settings.model_dump()
-    experiments, notes = finished(params, everywhere=not here)
+    experiments, notes = finished(everywhere=not here)
     if dataset:
         experiments = [experiment for experiment in experiments if experiment["settings"]["dataset"] in dataset]
     runs, more = frame_of(experiments, kind, reference)
     if runs.empty:
-        raise DataError(f"table {kind}: no finished run belongs to it; run some with dvc exp run, then ask again")
+        nothing = f"table {kind}: no finished run belongs to it; run some with dvc exp run, then ask again"
+        raise DataError("\n".join([*notes, *more, nothing]))
     with tempfile.TemporaryDirectory() as folder:
         made = []
         for spec in tables.spec_of(kind):
@@ -87,12 +93,19 @@ def _intervals(table, runs, folder: Path):
     for column, other in table.best_other.items():
         here = runs[(runs["dataset"] == column[0]) & (runs["ratio"] == column[1])]
         ours, theirs = (here[here["row"] == row].set_index("seed")["rev"].to_dict() for row in (table.spec.ours, other))
-        pairs = [
-            [fetch(revs[seed], f"{ARTIFACTS}/evaluate/predictions.parquet", folder) for revs in (ours, theirs)]
-            for seed in sorted(ours.keys() & theirs.keys())
-        ]
-        pairs = [[read_predictions(path) for path in pair if path is not None] for pair in pairs if None not in pair]
-        if pairs:
-            one, two = ([pair[side] for pair in pairs] for side in (0, 1))
+        used, one, two = [], [], []
+        for seed in sorted(ours.keys() & theirs.keys()):
+            paths = [fetch(revs[seed], f"{ARTIFACTS}/evaluate/predictions.parquet", folder) for revs in (ours, theirs)]
+            paths = [path for path in paths if path is not None]
+            if len(paths) == 2:
+                used.append(seed)
+                for side, path in zip((one, two), paths, strict=True):
+                    side.append(read_predictions(path))
+        if used:
             found[column] = paired_interval(one, two)
+        if used and set(used) != ours.keys() | theirs.keys():
+            seeds = ", ".join(map(str, used))
+            table.notes.append(
+                f"The interval of Delta is of seed {seeds} alone: of the others one side has no run or no predictions."
+            )
     return found

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
 # One place for all data sets, so that every `dvc.lock` knows it. DVC takes the hash of an output that the lock's stage lacks for
 # one of DVC 2, and with a folder named after the data set read a whole array twice in each stage of a sweep (seen with DVC 3.67).
 DATA = Path("data") / "converted"
+PARAMS = Path("params.yaml")  # what the pipeline reads
 
 
 def params_option(function: Callable) -> Callable:
@@ -27,7 +29,7 @@ def params_option(function: Callable) -> Callable:
     return click.option(
         "--params",
         type=click.Path(path_type=Path, dir_okay=False),
-        default=Path("params.yaml"),
+        default=PARAMS,
         show_default=True,
         help="The experiment's settings.",
     )(function)
@@ -130,9 +132,15 @@ def known_results(stage: str) -> Path:
     return project_root() / ".dicap" / "store" / stage
 
 
+# One of several values: in quotes, in which a comma is one, or without.
+_VALUE = r"""(?:'[^']*'|"[^"]*"|\s*[^\s,][^,]*)"""
+
+
 def parse_changes(changes: tuple[str, ...]) -> dict[str, list]:
-    """{setting: values} of options `-S KEY=VALUE[,VALUE]`. Raises SettingsError."""
-    from ruamel.yaml import YAML
+    """{setting: values} of options `-S KEY=VALUE[,VALUE]`. Raises SettingsError.
+
+    A value is a number, true, false or null where YAML reads it as one, else the text as it stands, or what is in its quotes.
+    """
 
     from dicap.errors import SettingsError, did_you_mean
     from dicap.settings import known_keys
@@ -140,9 +148,25 @@ def parse_changes(changes: tuple[str, ...]) -> dict[str, list]:
     known = list(known_keys())
     found: dict[str, list] = {}
     for change in changes:
-        key, equals, text = change.partition("=")
-        if not equals or not text or key not in known:
+        key, _, text = change.partition("=")
+        if key not in known or not re.fullmatch(f"{_VALUE}(,{_VALUE})*", text):
             hint = did_you_mean(key, known) if key not in known else ""
             raise SettingsError(f"-S {change}: expected SETTING=VALUE or SETTING=VALUE,VALUE with a setting of params.yaml{hint}")
-        found[key] = [YAML(typ="safe", pure=True).load(value) for value in text.split(",")]
+        if key in found:
+            raise SettingsError(f"-S {change}: {key} has values already; give all in one, as -S {key}=VALUE,VALUE")
+        found[key] = [_value(part) for part in re.findall(f"{_VALUE}(?=,|$)", text)]
     return found
+
+
+def _value(text: str) -> Any:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    if text[0] in "'\"" and text[-1] == text[0] and len(text) > 1:
+        return text[1:-1]
+    text = text.strip()
+    try:
+        value = YAML(typ="safe", pure=True).load(text)
+    except (YAMLError, ValueError):
+        return text
+    return value if isinstance(value, bool | int | float) or text == "null" else text

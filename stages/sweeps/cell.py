@@ -3,10 +3,11 @@
 The clone shares the project's Git objects and DVC's cache, and lies on the node's own disk. What is saved to resume from lies in
 the project (`DICAP_PROJECT`), so that a cell that was killed on one node goes on on another.
 
-    python -m stages.sweeps.cell --project FOLDER --rev COMMIT --name NAME -S KEY=VALUE ...
+    python -m stages.sweeps.cell --project FOLDER --rev COMMIT --name NAME -S KEY=JSON ...
 """
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -23,8 +24,10 @@ import click
 
 from dicap.errors import DataError
 from dicap.files.locks import locked
+from stages.support.common import PARAMS
 from stages.support.parent import end_descendants, end_with_parent
 from stages.sweeps.engines.base import BEGIN, Job
+from stages.sweeps.grid import put
 from stages.sweeps.revisions import cache_folder, git, in_cache
 
 EXIT_STOPPED = 75
@@ -52,7 +55,7 @@ def cell_job(
     """
     command = [sys.executable, "-m", "stages.sweeps.cell", "--project", str(project), "--rev", rev, "--name", name]
     command += ["--until", until] if until else []
-    command += [part for key, value in changes.items() for part in ("-S", f"{key}={hydra_literal(value)}")]
+    command += [part for key, value in changes.items() for part in ("-S", f"{key}={json.dumps(value)}")]
     job = job_name(name, rev)
     return Job(job, tuple(command), project, log_of(project, job), **resources)
 
@@ -65,16 +68,6 @@ def job_name(name: str, rev: str) -> str:
 def log_of(project: Path, job: str) -> Path:
     """Where a job's output is kept."""
     return project / ".dicap" / "sweep" / f"{job}.log"
-
-
-def hydra_literal(value: Any) -> str:
-    """A value as Hydra's grammar, which DVC's `-S` follows, reads it."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    text = str(value)
-    if isinstance(value, int | float) or re.fullmatch(r"[\w./~-]+", text):
-        return text
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def experiment_ref(name: str, rev: str) -> str:
@@ -92,7 +85,7 @@ def exists(project: Path, name: str, rev: str) -> bool:
 @click.option("--rev", required=True)
 @click.option("--name", required=True)
 @click.option("--until")
-@click.option("-S", "--set-param", "changes", multiple=True)
+@click.option("-S", "--set-param", "changes", multiple=True, metavar="KEY=JSON")
 def main(project: Path, rev: str, name: str, until: str | None, changes: tuple[str, ...]) -> None:
     """Run one experiment of a commit of the project and bring it back."""
     with _scratch(name) as folder:
@@ -113,13 +106,14 @@ def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Pa
     With `until` the pipeline up to that stage alone, and no experiment is kept.
     """
     clone = _clone(project, rev, folder)
+    # Not by DVC's own `-S`: its grammar reads some texts otherwise than they stand in a grid.
+    write_changes(clone / PARAMS, {key: json.loads(value) for key, _, value in (change.partition("=") for change in changes)})
     environment = {key: value for key, value in os.environ.items() if key not in _LEADING} | {
         "DICAP_PROJECT": str(project),
         "DVC_SITE_CACHE_DIR": str(folder / "site"),  # or each clone would leave a folder behind in the system's
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     }
-    settings = [part for change in changes for part in ("-S", change)]
-    command = ["exp", "run", "--name", name, *settings, *([until] if until else [])]
+    command = ["exp", "run", "--name", name, *([until] if until else [])]
     while until or not exists(project, name, rev):
         code, held = _dvc(command, clone, environment)
         if code == 0:
@@ -153,6 +147,18 @@ def _clone(project: Path, rev: str, folder: Path) -> Path:
         config.setdefault("cache", {})["dir"] = str(cache_folder(project))  # type: ignore[attr-defined]
     _forget_absent(place / "dvc.lock", cache_folder(project))
     return place
+
+
+def write_changes(params: Path, changes: Mapping[str, Any]) -> None:
+    """Put other values into a settings file, by dotted key; its comments and all else stay."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.width = 4096  # no path is folded
+    content = yaml.load(params.read_text(encoding="utf-8"))
+    put(content, changes)
+    with open(params, "w", encoding="utf-8") as handle:
+        yaml.dump(content, handle)
 
 
 def _forget_absent(lock: Path, cache: Path) -> None:

@@ -1,81 +1,92 @@
 """The finished experiments and their files, as DVC knows them."""
 
-import functools
+import hashlib
 import json
-import re
 import tempfile
-from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from dicap.errors import SettingsError
-from stages.sweeps.revisions import Revision, cached, copy_of, has_remote, revisions, text_of
+from pydantic import ValidationError
 
-METRICS = "artifacts/evaluate/metrics.json"
-IDENTITY = ("dataset", "method", "ratio", "seed")
-# Lines that say nothing; they take nine tenths of the time to parse.
-UNSET = re.compile(r"^([ \t]+\w+:[ \t]*(null[ \t]*)?|\w+: null[ \t]*|[ \t]*)(#.*)?\n", re.MULTILINE)
+from stages.sweeps.revisions import Stage, cached_files, copy_of, has_remote, revisions, stages_of, text_of
+
+EVALUATED, METRICS = "artifacts/evaluate", "artifacts/evaluate/metrics.json"
+RESOLVED, SETTINGS = "artifacts/resolved/", "artifacts/resolved/report.json"  # the report's are all, as they were in force
+CONVERTED = "data/converted"
 
 
-def finished(params: Path, *, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
+def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
     """Every finished experiment, and a sentence about each that had to be left out.
 
     Args:
-        params: the settings file of the project; experiments are resolved over the same configs folder.
         everywhere: those of all commits, not only of the current one.
 
-    An experiment is {name, rev, when, settings (resolved, nested), metrics}. Raises DataError outside a Git repository.
+    An experiment is {name, rev, when, settings (nested, as they were in force when it ran), metrics, data (checksum of the
+    converted set), resolved (stage -> checksum of what `resolve` wrote for it)}. Raises DataError outside a Git repository.
     """
-    from dicap.settings import parse_yaml, read_yaml, resolve_values
+    from dicap.settings import Settings
 
-    found, notes = [], []
-    read = functools.cache(read_yaml)
-    results = list(_with_metrics(revisions(params.name, everywhere=everywhere)))
-    texts = text_of(revision.params for revision, _ in results)
-    resolved: dict[str, dict[str, Any] | str] = {}
-    for revision, metrics in results:
-        if revision.params not in resolved:
-            try:
-                values = parse_yaml(UNSET.sub("", texts[revision.params]), params)
-                resolved[revision.params] = resolve_values(values, params, read=read).settings.model_dump()
-            except SettingsError as error:
-                resolved[revision.params] = str(error).splitlines()[0]
-        settings = resolved[revision.params]
-        if isinstance(settings, str):
-            notes.append(f"{revision.name}: left out, its settings are no longer valid ({settings}).")
+    found, notes, absent = [], [], 0
+    every = revisions(everywhere=everywhere)
+    locks = text_of(revision.lock for revision in every)
+    for revision in reversed(every):
+        lock = locks[revision.lock]
+        stages = stages_of(lock)
+        if not any({EVALUATED, METRICS} & stage.outs.keys() for stage in stages.values()):
+            continue  # before the first run
+        if not _of_one_run(stages):  # as after `dvc repro train` under other settings
+            notes.append(f"{revision.name}: left out, its scores are of an earlier run than what they are made from.")
             continue
-        # A commit whose params.yaml was edited without a run shows the scores of the old settings.
-        if any(key in metrics and metrics[key] != settings[key] for key in IDENTITY):
-            notes.append(f"{revision.name}: left out, its scores belong to other settings than its {params.name}.")
+        metrics, written = (_json(revision.rev, lock, path) for path in (METRICS, SETTINGS))
+        if metrics is None or written is None:
+            absent += 1
             continue
-        facts = {"name": revision.name, "rev": revision.rev, "when": revision.when}
-        found.append(facts | {"settings": settings, "metrics": metrics})
+        try:
+            settings = Settings.model_validate(written["settings"]).model_dump()
+        except ValidationError as error:
+            where = ".".join(map(str, error.errors()[0]["loc"]))
+            notes.append(f"{revision.name}: left out, its settings are no longer valid ({where}).")
+            continue
+        outs = {path: md5 for stage in stages.values() for path, md5 in stage.outs.items()}
+        facts = {"name": revision.name, "rev": revision.rev, "when": revision.when, "data": outs.get(CONVERTED, "")}
+        resolved = {Path(path).stem: md5 for path, md5 in outs.items() if path.startswith(RESOLVED)}
+        found.append(facts | {"settings": settings, "metrics": metrics, "resolved": resolved})
+    if absent:
+        notes.append(
+            f"left out {absent} run{'s' if absent > 1 else ''} whose results DVC's cache does not hold, or not as written."
+        )
     return found, notes
 
 
-def _with_metrics(found: list[Revision]) -> Iterator[tuple[Revision, dict[str, Any]]]:
-    """Those that have run to the end, with what evaluate wrote; oldest first."""
-    locks = text_of(revision.lock for revision in found)
-    for revision in reversed(found):
-        metrics = _metrics(revision, locks[revision.lock])
-        if metrics:
-            yield revision, metrics
+def _of_one_run(stages: dict[str, Stage]) -> bool:
+    """Whether the scores in a dvc.lock, and all that they are made from, were made from what the lock says of it."""
+    made = {path: (name, md5) for name, stage in stages.items() for path, md5 in stage.outs.items()}
+    waiting, seen = [made[path][0] for path in (EVALUATED, METRICS) if path in made], set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for path, md5 in stages[name].deps.items():
+            if path in made:
+                maker, written = made[path]
+                if written != md5:
+                    return False
+                waiting.append(maker)
+    return True
 
 
-def _metrics(revision: Revision, lock: str) -> dict[str, Any] | None:
-    if f"path: {METRICS}" not in lock and f"path: {PurePosixPath(METRICS).parent}\n" not in lock:
-        return None  # before the first run
-    place = cached(lock, METRICS)
-    try:
-        if place is not None:
-            return json.loads(place.read_text(encoding="utf-8"))
-        if not has_remote():
-            return None
-        with tempfile.TemporaryDirectory() as folder:  # not in this machine's cache: DVC knows where else to look
-            copy = Path(folder) / "metrics.json"
-            return json.loads(copy.read_text(encoding="utf-8")) if _by_dvc(revision.rev, METRICS, copy) else None
-    except ValueError:
+def _json(rev: str, lock: str, path: str) -> dict[str, Any] | None:
+    """The content of an output; None where nobody has it, or it is damaged."""
+    place = cached_files(lock, path).get(".")
+    if place is not None:
+        data = place.read_bytes()
+        return json.loads(data) if hashlib.md5(data).hexdigest() == place.parent.name + place.name else None
+    if not has_remote():
         return None
+    with tempfile.TemporaryDirectory() as folder:  # not in this machine's cache: DVC knows where else to look
+        copy = Path(folder) / "copy.json"
+        return json.loads(copy.read_bytes()) if _by_dvc(rev, path, copy) else None
 
 
 def fetch(rev: str, path: str, folder: Path) -> Path | None:

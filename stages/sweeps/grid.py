@@ -97,6 +97,8 @@ def read_grid(path: Path) -> Grid:
     if problems:
         raise SettingsError("\n".join(problems))
     for name, case in cases.items():
+        if not isinstance(name, str):  # 1 and "1" would be one
+            problems.append(f"{path}: cases.{name}: found the name {name!r}, expected a text; put it in quotes")
         if not isinstance(case, dict):
             problems.append(f"{path}: cases.{name}: found {case!r}, expected settings such as {{method: mld}}")
     for key, values in axes.items():
@@ -109,7 +111,7 @@ def read_grid(path: Path) -> Grid:
             problems.append(f"{path}: {key}: not a setting" + (f"; did you mean {near[0]}?" if near else ""))
     if problems:
         raise SettingsError("\n".join(dict.fromkeys(problems)))
-    named = {str(name): dict(case) for name, case in cases.items()} or {"": {}}
+    named = {name: dict(case) for name, case in cases.items()} or {"": {}}
     return Grid(str(content.get("title") or path.stem), table, dict(settings), named, dict(axes))
 
 
@@ -140,8 +142,8 @@ def cells(grid: Grid, params: Path) -> list[Cell]:
             had[key].append(flat[key])
         if any(flat[key] not in values for key, values in grid.chosen.items()):
             continue
-        mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:6]
-        found.setdefault(mark, Cell(_name(case, _varied(grid, case, changes), settings, mark), changes, settings))
+        mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        found.setdefault(mark, Cell(_name(case, _varied(grid, case, changes), settings, mark[:10]), changes, settings))
     for key, values in grid.chosen.items():
         for value in values:
             if value not in had[key]:
@@ -159,15 +161,22 @@ def _combinations(grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a settings file with other values for dotted keys."""
+    """A copy of the content of a settings file with other values for dotted keys."""
     values = copy.deepcopy(dict(base))
+    put(values, changes)
+    return values
+
+
+def put(values: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    """Put other values for dotted keys into the content of a settings file."""
     for key, value in changes.items():
         *sections, last = key.split(".")
         part = values
         for section in sections:
-            part = part.setdefault(section, {})
+            if part.get(section) is None:  # none of its settings is given
+                part[section] = {}
+            part = part[section]
         part[last] = value
-    return values
 
 
 def _varied(grid: Grid, case: str, changes: Mapping[str, Any]) -> list[str]:

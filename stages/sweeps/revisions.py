@@ -1,7 +1,7 @@
-"""Settings and outputs of commits and experiments, read from Git and from DVC's cache themselves.
+"""Outputs of commits and experiments, read from Git and from DVC's cache themselves.
 
 `dvc exp show` opens every commit of a repository one after the other, which takes minutes in one of a few hundred. Here Git is
-asked for all at once, and what has the same settings and the same dvc.lock as another commit is looked at once.
+asked for all at once, and what has the same dvc.lock as another commit is looked at once.
 """
 
 import json
@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -26,22 +26,20 @@ class Revision:
 
     Attributes:
         name: of the experiment, of a branch or tag that points there, or the first letters of `rev`.
-        when: time of the commit, sortable.
-        params: blob of the settings file; lock: blob of dvc.lock.
+        when: time of the commit, in seconds since 1970: a text with a time zone does not sort.
+        lock: blob of dvc.lock.
     """
 
     name: str
     rev: str
     when: str
-    params: str
     lock: str
 
 
-def revisions(params: str, *, everywhere: bool) -> list[Revision]:
-    """Commits and experiments whose settings file or dvc.lock differ, the latest of those that are alike, newest first.
+def revisions(*, everywhere: bool) -> list[Revision]:
+    """Commits and experiments whose dvc.lock differ, the latest of those that are alike, newest first.
 
     Args:
-        params: name of the settings file.
         everywhere: of all commits; otherwise the current commit and its experiments.
 
     Raises:
@@ -57,16 +55,13 @@ def revisions(params: str, *, everywhere: bool) -> list[Revision]:
     places = git("for-each-ref", "--format=%(objectname) %(refname:short)", "refs/heads", "refs/tags").splitlines()
     names = {rev: name for rev, _, name in (line.partition(" ") for line in reversed(places))} | experiments
     wanted = [*experiments, "--branches", "--tags", "HEAD"] if everywhere else ["--no-walk=unsorted", *experiments, "HEAD"]
-    log = git("log", "--format=%H %cI", *wanted, "--").splitlines()
+    log = git("log", "--format=%H %ct", *wanted, "--").splitlines()
     # Newest first; of one second, in the order of Git, which has children before their parents.
     commits = sorted(dict.fromkeys(tuple(line.split(" ")) for line in log), key=lambda pair: pair[1], reverse=True)
-    blobs = _blobs([f"{rev}:./{file}" for rev, _ in commits for file in (params, LOCK)])
-    found_once: dict[tuple[str, str], Revision] = {}
-    for i, (rev, when) in enumerate(commits):
-        pair = blobs[2 * i], blobs[2 * i + 1]
-        if pair[0] is None or pair[1] is None:
-            continue
-        found_once.setdefault(pair, Revision(names.get(rev, rev[:7]), rev, when, *pair))  # type: ignore[arg-type]
+    found_once: dict[str, Revision] = {}
+    for (rev, when), lock in zip(commits, _blobs([f"{rev}:./{LOCK}" for rev, _ in commits]), strict=True):
+        if lock is not None:
+            found_once.setdefault(lock, Revision(names.get(rev, rev[:7]), rev, when, lock))
     return list(found_once.values())
 
 
@@ -85,9 +80,29 @@ def text_of(blobs: Iterable[str]) -> dict[str, str]:
     return texts
 
 
-def cached(lock: str, path: str) -> Path | None:
-    """Where DVC's cache holds a file that is an output, or is in one that is a folder; None where it does not."""
-    return cached_files(lock, path).get(".")
+@dataclass
+class Stage:
+    """A stage of a dvc.lock: the checksums of its inputs and of its results, by path."""
+
+    deps: dict[str, str] = field(default_factory=dict)
+    outs: dict[str, str] = field(default_factory=dict)
+
+
+def stages_of(lock: str) -> dict[str, Stage]:
+    """The stages in the text of a dvc.lock. A YAML parser takes a hundred times as long, most of it for settings."""
+    stages: dict[str, Stage] = {}
+    part, path = {}, ""
+    for line in lock.splitlines():
+        key, _, value = line.strip().partition(": ")
+        if re.match(r"  \w", line):
+            stages[key.rstrip(":")] = stage = Stage()
+        elif line.startswith("    ") and line[4] != " " and key[0] != "-":
+            part = {"deps:": stage.deps, "outs:": stage.outs}.get(key, {})
+        elif key == "- path":
+            path = value
+        elif key == "md5":
+            part[path] = value.strip("'")
+    return stages
 
 
 def cached_files(lock: str, path: str) -> dict[str, Path]:
@@ -100,16 +115,19 @@ def cached_files(lock: str, path: str) -> dict[str, Path]:
         Nothing where the cache lacks any of them.
     """
     cache = cache_folder(Path.cwd())
-    for out in (PurePosixPath(path), *PurePosixPath(path).parents):
-        found = re.search(rf"^\s*- path: {re.escape(str(out))}\n(?:\s+(?!- )\w+:.*\n)*?\s+md5: (\S+)$", lock, re.MULTILINE)
-        if found is None:
+    outs = {out: md5 for stage in stages_of(lock).values() for out, md5 in stage.outs.items()}
+    for out in map(str, (PurePosixPath(path), *PurePosixPath(path).parents)):
+        if out not in outs:
             continue
-        place, below = in_cache(cache, found[1]), PurePosixPath(path).relative_to(out)
+        place, below = in_cache(cache, outs[out]), PurePosixPath(path).relative_to(out)
         if not place.exists():
             return {}
-        if not found[1].endswith(".dir"):
-            return {".": place} if str(out) == path else {}
-        entries: list[dict[str, Any]] = json.loads(place.read_text(encoding="utf-8"))
+        if not outs[out].endswith(".dir"):
+            return {".": place} if out == path else {}
+        try:
+            entries: list[dict[str, Any]] = json.loads(place.read_bytes())
+        except ValueError:
+            return {}
         inner = [(PurePosixPath(entry["relpath"]), in_cache(cache, entry["md5"])) for entry in entries]
         files = {name.relative_to(below).as_posix(): place for name, place in inner if name.is_relative_to(below)}
         return files if all(place.exists() for place in files.values()) else {}

@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from dicap.report.experiments import (
     FREE,
@@ -15,7 +18,10 @@ from dicap.report.experiments import (
     row_of,
     weighting_policy,
 )
-from dicap.settings import known_keys, load_settings
+from dicap.settings import Settings, flatten, known_keys, load_settings
+from dicap.settings.catalogue import OWN_HEAD
+from dicap.settings.checks import unread
+from dicap.settings.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,7 +55,7 @@ def step(settings: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def experiment(settings: dict[str, Any], score: float = 50.0, when: str = "2026-01-01T00:00:00", **metrics) -> dict[str, Any]:
-    return {"name": when, "rev": when, "when": when, "settings": settings, "metrics": {"map": score} | metrics}
+    return {"name": when, "rev": when, "when": when, "data": "a", "settings": settings, "metrics": {"map": score} | metrics}
 
 
 RULE = {
@@ -115,8 +121,9 @@ def test_runs_with_other_settings_are_left_out_with_a_sentence(defaults):
     frame, notes = frame_of(runs, "main", defaults)
     assert frame["seed"].tolist() == [3], "those that agree with params.yaml"
     assert notes == ["digits: left out 2 runs with other settings (train.batch_size)."]
-    frame, _ = frame_of(runs, "main", changed(defaults, train__batch_size=7))
+    frame, notes = frame_of(runs, "main", changed(defaults, train__batch_size=7))
     assert frame["seed"].tolist() == [1, 2], "else the most numerous"
+    assert notes[0] == "digits: no run has the settings asked for; those shown differ in train.batch_size."
 
 
 def test_budgets_and_heads_are_rows_of_one_table(defaults):
@@ -141,6 +148,25 @@ def test_budgets_and_heads_are_rows_of_one_table(defaults):
     )
 
 
+def test_as_many_steps_in_another_way_are_another_budget(defaults):
+    """Seeds of one are not averaged with those of the other."""
+    one, other = (changed(defaults, method="cap", warmup__epochs=n, train__epochs=m) for n, m in ((4, 6), (6, 4)))
+    runs = [experiment(changed(s, seed=k), 50.0, f"2026-01-0{k}", steps=1000) for s, k in ((one, 1), (other, 2), (other, 3))]
+    frame, notes = frame_of(runs, "main", defaults)
+    assert frame["seed"].tolist() == [2, 3]
+    assert notes == ["digits cap ml_decoder 0.05 1000: left out 1 run with other settings (train.epochs, warmup.epochs)."]
+    frame, _ = frame_of(runs, "main", changed(one, method="cap"))
+    assert frame["seed"].tolist() == [1], "those that agree with params.yaml"
+
+
+def test_runs_on_other_photographs_of_one_name_are_left_out(defaults):
+    own = changed(defaults, dataset="table", data_root="x")
+    runs = [experiment(changed(own, seed=k), 50.0, f"2026-01-0{k}") | {"data": "a" if k < 3 else "b"} for k in (1, 2, 3)]
+    frame, notes = frame_of(runs, "main", own)
+    assert frame["seed"].tolist() == [3]
+    assert notes == ["table: left out 2 runs on other images or labels than the latest."]
+
+
 def test_data_sets_are_judged_apart(defaults):
     runs = [experiment(defaults), experiment(changed(defaults, dataset="table", data_root="x", image_size=128))]
     frame, notes = frame_of(runs, "main", defaults)
@@ -152,4 +178,58 @@ def test_the_ladder_is_one_table(defaults):
     runs = [experiment(step(defaults, name)) for name in LADDER] + [experiment(changed(defaults, method="mld"))]
     frame, notes = frame_of(runs, "ablation", defaults)
     assert sorted(frame["row"]) == sorted([*LADDER, "baseline"])
-    assert notes == [] and frame_of([], "main")[0].empty
+    assert notes == []
+
+
+OTHERWISE = {  # what the tables leave free, and what they do not
+    "head": st.sampled_from(["linear", "ml_decoder"]),
+    "method": st.sampled_from(["mld", "pclp", "dicap"]),
+    "seed": st.integers(1, 3),
+    "data_root": st.sampled_from(["here", "there"]),
+    "protocol": st.sampled_from(["published", "recommended"]),
+    "warmup__epochs": st.integers(1, 2),
+    "pclp__epochs": st.integers(1, 2),
+    "loss__gamma_neg": st.sampled_from([0.0, 4.0]),
+    "train__trainable": st.sampled_from(["head", "all"]),
+    "train__batch_size": st.sampled_from([64, 64, 64, 32]),
+    "ratio": st.sampled_from([0.05, 0.1]),
+}
+
+
+@pytest.mark.parametrize("kind", FREE)
+@given(st.data())
+@hypothesis_settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_runs_of_one_cell_agree_in_all_that_they_read(defaults, kind, data):
+    """And every run that counts for nothing is of a cell and seed that has a later one, or spoken of."""
+    runs = []
+    for number, changes in enumerate(data.draw(st.lists(st.fixed_dictionaries({}, optional=OTHERWISE), min_size=6, max_size=12))):
+        steps = data.draw(st.sampled_from([100, 200]))
+        own = changed(defaults, **changes)
+        if METHODS[own["method"]].is_its_head or METHODS[own["method"]].head == OWN_HEAD:
+            own["head"] = METHODS[own["method"]].head
+        runs.append(experiment(own, float(number), f"{number:03}", steps=steps) | {"data": data.draw(st.sampled_from("aaab"))})
+    frame, notes = frame_of(runs, kind, defaults)
+    names = ["dataset", "row", "ratio", *(["steps"] if kind == "main" else [])]
+    by_rev = {run["rev"]: run for run in runs}
+    for _, part in frame.groupby(names) if len(frame) else ():
+        assert part["seed"].is_unique
+        read = set()
+        for rev in part["rev"]:
+            values = by_rev[rev]["settings"]
+            unread_here = unread(Settings.model_validate(values))
+            kept = [(k, v) for k, v in flatten(values) if k not in {"seed", "ratio", "data_root", "protocol", *unread_here}]
+            read.add((repr(kept), by_rev[rev]["data"]))
+        assert len(read) == 1, part
+    belong = [run for run in runs if row_of(kind, run["settings"])]
+    left_out = sum(int(note.split("left out ")[1].split(" ")[0]) for note in notes if "left out " in note)
+    assert left_out <= len(belong) and (left_out or len(frame) == len({_cell(run, kind) for run in belong}))
+
+
+def _cell(run: dict[str, Any], kind: str) -> tuple:
+    settings = run["settings"]
+    return row_of(kind, settings), settings["ratio"], settings["seed"], run["metrics"]["steps"] if kind == "main" else 0
+
+
+def test_nothing_finished():
+    frame, notes = frame_of([], "main")
+    assert frame.empty and notes == []

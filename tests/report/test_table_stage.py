@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from dicap.settings import resolve_values
 from stages.cli import main
 from stages.sweeps import finished
-from stages.sweeps.revisions import Revision
 
 from . import synthetic
 
@@ -19,10 +19,17 @@ ROOT = Path(__file__).parents[2]
 PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
 
 
-def revision(name: str, params: dict[str, Any], score: float | None, **metrics) -> tuple[Revision, str, dict[str, Any] | None]:
-    """What Git and DVC's cache hold of one commit or experiment: itself, its params.yaml, its metrics."""
-    values = None if score is None else {"map": score} | {key: params[key] for key in PARAMS} | metrics
-    return Revision(name, f"{name:0<40}", "2026-01-01T00:00:00", name, name), json.dumps(params), values
+def revision(name: str, params: dict[str, Any], score: float, when: str = "2026-01-01T00:00:00", **metrics) -> dict[str, Any]:
+    """A finished experiment."""
+    settings = resolve_values(params, ROOT / "params.yaml").settings.model_dump()
+    return {
+        "name": name,
+        "rev": f"{name:0<40}",
+        "when": when,
+        "data": "",
+        "settings": settings,
+        "metrics": {"map": score} | metrics,
+    }
 
 
 @pytest.fixture
@@ -35,13 +42,10 @@ def project(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def dvc(monkeypatch):
-    """Let Git and DVC's cache hold these revisions, and let DVC's files be those of made-up runs."""
+    """Let these be the experiments beside one of the current commit, and let DVC's files be those of made-up runs."""
 
-    def replace(*experiments, runs: dict[str, Path] | None = None):
-        found = {entry.name: (entry, *rest) for entry, *rest in (revision("main", PARAMS, 50.0, steps=1760), *experiments)}
-        monkeypatch.setattr(finished, "revisions", lambda params, everywhere: [entry for entry, _, _ in found.values()])
-        monkeypatch.setattr(finished, "text_of", lambda blobs: {name: found[name][1] for name in blobs})
-        monkeypatch.setattr(finished, "_metrics", lambda revision, lock: found[revision.name][2])
+    def replace(*experiments: dict[str, Any], runs: dict[str, Path] | None = None):
+        every = [revision("main", PARAMS, 50.0, steps=1760), *experiments]
 
         def copied(rev: str, path: str, out: Path) -> bool:
             source = next(
@@ -52,6 +56,7 @@ def dvc(monkeypatch):
             out.symlink_to(source)
             return True
 
+        monkeypatch.setattr(finished, "finished", lambda *, everywhere: (every, []))
         monkeypatch.setattr(finished, "_copied", copied)
 
     return replace
@@ -73,6 +78,7 @@ def test_table_main(project, dvc, tmp_path_factory):
     assert "| MLD | ML-Decoder | 1,755 | <u>40.00 [1]</u> |  |" in lines
     assert "| Delta |  |  | +12.00 |  |" in lines
     assert any(line.startswith("| 95 % of Delta |  |  | +") for line in lines), "seed 1 is common to both"
+    assert any(line.startswith("The interval of Delta is of seed 1 alone") for line in lines)
     assert sorted(path.name for path in (project / "tables").glob("[!.]*")) == ["main.csv", "main.md"]
 
 
@@ -85,18 +91,6 @@ def _predict(run: Path, quality: float) -> None:
     labels = (rng.random((50, 3)) < 0.4).astype(np.int8)
     scores = rng.normal(size=labels.shape) + quality * labels
     files.write_predictions(np.array([f"t{k}" for k in range(50)]), scores, labels, run / "evaluate" / "predictions.parquet")
-
-
-def test_failed_and_stale_runs_do_not_count(project, dvc):
-    dvc(revision("empty", PARAMS | {"method": "mld"}, None))
-    assert "MLD" not in CliRunner().invoke(main, ["table", "main"]).output
-    stale = revision("stale", PARAMS | {"method": "mld"}, 40.0, seed=7)
-    dvc(stale)
-    output = CliRunner().invoke(main, ["table", "main"]).output
-    assert "MLD" not in output
-    assert "stale: left out, its scores belong to other settings" in output
-    dvc(revision("old", PARAMS | {"ratoi": 1}, 40.0))
-    assert "old: left out, its settings are no longer valid" in CliRunner().invoke(main, ["table", "main"]).output
 
 
 def test_cost_is_what_evaluate_wrote(project, dvc):
@@ -137,6 +131,26 @@ def test_each_panel_is_drawn_by_its_number(project, dvc, tmp_path_factory):
     assert result.exit_code == 0 and (project / "one" / "figure1c.pdf").exists(), result.output
 
 
+def test_a_figure_s_curves_have_one_budget(project, dvc, tmp_path_factory):
+    """A run of two epochs does not stand beside one of the published number."""
+    runs = {name: synthetic.write_run(tmp_path_factory.mktemp(name), epochs=1) for name in ("main", "more", "short")}
+    short = revision("short", PARAMS | {"ratio": 0.2, "train": {"epochs": 2}}, 60.0)
+    dvc(revision("more", PARAMS | {"ratio": 0.1}, 60.0), short, runs=runs)
+    result = CliRunner().invoke(main, ["figures", "1b", "--seed", "2"])
+    assert "left out 1 run with other settings (train.epochs)" in result.output
+    assert "left out 1" in CliRunner().invoke(main, ["figures", "1b"]).output
+    assert "there are ratios 0.05, 0.1;" in CliRunner().invoke(main, ["figures", "3", "--ratio", "0.2"]).output
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [("train.batch_size=32,64", "has several values"), ("seed=1", "every ratio and seed")]
+)
+def test_a_setting_that_chooses_no_runs_is_refused(project, dvc, change, words):
+    dvc()
+    result = CliRunner().invoke(main, ["table", "main", "-S", change])
+    assert result.exit_code == 2 and f"-S {change.split('=')[0]}: " in result.output and words in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -172,15 +186,19 @@ def test_with_dvc_itself(project):
 
     (project / "run.py").write_text(
         "import json, pathlib\n"
-        "from ruamel.yaml import YAML\n"
-        "p = YAML(typ='safe').load(open('params.yaml'))\n"
+        "from dicap.settings import load_settings\n"
+        "p = load_settings(pathlib.Path('params.yaml')).model_dump(mode='json')\n"
+        "resolved = pathlib.Path('artifacts/resolved')\n"
+        "resolved.mkdir(parents=True, exist_ok=True)\n"
+        "(resolved / 'report.json').write_text(json.dumps({'settings': p}))\n"
         "out = pathlib.Path('artifacts/evaluate')\n"
         "out.mkdir(parents=True, exist_ok=True)\n"
-        "(out / 'metrics.json').write_text(json.dumps({'map': 40.0 + 2 * p['seed'], **p}))\n"
+        "(out / 'metrics.json').write_text(json.dumps({'map': 40.0 + 2 * p['seed']}))\n"
     )
     (project / "dvc.yaml").write_text(
         f"stages:\n  evaluate:\n    cmd: {sys.executable} run.py\n    deps: [run.py]\n"
-        "    params: [dataset, ratio, seed, method]\n    outs: [artifacts/evaluate]\nmetrics: [artifacts/evaluate/metrics.json]\n"
+        "    params: [dataset, ratio, seed, method]\n    outs: [artifacts/evaluate, artifacts/resolved/report.json]\n"
+        "metrics: [artifacts/evaluate/metrics.json]\n"
     )
     (project / ".gitignore").write_text("/artifacts\n")
     run("git", "init", "-q")

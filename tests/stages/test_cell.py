@@ -1,11 +1,13 @@
 """The cell of a sweep, in a small DVC project of its own; the real pipeline in tests/test_pipeline.py."""
 
 import fcntl
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -13,12 +15,22 @@ from pathlib import Path
 import psutil
 import pytest
 import tiny
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dicap.errors import DataError
+from dicap.settings import read_yaml
 from dicap.training.checkpoint.state import RunState
 from stages.sweeps import cell
+from stages.sweeps.grid import changed
 
 pytestmark = pytest.mark.timeout(600)
+WORDS = st.sampled_from(
+    ["null", "1", "1e-3", "on", "~", "${HOME}", "a\\b", "it's", "a: b", "/ü #1", "'", "a,b=c", " a ", "0x1", "-"]
+)
+VALUE = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), WORDS, st.text(max_size=9)
+)
 
 # A stage that is refused while its lock is held, as a training is, and one that takes as long as it is told.
 WORK = """
@@ -267,17 +279,19 @@ def test_stages_whose_results_are_nowhere_leave_the_lock(tmp_path):
     cell._forget_absent(tmp_path / "none", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "null"),
-        (True, "true"),
-        (0.05, "0.05"),
-        ("mld", "mld"),
-        ("/a b/c", "'/a b/c'"),
-        ("it's", r"'it\'s'"),
-        ("a,b", "'a,b'"),
-    ],
-)
-def test_values_are_written_as_hydra_reads_them(value, text):
-    assert cell.hydra_literal(value) == text
+@given(VALUE)
+@settings(deadline=None)
+def test_a_cell_has_the_values_of_its_job(value):
+    """Whatever YAML makes of them."""
+    job = cell.cell_job("one", "0" * 40, tiny.ROOT, {"data_root": value, "train.epochs": 3})
+    parts = [part.partition("=") for flag, part in zip(job.command, job.command[1:], strict=False) if flag == "-S"]
+    text = (tiny.ROOT / "params.yaml").read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        params = Path(folder) / "params.yaml"
+        for before in (text, "dataset: digits\ntrain:\n"):
+            params.write_text(before, encoding="utf-8")
+            expected = changed(read_yaml(params), {"data_root": value, "train.epochs": 3})
+            cell.write_changes(params, {key: json.loads(part) for key, _, part in parts})
+            assert read_yaml(params) == expected
+            comments = [line.partition("#")[2] for line in before.splitlines()]
+            assert all(comment in params.read_text(encoding="utf-8") for comment in comments)

@@ -1,7 +1,6 @@
-"""What `table` reads of a repository: commits and experiments from Git, results from DVC's cache."""
+"""What `sweep` and `table` read of a repository: commits and experiments from Git, results from DVC's cache."""
 
 import hashlib
-import io
 import json
 import subprocess
 from pathlib import Path
@@ -11,9 +10,11 @@ import tiny
 from ruamel.yaml import YAML
 
 from dicap.errors import DataError
+from dicap.settings import load_settings
+from stages.sweeps import finished as finished_module
 from stages.sweeps import revisions as module
-from stages.sweeps.finished import METRICS, UNSET, finished
-from stages.sweeps.revisions import cached, copy_of, revisions, text_of
+from stages.sweeps.finished import METRICS, SETTINGS, finished
+from stages.sweeps.revisions import Stage, cached_files, copy_of, revisions, stages_of, text_of
 
 PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
 
@@ -30,17 +31,37 @@ def git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def commit(message: str, **changes) -> str:
-    """A commit of params.yaml with these changes, and of a dvc.lock whose result in the cache fits."""
+def locked(stages: dict[str, tuple[dict[str, str], dict[str, str]]]) -> str:
+    """A dvc.lock as DVC writes it: of each stage the inputs and the results."""
+
+    def part(name, sums):
+        return f"    {name}:\n" + "".join(
+            f"    - path: {path}\n      hash: md5\n      md5: {md5}\n" for path, md5 in sums.items()
+        )
+
+    params = "    params:\n      params.yaml:\n        train:\n          outs:\n"  # settings may have any name
+    texts = [f"  {name}:\n    cmd: x\n{part('deps', deps)}{params}{part('outs', outs)}" for name, (deps, outs) in stages.items()]
+    return "schema: '2.0'\nstages:\n" + "".join(texts)
+
+
+def commit(message: str, lock: bool = True, **changes) -> str:
+    """A commit of params.yaml with these changes, and of a dvc.lock whose results in the cache fit."""
     values = PARAMS | changes
-    metrics = put(json.dumps({"map": 50.0 + values["seed"]} | values).encode())
-    parts = [{"md5": put(text), "relpath": f"weights/{text.decode()}/part"} for text in (b"0", b"1")]
-    folder = put(json.dumps([{"md5": metrics, "relpath": "metrics.json"}, *parts]).encode(), ".dir")
     Path("params.yaml").write_text("".join(f"{key}: {value}\n" for key, value in values.items()) + "train:\n  epochs: null\n")
-    lock = (
-        f"stages:\n  evaluate:\n    outs:\n    - path: artifacts/evaluate\n      hash: md5\n      md5: {folder}\n      size: 3\n"
-    )
-    Path("dvc.lock").write_text(lock)
+    if lock:
+        settings = load_settings(Path("params.yaml")).model_dump(mode="json")
+        report = put(json.dumps({"settings": settings, "code": {}}).encode())
+        metrics = put(json.dumps({"map": 50.0 + values["seed"]}).encode())
+        parts = [{"md5": put(text), "relpath": f"weights/{text.decode()}/part"} for text in (b"0", b"1")]
+        folder = put(json.dumps([{"md5": metrics, "relpath": "metrics.json"}, *parts]).encode(), ".dir")
+        trained = hashlib.md5(metrics.encode()).hexdigest()
+        resolved = {"artifacts/resolved/train.json": report[::-1], SETTINGS: report}
+        stages = {
+            "evaluate": ({"artifacts/train": trained}, {"artifacts/evaluate": folder}),
+            "train": ({"artifacts/resolved/train.json": report[::-1]}, {"artifacts/train": trained}),
+            "resolve": ({"dicap": "0" * 32 + ".dir"}, resolved),
+        }
+        Path("dvc.lock").write_text(locked(stages))
     Path("README").write_text(message)
     git("add", "-A")
     git("commit", "-qm", message)
@@ -50,8 +71,6 @@ def commit(message: str, **changes) -> str:
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
     """Two commits that ran, one that changed only the README, and an experiment of the first."""
-    import tiny
-
     monkeypatch.chdir(tmp_path)
     (tmp_path / "configs").symlink_to(tiny.ROOT / "configs")
     git("init", "-q", "-b", "main")
@@ -71,29 +90,36 @@ def repository(tmp_path, monkeypatch):
 
 
 def test_commits_that_are_alike_are_one_and_experiments_have_their_names(repository):
-    found = revisions("params.yaml", everywhere=True)
+    found = revisions(everywhere=True)
     assert sorted(revision.name for revision in found) == sorted(["main", "wild-guess", repository[:7]])
     assert git("log", "-1", "--format=%s", next(r.rev for r in found if r.name == "main")) == "only words"
-    assert [revision.name for revision in revisions("params.yaml", everywhere=False)] == ["main"]
+    assert [revision.name for revision in revisions(everywhere=False)] == ["main"]
     git("checkout", "-q", repository)
-    assert {revision.name for revision in revisions("params.yaml", everywhere=False)} == {repository[:7], "wild-guess"}
+    assert {revision.name for revision in revisions(everywhere=False)} == {repository[:7], "wild-guess"}
+
+
+def test_the_latest_is_told_whatever_the_time_zone(repository, monkeypatch):
+    for number, when in enumerate(("2030-01-01T12:00:00+0900", "2030-01-01T05:00:00+0000")):  # the first is 3:00 in London
+        monkeypatch.setenv("GIT_COMMITTER_DATE", when)
+        commit(when, seed=20 + number)
+    assert [item["settings"]["seed"] for item in finished(everywhere=True)[0]][-2:] == [20, 21]
 
 
 def test_git_is_asked_as_often_of_many_commits_as_of_few(repository, monkeypatch):
     asked = []
     run = module._run
     monkeypatch.setattr(module, "_run", lambda *arguments, **options: (asked.append(arguments), run(*arguments, **options))[1])
-    finished(Path("params.yaml"), everywhere=True)
+    finished(everywhere=True)
     few = len(asked)
     for number in range(8):
         commit(f"later {number}", seed=10 + number)
     asked.clear()
-    experiments, _ = finished(Path("params.yaml"), everywhere=True)
+    experiments, _ = finished(everywhere=True)
     assert len(asked) == few and len(experiments) >= 10
 
 
 def test_settings_and_metrics_belong_together(repository):
-    experiments, notes = finished(Path("params.yaml"), everywhere=True)
+    experiments, notes = finished(everywhere=True)
     assert not notes
     assert {item["name"]: (item["settings"]["seed"], item["metrics"]["map"]) for item in experiments} == {
         "main": (2, 52.0),
@@ -105,15 +131,47 @@ def test_settings_and_metrics_belong_together(repository):
 
 def test_what_the_cache_does_not_hold_is_no_result(repository, tmp_path):
     lock = Path("dvc.lock").read_text()
-    place = cached(lock, METRICS)
-    assert place is not None and json.loads(place.read_text())["map"] == 52.0
-    assert cached(lock, "artifacts/evaluate/nothing.csv") is None and cached(lock, "artifacts/train") is None
+    (place,) = cached_files(lock, METRICS).values()
+    assert json.loads(place.read_text())["map"] == 52.0
+    assert not cached_files(lock, "artifacts/evaluate/nothing.csv") and not cached_files(lock, "artifacts/train")
     assert copy_of("HEAD", "artifacts/evaluate/weights", tmp_path / "weights")  # a folder in one that is an output
     assert {path.parent.name: path.read_text() for path in tmp_path.glob("weights/*/part")} == {"0": "0", "1": "1"}
     assert copy_of("HEAD", METRICS, tmp_path / "copy.json") and not copy_of("HEAD~9", METRICS, tmp_path / "no.json")
-    place.unlink()
-    assert cached(lock, METRICS) is None
-    assert {item["name"] for item in finished(Path("params.yaml"), everywhere=True)[0]} == {"wild-guess", repository[:7]}
+    for damage in (lambda: place.write_text(place.read_text().replace("52", "92")), place.unlink):  # still JSON, and gone
+        damage()
+        experiments, notes = finished(everywhere=True)
+        assert {item["name"] for item in experiments} == {"wild-guess", repository[:7]}
+        assert notes == ["left out 1 run whose results DVC's cache does not hold, or not as written."]
+
+
+def test_settings_are_those_of_the_run_whatever_the_files_say_later(repository):
+    """params.yaml and configs/ edited and committed without a run."""
+    before, _ = finished(everywhere=False)
+    Path("configs").unlink()
+    Path("configs").mkdir()
+    Path("configs/digits.yaml").write_text("image_size: 96\n")
+    commit("edited", lock=False, seed=9, ratio=0.5)
+    after, notes = finished(everywhere=False)
+    assert [(item["settings"], item["metrics"]) for item in after] == [(item["settings"], item["metrics"]) for item in before]
+    assert not notes
+
+
+def test_scores_of_an_earlier_run_than_the_model_are_left_out(repository):
+    """As after `dvc repro train`, or `dvc repro resolve`, under other settings."""
+    lock = Path("dvc.lock").read_text()
+    stages = stages_of(lock)
+    for stage, path in (("train", "artifacts/train"), ("resolve", "artifacts/resolved/train.json")):
+        begin = lock.index(f"  {stage}:")
+        Path("dvc.lock").write_text(lock[:begin] + lock[begin:].replace(stages[stage].outs[path], "1" * 32))
+        git("commit", "-qam", "half")
+        experiments, notes = finished(everywhere=False)
+        assert not experiments and notes == ["main: left out, its scores are of an earlier run than what they are made from."]
+
+
+def test_settings_that_are_no_more_are_named(repository, monkeypatch):
+    whole = load_settings(Path("params.yaml")).model_dump(mode="json")
+    monkeypatch.setattr(finished_module, "_json", lambda rev, lock, path: {"settings": whole | {"ratoi": 1}})
+    assert finished(everywhere=False) == ([], ["main: left out, its settings are no longer valid (ratoi)."])
 
 
 def test_another_folder_for_the_cache_is_found(repository):
@@ -122,31 +180,25 @@ def test_another_folder_for_the_cache_is_found(repository):
         "[core]\n    analytics = false\n[cache]\n    dir = ../elsewhere\n['remote \"store\"']\n    url = /x\n"
     )
     module._config.cache_clear()
-    assert cached(Path("dvc.lock").read_text(), METRICS) is not None and module.has_remote()
+    assert cached_files(Path("dvc.lock").read_text(), METRICS) and module.has_remote()
     module._config.cache_clear()
 
 
 def test_outside_a_repository_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="git rev-parse: not a git repository"):
-        revisions("params.yaml", everywhere=True)
+        revisions(everywhere=True)
 
 
 def test_texts_of_no_blobs_ask_nobody():
     assert text_of([]) == {}
 
 
-def test_lines_that_say_nothing_are_left_out_and_no_others():
-    """Each section of params.yaml with its first key set, as DVC writes it: nothing that is set gets lost."""
-    text = (tiny.ROOT / "params.yaml").read_text(encoding="utf-8")
-    sections = [key for key, value in YAML(typ="safe").load(text).items() if isinstance(value, dict)]
-    assert len(sections) > 10
-    for section in sections:
-        values = YAML().load(text)
-        key = next(iter(values[section]))
-        values[section][key] = 4
-        written = io.StringIO()
-        YAML().dump(values, written)
-        left = YAML(typ="safe").load(UNSET.sub("", written.getvalue()))
-        assert left[section] == {key: 4}, section
-        assert left["dataset"] == values["dataset"] and left["ratio"] == values["ratio"]
+def test_the_stages_of_a_lock_are_what_a_yaml_parser_finds():
+    text = (tiny.ROOT / "dvc.lock").read_text(encoding="utf-8")
+    parsed = YAML(typ="safe", pure=True).load(text)["stages"]
+    found = stages_of(text)
+    assert len(found) == 10 and found == {
+        name: Stage(*({one["path"]: one["md5"] for one in stage.get(part, [])} for part in ("deps", "outs")))
+        for name, stage in parsed.items()
+    }

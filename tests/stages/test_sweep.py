@@ -1,15 +1,22 @@
 """`dicap-stage sweep` and what it asks of an engine; cells in tests/stages/test_cell.py, engines in tests/engines."""
 
+import hashlib
+import json
+import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny
 from click.testing import CliRunner
 
 from dicap.errors import DataError
+from dicap.settings import Settings
 from stages.cli import main
-from stages.commands import sweep
+from stages.commands.resolve import beside, dependencies_of
+from stages.support.common import parse_changes
 from stages.sweeps import cell as cell_module
 from stages.sweeps import engines, finished
 from stages.sweeps.engines.base import Job
@@ -25,17 +32,18 @@ def project(tmp_path, monkeypatch) -> Path:
     (tmp_path / "grid.yaml").write_text(GRID)
     (tmp_path / ".gitignore").write_text("/.dicap/\n")
     monkeypatch.chdir(tmp_path)
-    for command in (
-        ["init", "-q"],
-        ["add", "-A"],
-        ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "start"],
-    ):
-        subprocess.run(["git", *command], check=True)
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "start"]):
+        git(*command)
     return tmp_path
 
 
+def git(*arguments: str) -> str:
+    author = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    return subprocess.run(["git", *author, *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+
 def rev() -> str:
-    return subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    return git("rev-parse", "HEAD")
 
 
 class Fake:
@@ -47,7 +55,7 @@ class Fake:
         self.jobs: list[Job] = []
         self.asked: list[tuple[str, int | None]] = []
         self.bad, self.cancelled = bad, False
-        monkeypatch.setattr(finished, "finished", lambda params, *, everywhere: (done, []))
+        monkeypatch.setattr(finished, "finished", lambda *, everywhere: (done, []))
         monkeypatch.setattr(engines, "open_engine", lambda name, at_once: self.asked.append((name, at_once)) or self)
 
     def check(self, job):
@@ -81,24 +89,56 @@ def every(project):
     return cells(read_grid(project / "grid.yaml"), project / "params.yaml")
 
 
-def changes_of(job: Job) -> dict[str, str]:
-    return dict(part.split("=", 1) for flag, part in zip(job.command, job.command[1:], strict=False) if flag == "-S")
+def changes_of(job: Job) -> dict[str, Any]:
+    parts = (part.partition("=") for flag, part in zip(job.command, job.command[1:], strict=False) if flag == "-S")
+    return {key: json.loads(value) for key, _, value in parts}
+
+
+def run_of(cell) -> dict[str, Any]:
+    """A run of a cell with all that it depends on as it is now."""
+    settings = Settings.model_validate(cell.settings)
+    texts = dependencies_of(settings, partial(beside, project=Path.cwd()))
+    return {"settings": cell.settings, "resolved": {k: hashlib.md5(text.encode()).hexdigest() for k, text in texts.items()}}
 
 
 def test_only_what_is_missing_is_submitted(project, monkeypatch):
     wanted = every(project)
-    fake = Fake(monkeypatch, [{"settings": cell.settings} for cell in wanted[1:3]])
+    fake = Fake(monkeypatch, [run_of(cell) for cell in wanted[1:3]])
     result = run("grid.yaml")
     assert result.exit_code == 0 and fake.asked == [("here", None)]
     assert [job.name for job in fake.jobs] == [f"{cell.name}-{rev()[:7]}" for cell in (wanted[0], wanted[3])]
-    assert [changes_of(job)["seed"] for job in fake.jobs] == ["1", "2"]
+    assert [changes_of(job)["seed"] for job in fake.jobs] == [1, 2]
     assert all(rev() in job.command and job.folder == project for job in fake.jobs)
     assert "4 cells, 2 finished, 2 to run" in result.stdout and "dicap-stage table main" in result.stdout
 
 
 def test_a_finished_sweep_runs_nothing(project, monkeypatch):
-    fake = Fake(monkeypatch, [{"settings": cell.settings} for cell in every(project)])
+    fake = Fake(monkeypatch, [run_of(cell) for cell in every(project)])
     assert run("grid.yaml").exit_code == 0 and not fake.asked
+
+
+def test_a_run_of_other_labels_code_or_libraries_is_no_result(project, monkeypatch):
+    """Their settings are those of the cells."""
+    photos = tiny.photographs(project / "photos", {"train": 2, "test": 1})
+    (project / "grid.yaml").write_text(f"settings: {{dataset: table, data_root: {photos}}}\naxes: {{seed: [1]}}\n")
+    git("commit", "-qam", "grid")
+    (cell,) = every(project)
+    Fake(monkeypatch, [run_of(cell)])
+    assert "1 finished" in run("grid.yaml", "--dry-run").stdout
+    with open(photos / "labels.csv", "a") as handle:
+        handle.write("\n")
+    assert "0 finished" in run("grid.yaml", "--dry-run").stdout
+    Fake(monkeypatch, [run_of(cell)])
+    assert "1 finished" in run("grid.yaml", "--dry-run").stdout
+    monkeypatch.setattr("dicap.provenance.external.version", lambda name: "99")
+    assert "0 finished" in run("grid.yaml", "--dry-run").stdout
+    Fake(monkeypatch, [run_of(cell)])
+    for name in ("stages", "dicap"):
+        shutil.copytree(tiny.ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    assert "1 finished" in run("grid.yaml", "--dry-run").stdout
+    with open(project / "dicap" / "losses.py", "a") as handle:
+        handle.write("EXTRA = 1\n")
+    assert "0 finished" in run("grid.yaml", "--dry-run").stdout
 
 
 @pytest.mark.parametrize(
@@ -123,21 +163,24 @@ def test_cells_at_a_time_wait_for_what_they_share(project, monkeypatch, options,
         (["--jobs", "2", "--cpus", "1"], 1, 2),
         (["--jobs", "8"], 1, 4),
         (["--on", "ray", "--jobs", "2"], 1, 1),
+        (["--on", "slurm", "--cpus", "8", "--gpus", "1"], 8, 8),
     ],
 )
 def test_the_preparation_has_the_cores_of_the_cells_that_wait_for_it(project, monkeypatch, options, cells, preparation):
     monkeypatch.setattr("stages.commands.sweep.cores", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("DICAP_DEVICE", "cpu")
     fake = Fake(monkeypatch, [])
     assert run("grid.yaml", *options).exit_code == 0
     assert [job.cpus for job in fake.jobs] == [preparation, *[cells] * 4]
-    assert all(job.environment["OMP_NUM_THREADS"] == str(job.cpus) for job in fake.jobs)
+    assert all({"OMP_NUM_THREADS": str(job.cpus), "DICAP_DEVICE": "cpu"}.items() <= job.environment.items() for job in fake.jobs)
+    assert {job.gpus for job in fake.jobs} == {int("--gpus" in options)}
 
 
 def test_every_data_set_and_features_recipe_has_a_preparation_of_its_own(project, monkeypatch):
     fake = Fake(monkeypatch, [])
     (project / "grid.yaml").write_text("axes: {backbone: [resnet18, resnet34], seed: [1, 2], ratio: [0.1]}\n")
-    subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qam", "grid"], check=True)
+    git("commit", "-qam", "grid")
     run("grid.yaml", "--jobs", "2", "-S", "backbone_weights=random")
     groups = {job.name: [each for each in fake.jobs if each.after == (job.name,)] for job in fake.jobs if not job.after}
     assert [len(each) for each in groups.values()] == [2, 2]
@@ -176,17 +219,8 @@ def test_options_reach_the_cells(project, monkeypatch):
     run("grid.yaml", "-S", "seed=5,6", "-S", "ratio=0.1", "--dataset", "voc2012", "-S", "data_root=/some where")
     found = [changes_of(job) for job in fake.jobs]
     assert [(change["seed"], change["ratio"], change["dataset"], change["data_root"]) for change in found] == [
-        (seed, "0.1", "voc2012", "'/some where'") for seed in ("5", "6", "5", "6")
+        (seed, 0.1, "voc2012", "/some where") for seed in (5, 6, 5, 6)
     ]
-
-
-def test_a_cell_has_the_cores_it_is_told_and_as_many_threads(project, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setenv("DICAP_DEVICE", "cpu")
-    fake = Fake(monkeypatch, [])
-    run("grid.yaml", "--on", "slurm", "--cpus", "8", "--gpus", "1")
-    assert {(job.cpus, job.gpus) for job in fake.jobs} == {(8, 1)}
-    assert all({"OMP_NUM_THREADS": "8", "DICAP_DEVICE": "cpu"}.items() <= job.environment.items() for job in fake.jobs)
 
 
 def test_what_no_node_has_is_refused_before_anything_is_submitted(project, monkeypatch):
@@ -206,17 +240,18 @@ def test_what_is_not_committed_is_refused(project, monkeypatch, name):
     """A clone would not have it: a file that is tracked, new code, and labels that were imported."""
     fake = Fake(monkeypatch, [])
     options = ["--dataset", "table", "-S", "data_root=/x", "-S", "own.added=labels/added-0.csv"]
+    added = name if name.startswith("labels") else "labels/added-0.csv"
     for each in ("notes.txt", "labels/added-0.csv"):  # the first is of no matter: no stage reads it
         (project / each).parent.mkdir(exist_ok=True)
         (project / each).write_text("image,labels\n")
-    subprocess.run(["git", "add", "labels"], check=True)
-    subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "labels"], check=True)
+    git("add", "labels")
+    git("commit", "-qm", "labels")
     assert run("grid.yaml", *options).exit_code == 0
     path = project / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(GRID + "# changed\n")
     fake.jobs.clear()
-    result = run("grid.yaml", *options, "-S", f"own.added={name if name.startswith('labels') else 'labels/added-0.csv'}")
+    result = run("grid.yaml", *options[:-1], f"own.added={added}")
     assert result.exit_code == 1 and not fake.jobs
     assert f"{path.relative_to(project)}: not committed" in result.stderr and "git commit it first" in result.stderr
 
@@ -224,7 +259,7 @@ def test_what_is_not_committed_is_refused(project, monkeypatch, name):
 def test_an_experiment_without_a_result_is_not_overwritten(project, monkeypatch):
     fake = Fake(monkeypatch, [])
     first = every(project)[0]
-    subprocess.run(["git", "update-ref", cell_module.experiment_ref(first.name, rev()), "HEAD"], check=True)
+    git("update-ref", cell_module.experiment_ref(first.name, rev()), "HEAD")
     result = run("grid.yaml")
     assert result.exit_code == 1 and f"dvc exp remove {first.name}" in result.stderr and not fake.jobs
 
@@ -253,12 +288,39 @@ def test_only_slurms_cells_go_on_without_this_command(project, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("option", "line"), [("sed=1", "did you mean seed?"), ("seed", "expected SETTING=VALUE"), ("ratio=7", "ratio")]
+    ("options", "line"),
+    [
+        (["sed=1"], "did you mean seed?"),
+        (["seed"], "expected SETTING=VALUE"),
+        (["seed=1,"], "expected SETTING=VALUE"),
+        (["ratio=7"], "ratio"),
+        (["seed=1", "seed=2"], "seed has values already"),
+        (["dataset=digits"], "dataset has values already"),
+    ],
 )
-def test_a_bad_option_is_refused_before_anything_is_submitted(project, monkeypatch, option, line):
+def test_a_bad_option_is_refused_before_anything_is_submitted(project, monkeypatch, options, line):
     fake = Fake(monkeypatch, [])
-    result = run("grid.yaml", "-S", option)
+    result = run("grid.yaml", "--dataset", "pictograms", *(part for option in options for part in ("-S", option)))
     assert result.exit_code == 2 and line in result.stderr and not fake.asked
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("1,1e-3,.5,0.10", [1, 0.001, 0.5, 0.1]),
+        ("true,on,null", [True, "on", None]),
+        ("mld, topk", ["mld", "topk"]),
+        ("'a,b',\"1\"", ["a,b", "1"]),
+        ("/my photos #1", ["/my photos #1"]),
+        ("a=b: c", ["a=b: c"]),
+        ("2012-01-01", ["2012-01-01"]),
+        ("it's", ["it's"]),
+        ("|", ["|"]),
+    ],
+)
+def test_the_values_of_an_option_are_numbers_or_the_text_as_it_stands(text, values):
+    found = parse_changes((f"data_root={text}",))["data_root"]
+    assert [(type(value), value) for value in found] == [(type(value), value) for value in values]
 
 
 def test_outside_a_repository_the_reason_is_gits_own(project, monkeypatch):
@@ -266,7 +328,3 @@ def test_outside_a_repository_the_reason_is_gits_own(project, monkeypatch):
     (project / ".git").rename(project / "elsewhere")
     result = run("grid.yaml")
     assert result.exit_code == 1 and "not a git repository" in result.stderr
-
-
-def test_the_help_names_the_folder_of_grids():
-    assert "experiments/" in (sweep.command.help or "")

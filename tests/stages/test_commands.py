@@ -271,12 +271,6 @@ def test_params_that_are_not_there(project):
     assert code == 2 and "nowhere/params.yaml" in line
 
 
-@pytest.mark.parametrize("option", [("--device", "cuda:99"), ("--device", "abacus"), ("--amp", "fp16", "--device", "cpu")])
-def test_a_machine_that_cannot_is_exit_code_2(project, option):
-    code, line = project.refused("train", *option)
-    assert code == 2 and option[0] in line
-
-
 # -- processes ----------------------------------------------------------------------------------------------------------
 
 

@@ -99,11 +99,13 @@ def test_what_one_process_alone_can_do_is_refused_with_its_name(tiny_set, tmp_pa
     assert str(next(iter(changes.values()))) in str(caught.value)
 
 
-def test_one_process_imports_nothing_of_several():
+def test_one_process_imports_nothing_of_several_nor_a_compiler():
     code = (
-        "import sys; sys.path.insert(0, 'tests'); import tiny; from dicap.training import run; "
+        "import sys; sys.path.insert(0, 'tests'); import tiny, torch; from dicap.training import run; "
         "from dicap.training.loops.table import loop_of; loop_of('train', tiny.settings()); "
-        "sys.exit('dicap.training.parallel.distributed' in sys.modules)"
+        "from dicap.training.optimisation import AdamW; p = torch.nn.Parameter(torch.ones(1)); p.grad = torch.ones(1); "
+        "o = AdamW([p], fused=True); o.step(); o.load_state_dict(o.state_dict()); "
+        "sys.exit('dicap.training.parallel.distributed' in sys.modules or 'torch._dynamo' in sys.modules)"
     )
     environment = os.environ | {"PYTHONPATH": str(tiny.ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tiny.ROOT, env=environment, check=False)

@@ -11,6 +11,7 @@ import pytest
 import tiny
 
 from dicap.training.checkpoint.state import _read
+from stages.support.launch import launch
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
 
@@ -43,10 +44,9 @@ def test_when_one_process_ends_both_do_and_the_state_is_whole(project, number):
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_a_process_that_fails_says_why_once_and_ends_all(tmp_path, failing):
+def test_a_process_that_fails_says_why_once_and_ends_all(capfd, failing):
     fails = f"import os, sys, time; os.environ['RANK'] == '{failing}' and sys.exit('Error: no such thing'); time.sleep(60)"
-    code = f"import sys; from stages.support.launch import launch; sys.exit(launch(3, [sys.executable, '-c', {fails!r}]))"
     began = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", code], cwd=tiny.ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, f"process {failing}: Error: no such thing\n"[11 * (failing == 0) :])
+    assert launch(3, [sys.executable, "-c", fails]) == 1
+    assert capfd.readouterr().err == ("process 1: " if failing else "") + "Error: no such thing\n"
     assert time.monotonic() - began < 50  # not what the others would have taken

@@ -48,8 +48,8 @@ def write_labelling_page(
     *,
     review: bool,
     measured: bool,
-) -> None:
-    """Write the page to the file `out`.
+) -> str:
+    """Write the page to the file `out`; return the name under which it downloads the labels first.
 
     The browser keeps what a user decides under the batch's key (`batch_key`).
 
@@ -70,7 +70,6 @@ def write_labelling_page(
         "key": batch_key(questions, classes, [item["thumbnail"] for item in items], review=review),
         "classes": list(classes),
         "items": items,
-        "command": "dicap-stage import-labels labels.csv",
     }
     kind = "measured chance that the class is present" if measured else "network's confidence (no chance was measured)"
     page = render(
@@ -83,12 +82,12 @@ def write_labelling_page(
         legend=f"The percentage is the {kind}."
         + (" Ringed: a label that surprises." if review else "")
         + (" Dashed: unknown, and stays so; press once for yes, twice for no." if any(len(q.unknown) for q in questions) else ""),
-        command=batch["command"],
         batch=data_block(batch, "batch"),
         photographs=Markup("\n").join(photographs),
     )
     with replacing_own(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
+    return f"labels-{batch['key'][:6]}.csv"
 
 
 def batch_key(questions: Sequence[Question], classes: Sequence[str], pictures: Sequence[str] = (), *, review: bool) -> str:

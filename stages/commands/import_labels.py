@@ -36,6 +36,7 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     from difflib import get_close_matches
 
     from dicap.data.format import read_index, read_meta
+    from dicap.data.sources.own.listing import check_names
     from dicap.data.sources.own.read import added_before, read_added
     from dicap.errors import DataError, SettingsError
     from dicap.files.atomic import replacing
@@ -45,9 +46,9 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     if settings.dataset != "table":
         raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only one's own data (table) takes new labels")
     folder = data_folder(settings)
-    known, classes = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
+    known, converted = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
     before = added_before(settings.own.added)
-    classes = sorted({*classes, *(name for labels in before.values() for name in labels.labels)})
+    classes = sorted({*converted, *(name for labels in before.values() for name in labels.labels)})
     given = read_added(filled, classes, known)
     if not given:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
@@ -58,7 +59,12 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
         raise DataError(
             f"{filled}: no image was labelled {', '.join(names[:5])} so far; correct the spelling, or pass --new-classes{hint}"
         )
-    labelled = current_labels(folder, read_meta(folder)["classes"]) | before
+    check_names(filled, names)
+    given = {image: labels.whole({*classes, *names}) for image, labels in given.items()}
+    labelled = current_labels(folder, converted)
+    if converted != classes:
+        labelled = {image: labels.among(converted) for image, labels in labelled.items()}
+    labelled |= before
     if names:  # nobody was asked for them in the images that were labelled before
         before = {image: labels.among(classes) for image, labels in before.items()}
     fresh = {image: labels.after(before.get(image)) for image, labels in given.items()}
@@ -75,7 +81,8 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
         say(f"{image}: {', '.join([f'- {name}' for name in lost] + [f'+ {name}' for name in gained])}")
     if len(changed) > SHOWN:
         say(f"... and {len(changed) - SHOWN} more")
-    if names and (open_ := [image for image in labelled if image not in given or given[image].absent is not None]):
+    told = {image for image, labels in given.items() if labels.absent is None or {*names} <= {*labels.labels, *labels.absent}}
+    if names and (open_ := labelled.keys() - told):
         say(f"{', '.join(names)}: unknown, neither there nor absent, in {len(open_)} images that were labelled before")
     facts = {"new": len(fresh) - len(changed) - confirmed, "changed": len(changed), "confirmed": confirmed}
     finish("import-labels", facts | {"in all": len(before | fresh), "labels": str(path)}, ["dvc repro"])

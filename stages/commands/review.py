@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def command(count: int, again: bool, out: Path, device: str, params: Path) -> None:
     """Show the labelled images whose labels are most surprising, so that wrong ones are found.
 
-    Writes index.html, a page to correct them on: open it in a browser, download labels.csv at the end, and give that to
-    import-labels. review.csv lists all labelled images, the most surprising first.
+    Writes index.html, a page to correct them on: open it in a browser, download the labels at the end, and type the
+    command that it then names. review.csv lists all labelled images, the most surprising first.
     """
     import csv
 
@@ -88,10 +88,10 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
         for found in shown
     ]
     pictures = originals(settings, store, [int(rows[found.row]) for found in shown])
-    write_labelling_page(questions, pictures, names, page, review=True, measured=True)
+    downloaded = write_labelling_page(questions, pictures, names, page, review=True, measured=True)
     say(f"ranked by {source}")
     facts = {"images": len(shown), "of": len(ranked), "page": str(page), "list": str(listing)}
-    finish("review", facts, [opening(page), "dicap-stage import-labels labels.csv", "dvc repro"])
+    finish("review", facts, [opening(page), f"dicap-stage import-labels {downloaded}", "dvc repro"])
 
 
 def out_of_sample_scores(

@@ -20,7 +20,7 @@ from stages.support.terminal import finish, opening
 def command(count: int, model: Path | None, out: Path, device: str, engine: str, params: Path) -> None:
     """Choose the unlabelled images to label next: the most uncertain ones, spread over the classes, no near copies.
 
-    Writes index.html, a page to label them on: open it in a browser, download labels.csv at the end. To fill in by hand:
+    Writes index.html, a page to label them on: open it in a browser, download the labels at the end. To fill in by hand:
     labels.csv (names separated by `;`, or `-` for none of the classes).
     """
     import csv
@@ -28,6 +28,7 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
     import numpy as np
 
     from dicap.data.labels import labelled_mask
+    from dicap.data.sources.own.read import added_before
     from dicap.data.store import Store
     from dicap.errors import DataError
     from dicap.evaluation.engine import with_engine
@@ -47,6 +48,8 @@ def command(count: int, model: Path | None, out: Path, device: str, engine: str,
         raise DataError(f"{model or ARTIFACTS / 'finetune'}: trained on another data set than {store.folder}; run `dvc repro`")
     split = read_split(ARTIFACTS / "split" / "split.parquet", store.ids)
     open_ = split["role"].to_numpy() == "unlabeled"
+    given = added_before(settings.own.added)  # perhaps since the set was converted
+    open_ &= np.array([image not in given for image in store.ids])
     rows = np.flatnonzero(open_ & ~labelled_mask(store.folder))  # labels that a ratio below 1 hides need not be given again
     if not len(rows):
         hidden = f" (ratio {settings.ratio:g} hides the labels of {open_.sum()}: set it to 1 to train on all)"

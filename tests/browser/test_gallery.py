@@ -68,6 +68,9 @@ def test_filters_orders_and_names(reader, gallery, tmp_path):
     assert names == [FILES[i] for i in order]
     page.select_option("#sort", "unlikely")
     assert page.locator(".tile bdi").all_text_contents() == names[::-1]
+    page.select_option("#sort", "name")
+    assert page.locator(".tile bdi").all_text_contents() == sorted(FILES)
+    page.select_option("#sort", "unlikely")
     page.click(".filter.unsure")
     page.keyboard.press("n")
     assert page.locator(".tile bdi").all_text_contents() == [FILES[i] for i in order[::-1] if column[i] > 0.6]
@@ -162,6 +165,17 @@ def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path, ac
         page.keyboard.press("Escape")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     reader.complaints.clear()  # thumbnails of what was deleted
+
+
+def test_no_chance_is_rounded_to_a_certainty(reader, tmp_path):
+    scores = [0.001, 0.004, 0.5, 0.9949, 0.995, 0.9951]
+    predictions(tmp_path / "p.parquet", FILES, np.repeat(np.float32(scores)[:, None], len(CLASSES), axis=1))
+    root = photographs(tmp_path / "photos", FILES)
+    page = reader.open(write_gallery(tmp_path / "p.parquet", root, CLASSES, decisions(None), tmp_path / "gallery", workers=1))
+    page.keyboard.press("n")
+    page.select_option("#sort", "unlikely")
+    shown = [text[2:] for text in page.locator(".tile .mark").all_text_contents()]
+    assert shown == ["<1 %", "<1 %", "50 %", "99 %", ">99 %", ">99 %"]
 
 
 @pytest.mark.parametrize("curve", [CURVE, None])

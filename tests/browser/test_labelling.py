@@ -39,10 +39,10 @@ def page_of(folder, *, ids=FILES, classes=NAMES, review=False):
     return folder / "index.html", questions
 
 
-def downloaded(page, path):
+def downloaded(page, path, button="#download"):
     with page.expect_download() as waiting:
-        page.click("#download")
-    assert waiting.value.suggested_filename == "labels.csv"
+        page.click(button)
+    assert waiting.value.suggested_filename in page.locator("#notice").text_content().split()
     waiting.value.save_as(path)
     return {image: given.labels for image, given in read_added(path).items()}
 
@@ -201,6 +201,35 @@ def test_hundreds_of_classes(reader, tmp_path):
     assert page.locator(".chip").count() == 700
 
 
+def test_a_name_typed_to_its_end_is_found_first(reader, tmp_path):
+    names = ["cart", "Cat", "cats", "cat", "sea cat"]
+    path = tmp_path / "page" / "index.html"
+    question = Question("a.png", np.array([0.9, 0.8, 0.7, 0.1, 0.95]), [], asked=0)
+    write_labelling_page([question], [Image.new("RGB", (30, 20))], names, path, review=False, measured=True)
+    page = reader.open(path)
+    for typed, expected in {"cat": ["cat", "Cat", "cats", "sea cat"], "Cat": ["Cat", "cat", "cats", "sea cat"]}.items():
+        page.fill("#search", typed)
+        assert page.locator(".chip bdi").all_text_contents() == expected
+        page.keyboard.press("Enter")
+        assert typed in on(page)
+
+
+def test_every_batch_and_download_has_a_name_of_its_own(reader, tmp_path):
+    names = []
+    for folder, ids in (("one", FILES), ("two", FILES[::-1])):
+        path, _ = page_of(tmp_path / folder, ids=ids)
+        page = reader.open(path)
+        for key in (" ", "s", " "):
+            page.keyboard.press(key)
+            if key == "s":
+                page.reload()
+            with page.expect_download() as waiting:
+                page.click("#download")
+            names.append(waiting.value.suggested_filename)
+            assert names[-1] in page.locator("#command").text_content().split()
+    assert len({*names}) == 6
+
+
 def test_a_new_class_is_said_to_need_its_option(reader, tmp_path):
     path, _ = page_of(tmp_path / "page", ids=["a.png"])
     page = reader.open(path)
@@ -210,7 +239,7 @@ def test_a_new_class_is_said_to_need_its_option(reader, tmp_path):
     assert on(page) == ["zebra"]
     assert downloaded(page, tmp_path / "labels.csv") == {"a.png": ["zebra"]}
     assert "--new-classes" in page.locator("#notice").text_content()
-    for name in ("a;b", "-", "plain"):
+    for name in ("a;b", "-", "*", "plain"):
         page.fill("#search", name)
         assert page.locator(".more").count() == 0
 
@@ -262,10 +291,44 @@ def test_in_a_review_what_is_unknown_stays_so_until_it_is_answered(reader, tmp_p
     downloaded(page, tmp_path / "labels.csv")
     assert read_added(tmp_path / "labels.csv", classes) == {
         "as it was.png": Given(["cat"], ["dog"]),
-        "answered.png": Given(["cat", "horse"]),
-        "none.png": Given([]),
-        "whole.png": Given(["cat", "dog"]),
+        "answered.png": Given(["cat", "horse"], ["dog", "sheep"]),
+        "none.png": Given([], classes),
+        "whole.png": Given(["cat", "dog"], ["horse", "sheep"]),
     }
+
+
+def test_a_key_that_is_held_decides_one_photograph(reader, tmp_path):
+    path, _ = page_of(tmp_path / "page")
+    page = reader.open(path)
+    for key in (" ", "s", "n", "Enter"):
+        page.keyboard.press("Home")
+        for _ in range(3):  # the second and third as a keyboard repeats them
+            page.keyboard.down(key)
+        page.keyboard.up(key)
+        assert page.locator("#strip .done, #strip .skip").count() == 1, key
+        page.keyboard.press("u")
+        page.locator("#accept").focus()
+    page.locator("#accept").focus()
+    for _ in range(3):
+        page.keyboard.down("Enter")
+    assert page.locator("#strip .done").count() == 1
+
+
+def test_what_was_decided_on_a_page_that_another_replaced_is_downloaded(reader, tmp_path):
+    path, questions = page_of(tmp_path / "page", review=True)
+    page = reader.open(path)
+    page.keyboard.press("1")
+    expected = {questions[0].id: sorted(normalize("NFC", name) for name in on(page))}
+    page.keyboard.press(" ")
+    page_of(tmp_path / "page", ids=FILES[::-1])
+    for meant in (path, page_of(tmp_path / "elsewhere")[0]):
+        page.goto(meant.as_uri())
+        assert page.locator("#tally").text_content().startswith("0 of")
+        assert page.locator("#earlier").is_visible() == (meant == path)
+    page.goto(path.as_uri())
+    assert downloaded(page, tmp_path / "labels.csv", "#earlier") == expected
+    page.reload()
+    assert page.locator("#earlier").is_hidden()
 
 
 def test_batches_are_kept_apart(tmp_path):

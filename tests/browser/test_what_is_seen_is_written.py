@@ -33,7 +33,7 @@ CLASSES = [
 FILES = ["a b.png", "été.png", "x,y.png", '"q".png', "one/1.png", "two/1.png", "nan.png", "-.png", "a;b.png", "=1.png", "T.PNG"]
 KEYS = [" ", " ", "s", "s", "Home", "ArrowLeft", "ArrowRight", "u", "n", "Enter", "End", *"123456"]
 LOOKS = {"true": 1, "false": 0, "mixed": -1}
-NEW = "new, one"
+NEW = ["new, one", "None", "(x, y)", "red car, red bus", "N/A", "a|b"]
 
 
 def batch(rng, review):
@@ -50,7 +50,7 @@ def seen(page):
     return page.locator("#name").text_content(), page.locator("#state").text_content() == "decided", looks
 
 
-def drive(page, rng):
+def drive(page, rng, new):
     """Press and click at random; whoever comes back to a photograph finds it as it was left."""
     left = {}
     for step in range(30):
@@ -58,7 +58,7 @@ def drive(page, rng):
         if name in left:
             assert {c: looks[c] for c in left[name]} == left[name], (name, step)
         if step == 15:  # a class that the page does not know
-            page.fill("#search", NEW)
+            page.fill("#search", new)
             page.locator(".more").last.click()
         elif rng.random() < 0.15:
             page.locator("#strip button").nth(int(rng.integers(5))).click()
@@ -76,6 +76,10 @@ def drive(page, rng):
         left[name] = after[2] if after[0] == name else looks
 
 
+def added_labels(folder):
+    return folder / YAML().load((folder / "params.yaml").read_text())["own"]["added"]
+
+
 def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, monkeypatch):
     monkeypatch.delenv("DVC_ROOT", raising=False)
     for seed in range(6):
@@ -90,7 +94,7 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, monkeypa
         page_file = folder / "page" / "index.html"
         write_labelling_page(questions, [photo(k) for k in range(5)], classes, page_file, review=review, measured=True)
         page = reader.open(page_file)
-        drive(page, rng)
+        drive(page, rng, NEW[seed])
         found = {}
         for k in range(5):
             page.locator("#strip button").nth(k).click()
@@ -125,8 +129,7 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, monkeypa
         for _ in range(2):  # what it wrote it reads
             result = CliRunner().invoke(main, ["import-labels", "mine.csv", *(["--new-classes"] if "--new" in command else [])])
             assert result.exit_code == 0, (seed, result.output)
-        (added,) = (folder / "labels").iterdir()
-        after = own.with_added(raw, added)
+        after = own.with_added(raw, added_labels(folder))
         for item, before in zip(after.items, items, strict=True):
             shown = {after.classes[c] for c in item.labels or ()}
             others = {*after.classes} - shown if item.absent is None else {after.classes[c] for c in item.absent}
@@ -139,3 +142,15 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, monkeypa
                     classes[c]: 0
                     for c in (set(range(len(classes))) - {*before.labels} if before.absent is None else before.absent)
                 }, (seed, item.id, "nothing else moves")
+        others = [Question(f"{k}.png", rng.random(len(classes)), [k], odd=[k]) for k in range(len(classes))]
+        write_labelling_page(others, map(photo, range(len(others))), classes, page_file, review=True, measured=True)
+        page = reader.open(page_file)  # made before anybody knew of the new class: of that it asks nothing
+        for _ in others:
+            page.keyboard.press(" ")
+        with page.expect_download() as waiting:
+            page.click("#download")
+        page.close()
+        waiting.value.save_as(folder / "others.csv")
+        assert CliRunner().invoke(main, ["import-labels", "others.csv"]).exit_code == 0
+        again = own.with_added(raw, added_labels(folder))
+        assert [(item.labels, item.absent) for item in again.items] == [(item.labels, item.absent) for item in after.items], seed

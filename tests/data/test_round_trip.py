@@ -294,7 +294,9 @@ def test_any_set_is_read_back_or_refused(form, tmp_path):
 
 NAMES = TEXT.filter(lambda name: name not in ("-", "*") and ";" not in name)  # those that a data set can have
 PATHS = st.lists(
-    st.builds("{}{}.png".format, st.sampled_from(["", "a/", "b/", "A/", "é/", "e\u0301/"]), STEMS), min_size=2, max_size=8
+    st.builds("{}{}.png".format, st.sampled_from(["", " ", "a/", " a/", "b/", "A/", "é/", "e\u0301/"]), STEMS),
+    min_size=2,
+    max_size=8,
 )
 
 

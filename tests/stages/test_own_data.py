@@ -32,6 +32,9 @@ def test_suggest_label_import_and_run_again(project):
 
     listing.write_text("image,labels\nunlabeled-000.png,red;blue\nunlabeled-001.png,-\nunlabeled-002.png,\n")
     project.done("import-labels", listing)
+    project.done("suggest", "--count", "100", "--out", "again")  # what was labelled since the conversion is not asked again
+    again = {row["image"] for row in csv.DictReader((project.folder / "again/labels.csv").open())}
+    assert again and not again & {"unlabeled-000.png", "unlabeled-001.png"}
     project.done("convert")
     project.done("split")  # at ratio 0.5: labels given later count all the same
     roles = pd.read_parquet("artifacts/split/split.parquet").set_index("id")["role"]

@@ -7,7 +7,7 @@ function element(tag, properties = {}, ...children) {
 }
 
 function percent(x) {
-  if (x > 0.995 && x < 1) return ">99 %";
+  if (x >= 0.995 && x < 1) return ">99 %";
   if (x > 0 && x < 0.005) return "<1 %";
   return `${Math.round(100 * x)} %`;
 }

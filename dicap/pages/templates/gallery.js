@@ -28,7 +28,7 @@ const decisionOf = (entry) => entry >> 14;
 const thumbnailOf = (i) => `thumbs/${Math.floor(i / facts.folder_of)}/${i}.jpg`;
 
 function addressOf(i) {
-  if (names[i] in facts.files) return facts.files[names[i]];
+  if (Object.hasOwn(facts.files, names[i])) return facts.files[names[i]];
   try {
     const path = names[i].split("/").map(encodeURIComponent).join("/");
     if (names[i].startsWith("/")) return `file://${path}`;
@@ -37,6 +37,10 @@ function addressOf(i) {
     return thumbnailOf(i); // a name that is no text
   }
 }
+
+// The place of each photograph in the order of names, in which a list of files need not be.
+const places = new Uint32Array(names.length);
+names.map((name, i) => [name, i]).sort(([a], [b]) => (a < b ? -1 : Number(a > b))).forEach(([, i], place) => { places[i] = place; });
 
 // ---- what is shown
 
@@ -60,7 +64,7 @@ function choose() {
     likely: (a, b) => level(b) - level(a) || a - b,
     unlikely: (a, b) => level(a) - level(b) || a - b,
     open: (a, b) => openness(a) - openness(b) || a - b,
-    name: (a, b) => a - b, // they came sorted
+    name: (a, b) => places[a] - places[b],
   };
   shown = Uint32Array.from(found.sort(orders[$("sort").value]));
   active = 0;

@@ -1,30 +1,40 @@
 const batch = JSON.parse($("batch").textContent);
-const { items, kind, measured } = batch;
+const { items } = batch;
 const KEYS = "1234567890abcdefghijklmopqrtvwxyz"; // n, s and u are commands
 const SHOWN = 30; // chips before "show all"
-const place = `dicap-labels:${batch.key}`;
+const PREFIX = "dicap-labels:";
+const place = PREFIX + batch.key;
+const NOT_KEPT = "This browser keeps nothing for this page: download the labels before you close it.";
 
 // What is kept: `at`, the photograph being looked at; `extra`, names of new classes; `decided`, for each photograph that was touched,
 // [state, classes that are on, classes that were unknown and are answered, how many classes there were]; `past`, what each step back
-// restores.
+// restores; `changed`, whether that is more than was downloaded, `downloads` times; and what a download is made of once another page is
+// at this address, `page`.
 // States: begun, done, skip.
-let kept = { at: 0, extra: [], decided: {}, past: [] };
+const facts = {
+  key: batch.key,
+  ids: items.map((item) => item.id),
+  classes: batch.classes,
+  unknown: items.map((item) => item.unknown ?? []),
+  page: location.pathname,
+};
+let kept = { at: 0, extra: [], decided: {}, past: [], changed: false, downloads: 0, ...facts };
 let all = false;
 
 function load() {
   try {
     const found = JSON.parse(localStorage.getItem(place));
-    if (found?.decided && found.at < items.length) kept = { ...kept, ...found };
+    if (found?.decided && found.at < items.length) kept = { ...kept, ...found, ...facts };
   } catch {
-    warn("This browser keeps nothing for this page: download labels.csv before you close it.");
+    warn(NOT_KEPT);
   }
 }
 
-function save() {
+function save(of = kept) {
   try {
-    localStorage.setItem(place, JSON.stringify(kept));
+    localStorage.setItem(PREFIX + of.key, JSON.stringify(of));
   } catch {
-    warn("This browser keeps nothing for this page: download labels.csv before you close it.");
+    warn(NOT_KEPT);
   }
 }
 
@@ -34,23 +44,24 @@ function warn(text) {
 }
 
 const say = (text) => { $("said").textContent = text; };
-const names = () => [...batch.classes, ...kept.extra];
+const names = (of = kept) => [...of.classes, ...of.extra];
 const nameOf = (c) => names()[c];
-const stateOf = (i) => kept.decided[i]?.[0] ?? "open";
+const stateOf = (i, of = kept) => of.decided[i]?.[0] ?? "open";
 const onOf = (i) => kept.decided[i]?.[1] ?? items[i].on;
-const answeredOf = (i) => kept.decided[i]?.[2] ?? [];
+const answeredOf = (i, of = kept) => of.decided[i]?.[2] ?? [];
 const chanceOf = (i, c) => items[i].chance[c];
 
 // Classes of which nothing is known: neither on nor off. With those of a review come the new ones that a photograph was decided before.
-function unknownOf(i) {
-  const answered = new Set(answeredOf(i));
-  const later = stateOf(i) === "done" ? names().map((_, c) => c).slice(kept.decided[i][3] ?? names().length) : [];
-  return new Set([...(items[i].unknown ?? []).filter((c) => !answered.has(c)), ...later]);
+function unknownOf(i, of = kept) {
+  const answered = new Set(answeredOf(i, of));
+  const later = stateOf(i, of) === "done" ? names(of).map((_, c) => c).slice(of.decided[i][3] ?? names(of).length) : [];
+  return new Set([...of.unknown[i].filter((c) => !answered.has(c)), ...later]);
 }
 
 // ---- what is decided
 
 function change(i, state, on, answered = answeredOf(i)) {
+  kept.changed = true;
   kept.past.push([i, kept.decided[i] ?? null]);
   if (kept.past.length > 300) kept.past.shift();
   kept.decided[i] = [state, [...on].sort((a, b) => a - b), [...answered], names().length];
@@ -81,7 +92,7 @@ function decide(state, on, answered = answeredOf(kept.at)) {
   if (next === null) {
     const { done, skip } = counts();
     say(`Every photograph is decided or skipped: ${done} labelled, ${skip} skipped.`);
-    warn(`Every photograph is decided or skipped. Download labels.csv, then type: ${command()}`);
+    warn(`Every photograph is decided or skipped. Download the labels, then type: ${command()}`);
   } else {
     kept.at = next;
   }
@@ -105,6 +116,7 @@ function following(i) {
 function undo() {
   const last = kept.past.pop();
   if (!last) return;
+  kept.changed = true;
   const [i, before] = last;
   if (before === null) delete kept.decided[i];
   else kept.decided[i] = before;
@@ -135,40 +147,64 @@ const stateText = (i) => ({ open: "not decided", begun: "not saved yet", done: "
 
 const cell = (text) => (/[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
 
-function table() {
-  const unused = new Set(kept.extra.filter((name) => !newNames().includes(name)));
-  const written = names().map((_, c) => c).filter((c) => !unused.has(nameOf(c)));
-  const left = items.map((_, i) => written.filter((c) => unknownOf(i).has(c)));
-  const inPart = items.some((item, i) => item.unknown || left[i].length);
-  const rows = items.map((item, i) => {
-    const done = stateOf(i) === "done";
-    const unknown = new Set(left[i]);
-    const labels = done ? onOf(i).map(nameOf).join(";") || (unknown.size ? "" : "-") : "";
-    return [item.id, labels, ...(inPart ? [done ? absent(i, unknown, written) : ""] : [])].map(cell).join(",");
+// Of every class that was asked it says whether it is there or not: of one that only the data set knows, nothing.
+function table(of) {
+  const used = newNames(of);
+  const written = names(of).map((name, c) => [name, c]).filter(([name, c]) => c < of.classes.length || used.includes(name));
+  const rows = of.ids.map((id, i) => {
+    if (stateOf(i, of) !== "done") return [id, "", ""];
+    const [on, unknown] = [new Set(of.decided[i][1]), unknownOf(i, of)];
+    const [there, absent] = [written.filter(([, c]) => on.has(c)), written.filter(([, c]) => !on.has(c) && !unknown.has(c))];
+    return [id, listed(there, of), listed(absent, of) || "-"];
   });
-  return `image,labels${inPart ? ",absent" : ""}\n${rows.join("\n")}\n`;
+  return `image,labels,absent\n${rows.map((row) => row.map(cell).join(",")).join("\n")}\n`;
 }
 
-function absent(i, unknown, written) {
-  if (!unknown.size) return "*"; // all others
-  const on = new Set(onOf(i));
-  return written.filter((c) => !on.has(c) && !unknown.has(c)).map(nameOf).join(";") || "-";
+// A new class that stands alone has a `;` behind it: so it is one name, though it look like several or like an empty cell.
+const listed = (found, of) => found.map(([name]) => name).join(";") + (found.length === 1 && found[0][1] >= of.classes.length ? ";" : "");
+
+const doneOf = (of) => of.ids.filter((_, i) => stateOf(i, of) === "done").length;
+
+function newNames(of = kept) {
+  const used = new Set(of.ids.flatMap((_, i) => (stateOf(i, of) === "done" ? of.decided[i][1] : [])));
+  return of.extra.filter((_, k) => used.has(of.classes.length + k));
 }
 
-function newNames() {
-  const used = new Set(items.flatMap((_, i) => (stateOf(i) === "done" ? onOf(i) : [])));
-  return kept.extra.filter((_, k) => used.has(batch.classes.length + k));
+// Every batch and every download of it has a name of its own: a browser that finds a name taken chooses another, and an older list
+// would be imported in its place.
+function fileName(of) {
+  const count = of.downloads + (of.changed ? 1 : 0);
+  return `labels-${of.key.slice(0, 6)}${count > 1 ? `-${count}` : ""}.csv`;
 }
 
-const command = () => batch.command + (newNames().length ? " --new-classes" : "");
+const command = (of = kept) => `dicap-stage import-labels ${fileName(of)}${newNames(of).length ? " --new-classes" : ""}`;
 
-function download() {
-  const { done, begun } = counts();
-  const address = URL.createObjectURL(new Blob([table()], { type: "text/csv" }));
-  element("a", { href: address, download: "labels.csv" }).click();
+function give(of) {
+  const address = URL.createObjectURL(new Blob([table(of)], { type: "text/csv" }));
+  element("a", { href: address, download: fileName(of) }).click();
   setTimeout(() => URL.revokeObjectURL(address), 60000);
+  of.downloads += of.changed ? 1 : 0;
+  of.changed = false;
+  save(of);
+  const begun = of.ids.filter((_, i) => stateOf(i, of) === "begun").length;
   const unsaved = begun ? ` ${begun} begun but not saved: without labels.` : "";
-  warn(`labels.csv: ${done} of ${items.length} photographs have labels.${unsaved} Next: ${command()}`);
+  warn(`${fileName(of)}: ${doneOf(of)} of ${of.ids.length} photographs have labels.${unsaved} Next: ${command(of)}`);
+}
+
+// Batches that another page at this address was for, whose decisions were not all downloaded.
+function earlier() {
+  try {
+    const others = Object.entries(localStorage).filter(([name]) => name.startsWith(PREFIX) && name !== place);
+    return others.map(([, text]) => JSON.parse(text)).filter((of) => of?.page === location.pathname && of.changed && doneOf(of));
+  } catch {
+    return [];
+  }
+}
+
+function drawEarlier() {
+  const [found] = earlier();
+  $("earlier").hidden = !found;
+  if (found) $("earlier").textContent = `Download the ${doneOf(found)} of an earlier batch`;
 }
 
 // ---- what is seen
@@ -197,11 +233,13 @@ function orderOf(i) {
 
 function visible() {
   const i = kept.at;
-  const wanted = fold($("search").value.trim());
+  const typed = $("search").value.trim();
   const order = orderOf(i);
-  if (wanted) {
-    const found = order.filter((c) => fold(nameOf(c)).includes(wanted));
-    return [...found.filter((c) => fold(nameOf(c)).startsWith(wanted)), ...found.filter((c) => !fold(nameOf(c)).startsWith(wanted))];
+  if (typed) { // a name that was typed to its end comes before likelier ones that begin like it
+    const wanted = fold(typed);
+    const rank = (name) => [name === typed.normalize("NFC"), fold(name) === wanted, fold(name).startsWith(wanted), true].indexOf(true);
+    const found = order.filter((c) => nameOf(c).includes(typed) || (wanted && fold(nameOf(c)).includes(wanted)));
+    return found.sort((a, b) => rank(nameOf(a)) - rank(nameOf(b)));
   }
   if (all || order.length <= SHOWN + 5) return order;
   const on = new Set(onOf(i));
@@ -240,7 +278,7 @@ function drawChips() {
     more.addEventListener("click", () => { all = true; draw(); $("chips").children[shown.length]?.focus(); });
     chips.push(more);
   }
-  if (typed && !names().includes(typed.normalize("NFC")) && !/[;\p{Cc}]/u.test(typed) && typed !== "-") {
+  if (typed && !names().includes(typed.normalize("NFC")) && !/[;\p{Cc}]/u.test(typed) && !["-", "*"].includes(typed)) {
     const add = element("button", { type: "button", className: "chip more" }, "New class ", element("bdi", { textContent: typed }));
     add.addEventListener("click", () => {
       kept.extra.push(typed.normalize("NFC"));
@@ -358,6 +396,7 @@ function keyOf(event) {
   return event.key.length === 1 ? event.key.toLowerCase() : event.key;
 }
 
+const MOVES = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Tab"];
 const COMMANDS = {
   ArrowLeft: () => go(kept.at - 1),
   ArrowRight: () => go(kept.at + 1),
@@ -381,12 +420,16 @@ document.addEventListener("keydown", (event) => {
     searchKey(event);
     return;
   }
+  const key = keyOf(event);
+  if (event.repeat && !MOVES.includes(key)) { // a key that is held decides one photograph
+    event.preventDefault();
+    return;
+  }
   const pressing = event.target.closest?.("button") && (event.key === " " || event.key === "Enter");
   if (pressing) return; // what has the focus is pressed
-  const key = keyOf(event);
   const chip = KEYS.includes(key) ? visible()[KEYS.indexOf(key)] : undefined;
   if (COMMANDS[key]) COMMANDS[key]();
-  else if (chip !== undefined && !event.repeat) toggle(chip);
+  else if (chip !== undefined) toggle(chip);
   else return;
   event.preventDefault();
 });
@@ -404,7 +447,11 @@ onClick("accept", () => decide("done", onOf(kept.at)));
 onClick("none", none);
 onClick("skip", skip);
 onClick("undo", undo);
-onClick("download", download);
+onClick("download", () => give(kept));
+onClick("earlier", () => {
+  give(earlier()[0]);
+  drawEarlier();
+});
 $("help-open").addEventListener("click", () => $("help").showModal());
 $("help-close").addEventListener("click", () => $("help").close());
 $("search").addEventListener("input", drawChips);
@@ -416,5 +463,6 @@ window.addEventListener("storage", (event) => { // another tab of the same batch
 });
 
 load();
+drawEarlier();
 makeStrip();
 draw(true);

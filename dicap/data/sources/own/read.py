@@ -33,6 +33,10 @@ class Given:
         """The same where these were all the classes there were: of others nothing is known."""
         return self if self.absent is not None else replace(self, absent=sorted({*classes} - {*self.labels}))
 
+    def whole(self, classes: Iterable[str]) -> "Given":
+        """The same; where it speaks of each of these classes, as one of whose classes nothing is unknown."""
+        return replace(self, absent=None) if {*classes} <= {*self.labels, *(self.absent or ())} else self
+
     def after(self, before: "Given | None") -> "Given":
         """What is known with what was known before: the later word counts, of the classes it does not name the earlier one."""
         if before is None or self.absent is None:
@@ -235,7 +239,8 @@ def read_added(
             raise DataError(f"{path}: column {name} is missing (found {', '.join(sheet.header)}); expected image, labels")
     assert image is not None and labels is not None
     found: dict[str, Given] = {}
-    find = None if images is None else finder_of(images, whole=True)
+    ids = {*(images or ())}
+    find = None if images is None else finder_of(ids, whole=True)
     present = Labels(sheet, labels, separator, known).read()
     absent: list[list[str] | None] = [None] * len(present)
     if (column := sheet.column(ABSENT)) is not None:
@@ -244,6 +249,8 @@ def read_added(
     for row, (name, names, gone) in enumerate(zip(sheet.texts(image), present, absent, strict=True)):
         if names is None and not gone:
             continue
+        if known is None or sheet.rows[row][image] in ids:  # a name may begin with a blank
+            name = str(sheet.rows[row][image])
         if in_part and names and gone is None:
             raise sheet.error(
                 row, "absent: empty beside labels; write `*` if all other classes are absent, `-` if that is known of none"

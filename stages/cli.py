@@ -42,7 +42,7 @@ TOOLS = {
     "methods": "List the methods that can be compared.",
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
-    "doctor": "Check a converted data set.",
+    "doctor": "Check a converted data set, and whether a run fits on the GPU.",
     "sweep": "Run a grid of experiments, here or on a cluster.",
     "formatted": "Convert by the published npy lists.",
     "figures": "Draw the paper's figures from finished runs.",

@@ -7,6 +7,7 @@ from pathlib import Path
 from dicap.errors import SettingsError
 
 OTHERS = ("kfd", "dxg", "nvmap", "nvhost-ctrl")  # of AMD, of Windows' Linux, of Nvidia's boards: only torch can count these
+KINDS = ("auto", "cpu", "cuda", "mps", "xpu")  # devices that torch may have: whether it does, it says itself
 
 
 def count_gpus(devices: Path = Path("/dev")) -> int | None:
@@ -21,7 +22,7 @@ def count_gpus(devices: Path = Path("/dev")) -> int | None:
 def check_device(device: str, amp: str, gpus: int | None) -> None:
     """Refuse at once what `Runtime.choose` would refuse after loading torch. Raises SettingsError."""
     kind, _, number = device.partition(":")
-    if kind == "cuda" and gpus is not None and gpus <= (int(number) if number.isdecimal() else 0):
+    if kind not in KINDS or (kind == "cuda" and gpus is not None and gpus <= (int(number) if number.isdecimal() else 0)):
         raise no_device(device)
     if amp == "fp16" and (kind == "cpu" or (kind == "auto" and gpus == 0)):
         raise no_fp16()

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
+LAUNCHED = "dicap"  # torch's name of a run of several processes that `--nproc` started, and not torchrun
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 

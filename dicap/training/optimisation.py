@@ -1,6 +1,7 @@
 """One optimiser step as published: AdamW, one-cycle, EMA, mixed precision (docs/methods.md 2.6, 2.7)."""
 
 import copy
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,15 @@ from torch import Tensor, nn
 from dicap.machine.runtime import Runtime
 from dicap.methods.base import ParamGroup
 from dicap.training.parallel.process_group import ProcessGroup
+
+
+class AdamW(torch.optim.AdamW):
+    """Torch's own, without the decorators that load its compiler at the first call, although nothing is compiled: 1.4 s."""
+
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
+    add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
+    state_dict = inspect.unwrap(torch.optim.AdamW.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.AdamW.load_state_dict)
 
 
 class Optimisation:
@@ -47,9 +57,7 @@ class Optimisation:
         if not param_groups:
             param_groups = [ParamGroup("network", [p for p in network.parameters() if p.requires_grad], lr, weight_decay)]
         self.param_groups = {group.name: group for group in param_groups}
-        self.optimisers = {
-            g.name: torch.optim.AdamW(g.parameters, lr=g.lr, weight_decay=g.weight_decay, fused=True) for g in param_groups
-        }
+        self.optimisers = {g.name: AdamW(g.parameters, lr=g.lr, weight_decay=g.weight_decay, fused=True) for g in param_groups}
         cycle_steps = max(cycle_steps, 2)
         if pct_start * cycle_steps == 1:
             pct_start *= 1 + 1e-9  # torch would divide by the 0 steps between the start and a peak at the first step

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from stages.support.common import device_option
 from stages.support.terminal import finish, opening
 
 
@@ -19,7 +20,7 @@ from stages.support.terminal import finish, opening
 )
 @click.option("--per-image", is_flag=True, help="A row for each image (labels; unsure) instead of one for each image and class.")
 @click.option("--batch-size", type=click.IntRange(1), help="Images a step; chosen by itself if not given.")
-@click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
+@device_option
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Threads that read images. [DICAP_WORKERS]")
 @click.option(
     "--gallery", type=click.Path(path_type=Path, file_okay=False), help="Also a page of thumbnails, in this folder of its own."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stages.support.common import ARTIFACTS, data_folder, load, params_option, placed
+from stages.support.common import ARTIFACTS, data_folder, device_option, load, params_option, placed
 from stages.support.terminal import finish, opening, say
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("review"), show_default=True, help="Folder."
 )
-@click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
+@device_option
 @params_option
 def command(count: int, again: bool, out: Path, device: str, params: Path) -> None:
     """Show the labelled images whose labels are most surprising, so that wrong ones are found.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from stages.support.common import ARTIFACTS, data_folder, load, params_option
+from stages.support.common import ARTIFACTS, data_folder, device_option, load, params_option
 from stages.support.terminal import finish, opening
 
 
@@ -14,7 +14,7 @@ from stages.support.terminal import finish, opening
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("suggest"), show_default=True, help="Folder."
 )
-@click.option("--device", envvar="DICAP_DEVICE", default="auto", show_default=True, help="auto, cpu, cuda. [DICAP_DEVICE]")
+@device_option
 @params_option
 def command(count: int, model: Path | None, out: Path, device: str, params: Path) -> None:
     """Choose the unlabelled images to label next: the most uncertain ones, spread over the classes, no near copies.

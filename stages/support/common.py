@@ -79,16 +79,27 @@ def data_folder(settings: Settings) -> Path:
     return DATA
 
 
+def device_option(function: Callable) -> Callable:
+    """`--device NAME`; one that is not there is refused before torch is loaded, which takes seconds."""
+
+    def checked(context: click.Context, option: click.Parameter, device: str) -> str:
+        check_device(device, "auto", count_gpus())
+        return device
+
+    return click.option(
+        "--device",
+        envvar="DICAP_DEVICE",
+        default="auto",
+        show_default=True,
+        callback=checked,
+        help="auto, cpu, cuda, cuda:1 ... [DICAP_DEVICE]",
+    )(function)
+
+
 def machine_options(function: Callable) -> Callable:
     """Choices of the machine that change no result and retrain nothing: options, or environment variables for `dvc repro`."""
     options = [
-        click.option(
-            "--device",
-            envvar="DICAP_DEVICE",
-            default="auto",
-            show_default=True,
-            help="auto, cpu, cuda, cuda:1 ... [DICAP_DEVICE]",
-        ),
+        device_option,
         click.option(
             "--amp",
             envvar="DICAP_AMP",

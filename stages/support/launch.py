@@ -5,6 +5,7 @@ Of several machines each runs torchrun. Both describe the processes as `dicap.tr
 
 import logging
 import os
+import signal
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import click
 
 from dicap.errors import SettingsError
-from dicap.machine.processes import cores
+from dicap.machine.processes import LAUNCHED, cores
 from stages.support.parent import STARTED_BY
 
 EXIT_STOPPED = 75
@@ -32,8 +33,8 @@ def check_processes(count: int, batch: int, gpus: int | None) -> None:
 def launch(count: int, command: Sequence[str]) -> int:
     """Run a command in `count` processes that find each other; the exit code of the run.
 
-    Only the first process's output is shown; another one's last lines if it was the first to fail. Signals are passed on. When
-    one process ends early, torch asks the others to stop, and kills those that do not within 30 seconds.
+    Only the first process's output is shown; of another one that fails, why, and nothing more. Signals are passed on. When one
+    process ends early, torch asks the others to stop, and kills those that do not within 30 seconds.
     """
     from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException, Std
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -46,7 +47,7 @@ def launch(count: int, command: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         quiet = {rank: Std.NONE if rank == 0 else Std.ALL for rank in range(count)}
         config = LaunchConfig(
-            1, 1, count, run_id="dicap", rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0,
+            1, 1, count, run_id=LAUNCHED, rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0,
             logs_specs=DefaultLogsSpecs(folder, redirects=quiet),
         )  # fmt: skip
         try:
@@ -54,13 +55,22 @@ def launch(count: int, command: Sequence[str]) -> int:
         except SignalException:
             return EXIT_STOPPED
         except ChildFailedError as error:
-            rank, failure = error.get_first_failure()
-            if rank and failure.exitcode != EXIT_STOPPED:
+            # A process that stopped did so because another one failed, or because it was asked to.
+            failed = {rank: f for rank, f in error.failures.items() if f.exitcode not in (EXIT_STOPPED, -signal.SIGTERM)}
+            if not failed:
+                return EXIT_STOPPED
+            rank, failure = min(failed.items())
+            lines = []
+            if failure.exitcode < 0:
+                ended = f"Error: ended by signal {-failure.exitcode}"
+                lines = [f"{ended}; the last state that was saved is whole, run again to continue"]
+            elif rank:
                 (said,) = Path(folder).rglob(f"{rank}/stderr.log")
-                lines = [line for line in said.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()][-20:]
-                for line in lines or [f"ended with {failure.exitcode}"]:
-                    click.echo(f"process {rank}: {line}", err=True)
-            return max(failure.exitcode, 1)  # negative: ended by a signal
+                lines = [line for line in said.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+                lines = [line for line in lines if line.startswith("Error: ")] or lines[-20:]
+            for line in lines:
+                click.echo(f"process {rank}: {line}", err=True)
+            return max(failure.exitcode, 1)
         finally:
             logging.disable(logging.NOTSET)
             os.environ.clear()

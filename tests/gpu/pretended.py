@@ -219,8 +219,9 @@ class Views:
             yield {r.key: self._of(runtime, len(r.rows), r.view.parts) for r in requests}
 
     def scoring(self, runtime, rows, weak):
-        for i in range(0, len(rows), 8):
-            yield rows[i : i + 8], self._of(runtime, len(rows[i : i + 8]), 1)
+        for some in (rows[:24], rows[24:]):
+            if len(some):
+                yield some, self._of(runtime, len(some), 1)
 
     def _of(self, runtime, count, parts):
         tiles = (parts,) if parts > 1 else ()

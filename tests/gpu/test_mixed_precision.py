@@ -7,11 +7,13 @@ import tiny
 import torch
 from torch import nn
 
+from dicap.errors import DataError
 from dicap.losses import asymmetric_loss, binary_cross_entropy, nt_xent
 from dicap.machine.runtime import Runtime
 from dicap.settings.methods import METHODS
 from dicap.training.experiment import Experiment
 from dicap.training.optimisation import Optimisation
+from dicap.training.trainer import Trainer
 
 from .test_pretended import SMALL, stages_of
 
@@ -39,6 +41,24 @@ def test_a_run_in_half_precision_is_close_to_that_in_float32(tiny_experiment, tm
         losses[amp] = pd.read_csv(place / "history.csv")["loss"].to_numpy()
     for amp, bound in BOUNDS.items():
         assert losses[amp] == pytest.approx(losses[None], rel=bound)
+
+
+@HALF
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_not_finite_ends_a_run_of_any_method_and_updates_nothing(tiny_experiment, tmp_path, monkeypatch, method, amp):
+    update = Trainer.update
+
+    def poisoned(run, terms, *groups):
+        trained = [p for group in run.optimisation.param_groups.values() for p in group.parameters]
+        before = [p.detach().clone() for p in trained]
+        update(run, {name: value * torch.nan for name, value in terms.items()}, *groups)
+        assert all(map(torch.equal, before, trained))
+
+    monkeypatch.setattr(Trainer, "update", poisoned)
+    experiment = tiny_experiment(SMALL | {"method": method, "head": METHODS[method].head})
+    stage = stages_of(method)[: 1 + METHODS[method].unlabelled][-1]
+    with pytest.raises(DataError, match="the loss is not finite at epoch 0, step 0"):
+        tiny.run_stage(replace(experiment, runtime=Runtime(CPU, amp, 0)), stage, None, tmp_path)
 
 
 @HALF

@@ -38,6 +38,7 @@ def test_gpus_are_counted_by_their_device_files(tmp_path, monkeypatch, devices, 
     [
         ("cuda", "auto", 0, "--device"),
         ("cuda:7", "auto", 2, "--device"),
+        ("abacus", "auto", None, "--device"),
         ("cpu", "fp16", 2, "--amp"),
         ("auto", "fp16", 0, "--amp"),
         ("cuda:1", "fp16", 2, None),
@@ -63,10 +64,15 @@ def test_more_processes_than_share_a_step_or_than_gpus_are_refused():
 
 
 def test_torch_is_not_loaded_to_refuse():
+    commands = ["train --nproc 999", "train --amp fp16 --device cpu", "predict a b --device abacus"]
+    commands += [f"{name} --device cuda:77" for name in ("train", "evaluate", "features", "suggest", "review", "predict a b")]
     code = (
         "import sys; from stages.cli import main\n"
-        "try: main(['train', '--device', 'cuda:77', '--amp', 'fp16'])\n"
-        "except SystemExit as end: sys.exit(3 if 'torch' in sys.modules else end.code)"
+        f"for command in {commands}:\n"
+        "    try: main(command.split())\n"
+        "    except SystemExit as end: assert end.code == 2 and 'torch' not in sys.modules, command"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tiny.ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "cuda:77" in done.stderr
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(commands) and all(line.startswith("Error: --") for line in lines)

@@ -126,6 +126,20 @@ def test_doctor_says_in_json_what_it_found(project):
     assert facts["images"]["train"] == 28 and facts["duplicates"] == []
 
 
+def test_doctor_says_whether_a_step_fits_on_a_gpu(project):
+    from dicap.machine.gpus import count_gpus
+
+    said = project.done("doctor", "--gpu-memory", "24")
+    needs = float(said.split("needs about ")[1].split()[0])
+    assert "GPU of 24 GiB" in said and ": fits\n" in said
+    told = project.done("doctor", "--gpu-memory", str(needs / 2))
+    assert (
+        "does not fit; lower train.batch_size" in told
+        and project.run("doctor", "--gpu-memory", str(needs / 2), "--strict")[0] == 1
+    )
+    assert count_gpus() or "GPU" not in project.done("doctor")
+
+
 def test_init_data_shows_what_it_understood_and_says_why(project, tmp_path):
     photos = tmp_path / "mine"
     tiny.photographs(photos, {"train": 20})

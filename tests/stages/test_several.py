@@ -1,4 +1,4 @@
-"""`--nproc 2`: when one process ends both do, and the state they leave is whole."""
+"""`--nproc 2`: when one process ends both do, with one line, and the state they leave is whole."""
 
 import os
 import signal
@@ -11,6 +11,7 @@ import pytest
 import tiny
 
 from dicap.training.checkpoint.state import _read
+from stages.support.launch import launch
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
 
@@ -33,9 +34,19 @@ def test_when_one_process_ends_both_do_and_the_state_is_whole(project, number):
     finally:
         process.kill()
     assert process.returncode == (75 if number == signal.SIGTERM else 1), output
-    assert "Traceback" not in output
-    assert ("process 1: ended with -9" in output) == (number == signal.SIGKILL), output
+    (line,) = (line for line in output.splitlines() if "step/s" not in line)  # beside the bars
+    killed = "process 1: Error: ended by signal 9; the last state that was saved is whole, run again to continue"
+    assert line == killed if number == signal.SIGKILL else line.startswith("Stopped: train: state saved at epoch")
     (state,) = project.folder.glob(".dicap/state/train-*/state.pt")
     saved = _read(state)
     assert saved is not None and saved["checkpoint"]["epoch"] >= 1
     assert not Path(f"/proc/{second}").exists()
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_process_that_fails_says_why_once_and_ends_all(capfd, failing):
+    fails = f"import os, sys, time; os.environ['RANK'] == '{failing}' and sys.exit('Error: no such thing'); time.sleep(60)"
+    began = time.monotonic()
+    assert launch(3, [sys.executable, "-c", fails]) == 1
+    assert capfd.readouterr().err == ("process 1: " if failing else "") + "Error: no such thing\n"
+    assert time.monotonic() - began < 50  # not what the others would have taken

@@ -13,7 +13,6 @@ import torch
 from dicap.errors import SettingsError
 from dicap.files.tables import matrix, read_parquet
 from dicap.machine.runtime import Runtime
-from dicap.settings.methods import METHODS
 from dicap.training.experiment import Experiment
 from dicap.training.parallel.process_group import ProcessGroup
 from stages.support.launch import launch
@@ -22,41 +21,37 @@ from . import together
 
 
 @pytest.fixture(scope="module")
-def runs(tiny_set, tmp_path_factory):
-    """What one process makes of the set, and what two make."""
-    places = {n: tmp_path_factory.mktemp(f"by{n}") for n in (1, 2)}
+def places(tiny_set, tmp_path_factory):
+    """What one process makes of the set, and what two and three make: 9 images a step, 5 in the last one."""
+    places = {n: tmp_path_factory.mktemp(f"by{n}") for n in (1, 2, 3)}
     split = tiny.draw_split(tiny_set, places[1] / "split.parquet", tiny.settings(together.CHANGES))
     together.run(tiny_set, split, places[1])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(tiny.ROOT))
         patch.setenv("OMP_NUM_THREADS", "1")
-        assert launch(2, [sys.executable, together.__file__, str(tiny_set), str(split), str(places[2])]) == 0
+        for n in (2, 3):
+            assert launch(n, [sys.executable, together.__file__, str(tiny_set), str(split), str(places[n])]) == 0
     return places
 
 
-@pytest.fixture(scope="module")
-def thirds(tiny_set, tmp_path_factory):
-    """What one process makes of every method whose losses are sums, and what three make: 9 images a step, 5 in the last one."""
-    places = {n: tmp_path_factory.mktemp(f"each{n}") for n in (1, 3)}
-    split = tiny.draw_split(tiny_set, places[1] / "split.parquet", tiny.settings(together.CHANGES))
-    together.each(tiny_set, split, places[1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(tiny.ROOT))
-        patch.setenv("OMP_NUM_THREADS", "1")
-        assert launch(3, [sys.executable, together.__file__, str(tiny_set), str(split), str(places[3]), "each"]) == 0
-    return places
+@pytest.fixture(params=[2, 3])
+def runs(places, request):
+    """Of one process, and of two or three."""
+    return places[1], places[request.param]
 
 
-@pytest.mark.parametrize("method", together.SUMMING)
-def test_three_processes_take_the_steps_of_one(thirds, method):
-    stage = "train" if METHODS[method].unlabelled else "warmup"
-    one, three = (pd.read_csv(place / method / stage / "history.csv") for place in thirds.values())
-    one, three = (frame.drop(columns=["map_raw", "map_ema"]) for frame in (one, three))  # scores a rounding apart change places
-    np.testing.assert_allclose(three.to_numpy(dtype=float), one.to_numpy(dtype=float), rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize("case", together.CASES)
+def test_several_processes_take_the_steps_of_one(runs, case):
+    stage = together.stage_of(together.CASES[case]["method"])
+    one, more = (pd.read_csv(place / case / stage / "history.csv") for place in runs)
+    one, more = (frame.drop(columns=["map_raw", "map_ema"]) for frame in (one, more))  # scores a rounding apart change places
+    np.testing.assert_allclose(more.to_numpy(dtype=float), one.to_numpy(dtype=float), rtol=1e-5, atol=1e-5)
+    if case == "few":  # entries of 27 images, for 12 or 8 parts of steps
+        assert (one["loss_con"] > 0).all() and (one["share_uncertain"] < 0.1).all()
 
 
 def frames(runs, name):
-    return [pd.read_csv(runs[n] / name) for n in (1, 2)]
+    return [pd.read_csv(place / name) for place in runs]
 
 
 @pytest.mark.parametrize("stage", ["warmup", "train", "finetune"])
@@ -70,7 +65,7 @@ def test_losses_shares_and_scores_of_every_epoch_are_those_of_one_process(runs, 
 def test_rates_thresholds_and_pseudo_labels_are_those_of_one_process(runs):
     for kind, tolerance in (("weights", 1e-5), ("thresholds", 1e-5), ("pseudo_labels", 1e-3)):  # the last in halves
         for epoch in range(2):
-            one, two = (read_parquet(runs[n] / "train" / kind / f"epoch={epoch:03d}" / "part-0.parquet") for n in (1, 2))
+            one, two = (read_parquet(place / "train" / kind / f"epoch={epoch:03d}" / "part-0.parquet") for place in runs)
             assert one.schema == two.schema and len(one) == len(two) > 0
             for name in one.column_names:
                 if name in ("id", "class"):
@@ -83,7 +78,7 @@ def test_rates_thresholds_and_pseudo_labels_are_those_of_one_process(runs):
 
 
 def test_every_test_image_is_scored_once_and_the_result_is_the_same(runs):
-    tables = [read_parquet(runs[n] / "evaluate" / "predictions.parquet") for n in (1, 2)]
+    tables = [read_parquet(place / "evaluate" / "predictions.parquet") for place in runs]
     for table in tables:
         assert len(set(table["id"].to_pylist())) == len(table) == tiny.COUNTS["test"]
     np.testing.assert_allclose(*(matrix(table["score"]) for table in tables), atol=1e-5)
@@ -104,11 +99,13 @@ def test_what_one_process_alone_can_do_is_refused_with_its_name(tiny_set, tmp_pa
     assert str(next(iter(changes.values()))) in str(caught.value)
 
 
-def test_one_process_imports_nothing_of_several():
+def test_one_process_imports_nothing_of_several_nor_a_compiler():
     code = (
-        "import sys; sys.path.insert(0, 'tests'); import tiny; from dicap.training import run; "
+        "import sys; sys.path.insert(0, 'tests'); import tiny, torch; from dicap.training import run; "
         "from dicap.training.loops.table import loop_of; loop_of('train', tiny.settings()); "
-        "sys.exit('dicap.training.parallel.distributed' in sys.modules)"
+        "from dicap.training.optimisation import AdamW; p = torch.nn.Parameter(torch.ones(1)); p.grad = torch.ones(1); "
+        "o = AdamW([p], fused=True); o.step(); o.load_state_dict(o.state_dict()); "
+        "sys.exit('dicap.training.parallel.distributed' in sys.modules or 'torch._dynamo' in sys.modules)"
     )
     environment = os.environ | {"PYTHONPATH": str(tiny.ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tiny.ROOT, env=environment, check=False)

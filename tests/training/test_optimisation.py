@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from dicap.machine.runtime import Runtime
-from dicap.training.optimisation import Optimisation
+from dicap.training.optimisation import AdamW, Optimisation
 
 CPU = Runtime(torch.device("cpu"))
 pytestmark = pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")  # some tests look at the schedule alone
@@ -162,3 +162,20 @@ def test_a_saved_optimisation_continues_bit_for_bit():
     for one, other in ((o.network, again.network), (o.ema, again.ema)):
         assert all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
     assert o.lr == again.lr and o.steps == again.steps
+
+
+def test_adamw_is_torchs_own_to_the_bit():
+    both = []
+    for kind in (AdamW, torch.optim.AdamW):
+        torch.manual_seed(0)
+        layer = nn.Linear(5, 3)
+        optimiser = kind(layer.parameters(), lr=0.1, weight_decay=0.1, fused=True)
+        for _ in range(3):
+            optimiser.zero_grad()
+            layer(torch.randn(4, 5)).square().sum().backward()
+            optimiser.step()
+        again = kind(layer.parameters(), lr=0.2, fused=True)
+        again.load_state_dict(optimiser.state_dict())
+        again.step()
+        both.append(layer.weight)
+    assert torch.equal(*both)

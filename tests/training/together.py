@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -28,8 +29,21 @@ CHANGES = {
 }
 
 
-SUMMING = [name for name in METHODS if name not in ("drml", "pclp")]  # those two run in one process only
+# Every method whose losses are sums (drml and pclp run in one process only); and DiCaP where few entries are contrasted, so that
+# a process often has none, and its projector no gradient of its own.
+CASES: dict[str, dict[str, Any]] = {
+    name: {"method": name} | ({} if facts.head == OWN_HEAD else {"head": facts.head})
+    for name, facts in METHODS.items()
+    if name not in ("drml", "pclp")
+}
+FEW = {"thresholds.rule": "quota", "cap.eta_neg": 0.8, "contrastive.projector": 8}
+CASES["few"] = {"method": "dicap"} | FEW
 RUNTIME = Runtime(torch.device("cpu"), workers=0)
+
+
+def stage_of(method: str) -> str:
+    """The last stage that a method has before fine-tuning."""
+    return "train" if METHODS[method].unlabelled else "warmup"
 
 
 def joined() -> ProcessGroup | None:
@@ -41,30 +55,21 @@ def joined() -> ProcessGroup | None:
     return join(torch.device("cpu"))
 
 
-def each(folder: Path, split: Path, place: Path) -> None:
-    """An epoch of the last stage of every method whose losses are sums, from one new network, to `place`/<method>."""
-    group = joined()
-    for method in SUMMING:
-        changes = CHANGES | {"method": method, "head": METHODS[method].head, "train.epochs": 1}
-        if METHODS[method].head == OWN_HEAD:
-            del changes["head"]
-        experiment = Experiment.open(tiny.settings(changes), RUNTIME, folder, split, group)
-        tiny.run_stage(experiment, "train" if METHODS[method].unlabelled else "warmup", None, place / method)
-    experiment.group.close()
-
-
 def run(folder: Path, split: Path, place: Path) -> None:
-    """Warm-up, main stage, fine-tuning and evaluation to `place`."""
-    group, runtime = joined(), RUNTIME
-    experiment = Experiment.open(tiny.settings(CHANGES), runtime, folder, split, group)
+    """Warm-up, main stage, fine-tuning and evaluation to `place`; an epoch of each of CASES to `place`/<name>."""
+    group = joined()
+    experiment = Experiment.open(tiny.settings(CHANGES), RUNTIME, folder, split, group)
     source = None
     for stage in ("warmup", "train", "finetune"):
         source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
         experiment.group.any(False)  # the main process has written it
     evaluate(experiment, source, place, place / "evaluate")
+    for name, changes in CASES.items():
+        experiment = Experiment.open(tiny.settings(CHANGES | {"train.epochs": 1} | changes), RUNTIME, folder, split, group)
+        tiny.run_stage(experiment, stage_of(changes["method"]), None, place / name)
     experiment.group.close()
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    (each if "each" in sys.argv else run)(*map(Path, sys.argv[1:4]))
+    run(*map(Path, sys.argv[1:4]))

@@ -19,7 +19,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from dicap.errors import DataError, SettingsError, first_line
+from dicap.errors import DataError, SettingsError, Stopped, first_line
+from dicap.machine.processes import LAUNCHED
 from dicap.methods.base import PairShard
 from dicap.training.parallel.process_group import ProcessGroup
 
@@ -145,10 +146,12 @@ def _all_gather(piece: Tensor, own: slice, n: int) -> Tensor:
 
 @contextmanager
 def _peer_errors() -> Iterator[None]:
-    """A failed collective means that another process is gone."""
+    """A failed collective means that another process is gone, of which whoever started both says why."""
     try:
         yield
     except RuntimeError as error:
+        if os.environ.get("TORCHELASTIC_RUN_ID") == LAUNCHED:
+            raise Stopped from None
         raise DataError(
             f"another process of this run ended ({first_line(error)}); the last state that was saved is whole, "
             "run again to continue"

@@ -1,13 +1,18 @@
 """`dicap-stage resolve`: what each stage of the pipeline depends on, so that DVC runs what changed and nothing else."""
 
+import re
 from pathlib import Path
 
 import click
 
+from dicap import __version__
+from dicap.errors import SettingsError
 from stages.support.common import ARTIFACTS, params_option, project_root, resolve_and_warn
 from stages.support.terminal import finish
 
 RESOLVED = ARTIFACTS / "resolved"
+REQUIREMENTS = Path("requirements.txt")  # written by `dicap-stage new`
+ASKED = re.compile(r"^dicap==(\d+(?:\.\d+)*)\s*$", re.MULTILINE)
 
 
 @click.command("resolve")
@@ -20,6 +25,7 @@ def command(params: Path) -> None:
     """
     import json
 
+    _check_version()
     from dicap.files.atomic import replacing
     from dicap.provenance.dependencies import STAGE_SETTINGS, code, relevant
     from dicap.provenance.external import surroundings
@@ -32,3 +38,17 @@ def command(params: Path) -> None:
             temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     text = f"{RESOLVED}: settings and code of {len(STAGE_SETTINGS)} stages"
     finish("resolve", {"folder": str(RESOLVED)}, ["dicap-stage convert"], text=text)
+
+
+def _check_version() -> None:
+    """Raise SettingsError where the project was made with a newer version than the installed one (requirements.txt)."""
+    from packaging.version import Version
+
+    if REQUIREMENTS.is_file() and (asked := ASKED.search(REQUIREMENTS.read_text(encoding="utf-8"))):
+        if Version(asked[1]) > Version(__version__):
+            raise SettingsError(
+                f"{REQUIREMENTS}: dicap: found {asked[1]}, but {__version__} is installed; pip install -r {REQUIREMENTS}"
+            )
+        if Version(asked[1]) < Version(__version__):
+            line = f"{REQUIREMENTS}: dicap=={asked[1]}, and {__version__} runs; write that there and commit it, so that sweeps tell them apart"
+            click.echo(f"Warning: {line}", err=True)

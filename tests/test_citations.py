@@ -116,7 +116,7 @@ def test_links_between_documents_lead_somewhere():
 
 def test_the_specification_is_cited_at_all():
     assert sum(len(cited_sections(prose(name, text_of(name)))) for name in texts() if name != METHODS) > 100
-    assert {"2", "2.1.4", "3.13-A2", "3.13-E", "3.14-A", "4.10", "9", "13"} <= sections(text_of(METHODS))
+    assert {"2", "2.1.4", "3.13-A2", "3.13-E", "3.14-A", "4.10", "9", "11"} <= sections(text_of(METHODS))
 
 
 def test_the_specification_names_settings_that_exist():
@@ -124,7 +124,7 @@ def test_the_specification_names_settings_that_exist():
 
     groups = {key.split(".")[0] for key in known_keys() if "." in key}
     named = {key for key in re.findall(r"`([a-z_0-9]+\.[a-z_0-9]+)(?::[^`]*)?`", text_of(METHODS)) if key.split(".")[0] in groups}
-    assert len(named) > 50
+    assert len(named) > 30
     assert named <= set(known_keys()), sorted(named - set(known_keys()))
 
 

@@ -28,7 +28,6 @@ class MethodFacts:
         partial: whether it can learn from images of which some classes are unknown: everything it does with labels is done entry
             by entry or class by class.
         source: publication.
-        confidence: how sure docs/methods.md 13 is of the algorithm.
     """
 
     title: str

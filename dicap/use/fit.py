@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from dicap.data.sources.files import TABLES
 from dicap.errors import DataError, SettingsError
 from dicap.models import SavedModel, load_model
-from dicap.settings.resolve import TEMPLATE
+from dicap.settings.resolve import TEMPLATE, read_yaml
 from dicap.use.folder import Images
 from dicap.use.predict import predict
 
@@ -125,8 +125,7 @@ def _linked(source: str, target: str) -> None:
 
 def _change(params: Path, changes: dict[str, Any]) -> None:
     """Put values at their dotted keys in a file of settings, which nobody but `fit` reads."""
-    yaml = YAML(typ="safe", pure=True)
-    values = yaml.load(params.read_text(encoding="utf-8"))
+    values = read_yaml(params)
     if isinstance(weights := changes.get("backbone_weights"), str | Path) and Path(weights).is_file():
         changes["backbone_weights"] = str(Path(weights).absolute())
     for key, value in changes.items():
@@ -135,7 +134,7 @@ def _change(params: Path, changes: dict[str, Any]) -> None:
             values[section] = {}
         (values[section] if section else values)[name] = value
     with open(params, "w", encoding="utf-8") as file:
-        yaml.dump(values, file)
+        YAML(typ="safe", pure=True).dump(values, file)
 
 
 def _run(*words: str, folder: Path) -> None:
@@ -154,7 +153,7 @@ def _run(*words: str, folder: Path) -> None:
             if line.startswith("Error: "):
                 mistakes.append(line.removeprefix("Error: ").strip())
             else:
-                print(line, end="", file=sys.stderr)
+                sys.stderr.write(line)
     except BaseException:  # an interrupted cell of a notebook ends the training too
         process.terminate()
         raise

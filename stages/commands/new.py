@@ -9,7 +9,6 @@ import click
 
 from dicap import __version__
 from dicap.errors import DataError, first_line
-from dicap.settings.resolve import TEMPLATE
 from stages.support.terminal import finish
 
 # The pipeline and the settings have other names in the template: DVC would run any dvc.yaml that it finds in the repository.
@@ -55,6 +54,8 @@ def command(context: click.Context, project: Path, source: Path | None) -> None:
 
 def _fill(project: Path) -> None:
     """Write the files of a project and make it a repository of Git and DVC."""
+    from dicap.settings.resolve import TEMPLATE
+
     for name, target in FILES.items():
         (project / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(TEMPLATE / name, project / target)

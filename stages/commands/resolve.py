@@ -50,5 +50,7 @@ def _check_version() -> None:
                 f"{REQUIREMENTS}: dicap: found {asked[1]}, but {__version__} is installed; pip install -r {REQUIREMENTS}"
             )
         if Version(asked[1]) < Version(__version__):
-            line = f"{REQUIREMENTS}: dicap=={asked[1]}, and {__version__} runs; write that there and commit it, so that sweeps tell them apart"
-            click.echo(f"Warning: {line}", err=True)
+            click.echo(
+                f"Warning: {REQUIREMENTS}: dicap=={asked[1]} stands there and {__version__} runs; commit the new version",
+                err=True,
+            )

@@ -1,9 +1,10 @@
 """DiCaP: distribution-calibrated pseudo-labelling for semi-supervised multi-label learning.
 
-from dicap import load_model, predict
+from dicap import fit, load_model, predict
 
-model = load_model("artifacts/finetune/model.safetensors")
-table = predict(model, "photographs")
+fitted = fit("photographs")                  # with labels.csv in it; some rows may be without labels
+print(fitted.evaluate()["map"], fitted.save("model.safetensors"))
+table = predict(load_model("model.safetensors"), "more photographs")
 print(table[table["decision"] == "yes"])
 """
 
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dicap.models import load_model
+    from dicap.use.fit import fit
     from dicap.use.predict import predict
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load_model", "predict"]
+__all__ = ["__version__", "fit", "load_model", "predict"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,6 +25,10 @@ def __getattr__(name: str) -> Any:
         from dicap.models import load_model
 
         return load_model
+    if name == "fit":
+        from dicap.use.fit import fit
+
+        return fit
     if name == "predict":
         from dicap.use.predict import predict
 

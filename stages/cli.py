@@ -30,6 +30,7 @@ PIPELINE = {
     "report": "Draw everything on one self-contained page.",
 }
 USE = {
+    "new": "Make a project of your own: a folder with the pipeline in it.",
     "init-data": "Look at a folder of your own, say what is there, write the settings.",
     "predict": "Predict images: probability, decision, chance to be right.",
     "suggest": "Choose the unlabelled images to label next.",
@@ -38,6 +39,7 @@ USE = {
     "export": "Write a model as ONNX or as a torch.export program.",
 }
 TOOLS = {
+    "run": "Run the whole pipeline in this folder, without DVC.",
     "config": "Print the settings in force and where each comes from.",
     "methods": "List the methods that can be compared.",
     "reference": "Print the reference of settings and commands.",

@@ -71,7 +71,7 @@ def checkout(folder: Path, changes: dict[str, Any]) -> Clone:
     for name in listed.stdout.splitlines():
         if (tiny.ROOT / name).is_file():
             (clone.folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(tiny.ROOT / name, clone.folder / name)
+            shutil.copy2(tiny.ROOT / name, clone.folder / name, follow_symlinks=False)
     (clone.folder / "dvc.lock").unlink(missing_ok=True)
     values = tiny.nested(clone.params(), changes)
     with open(clone.folder / "params.yaml", "w") as handle:

@@ -61,7 +61,7 @@ def clone(tmp_path):
     for name in listed.stdout.splitlines():
         if (ROOT / name).exists():
             (project / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, project / name)
+            shutil.copy2(ROOT / name, project / name, follow_symlinks=False)
     shorten(project)
     names = {f"GIT_{who}_{what}": text for who in ("AUTHOR", "COMMITTER") for what, text in (("NAME", "t"), ("EMAIL", "t@e.org"))}
     environment = tiny.environment(project, **names)

@@ -23,6 +23,8 @@ from dicap.settings.fields import ORIGINS
 from dicap.settings.methods import METHODS
 from dicap.settings.schema import Settings
 
+TEMPLATE = Path(__file__).parents[1] / "project"  # what a project is made of, in an installed package too
+
 
 @dataclass(frozen=True)
 class Resolved:
@@ -47,7 +49,7 @@ def resolve(params: Path, configs: Path | None = None) -> Resolved:
 
     Args:
         params: the experiment's file.
-        configs: folder of the data sets' settings; default: `configs` beside `params`.
+        configs: folder of the data sets' settings; default: `configs` beside `params`, and where there is none, the package's.
 
     Raises:
         SettingsError: with one line for every mistake found.
@@ -60,7 +62,8 @@ def resolve_values(
 ) -> Resolved:
     """`resolve` for the content `values` of a file `params` that need not exist. `read` reads the data sets' settings."""
     read = read or read_yaml
-    configs = configs if configs is not None else params.parent / "configs"
+    if configs is None:
+        configs = beside if (beside := params.parent / "configs").is_dir() else TEMPLATE / "configs"
     dataset, protocol = values.get("dataset"), values.get("protocol", PROTOCOLS[0])
     if dataset not in list(DATASETS):  # a list, in which a value that is itself one may be looked for
         misspelt = _unknown_keys(params, values) if dataset is None else []

@@ -103,7 +103,8 @@ def command(
         "problems": len(found.problems),
         "settings": "not written" if dry_run else str(params),
     }
-    finish("init-data", facts, _next(found, dry_run, _allowed(params)))
+    place = [] if params.parent == Path() else [f"cd {shlex.quote(str(params.parent))}"]
+    finish("init-data", facts, [*place, *_next(found, dry_run, _allowed(params))])
 
 
 def _added(params: Path, folder: Path, unlabeled: Path | None) -> tuple[str | None, list[str]]:

@@ -1,6 +1,7 @@
 """`dicap-stage resolve`: what each stage of the pipeline depends on, so that DVC runs what changed and nothing else."""
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -8,11 +9,15 @@ from typing import Any
 
 import click
 
+from dicap import __version__
+from dicap.errors import SettingsError
 from dicap.settings import Settings
 from stages.support.common import ARTIFACTS, params_option, project_root, resolve_and_warn
 from stages.support.terminal import finish
 
 RESOLVED = ARTIFACTS / "resolved"
+REQUIREMENTS = Path("requirements.txt")  # written by `dicap-stage new`
+ASKED = re.compile(r"^dicap==(\d+(?:\.\d+)*)\s*$", re.MULTILINE)
 
 
 @click.command("resolve")
@@ -23,6 +28,7 @@ def command(params: Path) -> None:
     A stage of the pipeline depends on its file. Where the result of a stage cannot change, the file does not: a comment, a value
     that was in force before, or the code of another method leave it as it is. Photographs are told by size and time of change.
     """
+    _check_version()
     from dicap.files.atomic import replacing
 
     texts = dependencies_of(resolve_and_warn(params).settings, partial(beside, project=project_root()))
@@ -53,3 +59,19 @@ def beside(stage: str, settings: Settings, project: Path, root: Path | None = No
     from dicap.provenance.source_code import ROOT
 
     return {"code": code(stage, settings, root or ROOT)} | surroundings(stage, settings, relevant(settings, stage), project)
+
+
+def _check_version() -> None:
+    """Raise SettingsError where the project was made with a newer version than the installed one (requirements.txt)."""
+    from packaging.version import Version
+
+    if REQUIREMENTS.is_file() and (asked := ASKED.search(REQUIREMENTS.read_text(encoding="utf-8"))):
+        if Version(asked[1]) > Version(__version__):
+            raise SettingsError(
+                f"{REQUIREMENTS}: dicap: found {asked[1]}, but {__version__} is installed; pip install -r {REQUIREMENTS}"
+            )
+        if Version(asked[1]) < Version(__version__):
+            click.echo(
+                f"Warning: {REQUIREMENTS}: dicap=={asked[1]} stands there and {__version__} runs; commit the new version",
+                err=True,
+            )

@@ -18,7 +18,7 @@ from stages.sweeps.engines.base import NAMES, Engine, Job, reason_in
 from stages.sweeps.grid import Cell, Grid, cells, read_grid
 from stages.sweeps.revisions import git
 
-CODE = ("configs", "dicap", "stages")  # what `resolve` depends on in dvc.yaml
+CODE = ("configs", "dicap", "stages")  # what a result depends on where the project is the program's own repository
 
 
 @click.command("sweep")

@@ -1,0 +1,167 @@
+"""A model from a folder of photographs in one call, for notebooks and scripts."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+from ruamel.yaml import YAML
+
+from dicap.data.sources.files import TABLES
+from dicap.errors import DataError, SettingsError
+from dicap.models import SavedModel, load_model
+from dicap.settings.resolve import TEMPLATE, read_yaml
+from dicap.use.folder import Images
+from dicap.use.predict import predict
+
+LABELS = "labels.csv"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What `fit` made. Its files are removed with it; `save` and `report` copy what is to stay."""
+
+    folder: TemporaryDirectory
+
+    @cached_property
+    def model(self) -> SavedModel:
+        """The model, as `load_model` returns it."""
+        return load_model(self._results / "finetune" / "model.safetensors")
+
+    @property
+    def _results(self) -> Path:
+        return Path(self.folder.name) / "artifacts"
+
+    def predict(self, images: Images, **options: Any) -> pd.DataFrame:
+        """A row for every image and class; see `dicap.predict`, which also names the options."""
+        return predict(self.model, images, **options)
+
+    def evaluate(self) -> dict[str, Any]:
+        """mAP (%) with its 95 % interval and more on the test images, as in the pipeline's artifacts/evaluate/metrics.json."""
+        return json.loads((self._results / "evaluate" / "metrics.json").read_text(encoding="utf-8"))
+
+    def save(self, path: str | Path) -> Path:
+        """Copy the model to a file, which `load_model` and `dicap-stage predict` read."""
+        return _copied(self._results / "finetune" / "model.safetensors", Path(path))
+
+    def report(self, path: str | Path = "report.html") -> Path:
+        """Copy the report, one page that needs no network, to a file."""
+        return _copied(self._results / "report" / "index.html", Path(path))
+
+
+def fit(
+    photographs: str | Path,
+    labels: str | Path | pd.DataFrame | None = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    cache: str | Path | None = None,
+) -> Fitted:
+    """Train on a folder of photographs of which some are labelled.
+
+    The stages are those of the pipeline with the settings that `dicap-stage init-data` finds, and so are the numbers. Progress is
+    written to stderr; nothing is written beside the cache.
+
+    Args:
+        photographs: the folder.
+        labels: a table (.csv, .parquet), another file of labels that `init-data` reads, or a DataFrame like such a table; None:
+            they lie in the folder.
+        settings: other values by their dotted names, as {"ratio": 0.1, "seed": 2} (docs/reference.md).
+        cache: where converted images and features are kept by content; None: ~/.cache/dicap.
+
+    Raises:
+        DataError: the folder or the labels cannot be used. SettingsError: a setting is wrong.
+    """
+    photographs = Path(photographs).absolute()
+    if not photographs.is_dir():
+        raise DataError(f"{photographs}: no such folder")
+    cache = Path(cache) if cache else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dicap"
+    (cache / "store").mkdir(parents=True, exist_ok=True)
+    folder = TemporaryDirectory(prefix="fit-", dir=cache)
+    place = Path(folder.name)
+    (place / ".dicap").mkdir()
+    (place / ".dicap" / "store").symlink_to((cache / "store").absolute())
+    shutil.copyfile(TEMPLATE / "settings.yaml", place / "params.yaml")
+    source = photographs if labels is None else _joined(photographs, labels, place / "photographs")
+    _run("init-data", str(source), folder=place)
+    _change(place / "params.yaml", dict(settings or {}))
+    _run("run", folder=place)
+    return Fitted(folder)
+
+
+def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -> Path:
+    """A folder of the photographs without their own tables, and the labels; returns the file of labels.
+
+    The files are hard links where the cache's disk is that of the photographs, else copies: a symbolic link that leaves a data
+    set's folder is not followed.
+    """
+    if not isinstance(labels, pd.DataFrame):
+        labels = Path(labels).absolute()
+        if not labels.is_file():
+            raise DataError(f"{labels}: no such file")
+        if labels.parent == photographs:
+            return labels
+    tables = [f"*{ending}" for ending in (*TABLES, ".json", ".xml")]
+    shutil.copytree(photographs, place, ignore=shutil.ignore_patterns(*tables), copy_function=_linked)
+    if isinstance(labels, pd.DataFrame):
+        labels.to_csv(place / LABELS, index=False)
+        return place / LABELS
+    return Path(shutil.copy2(labels, place))
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _change(params: Path, changes: dict[str, Any]) -> None:
+    """Put values at their dotted keys in a file of settings, which nobody but `fit` reads."""
+    values = read_yaml(params)
+    if isinstance(weights := changes.get("backbone_weights"), str | Path) and Path(weights).is_file():
+        changes["backbone_weights"] = str(Path(weights).absolute())
+    for key, value in changes.items():
+        section, _, name = key.rpartition(".")
+        if section and not isinstance(values.get(section), dict):
+            values[section] = {}
+        (values[section] if section else values)[name] = value
+    with open(params, "w", encoding="utf-8") as file:
+        YAML(typ="safe", pure=True).dump(values, file)
+
+
+def _run(*words: str, folder: Path) -> None:
+    """A command of `dicap-stage` in a folder, its progress passed on to this process's stderr.
+
+    A process of its own: the stages work in the folder that they are started in, and take signals.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stages.cli", *words], cwd=folder, text=True, errors="replace",
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr is not None
+    mistakes = []
+    try:
+        for line in process.stderr:
+            if line.startswith("Error: "):
+                mistakes.append(line.removeprefix("Error: ").strip())
+            else:
+                sys.stderr.write(line)
+    except BaseException:  # an interrupted cell of a notebook ends the training too
+        process.terminate()
+        raise
+    if code := process.wait():
+        kind = SettingsError if code == 2 else DataError
+        raise kind("\n".join(mistakes) or f"dicap-stage {words[0]} ended with {code}; its lines stand above")
+
+
+def _copied(source: Path, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copyfile(source, target))

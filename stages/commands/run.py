@@ -1,0 +1,26 @@
+"""`dicap-stage run`: the whole pipeline in one process, for who needs no record of it."""
+
+from pathlib import Path
+
+import click
+
+from stages.support.common import params_option
+
+
+@click.command("run")
+@params_option
+@click.pass_context
+def command(context: click.Context, params: Path) -> None:
+    """Run every stage in this folder, one after the other, without DVC.
+
+    Results and numbers are those of `dvc repro`, but every stage runs each time. Choices of the machine are taken from the
+    environment: DICAP_DEVICE, DICAP_WORKERS and what else the stages' --help names in brackets.
+    """
+    from stages.cli import PIPELINE, main
+
+    for name in PIPELINE:
+        if name != "resolve":  # for DVC alone
+            stage = main.get_command(context, name)
+            assert stage is not None
+            with stage.make_context(name, ["--params", str(params)], parent=context) as own:
+                stage.invoke(own)

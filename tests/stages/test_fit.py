@@ -1,0 +1,86 @@
+"""`fit`: the pipeline's numbers in one call, and nothing left behind."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import tiny
+
+import dicap
+from dicap.errors import DataError, SettingsError
+
+SMALL = {"backbone": "test_resnet", "backbone_weights": "random", "image_size": tiny.SIZE, "network.stride": 16}
+
+
+@pytest.fixture(scope="module")
+def fitted(raw_photos, tmp_path_factory):
+    """A model, with its cache and what stood in the photographs' folder before."""
+    before = tiny.content(raw_photos)
+    cache = tmp_path_factory.mktemp("cache")
+    made = dicap.fit(raw_photos, settings=SMALL, cache=cache)
+    assert tiny.content(raw_photos) == before and any((cache / "store").iterdir())
+    return made, cache
+
+
+def test_the_numbers_are_those_of_the_stages(fitted, raw_photos, bare_project):
+    made, _ = fitted
+    bare_project.done("init-data", raw_photos)
+    bare_project.set(SMALL)
+    bare_project.done("run")
+    model = Path("artifacts/finetune/model.safetensors")
+    assert made.save(bare_project.folder / "copy" / "m.safetensors").read_bytes() == model.read_bytes()
+    expected = json.loads(Path("artifacts/evaluate/metrics.json").read_text())
+    assert made.evaluate()["map"] == expected["map"]
+    answers = made.predict(raw_photos)
+    pd.testing.assert_frame_equal(answers, dicap.predict(model, raw_photos))
+    assert "<html" in made.report(bare_project.folder / "page.html").read_text().lower()
+
+
+def test_labels_may_lie_elsewhere_or_in_memory(fitted, raw_photos, tmp_path):
+    made, cache = fitted
+    frame = pd.read_csv(raw_photos / "labels.csv", keep_default_na=False)
+    photographs = tmp_path / "photographs"
+    shutil.copytree(raw_photos, photographs)
+    (photographs / "labels.csv").write_text("image,labels\nold.png,wrong\n")
+    again = dicap.fit(photographs, frame, settings=SMALL, cache=cache)
+    assert again.model.checksum == made.model.checksum
+    assert again.evaluate()["map"] == made.evaluate()["map"]
+    again.folder.cleanup()
+    made.folder.cleanup()
+    assert [path.name for path in cache.iterdir()] == ["store"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (("absent",), DataError, "absent: no such folder"),
+        (("empty",), DataError, "holds no labels that are known here"),
+        (("empty", "absent.csv"), DataError, "absent.csv: no such file"),
+    ],
+)
+def test_bad_input_is_one_error(arguments, error, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    with pytest.raises(error, match=words):
+        dicap.fit(*arguments, cache=tmp_path / "cache")
+
+
+def test_a_wrong_setting_is_named(raw_photos, tmp_path):
+    with pytest.raises(SettingsError, match=r"ratio: found 'much'"):
+        dicap.fit(raw_photos, settings=SMALL | {"ratio": "much"}, cache=tmp_path)
+    with pytest.raises(SettingsError, match="ratoi is not a setting; did you mean ratio"):
+        dicap.fit(raw_photos, settings=SMALL | {"ratoi": 0.5}, cache=tmp_path)
+
+
+def test_the_notebook_runs(raw_photos, tmp_path, monkeypatch, capsys):
+    cells = json.loads((tiny.ROOT / "docs" / "photographs.ipynb").read_text())["cells"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shutil.copytree(raw_photos, "photographs")
+    names: dict = {}
+    for cell in (cell for cell in cells if cell["cell_type"] == "code"):
+        exec("".join(cell["source"]), names)
+    assert Path("model.safetensors").is_file() and Path("report.html").is_file()
+    assert capsys.readouterr().out.count("mAP") == 2

@@ -1,0 +1,186 @@
+"""A project of one's own, made by the wheel alone in an empty folder: what runs in the repository runs there, to the byte."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import tiny
+from ruamel.yaml import YAML
+
+MODEL = "artifacts/finetune/model.safetensors"
+SMALL = {"backbone": "test_resnet", "backbone_weights": "random", "image_size": tiny.SIZE, "network.stride": 16}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """A folder in which the wheel is installed, and nothing else of the project."""
+    place = tmp_path_factory.mktemp("wheel")
+    source = place / "source"
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=tiny.ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for name in listed.splitlines():
+        if not name.startswith(("tests/", "docs/", "benchmarks/")) and os.path.lexists(tiny.ROOT / name):
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(tiny.ROOT / name, source / name, follow_symlinks=False)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(place), str(source)], check=True)
+    wheel = next(place.glob("*.whl"))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(place / "site")
+    return place / "site"
+
+
+class Person:
+    """Somebody with the installed package, in an empty folder."""
+
+    def __init__(self, site: Path, folder: Path) -> None:
+        self.site, self.folder = site, folder
+        bin_ = folder / "bin"
+        bin_.mkdir()
+        command = bin_ / "dicap-stage"
+        command.write_text(f"#!{sys.executable}\nimport sys\nfrom stages.cli import main\nsys.exit(main())\n")
+        command.chmod(0o755)
+        names = {
+            f"GIT_{who}_{what}": text for who in ("AUTHOR", "COMMITTER") for what, text in (("NAME", "t"), ("EMAIL", "t@e.org"))
+        }
+        self.environment = tiny.environment(site, **names)
+        self.environment["PATH"] = f"{bin_}{os.pathsep}{self.environment['PATH']}"
+
+    def type(self, line: str, place: Path, code: int = 0) -> str:
+        """Type a command in a folder; what it says."""
+        done = subprocess.run(line, shell=True, cwd=place, env=self.environment, capture_output=True, text=True)
+        assert done.returncode == code, f"{line}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        assert "Traceback" not in done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def person(site, tmp_path) -> Person:
+    """One of them."""
+    return Person(site, tmp_path)
+
+
+def test_the_wheel_holds_what_a_project_needs(site):
+    for path in [*(tiny.ROOT / "configs").glob("*.yaml"), *(tiny.ROOT / "experiments").glob("*.yaml")]:
+        assert (site / "dicap" / "project" / path.parent.name / path.name).read_bytes() == path.read_bytes()
+    assert (site / "dicap" / "project" / "pipeline.yaml").read_bytes() == (tiny.ROOT / "dvc.yaml").read_bytes()
+    for path in (tiny.ROOT / "dicap" / "pages" / "templates").iterdir():
+        assert (site / path.relative_to(tiny.ROOT)).exists()
+
+
+@pytest.mark.pipeline
+def test_from_an_empty_folder_to_an_exported_model(person, raw_photos, tmp_path):
+    project = tmp_path / "birds"
+    said = person.type(f"dicap-stage new birds --from {raw_photos}", tmp_path)
+    assert "cd birds" in said and "dvc repro" in said
+    change(project / "params.yaml", SMALL)
+    person.type("git commit --quiet --all --message Settings", project)
+    person.type("dvc repro", project)
+    person.type("git commit --quiet --all --message Results", project)
+    assert person.type("dvc repro", project).count("Running stage") == 1  # resolve
+    model = (project / MODEL).read_bytes()
+    person.type("dvc exp run -S seed=2 --name other", project)
+    assert (project / MODEL).read_bytes() != model
+    person.type("git checkout --quiet params.yaml dvc.lock && dvc checkout --quiet", project)
+    assert (project / MODEL).read_bytes() == model
+    grid = "title: Two seeds\nsettings: {}\ncases:\n  a: {method: dicap}\naxes:\n  seed: [2, 3]\n"
+    (project / "experiments" / "two.yaml").write_text(grid)
+    said = person.type("dicap-stage sweep experiments/two.yaml", project)
+    assert "2 cells, 1 finished, 1 to run" in said and "1 of 1 cells finished" in said
+    person.type(f"dicap-stage predict artifacts/finetune {raw_photos} --out p.csv", project)
+    person.type("dicap-stage export artifacts/finetune --out m.pt2", project)
+
+    # The same in a folder beside the repository's code, without DVC.
+    other = tmp_path / "clone"
+    other.mkdir()
+    shutil.copytree(tiny.ROOT / "configs", other / "configs")
+    shutil.copy(project / "params.yaml", other)
+    code, said = tiny.stage(other, "run").wait()
+    assert code == 0, said
+    assert (other / MODEL).read_bytes() == (project / MODEL).read_bytes()
+    scores = [json.loads((place / "artifacts/evaluate/metrics.json").read_text())["map"] for place in (other, project)]
+    assert scores[0] == scores[1]
+
+
+def test_an_upgrade_runs_what_reads_the_changed_code(person, site, tmp_path):
+    upgraded = tmp_path / "upgraded"
+    shutil.copytree(site, upgraded)
+    project = tmp_path / "project"
+    person.type("dicap-stage new project", tmp_path)
+
+    def resolved(code: Path) -> dict[str, bytes]:
+        person.environment["PYTHONPATH"] = str(code)
+        person.type("dicap-stage resolve", project)
+        return {path.stem: path.read_bytes() for path in (project / "artifacts" / "resolved").iterdir()}
+
+    def changed_by(name: str, old: str, new: str) -> set[str]:
+        before = resolved(upgraded)
+        file = upgraded / name
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new, 1))
+        after = resolved(upgraded)
+        return {stage for stage in before if before[stage] != after[stage]}
+
+    assert resolved(site) == resolved(upgraded)
+    assert changed_by("dicap/losses.py", '"""', '"""Another text. ') == set()
+    assert changed_by("dicap/losses.py", "import torch\n", "import torch\n\nOTHER = 1\n") >= {"warmup", "train"}
+    assert changed_by("dicap/report/page.py", "from pathlib import Path\n", "from pathlib import Path\n\nOTHER = 1\n") == {
+        "report"
+    }
+    assert changed_by("dicap/__init__.py", "0.1.0", "0.1.1") == set()
+
+
+def change(params: Path, changes: dict) -> None:
+    """Change dotted keys of a project's settings."""
+    values = YAML(typ="safe", pure=True).load(params.read_text())
+    values = {
+        key: {} if value is None and any(k.startswith(f"{key}.") for k in changes) else value for key, value in values.items()
+    }
+    with open(params, "w") as handle:
+        YAML().dump(tiny.nested(values, changes), handle)
+
+
+BAD = {
+    "a folder that exists": ("full", None, "full: exists and is not empty; name another folder"),
+    "no photographs": ("fresh", "empty", "holds no labels that are known here"),
+    "no such folder": ("fresh", "absent", "no such folder"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_project_that_cannot_be_made_leaves_everything_as_it_was(case, tmp_path, monkeypatch):
+    from click.testing import CliRunner
+
+    from stages.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("full").mkdir()
+    Path("full/thesis.tex").write_text("ten years")
+    before = tiny.content(tmp_path)
+    name, source, expected = BAD[case]
+    result = CliRunner().invoke(main, ["new", name, *(["--from", source] if source else [])])
+    errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert result.exit_code == 1 and len(errors) == 1 and expected in errors[0]
+    assert tiny.content(tmp_path) == before and not Path("fresh").exists()
+
+
+@pytest.mark.parametrize(("asked", "code"), [("99.0", 2), ("0.0.1", 0), (None, 0)])
+def test_the_version_that_a_project_asks_for(asked, code, bare_project):
+    if asked:
+        Path("requirements.txt").write_text(f"dicap=={asked}\n")
+    found, _, errors = bare_project.run("resolve")
+    assert found == code
+    assert bool(re.search(r"requirements\.txt", errors)) == (asked is not None)

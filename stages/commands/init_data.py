@@ -2,6 +2,7 @@
 
 import filecmp
 import math
+import shlex
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dicap.calibration.rates import correctness_weight, count_bins, estimate_rates
+from dicap.calibration.rates import bin_curve, correctness_weight, count_bins, estimate_rates
 from dicap.calibration.thresholds import dual_thresholds, hard_labels
 from dicap.losses import asymmetric_loss, binary_cross_entropy, nt_xent
 
@@ -47,6 +47,13 @@ def test_weights_are_probabilities_whatever_was_counted(p, data, anchor, empty_b
     torch.testing.assert_close(both[0] + both[1], torch.ones(p.shape), atol=1e-6, rtol=0)
     if bins == 1:
         assert len(both[0].unique()) == 1  # a single bin is a constant
+
+
+@given(arrays.arrays(np.float64, K, elements=st.floats(0, 1)), st.sampled_from(ANCHORS), matrices)
+def test_higher_confidence_never_weighs_less_where_rates_rise(rates, anchor, p):
+    flat = torch.from_numpy(np.sort(p.ravel())).unsqueeze(1)
+    weight = bin_curve(torch.from_numpy(np.sort(rates)), anchor=anchor).at(flat)
+    assert (weight.diff(dim=0) >= -1e-12).all()
 
 
 def test_one_image_to_estimate_from():

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +14,14 @@ import torch
 from dicap.calibration.ranks import GROUP, MOST_GROUPS
 from dicap.data.loader import worker_count
 from dicap.errors import DataError, SettingsError
+from dicap.features.accelerated import accelerated
 from dicap.files.written import check_own, remove_own, replacing_own
 from dicap.machine.processes import keep_freed_memory
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
 from dicap.metrics.operating_point import chance_interval
 from dicap.models import SavedModel, load_model
+from dicap.network import Network
 from dicap.use.folder import Images, Photograph, photographs, read_ahead
 
 ANSWERS = {1: "yes", 0: "no", -1: "unsure"}
@@ -78,7 +80,7 @@ def predict(
         DataError: the model cannot be read, nothing is there, or none of the images can be read.
     """
     photos = photographs(images)
-    saved, runtime = open_model(model, device)
+    saved, runtime = _opened_for(model, device, len(photos))
     outcome = Outcome()
     table = pa.concat_tables(_tables(saved, photos, runtime, batch_size, outcome, per_image=per_image))
     frame = table.to_pandas()
@@ -110,7 +112,7 @@ def predict_to_file(
     listing = out.with_name(f"{out.stem}.unreadable.csv")
     check_own(out, listing)
     photos = photographs(images)
-    saved, runtime = open_model(model, device)
+    saved, runtime = _opened_for(model, device, len(photos))
     outcome = Outcome()
     with closing(progress(photos, desc="predict", total=len(photos), unit="image")) as shown, replacing_own(out) as temporary:
         tables = _tables(saved, shown, runtime, batch_size, outcome, workers, per_image=per_image)
@@ -132,6 +134,15 @@ def open_model(model: SavedModel | str | Path, device: str = "auto") -> tuple[Sa
         return model, runtime
     path = Path(model)
     return load_model(path / "model.safetensors" if path.is_dir() else path, runtime.device), runtime
+
+
+def _opened_for(model: SavedModel | str | Path, device: str, images: int) -> tuple[SavedModel, Runtime]:
+    """`open_model`, with what computes its backbone fastest for so many images."""
+    saved, runtime = open_model(model, device)
+    if not isinstance(saved.network, Network):
+        return saved, runtime
+    network, _ = accelerated(saved.network, images, saved.settings.image_size, runtime.device)
+    return replace(saved, network=network), runtime
 
 
 def _tables(

@@ -51,6 +51,7 @@ def _compute(settings: "Settings", fresh: bool, runtime: dict[str, Any]) -> None
     import torch
 
     from dicap.data.store import Store
+    from dicap.features.accelerated import accelerated
     from dicap.features.compute import fill
     from dicap.features.folder import BACKBONE
     from dicap.features.recipe import Recipe, pretrained_network
@@ -75,17 +76,21 @@ def _compute(settings: "Settings", fresh: bool, runtime: dict[str, Any]) -> None
     recipe = Recipe.of(settings, store, network)
     if chosen.device.type == "cpu":
         keep_freed_memory()
-    # Features of two versions, or of a processor and a GPU, differ in their last bits: a bank is of one.
-    by = ["torch", torch.__version__, str(chosen.amp or torch.float32).removeprefix("torch."), chosen.device.type]
-    made_by = {"engine": by, "code": code("features", settings)}
     known = known_results("features")
     if fresh:
         shutil.rmtree(known, ignore_errors=True)
+    computing, by = network, ["torch", torch.__version__]
+    if chosen.amp is None:
+        views = store.n * len(recipe.files)
+        computing, by = accelerated(network, views, store.image_size, chosen.device, known_results("backbones"))
+    # Features of two packages or versions, or of a processor and a GPU, differ in their last bits: a bank is of one.
+    by += [str(chosen.amp or torch.float32).removeprefix("torch."), chosen.device.type]
+    made_by = {"engine": by, "code": code("features", settings)}
     begin = time.perf_counter()
     state = RunState(project_root(), "features", fingerprint({"recipe": recipe.fingerprint, **made_by}))
     with StopSignal() as stop, state, replacing_folder(BANK) as folder:
         computed = fill(
-            folder, recipe, store, network, known=known, made_by=made_by, device=chosen.device, workers=chosen.workers,
+            folder, recipe, store, computing, known=known, made_by=made_by, device=chosen.device, workers=chosen.workers,
             autocast=chosen.amp, stopping=lambda: bool(stop),
         )  # fmt: skip
         save_backbone(network.backbone, folder / BACKBONE)
@@ -97,6 +102,7 @@ def _compute(settings: "Settings", fresh: bool, runtime: dict[str, Any]) -> None
         "views": len(recipe.files),
         "bytes an image": recipe.bytes_per_image,
         "images computed": computed,
+        "computed by": " ".join(by),
         "images a second": round(computed / max(seconds, 1e-9), 1),
         "bank": str(BANK),
     }

@@ -1,0 +1,95 @@
+"""A backbone computed by ONNX Runtime against torch, and what becomes of it where it cannot be used."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dicap.features import accelerated as module
+from dicap.features.accelerated import PAYS_FROM, accelerated
+from dicap.network import Network
+from dicap.network.backbone import create_backbone
+from dicap.network.linear import LinearHead
+
+CPU = torch.device("cpu")
+SIDE = 32
+MANY = PAYS_FROM // SIDE**2
+TORCH = ["torch", torch.__version__]
+
+
+@pytest.fixture(autouse=True)
+def _installed():
+    for package in module.PACKAGES:
+        pytest.importorskip(package)
+
+
+def network_of(name="test_resnet"):
+    torch.manual_seed(0)
+    backbone, channels = create_backbone(name, "random", 32, SIDE)
+    return Network(backbone, LinearHead(channels, 3), "half").to(memory_format=torch.channels_last).eval()
+
+
+def images(count):
+    return torch.from_numpy(np.random.default_rng(1).integers(0, 256, (count, 3, SIDE, SIDE)).astype(np.uint8))
+
+
+@pytest.mark.parametrize("name", ["test_vit"])  # tokens become a map
+def test_it_gives_torch_s_features_and_scores_and_is_exported_once(name, tmp_path, monkeypatch):
+    network = network_of(name)
+    fast, by = accelerated(network, MANY, SIDE, CPU, tmp_path)
+    assert by[0] == "onnxruntime"
+    for count in (1, 2, 7):
+        batch = images(count)
+        with torch.inference_mode():
+            torch.testing.assert_close(fast.features(batch), network.features(batch), rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(fast(batch)[0], network(batch)[0], rtol=1e-4, atol=1e-4)
+    assert network.backbone is not fast.backbone and fast.head is network.head
+    monkeypatch.setattr(module, "_export", None)
+    assert accelerated(network, MANY, SIDE, CPU, tmp_path)[1] == by
+
+
+@pytest.mark.parametrize("content", [b"no model", None])
+def test_a_damaged_file_or_another_s_in_the_cache_is_exported_again(content, tmp_path):
+    network = network_of()
+    accelerated(network, MANY, SIDE, CPU, tmp_path)
+    (file,) = tmp_path.iterdir()
+    right = file.read_bytes()
+    if content is None:  # of a network with other weights
+        other = network_of()
+        with torch.no_grad():
+            next(other.backbone.parameters()).mul_(2)
+        accelerated(other, MANY, SIDE, CPU, tmp_path / "other")
+        (content,) = (path.read_bytes() for path in (tmp_path / "other").iterdir())
+    file.write_bytes(content)
+    fast, by = accelerated(network, MANY, SIDE, CPU, tmp_path)
+    assert by[0] == "onnxruntime" and len(file.read_bytes()) == len(right)
+    batch = images(3)
+    with torch.inference_mode():
+        torch.testing.assert_close(fast.features(batch), network.features(batch), rtol=1e-4, atol=1e-4)
+
+
+class Odd(nn.Module):
+    """A backbone that no exporter takes."""
+
+    def __init__(self, backbone):
+        super().__init__()
+        self.backbone = backbone
+
+    def forward(self, pixels):
+        return self.backbone(pixels) * (1 if float(pixels.sum().item()) < 1e9 else 2)
+
+
+def test_torch_computes_what_cannot_be_exported_and_what_is_soon_done(tmp_path, monkeypatch):
+    network = network_of()
+    assert accelerated(network, MANY - 1, SIDE, CPU) == (network, TORCH)
+    assert accelerated(network, MANY, SIDE, torch.device("cuda")) == (network, TORCH)
+    odd = network_of()
+    odd.backbone = Odd(odd.backbone)
+    assert accelerated(odd, MANY, SIDE, CPU, tmp_path) == (odd, TORCH)
+    monkeypatch.setattr(module, "TOLERANCE", -1.0)
+    assert accelerated(network, MANY, SIDE, CPU, tmp_path) == (network, TORCH)
+    monkeypatch.undo()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert accelerated(network, MANY, SIDE, CPU, tmp_path) == (network, TORCH)

@@ -101,7 +101,6 @@ def build_report(
             sections=sections,
             gallery=gallery(found, pictures),
             classes=class_rows(found),
-            times=time_rows(found),
             settings=setting_groups(settings, unread),
             environment=environment,
         )
@@ -195,18 +194,6 @@ def class_rows(found: Evidence) -> list[dict[str, Any]]:
         band = bands.get(row["class"], {})
         rows.append({str(key): None if pd.isna(value) else value for key, value in (row | band).items()})
     return rows
-
-
-def time_rows(found: Evidence) -> list[dict[str, Any]]:
-    """Epochs, steps, minutes, their parts, speed and memory of each stage."""
-    parts = ("minutes", "minutes_data", "minutes_step", "minutes_refresh", "minutes_evaluation")
-    return [
-        {"stage": STAGE_NAMES.get(str(stage), str(stage)), "epochs": len(part), "images_per_s": _mean(part["images_per_s"])}
-        | {"steps": steps_in_words(found.metrics, f"steps_{stage}")}
-        | {name: float(part[name].sum()) for name in parts}
-        | {name: None if part[name].isna().all() else float(part[name].max()) for name in ("peak_memory_gb", "peak_resident_gb")}
-        for stage, part in found.costs.groupby("stage", sort=False)
-    ]
 
 
 def steps_in_words(metrics: dict[str, Any], key: str = "steps") -> str:
@@ -373,8 +360,3 @@ def _written(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _mean(values: pd.Series) -> float | None:
-    mean = values.mean()
-    return None if pd.isna(mean) else float(mean)

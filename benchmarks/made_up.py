@@ -58,7 +58,6 @@ def converted(folder: Path, images: int, tests: int, classes: int, side: int, *,
         "counts": {"train": images, "test": tests, "unlabeled": 0},
         "rejected": [],
         "checksums": dict.fromkeys((files.ARRAY, files.INDEX), "0" * 64),
-        "hidden_labels": True,
         "notes": [],
         "source": {},
     }

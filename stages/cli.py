@@ -98,8 +98,6 @@ class LazyGroup(click.Group):
             ctx.exit(code)
         for line in message.splitlines():
             click.echo(f"{'Stopped' if code == EXIT_STOPPED else 'Error'}: {line}", err=True)
-        if code != EXIT_STOPPED and (cleared := _outputs_dvc_can_restore()):  # what was stopped is to go on, not back
-            click.echo(f"`dvc checkout {' '.join(cleared)}` brings back what this stage made before.", err=True)
         ctx.exit(code)
 
 
@@ -115,19 +113,6 @@ def _run_own_program() -> None:
     if not own.samefile(__file__) and path.split(os.pathsep)[0] != os.getcwd():
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.getcwd(), path)))
         os.execv(sys.executable, [sys.executable, "-m", "stages.cli", *sys.argv[1:]])
-
-
-def _outputs_dvc_can_restore() -> list[str]:
-    """Results of this stage that DVC has removed before running it, and that its cache holds."""
-    # What `resolve` makes takes a second: not worth a hint.
-    stage = os.environ.get("DVC_STAGE")  # set by DVC alone
-    if stage in (None, "resolve") or not is_main() or not Path("dvc.lock").is_file():
-        return []
-    from stages.sweeps.revisions import cache_folder, in_cache, stages_of
-
-    found, cache = stages_of(Path("dvc.lock").read_text(encoding="utf-8")).get(stage), cache_folder(Path.cwd())
-    outs = found.outs.items() if found else ()
-    return [path for path, md5 in outs if not Path(path).exists() and in_cache(cache, md5).exists()]
 
 
 def _module(name: str) -> str:

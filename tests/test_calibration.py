@@ -15,7 +15,6 @@ from dicap.calibration.curve import Curve
 from dicap.calibration.ranks import log_odds
 from dicap.calibration.rates import Rates, bin_curve, correctness_weight, count_bins, curve_error, estimate_rates
 from dicap.calibration.thresholds import dual_thresholds, hard_labels
-from dicap.report.evidence import bin_of
 from dicap.settings.schema import Calibration
 
 K = 20
@@ -81,18 +80,7 @@ def test_counts_do_not_depend_on_the_order_of_images(p, random):
     assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1])
 
 
-def test_the_report_bins_as_training_does():
-    p = np.random.default_rng(0).integers(0, 101, 500).astype(np.float32) / np.float32(100)  # 0.35 in single precision among them
-    assert bin_of(p, K).tolist() == calibration.bin_index(torch.from_numpy(p), K).tolist()
-
-
 # -- rates ------------------------------------------------------------------------------------------------
-
-
-def test_rates_are_shares_of_positives():
-    rates = estimate_rates(torch.tensor([1.0, 3.0]), torch.tensor([3.0, 1.0]))
-    assert rates.r_pos.tolist() == pytest.approx([0.25, 0.75])
-    assert rates.r_neg.tolist() == pytest.approx([0.75, 0.25])
 
 
 def test_empty_bins_literally_count_zero():
@@ -207,15 +195,6 @@ def test_policies():
     for policy in ("estimated", "labeled", "optimal"):
         w = correctness_weight(p, label, table(CALIBRATED, "centre"), policy=policy)
         assert w[0].tolist() == pytest.approx([0.9, 0.8, 0.0])
-
-
-def test_a_curve_is_read_between_its_knots():
-    p = torch.tensor([[0.0, 0.25], [0.5, 1.0]])
-    knots, rate = torch.tensor([0.2, 0.4, 0.6]).double(), torch.tensor([0.1, 0.5, 0.9]).double()
-    assert Curve(knots, rate).at(p).flatten().tolist() == pytest.approx([0.1, 0.2, 0.7, 0.9])
-    label = torch.tensor([[1, 0], [-1, 1]], dtype=torch.int8)
-    weight = correctness_weight(p, label, read_by(Curve(knots, rate)))
-    assert weight.flatten().tolist() == pytest.approx([0.1, 0.8, 0.0, 0.9])
 
 
 @given(

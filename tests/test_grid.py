@@ -96,12 +96,6 @@ def test_what_the_cases_set_themselves_is_chosen_among_not_overridden():
     assert str(caught.value) == "-S method=cap: no cell of the grid has it; the cases set method themselves (asl, dicap, mld)"
 
 
-def test_of_the_photographs_one_method_runs():
-    plan = read_grid(tiny.ROOT / "experiments" / "photographs.yaml")
-    found = cells(plan.override({"dataset": ["table"], "data_root": ["photos"], "method": ["asl"]}), PARAMS)
-    assert len(found) == 3 * 5 and {cell.settings["method"] for cell in found} == {"asl"}
-
-
 def test_every_invalid_cell_is_named_before_anything_runs():
     with pytest.raises(SettingsError) as caught:
         cells(grid(axes={"method": ["dicap", "nope"], "seed": [1], "ratio": [0.05, 7]}), PARAMS)
@@ -229,8 +223,3 @@ def test_the_plateau_is_looked_for_from_the_main_grid_s_budget_on():
 def test_the_main_table_takes_the_cells_of_both_grids_of_budgets():
     found = [cell for name in ("main", "plateau") for cell in cells(read_grid(tiny.ROOT / f"experiments/{name}.yaml"), PARAMS)]
     assert len({tuple((key, repr(v)) for key, v in flatten(cell.settings) if key not in FREE["main"]) for cell in found}) == 1
-
-
-def test_digits_have_the_published_iat():
-    found = cells(grid(cases={"": {"dataset": "digits", "method": "iat"}}), PARAMS)
-    assert found[0].settings["iat"]["rule"] == "fixed" and row_of("main", found[0].settings) == "iat"

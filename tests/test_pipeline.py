@@ -240,7 +240,7 @@ def test_a_wrong_setting_fails_before_anything_runs_and_loses_nothing(clone):
     assert process.returncode != 0
     assert "ratio: found 1.5" in output and "Traceback" not in output
     assert clone.model() == before
-    assert (clone.folder / "artifacts/split/split.parquet").is_file() and "dvc checkout" not in output
+    assert (clone.folder / "artifacts/split/split.parquet").is_file()
 
 
 def change(clone, module, before, after):

@@ -11,13 +11,6 @@ from torch import Tensor
 
 from dicap.calibration import ranks
 
-__all__ = [
-    "Curve",
-    "carry_over",
-    "curve_by_rank",
-    "curve_of",
-]
-
 
 class Curve(NamedTuple):
     """P(y = 1 | p), however it was learnt: rates at knots, linear between them and flat beyond the first and the last."""

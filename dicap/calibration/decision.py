@@ -15,12 +15,6 @@ import torch
 from dicap.calibration.curve import Curve
 from dicap.calibration.rates import bin_index
 
-__all__ = [
-    "Decisions",
-    "plain",
-    "reliability",
-]
-
 
 @dataclass(frozen=True)
 class Decisions:

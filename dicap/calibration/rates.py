@@ -15,19 +15,6 @@ from torch import Tensor
 
 from dicap.calibration.curve import Curve
 
-__all__ = [
-    "Rates",
-    "bin_curve",
-    "bin_index",
-    "correctness_weight",
-    "count_bins",
-    "curve_error",
-    "estimate_rates",
-    "in_pieces",
-    "pieces",
-    "pooled",
-]
-
 ENTRIES = 1 << 18  # handled at once: temporaries of more would leave the processor's cache, which takes 2.5 times as long
 EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias small bins (docs/methods.md 3.13-A5)
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from dicap.calibration.rates import in_pieces
 
-__all__ = ["PseudoLabels", "Thresholds", "dual_thresholds", "hard_labels"]
-
 
 class Thresholds(NamedTuple):
     """Dual thresholds per class, tensors (C,)."""

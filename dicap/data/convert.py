@@ -176,7 +176,6 @@ def _describe(raw: RawSet, written: Written, scratch: Path, image_size: int) -> 
         "counts": {split: sum(item.split == split for item in items) for split in files.SPLITS},
         "rejected": rejected,
         "checksums": {name: sha256(scratch / name) for name in (files.ARRAY, files.INDEX)},
-        "hidden_labels": all(item.labels is not None for item in items),
         "notes": notes,
         "source": raw.source,
     }

@@ -9,8 +9,6 @@ from dicap.data.format import read_index, read_meta
 from dicap.errors import DataError, SettingsError
 from dicap.randomness import order_by_name
 
-ROLES = ("sup", "est", "unlabeled", "test")
-
 
 def labelled_order(n_train: int, seed: int) -> np.ndarray:
     """The published order of the training images, (n_train,) int64: a ratio's labelled set is a prefix of it.
@@ -40,7 +38,7 @@ def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: floa
             most k images, hardly ever more than one or two, change sides at each border between two roles.
 
     Returns:
-        DataFrame of id and role (one of ROLES), in the order of `index`.
+        DataFrame of id and role (one of `dicap.files.artifacts.ROLES`), in the order of `index`.
 
     Raises:
         SettingsError: D_sup or D_est would be empty.

@@ -80,10 +80,6 @@ class FeatureBank:
         """Stands for the backbone in networks that are trained on these features."""
         return StoredBackbone(self.folder / BACKBONE, self.channels, self.recipe.weights)
 
-    def __reduce__(self):
-        # A worker process maps the files itself.
-        return FeatureBank.open, (self.folder,)
-
     def view(self, name: str) -> np.ndarray:
         """The features of all images in one view, (N, g * g, D) float16, mapped read-only.
 

@@ -11,17 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "at_threshold",
-    "best_threshold",
-    "chance_interval",
-    "digits",
-    "f1",
-    "of_answers",
-    "wilson",
-    "with_intervals",
-]
-
 Z = 1.959964  # of a 95 % interval
 
 

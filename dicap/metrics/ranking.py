@@ -5,15 +5,6 @@ Letters: N images, C classes. Entries whose label is below 0 are unknown: every 
 
 import numpy as np
 
-__all__ = [
-    "average_precision",
-    "can_be_tested",
-    "jackknife_interval",
-    "leave_one_out",
-    "map_interval",
-    "mean_average_precision",
-]
-
 
 def average_precision(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """AP of every class by the published rule (docs/methods.md 2.9): scikit-learn's step-wise sum, ties grouped.

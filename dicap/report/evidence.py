@@ -31,7 +31,6 @@ class Evidence:
 
     history: one row per epoch of warmup, train, finetune in this order; columns `stage`, `position` (1, 2, ... over all
     stages) and HISTORY, absent ones NaN.
-    costs: one row per epoch of the same stages; columns `stage` and those of cost.csv.
     weights: bin, left, right, n_pos, n_neg, r_pos, r_neg, optimal_r_pos, optimal_n, epoch.
     thresholds: class, tau_pos, tau_neg, n_pos, n_neg, crossed, epoch.
     weight_histogram: label (1 or 0), bin, left, right, n: how the weights of confident entries are spread at the last epoch.
@@ -43,7 +42,6 @@ class Evidence:
     """
 
     history: pd.DataFrame
-    costs: pd.DataFrame
     weights: pd.DataFrame
     thresholds: pd.DataFrame
     weight_histogram: pd.DataFrame
@@ -93,7 +91,6 @@ def gather(artifacts: Path) -> Evidence:
     reliability, shown = _predictions(evaluate / "predictions.parquet", list(per_class["class"]))
     return Evidence(
         history=_history(artifacts),
-        costs=_costs(artifacts),
         weights=weights,
         thresholds=thresholds,
         weight_histogram=by_weight,
@@ -196,17 +193,6 @@ def _history(artifacts: Path) -> pd.DataFrame:
     history = history.reindex(columns=[*history.columns, *(name for name in HISTORY if name not in history)])
     history["position"] = np.arange(1, len(history) + 1)
     return history
-
-
-def _costs(artifacts: Path) -> pd.DataFrame:
-    parts = [
-        _csv(path, ["epoch", "minutes"]).assign(stage=stage)
-        for stage in STAGES
-        if (path := files.cost_file(artifacts, stage)).exists()
-    ]
-    parts = [part.dropna(axis="columns", how="all") for part in parts if len(part)]
-    costs = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    return costs.reindex(columns=["stage", *files.COST])
 
 
 def _frames(stage: Path, kind: str) -> pd.DataFrame:

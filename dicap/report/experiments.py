@@ -119,7 +119,7 @@ def row_titles() -> dict[str, str]:
     """Titles of the rows of the main table, in order: a method's published head, then the other one."""
     titles = {}
     for method, title in method_titles().items():
-        rules = {"": "", "_matched": ", matched threshold (ours)", "_dual": ", two thresholds"} if method == "iat" else {"": ""}
+        rules = {"": "", "_matched": ", matched threshold (ours)"} if method == "iat" else {"": ""}
         for key, words in rules.items():
             other = [f"{method}{key} {head}" for head in HEADS if METHODS[method].head not in (head, OWN_HEAD)]
             titles |= dict.fromkeys((f"{method}{key}", *other), title + words)

@@ -101,7 +101,6 @@ def build_report(
             sections=sections,
             gallery=gallery(found, pictures),
             classes=class_rows(found),
-            times=time_rows(found),
             settings=setting_groups(settings, unread),
             environment=environment,
         )
@@ -197,25 +196,6 @@ def class_rows(found: Evidence) -> list[dict[str, Any]]:
     return rows
 
 
-def time_rows(found: Evidence) -> list[dict[str, Any]]:
-    """Epochs, steps, minutes, their parts, speed and memory of each stage."""
-    parts = ("minutes", "minutes_data", "minutes_step", "minutes_refresh", "minutes_evaluation")
-    return [
-        {"stage": STAGE_NAMES.get(str(stage), str(stage)), "epochs": len(part), "images_per_s": _mean(part["images_per_s"])}
-        | {"steps": steps_in_words(found.metrics, f"steps_{stage}")}
-        | {name: float(part[name].sum()) for name in parts}
-        | {name: None if part[name].isna().all() else float(part[name].max()) for name in ("peak_memory_gb", "peak_resident_gb")}
-        for stage, part in found.costs.groupby("stage", sort=False)
-    ]
-
-
-def steps_in_words(metrics: dict[str, Any], key: str = "steps") -> str:
-    """A number of optimiser steps of metrics.json; `solved` for a stage that took none, – where nothing is known."""
-    if key not in metrics:
-        return "–"
-    return "solved" if metrics[key] is None else f"{metrics[key]:,}"
-
-
 def setting_groups(settings: dict[str, Any], unread: Collection[str] = ()) -> list[tuple[str, list[tuple[str, str]]]]:
     """Settings as (section, [(key, value)]); the top-level keys come first, under `experiment`."""
     groups: dict[str, list[tuple[str, str]]] = {"experiment": []}
@@ -234,11 +214,8 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         if corrected(metrics) is not None:
             yield "Few positive images a class raise mAP by more than the interval's half width, so its middle is shown first."
     if "steps" in metrics:
-        parts = [
-            f"{name.lower()} {steps_in_words(metrics, f'steps_{stage}')}"
-            for stage, name in STAGE_NAMES.items()
-            if metrics[f"steps_{stage}"] != 0
-        ]
+        steps = {name.lower(): metrics[f"steps_{stage}"] for stage, name in STAGE_NAMES.items()}
+        parts = [f"{name} {'solved' if count is None else f'{count:,}'}" for name, count in steps.items() if count != 0]
         yield f"Optimiser steps: {', '.join(parts)}."
     if metrics.get("unknown_entries"):
         yield f"Of {metrics['unknown_entries']:,} entries (image, class) of the test images nothing is known: they count nowhere."
@@ -373,8 +350,3 @@ def _written(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _mean(values: pd.Series) -> float | None:
-    mean = values.mean()
-    return None if pd.isna(mean) else float(mean)

@@ -10,6 +10,7 @@ import click
 from dicap import __version__
 from dicap.errors import DataError, first_line
 from stages.support.terminal import finish
+from stages.sweeps.revisions import git
 
 # The pipeline and the settings have other names in the template: DVC would run any dvc.yaml that it finds in the repository.
 FILES = {
@@ -60,22 +61,15 @@ def _fill(project: Path) -> None:
         (project / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(TEMPLATE / name, project / target)
     (project / "requirements.txt").write_text(f"dicap=={__version__}\n", encoding="utf-8")
-    _run(["git", "init", "--quiet"], project)
-    _run([sys.executable, "-m", "dvc", "init", "--quiet"], project)
+    git("init", "--quiet", folder=project)
+    done = subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=project, capture_output=True, text=True)
+    if done.returncode:
+        raise DataError(f"dvc init: {first_line(done.stderr)}")
     shutil.copyfile(TEMPLATE / "dvc_config", project / ".dvc" / "config")
 
 
 def _commit(project: Path) -> bool:
     """Commit what the project has; whether Git knows an author to do it."""
-    _run(["git", "add", "--all"], project)
+    git("add", "--all", folder=project)
     done = subprocess.run(["git", "commit", "--quiet", "--message", "A project of dicap"], cwd=project, capture_output=True)
     return done.returncode == 0
-
-
-def _run(words: list[str], folder: Path) -> None:
-    try:
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
-    except FileNotFoundError:
-        raise DataError(f"{words[0]}: not found; install it") from None
-    if done.returncode:
-        raise DataError(f"{' '.join(words)}: {first_line(done.stderr)}")

@@ -1,4 +1,4 @@
-"""`dicap-stage reference`: docs/reference.md and the keys of params.yaml, made from the settings and the commands themselves."""
+"""`dicap-stage reference`: docs/reference.md, made from the settings and the commands themselves."""
 
 from pathlib import Path
 
@@ -8,70 +8,17 @@ PAGE = Path("docs/reference.md")
 
 
 @click.command("reference")
-@click.option("--write", is_flag=True, help="Bring docs/reference.md and params.yaml up to date.")
-@click.option(
-    "--params",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    default=Path("params.yaml"),
-    show_default=True,
-    help="The experiment's settings.",
-)
-def command(write: bool, params: Path) -> None:
-    """Print the reference of all settings and commands as Markdown; it is kept in docs/reference.md.
-
-    DVC changes only what it finds in params.yaml (`-S train.epochs=5`), so every setting has a line there, mostly empty.
-    """
+@click.option("--write", is_flag=True, help="Bring docs/reference.md up to date.")
+def command(write: bool) -> None:
+    """Print the reference of all settings and commands as Markdown; it is kept in docs/reference.md."""
     if not write:
         click.echo(reference(), nl=False)
         return
-    page = params.parent / PAGE
-    if page.exists() and "Made by `dicap-stage reference" not in page.read_text(encoding="utf-8"):
-        raise click.ClickException(f"{page}: not made by this command; move it away")
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(reference(), encoding="utf-8")
-    params.write_text(skeleton(params.read_text(encoding="utf-8")), encoding="utf-8")
-    click.echo(f"written: {page}, {params}")
-
-
-def skeleton(text: str) -> str:
-    """params.yaml with a line for every setting, in order; what has no value is empty, values and comments stay."""
-    from ruamel.yaml import YAML
-
-    from dicap.settings import known_keys
-
-    values = YAML(typ="safe", pure=True).load(text)
-    lines, before = text.splitlines(), ""  # before: the key in whose place, or behind which, the last one stands
-    for key in known_keys():
-        section, _, name = key.rpartition(".")
-        if section and not values.get(section):  # absent, empty, or no section
-            if section in values:
-                lines[_line(lines, section)] = f"{section}:"
-            else:
-                place = _end(lines, before.split(".")[0])
-                lines[place:place] = ["", f"{section}:"]
-            values[section] = {}
-        if name not in (values[section] if section else values):
-            place = _end(lines, before if before.startswith(f"{section}.") or not section else section, inner=bool(section))
-            lines.insert(place, f"  {name}:" if section else f"{name}:")
-        before = key
-    return "\n".join(lines) + "\n"
-
-
-def _line(lines: list[str], key: str) -> int:
-    """The line of a key, dotted where it lies in a section."""
-    section, _, name = key.rpartition(".")
-    start = _line(lines, section) + 1 if section else 0
-    return next(i for i in range(start, len(lines)) if lines[i].startswith(f"  {name}:" if section else f"{name}:"))
-
-
-def _end(lines: list[str], key: str, *, inner: bool = False) -> int:
-    """The line behind a key and what is indented below it; `inner`: behind the line itself. No key: the first line."""
-    if not key:
-        return 0
-    place = _line(lines, key) + 1
-    while not inner and place < len(lines) and lines[place].startswith(" "):
-        place += 1
-    return place
+    if PAGE.exists() and "Made by `dicap-stage reference" not in PAGE.read_text(encoding="utf-8"):
+        raise click.ClickException(f"{PAGE}: not made by this command; move it away")
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(reference(), encoding="utf-8")
+    click.echo(f"written: {PAGE}")
 
 
 def reference() -> str:

@@ -12,7 +12,7 @@ from stages.support.terminal import finish
 @params_option
 def command(params: Path) -> None:
     """Draw the labelled images and divide them into D_sup and D_est."""
-    from dicap.data.split import ROLES, split_index, split_roles
+    from dicap.data.split import split_index, split_roles
     from dicap.files import artifacts
     from dicap.settings.catalogue import OWN
 
@@ -23,5 +23,5 @@ def command(params: Path) -> None:
     path = ARTIFACTS / "split" / "split.parquet"
     artifacts.write_split(roles["id"].tolist(), roles["role"].tolist(), path)
     counts = roles["role"].value_counts()
-    facts = {role: int(counts.get(role, 0)) for role in ROLES}
+    facts = {role: int(counts.get(role, 0)) for role in artifacts.ROLES}
     finish("split", facts | {"file": str(path)}, ["dicap-stage warmup"])

@@ -1,21 +1,12 @@
-"""Labelling in the browser: by key and by mouse, closed and opened again, to the labels of the data set."""
+"""Labelling in the browser: what the page shows, what its keys do, what it keeps and what is downloaded."""
 
-import csv
-import shutil
 from unicodedata import normalize
 
 import numpy as np
-import pytest
-from click.testing import CliRunner
-from data.raw import SHARED
 from PIL import Image
-from test_readme import clone
 
-from dicap.data.format import read_index, read_meta
 from dicap.data.sources.own.read import Given, read_added
 from dicap.pages.labelling import Question, batch_key, write_labelling_page
-from dicap.use.suggest import choose
-from stages.cli import PIPELINE, main
 
 NAMES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط", "a, b", "</script><script>alert(1)</script>", "plain", "p\u0301lain"]
 FILES = ['we "are" <i>.png', "50%25.png", "dossier/été 猫.png", "a,b\nc.png", "&amp;.png", "=1+1.png"]
@@ -54,116 +45,6 @@ def on(page):
 
 def name_of(page):
     return page.locator("#name").text_content()
-
-
-@pytest.mark.pipeline
-@pytest.mark.timeout(600)
-def test_twenty_photographs_by_key_and_by_mouse(reader, tmp_path, monkeypatch):
-    """`suggest`, twenty decisions in two sittings, `import-labels`, `dvc repro convert`: the labels are there."""
-    project, run = clone(tmp_path)
-    corel5k(tmp_path / "photographs")
-    monkeypatch.chdir(project)
-    monkeypatch.delenv("DVC_ROOT", raising=False)
-
-    def done(*arguments):
-        result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-        assert result.exit_code == 0, result.output[-2000:]
-        return result.stdout
-
-    done("init-data", tmp_path / "photographs")
-    for stage in list(PIPELINE)[: list(PIPELINE).index("warmup") + 1]:
-        done(stage)
-    monkeypatch.setattr(choose, "__defaults__", (2.0,))  # to a tiny random network every photograph is a near copy
-    done("suggest", "--count", 20, "--model", "artifacts/warmup/model.safetensors")
-    suggested = [row["image"] for row in csv.DictReader((project / "suggest" / "labels.csv").open())]
-    assert len(suggested) == 20
-    before = read_meta(project / "data/converted")["counts"]
-
-    expected = {}
-    page = reader.open(project / "suggest" / "index.html")
-    assert page.locator("#tally").text_content() == "0 of 20 decided"
-    for k in range(10):
-        assert name_of(page) == suggested[k]
-        if k == 0:
-            page.keyboard.press("n")
-            expected[suggested[k]] = []
-            continue
-        page.keyboard.press("1")
-        if k == 1:  # a wrong key, taken back twice
-            page.keyboard.press("2")
-            page.keyboard.press("u")
-            page.keyboard.press(" ")
-            page.keyboard.press("u")
-            assert name_of(page) == suggested[k]
-        if k == 2:
-            page.keyboard.press("/")
-            page.keyboard.type("sk")
-            page.keyboard.press("Enter")
-            page.keyboard.press("Escape")
-        if k == 3:
-            page.keyboard.press("s")
-            continue
-        if k == 4:  # into the chips and out again
-            page.keyboard.press("ArrowDown")
-            page.keyboard.press("ArrowDown")
-            page.keyboard.press(" ")
-            page.keyboard.press("Escape")
-        expected[suggested[k]] = on(page)
-        page.keyboard.press(" ")
-    reader.close()
-
-    page = reader.open(project / "suggest" / "index.html")
-    assert page.locator("#tally").text_content() == "9 of 20 decided, 1 skipped"
-    for k in range(10, 20):
-        assert name_of(page) == suggested[k]
-        page.locator(".chip").nth(k % 7).click()
-        expected[suggested[k]] = on(page)
-        if k == 11:
-            page.click("#none")
-            expected[suggested[k]] = []
-        elif k == 12:
-            page.keyboard.press(" ")  # after a click on a chip the space bar saves, it does not click again
-        else:
-            page.click("#accept")
-    assert "dicap-stage import-labels" in page.locator("#notice").text_content()
-    assert downloaded(page, project / "mine.csv") == expected and len(expected) == 19
-    assert not reader.left(project / "suggest")
-
-    assert "new" in done("import-labels", "mine.csv")
-    shutil.rmtree("data")  # made without DVC
-    run("dvc repro convert")
-    table = read_index(project / "data/converted", ["id", "split", "labels"]).to_pandas().set_index("id")
-    classes = read_meta(project / "data/converted")["classes"]
-    for image, labels in expected.items():
-        assert sorted(classes[c] for c in table.loc[image, "labels"]) == labels
-    after = read_meta(project / "data/converted")["counts"]
-    assert after["unlabeled"] == before["unlabeled"] - 19 and after["train"] == before["train"] + 19
-
-
-def corel5k(folder):
-    """A hundred photographs of Corel5k where they are at hand, else as many generated ones; forty without labels."""
-    rng = np.random.default_rng(1)
-    source = SHARED / "corel5k"
-    words = ["sky", "water", "tree", "people", "grass", "buildings", "snow", "clouds"]
-    folder.mkdir()
-    if source.exists():
-        found = [row for row in csv.DictReader((source / "labels.csv").open()) if set(row["labels"].split(";")) & set(words)][
-            ::40
-        ]
-    else:
-        found = [{"image": f"images/{i}.jpeg", "labels": ";".join(rng.choice(words, 2, replace=False))} for i in range(100)]
-    rows = []
-    for i, row in enumerate(found[:100]):
-        name = row["image"].split("/")[-1]
-        if source.exists():
-            shutil.copy(source / row["image"], folder / name)
-        else:
-            Image.fromarray(rng.integers(0, 255, (64, 96, 3), dtype=np.uint8)).save(folder / name)
-        split = "train" if i < 40 else "test" if i < 60 else "unlabeled"
-        labels = ";".join(word for word in row["labels"].split(";") if word in words)
-        rows.append((name, split, "" if split == "unlabeled" else labels))
-    with (folder / "labels.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("image", "split", "labels"), *rows])
 
 
 def test_strange_names_look_right_and_come_back_as_they_were(reader, tmp_path):

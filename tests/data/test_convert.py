@@ -37,7 +37,7 @@ def test_pixels_are_pillows_bilinear_resize_without_the_aspect_ratio(tmp_path):
         with Image.open(tmp_path / "raw" / item.path) as image:
             assert (store.image(i) == np.asarray(image.convert("RGB").resize((20, 20), Image.Resampling.BILINEAR))).all()
     assert meta["counts"] == {"train": 8, "test": 4, "unlabeled": 0}
-    assert meta["hidden_labels"] and meta["rejected"] == [] and meta["schema"] == 1
+    assert meta["rejected"] == [] and meta["schema"] == 1
 
 
 def test_a_pool_writes_the_same_bytes_as_one_process(tmp_path):

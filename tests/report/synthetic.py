@@ -26,15 +26,6 @@ SETTINGS: dict[str, Any] = {
     "finetune": {"enabled": True},
 }
 ENVIRONMENT = {"python": "3.11", "torch": "2.14.1", "device": "cpu"}
-COST = {
-    "minutes": 0.25,
-    "minutes_data": 0.02,
-    "minutes_step": 0.15,
-    "minutes_refresh": 0.03,
-    "minutes_evaluation": 0.05,
-    "images_per_s": 480.0,
-    "peak_resident_gb": 1.25,
-}
 EVIL = "<script>alert(1)</script>"
 
 
@@ -66,7 +57,6 @@ def write_run(
     )
     for stage, n in (("warmup", 3), ("train", epochs), ("finetune", 2)):
         files.write_history(_history(stage, n, rng, hidden), folder / stage / "history.csv")
-        files.write_history([COST | {"epoch": epoch} for epoch in range(n)], files.cost_file(folder, stage), files.COST)
     if pseudo:
         write_pseudo_labels(folder / "pseudo_label", 0, names, ids, truth, rng, hidden)
         for epoch in range(epochs):
@@ -169,7 +159,6 @@ def write_dataset(folder: Path, *, images: int = 60, side: int = 16) -> Path:
         "counts": {"train": 0, "test": images, "unlabeled": 0},
         "rejected": [],
         "checksums": {name: sha256(folder / name) for name in (format.ARRAY, format.INDEX)},
-        "hidden_labels": True,
         "notes": [],
         "source": {},
     }

@@ -1,8 +1,6 @@
 """`dicap-stage table` and `figures`: from what Git and DVC hold to files; DVC itself only in the last test."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -177,46 +175,3 @@ def test_without_a_repository_git_says_why_in_one_line(project):
     assert result.exit_code == 1
     assert len(result.output.splitlines()) == 1
     assert "git rev-parse: not a git repository" in result.output
-
-
-@pytest.mark.pipeline
-def test_with_dvc_itself(project):
-    def run(*command: str) -> None:
-        subprocess.run(command, check=True, capture_output=True)
-
-    (project / "run.py").write_text(
-        "import json, pathlib\n"
-        "from dicap.settings import load_settings\n"
-        "p = load_settings(pathlib.Path('params.yaml')).model_dump(mode='json')\n"
-        "resolved = pathlib.Path('artifacts/resolved')\n"
-        "resolved.mkdir(parents=True, exist_ok=True)\n"
-        "(resolved / 'report.json').write_text(json.dumps({'settings': p}))\n"
-        "out = pathlib.Path('artifacts/evaluate')\n"
-        "out.mkdir(parents=True, exist_ok=True)\n"
-        "(out / 'metrics.json').write_text(json.dumps({'map': 40.0 + 2 * p['seed']}))\n"
-    )
-    (project / "dvc.yaml").write_text(
-        f"stages:\n  evaluate:\n    cmd: {sys.executable} run.py\n    deps: [run.py]\n"
-        "    params: [dataset, ratio, seed, method]\n    outs: [artifacts/evaluate, artifacts/resolved/report.json]\n"
-        "metrics: [artifacts/evaluate/metrics.json]\n"
-    )
-    (project / ".gitignore").write_text("/artifacts\n")
-    run("git", "init", "-q")
-    run("git", "config", "user.email", "somebody@example.org")
-    run("git", "config", "user.name", "Somebody")
-    dvc = (sys.executable, "-m", "dvc")
-    run(*dvc, "init", "-q")
-    run(*dvc, "repro", "-q")
-    run("git", "add", "-A")
-    run("git", "commit", "-qm", "first")
-    run(*dvc, "exp", "run", "-q", "-S", "seed=2")
-    run(*dvc, "exp", "run", "-q", "-S", "method=mld")
-    result = CliRunner().invoke(main, ["table", "main"])
-    assert result.exit_code == 0, result.output
-    assert "| DiCaP | ML-Decoder | – | <u>43.00 ± 1.41</u> |" in result.output.splitlines()
-    assert "| MLD | ML-Decoder | – | **44.00 [1]** |" in result.output.splitlines(), (
-        "an experiment starts from the workspace: seed 2"
-    )
-    for rev, path, there in (("HEAD", "metrics.json", True), ("HEAD", "nothing.csv", False), ("nowhere", "metrics.json", False)):
-        copy = finished.fetch(rev, f"artifacts/evaluate/{path}", project / "copies")
-        assert (copy is not None and json.loads(copy.read_text())["map"] == 42.0) if there else copy is None

@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 import tiny
 
-from dicap.errors import Stopped
 from dicap.settings.methods import METHODS
 
 OUT = {
@@ -217,27 +216,3 @@ def test_every_listed_command_has_help_of_its_own():
         result = CliRunner().invoke(main, [name, "--help"])
         assert result.exit_code == 0 and f"main {name}" in result.output
     assert CliRunner().invoke(main, ["trian"]).exit_code == 2
-
-
-def test_a_failure_tells_how_to_get_back_what_dvc_removed(project, monkeypatch):
-    Path("dvc.lock").write_text(
-        "schema: '2.0'\nstages:\n  split:\n    outs:\n    - {path: artifacts/split, md5: 0123456789.dir}\n", encoding="utf-8"
-    )
-    project.set({"ratio": 7.0})
-    hint = "`dvc checkout artifacts/split` brings back what this stage made before."
-    assert hint not in project.run("split")[2], "run by hand, nothing was removed"
-    monkeypatch.setenv("DVC_STAGE", "split")
-    assert hint not in project.run("split")[2], "it is still there"
-    shutil.rmtree("artifacts/split")
-    assert hint not in project.run("split")[2], "the cache has never seen it"
-    Path(".dvc/cache/files/md5/01").mkdir(parents=True)
-    Path(".dvc/cache/files/md5/01/23456789.dir").write_text("[]", encoding="utf-8")
-    assert hint in project.run("split")[2]
-
-    def stop(*_):
-        raise Stopped("the state is saved")
-
-    project.set({"ratio": 0.5})
-    monkeypatch.setattr("dicap.data.split.read_meta", stop)
-    code, _, errors = project.run("split")
-    assert code == 75 and errors == "Stopped: the state is saved\n", "what was stopped is to go on, not back"

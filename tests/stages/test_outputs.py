@@ -16,7 +16,7 @@ from stages.cli import main
 from stages.sweeps import finished
 
 # Options and arguments that are only read, by name; every other path is written to, and has a line below.
-READ = {"params", "source", "model", "images", "folder", "path", "lists", "filled", "unlabeled", "project", "grid", "root"}
+READ = {"params", "model", "images", "folder", "path", "lists", "filled", "unlabeled", "project", "grid", "root", "source"}
 
 MODEL = "artifacts/finetune"
 # {(command, option): what is typed, with {} for a place in an empty folder}; one that ends in / is a folder.

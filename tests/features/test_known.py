@@ -144,7 +144,7 @@ def test_photographs_that_did_not_change_are_not_decoded_again(pictures, tmp_pat
     for i in range(6):
         (folder / f"{i}.png").write_bytes((pictures / f"{i}.png").read_bytes())
     read = FileImages.read
-    monkeypatch.setattr(FileImages, "read", lambda self, i: (decoded.append(self._paths[i]), read(self, i))[1])
+    monkeypatch.setattr(FileImages, "read", lambda self, i: (decoded.append(self.paths[i]), read(self, i))[1])
 
     def converted(names, size=16, known=tmp_path / "known"):
         decoded.clear()

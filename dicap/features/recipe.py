@@ -14,8 +14,8 @@ from dicap.data.store import Store
 from dicap.errors import SettingsError
 from dicap.features.views import BankView, bank_views
 from dicap.files.checksum import sha256
-from dicap.network import Network
-from dicap.network.backbone import create_backbone, weights_checksum
+from dicap.network import Network, build_network
+from dicap.network.backbone import weights_checksum
 from dicap.randomness import torch_seed
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS
@@ -35,6 +35,7 @@ class Recipe:
         normalize: the setting network.normalize.
         mean, std: with which pixels in [0, 1] are normalised.
         stride: of the last feature map.
+        tokens: the setting network.tokens.
         cutout, flip: of the strong views.
         views: V, the number of strong views.
         grid: g; the map is pooled to g x g positions.
@@ -51,6 +52,7 @@ class Recipe:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     stride: int
+    tokens: str
     cutout: float
     flip: float
     views: int
@@ -120,6 +122,7 @@ def asked_for(settings: Settings, store: Store) -> dict[str, Any]:
         "origin": origin_of(settings.backbone_weights),
         "normalize": settings.network.normalize,
         "stride": settings.network.stride,
+        "tokens": settings.network.tokens,
         "cutout": settings.augment.cutout,
         "flip": settings.augment.flip,
         "views": settings.features.views,
@@ -145,9 +148,8 @@ def pretrained_network(settings: Settings) -> Network:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(0, "features", 0))
-        backbone, _ = create_backbone(settings.backbone, settings.backbone_weights, settings.network.stride, settings.image_size)
-    network = Network(backbone, nn.Identity(), settings.network.normalize)
-    return network.to(memory_format=torch.channels_last).eval().requires_grad_(False)  # type: ignore[call-overload]
+        network = build_network(settings, lambda channels: nn.Identity())
+    return network.eval().requires_grad_(False)
 
 
 def map_shape(network: Network, image_size: int) -> tuple[int, int, int]:

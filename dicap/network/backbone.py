@@ -1,7 +1,8 @@
 """Backbones: any timm network as a feature extractor, and the three ways to its pretrained weights.
 
 Convolutional networks (ResNet, EfficientNet, ConvNeXt) give maps, transformers (DINOv2 and v3, SigLIP, CLIP, Swin) tokens: here
-both become maps (B, D, h, w). Tokens that stand for no place, class and register tokens, are left out.
+both become maps (B, D, h, w). Tokens that stand for no place, class and register tokens, are left out, unless the class token is
+asked for (network.tokens): then it and the mean of the map, side by side, are a map of one position.
 """
 
 import hashlib
@@ -33,7 +34,7 @@ SIZED = (
 )
 
 
-def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tuple[nn.Module, int]:
+def create_backbone(name: str, weights: str, stride: int, image_size: int, tokens: str = "map") -> tuple[nn.Module, int]:
     """A timm network without its classifier, and the number of channels of its feature map.
 
     Args:
@@ -41,9 +42,10 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tu
         weights: `imagenet` (timm's own mechanism; for resnet50 torchvision's V1 weights, the published ones), `lite`, `random`
             or a path.
         stride: pixels of the image per step of the feature map; below 32 the last stages are dilated.
+        tokens: as `feature_map`.
 
     Raises:
-        SettingsError: unknown name, a stride the network cannot have, unreachable or unfitting weights.
+        SettingsError: unknown name, a stride or tokens the network cannot have, unreachable or unfitting weights.
     """
     import timm  # here: it takes as long to load as all else together, and stages on features build no backbone
     from timm.models import is_model_in_modules
@@ -70,26 +72,40 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int) -> tu
         path = Path(weights)
         _load(backbone, read_state(path), str(path))
     _check_patches(backbone, name, image_size)
+    if tokens == "class_and_mean" and not has_class_token(backbone):
+        raise SettingsError(f"network.tokens: found {tokens!r}, but {name} has no class token; set it to map")
     with torch.no_grad():
         training = backbone.training
-        features = feature_map(backbone.eval(), torch.zeros(1, 3, image_size, image_size))
+        features = feature_map(backbone.eval(), torch.zeros(1, 3, image_size, image_size), tokens)
         backbone.train(training)
     return backbone, features.shape[1]
 
 
-def feature_map(backbone: nn.Module, pixels: Tensor) -> Tensor:
-    """Normalised pixels (B, 3, H, W) -> the backbone's last feature map (B, D, h, w)."""
+def has_class_token(backbone: nn.Module) -> bool:
+    """Whether the first of the backbone's tokens stands for the whole image."""
+    return getattr(backbone, "cls_token", None) is not None and getattr(backbone, "num_prefix_tokens", 0) > 0
+
+
+def feature_map(backbone: nn.Module, pixels: Tensor, tokens: str = "map") -> Tensor:
+    """Normalised pixels (B, 3, H, W) -> the backbone's last feature map (B, D, h, w).
+
+    With `tokens` class_and_mean: the class token and the mean of the map side by side, (B, 2 D, 1, 1), as DINOv2's linear
+    probes take them (Oquab et al., 2024).
+    """
     features = backbone(pixels)
+    if tokens == "class_and_mean":
+        mean = features[:, backbone.num_prefix_tokens :].mean(1)  # type: ignore[misc]  # (B, D)
+        return torch.cat([features[:, 0], mean], 1)[:, :, None, None]
     if features.ndim == 4:
         return features.permute(0, 3, 1, 2) if getattr(backbone, "output_fmt", "NCHW") == "NHWC" else features
     assert features.ndim == 3, features.shape
-    tokens = features[:, int(getattr(backbone, "num_prefix_tokens", 0)) :]  # (B, h * w, D): without class and register tokens
+    places = features[:, int(getattr(backbone, "num_prefix_tokens", 0)) :]  # (B, h * w, D): without class and register tokens
     high, wide = _patch(backbone) or (1, 1)
     height, width = pixels.shape[2] // high, pixels.shape[3] // wide
-    if height * width != tokens.shape[1]:  # patches that were merged on the way
-        height = width = round(tokens.shape[1] ** 0.5)
-    assert height * width == tokens.shape[1], f"{tokens.shape[1]} tokens are no map of {tuple(pixels.shape[2:])} pixels"
-    return tokens.transpose(1, 2).unflatten(2, (height, width))
+    if height * width != places.shape[1]:  # patches that were merged on the way
+        height = width = round(places.shape[1] ** 0.5)
+    assert height * width == places.shape[1], f"{places.shape[1]} tokens are no map of {tuple(pixels.shape[2:])} pixels"
+    return places.transpose(1, 2).unflatten(2, (height, width))
 
 
 def own_normalization(backbone: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:

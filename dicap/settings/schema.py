@@ -68,6 +68,10 @@ class Network(Section):
         "none: pixels in [0, 1], as in the published code; half: mean = std = 0.5; auto: what the backbone was pretrained with",
     )
     stride: Literal[8, 16, 32] = published(32, "pixels of the image per step of the last feature map")
+    tokens: Literal["map", "class_and_mean"] = own(
+        "map",
+        "what a head sees of a transformer; map: its patches; class_and_mean: class token and mean of the patches side by side",
+    )
     decoder_dim: Count = assumed(768, "width of ML-Decoder's tokens and embeddings")
     decoder_ffn: Count = assumed(2048, "width of its feed-forward layer")
     decoder_heads: Count = assumed(8, "attention heads of ML-Decoder; decoder_dim is a multiple of it")

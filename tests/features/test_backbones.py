@@ -27,11 +27,11 @@ def small(monkeypatch):
     """create_backbone for the small member of a family; also for its state as a local file."""
     create = timm.create_model
 
-    def make(family, weights="random", size=None):
+    def make(family, weights="random", size=None, tokens="map"):
         name, smaller, usual, _ = FAMILIES[family]
         monkeypatch.setattr(timm, "create_model", lambda *a, **k: create(*a, **(k | smaller)))
         torch.manual_seed(1)
-        return create_backbone(name, weights, 32, size or usual)
+        return create_backbone(name, weights, 32, size or usual, tokens)
 
     return make
 
@@ -57,6 +57,22 @@ def test_class_and_register_tokens_are_left_out_and_places_keep_their_order(smal
     for row in range(side):
         for column in range(side):
             assert torch.equal(found[:, row, column], tokens[PREFIX[family] + row * side + column])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_class_token_and_mean_lie_side_by_side_where_there_is_a_class_token(small, family):
+    if not PREFIX.get(family):
+        with pytest.raises(SettingsError, match=r"network.tokens: found 'class_and_mean', but \w+\S* has no class token; set it"):
+            small(family, tokens="class_and_mean")
+        return
+    backbone, channels = small(family, tokens="class_and_mean")
+    pixels = torch.randn(2, 3, *[FAMILIES[family][2]] * 2)
+    with torch.inference_mode():
+        first = backbone.eval()(pixels)[:, 0]
+        expected = torch.cat([first, feature_map(backbone, pixels).mean((2, 3))], 1)
+        found = feature_map(backbone, pixels, "class_and_mean")
+    assert found.shape == (2, channels, 1, 1) and channels == 2 * first.shape[1]
+    torch.testing.assert_close(found[:, :, 0, 0], expected)
 
 
 def test_a_swin_s_channels_last_map_is_turned_by_what_it_says_not_by_its_shape(small):

@@ -149,6 +149,7 @@ def test_an_empty_bank_says_so(tmp_path, made):
         ({"network.normalize": "imagenet"}, "other normalize than"),
         ({"features.views": 3}, "other views than"),
         ({"features.grid": 1}, "other grid than"),
+        ({"network.tokens": "class_and_mean"}, "other tokens than"),
         ({"backbone": "test_resnet.r160_in1k"}, "other backbone than"),
         ({"backbone_weights": "imagenet"}, "other origin than"),
     ],

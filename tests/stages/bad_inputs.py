@@ -264,6 +264,7 @@ SETTINGS = [
     Case(
         "a stride that the network does not support", "warmup", wrong(backbone="test_vit", network__stride=8), code=2, vague=True
     ),
+    Case("a class token of a network that has none", "warmup", wrong(network__tokens="class_and_mean"), code=2),
     Case("weights that are not there", "warmup", wrong(backbone_weights="no/such.pth"), code=2),
     Case("weights that are a folder", "warmup", wrong(backbone_weights="photos"), code=2),
     Case(

@@ -17,6 +17,7 @@ import pytest
 import tiny
 
 from dicap.settings.methods import METHODS
+from stages.commands.backbones import NAMES, describe
 
 OUT = {
     "convert": "data/converted", "split": "artifacts/split", "pseudo-label": "artifacts/pseudo_label",
@@ -109,6 +110,14 @@ def test_the_list_of_methods_fits_a_terminal_and_leaves_nothing_out(project):
     words = " ".join(lines).split()
     for facts in METHODS.values():
         assert all(set(text.split()) <= set(words) for text in (facts.title, facts.loss, facts.rule, facts.source))
+
+
+def test_the_list_of_backbones_says_what_a_network_gives_without_building_it(project):
+    lines = project.done("backbones").splitlines()
+    assert max(map(len, lines)) <= 100 and [line.split()[0] for line in lines[1:]] == list(NAMES)
+    for said in json.loads(project.done("--json", "backbones", "test_vit", "test_resnet"))["backbones"]:
+        measured = describe(said["backbone"], timed=True)
+        assert measured["seconds"] > 0 and measured | {"seconds": None} == said
 
 
 def test_bars_count_epochs_as_the_artifacts_do_and_say_what_is_left(project):

@@ -37,6 +37,10 @@ CASES = [
     {"features.grid": 2, "head": "linear", "linear.features": "standard"},
     {"features.grid": 2, **SOLVED, "calibration.source": "cross_fit", "export": "pt2"},
     {"features.grid": 1, **SOLVED, "calibration.source": "holdout", "augment.flip": 0.0},
+    {
+        **{"backbone": "test_vit", "backbone_weights": "random", "network.tokens": "class_and_mean"},
+        **{**SOLVED, "calibration.source": "holdout", "export": "onnx"},
+    },
 ]
 
 
@@ -55,7 +59,7 @@ def bank_of(photographs, tmp_path_factory):
     banks = {}
 
     def make(changes):
-        key = tuple(changes.get(name) for name in ("features.grid", "augment.flip"))
+        key = tuple(changes.get(name) for name in ("features.grid", "augment.flip", "network.tokens"))
         if key not in banks:
             banks[key] = tiny.features(photographs[1], tmp_path_factory.mktemp("bank") / "features", changes)
         return banks[key]

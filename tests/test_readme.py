@@ -27,7 +27,6 @@ COMMANDS = commands_of(README)
 ELSEWHERE = {
     "make repro": "its pieces are the other commands; its environment is made once",
     "make test": "this very run",
-    "source .venv/bin/activate": "the tests run in the environment already",
 }
 OWN_DATA = "/path/to/photographs"  # the README's example of a place outside the project
 

@@ -102,9 +102,10 @@ def modules(stage: str, settings: Settings, root: Path = ROOT) -> set[str]:
 def relevant(settings: Settings, stage: str) -> dict[str, Any]:
     """The part of the settings that a stage's result depends on: whole sections, and single keys by dotted name.
 
-    Of the sections of single methods those that the chosen one reads; the report shows all, and tables read a run's settings there.
+    Of the sections of single methods those that the chosen one reads; the report's are all, for they are read back as the run's.
     """
-    values, others = settings.model_dump(mode="json"), () if stage == "report" else unread_sections(settings.method)
+    values = settings.model_dump(mode="json")
+    others = [] if stage == "report" else unread_sections(settings.method)
     chosen = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage] if key not in others}
     if stage == "features":  # which stage needs them is no matter, and an empty bank is the same for all
         needed = "head" in (chosen.pop("warmup.trainable"), chosen.pop("train.trainable"))

@@ -130,11 +130,12 @@ def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
         return round(100 * (value - start) / (end - start), 2)
 
     total, of = sum(found.roles.values()), roles_of(settings)
+    labelled = sum(found.roles.get(role, 0) for role in ("sup", "est"))
     return {
         "title": METHODS[method].title if method in METHODS else method,
         "dataset": "own images" if settings.get("dataset") == OWN else str(settings.get("dataset", "?")),
         "warnings": list(metrics.get("warnings", [])),
-        "ratio": settings.get("ratio"),
+        "ratio": labelled / max(1, total - found.roles.get("test", 0)) if total else settings.get("ratio"),
         "seed": settings.get("seed"),
         "backbone": settings.get("backbone"),
         "head": settings.get("head"),
@@ -147,7 +148,7 @@ def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
         "band": None if low is None or high is None else (place(low), round(place(high) - place(low), 2)),
         "steps": [(name, value, place(value)) for name, value in steps],
         "n_classes": metrics.get("n_classes"),
-        "remarks": list(_remarks(metrics)),
+        "remarks": list(_remarks(metrics, found.has_epochs)),
         "roles": [(role, of[role], n, round(100 * n / total, 3)) for role, n in found.roles.items() if n],
     }
 
@@ -206,10 +207,10 @@ def setting_groups(settings: dict[str, Any], unread: Collection[str] = ()) -> li
     return list(groups.items())
 
 
-def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
+def _remarks(metrics: dict[str, Any], has_epochs: bool = True) -> Iterator[str]:
     """Sentences under the score: how it was taken, and the other numbers that readers ask for."""
     if metrics.get("n_test") is not None:
-        yield f"Scored on {metrics['n_test']:,} test images by the network of the last epoch;"
+        yield f"Scored on {metrics['n_test']:,} test images by the final model;"
         yield "the interval is for the mAP that endlessly many such images would give, not for another training."
         if corrected(metrics) is not None:
             yield "Few positive images a class raise mAP by more than the interval's half width, so its middle is shown first."
@@ -225,7 +226,7 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         yield f"Unlabelled photographs {metrics['unlabelled']}."
     if metrics.get("map_raw") is not None and metrics.get("map_ema") is not None:
         yield f"Raw network {metrics['map_raw']:.2f}, EMA network {metrics['map_ema']:.2f}."
-    if metrics.get("best_on_test") is not None:
+    if has_epochs and metrics.get("best_on_test") is not None:
         stage, model = str(metrics.get("best_on_test_stage", "")), metrics.get("best_on_test_model")
         epoch = metrics.get("best_on_test_epoch")
         parts = [
@@ -240,8 +241,8 @@ def _remarks(metrics: dict[str, Any]) -> Iterator[str]:
         yield f"How often a confidence is right was estimated to within {metrics['curve_error']:.3f} of the truth on average."
     empty = metrics.get("classes_without_positives")
     if empty:
-        verbs = ("class has", "counts") if empty == 1 else ("classes have", "count")
-        yield f"{empty} {verbs[0]} no positive test image and {verbs[1]} as 0, the published rule."
+        rule = "left out of the mean" if metrics.get("classes_left_out") else "counted as 0, the published rule"
+        yield f"{empty} {'class has' if empty == 1 else 'classes have'} no positive test image: {rule}."
 
 
 def _learning(found: Evidence) -> Section:
@@ -265,7 +266,8 @@ def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
     epoch = int(last["epoch"].iloc[0])
     entries = int((last["n_pos"] + last["n_neg"]).sum())
     counted = " of the estimation set" if _holds_out(settings) else ", each scored by a head that never saw its image,"
-    caption = f"Share of positives among {entries:,} labelled entries{counted} at each confidence, epoch {epoch}"
+    caption = f"Share of positives among {entries:,} labelled entries{counted} at each confidence"
+    caption += f", epoch {epoch}" if found.has_epochs else ""
     caption += "; dashed, the same on the unlabelled images by their hidden labels" if found.has_truth else ""
     caption += "; larger dots have more entries, an open dot has none."
     drawings = [Drawing("curve", "Estimated correctness", caption, lambda: calibration.correctness(last))]
@@ -287,7 +289,8 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
         caption = "How the entries (image, class) of the unlabelled images divide at each epoch."
         drawings.append(Drawing("shares", "Confident and uncertain", caption, lambda: pseudo_labels.shares(shares)))
     last = shares.iloc[-1]
-    caption = f"At epoch {last['epoch']:.0f}; of the entries (image, class) of the unlabelled images {last['positive']:.1%} are "
+    caption = f"At epoch {last['epoch']:.0f}; of the" if found.has_epochs else "Of the"
+    caption += f" entries (image, class) of the unlabelled images {last['positive']:.1%} are "
     caption += f"confident positives, {last['negative']:.1%} confident negatives and {last['uncertain']:.1%} uncertain."
     drawings.append(Drawing("weights", "Weights", caption, lambda: pseudo_labels.weight_bars(weights)))
     columns = {"precision_pos": "positive labels", "precision_neg": "negative labels"}

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
@@ -23,6 +24,9 @@ from dicap.use.folder import Images
 from dicap.use.predict import predict
 
 LABELS = "labels.csv"
+# How the labels are to be read has to be known before they are: options of `init-data` by these names.
+READING = ("separator", "empty", "empty_absent", "label_folder", "test_share", "unlabeled_root")
+FILES = ("backbone_weights", "own.unlabeled_root")  # settings whose relative paths are the caller's
 
 
 @dataclass(frozen=True)
@@ -79,20 +83,39 @@ def fit(
     Raises:
         DataError: the folder or the labels cannot be used. SettingsError: a setting is wrong.
     """
+    if not isinstance(labels, str | Path | pd.DataFrame | None):
+        raise DataError(
+            f"labels: found a {type(labels).__name__}, expected a file, or a DataFrame with the columns image and labels"
+        )
     photographs = Path(photographs).absolute()
     if not photographs.is_dir():
         raise DataError(f"{photographs}: no such folder")
     cache = Path(cache) if cache else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dicap"
+    if cache.resolve().is_relative_to(photographs.resolve()):
+        raise DataError(f"{cache}: this cache lies among the photographs; name a folder elsewhere with cache=")
+    changes = _plain(settings or {})
     (cache / "store").mkdir(parents=True, exist_ok=True)
     folder = TemporaryDirectory(prefix="fit-", dir=cache)
-    place = Path(folder.name)
-    (place / ".dicap").mkdir()
-    (place / ".dicap" / "store").symlink_to((cache / "store").absolute())
-    shutil.copyfile(TEMPLATE / "settings.yaml", place / "params.yaml")
-    source = photographs if labels is None else _joined(photographs, labels, place / "photographs")
-    _run("init-data", str(source), folder=place)
-    _change(place / "params.yaml", dict(settings or {}))
-    _run("run", folder=place)
+    place = Path(folder.name).absolute()
+    joined = place / "photographs"
+    given = {name: str(value) for name in READING if (value := changes.get(f"own.{name}")) is not None}
+    options = [word for name in given for word in (f"--{name.removesuffix('_root').replace('_', '-')}", given[name])]
+    try:
+        (place / ".dicap").mkdir()
+        (place / ".dicap" / "store").symlink_to((cache / "store").absolute())
+        shutil.copyfile(TEMPLATE / "settings.yaml", place / "params.yaml")
+        source = photographs if labels is None else _joined(photographs, labels, joined)
+        _run("init-data", str(source), *options, folder=place)
+        _change(place / "params.yaml", changes)
+        _run("run", folder=place)
+    except (DataError, SettingsError) as error:
+        folder.cleanup()
+        named = ("the data frame", LABELS) if isinstance(labels, pd.DataFrame) else (str(labels), Path(labels or "").name)
+        text = str(error).replace(str(joined / named[1]), named[0]).replace(str(joined), str(photographs))
+        raise type(error)(text) from None
+    except BaseException:
+        folder.cleanup()
+        raise
     return Fitted(folder)
 
 
@@ -111,7 +134,9 @@ def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -
     tables = [f"*{ending}" for ending in (*TABLES, ".json", ".xml")]
     shutil.copytree(photographs, place, ignore=shutil.ignore_patterns(*tables), copy_function=_linked)
     if isinstance(labels, pd.DataFrame):
-        labels.to_csv(place / LABELS, index=False)
+        below = f"{photographs}{os.sep}"
+        cells = labels.map(lambda cell: str(cell).removeprefix(below) if isinstance(cell, str | Path) else cell)
+        cells.to_csv(place / LABELS, index=False)
         return place / LABELS
     return Path(shutil.copy2(labels, place))
 
@@ -123,11 +148,23 @@ def _linked(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as YAML can hold them, with absolute paths. Raises SettingsError for what it cannot hold."""
+    plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in dict(settings).items()}
+    for key in FILES:
+        if isinstance(value := plain.get(key), str | Path) and Path(value).exists():
+            plain[key] = str(Path(value).absolute())
+    for key, value in plain.items():
+        if not isinstance(value, str | int | float | list | None):
+            raise SettingsError(
+                f"{key}: found a {type(value).__name__}; expected dotted names and plain values, as {{'ratio': 0.1}}"
+            )
+    return plain
+
+
 def _change(params: Path, changes: dict[str, Any]) -> None:
     """Put values at their dotted keys in a file of settings, which nobody but `fit` reads."""
     values = read_yaml(params)
-    if isinstance(weights := changes.get("backbone_weights"), str | Path) and Path(weights).is_file():
-        changes["backbone_weights"] = str(Path(weights).absolute())
     for key, value in changes.items():
         section, _, name = key.rpartition(".")
         if section and not isinstance(values.get(section), dict):
@@ -156,6 +193,7 @@ def _run(*words: str, folder: Path) -> None:
                 sys.stderr.write(line)
     except BaseException:  # an interrupted cell of a notebook ends the training too
         process.terminate()
+        process.wait()
         raise
     if code := process.wait():
         kind = SettingsError if code == 2 else DataError

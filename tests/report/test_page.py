@@ -223,6 +223,12 @@ def test_the_steps_of_every_stage_are_told(steps, line):
     assert not any("steps" in line for line in _remarks({}))
 
 
+@pytest.mark.parametrize(("left_out", "words"), [(0, "counted as 0"), (2, "left out of the mean")])
+def test_the_page_counts_classes_without_a_test_image_as_the_score_does(left_out, words):
+    (line,) = _remarks({"classes_without_positives": 2, "classes_left_out": left_out})
+    assert words in line
+
+
 def test_a_head_that_was_solved_has_no_curves_of_one_epoch(tmp_path):
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
     for stage in ("warmup", "train", "finetune"):
@@ -235,6 +241,7 @@ def test_a_head_that_was_solved_has_no_curves_of_one_epoch(tmp_path):
     html = page.read_text(encoding="utf-8")
     assert 'id="learning"' not in html and 'href="#learning"' not in html and "% are confident positives" in html
     assert "Ranked best" in html and "Ranked worst" in html
+    assert "the best epoch has" not in html and "t epoch 1" not in html and "confidence, epoch" not in html
     assert "<dt>batch_size</dt>" in html and "<dt>epochs</dt>" not in html
 
 

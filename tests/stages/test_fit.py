@@ -44,6 +44,7 @@ def test_labels_may_lie_elsewhere_or_in_memory(fitted, raw_photos, tmp_path):
     photographs = tmp_path / "photographs"
     shutil.copytree(raw_photos, photographs)
     (photographs / "labels.csv").write_text("image,labels\nold.png,wrong\n")
+    frame["image"] = [str(photographs / name) for name in frame["image"]]
     again = dicap.fit(photographs, frame, settings=SMALL, cache=cache)
     assert again.model.checksum == made.model.checksum
     assert again.evaluate()["map"] == made.evaluate()["map"]
@@ -58,18 +59,31 @@ def test_labels_may_lie_elsewhere_or_in_memory(fitted, raw_photos, tmp_path):
         (("absent",), DataError, "absent: no such folder"),
         (("empty",), DataError, "holds no labels that are known here"),
         (("empty", "absent.csv"), DataError, "absent.csv: no such file"),
+        (("empty", {"a.png": "cat"}), DataError, "labels: found a dict"),
+        (("empty", pd.DataFrame({"photo": ["a.png"]})), DataError, "^the data frame: column labels is missing"),
+        (("empty", None, {"calibration": {"folds": 4}}), SettingsError, "calibration: found a dict"),
     ],
 )
 def test_bad_input_is_one_error(arguments, error, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("empty").mkdir()
+    photographs, labels, settings = (*arguments, None, None)[:3]
     with pytest.raises(error, match=words):
-        dicap.fit(*arguments, cache=tmp_path / "cache")
+        dicap.fit(photographs, labels, settings=settings, cache=tmp_path / "cache")
+    assert not list(tmp_path.glob("cache/fit-*"))
+    with pytest.raises(DataError, match="lies among the photographs"):
+        dicap.fit("empty", cache="empty/cache")
 
 
 def test_a_wrong_setting_is_named(raw_photos, tmp_path):
     with pytest.raises(SettingsError, match=r"ratio: found 'much'"):
         dicap.fit(raw_photos, settings=SMALL | {"ratio": "much"}, cache=tmp_path)
+    frame = pd.read_csv(raw_photos / "labels.csv", keep_default_na=False)
+    frame["labels"] = frame["labels"].str.replace(";", ",")
+    with pytest.raises(DataError, match=r"own\.separator ','"):
+        dicap.fit(raw_photos, frame, cache=tmp_path)
+    with pytest.raises(SettingsError, match="ratoi is not a setting"):
+        dicap.fit(raw_photos, frame, settings={"ratoi": 0.5, "own.separator": ","}, cache=tmp_path)
     with pytest.raises(SettingsError, match="ratoi is not a setting; did you mean ratio"):
         dicap.fit(raw_photos, settings=SMALL | {"ratoi": 0.5}, cache=tmp_path)
 

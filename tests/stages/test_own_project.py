@@ -155,7 +155,9 @@ def change(params: Path, changes: dict) -> None:
 BAD = {
     "a folder that exists": ("full", None, "full: exists and is not empty; name another folder"),
     "no photographs": ("fresh", "empty", "holds no labels that are known here"),
-    "no such folder": ("fresh", "absent", "no such folder"),
+    "no such folder": ("fresh/er", "absent", "no such folder"),
+    "no such folder, for a project in an empty one": ("hollow", "absent", "no such folder"),
+    "a project below a file": ("full/thesis.tex/x", None, "name another folder"),
 }
 
 
@@ -166,8 +168,8 @@ def test_a_project_that_cannot_be_made_leaves_everything_as_it_was(case, tmp_pat
     from stages.cli import main
 
     monkeypatch.chdir(tmp_path)
-    Path("empty").mkdir()
-    Path("full").mkdir()
+    for folder in ("empty", "full", "hollow"):
+        Path(folder).mkdir()
     Path("full/thesis.tex").write_text("ten years")
     before = tiny.content(tmp_path)
     name, source, expected = BAD[case]
@@ -175,6 +177,16 @@ def test_a_project_that_cannot_be_made_leaves_everything_as_it_was(case, tmp_pat
     errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
     assert result.exit_code == 1 and len(errors) == 1 and expected in errors[0]
     assert tiny.content(tmp_path) == before and not Path("fresh").exists()
+
+
+def test_a_project_is_committed_where_git_knows_nobody(tmp_path, raw_photos):
+    environment = tiny.environment(tiny.ROOT, HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path))
+    words = [sys.executable, "-m", "stages.cli", "new", "a project", "--from", str(raw_photos), "--separator", ";"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "cd 'a project'" in done.stdout
+    git = ["git", "-C", str(tmp_path / "a project")]
+    assert not subprocess.check_output([*git, "status", "--porcelain"])
+    assert b"separator: ;" in subprocess.check_output([*git, "show", "HEAD:params.yaml"])
 
 
 @pytest.mark.parametrize(("asked", "code"), [("99.0", 2), ("0.0.1", 0), (None, 0)])

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from dicap.errors import DataError
 from dicap.provenance.dependencies import STAGE_SETTINGS, code, relevant
+from dicap.settings import Settings
+from dicap.settings.methods import METHODS
 from dicap.training import run
 from dicap.training.checkpoint import state as module
 from dicap.training.checkpoint.state import RunState, StopSignal, fingerprint
@@ -208,6 +210,12 @@ def test_every_relevant_setting_changes_the_fingerprint_and_no_other():
         for key, value in changed.items():
             after = fingerprint(relevant(tiny.settings(frozen | {key: value}), stage))
             assert (after != before) == bool({key, key.split(".")[0]} & set(names)), (stage, key)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_settings_of_a_finished_run_are_read_back_as_they_were(method):
+    made = tiny.settings({"method": method})
+    assert Settings.model_validate(relevant(made, "report")) == made
 
 
 def test_features_that_no_stage_needs_depend_on_nothing():

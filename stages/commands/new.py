@@ -85,6 +85,10 @@ def _fill(project: Path) -> None:
 
 def _commit(project: Path) -> None:
     """Commit what the project has: experiments are those of a commit."""
-    known = subprocess.run(["git", "var", "GIT_COMMITTER_IDENT"], cwd=project, capture_output=True).returncode == 0
+    try:
+        git("var", "GIT_COMMITTER_IDENT", folder=project)
+        author = ()
+    except DataError:
+        author = AUTHOR
     git("add", "--all", folder=project)
-    git(*(() if known else AUTHOR), "commit", "--quiet", "--message", "A project of dicap", folder=project)
+    git(*author, "commit", "--quiet", "--message", "A project of dicap", folder=project)

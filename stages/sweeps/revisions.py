@@ -188,9 +188,11 @@ def git(*arguments: str, folder: Path | None = None) -> str:
 
 
 def _run(arguments: list[str], text: str | None = None, folder: Path | None = None) -> bytes:
-    done = subprocess.run(
-        ["git", *arguments], input=None if text is None else text.encode(), capture_output=True, check=False, cwd=folder
-    )
+    content = None if text is None else text.encode()
+    try:
+        done = subprocess.run(["git", *arguments], input=content, capture_output=True, check=False, cwd=folder)
+    except FileNotFoundError:
+        raise DataError("git: not found; install it") from None
     if done.returncode:
         reason = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"])[0]
         raise DataError(f"git {arguments[0]}: {reason.removeprefix('fatal: ')}")

@@ -54,9 +54,9 @@ def epoch_of(method: str, runtime: Runtime, place: Path) -> tuple[dict[str, floa
     s = settings(place, SMALL | {"method": method, "head": None if head == OWN_HEAD else head})
     experiment = opened(place, s, runtime, images=80, tests=16, classes=6)
     stage = "train" if METHODS[method].unlabelled else "warmup"
-    with RunState(place, stage, "benchmark") as state, Trainer(experiment, stage, state, StopSignal(), lambda lines: None) as run:
+    with RunState(place, stage, "benchmark") as state:
         network = experiment.place(initial_network(experiment))
-        loop_of(stage, s)(run, network)
+        loop_of(stage, s)(Trainer(experiment, stage, state, StopSignal(), lambda lines: None), network)
         row = pd.read_csv(state.products / "history.csv").iloc[-1]
         scores = experiment.predict(network, experiment.roles.test).cpu().numpy()
     return row.drop(["epoch", "lr", "steps"]).dropna().astype(float).to_dict(), scores

@@ -108,6 +108,8 @@ def read_metadata(path: Path) -> dict[str, Any]:
         # It may be anybody's file: two arguments in each other's place must not end in the advice to remove a photograph.
         raise DataError(f"{path}: damaged, or no model ({reason}); if a stage wrote it, remove it and run `dvc repro`") from None
     schema = metadata.get("schema") if isinstance(metadata, dict) else None
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise DataError(f"{path}: schema {schema} of a newer version, this one reads {SCHEMA}; pip install --upgrade dicap")
     if schema != SCHEMA:
         raise DataError(f"{path}: schema {schema}, this version reads {SCHEMA}; train it again")
     missing = [key for key in KEYS if key not in metadata]

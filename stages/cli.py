@@ -14,6 +14,9 @@ from dicap.errors import DataError, SettingsError, Stopped
 from dicap.machine.processes import is_main
 from stages.support.parent import STARTED_BY, end_with_parent
 
+if sys.platform == "win32":
+    sys.exit("dicap runs on Linux and macOS; on Windows install it in WSL (https://learn.microsoft.com/windows/wsl)")
+
 EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
 DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
 

@@ -97,7 +97,8 @@ FAULTS = {
     "of another project": (lambda path: save_file({"x": torch.zeros(2)}, path), "not a model of this project"),
     "with foreign metadata": (lambda path: save_file({}, path, metadata={"dicap": "{"}), "not a model of this project"),
     "with metadata that is no mapping": (lambda path: save_file({}, path, metadata={"dicap": "[1]"}), "schema None"),
-    "of another schema": (rewritten(schema=SCHEMA + 1), f"this version reads {SCHEMA}"),
+    "of an older schema": (rewritten(schema=SCHEMA - 1), f"this version reads {SCHEMA}"),
+    "of a newer schema": (rewritten(schema=SCHEMA + 1), "of a newer version"),
     "of other settings": (rewritten(settings={"ratio": 1}), "another version"),
     "of another network": (rewritten(), "do not fit"),
 }

@@ -33,4 +33,5 @@ def command(model: Path, kind: str | None, out: Path | None, images: Path | None
     }
     if check.real is not None:
         facts["real images"] = f"{check.n_real}, largest difference {check.real:.1e}"
-    finish("export", facts, [f"python docs/onnx_example.py {out} PHOTO.jpg"] if kind == "onnx" else [])
+    example = Path("docs/onnx_example.py")  # of this repository
+    finish("export", facts, [f"python {example} {out} PHOTO.jpg"] if kind == "onnx" and example.is_file() else [])

@@ -84,12 +84,12 @@ def test_what_a_person_changes_is_noticed(own, monkeypatch):
 @pytest.mark.parametrize(
     ("method", "key", "value", "noticed"),
     [
-        ("dicap", "iat.threshold", 0.7, set()),
+        ("dicap", "iat.threshold", 0.7, {"report"}),
         ("dicap", "cap.eta_pos", 0.9, {"pseudo_label", "train", "report"}),
-        ("cap", "bbam.scale", 3.0, set()),
+        ("cap", "bbam.scale", 3.0, {"report"}),
         ("bbam", "bbam.scale", 3.0, {"warmup", "pseudo_label", "train", "report"}),
         ("bbam", "cap.eta_neg", 0.9, {"pseudo_label", "train", "report"}),
-        ("bbam", "drml.rounds", 3, set()),
+        ("bbam", "drml.rounds", 3, {"report"}),
     ],
 )
 def test_an_option_is_noticed_where_the_method_reads_it(own, method, key, value, noticed):

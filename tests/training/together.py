@@ -30,13 +30,13 @@ CHANGES = {
 
 
 # Every method whose losses are sums (drml and pclp run in one process only); and DiCaP where few entries are contrasted, so that
-# a process often has none, and its projector no gradient of its own.
+# a process often has none.
 CASES: dict[str, dict[str, Any]] = {
     name: {"method": name} | ({} if facts.head == OWN_HEAD else {"head": facts.head})
     for name, facts in METHODS.items()
     if name not in ("drml", "pclp")
 }
-FEW = {"thresholds.rule": "quota", "cap.eta_neg": 0.8, "contrastive.projector": 8}
+FEW = {"thresholds.rule": "quota", "cap.eta_neg": 0.8}
 CASES["few"] = {"method": "dicap"} | FEW
 RUNTIME = Runtime(torch.device("cpu"), workers=0)
 

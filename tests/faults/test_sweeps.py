@@ -96,7 +96,7 @@ def undisturbed(tmp_path_factory) -> tuple[Path, dict[str, str]]:
     """A project whose one cell ran on this machine without a disturbance; copies of its beginning, what it made."""
     place = tmp_path_factory.mktemp("sweeps")
     clone = project(place)
-    shutil.copytree(clone.folder, place / "beginning")
+    shutil.copytree(clone.folder, place / "beginning", symlinks=True)
     assert "1 of 1 cells finished" in clone.run("dicap-stage", "sweep", "one.yaml")
     return place / "beginning", made(clone)
 
@@ -152,7 +152,7 @@ def test_kills_of_worker_node_and_driver_lose_nothing(kind, cluster, undisturbed
     record_property("tried", 3)
     beginning, before = undisturbed
     clone = Clone(tmp_path / "clone")
-    shutil.copytree(beginning, clone.folder)
+    shutil.copytree(beginning, clone.folder, symlinks=True)
     training = Training(clone, cluster)
     driver = sweep(clone, cluster, "one")
 

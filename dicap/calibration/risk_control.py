@@ -1,18 +1,18 @@
-"""Thresholds that meet a precision or a recall with stated confidence, by labels of images that no head had learnt.
+"""Thresholds that meet a precision or a recall with stated confidence, from images that no head had learnt.
 
-*Recall.* How many of a class's positives lie at or above a threshold is binomial and falls with the threshold, so the k-th highest
-positive score serves as soon as a binomial says that k of them would seldom be reached by too small a share (the order
+*Recall.* How many of a class's positives lie at or above a threshold is binomial and falls with the threshold, so the k-th
+highest positive score serves as soon as a binomial says that k of them would seldom be reached by too small a share (the order
 statistic of Wilks, 1941). Nothing is tried twice, and nothing but exchangeable positives is assumed.
 
-*Precision.* Learn-then-test (Angelopoulos, Bates, Candès, Jordan and Lei, 2021): for each rank k of the scores a hypothesis, "at or
-above the k-th highest score the precision is below the target", and as p-value the chance that as many of k would be right at the
-target. Ranks are tested from the highest score down, in an order that labels do not change, by the fallback procedure (Wiens
-and Dmitrienko, 2005): the allowed error is shared among STARTS, and each share is passed on as long as hypotheses are rejected.
-The last rejected rank is the answer. Proof that the chance of a precision below the target is at most the allowed error, for
-exchangeable images and a chance of the class that does not fall with the score: given how many of the scores lie where the target
-holds, the labels there are right with at least its share and further down with no larger one, so the hits at each false rank
-are at most binomial; of all false hypotheses the first one rejected has a p-value below the sum of the shares since the
-false one before it, and these sums add up to the allowed error at most.
+*Precision.* Learn-then-test (Angelopoulos, Bates, Candès, Jordan and Lei, 2021): for each rank k of the scores a hypothesis, "at
+or above the k-th highest score the precision is below the target", and as p-value the chance that as many of k would be right at
+the target. Ranks are tested from the highest score down, in an order that labels do not change, by the fallback procedure
+(Wiens and Dmitrienko, 2005): the allowed error is shared among STARTS, and each share is passed on as long as hypotheses are
+rejected. The last rejected rank is the answer. Proof that the chance of a precision below the target is at most the allowed
+error, for exchangeable images and a chance of the class that does not fall with the score: given how many of the scores lie where
+the target holds, the labels there are right with its share at the least place and further down with no larger one, so the hits at
+each false rank are at most binomial; of all false hypotheses the first one rejected has a p-value below the sum of the shares
+since the false one before it, and these sums add up to the allowed error at most.
 
 What is not proved is measured (benchmarks/promises.py): out-of-fold scores come of heads without a fold, and the head in use is
 another, that has learnt from all. The promise is for each class and target by itself, and for images like the labelled ones.
@@ -115,7 +115,7 @@ def _for_precision(ranking: Ranking, target: float, error: float) -> Threshold:
 
 def at_least(hits: np.ndarray, trials: np.ndarray | int, chance: float) -> np.ndarray:
     """Chance of that many hits or more in so many independent trials."""
-    return bdtrc(hits - 1.0, trials, chance)
+    return bdtrc(hits - 1.0, np.asarray(trials, np.int64), chance)
 
 
 def trials(target: float, error: float) -> int:

@@ -32,7 +32,7 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, tar
 
     from dicap.evaluation.evaluate import evaluate
     from dicap.files.written import check_own_folder
-    from dicap.metrics.warnings import corrected
+    from dicap.metrics.warnings import headline
     from stages.support.environment import environment
     from stages.support.training import open_experiment
 
@@ -47,8 +47,9 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, tar
     if not result:  # one of several processes
         return
     facts: dict[str, Any] = {"mAP": round(result["map"], 2)}
-    if (about := corrected(result)) is not None:
-        facts["mAP corrected"] = round(about, 2)
+    about, is_corrected = headline(result)
+    if is_corrected:
+        facts["mAP corrected"] = "none: the test images are too few for one number" if about is None else round(about, 2)
     if result["map_low"] is not None:
         facts["95 % interval"] = [round(float(result[key]), 2) for key in ("map_low", "map_high")]
     facts |= {f"mAP {which}": round(result[f"map_{which}"], 2) for which in ("raw", "ema") if f"map_{which}" in result}

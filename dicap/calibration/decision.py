@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from dicap.calibration.counts import Labelled
 from dicap.calibration.curve import Curve
 from dicap.calibration.rates import bin_index
 
@@ -28,6 +29,7 @@ class Decisions:
         entries: labelled entries (image, class) the curve was counted on.
         f1_threshold: the one threshold for all classes at which yes has the highest F1 on these images; None where no image was
             kept from training.
+        labelled: moments of the chances of these images, by which counts are corrected; None likewise.
     """
 
     tau_pos: np.ndarray
@@ -37,6 +39,7 @@ class Decisions:
     note: str
     entries: int = 0
     f1_threshold: float | None = None
+    labelled: Labelled | None = None
 
     def present(self, p: np.ndarray) -> np.ndarray:
         """Chance that the class is present, (N, C) float64; without a curve the confidence itself."""
@@ -85,6 +88,7 @@ class Decisions:
             "curve": curve,
             "note": self.note,
             "f1_threshold": self.f1_threshold,
+            "labelled": None if self.labelled is None else self.labelled.to_list(),
         }
 
     @staticmethod
@@ -95,7 +99,9 @@ class Decisions:
             knots, rate = (torch.tensor(curve[name], dtype=torch.float64) for name in ("logit", "rate"))
             curve, entries = Curve(knots, rate, log_odds=True), int(curve["entries"])
         tau_pos, tau_neg, prior = (np.array(values[name], float) for name in ("tau_pos", "tau_neg", "prior"))
-        return Decisions(tau_pos, tau_neg, prior, curve, str(values["note"]), entries, values["f1_threshold"])
+        labelled = values.get("labelled")  # models written before there were any lack them
+        labelled = None if labelled is None else Labelled.from_list(labelled)
+        return Decisions(tau_pos, tau_neg, prior, curve, str(values["note"]), entries, values["f1_threshold"], labelled)
 
 
 def plain(prior: np.ndarray, note: str) -> Decisions:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor, nn
 
+from dicap.calibration.counts import Labelled
 from dicap.calibration.curve import Curve, carry_over, curve_by_rank
 from dicap.calibration.decision import Decisions, plain
 from dicap.methods.base import Calibrates
@@ -108,7 +109,8 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, source:
         active = thresholds.active.cpu().numpy()
         tau_pos, tau_neg = (np.where(active, tau, extreme) for tau, extreme in zip(pair, (1.0, 0.0), strict=True))
     f1_threshold = best_threshold(source.p.numpy(), source.y.numpy()) if carried is None else None
-    return Decisions(tau_pos, tau_neg, prior, curve, source.note, int((source.y >= 0).sum()), f1_threshold)
+    labelled = Labelled.of(source.curve.at(source.p).numpy(), source.y.numpy())
+    return Decisions(tau_pos, tau_neg, prior, curve, source.note, int((source.y >= 0).sum()), f1_threshold, labelled)
 
 
 def some_of(rows: np.ndarray, most: int, seed: int, stage: str) -> np.ndarray:

@@ -1,6 +1,9 @@
 """How many photographs of a folder show each class."""
 
+from collections.abc import Sequence
+
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dicap.report import style
@@ -32,5 +35,5 @@ def bars(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _interval(ax, place, low, high, *, color: str) -> None:
+def _interval(ax: Axes, place: Sequence[int], low: pd.Series, high: pd.Series, *, color: str) -> None:
     ax.hlines(place, low, high, color=color, linewidth=1.3)

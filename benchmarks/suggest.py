@@ -39,7 +39,8 @@ from dicap.linear.folds import assign_folds, fold_weights
 from dicap.linear.solver import Solution, solve
 from dicap.metrics.ranking import mean_average_precision
 from dicap.report import style
-from dicap.use.suggest import choose, spread, unit
+from dicap.use.review import scaled
+from dicap.use.suggest import choose, principal, spread
 
 STRATEGIES = ("random", "spread", "unsure", "margin", "entropy")
 ROUND, ROUNDS, TEST = 40, 10, 1500
@@ -51,9 +52,9 @@ def curve(x: np.ndarray, y: np.ndarray, test: int, rounds: int, strategy: str, s
     """Test mAP after each round."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(x))
-    raw, y, rows, y_test = x[order[test:]], y[order[test:]], unit(x)[order], y[order[:test]]
-    test_rows, rows = rows[:test] * np.sqrt(x.shape[1]), rows[test:]
-    near = raw / np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), 1e-12)
+    y_test, y, rows, parts = y[order[:test]], y[order[test:]], scaled(x)[order], principal(x[order[test:]])
+    near = x[order[test:]] / np.maximum(np.linalg.norm(x[order[test:]], axis=1, keepdims=True), 1e-12)
+    test_rows, rows = rows[:test], rows[test:]
     known: list[int] = []
     maps, heads, own = [], None, np.empty(0)
     for _ in range(rounds):
@@ -62,11 +63,11 @@ def curve(x: np.ndarray, y: np.ndarray, test: int, rounds: int, strategy: str, s
             new = rng.choice(free, ROUND, replace=False)
         elif strategy == "spread" or heads is None:
             both = np.concatenate([known, free]).astype(int)
-            new = both[spread(rows[both], ROUND, len(known))]
+            new = both[spread(parts[both], ROUND, len(known))]
         else:
-            new = free[least_sure(strategy, heads, own, rows[free] * np.sqrt(x.shape[1]), near[free], y[known])]
+            new = free[least_sure(strategy, heads, own, rows[free], near[free], y[known])]
         known += [int(row) for row in new]
-        own, labels = rows[known] * np.sqrt(x.shape[1]), y[known]
+        own, labels = rows[known], y[known]
         heads = solve(own, labels, weight=seen(labels) if strategy == "unsure" else 1.0, loss_weight=LOSS_WEIGHT)
         maps.append(round(float(mean_average_precision(heads.logits(test_rows)[-1], y_test)), 3))
     return maps
@@ -90,6 +91,11 @@ def least_sure(
     if strategy == "margin":
         return np.argsort(np.abs(p - 0.5).min(1), kind="stable")[:ROUND].tolist()
     return np.argsort((p * np.log(p) + (1 - p) * np.log1p(-p)).sum(1), kind="stable")[:ROUND].tolist()
+
+
+def tables_of(cells: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, Any]]:
+    """`table` of each set in which something is finished."""
+    return {name: table(some) for name, some in cells.items() if some}
 
 
 def table(cells: dict[str, list[float]]) -> dict[str, Any]:
@@ -151,8 +157,8 @@ def main() -> int:
                     continue
                 cells[name][key] = curve(x, y, *sizes, strategy, seed)
                 print(name, key, cells[name][key], flush=True)
-    tables = {name: table(some) for name, some in cells.items() if some}
-    write_json({"round": ROUND, "test": sizes[0], "table": tables, "cells": cells}, options.out)
+                write_json({"round": ROUND, "test": sizes[0], "table": tables_of(cells), "cells": cells}, options.out)
+    tables = tables_of(cells)
     plot(tables, options.out.with_suffix(".svg") if options.smoke else FIGURE)
     print(json.dumps(tables, indent=1))
     return 0

@@ -10,6 +10,7 @@ import torch
 from dicap.data.loader import scoring_batches
 from dicap.data.store import Store
 from dicap.errors import DataError
+from dicap.linear.neighbours import principal_components
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
 from dicap.models import SavedModel
@@ -21,6 +22,7 @@ from dicap.use.review import scaled
 BATCH = 256
 PART = 32  # images of a folder that are read and looked at at once
 ALIKE = 0.98  # cosine similarity of two images' embeddings above which the second one is left out
+COMPONENTS, ITERATIONS = 64, 30  # of k-means: principal components, and rounds
 BY = ("spread", "unsure", "random")  # benchmarks/suggest.py compares them
 
 
@@ -105,7 +107,7 @@ def spread(embeddings: np.ndarray, count: int, labelled: int = 0) -> list[int]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # copies share a cluster, and fewer are chosen
-        found = KMeans(labelled + count, n_init=1, random_state=0).fit(embeddings)
+        found = KMeans(labelled + count, n_init=1, max_iter=ITERATIONS, random_state=0).fit(embeddings)
     size = np.bincount(found.labels_, minlength=labelled + count)
     size[found.labels_[:labelled]] = 0
     far = ((embeddings - found.cluster_centers_[found.labels_]) ** 2).sum(1)
@@ -130,7 +132,7 @@ def suggest(
         open_ = uncertainty(scores, model)
         chosen = [(i, c, float(open_[i, c])) for i, c in choose(open_, embeddings, count)]
     elif by == "spread":
-        chosen = [(i - len(before), None, None) for i in spread(unit(embeddings), count, len(before))]
+        chosen = [(i - len(before), None, None) for i in spread(principal(embeddings), count, len(before))]
     else:
         chosen = [(i, None, None) for i in range(count)]
     return [Suggestion(int(rows[i]), present[i], np.flatnonzero(present[i] >= 0.5).tolist(), c, open_) for i, c, open_ in chosen]
@@ -157,10 +159,9 @@ def first(
         raise DataError(f"none of {len(photos)} images can be read; name a folder of photographs")
     if by == "random":
         return [known[i] for i in permutation(0, "suggest", 0, len(known), "random")[:count]]
-    return [known[i] for i in spread(unit(np.concatenate(seen)), min(count, len(known)))]
+    return [known[i] for i in spread(principal(np.concatenate(seen)), min(count, len(known)))]
 
 
-def unit(features: np.ndarray) -> np.ndarray:
-    """Pooled features (n, D) as the recommended head takes them, of length 1: what `spread` clusters."""
-    rows = scaled(features)
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+def principal(features: np.ndarray) -> np.ndarray:
+    """What `spread` clusters: pooled features (n, D) as the recommended head takes them, in their first principal components."""
+    return principal_components(scaled(features), COMPONENTS)

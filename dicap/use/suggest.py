@@ -104,9 +104,10 @@ def spread(embeddings: np.ndarray, count: int, labelled: int = 0) -> list[int]:
         count: images wanted, at most those that are not labelled.
     """
     from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # copies share a cluster, and fewer are chosen
+        warnings.simplefilter("ignore", ConvergenceWarning)  # copies share a cluster, and fewer are chosen
         found = KMeans(labelled + count, n_init=1, max_iter=ITERATIONS, random_state=0).fit(embeddings)
     size = np.bincount(found.labels_, minlength=labelled + count)
     size[found.labels_[:labelled]] = 0

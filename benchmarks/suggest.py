@@ -108,7 +108,7 @@ def table(cells: dict[str, list[float]]) -> dict[str, Any]:
             continue
         ours, drawn = (np.array([cells[f"{name} {seed}"] for seed in done]) for name in (strategy, "random"))
         found[strategy] = {"seeds": len(done), "mean": np.round(ours.mean(0), 2).tolist()}
-        if strategy != "random":
+        if strategy != "random" and len(done) > 1:
             found[strategy]["above_random"] = {
                 str(at): paired(ours[:, at // ROUND - 1].tolist(), drawn[:, at // ROUND - 1].tolist(), 2)
                 for at in AT

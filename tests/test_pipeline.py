@@ -30,7 +30,7 @@ class Clone:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.env = tiny.environment(folder, DICAP_DEVICE="cpu")  # the clone's code, not the installed one
+        self.env = tiny.warm_environment(folder, DICAP_DEVICE="cpu")  # the clone's code, not the installed one
 
     def start(self, *command: str) -> subprocess.Popen:
         return subprocess.Popen(

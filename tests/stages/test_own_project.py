@@ -44,18 +44,11 @@ def site(tmp_path_factory) -> Path:
 class Person:
     """Somebody with the installed package, in an empty folder."""
 
-    def __init__(self, site: Path, folder: Path) -> None:
-        self.site, self.folder = site, folder
-        bin_ = folder / "bin"
-        bin_.mkdir()
-        command = bin_ / "dicap-stage"
-        command.write_text(f"#!{sys.executable}\nimport sys\nfrom stages.cli import main\nsys.exit(main())\n")
-        command.chmod(0o755)
+    def __init__(self, site: Path) -> None:
         names = {
             f"GIT_{who}_{what}": text for who in ("AUTHOR", "COMMITTER") for what, text in (("NAME", "t"), ("EMAIL", "t@e.org"))
         }
-        self.environment = tiny.environment(site, **names)
-        self.environment["PATH"] = f"{bin_}{os.pathsep}{self.environment['PATH']}"
+        self.environment = tiny.warm_environment(site, **names)
 
     def type(self, line: str, place: Path, code: int = 0) -> str:
         """Type a command in a folder; what it says."""
@@ -66,9 +59,9 @@ class Person:
 
 
 @pytest.fixture
-def person(site, tmp_path) -> Person:
+def person(site) -> Person:
     """One of them."""
-    return Person(site, tmp_path)
+    return Person(site)
 
 
 def test_the_wheel_holds_what_a_project_needs(site):

@@ -16,6 +16,8 @@ import pytest
 import tiny
 from ruamel.yaml import YAML
 
+from dicap.settings.resolve import change_settings
+
 pytestmark = pytest.mark.pipeline
 
 STAGES = ["resolve", "convert", "features", "split", "warmup", "pseudo_label", "train", "finetune", "evaluate", "report"]
@@ -62,20 +64,9 @@ def committed(place: Path, changes: dict[str, Any]) -> Clone:
 
 def checkout(folder: Path, changes: dict[str, Any]) -> Clone:
     """The working tree at another place with other settings, committed."""
-    clone = Clone(folder)
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=tiny.ROOT, capture_output=True, text=True, check=False
-    )
-    if listed.returncode:
-        pytest.skip("not a git checkout")
-    for name in listed.stdout.splitlines():
-        if (tiny.ROOT / name).is_file():
-            (clone.folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(tiny.ROOT / name, clone.folder / name, follow_symlinks=False)
+    clone = Clone(tiny.copy_project(folder))
     (clone.folder / "dvc.lock").unlink(missing_ok=True)
-    values = tiny.nested(clone.params(), changes)
-    with open(clone.folder / "params.yaml", "w") as handle:
-        YAML().dump(values, handle)
+    change_settings(clone.folder / "params.yaml", changes)
     clone.run("git", "init", "-q")
     for key, value in (("user.name", "Test"), ("user.email", "test@example.org"), ("commit.gpgsign", "false")):
         clone.run("git", "config", key, value)

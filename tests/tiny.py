@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
+import pytest
 import torch
 import warm
 from PIL import Image
@@ -217,6 +218,31 @@ def run_stage(experiment: Experiment, stage: str, source: Path | None, place: Pa
         **({"fresh": False, "log": lambda lines: None} | options),
     )
     return out
+
+
+AUTHOR = {f"GIT_{who}_{what}": text for who in ("AUTHOR", "COMMITTER") for what, text in (("NAME", "t"), ("EMAIL", "t@e.org"))}
+
+
+def copy_project(folder: Path, *without: str) -> Path:
+    """The files of this checkout that Git does not ignore, at another place, links as links; not those below `without`."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    for name in listed.stdout.splitlines():
+        if not name.startswith(without) and os.path.lexists(ROOT / name):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+    return folder
+
+
+def typed(line: str, folder: Path, environment: dict[str, str]) -> str:
+    """What a command says that is typed in a folder; it must succeed."""
+    done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, f"{line}\n{said[-6000:]}"
+    assert "Traceback" not in said, line
+    return said
 
 
 class Updates:

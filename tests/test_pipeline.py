@@ -103,14 +103,6 @@ def test_a_run_leaves_everything_the_contract_lists_and_nothing_unignored(finish
     assert not list((finished.folder / ".dicap" / "state").iterdir())
 
 
-def test_a_second_repro_only_looks(clone):
-    begin = time.monotonic()
-    output = clone.run("dvc", "repro")
-    assert clone.ran(output) == ["resolve"]
-    assert time.monotonic() - begin < 30  # under 3 s on an idle machine
-    assert clone.run("git", "status", "--porcelain") == ""
-
-
 def test_changed_labels_are_noticed_and_what_an_editor_leaves_is_not(clone):
     """`dvc status` says so once `resolve` has looked, which `dvc repro` always lets it do."""
     raw = Path(clone.params()["data_root"])
@@ -250,15 +242,6 @@ def test_only_code_that_can_change_a_result_runs_a_stage_again(clone):
 
     change(clone, "dicap/settings/batch_sizes.py", "round(320 * share)", "round(160 * share)")
     assert clone.ran(clone.run("dvc", "repro", "warmup")) == ["resolve", "warmup"]
-
-
-def test_an_interrupted_stage_starts_over_under_changed_code(clone):
-    interrupted(clone, signal.SIGTERM, 2)
-    change(clone, "dicap/losses.py", "def asymmetric_loss(", "FACTOR = 1\n\n\ndef asymmetric_loss(")
-    process = clone.start("dvc", "repro", "train")
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0 and clone.ran(output) == ["resolve", "warmup", "train"], output
-    assert "resuming" not in output
 
 
 def test_a_queued_experiment_runs_the_code_that_was_queued(clone):

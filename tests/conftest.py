@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-# Libraries leave a million objects that stay: looking among them for garbage again and again takes a tenth of the tests' time.
-gc.set_threshold(10_000, 50)
-
 # Before anything imports torch: waiting threads that spin make a step many times slower on shared cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import tiny
 from hypothesis import settings
+
+# Libraries leave a million objects that stay; looking among them for garbage again and again takes a tenth of the tests' time.
+gc.set_threshold(10_000, 50)
 
 # On a busy machine an example may take any time; what is slow is seen by --durations, not by chance.
 settings.register_profile("busy", deadline=None)

@@ -5,6 +5,7 @@ import csv
 import os
 import select
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -317,10 +318,19 @@ def assert_same_step(one: nn.Module, other: nn.Module) -> None:
 @cache
 def _server() -> str:
     """The socket of this test process's server of processes with the libraries loaded."""
-    place = str(Path(mkdtemp()) / "socket")
-    command = [sys.executable, str(ROOT / "tests/warm.py"), place]
-    nothing_of_ours = environment() | {"PYTHONPATH": ""}
-    process = subprocess.Popen(command, env=nothing_of_ours, stdin=subprocess.PIPE, start_new_session=True)
+    place, own = str(Path(mkdtemp()) / "socket"), environment() | {"PYTHONPATH": ""}  # it loads no code of ours
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(place)
+        listener.listen(64)  # who asks while the libraries load waits
+        number, script = listener.fileno(), str(ROOT / "tests/warm.py")
+        process = subprocess.Popen(
+            [sys.executable, script, str(number)],
+            cwd=ROOT,
+            env=own,
+            pass_fds=[number],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
     atexit.register(process.communicate)  # ends its input, and waits: its processor time is that of the tests
     return place
 

@@ -1,6 +1,6 @@
 """Processes that have the libraries loaded already, which takes longer than the work of a stage in a test.
 
-    python tests/warm.py SOCKET          a server that loads them once and forks for each who asks, until its stdin ends
+    python tests/warm.py NUMBER          a server on this open socket: loads them once, forks for each who asks, until its stdin ends
 
 It loads nothing of this project: a process runs the code that its own path finds, in its own folder, environment and files.
 """
@@ -56,11 +56,9 @@ def command() -> NoReturn:
     sys.exit(code)
 
 
-def serve(place: str) -> str:
+def serve(listener: socket.socket) -> str:
     """Serve until stdin ends, which ends the process; returns the script in each process that is to run one."""
-    listener, (wake, waking), running = socket.socket(socket.AF_UNIX), socket.socketpair(), {}
-    listener.bind(place)
-    listener.listen(64)  # who asks while the libraries load waits
+    (wake, waking), running = socket.socketpair(), {}
     for name in LIBRARIES:
         importlib.import_module(name)
     gc.collect()
@@ -121,7 +119,7 @@ def _again(program: str, words: list[str]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    script, code = serve(sys.argv[1]), 0
+    script, code = serve(socket.socket(fileno=int(sys.argv[1]))), 0
     try:
         exec(script, {"__name__": "__main__"})
     except SystemExit as end:

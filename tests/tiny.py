@@ -322,15 +322,9 @@ def _server() -> str:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(place)
         listener.listen(64)  # who asks while the libraries load waits
-        number, script = listener.fileno(), str(ROOT / "tests/warm.py")
-        process = subprocess.Popen(
-            [sys.executable, script, str(number)],
-            cwd=ROOT,
-            env=own,
-            pass_fds=[number],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
+        number = listener.fileno()
+        command = [sys.executable, str(ROOT / "tests/warm.py"), str(number)]
+        process = subprocess.Popen(command, cwd=ROOT, env=own, pass_fds=[number], stdin=subprocess.PIPE, start_new_session=True)
     atexit.register(process.communicate)  # ends its input, and waits: its processor time is that of the tests
     return place
 

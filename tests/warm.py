@@ -1,6 +1,6 @@
 """Processes that have the libraries loaded already, which takes longer than the work of a stage in a test.
 
-    python tests/warm.py NUMBER          a server on this open socket: loads them once, forks for each who asks, until its stdin ends
+    python tests/warm.py NUMBER    a server on this open socket: loads them once, forks for each who asks, until its stdin ends
 
 It loads nothing of this project: a process runs the code that its own path finds, in its own folder, environment and files.
 """

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from ruamel.yaml import YAML
 
 from dicap.data.sources.files import TABLES
 from dicap.errors import DataError, SettingsError
 from dicap.models import SavedModel, load_model
-from dicap.settings.resolve import TEMPLATE, read_yaml
+from dicap.settings.resolve import TEMPLATE, change_settings
 from dicap.use.folder import Images
 from dicap.use.predict import predict
 
@@ -106,7 +105,7 @@ def fit(
         shutil.copyfile(TEMPLATE / "settings.yaml", place / "params.yaml")
         source = photographs if labels is None else _joined(photographs, labels, joined)
         _run("init-data", str(source), *options, folder=place)
-        _change(place / "params.yaml", changes)
+        change_settings(place / "params.yaml", changes)
         _run("run", folder=place)
     except (DataError, SettingsError) as error:
         folder.cleanup()
@@ -160,18 +159,6 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"{key}: found a {type(value).__name__}; expected dotted names and plain values, as {{'ratio': 0.1}}"
             )
     return plain
-
-
-def _change(params: Path, changes: dict[str, Any]) -> None:
-    """Put values at their dotted keys in a file of settings, which nobody but `fit` reads."""
-    values = read_yaml(params)
-    for key, value in changes.items():
-        section, _, name = key.rpartition(".")
-        if section and not isinstance(values.get(section), dict):
-            values[section] = {}
-        (values[section] if section else values)[name] = value
-    with open(params, "w", encoding="utf-8") as file:
-        YAML(typ="safe", pure=True).dump(values, file)
 
 
 def _run(*words: str, folder: Path) -> None:

@@ -40,7 +40,7 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     from dicap.data.sources.own.read import added_before, read_added
     from dicap.errors import DataError, SettingsError
     from dicap.files.atomic import replacing
-    from stages.commands.init_data import write_settings
+    from dicap.settings.resolve import change_settings
 
     settings = load(params)
     if settings.dataset != "table":
@@ -76,7 +76,7 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     path = FOLDER / f"added-{name}.csv"
     with replacing(path) as temporary:
         temporary.write_text(text.getvalue(), encoding="utf-8")
-    write_settings(params, {"own": {"added": path.as_posix()}})
+    change_settings(params, {"own.added": path.as_posix()})
     for image, lost, gained in changed[:SHOWN]:
         say(f"{image}: {', '.join([f'- {name}' for name in lost] + [f'+ {name}' for name in gained])}")
     if len(changed) > SHOWN:

@@ -40,7 +40,7 @@ def look(model: SavedModel, store: Store, rows: np.ndarray, runtime: Runtime) ->
     batches = scoring_batches(store, rows, BATCH, device=runtime.device)
     features = getattr(model.network, "features", None)
     with torch.inference_mode(), runtime.autocast():
-        for _, images in progress(batches, desc="suggest", total=-(-len(rows) // BATCH), unit="batch"):
+        for _, images in progress(batches, desc="suggest", total=len(rows), unit="image", count=lambda batch: len(batch[0])):
             scores.append(model.method.scores(model.network, images).float().cpu())
             pixels = torch.nn.functional.adaptive_avg_pool2d(images.float(), 8) / 255
             seen = features(images).float().mean((2, 3)) if features is not None else pixels.flatten(1)

@@ -33,6 +33,7 @@ from dicap.randomness import permutation
 from dicap.settings import Settings, load_settings
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
+from dicap.training.inputs import Images
 from dicap.training.loops.warmup import initial_network
 from dicap.training.run import run_stage
 from dicap.use.suggest import suggest
@@ -86,7 +87,10 @@ def compare(scratch: Path, seed: int, options: argparse.Namespace) -> dict[str, 
     before = split_roles(index, settings.ratio, seed, settings.split.est_fraction)
     experiment, model, first = train(scratch / "before", folder, before, settings)
     unlabelled = experiment.roles.unlabeled
-    chosen = [found.row for found in suggest(load_model(model), experiment.store, unlabelled, options.count, experiment.runtime)]
+    chosen = [
+        found.row
+        for found in suggest(load_model(model), Images(experiment.store, 0, 0.0), unlabelled, options.count, experiment.runtime)
+    ]
     drawn = unlabelled[permutation(seed, "suggest", 0, len(unlabelled), "random")[: len(chosen)]]
     row: dict[str, Any] = {
         "seed": seed,

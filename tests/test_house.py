@@ -38,6 +38,7 @@ PURE = (
     "dicap.calibration.rates",
     "dicap.calibration.thresholds",
     "dicap.calibration.quota",
+    "dicap.linear.solver",
     "dicap.losses",
     "dicap.metrics.operating_point",
     "dicap.metrics.ranking",

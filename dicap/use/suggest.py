@@ -5,13 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from dicap.data.loader import scoring_batches
-from dicap.data.store import Store
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
 from dicap.models import SavedModel
+from dicap.training.inputs import Inputs
 
-BATCH = 256
 ALIKE = 0.98  # cosine similarity of two images' embeddings above which the second one is left out
 
 
@@ -34,10 +32,10 @@ class Suggestion:
     likely: list[int]
 
 
-def look(model: SavedModel, store: Store, rows: np.ndarray, runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
+def look(model: SavedModel, inputs: Inputs, rows: np.ndarray, runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
     """Scores (n, C) and embeddings (n, D) of length 1 of some rows, by the model's own backbone."""
     scores, embeddings = [], []
-    batches = scoring_batches(store, rows, BATCH, device=runtime.device)
+    batches = inputs.scoring(runtime, rows, None)
     features = getattr(model.network, "features", None)
     with torch.inference_mode(), runtime.autocast():
         for _, images in progress(batches, desc="suggest", total=len(rows), unit="image", count=lambda batch: len(batch[0])):
@@ -83,9 +81,12 @@ def choose(open_: np.ndarray, embeddings: np.ndarray, count: int, alike: float =
     return chosen
 
 
-def suggest(model: SavedModel, store: Store, rows: np.ndarray, count: int, runtime: Runtime) -> list[Suggestion]:
-    """The `count` images of `rows` to label next; fewer where the others are near copies of them."""
-    scores, embeddings = look(model, store, rows, runtime)
+def suggest(model: SavedModel, inputs: Inputs, rows: np.ndarray, count: int, runtime: Runtime) -> list[Suggestion]:
+    """The `count` images of `rows` to label next; fewer where the others are near copies of them.
+
+    `inputs`: the images, or where the model's backbone is put aside, its features of them.
+    """
+    scores, embeddings = look(model, inputs, rows, runtime)
     open_ = uncertainty(scores, model)
     present = model.decisions.present(scores)
     return [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from stages.support.common import device_option
+from stages.support.common import device_option, known_results
 from stages.support.terminal import finish, opening
 
 
@@ -50,7 +50,11 @@ def command(
         check_own_folder(gallery)  # not after hours of predicting
     saved, _ = open_model(model, device)
     meant = images[0] if len(images) == 1 else images
-    outcome = predict_to_file(saved, meant, out, batch_size=batch_size, device=device, workers=workers, per_image=per_image)
+    known = known_results("features")  # of the project that one stands in
+    outcome = predict_to_file(
+        saved, meant, out, batch_size=batch_size, device=device, workers=workers, per_image=per_image,
+        known=known if known.is_dir() else None,
+    )  # fmt: skip
     facts = {"images": outcome.images, "classes": len(saved.classes), "predictions": str(out), "decisions": saved.decisions.note}
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)

@@ -47,10 +47,11 @@ def own_data(settings: "Settings") -> "Own":
 
 
 def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> None:
-    """Convert a listed data set and say what came of it."""
+    """Convert a listed data set and say what came of it; what nobody used for long goes from the store of results."""
     from dicap.data.convert import convert
     from dicap.data.format import ARRAY
     from dicap.files.atomic import replacing
+    from dicap.files.content_store import remove_unused
     from dicap.provenance.dependencies import code
 
     folder = DATA
@@ -64,6 +65,7 @@ def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> Non
         known=known_results("convert"),
         code=digest,
     )
+    remove_unused(known_results("convert").parent)
     with replacing(PIXELS) as temporary:
         temporary.write_text(meta["checksums"][ARRAY] + "\n", encoding="utf-8")
     if meta["rejected"]:

@@ -72,6 +72,9 @@ def measured(words: list[str], folder: Path) -> dict[str, Any]:
             parts[name] = {"seconds": round(took, 2), "imports": round(one["imports"], 2)}
     seconds = round(after.children_user + after.children_system - before.children_user - before.children_system, 2)
     computed = re.search(r"images computed +(\d+)", done.stdout)
+    print(f"{' '.join(words[:2]):36}{seconds:>7.1f} s{f', {computed[1]} images computed' if computed else ''}")
+    for name, part in parts.items():
+        print(f"    {name:32}{part['seconds']:>7.1f} s, of which imports {part['imports']:.1f} s", flush=True)
     return {"seconds": seconds, "parts": parts} | ({"images computed": int(computed[1])} if computed else {})
 
 
@@ -104,7 +107,7 @@ def make_project(photographs: Path, place: Path, labelled: int) -> None:
     write_list(data, [row for row in rows if row["image"] not in added])
     write_list(place / "added", [row for row in rows if row["image"] in added])
     measured(["dicap-stage", "new", "project", "--from", "photographs", "--empty", "unlabeled"], place)
-    print("first run:", json.dumps(measured(["dvc", "repro"], place / "project")))
+    measured(["dvc", "repro"], place / "project")
 
 
 def label(project: Path) -> None:
@@ -161,11 +164,6 @@ def main() -> int:
         if not (place / "project" / "artifacts" / "report").exists():
             make_project(options.photographs.absolute(), place, options.labelled)
         found = loop(place, options.count)
-    for title, one in found.items():
-        computed = f", {one['images computed']} images computed" if "images computed" in one else ""
-        print(f"{title:36}{one['seconds']:>7.1f} s{computed}")
-        for name, part in one["parts"].items():
-            print(f"    {name:32}{part['seconds']:>7.1f} s, of which imports {part['imports']:.1f} s")
     return finish("loop", {"commands": found}, SECONDS / found["dvc repro"]["seconds"], 1.0, options)
 
 

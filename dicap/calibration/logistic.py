@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dicap.calibration.ranks import FINEST, log_odds
+from dicap.calibration.ranks import EXACT, FINEST, log_odds
+from dicap.linear.solver import solve
 
 PRIOR_ENTRIES = 2.0  # entries that the network's own confidence counts for; keeps a fit on one outcome finite
 KNOTS = 401
@@ -98,10 +99,8 @@ def logistic_rates(x: NDArray, y: NDArray, x_prior: NDArray, weight_prior: NDArr
     One that lowers them fits noise and is left out, as beta calibration does. The prior entries count once as negatives
     and once as positives, by the columns of weight_prior (m, 2). Returns the rates as a function of features.
     """
-    from sklearn.linear_model import LogisticRegression
-
     everything = np.concatenate([x, x_prior, x_prior])
-    target = np.concatenate([y, np.zeros(len(x_prior)), np.ones(len(x_prior))]).astype(int)
+    target = np.concatenate([y, np.zeros(len(x_prior)), np.ones(len(x_prior))])
     weight = np.concatenate([np.ones(len(x)), weight_prior[:, 0], weight_prior[:, 1]])
     centre, scale = everything.mean(0), everything.std(0)
     kept = [f for f in range(x.shape[1]) if scale[f] > 0]
@@ -110,12 +109,12 @@ def logistic_rates(x: NDArray, y: NDArray, x_prior: NDArray, weight_prior: NDArr
         return (values[:, kept] - centre[kept]) / scale[kept]
 
     while kept:
-        # C: features correlate, so a little ridge keeps their coefficients small at no cost in fit.
-        model = LogisticRegression(C=100.0, max_iter=1000).fit(scaled(everything), target, sample_weight=weight)
-        worst = int(np.argmin(model.coef_[0]))
-        if model.coef_[0][worst] >= 0:
-            slopes, constant = model.coef_[0].copy(), float(model.intercept_[0])
-            return lambda values: 1 / (1 + np.exp(-(scaled(values) @ slopes + constant)))
+        # The loss weight: features correlate, so a little ridge keeps their coefficients small at no cost in fit.
+        model = solve(scaled(everything), target[:, None], weight=weight[:, None], loss_weight=100.0, tolerance=EXACT)
+        slopes, constant = model.w[0, 0], model.b[0, 0]
+        worst = int(np.argmin(slopes))
+        if slopes[worst] >= 0:
+            return lambda values: np.exp(-np.logaddexp(0, -(scaled(values) @ slopes + constant)))
         kept.pop(worst)
     rate = float((weight * target).sum() / weight.sum())
     return lambda values: np.full(len(values), rate)

@@ -298,7 +298,7 @@ def test_killed_anywhere_it_ends_in_the_same_bytes(frozen_experiment, monkeypatc
     assert not (tmp_path / "again" / stage).exists() and not StopSignal()
     out = tiny.run_stage(experiment, stage, source, tmp_path / "again", log=lines.extend)
     assert tiny.content(out) == tiny.content(whole / stage)
-    assert (lines[-1:] == [f"resuming {stage} at epoch 1, step 0"]) == (when != "solving")
+    assert (lines[-1:] == [f"resuming {stage} after 1 of 1 epochs"]) == (when != "solving")
 
 
 @pytest.mark.parametrize("method", ["asl", "top1", "topk", "iat", "cap"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dicap.calibration.decision import Decisions
-from dicap.calibration.risk_control import Ranking, Threshold, at_least, rankings, starts_of, targets_of, threshold, trials
+from dicap.calibration.risk_control import Ranking, Threshold, at_least, rankings, targets_of, threshold, trials
 
 LABELLED = st.lists(
     st.tuples(st.sampled_from(np.float32([0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0])), st.sampled_from([-1, 0, 0, 1, 1]))
@@ -48,13 +48,9 @@ def test_a_recall_s_rank_is_the_first_whose_order_statistic_holds(target, error)
 
 
 def chosen_rank(labels, target, error):
-    """The last rank that the fallback procedure rejects, by its definition; 0 for none."""
-    starts, allowed, last = starts_of(len(labels), target, error), 0.0, 0
-    for rank in range(1, len(labels) + 1):
-        allowed += error / len(starts) * (rank in starts)
-        rejected = allowed > 0 and tail(sum(labels[:rank]), rank, target) <= allowed + 1e-12
-        last, allowed = (rank, allowed) if rejected else (last, 0.0)
-    return last
+    """The last rank before the first that fails, by the definition of a fixed sequence; 0 for none."""
+    ranks = range(trials(target, error), len(labels) + 1)
+    return max([*itertools.takewhile(lambda rank: tail(sum(labels[:rank]), rank, target) <= error + 1e-12, ranks), 0])
 
 
 @pytest.mark.parametrize("target, error", [(0.5, 0.4), (0.7, 0.3)])
@@ -79,7 +75,7 @@ def test_what_is_missing_is_said_and_enough():
     """A class of which all is right needs as many as all-right trials take; one that is never sure gets told so."""
     right = Ranking(np.linspace(1, 0.9, 5), np.zeros(5, int), 100)
     needed = int(threshold(right, ("precision", 0.9), 0.9).why.split("about ")[1].split()[0])
-    assert needed == trials(0.9, 0.1 / 3) * 100 // 5
+    assert needed == trials(0.9, 0.1) * 100 // 5
     more = Ranking(np.linspace(1, 0.9, needed // 20), np.zeros(needed // 20, int), needed)
     assert threshold(more, ("precision", 0.9), 0.9).at is not None
     unsure = Ranking(np.linspace(1, 0.9, 50), np.arange(1, 51), 1000)

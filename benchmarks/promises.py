@@ -31,7 +31,7 @@ from coverage import population
 
 from dicap.calibration.risk_control import Ranking, rankings, threshold
 from dicap.linear.folds import assign_folds, fold_weights, out_of_fold_scores
-from dicap.linear.learning_curve import forecast, measure
+from dicap.linear.learning_curve import gain, measure
 from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.scaling import scaling_of
 from dicap.linear.solver import rotate, solve
@@ -143,7 +143,7 @@ def promises(x: np.ndarray | None, y: np.ndarray | None, kind: str, n: int, draw
 
 
 def forecasts(x: np.ndarray, y: np.ndarray, draws: int, sizes: tuple[int, ...] = (100, 200, 400, 800)) -> list[dict[str, float]]:
-    """Of each draw and start: the forecast, its interval, and mAP on the images left over of a head on as many."""
+    """Of each draw and start: the forecast gain, its interval, and the gain on the images left over of a head on as many."""
     found = []
     for seed in range(draws):
         order = np.random.default_rng([seed, 1]).permutation(len(x))
@@ -156,8 +156,8 @@ def forecasts(x: np.ndarray, y: np.ndarray, draws: int, sizes: tuple[int, ...] =
             own, tested = order[:n], can_be_tested(y[order[:n]])
             curve = measure(x[own], y[own], loss_weight=weights[n], seed=seed)
             for m in (2 * n, 4 * n):
-                one = forecast(curve, m)
-                row = {"from": n, "to": m, "truth": 100 * float(aps[m][tested].mean()), "now": 100 * float(aps[n][tested].mean())}
+                one = gain(curve, n, m)
+                row = {"from": n, "to": m, "truth": 100 * float((aps[m] - aps[n])[tested].mean())}
                 found.append({k: round(v, 2) for k, v in (row | {"value": one.value, "low": one.low, "high": one.high}).items()})
     return found
 
@@ -236,7 +236,7 @@ def write(found: dict[str, Any], options: Any) -> int:
             summary[f"{name} {pair[0]:g} to {pair[1]:g}"] = {
                 "bias": round(float(error.mean()), 2),
                 "off": round(float(np.abs(error).mean()), 2),
-                "gain": round(float(np.mean([row["truth"] - row["now"] for row in some])), 2),
+                "gain": round(float(np.mean([row["truth"] for row in some])), 2),
                 "covered": round(float(np.mean([row["low"] <= row["truth"] <= row["high"] for row in some])), 3),
                 "width": round(float(np.mean([row["high"] - row["low"] for row in some])), 2),
             }

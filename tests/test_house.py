@@ -30,6 +30,7 @@ FLOORS = [
 ]
 # Pure mathematics: nothing of the project but its errors and each other.
 PURE = (
+    "dicap.calibration.counts",
     "dicap.calibration.curve",
     "dicap.calibration.decision",
     "dicap.calibration.estimators",

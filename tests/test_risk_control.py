@@ -35,7 +35,7 @@ def test_a_ranking_holds_every_rank_and_survives_its_dict(entries):
     assert np.array_equal(again.scores.astype(np.float32), ranking.scores.astype(np.float32))
 
 
-@pytest.mark.parametrize("target, error", [(0.9, 0.1), (0.5, 0.3), (0.95, 0.05)])
+@pytest.mark.parametrize(("target", "error"), [(0.9, 0.1), (0.5, 0.3), (0.95, 0.05)])
 def test_a_recall_s_rank_is_the_first_whose_order_statistic_holds(target, error):
     """Of P positives the recall of the k-th highest score is beta distributed: below the target with P(Bin(P, target) >= k)."""
     assert trials(target, error) == next(n for n in range(1, 99) if target**n <= error)
@@ -53,7 +53,7 @@ def chosen_rank(labels, target, error):
     return max([*itertools.takewhile(lambda rank: tail(sum(labels[:rank]), rank, target) <= error + 1e-12, ranks), 0])
 
 
-@pytest.mark.parametrize("target, error", [(0.5, 0.4), (0.7, 0.3)])
+@pytest.mark.parametrize(("target", "error"), [(0.5, 0.4), (0.7, 0.3)])
 def test_a_precision_is_missed_no_more_often_than_allowed_by_exact_enumeration(target, error):
     """All labels of ten ranked images: the first `good` of them positive with the target's chance, the others with less."""
     patterns = np.array(list(itertools.product([0, 1], repeat=10)))
@@ -102,7 +102,7 @@ def test_a_yes_is_a_score_at_or_above_the_threshold_and_nothing_else(seed, kind)
 
 
 @pytest.mark.parametrize(
-    "asked, said",
+    ("asked", "said"),
     [
         ({"precision": 1.0}, "precision: found 1.0, expected a number between 0 and 1"),
         ({"recall": {"dgo": 0.9}}, "no class is called 'dgo'; did you mean dog?"),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from dicap.calibration.counts import Labelled
 from dicap.calibration.curve import Curve
 from dicap.calibration.rates import bin_index
 from dicap.calibration.risk_control import Ranking, Target, Threshold, threshold
@@ -32,6 +33,7 @@ class Decisions:
             kept from training.
         rankings: of each class, what a threshold for a precision or a recall is chosen by; None where there are no such images.
         targets: of each class, the precision or recall that its thresholds were chosen for, None where for neither.
+        labelled: moments of the chances of these images, by which counts are corrected; None likewise.
     """
 
     tau_pos: np.ndarray
@@ -43,6 +45,7 @@ class Decisions:
     f1_threshold: float | None = None
     rankings: tuple[Ranking, ...] | None = None
     targets: tuple[Target | None, ...] | None = None
+    labelled: Labelled | None = None
 
     def meeting(self, targets: Sequence[Target | None], confidence: float) -> tuple["Decisions", list[Threshold | None]]:
         """The same with the thresholds that meet the targets of the classes, and these thresholds; None: nothing is asked there.
@@ -109,6 +112,7 @@ class Decisions:
             "f1_threshold": self.f1_threshold,
             "rankings": None if self.rankings is None else [ranking.to_dict() for ranking in self.rankings],
             "targets": None if self.targets is None else [target and dict([target]) for target in self.targets],
+            "labelled": None if self.labelled is None else self.labelled.to_list(),
         }
 
     @staticmethod
@@ -119,11 +123,13 @@ class Decisions:
             knots, rate = (torch.tensor(curve[name], dtype=torch.float64) for name in ("logit", "rate"))
             curve, entries = Curve(knots, rate, log_odds=True), int(curve["entries"])
         tau_pos, tau_neg, prior = (np.array(values[name], float) for name in ("tau_pos", "tau_neg", "prior"))
-        rankings, targets = values.get("rankings"), values.get("targets")  # models written before there were any lack them
+        # Models written before there were any lack these three.
+        rankings, targets, labelled = (values.get(name) for name in ("rankings", "targets", "labelled"))
         rankings = None if rankings is None else tuple(Ranking.from_dict(ranking) for ranking in rankings)
         targets = None if targets is None else tuple(target and next(iter(target.items())) for target in targets)
+        labelled = None if labelled is None else Labelled.from_list(labelled)
         note, f1_threshold = str(values["note"]), values["f1_threshold"]
-        return Decisions(tau_pos, tau_neg, prior, curve, note, entries, f1_threshold, rankings, targets)
+        return Decisions(tau_pos, tau_neg, prior, curve, note, entries, f1_threshold, rankings, targets, labelled)
 
 
 def plain(prior: np.ndarray, note: str) -> Decisions:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor, nn
 
+from dicap.calibration.counts import Labelled
 from dicap.calibration.curve import Curve, carry_over, curve_by_rank
 from dicap.calibration.decision import Decisions, plain
 from dicap.calibration.risk_control import rankings
@@ -113,7 +114,9 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, source:
     if carried is not None:
         p = thresholds_at_equal_rank(p.T, carried.scores.numpy(), after.numpy()).T if after is not None and len(after) else None
     ranked = None if p is None else rankings(p, source.y.numpy())
-    return Decisions(tau_pos, tau_neg, prior, curve, source.note, int((source.y >= 0).sum()), f1_threshold, ranked)
+    labelled = Labelled.of(source.curve.at(source.p).numpy(), source.y.numpy())
+    entries = int((source.y >= 0).sum())
+    return Decisions(tau_pos, tau_neg, prior, curve, source.note, entries, f1_threshold, rankings=ranked, labelled=labelled)
 
 
 def some_of(rows: np.ndarray, most: int, seed: int, stage: str) -> np.ndarray:

@@ -190,7 +190,7 @@ def test_the_plots_of_dvc_yaml_find_their_columns(whole):
 
 
 def test_a_score_that_few_test_images_raise_is_nowhere_shown_alone(tmp_path):
-    """Sixty rare classes at random, forty test images: the page, and the words of terminal and card, give no one value."""
+    """Sixty rare classes at random, forty test images: page, terminal and card give no one value."""
     rng = np.random.default_rng(0)
     found = metrics_of(rng.random((40, 60)), (rng.random((40, 60)) < 0.05).astype(int), testable=True)
     assert found["map"] > found["map_high"]

@@ -325,6 +325,8 @@ SETTINGS = [
     Case("a device that the machine does not have, to predict", "predict artifacts/finetune photos --device cuda:99", {}, code=2),
     Case("a device that the machine does not have, to evaluate", "evaluate --device cuda:99", {}, code=2),
     Case("a device that the machine does not have, to review", "review --device cuda:99", {}, code=2),
+    Case("a class that is not there, to count", "count --class rde", {}, code=2),
+    Case("counts in another form than a table", "count --out counts.json", {}, code=2),
     Case("an unknown device, to suggest", "suggest --device abacus", {}, code=2),
     Case("more processes than a step has images for", "train --nproc 99", {}, code=2),
     Case("more processes than a step has images for, to evaluate", "evaluate --nproc 99", {}, code=2),
@@ -336,6 +338,8 @@ SETTINGS = [
 TABLES = [
     Case("a folder without a table", "convert", remove("photos/labels.csv")),
     Case("a folder that is not there", "convert", wrong(data_root="no/such/folder")),
+    Case("a folder without photographs, to count", "count empty", lambda p: Path("empty").mkdir()),
+    Case("a folder without photographs, to suggest", "suggest empty", lambda p: Path("empty").mkdir()),
     Case("two tables", "convert", lambda p: pd.DataFrame({"image": ["a"]}).to_parquet("photos/labels.parquet")),
     Case("an empty table", "convert", table(raw=b"")),
     Case("a table of a header alone", "convert", table(raw=TABLE.encode())),

@@ -317,5 +317,5 @@ def test_thresholds_meet_what_is_asked_of_the_labelled_samples_and_say_where_the
     assert (yes & (y_test == 1))[:, 0].sum() / y_test[:, 0].sum() > 0.85 and (y_test == 1)[yes[:, 1], 1].mean() > 0.85
     assert np.isnan(model.thresholds(recall={"dog": 0.9})[1:]).all()
     for asked in ({}, {"precision": 0}, {"recall": {"dgo": 0.5}}, {"precision": 0.9, "recall": 0.9}):
-        with pytest.raises(ValueError, match="thresholds|precision|recall"):
+        with pytest.raises(ValueError, match=r"thresholds|precision|recall"):
             model.thresholds(**asked)

@@ -71,6 +71,26 @@ def test_a_precision_is_missed_no_more_often_than_allowed_by_exact_enumeration(t
         assert weight[ranks > good].sum() <= error + 1e-9
 
 
+@pytest.mark.parametrize("kind", ["precision", "recall"])
+def test_what_mapie_finds_valid_is_valid_here_too(kind):
+    """MAPIE's p-values are bounds, ours the binomial's own: nothing that it accepts at one threshold is refused."""
+    control = pytest.importorskip("mapie.risk_control")
+    rng = np.random.default_rng(1)
+    y = (rng.random(500) < 0.4).astype(int)
+    p = np.round(1 / (1 + np.exp(1.5 - rng.normal(3.0 * y, 1))), 3)
+    grid = np.arange(0.05, 1, 0.05) + 0.0005  # between the scores
+    both = control.BinaryClassificationController(
+        lambda p: np.concatenate([1 - p, p], axis=1), kind, 0.8, confidence_level=0.9, list_predict_params=grid
+    )
+    both.calibrate(p[:, None], y)
+    yes = [p >= at for at in grid]
+    exact = [at_least(*((y[s].sum(), s.sum()) if kind == "precision" else (y[s].sum(), y.sum())), 0.8) for s in yes]
+    assert (np.ravel(both.p_values) >= np.array(exact) - 1e-9).all()
+    found = threshold(rankings(p[:, None], y[:, None])[0], (kind, 0.8), 0.9).at
+    assert found is not None and both.best_predict_param is not None
+    assert found <= both.best_predict_param if kind == "precision" else found >= both.best_predict_param
+
+
 def test_what_is_missing_is_said_and_enough():
     """A class of which all is right needs as many as all-right trials take; one that is never sure gets told so."""
     right = Ranking(np.linspace(1, 0.9, 5), np.zeros(5, int), 100)

@@ -98,13 +98,14 @@ def worth(at: float, scores: np.ndarray, truth: np.ndarray) -> tuple[float, floa
     return float(truth[yes].mean()) if yes.any() else 1.0, float(yes[truth].mean()), int(yes.sum())
 
 
-def best(scores: np.ndarray, truth: np.ndarray, kind: str) -> float:
+def best(scores: np.ndarray, truth: np.ndarray) -> dict[str, float]:
     """Of the other quantity, what the best threshold for these very images has."""
-    order = np.argsort(-scores, kind="stable")
-    hits = np.cumsum(truth[order])
+    hits = np.cumsum(truth[np.argsort(-scores)])
     precision, recall = hits / np.arange(1, len(hits) + 1), hits / hits[-1]
-    met, other = (precision, recall) if kind == "precision" else (recall, precision)
-    return float(other[met >= TARGET].max(initial=0))
+    return {
+        "precision": float(recall[precision >= TARGET].max(initial=0)),
+        "recall": float(precision[recall >= TARGET].max(initial=0)),
+    }
 
 
 def draw(x: np.ndarray, y: np.ndarray, n: int, seed: int, *, mapie: bool = False) -> list[list[Any]]:
@@ -120,8 +121,8 @@ def draw(x: np.ndarray, y: np.ndarray, n: int, seed: int, *, mapie: bool = False
     found = []
     for c in np.flatnonzero((y[known] > 0).any(0) & (y[rest] > 0).any(0)):
         truth = y[rest, c] > 0
+        most = best(by_all[:, c], truth)
         for kind in ("precision", "recall"):
-            most = best(by_all[:, c], truth, kind)
             rules = [
                 ("ours", by_all, threshold(own[c], (kind, TARGET), CONFIDENCE).at),
                 ("split", by_half, threshold(apart[c], (kind, TARGET), CONFIDENCE).at),
@@ -134,7 +135,7 @@ def draw(x: np.ndarray, y: np.ndarray, n: int, seed: int, *, mapie: bool = False
                 value, other = (precision, recall) if kind == "precision" else (recall, precision)
                 trials = yes if kind == "precision" else int(truth.sum())
                 margin = 2 * np.sqrt(TARGET * (1 - TARGET) / max(trials, 1))  # of the left over images themselves
-                found.append([rule, kind, at is not None, value >= TARGET, value >= TARGET - margin, most - other])
+                found.append([rule, kind, at is not None, value >= TARGET, value >= TARGET - margin, most[kind] - other])
     return found
 
 
@@ -217,8 +218,8 @@ def main() -> int:
     sets = {path.stem: read(path) for path in options.files}
     if options.smoke:
         sets["toy"] = tuple(part[:400] for part in made_up("common", 0))
-    cells = [(kind, None, None, n) for kind in MADE_UP for n in ((30,) if options.smoke else (30, 100, 300, 1000))]
-    cells += [(name, x, y, n) for name, (x, y) in sets.items() for n in ((50,) if options.smoke else (100, 300, 1000))]
+    drawn = [(kind, None, None) for kind in MADE_UP] + [(name, *some) for name, some in sets.items()]
+    cells = [(*one, n) for n in ((50,) if options.smoke else (300, 1000, 100, 30)) for one in drawn if n > 30 or one[1] is None]
     for name, x, y, n in cells if "promises" in options.part else []:
         if (key := f"{name} {n}") not in found["promises"]:
             begin = time.perf_counter()

@@ -304,3 +304,18 @@ heavy = {"torch", "torchvision", "timm", "pydantic", "matplotlib"} & set(sys.mod
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_thresholds_meet_what_is_asked_of_the_labelled_samples_and_say_where_they_cannot():
+    x, y, x_test, y_test = world(n=600, labelled=500, test=2000, classes=3)
+    y[:500, 2] = np.arange(500) < 6  # too few positives for any promise
+    model = DiCaPClassifier(random_state=0).fit(x, pd.DataFrame(y, columns=["dog", "cat", "owl"]))
+    with pytest.warns(UserWarning, match="class owl: needs 22 labelled images that show it, here 6"):
+        found = model.thresholds(recall={"dog": 0.9, "owl": 0.9}, precision={"cat": 0.9})
+    assert np.isinf(found[2]) and 0 < found[0] < 1
+    yes = model.predict_proba(x_test) >= found
+    assert (yes & (y_test == 1))[:, 0].sum() / y_test[:, 0].sum() > 0.85 and (y_test == 1)[yes[:, 1], 1].mean() > 0.85
+    assert np.isnan(model.thresholds(recall={"dog": 0.9})[1:]).all()
+    for asked in ({}, {"precision": 0}, {"recall": {"dgo": 0.5}}, {"precision": 0.9, "recall": 0.9}):
+        with pytest.raises(ValueError, match=r"thresholds|precision|recall"):
+            model.thresholds(**asked)

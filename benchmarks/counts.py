@@ -22,6 +22,8 @@ smallest `held` of the sets and sizes.
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +114,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no further cell after so many")
     options = parser.options()
     cells: dict[str, dict[str, Any]] = json.loads(options.out.read_text())["cells"] if options.out.exists() else {}
-    begin, populations = time.perf_counter(), {path.stem: lambda path=path: population(path) for path in options.files}
+    begin = time.perf_counter()
+    populations: dict[str, Callable[[], Any]] = {path.stem: partial(population, path) for path in options.files}
     if options.smoke:
         made = draw(HELPING, 1)
         populations["made up"] = lambda: (made.x, made.y)

@@ -111,9 +111,9 @@ def counts(labelled: Labelled, folder: Moments) -> Counts:
 
     error = np.sqrt(folder.variance / size + np.maximum(folder.variance, both.variance) / n)
     shifted = np.abs(folder.mean - both.mean) > norm.isf(ALARM / 2 / len(k)) * np.maximum(error, 1e-12)
-    shift = _by_shift(present, absent, folder)
-    inwards = [np.floor(low * size + 1e-9), np.ceil(high * size - 1e-9)]
-    return Counts(found * size, *inwards, shifted & ~unknown, *(part * size for part in shift))
+    low, high = np.floor(low * size + 1e-9), np.ceil(high * size - 1e-9)
+    by_shift, shift_low, shift_high = (part * size for part in _by_shift(present, absent, folder))
+    return Counts(found * size, low, high, shifted & ~unknown, by_shift, shift_low, shift_high)
 
 
 def _by_shift(present: Moments, absent: Moments, folder: Moments) -> tuple[NDArray, NDArray, NDArray]:

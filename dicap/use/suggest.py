@@ -108,16 +108,23 @@ def spread(embeddings: np.ndarray, count: int, labelled: int = 0) -> list[int]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # copies share a cluster, and fewer are chosen
-        found = KMeans(labelled + count, n_init=1, max_iter=ITERATIONS, random_state=0).fit(embeddings)
-    size = np.bincount(found.labels_, minlength=labelled + count)
-    size[found.labels_[:labelled]] = 0
-    far = ((embeddings - found.cluster_centers_[found.labels_]) ** 2).sum(1)
-    members = [np.flatnonzero(found.labels_ == c) for c in np.argsort(-size, kind="stable")[:count] if size[c]]
+        found = KMeans(labelled + count, max_iter=ITERATIONS, random_state=0).fit(embeddings)
+    which = np.asarray(found.labels_)
+    size = np.bincount(which, minlength=labelled + count)
+    size[which[:labelled]] = 0
+    far = ((embeddings - found.cluster_centers_[which]) ** 2).sum(1)
+    members = [np.flatnonzero(which == c) for c in np.argsort(-size, kind="stable")[:count] if size[c]]
     return [int(some[np.argmin(far[some])]) for some in members]
 
 
 def suggest(
-    model: SavedModel, store: Store, rows: np.ndarray, count: int, runtime: Runtime, by: str = BY[0], labelled: Sequence[int] = ()
+    model: SavedModel,
+    store: Store,
+    rows: np.ndarray,
+    count: int,
+    runtime: Runtime,
+    by: str = BY[0],
+    labelled: Sequence[int] | np.ndarray = (),
 ) -> list[Suggestion]:
     """The `count` images of `rows` to label next, by one of BY; fewer where the others are near copies of them.
 

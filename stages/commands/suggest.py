@@ -89,8 +89,10 @@ def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, dev
     from dicap.use.folder import photographs
     from dicap.use.suggest import first
 
-    values = (read_yaml(params) if params.exists() else {}) | {"dataset": "table", "data_root": str(folder)}
-    settings = placed(resolve_values(values | {"protocol": "recommended"}, params).settings)
+    own = read_yaml(params) if params.exists() else {}
+    values = {key: own[key] for key in ("backbone", "backbone_weights", "image_size", "network") if own.get(key) is not None}
+    values |= {"dataset": "table", "data_root": str(folder), "protocol": "recommended"}
+    settings = placed(resolve_values(values, params).settings)
     photos = photographs(folder)
     chosen = first(pretrained_network(settings), photos, settings.image_size, count, Runtime.choose(device), by)
     _write_list(out, ["image", "labels"], [(one.name, "") for one in chosen])

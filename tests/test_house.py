@@ -37,6 +37,7 @@ PURE = (
     "dicap.calibration.logistic",
     "dicap.calibration.ranks",
     "dicap.calibration.rates",
+    "dicap.calibration.risk_control",
     "dicap.calibration.thresholds",
     "dicap.calibration.quota",
     "dicap.losses",

@@ -15,6 +15,8 @@ def test_predict_writes_and_says_where(project):
     assert f"  open {project.folder / 'seen' / 'index.html'} in a browser" in out
     assert "p.csv" in out and "p.unreadable.csv" in out and "Next:" in out
     assert len(pd.read_csv("p.csv")) == 5 * 3
+    out = project.done("predict", "artifacts/finetune", "photos", "--out", "p.csv", "--recall", "red=0.2", "--confidence", "0.5")
+    assert "recall 0.2: promised with 50% confidence for 1 classes (red)" in out
 
 
 def test_count_corrects_what_predict_says(project):

@@ -85,13 +85,13 @@ def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, dev
     from dicap.features.recipe import pretrained_network
     from dicap.machine.runtime import Runtime
     from dicap.pages.labelling import Question, write_labelling_page
-    from dicap.settings.resolve import read_yaml, resolve_values
+    from dicap.settings.resolve import TEMPLATE, read_yaml, resolve_values
     from dicap.use.folder import photographs
     from dicap.use.suggest import first
 
     own = read_yaml(params) if params.exists() else {}
-    values = {key: own[key] for key in ("backbone", "backbone_weights", "image_size", "network") if own.get(key) is not None}
-    values |= {"dataset": "table", "data_root": str(folder), "protocol": "recommended"}
+    values = read_yaml(TEMPLATE / "settings.yaml") | {"dataset": "table", "data_root": str(folder), "protocol": "recommended"}
+    values |= {key: own[key] for key in ("backbone", "backbone_weights", "image_size", "network") if own.get(key) is not None}
     settings = placed(resolve_values(values, params).settings)
     photos = photographs(folder)
     chosen = first(pretrained_network(settings), photos, settings.image_size, count, Runtime.choose(device), by)

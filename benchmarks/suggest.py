@@ -31,11 +31,11 @@ import numpy as np
 from common import Parser, paired
 from counts import FOLDS, LOSS_WEIGHT
 from populations import HELPING, draw
+from scipy.special import expit
 
 from dicap.calibration.ranks import curve_by_rank
 from dicap.files.json_files import write_json
-from dicap.linear.crossfit import out_of_fold
-from dicap.linear.folds import assign_folds, fold_weights
+from dicap.linear.folds import assign_folds, fold_weights, out_of_fold_scores
 from dicap.linear.solver import Solution, solve
 from dicap.metrics.ranking import mean_average_precision
 from dicap.report import style
@@ -86,7 +86,8 @@ def least_sure(
     p = 1 / (1 + np.exp(-z))
     if strategy == "unsure":
         fold = assign_folds(labels, FOLDS, seed=0)
-        chance = np.interp(z, *curve_by_rank(out_of_fold(heads.w, heads.b, own, fold), labels))
+        held_out = out_of_fold_scores(heads.logits(own), fold).astype(np.float64)
+        chance = np.interp(z, *curve_by_rank(expit(held_out), labels))
         return [i for i, _ in choose(1 - np.abs(2 * chance - 1), near, ROUND)]
     if strategy == "margin":
         return np.argsort(np.abs(p - 0.5).min(1), kind="stable")[:ROUND].tolist()

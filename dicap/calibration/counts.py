@@ -79,7 +79,8 @@ class Counts:
 
     Attributes:
         count: the estimate; low, high: its 95 % interval.
-        shifted: the chances of the folder's photographs are others than those of the labelled ones.
+        shifted: the chances of the folder's photographs are others than those of the labelled ones, of which at least ENOUGH show
+            the class.
         by_shift: the estimate if images that show a class still look alike, but their share has changed; low and high likewise.
             NaN where fewer than ENOUGH labelled images show the class, or the chances do not tell it.
     """
@@ -109,11 +110,12 @@ def counts(labelled: Labelled, folder: Moments) -> Counts:
     unknown = both.images == 0
     low, high = np.where(unknown, 0, low), np.where(unknown, 1, high)
 
+    # Fewer than ENOUGH positives are not in all folds, and what a head says that has seen none is no measure.
     error = np.sqrt(folder.variance / size + np.maximum(folder.variance, both.variance) / n)
-    shifted = np.abs(folder.mean - both.mean) > norm.isf(ALARM / 2 / len(k)) * np.maximum(error, 1e-12)
+    shifted = (k >= ENOUGH) & (np.abs(folder.mean - both.mean) > norm.isf(ALARM / 2 / len(k)) * np.maximum(error, 1e-12))
     low, high = np.floor(low * size + 1e-9), np.ceil(high * size - 1e-9)
     by_shift, shift_low, shift_high = (part * size for part in _by_shift(present, absent, folder))
-    return Counts(found * size, low, high, shifted & ~unknown, by_shift, shift_low, shift_high)
+    return Counts(found * size, low, high, shifted, by_shift, shift_low, shift_high)
 
 
 def _by_shift(present: Moments, absent: Moments, folder: Moments) -> tuple[NDArray, NDArray, NDArray]:

@@ -23,7 +23,7 @@ from scipy.stats import norm
 
 from dicap.metrics.operating_point import Z, wilson
 
-ALARM = 0.01  # chance that a folder of like photographs is said to differ
+ALARM = 0.05  # chance that of a folder of like photographs any class is said to differ
 ENOUGH = 5  # labelled images with the class, and without, to know how the chances of such images are spread
 
 

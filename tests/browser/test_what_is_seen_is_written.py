@@ -88,7 +88,7 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, monkeypa
         rows = [[np.flatnonzero(row == value).tolist() for value in (1, 0, -1)] for row in state]
         folder = tmp_path / str(seed)
         questions = [
-            Question(name, rng.random(len(classes)), on, asked=None if review else 0, unknown=unknown)
+            Question(name, rng.random(len(classes)), on, unknown=unknown)
             for name, (on, _, unknown) in zip(names, rows, strict=True)
         ]
         page_file = folder / "page" / "index.html"

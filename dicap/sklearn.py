@@ -25,6 +25,7 @@ from dicap.metrics.ranking import average_precision
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
 
 # Share of the head's own log-odds in the decision value: the measured curve is flat in places, and samples keep their order.
+# It is their inverse hyperbolic sine: those of a sample far from all others have no bound, and would outweigh what was measured.
 OWN = 1e-3
 
 
@@ -134,8 +135,11 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         rows, y = self._scaling.apply(x)[order], labels[labelled]
         own = rows[: len(y)]
         largest = float(np.abs(rows).max(initial=0))  # of single precision, in which squares are summed
-        if not (np.isfinite(self._scaling.scale).all() and largest**2 * rows.size < np.finfo(rows.dtype).max):
+        limits = np.finfo(rows.dtype)
+        if not (np.isfinite(self._scaling.scale).all() and largest**2 * rows.size < limits.max):
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares overflow; give them in a larger unit")
+        if kind == "plain" and x.any() and largest**2 < limits.tiny / limits.eps:
+            raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares vanish; give them in a smaller unit")
         fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
         self.C_ = choose_loss_weight(own, y, fold) if self.C == "auto" else float(self.C)
 
@@ -153,6 +157,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
     def _features(self, X: Any, *, reset: bool) -> NDArray:
         """(n, D) finite, in single or double precision."""
+        if np.ma.is_masked(X):  # scikit-learn would read what lies under the mask
+            raise ValueError("X: some features are masked; fill them in")
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "reset": reset}
         return np.asarray(validate_data(self, X, **options))
 
@@ -160,7 +166,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
         check_is_fitted(self, "coef_")
         stated = self._scaling.apply(self._features(X, reset=False)).astype(np.float64) @ self.coef_.T + self.intercept_
-        return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * stated
+        return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * np.arcsinh(stated)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """(n, C) measured probability of each class: the share of labelled entries, scored so, that turned out positive."""

@@ -78,6 +78,14 @@ def test_decisions_probabilities_and_chances_agree():
     assert all(np.array_equal(np.argsort(decision[:, c]), np.argsort(stated[:, c])) for c in range(4)), "strictly rising"
 
 
+@pytest.mark.parametrize("kind", ["root", "standard", "plain"])
+def test_a_sample_far_from_all_others_is_no_surer_than_was_measured(kind):
+    x, y, x_test, _ = world(noise=3)
+    model = DiCaPClassifier(features=kind, random_state=0).fit(x, y)
+    p, rate = model.predict_proba(1e6 * x_test), model.curve_[1]
+    assert rate[0] - 0.01 < p.min() and p.max() < rate[-1] + 0.01
+
+
 # -- the rule -----------------------------------------------------------------------------------------------------------
 
 
@@ -197,7 +205,9 @@ def test_one_unlabelled_row_and_fewer_rows_than_neighbours():
         (lambda x, y: (x, y[:, 0]), "1d array"),
         (lambda x, y: (x[:-1], y), "inconsistent numbers of samples"),
         (lambda x, y: (np.where(x == x[3, 3], np.nan, x), y), "Input X contains NaN"),
+        (lambda x, y: (np.ma.masked_array(x, x == x[3, 3]), y), "X: some features are masked"),
         (lambda x, y: (1e30 * x, y), "whose squares overflow"),
+        (lambda x, y: (1e-60 * x, y), "whose squares vanish"),
     ],
 )
 def test_bad_arrays_are_refused(change, said):

@@ -20,7 +20,8 @@ def principal_components(x: NDArray, count: int = COMPONENTS) -> NDArray:
 def affinity(x: NDArray, k: int) -> sparse.csr_matrix:
     """Symmetric weights (n, n) of each row and its k nearest by cosine: cosine**3, normalised as D^-1/2 W D^-1/2."""
     n, k = len(x), min(k, len(x) - 1)
-    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    length = np.linalg.norm(x, axis=1, keepdims=True)
+    unit = x / np.where(length > 0, length, 1)
     columns, weights = np.empty((n, k), np.int64), np.empty((n, k), np.float32)
     for start in range(0, n, BLOCK):
         cosine = unit[start : start + BLOCK] @ unit.T  # (b, n)
@@ -46,4 +47,4 @@ def averaged(x: NDArray, k: int) -> NDArray:
     for _ in range(ROUNDS):
         out = SHARE * (weights @ out) + (1 - SHARE) * parts
     out = out - out.mean(0)
-    return (out * np.sqrt((parts**2).sum() / max(float((out**2).sum()), 1e-30))).astype(np.float32)
+    return (out * np.sqrt((parts**2).sum() / (float((out**2).sum()) or 1))).astype(np.float32)

@@ -3,6 +3,7 @@
 Letters: n samples, D features, C classes.
 """
 
+import warnings
 from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, cast
@@ -27,6 +28,7 @@ __all__ = ["DiCaPClassifier", "LabelledKFold"]
 # Share of the head's own log-odds in the decision value: the measured curve is flat in places, and samples keep their order.
 # It is their inverse hyperbolic sine: those of a sample far from all others have no bound, and would outweigh what was measured.
 OWN = 1e-3
+FAINT = 1e-3  # of what is 1 in the mean square: above what `dicap.linear.scaling` leaves of a feature that counts as constant
 
 
 class DiCaPClassifier(ClassifierMixin, BaseEstimator):
@@ -140,6 +142,13 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares overflow; give them in a larger unit")
         if kind == "plain" and x.any() and largest**2 < limits.tiny / limits.eps:
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares vanish; give them in a smaller unit")
+        if kind != "plain" and (faint := np.flatnonzero((np.ptp(x, axis=0) > 0) & (np.abs(rows).max(0) < FAINT))).size:
+            warnings.warn(
+                f"X: {faint.size} feature(s), the first in column {faint[0]}, vary by less than the rounding of single precision"
+                " and count as constant; subtract their mean where that is no noise",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
         self.C_ = choose_loss_weight(own, y, fold) if self.C == "auto" else float(self.C)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit
 from sklearn.base import clone
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
@@ -16,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from dicap.calibration.risk_control import threshold
 from dicap.linear.solver import solve
 from dicap.sklearn import DiCaPClassifier, LabelledKFold
 
@@ -76,6 +78,15 @@ def test_decisions_probabilities_and_chances_agree():
     assert np.allclose(model.chance(x_test), np.where(answer == 1, p, 1 - p)) and model.chance(x_test).min() >= 0.5
     stated = model._scaling.apply(x_test) @ model.coef_.T + model.intercept_
     assert all(np.array_equal(np.argsort(decision[:, c]), np.argsort(stated[:, c])) for c in range(4)), "strictly rising"
+
+
+@pytest.mark.parametrize("weight", [0.1, 1e3])  # the second is so sure that scores are next to 0 and 1
+def test_a_threshold_of_the_chance_cuts_where_that_of_the_score_does(weight):
+    x, y, x_test, _ = world(n=300, labelled=100, noise=1.5, test=1000)
+    model = DiCaPClassifier(C=weight, features="plain", pseudo_weight=0.0, random_state=0).fit(x, y)
+    at = [threshold(own, ("recall", 0.95), 0.6).at for own in model.rankings_]
+    own = expit(model._scaling.apply(x_test) @ model.coef_.T + model.intercept_)
+    assert np.array_equal(model.predict_proba(x_test) >= model.thresholds(recall=0.95, confidence=0.6), own >= at)
 
 
 @pytest.mark.parametrize("kind", ["root", "standard", "plain"])

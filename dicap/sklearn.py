@@ -21,7 +21,7 @@ from dicap.calibration.risk_control import check_share, rankings, targets_of, th
 from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, quota_labels
 from dicap.linear.folds import assign_folds
 from dicap.linear.loss_weight import choose_loss_weight
-from dicap.linear.scaling import Kind, scaling_of
+from dicap.linear.scaling import NEVER, Kind, scaling_of
 from dicap.metrics.ranking import average_precision
 
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
@@ -29,7 +29,6 @@ __all__ = ["DiCaPClassifier", "LabelledKFold"]
 # Share of the head's own log-odds in the decision value: the measured curve is flat in places, and samples keep their order.
 # It is their inverse hyperbolic sine: those of a sample far from all others have no bound, and would outweigh what was measured.
 OWN = 1e-3
-FAINT = 1e-3  # of what is 1 in the mean square: above what `dicap.linear.scaling` leaves of a feature that counts as constant
 
 
 class DiCaPClassifier(ClassifierMixin, BaseEstimator):
@@ -144,7 +143,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares overflow; give them in a larger unit")
         if kind == "plain" and x.any() and largest**2 < limits.tiny / limits.eps:
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares vanish; give them in a smaller unit")
-        if kind != "plain" and (faint := np.flatnonzero((np.ptp(x, axis=0) > 0) & (np.abs(rows).max(0) < FAINT))).size:
+        if (faint := np.flatnonzero((self._scaling.scale == NEVER) & (np.ptp(x, axis=0) > 0))).size:
             warnings.warn(
                 f"X: {faint.size} feature(s), the first in column {faint[0]}, vary by less than the rounding of single precision"
                 " and count as constant; subtract their mean where that is no noise",

@@ -176,9 +176,11 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
         check_is_fitted(self, "coef_")
-        return self._decided(
-            self._scaling.apply(self._features(X, reset=False)).astype(np.float64) @ self.coef_.T + self.intercept_
-        )
+        x = self._features(X, reset=False)
+        stated = self._scaling.apply(x).astype(np.float64) @ self.coef_.T + self.intercept_
+        if len(lost := np.flatnonzero(~np.isfinite(stated).all(1))):
+            raise ValueError(f"X: row {lost[0]} has features of up to {np.abs(x[lost[0]]).max():.3g}, too far from those of fit")
+        return self._decided(stated)
 
     def _decided(self, stated: NDArray) -> NDArray:
         return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * np.arcsinh(stated)

@@ -95,6 +95,11 @@ def test_a_sample_far_from_all_others_is_no_surer_than_was_measured(kind):
     model = DiCaPClassifier(features=kind, random_state=0).fit(x, y)
     p, rate = model.predict_proba(1e6 * x_test), model.curve_[1]
     assert rate[0] - 0.01 < p.min() and p.max() < rate[-1] + 0.01
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(ValueError, match=r"X: row 0 has features of up to .*, too far from those"),
+    ):
+        model.predict(1e200 * x_test)
 
 
 # -- the rule -----------------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def predict(
 def predict_to_file(
     model: SavedModel | str | Path,
     images: Images,
-    out: Path,
+    out: str | Path,
     *,
     batch_size: int | None = None,
     device: str = "auto",
@@ -106,6 +106,7 @@ def predict_to_file(
     Raises:
         SettingsError: `out` has another ending; DataError: as `predict`.
     """
+    out = Path(out)
     kind = out.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise SettingsError(f"--out: found {str(out)!r}, expected a file that ends in .parquet or .csv")

@@ -39,7 +39,7 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **r
     written = out or (None if model else ARTIFACTS / "evaluate")
     with tempfile.TemporaryDirectory() as scratch:
         out = out or (Path(scratch) / "evaluate" if model else ARTIFACTS / "evaluate")
-        result = evaluate(experiment, model or own, ARTIFACTS, out, environment(), own=chosen)
+        result = evaluate(experiment, model or own, out, environment(), own=chosen)
     if not result:  # one of several processes
         return
     facts: dict[str, Any] = {"mAP": round(result["map"], 2)}

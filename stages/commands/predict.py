@@ -42,6 +42,8 @@ def command(
     """
     if gallery is not None and per_image:
         raise click.UsageError("--gallery shows a row for each image and class; leave out --per-image")
+    if gallery is not None and out.resolve().is_relative_to(gallery.resolve()):
+        raise click.UsageError(f"--out: {out} lies in {gallery}, which --gallery replaces as a whole; give another place")
     from dicap.files.written import check_own_folder
     from dicap.metrics.warnings import of_chance
     from dicap.use.predict import open_model, predict_to_file

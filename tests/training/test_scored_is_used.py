@@ -85,7 +85,7 @@ def test_every_way_to_the_scores_of_a_published_model_agrees(case, photographs, 
 
     found = {}
     for name, experiment in (("features", frozen), ("images", whole)):
-        evaluate(experiment, model, tmp_path, tmp_path / name)
+        evaluate(experiment, model, tmp_path / name)
         frame = pd.read_parquet(tmp_path / name / "predictions.parquet")
         found[name] = np.stack(frame["score"].tolist())
     names = list(frame["id"])

@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from PIL import Image
 
 import dicap
 from dicap.errors import DataError
-from dicap.use.folder import photographs
+from dicap.use.folder import Photograph, photographs, read_ahead, read_square
 from dicap.use.predict import predict, predict_to_file
 
 
@@ -42,7 +43,7 @@ def test_a_file_a_pattern_a_list_and_a_folder_say_the_same(model, shots, photos)
     np.testing.assert_allclose(probabilities(one), probabilities(folder)[: len(one)], atol=1e-6)
 
 
-def test_open_images_and_arrays_say_what_the_file_says(model, shots):
+def test_open_images_and_arrays_say_what_the_file_says(model, shots, tmp_path):
     expected = probabilities(predict(model, shots[:2]))
     opened = [Image.open(path) for path in shots[:2]]
     pixels = [np.asarray(image.convert("RGB")) for image in opened]
@@ -50,6 +51,10 @@ def test_open_images_and_arrays_say_what_the_file_says(model, shots):
         frame = predict(model, images)
         np.testing.assert_allclose(probabilities(frame), expected, atol=1e-6)
         assert list(frame["image"].unique()) == ["0", "1"]
+    Image.effect_noise((700, 700), 90).save(tmp_path / "large.jpg")
+    with Image.open(tmp_path / "large.jpg") as image:  # two threads would disturb each other
+        read = next(read_ahead([Photograph("0", image)] * 16, 32, 16, workers=8))[1]
+    assert all(np.array_equal(each, read_square(tmp_path / "large.jpg", 32)) for each in read)
     assert len(predict(model, pixels[0][..., 0])) == 3  # grey
 
 
@@ -104,6 +109,30 @@ def test_every_name_comes_back(model, shots, tmp_path, monkeypatch):
         assert sorted(row["image"] for row in csv.DictReader(file)) == sorted(written)
     (tmp_path / "list.txt").write_bytes("\r\n".join(["# chosen", *names[:-2]]).encode())
     assert [one.name for one in photographs("list.txt")] == names[:-2]
+
+
+def test_a_name_leads_to_its_image_and_to_no_other(shots, tmp_path, monkeypatch):
+    """Of lists, patterns and folders whose names differ by little; what may mean two images is refused."""
+    monkeypatch.chdir(tmp_path)
+    names = ["a/1.png", "a/ 1.png", "a/1.png ", "b/1.png", "c [2]/1.png", "c 2/1.png"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(shots[0], name)
+    for folder in "ab":
+        Path(folder, "list.txt").write_text("1.png\n 1.png\n1.png \n" if folder == "a" else "1.png\n")
+    meant = {
+        "a/list.txt": names[:3],
+        "c [2]/*.png": ["c [2]/1.png"],
+        "c*/*.png": sorted(names[4:]),
+        "?/1.png": ["a/1.png", "b/1.png"],
+    }
+    for images, expected in meant.items():
+        assert [one.source for one in photographs(images)] == list(map(Path, expected))
+    found = photographs(["a/list.txt", "b/list.txt", "b/1.png"])
+    assert len({one.name for one in found}) == len({(one.name, one.source) for one in found}) == 5
+    Path("1.png").write_bytes(b"another")
+    with pytest.raises(DataError, match="write the whole path"):
+        photographs("a/list.txt")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -114,8 +114,7 @@ def _marks(folder: Path) -> dict[str, list[int]]:
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]
         for path in (Path(place, name) for name in (*names, *links)):
             found[path.relative_to(folder).as_posix()] = _mark(path)
-    found.pop(FOLDER_NOTE, None)
-    return found
+    return {name: mark for name, mark in found.items() if name not in (NOTE, FOLDER_NOTE)}
 
 
 def not_own(path: Path) -> DataError:

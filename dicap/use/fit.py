@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 
 from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
+from dicap.files.atomic import replacing
 from dicap.models import SavedModel, load_model
 from dicap.settings.resolve import TEMPLATE, read_yaml
 from dicap.use.folder import Images
@@ -202,5 +203,6 @@ def _run(*words: str, folder: Path) -> None:
 
 
 def _copied(source: Path, target: Path) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return Path(shutil.copyfile(source, target))
+    with replacing(target) as temporary:
+        shutil.copyfile(source, temporary)
+    return target

@@ -18,7 +18,9 @@ from stages.support.terminal import finish, opening
     show_default=True,
     help="A .parquet or .csv file.",
 )
-@click.option("--per-image", is_flag=True, help="A row for each image (labels; unsure) instead of one for each image and class.")
+@click.option(
+    "--per-image", is_flag=True, help="A row for each image (labels; unsure; absent) instead of one for each image and class."
+)
 @click.option("--batch-size", type=click.IntRange(1), help="Images a step; chosen by itself if not given.")
 @device_option
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Threads that read images. [DICAP_WORKERS]")

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 import dicap
+from dicap.data.sources.own.read import read_added
 from dicap.errors import DataError
 from dicap.use.folder import Photograph, photographs, read_ahead
 from dicap.use.predict import predict, predict_to_file
@@ -142,9 +143,14 @@ def test_one_row_for_each_image(model, photos, tmp_path, kind):
     predict_to_file(model, photos, out, per_image=True)
     frame = (pd.read_csv(out, keep_default_na=False) if kind == "csv" else pd.read_parquet(out)).set_index("image")
     entries = predict(model, photos)
-    assert len(frame) == 12 and list(frame) == ["labels", "unsure"]
+    read_as_labels = {image: given.whole(model.classes) for image, given in read_added(out, model.classes).items()}
+    assert len(frame) == 12 and list(frame) == ["labels", "unsure", "absent"]
     for image, rows in entries.groupby("image"):
         yes, unsure = (";".join(rows["class"][rows["decision"] == word]) for word in ("yes", "unsure"))
         assert frame.loc[image, "unsure"] == unsure
         assert frame.loc[image, "labels"] == (yes or ("" if unsure else "-"))
+        if (given := read_as_labels.get(image)) is not None:
+            assert set(given.labels) == set(filter(None, yes.split(";"))), "a yes, and no other, is a label"
+            assert set(given.absent) == set(rows["class"][rows["decision"] == "no"]), "what is unsure stays unknown"
+    assert len(read_as_labels) == (frame["unsure"].str.split(";").str.len() < len(model.classes)).sum() > 6
     pd.testing.assert_frame_equal(predict(model, photos, per_image=True).set_index("image"), frame, check_dtype=False)

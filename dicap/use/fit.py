@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dicap.data.sources.files import TABLES
+from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
+from dicap.files.atomic import replacing
 from dicap.models import SavedModel, load_model
 from dicap.settings.resolve import TEMPLATE, change_settings
 from dicap.use.folder import Images
@@ -119,7 +120,7 @@ def fit(
 
 
 def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -> Path:
-    """A folder of the photographs without their own tables, and the labels; returns the file of labels.
+    """A folder of the photographs without whatever else lies there, and the labels; returns the file of labels.
 
     The files are hard links where the cache's disk is that of the photographs, else copies: a symbolic link that leaves a data
     set's folder is not followed.
@@ -130,8 +131,9 @@ def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -
             raise DataError(f"{labels}: no such file")
         if labels.parent == photographs:
             return labels
-    tables = [f"*{ending}" for ending in (*TABLES, ".json", ".xml")]
-    shutil.copytree(photographs, place, ignore=shutil.ignore_patterns(*tables), copy_function=_linked)
+    for name in list_images(photographs):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        _linked(photographs / name, place / name)
     if isinstance(labels, pd.DataFrame):
         below = f"{photographs}{os.sep}"
         cells = labels.map(lambda cell: str(cell).removeprefix(below) if isinstance(cell, str | Path) else cell)
@@ -140,7 +142,7 @@ def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -
     return Path(shutil.copy2(labels, place))
 
 
-def _linked(source: str, target: str) -> None:
+def _linked(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
@@ -188,5 +190,6 @@ def _run(*words: str, folder: Path) -> None:
 
 
 def _copied(source: Path, target: Path) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return Path(shutil.copyfile(source, target))
+    with replacing(target) as temporary:
+        shutil.copyfile(source, temporary)
+    return target

@@ -151,8 +151,9 @@ def test_float_grey_is_rejected_and_what_is_transparent_is_white(tmp_path):
     with pytest.raises(Rejected, match="floats"):
         read_rgb(tmp_path / "x.tif")
     Image.fromarray(np.full((4, 4), 200, np.int32)).save(tmp_path / "y.tif")  # black, white, or in between?
-    with pytest.raises(Rejected, match="32 bits"):
-        read_rgb(tmp_path / "y.tif")
+    for upright in (False, True):
+        with pytest.raises(Rejected, match="32 bits"):
+            read_rgb(tmp_path / "y.tif", upright=upright)
     Image.new("RGBA", (2, 2), (0, 0, 0, 0)).save(tmp_path / "x.png")
     assert np.asarray(read_rgb(tmp_path / "x.png")).min() == 255
     Image.new("LA", (2, 2), (0, 255)).save(tmp_path / "y.png")

@@ -199,9 +199,9 @@ def to_rgb(image: Image.Image, *, upright: bool = False) -> Image.Image:
         Rejected: grey values of 32 bits or floats, of which nobody knows what is black and what is white.
     """
     image.load()  # before the orientation is looked at: a TIFF is turned by loading it
-    image = ImageOps.exif_transpose(image) if upright else image
     if image.mode == "I" and image.format == "TIFF":
         raise Rejected("grey values of 32 bits; save it as an 8-bit or 16-bit image")
+    image = ImageOps.exif_transpose(image) if upright else image
     if image.mode.startswith("I"):
         image = _to_8_bits(image)
     elif image.mode == "F":

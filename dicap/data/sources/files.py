@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from dicap.errors import DataError
+from dicap.files.written import written_below
 
 TABLES = (".csv", ".tsv", ".tab", ".txt", ".parquet")  # files of labels
 ENDINGS = frozenset(
@@ -21,7 +22,8 @@ def is_image_name(text: str) -> bool:
 
 
 def list_images(folder: Path, *, required: bool = True) -> list[str]:
-    """Paths of the image files below a folder, relative to it, with forward slashes, sorted; hidden files are passed over.
+    """Paths of the image files below a folder, relative to it, with forward slashes, sorted; hidden files are passed over,
+    and the thumbnails of a gallery.
 
     Links are followed, each folder once.
 
@@ -31,7 +33,7 @@ def list_images(folder: Path, *, required: bool = True) -> list[str]:
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; name a folder of images")
-    found, seen = [], set()
+    found, seen, thumbnails = [], set(), set()
     for place, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(place)
         if real in seen:
@@ -40,7 +42,9 @@ def list_images(folder: Path, *, required: bool = True) -> list[str]:
         seen.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         relative = Path(place).relative_to(folder)
+        thumbnails |= {(relative / name).as_posix() for name in written_below(Path(place))}
         found += [(relative / name).as_posix() for name in names if is_image_name(name) and not name.startswith(".")]
+    found = [name for name in found if name not in thumbnails]
     if not found and required:
         raise DataError(f"{folder}: no image files below it; known endings are {', '.join(sorted(ENDINGS))}")
     return sorted(found)

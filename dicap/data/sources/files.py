@@ -20,10 +20,10 @@ def is_image_name(text: str) -> bool:
     return Path(text).suffix.lower() in ENDINGS
 
 
-def list_images(folder: Path, *, required: bool = True) -> list[str]:
+def list_images(folder: Path, *, required: bool = True, again: bool = False) -> list[str]:
     """Paths of the image files below a folder, relative to it, with forward slashes, sorted; hidden files are passed over.
 
-    Links are followed, each folder once.
+    Links are followed, each folder once, or `again` by each link to it that does not lie in it.
 
     Raises:
         DataError: there is no such folder, or no image in it although one is `required`.
@@ -34,7 +34,8 @@ def list_images(folder: Path, *, required: bool = True) -> list[str]:
     found, seen = [], set()
     for place, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(place)
-        if real in seen:
+        above = Path(place).parents
+        if real in (map(os.path.realpath, above[: len(above) - len(folder.parents)]) if again else seen):
             folders.clear()
             continue
         seen.add(real)

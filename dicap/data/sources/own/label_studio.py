@@ -25,16 +25,18 @@ def read(root: Path, path: Path) -> Listing:
     name, with or without the eight letters that an upload puts before it.
     """
     base = root if root.is_dir() else root.parent
-    finder, entries = Finder(base), []
+    finder, entries, differ = Finder(base), [], 0
     for number, task in enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1):
         try:
             address, done = _image(task["data"]), [a for a in task.get("annotations") or [] if not a.get("was_cancelled")]
         except (KeyError, TypeError, AttributeError, StopIteration):
             raise DataError(f"{path}: task {number} names no image; export the project as JSON, not as JSON-MIN") from None
-        labels = frozenset(_names([entry.get("value") for entry in done[-1].get("result") or []])) if done else None
+        said = [frozenset(_names([entry.get("value") for entry in answer.get("result") or []])) for answer in done]
+        labels, differ = said[-1] if said else None, differ + (len({*said}) > 1)
         file = _file(address, finder)
         entries.append(Entry(file, relative_id(file, base), labels))
-    return Listing(root, entries, {"export": path.name}, finder.notes())
+    notes = [f"tasks with several answers that differ, of which the last counts: {differ}"] if differ else []
+    return Listing(root, entries, {"export": path.name}, finder.notes() + notes)
 
 
 def _is_export(path: Path) -> bool:

@@ -89,6 +89,17 @@ def to_raw(listing: Listing) -> RawSet:
     return RawSet(OWN, classes, items, images, listing.source, notes)
 
 
+def with_splits_of_folders(listing: Listing) -> Listing:
+    """The listing with the splits that the images' folders name, where it says none itself and they all lie in such folders."""
+    said = {entry.split for entry in listing.entries}
+    found = [split_in(Path("/", entry.id).with_name("_"), Path("/")) for entry in listing.entries]
+    if said != {None} or not {"train"} < {*found} <= {"train", "val", "test"}:
+        return listing
+    entries = [replace(entry, split=split) for entry, split in zip(listing.entries, found, strict=True)]
+    note = "no split is said: each image has that of the folder it lies in (train, val, test)"
+    return replace(listing, entries=entries, notes=[*listing.notes, note])
+
+
 def check_names(where: object, classes: Iterable[str]) -> None:
     """Refuse names of classes that the table of imported labels could not hold. Raises DataError."""
     for name in classes:

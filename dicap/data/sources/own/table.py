@@ -199,6 +199,12 @@ def _columns(sheet: Sheet) -> tuple[int, int | None, int | None]:
         values = {text.casefold() for text in sheet.texts(c)} - {""}
         if split is None and c not in (image, labels) and len(values) > 1 and values <= set(SPLIT_NAMES):
             raise DataError(f"{sheet.path}: column {name} holds splits; name it `split`")
+        head = plain(name) if None in (labels, split) else ""
+        says = head.removeprefix("is_") in SPLIT_NAMES and head != "train"  # which may be a class, as in Pascal VOC
+        if says and values and values <= {*sheets.YES, *sheets.NO}:
+            raise DataError(
+                f"{sheet.path}: column {name} of 0 and 1 says the split; write a column `split` of train and test in its place"
+            )
     return image, labels, split
 
 

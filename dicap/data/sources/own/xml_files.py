@@ -40,7 +40,7 @@ def read(root: Path, files: list[Path]) -> Listing:
         elif tree.tag == "annotations":
             for node in tree.iter("image"):
                 labels = frozenset(child.get("label", "").strip() for child in node) - {""}
-                file = finder.find(node.get("name", ""), base / "images")
+                file = finder.find(node.get("name", ""), path.parent, path.parent / "images", base / "images")
                 subsets.add(subset := node.get("subset", "").lower())
                 entries.append(Entry(file, relative_id(file, base), labels, SPLIT_NAMES.get(subset)))
     if not entries:

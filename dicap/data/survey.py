@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, unknown_entries
 from dicap.data.sources.own import read as own
+from dicap.files.checksum import sha256
 from dicap.machine.progress import progress
 from dicap.settings import Own
 
@@ -32,6 +33,7 @@ class Survey:
         everywhere: classes that every labelled training image shows, as far as is known.
         unreadable, missing: (path, reason).
         unlisted: image files below the folder that no annotation names.
+        copies: (a labelled image, an earlier one of the same content).
         problems: sentences on what may go wrong; notes: sentences on what was assumed.
     """
 
@@ -46,6 +48,7 @@ class Survey:
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     missing: list[tuple[str, str]] = field(default_factory=list)
     unlisted: int = 0
+    copies: list[tuple[Item, Item]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -96,6 +99,7 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
         unreadable=unreadable,
         missing=missing,
         unlisted=unlisted,
+        copies=_copies(raw, {path for path, _ in unreadable}),
         notes=raw.notes,
     )
     result.understood = list(_understood(raw, kind, result, drawn, options.test_share))
@@ -110,6 +114,22 @@ def _unlisted(raw: RawSet, root: Path) -> int:
     assert isinstance(raw.images, FileImages)
     found, _ = own.with_unlabelled(raw, raw.images.paths, root, root)
     return len(found.items) - len(raw.items)
+
+
+def _copies(raw: RawSet, unreadable: set[str]) -> list[tuple[Item, Item]]:
+    """(image, an earlier one of the same bytes) of the labelled images; only files of one size are read."""
+    assert isinstance(raw.images, FileImages)
+    sizes: dict[int, list[tuple[Item, Path]]] = {}
+    for item, path in zip(raw.items, raw.images.paths, strict=True):
+        if item.labels is not None and item.path not in unreadable and path.is_file():
+            sizes.setdefault(path.stat().st_size, []).append((item, path))
+    found = []
+    for files in (files for files in sizes.values() if len(files) > 1):
+        first: dict[str, Item] = {}
+        for item, path in files:
+            if (other := first.setdefault(sha256(path), item)) is not item:
+                found.append((item, other))
+    return found
 
 
 def _understood(raw: RawSet, kind: str, found: Survey, drawn: int, share: float) -> Iterator[tuple[str, str]]:
@@ -167,6 +187,12 @@ def _problems(found: Survey) -> Iterator[str]:
             yield f"{len(files)} of {total} images {what} ({len(files) / total:.1%}); the first: {path}" + (
                 f": {reason}" if reason != MISSING else ""
             )
+    for what, twins in (
+        ("one in train and one in test", [(one, other) for one, other in found.copies if one.split != other.split]),
+        ("with other labels", [(one, other) for one, other in found.copies if one.labels != other.labels]),
+    ):
+        if twins:
+            yield f"images that are copies of others, {what}: {len(twins)}; the first: {twins[0][0].path} is {twins[0][1].path}"
     few = [name for name, train, _ in found.classes if train < FEW]
     if few:
         yield f"classes with fewer than {FEW} labelled training images ({len(few)}): {_first(few)}"

@@ -24,6 +24,7 @@ from dicap.use.folder import Images
 from dicap.use.predict import predict
 
 LABELS = "labels.csv"
+LABEL_FILES = (*TABLES, ".json", ".xml")
 # How the labels are to be read has to be known before they are: options of `init-data` by these names.
 READING = ("separator", "empty", "empty_absent", "label_folder", "test_share", "unlabeled_root")
 FILES = ("backbone_weights", "own.unlabeled_root")  # settings whose relative paths are the caller's
@@ -105,6 +106,8 @@ def fit(
         (place / ".dicap" / "store").symlink_to((cache / "store").absolute())
         shutil.copyfile(TEMPLATE / "settings.yaml", place / "params.yaml")
         source = photographs if labels is None else _joined(photographs, labels, joined)
+        if labels is not None and "unlabeled_root" not in given:  # of the photographs that the labels do not name one learns too
+            options += ["--unlabeled", str(source.parent)]
         _run("init-data", str(source), *options, folder=place)
         _change(place / "params.yaml", changes)
         _run("run", folder=place)
@@ -131,14 +134,23 @@ def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -
             raise DataError(f"{labels}: no such file")
         if labels.parent == photographs:
             return labels
-    tables = [f"*{ending}" for ending in (*TABLES, ".json", ".xml")]
-    shutil.copytree(photographs, place, ignore=shutil.ignore_patterns(*tables), copy_function=_linked)
+    shutil.copytree(photographs, place, ignore=_passed_over, copy_function=_linked)
     if isinstance(labels, pd.DataFrame):
         below = f"{photographs}{os.sep}"
         cells = labels.map(lambda cell: str(cell).removeprefix(below) if isinstance(cell, str | Path) else cell)
         cells.to_csv(place / LABELS, index=False)
         return place / LABELS
     return Path(shutil.copy2(labels, place))
+
+
+def _passed_over(folder: str, names: list[str]) -> list[str]:
+    """What of a folder's content is not joined: its tables, and links to a folder that it lies in."""
+    real = Path(folder).resolve()
+    return [
+        name
+        for name in names
+        if (real.is_relative_to((real / name).resolve()) if (real / name).is_dir() else name.lower().endswith(LABEL_FILES))
+    ]
 
 
 def _linked(source: str, target: str) -> None:

@@ -38,7 +38,7 @@ WORDS = (
     *("Ka\u0308uzchen", "Käuzchen"),
 )
 TEXT = st.one_of(st.sampled_from(WORDS), st.text(st.sampled_from(LETTERS), min_size=1, max_size=6)).map(str.strip).filter(bool)
-STEMS = st.one_of(TEXT, st.sampled_from(["1", "2", "IMG_1", "abcdef12-1", "\udce9t\udce9"]))
+STEMS = st.one_of(TEXT, st.sampled_from(["1", " 1", "2", "IMG_1", "abcdef12-1", "\udce9t\udce9"]))
 FOLDERS = st.sampled_from(["", "a", "b", "a/b", "A", "é", "e\u0301", "my folder"])
 
 
@@ -107,7 +107,8 @@ def cell(names: set[str], as_lists: bool) -> str:
     """Labels as tables have them: a name that means something else by itself stands in a list."""
     lists = [name for name in names if name[0] in "([{" and (not name[1:-1].strip() or {*"'\","} & {*name})]
     special = lists or {*MISSING, "-"} & names or any(";" in name for name in names)
-    return json.dumps(sorted(names), ensure_ascii=False) if names and (as_lists or special) else ";".join(sorted(names)) or "-"
+    numbered = [int(name) if name in ("0", "1") else name for name in sorted(names)]
+    return json.dumps(numbered, ensure_ascii=False) if names and (as_lists or special) else ";".join(sorted(names)) or "-"
 
 
 def write_csv(root, what):
@@ -148,6 +149,10 @@ def write_folders(root, what):
             place.parent.mkdir(exist_ok=True)
             place.write_bytes(PICTURES[shade]) if first is None else os.link(first, place)
             first = first or place
+    if what.as_lists and (names := sorted(set().union(*(labels or () for labels in what.labels.values())))):
+        also = ["0 linked", "~ linked"][what.split]  # a folder of a label, linked as that of one more
+        (root / also).symlink_to(root / names[0])
+        what.labels |= {path: {*labels, also} for path, labels in what.labels.items() if names[0] in (labels or ())}
 
 
 def write_coco(root, what):

@@ -145,10 +145,12 @@ class Finder:
     def find(self, name: str, *bases: Path) -> Path:
         """The file `name` below one of `bases` or the root; else the image below the root whose path ends most like it.
 
-        Capitals, composed or decomposed accents, backslashes, folders of another machine and a missing ending do not matter,
-        where exactly one image fits. A path that is not there is returned as it was meant: `convert` rejects it as missing.
+        Capitals, composed or decomposed accents, blanks around, backslashes, folders of another machine and a missing ending do
+        not matter, where exactly one image fits. A path that is not there is returned as it was meant: `convert` rejects it as
+        missing.
         """
-        for spelling in (name, name.replace("\\", "/").lstrip("/")):
+        spoken, name = name, name.strip()
+        for spelling in (spoken, name, name.replace("\\", "/").lstrip("/")):
             for base in (*bases, self._root):
                 if ".." not in Path(spelling).parts and _is_file(base / spelling):
                     return base / spelling

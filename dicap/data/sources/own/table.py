@@ -163,7 +163,8 @@ def _read_one(path: Path, default: str | None, separator: str, listed: Listed) -
     listed.facts |= sheet.facts
     splits = sheet.texts(split) if split is not None else [default or ""] * len(sheet.rows)
     for number, (file, said, found, gone) in enumerate(zip(sheet.texts(image), splits, names, absent, strict=True)):
-        row = Row(sheet, number, file, SPLIT_NAMES.get(said.casefold()), [] if gone and found is None else found)
+        spelled = str(sheet.rows[number][image]) if file else ""  # a name may begin with a blank
+        row = Row(sheet, number, spelled, SPLIT_NAMES.get(said.casefold()), [] if gone and found is None else found)
         if said and row.split is None:
             raise row.error(f"split: found {said!r}, allowed are train, val, test, unlabeled")
         if not file or has_control(file):

@@ -30,7 +30,8 @@ def read(root: Path, files: list[Path]) -> Listing:
     for path in files:
         tree = _parse(path)
         if tree.tag == "annotation":
-            name = (tree.findtext("filename") or path.with_suffix(".jpg").name).strip()
+            name = tree.findtext("filename", "")
+            name = name if name.strip() else path.with_suffix(".jpg").name
             labels = frozenset((node.findtext("name") or "").strip() for node in tree.iter("object")) - {""}
             file = finder.find(name, path.parent, base / "JPEGImages", path.parent.parent / "JPEGImages")
             namesake = file.with_name(path.stem + file.suffix)

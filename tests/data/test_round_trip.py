@@ -38,7 +38,7 @@ WORDS = (
     *("Ka\u0308uzchen", "Käuzchen"),
 )
 TEXT = st.one_of(st.sampled_from(WORDS), st.text(st.sampled_from(LETTERS), min_size=1, max_size=6)).map(str.strip).filter(bool)
-STEMS = st.one_of(TEXT, st.sampled_from(["1", " 1", "2", "IMG_1", "abcdef12-1", "\udce9t\udce9"]))
+STEMS = st.one_of(TEXT, st.sampled_from(["1", "2", "IMG_1", "abcdef12-1", "\udce9t\udce9"]))
 FOLDERS = st.sampled_from(["", "a", "b", "a/b", "A", "é", "e\u0301", "my folder"])
 
 
@@ -89,6 +89,7 @@ def drawn(draw):
         )
     )  # fmt: skip
     paths = [path.lstrip("/") for path in paths]
+    paths[3] = "/ ".join(("/" + paths[4]).rsplit("/", 1)).lstrip("/")  # another photograph, whose name begins with a blank
     shown = st.one_of(st.none(), st.sets(st.sampled_from(classes)), st.sampled_from(classes).map(lambda name: {name}))
     labels = {path: draw(shown) for path in dict.fromkeys(paths)}
     for path, name in zip(list(labels)[:4], (classes * 2)[:4], strict=True):  # enough for both splits

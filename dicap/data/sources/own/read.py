@@ -207,7 +207,11 @@ def added_before(path: Path | str | None) -> dict[str, Given]:
 
 
 def read_added(
-    path: Path, known: Iterable[str] | None = (), images: Iterable[str] | None = None, separator: str = "auto"
+    path: Path,
+    known: Iterable[str] | None = (),
+    images: Iterable[str] | None = None,
+    separator: str = "auto",
+    notes: list[str] | None = None,
 ) -> dict[str, Given]:
     """{image: what is known of it} of a table with columns image and labels; rows that are empty are left out, `-` means none.
 
@@ -219,6 +223,7 @@ def read_added(
         images: ids of the data set; a name that differs in capitals or accents is taken for the one id that it fits. Its
             folders are part of it: where `a/1.jpg` was removed its labels are not those of `1.jpg`.
         separator: what separates names; `auto`: `;`, and a question where a comma might.
+        notes: a line is added for each name that is taken for an id that differs in capitals.
 
     Raises:
         DataError: the file is missing, lacks a column, gives an image two answers, names one that is not in `images`, says of a
@@ -253,6 +258,8 @@ def read_added(
         if find is not None:
             if (known_as := find(name)) is None:
                 raise sheet.error(row, f"image {name!r} is not in the data set; write its id as `suggest` does")
+            if notes is not None and normalize("NFC", name) != normalize("NFC", known_as):
+                notes.append(f"{name} is taken for {known_as}")
             name = known_as
         if found.get(name, given) != given:
             raise sheet.error(row, f"image {name!r} has other labels than on an earlier line; keep one of them")

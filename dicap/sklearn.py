@@ -3,7 +3,8 @@
 Letters: n samples, D features, C classes.
 """
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, cast
 
@@ -16,6 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dicap.calibration.ranks import curve_by_rank, log_odds
+from dicap.calibration.risk_control import check_share, rankings, targets_of, threshold
 from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, quota_labels
 from dicap.linear.folds import assign_folds
 from dicap.linear.loss_weight import choose_loss_weight
@@ -61,6 +63,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         choice_: with `pseudo_weight="auto"`, how much of what the unlabelled samples say was used (`share`, 0: nothing), and what
             was tried: `in_words()` says it; else None.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
+        rankings_: of each class, the labelled samples by their scores out of fold, which `thresholds` chooses by.
         n_labelled_: samples with a known entry.
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
     """
@@ -149,7 +152,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             neighbours=min(self.neighbours, len(rows) - 1),
         )  # fmt: skip
         self.coef_, self.intercept_ = heads.w[-1], heads.b[-1]
-        self.curve_ = np.stack(curve_by_rank(out_of_fold(heads.w, heads.b, own, fold), y))
+        scores = out_of_fold(heads.w, heads.b, own, fold)
+        self.curve_, self.rankings_ = np.stack(curve_by_rank(scores, y)), rankings(scores, y)
 
     def _features(self, X: Any, *, reset: bool) -> NDArray:
         """(n, D) finite, in single or double precision."""
@@ -159,7 +163,11 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
         check_is_fitted(self, "coef_")
-        stated = self._scaling.apply(self._features(X, reset=False)).astype(np.float64) @ self.coef_.T + self.intercept_
+        return self._decided(
+            self._scaling.apply(self._features(X, reset=False)).astype(np.float64) @ self.coef_.T + self.intercept_
+        )
+
+    def _decided(self, stated: NDArray) -> NDArray:
         return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * stated
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -173,6 +181,37 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     def chance(self, X: Any) -> np.ndarray:
         """(n, C) measured chance, from 0.5 to 1, that each entry of `predict` is right."""
         return expit(np.abs(self.decision_function(X)))
+
+    def thresholds(
+        self,
+        *,
+        precision: float | Mapping[Any, float] | None = None,
+        recall: float | Mapping[Any, float] | None = None,
+        confidence: float = 0.9,
+    ) -> np.ndarray:
+        """(C,) of `predict_proba`: at or above it, a class has this precision or recall with this confidence, each by itself.
+
+        From the labelled samples' out-of-fold scores (`dicap.calibration.risk_control`, which says what of it is proved). A class
+        whose labels cannot promise it has infinity, and a warning says what they lack; NaN where nothing is asked of a class.
+
+        Args:
+            precision, recall: a number for all classes, or {class name: number}; for a class one of both.
+
+        Raises:
+            ValueError: a number is outside (0, 1), a class is not there, both are given for one, or nothing is asked.
+        """
+        check_is_fitted(self, "coef_")
+        check_share("confidence", confidence)
+        targets = targets_of(self.class_names_.tolist(), precision=precision, recall=recall)
+        if not any(targets):
+            raise ValueError("thresholds: give precision=0.9, recall=0.9, or {class: number} for some classes")
+        found = [target and threshold(own, target, confidence) for own, target in zip(self.rankings_, targets, strict=True)]
+        for name, one in zip(self.class_names_, found, strict=True):
+            if one is not None and one.at is None:
+                warnings.warn(f"class {name}: {one.why}", UserWarning, stacklevel=2)
+        stated = log_odds(np.array([np.nan if one is None or one.at is None else one.at for one in found]))
+        unpromised = np.array([one is not None and one.at is None for one in found])
+        return np.where(unpromised, np.inf, expit(self._decided(stated)))
 
     def score(self, X: Any, y: Any) -> float:
         """Mean average precision, 0 to 1, over known entries of y, of the classes with a positive among them.

@@ -36,6 +36,8 @@ USE = {
     "new": "Make a project of your own: a folder with the pipeline in it.",
     "init-data": "Look at a folder of your own, say what is there, write the settings.",
     "predict": "Predict images: probability, decision, chance to be right.",
+    "learning-curve": "Say what more labelled images would give.",
+    "count": "Count the photographs that show each class, with intervals.",
     "suggest": "Choose the unlabelled images to label next.",
     "review": "Find labels that are probably wrong.",
     "import-labels": "Add new labels to your own data set.",

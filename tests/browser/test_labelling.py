@@ -236,3 +236,24 @@ def test_the_page_is_accessible(reader, tmp_path, accessible):
         assert accessible(page) == []
         page.keyboard.press("Escape")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_first_page_of_a_folder_begins_with_the_names_it_was_given(reader, tmp_path):
+    questions = [Question(name, np.array([]), []) for name in FILES[:2]]
+    pictures = [Image.new("RGB", (30, 20)) for _ in questions]
+    out = tmp_path / "first" / "index.html"
+    write_labelling_page(questions, pictures, ["red", "blue"], out, review=False, measured=False, folder="photos")
+    page = reader.open(out)
+    page.keyboard.press("1")
+    page.keyboard.press("Space")
+    page.keyboard.press("2")
+    page.keyboard.press("Space")
+    with page.expect_download() as waiting:
+        page.click("#download")
+    waiting.value.save_as(tmp_path / "mine.csv")
+    name = waiting.value.suggested_filename
+    assert f"mv {name} photos/labels.csv && dicap-stage init-data photos" in page.locator("#notice").text_content()
+    assert {image: (given.labels, given.absent) for image, given in read_added(tmp_path / "mine.csv").items()} == {
+        FILES[0]: (["red"], ["blue"]),
+        FILES[1]: (["blue"], ["red"]),
+    }

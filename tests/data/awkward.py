@@ -361,7 +361,7 @@ FOLDERS = [
     Awkward(
         "a file cut short beside folders", with_files(PETS, {"x.json": b'{"images": ['}), refused="or move it out of the folder"
     ),
-    Awkward("photographs alone", pictures, refused="labels.csv, a COCO or Label Studio JSON"),
+    Awkward("photographs alone", pictures, refused="no labels yet; choose the first to label: dicap-stage suggest"),
     Awkward("a format that is not there", pictures, refused="own.format is coco", options={"format": "coco"}),
     Awkward("a table that is not there", pictures, refused="expected labels.csv or labels.parquet", options={"format": "table"}),
     Awkward(

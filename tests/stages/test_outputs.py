@@ -25,6 +25,7 @@ TYPED = {
     ("predict", "gallery"): f"predict {MODEL} photos --out q.csv --gallery {{}}",
     ("export", "out"): f"export {MODEL} --format pt2 --out {{}}m.pt2",
     ("evaluate", "out"): f"evaluate --model {MODEL}/model.safetensors --out {{}}",
+    ("count", "out"): f"count photos --model {MODEL} --out {{}}c.csv",
     ("suggest", "out"): "suggest --count 2 --out {}",
     ("review", "out"): "review --count 2 --out {}",
     ("table", "out"): "table main --out {}",

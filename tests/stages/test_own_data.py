@@ -15,6 +15,43 @@ def test_predict_writes_and_says_where(project):
     assert f"  open {project.folder / 'seen' / 'index.html'} in a browser" in out
     assert "p.csv" in out and "p.unreadable.csv" in out and "Next:" in out
     assert len(pd.read_csv("p.csv")) == 5 * 3
+    out = project.done("predict", "artifacts/finetune", "photos", "--out", "p.csv", "--recall", "red=0.2", "--confidence", "0.5")
+    assert "recall 0.2: promised with 50% confidence for 1 classes (red)" in out
+
+
+def test_count_corrects_what_predict_says(project):
+    """The count is between the labels' share and what the chances add up to; the project's own images are the default."""
+    tiny.photographs(project.folder / "photos", {"test": 12})
+    out = project.done("count", "photos")
+    assert "95 % interval" in out and "counts.svg" in out
+    table = pd.read_csv("counts.csv").set_index("class")
+    assert (table["low"] <= table["count"]).all() and (table["count"] <= table["high"]).all() and (table["high"] <= 12).all()
+    project.done("count", "photos", "--class", "red", "--out", "one.csv")
+    assert pd.read_csv("one.csv").set_index("class").equals(table.loc[["red"]])
+    assert json.loads(project.done("--json", "count", "--out", "own.csv"))["images"] == 22
+
+
+def test_from_no_label_at_all(bare_project, tmp_path):
+    """`init-data` names `suggest`, whose list, filled in and put beside the photographs, is what `init-data` reads."""
+    photos = tiny.photographs(tmp_path / "mine", {"train": 28})
+    truth = {row["image"]: row["labels"] or "-" for row in csv.DictReader((photos / "labels.csv").open())}
+    (photos / "labels.csv").unlink()
+    (photos / "broken.png").write_text("<html>")
+    bare_project.set({"backbone": "test_resnet", "backbone_weights": "random", "image_size": tiny.SIZE})
+    assert bare_project.refused("init-data", photos)[1].endswith(f"dicap-stage suggest {photos}")
+    for by in ("random", "spread"):
+        out = bare_project.done("suggest", photos, "--count", "12", "--by", by, "--classes", "red;blue; green")
+        assert f"dicap-stage init-data {photos}" in out
+        rows = list(csv.DictReader((bare_project.folder / "suggest/labels.csv").open()))
+        assert len({row["image"] for row in rows} & truth.keys()) == 12 == len(rows)
+    text = (bare_project.folder / "suggest/index.html").read_text()
+    assert '"extra":["red","blue","green"]' in text and str(photos) in text
+    lines = [f"{row['image']},{truth[row['image']]}\n" for row in rows]
+    (photos / "labels.csv").write_text("".join(["image,labels\n", *lines]))
+    answer = json.loads(bare_project.done("--json", "init-data", photos))
+    assert answer["images"] == "10 train, 2 test, 17 unlabeled"
+    out = bare_project.done("suggest", photos, "--count", "40", "--by", "random", "--out", "all")
+    assert "there are 29 without labels: 28 are listed" in out
 
 
 def test_suggest_label_import_and_run_again(project):

@@ -24,7 +24,9 @@ def listed(project, folder="review"):
 
 
 def test_suggest_writes_a_page_beside_its_list(project):
-    assert f"  open {project.folder / 'suggest' / 'index.html'} in a browser" in project.done("suggest", "--count", "4")
+    assert f"  open {project.folder / 'suggest' / 'index.html'} in a browser" in project.done(
+        "suggest", "--count", "4", "--by", "unsure"
+    )
     rows = list(csv.DictReader((project.folder / "suggest" / "labels.csv").open()))
     batch = batch_of(project.folder / "suggest" / "index.html")
     assert [item["id"] for item in batch["items"]] == [row["image"] for row in rows]

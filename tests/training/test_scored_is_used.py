@@ -35,7 +35,10 @@ CASES = [
     {"features.grid": 1, "head": "ml_decoder"},
     {"features.grid": 2, "head": "ml_decoder", "export": "onnx"},
     {"features.grid": 2, "head": "linear", "linear.features": "standard"},
-    {"features.grid": 2, **SOLVED, "calibration.source": "cross_fit", "export": "pt2"},
+    {
+        **{"backbone": "tf_efficientnet_lite0+tf_efficientnet_lite0", "features.grid": 2, **SOLVED},
+        **{"calibration.source": "cross_fit", "export": "pt2"},
+    },
     {"features.grid": 1, **SOLVED, "calibration.source": "holdout", "augment.flip": 0.0},
     {
         **{"backbone": "test_vit", "backbone_weights": "random", "network.tokens": "class_and_mean"},
@@ -59,7 +62,7 @@ def bank_of(photographs, tmp_path_factory):
     banks = {}
 
     def make(changes):
-        key = tuple(changes.get(name) for name in ("features.grid", "augment.flip", "network.tokens"))
+        key = tuple(changes.get(name) for name in ("backbone", "features.grid", "augment.flip", "network.tokens"))
         if key not in banks:
             banks[key] = tiny.features(photographs[1], tmp_path_factory.mktemp("bank") / "features", changes)
         return banks[key]

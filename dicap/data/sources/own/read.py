@@ -92,6 +92,8 @@ def detect(root: Path) -> str:
         for path in sorted([*root.glob("*.json"), *root.glob("annotations/*.json")]):
             _check_json(path)
         return "folders"
+    if root.is_dir() and list_images(root, required=False):
+        raise DataError(f"{root}: holds photographs and no labels yet; choose the first to label: dicap-stage suggest {root}")
     raise DataError(
         f"{root}: holds no labels that are known here: a labels.csv, a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or a "
         "folder for each label"

@@ -349,7 +349,7 @@ FOLDERS = [
     Awkward("an accent in two forms", tree("Ka\u0308uz/b.png", "Käuz/c.png", "Käuz/e.png"), {key: {"Käuz"} for key in SINGLE}),
     *[
         Awkward(f"a folder {name!r}", tree(f"{name}/b.png", "cat/c.png"), refused="rename it")
-        for name in ("salt;pepper", "-", "a\nb")
+        for name in ("salt;pepper", "-", "a\nb", "caf\udce9")
     ],
     Awkward(
         "a photograph in train and in test",
@@ -417,6 +417,17 @@ ANNOTATIONS = [
         "COCO with a category without a name",
         lambda root: coco(root, categories=[{"id": 10, "name": " "}], annotations=[{"image_id": 0, "category_id": 10}]),
         refused="class '': no name",
+    ),
+    Awkward("JSON without an end", with_files(pictures, {"a.json": b"[" * 9999}), refused="readable as JSON (maximum recursion"),
+    Awkward(
+        "COCO with a name that is none of a file",
+        lambda root: coco(root, images=[{"id": 0, "file_name": "a\0.png"}], annotations=[]),
+        refused="'a\\x00.png' is no name of a file",
+    ),
+    Awkward(
+        "Label Studio with answers of another kind",
+        label_studio({"a.png": [{"result": "cat"}]}, "a.png"),
+        refused="task 1 names no image, or holds no answers",
     ),
     Awkward(
         "COCO that was cut short", lambda root: (root / "a.json").write_text('{"images": [], "categories": ['), refused="as JSON"

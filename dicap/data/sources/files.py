@@ -57,7 +57,7 @@ def same_file(path: Path) -> tuple[int, int] | str:
     """What links to one file have in common: device and number of the file; its name where it is missing."""
     try:
         info = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a zero byte in the name
         return str(path)
     return info.st_dev, info.st_ino
 

@@ -1,6 +1,5 @@
 """Data set `table`: anybody's own images, in whichever format they come, with the options of the settings' section `own`."""
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ import numpy as np
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.data.sources.files import TABLES, linked_folder, list_images, readable, same_file
 from dicap.data.sources.own import coco_file, folders, label_studio, table, xml_files
-from dicap.data.sources.own.listing import Listing, finder_of, to_raw, with_splits_of_folders
+from dicap.data.sources.own.listing import Listing, finder_of, read_json, to_raw, with_splits_of_folders
 from dicap.data.sources.own.sheet import ABSENT, IMAGE, LABELS, OTHERS, Labels, read_sheet
 from dicap.errors import DataError
 from dicap.randomness import order_by_name
@@ -88,9 +87,10 @@ def detect(root: Path) -> str:
         return "voc_xml"
     if root.is_dir() and table.candidates(root):
         return "table"
+    for path in [root] if root.suffix == ".json" else sorted([*root.glob("*.json"), *root.glob("annotations/*.json")]):
+        if path.is_file():
+            read_json(path)  # it may hold the labels; where it cannot be read, folders would be taken for labels
     if root.is_dir() and any(path.is_dir() and not path.name.startswith(".") for path in root.iterdir()):
-        for path in sorted([*root.glob("*.json"), *root.glob("annotations/*.json")]):
-            _check_json(path)
         return "folders"
     if root.is_dir() and list_images(root, required=False):
         raise DataError(f"{root}: holds photographs and no labels yet; choose the first to label: dicap-stage suggest {root}")
@@ -98,14 +98,6 @@ def detect(root: Path) -> str:
         f"{root}: holds no labels that are known here: a labels.csv, a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or a "
         "folder for each label"
     )
-
-
-def _check_json(path: Path) -> None:
-    """Refuse a file that may hold the labels and cannot be read: the folders would be taken for labels. Raises DataError."""
-    try:
-        json.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError as error:
-        raise DataError(f"{path}: not readable as JSON ({error}); export it again, or move it out of the folder") from None
 
 
 def read_listing(root: Path, kind: str, own: Own) -> Listing:

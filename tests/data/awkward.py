@@ -418,7 +418,7 @@ ANNOTATIONS = [
         lambda root: coco(root, categories=[{"id": 10, "name": " "}], annotations=[{"image_id": 0, "category_id": 10}]),
         refused="class '': no name",
     ),
-    Awkward("JSON without an end", with_files(pictures, {"a.json": b"[" * 9999}), refused="readable as JSON (maximum recursion"),
+    Awkward("JSON without an end", with_files(pictures, {"a.json": b"[" * 9999}), refused="readable as JSON (nested too deep"),
     Awkward(
         "COCO with a name that is none of a file",
         lambda root: coco(root, images=[{"id": 0, "file_name": "a\0.png"}], annotations=[]),

@@ -122,7 +122,8 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not readable as JSON ({error}); export it again, or move it out of the folder") from None
+        why = "nested too deep" if isinstance(error, RecursionError) else error
+        raise DataError(f"{path}: not readable as JSON ({why}); export it again, or move it out of the folder") from None
 
 
 def split_in(path: Path, base: Path) -> str | None:

@@ -352,6 +352,12 @@ FOLDERS = [
         for name in ("salt;pepper", "-", "a\nb", "caf\udce9")
     ],
     Awkward(
+        "a folder beside those of labels that own.unlabeled_root names",
+        lambda root: [tree("dog/b.png", "cat/c.png", "owl/e.png", "new/2024/f.png")(root)],
+        SINGLE | {"f.png": None},
+        options={"unlabeled_root": "new"},
+    ),
+    Awkward(
         "a photograph in train and in test",
         lambda root: [tree("train/dog/b.png", "train/cat/c.png", "test/owl/e.png")(root), tree("test/dog/b.png")(root)],
         SINGLE,

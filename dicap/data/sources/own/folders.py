@@ -9,7 +9,7 @@ from dicap.errors import DataError
 from dicap.files.checksum import sha256
 
 
-def read(root: Path, level: str = "auto") -> Listing:
+def read(root: Path, level: str = "auto", unlabelled: Path | None = None) -> Listing:
     """`root/<label>/...`, or `root/<train|val|test|unlabeled>/<label>/...`.
 
     Links (symbolic and hard) to one file, and copies of one name and content, are one image, whose id is the path without a link:
@@ -18,13 +18,15 @@ def read(root: Path, level: str = "auto") -> Listing:
 
     Args:
         level: which of several folders is the label: `first`, `last`, or `all` (each is one); auto: the user is asked.
+        unlabelled: a folder in it that is no label's.
 
     Raises:
         DataError: a photograph lies in several folders that could be its label, and `level` does not say which.
     """
-    place = os.path.realpath(root)
-    paths = list_images(root, again=True)
-    paths.sort(key=lambda path: os.path.realpath(root / path) != os.path.join(place, path))
+    place, paths = root.resolve(), list_images(root, again=True)
+    if unlabelled is not None and place in (aside := unlabelled.resolve()).parents:
+        paths = [path for path in paths if not (place / path).is_relative_to(aside)]
+    paths.sort(key=lambda path: os.path.realpath(root / path) != str(place / path))
     parts_of = {path: list(Path(path).parts[:-1]) for path in paths}
     split_of_path = _strip_splits(parts_of)
     files: dict[object, Path] = {}

@@ -105,7 +105,7 @@ def read_listing(root: Path, kind: str, own: Own) -> Listing:
     if kind == "table":
         return table.read(root, separator=own.separator, empty=own.empty, empty_absent=own.empty_absent)
     if kind == "folders":
-        return folders.read(root, own.label_folder)
+        return folders.read(root, own.label_folder, Path(own.unlabeled_root) if own.unlabeled_root else None)
     reader = {"coco": coco_file, "labelstudio": label_studio, "voc_xml": xml_files}[kind]
     found = reader.find(root)
     if not found:

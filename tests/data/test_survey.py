@@ -40,7 +40,10 @@ def test_it_counts_and_names_what_may_go_wrong(photographs):
     assert "copies" not in said
     train, test = (min(photographs.rglob(f"*{split}*.png")) for split in ("train", "test"))
     test.write_bytes(train.read_bytes())
+    train.with_suffix(".NEF").write_bytes(b"raw")  # beside its JPEG
+    train.with_name("other.NEF").write_bytes(b"raw")
     said = "\n".join(survey(photographs, OPTIONS)[0].problems)
+    assert "kinds that are not read, left out: 1" in said
     for what in ("one in train and one in test", "with other labels"):
         assert f"images that are copies of others, {what}: 1; the first: " in said
     assert found.ratio[0] == 0.5 and "no image is unlabelled" in found.ratio[1]

@@ -13,6 +13,8 @@ ENDINGS = frozenset(
         *("heic", "heif", "hif", "avif"),
     )
 )
+# Photographs that nobody here can decode: the raw files of cameras, and formats that Pillow has no reader for.
+NOT_READ = frozenset(f".{name}" for name in ("cr2", "cr3", "nef", "arw", "dng", "raf", "orf", "rw2", "pef", "jxl", "psd", "svg"))
 
 
 def is_image_name(text: str) -> bool:
@@ -20,10 +22,10 @@ def is_image_name(text: str) -> bool:
     return Path(text).suffix.lower() in ENDINGS
 
 
-def list_images(folder: Path, *, required: bool = True, again: bool = False) -> list[str]:
+def list_images(folder: Path, *, required: bool = True, again: bool = False, endings: frozenset[str] = ENDINGS) -> list[str]:
     """Paths of the image files below a folder, relative to it, with forward slashes, sorted; hidden files are passed over.
 
-    Links are followed, each folder once, or `again` by each link to it that does not lie in it.
+    Links are followed, each folder once, or `again` by each link to it that does not lie in it. `endings`: those of image files.
 
     Raises:
         DataError: there is no such folder, or no image in it although one is `required`.
@@ -41,7 +43,7 @@ def list_images(folder: Path, *, required: bool = True, again: bool = False) -> 
         seen.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         relative = Path(place).relative_to(folder)
-        found += [(relative / name).as_posix() for name in names if is_image_name(name) and not name.startswith(".")]
+        found += [(relative / name).as_posix() for name in names if Path(name).suffix.lower() in endings and name[0] != "."]
     if not found and required:
         raise DataError(f"{folder}: no image files below it; known endings are {', '.join(sorted(ENDINGS))}")
     return sorted(found)

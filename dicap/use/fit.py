@@ -105,6 +105,8 @@ def fit(
         (place / ".dicap" / "store").symlink_to((cache / "store").absolute())
         shutil.copyfile(TEMPLATE / "settings.yaml", place / "params.yaml")
         source = photographs if labels is None else _joined(photographs, labels, joined)
+        if labels is not None and "unlabeled_root" not in given:  # of the photographs that the labels do not name one learns too
+            options += ["--unlabeled", str(source.parent)]
         _run("init-data", str(source), *options, folder=place)
         change_settings(place / "params.yaml", changes)
         _run("run", folder=place)
@@ -131,7 +133,7 @@ def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -
             raise DataError(f"{labels}: no such file")
         if labels.parent == photographs:
             return labels
-    for name in list_images(photographs):
+    for name in list_images(photographs, again=True):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         _linked(photographs / name, place / name)
     if isinstance(labels, pd.DataFrame):

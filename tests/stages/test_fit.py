@@ -51,8 +51,9 @@ def test_labels_may_lie_elsewhere_or_in_memory(fitted, raw_photos, tmp_path):
     shutil.copytree(raw_photos, photographs)
     (photographs / "labels.csv").write_text("image,labels\nold.png,wrong\n")
     frame["image"] = [str(photographs / name) for name in frame["image"]]
-    (photographs / "loop").symlink_to(photographs)
+    (photographs / "loop").symlink_to(".")
     photographs.chmod(0o555)  # as photographs that nobody may change; what is made of it has to go away again
+    frame = frame[frame["split"] != "unlabeled"]  # what no row names is found in the folder
     again = dicap.fit(photographs, frame, settings=SMALL, cache=cache)
     assert (Path(again.folder.name) / "photographs").stat().st_mode & 0o200
     assert again.model.checksum == made.model.checksum

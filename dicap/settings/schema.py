@@ -111,7 +111,7 @@ class Augment(Section):
 
     flip: Share = assumed(0.5, "probability of mirroring, in weak and strong views")
     cutout_warmup: Share = assumed(0.0, "warm-up: side of the hole over the side of the image")
-    cutout: Share = assumed(0.5, "the same in the main stage and in fine-tuning")
+    cutout: Share = assumed(0.5, "the same in the main stage and in fine-tuning, and wherever the head alone is trained")
 
 
 class Loss(Section):

@@ -1,5 +1,6 @@
 """Settings: layers, types, every mistake at once, and the numbers of the published protocol."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,19 @@ def test_a_key_with_a_point_is_no_setting_without_a_word(write):
 
 def test_all_mistakes_are_reported_at_once(write):
     assert len(errors(write({"ratio": 2, "seed": -1, "train.epoch": 1, "method": "x"}))) == 4
+
+
+@pytest.mark.parametrize("key", ["dataset", "protocol"])
+def test_what_chooses_the_files_stands_in_params_alone(write, tmp_path, monkeypatch, key):
+    """And the project's files are read for settings of another folder too, not the package's."""
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    (tmp_path / "variants").mkdir()
+    path = Path("variants", write().rename(tmp_path / "variants" / "a.yaml").name)
+    monkeypatch.chdir(tmp_path)
+    with open("configs/pictograms.yaml", "a") as file:
+        file.write(f"{key}: recommended\n")
+    with pytest.raises(SettingsError, match=f"^configs/pictograms.yaml: {key}: is read from a.yaml alone; move it there$"):
+        load_settings(path)
 
 
 @pytest.mark.parametrize("text", ["a: [", "- 1\n- 2\n", "5", "", "\x00", "a: 2026-13-45", "a: " + 5000 * "["])

@@ -74,10 +74,9 @@ def resolve_values(
     layers = [(params, values), *((path, read(path)) for path in files)]
 
     problems = [line for path, values in layers for line in _unknown_keys(path, values)]
-    for path, found in layers[1:]:  # which files are read must be known before
-        problems += [
-            f"{_short(path)}: {key}: stands in {_short(params)} alone" for key in ("dataset", "protocol") if key in found
-        ]
+    for path, found in layers[1:]:  # of what these two say it follows which files are read
+        misplaced = [key for key in ("dataset", "protocol") if key in found]
+        problems += [f"{_short(path)}: {key}: is read from {_short(params)} alone; move it there" for key in misplaced]
     merged, origins = _merge([(_short(path), values) for path, values in layers])
     merged["protocol"] = protocol
     method = next((name for name in METHODS if name == merged["method"]), None)

@@ -9,7 +9,10 @@ import torch
 from pydantic import ValidationError
 from safetensors.numpy import load_file
 
+from dicap.data.store import Store
+from dicap.features.recipe import Recipe, pretrained_network
 from dicap.machine.runtime import Runtime
+from dicap.provenance.dependencies import relevant
 from dicap.settings import Section, Settings, flatten
 from dicap.settings.checks import contradictions, unread
 from dicap.settings.methods import METHODS
@@ -119,6 +122,14 @@ def test_what_is_told_to_be_unread_changes_nothing(tiny_set, bank, tmp_path, loo
             changed = next((other for i, other in enumerate(others(key, changed)) if i == n), changed)
         found = runs(changed)
         assert found.keys() == expected.keys() and found == expected, name
+
+
+def test_the_stage_of_features_depends_on_all_that_is_looked_at_for_them(tiny_set, looked_at):
+    s = loop("bank")
+    looked_at.clear()
+    Recipe.of(s, Store.open(tiny_set), pretrained_network(s))
+    looked = {key for key in looked_at if key not in dict(s) or not isinstance(getattr(s, key), Section)}
+    assert looked <= {key for name, value in relevant(s, "features").items() for key, _ in flatten({name: value})}
 
 
 WALKED = (

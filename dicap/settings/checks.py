@@ -199,6 +199,7 @@ def _value(s: Settings, key: str) -> Any:
 
 
 def _first_by_steps_on_features(s: Settings) -> str | None:
-    """The first stage that takes gradient steps on features of strong views. (DRML has fixed features of plain images.)"""
+    """The first stage that takes gradient steps on features of strong views. (DRML's rounds are on features of plain images.)"""
     frozen = (stage for stage in ("warmup", "train", "finetune") if s.trains(stage) and s.trainable(stage) == "head")
-    return next((stage for stage in frozen if s.method != "drml" and not s.solves(stage)), None)
+    fixed = () if s.method != "drml" else ("train",) if s.drml.features == "warmup" else ("warmup", "train")
+    return next((stage for stage in frozen if stage not in fixed and not s.solves(stage)), None)

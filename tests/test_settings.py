@@ -98,6 +98,10 @@ def test_features_of_a_network_that_nothing_has_trained_are_warned_of(write):
     assert line.startswith("configs/digits.yaml: backbone_weights: found 'random' with warmup.trainable head (configs/recomm")
     assert len(warnings(backbone_weights="random")) == 1
     assert not warnings() and not warnings(protocol="recommended") and not warnings(dataset="digits")
+    whole = {"method": "d2l", "warmup.trainable": "all", "train.trainable": "all"}
+    (line,) = warnings(**whole)
+    assert line.startswith("configs/pictograms.yaml: linear.features: found 'root' with warmup.trainable all (params.yaml)")
+    assert not warnings(**whole, **{"linear.features": "plain"})
 
 
 def test_runs_from_before_there_were_protocols_are_published_ones(write):

@@ -92,6 +92,11 @@ def warnings(s: Settings, origins: dict[str, str]) -> list[str]:
             f"({origins[f'{key}.trainable']}): the head learns from a backbone that nothing has trained; set backbone_weights to "
             "those of a pretrained backbone, or warmup.trainable and train.trainable to all"
         )
+    if s.linear.features != "plain" and s.head == "linear" and s.warmup.trainable == "all":
+        lines.append(
+            f"{origins['linear.features']}: linear.features: found {s.linear.features!r} with warmup.trainable all "
+            f"({origins['warmup.trainable']}): features of a backbone that is trained are not standardised; set it to plain"
+        )
     return lines
 
 

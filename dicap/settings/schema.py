@@ -96,7 +96,8 @@ class Linear(Section):
     C: Positive | Literal["auto"] = own("auto", "weight of the loss beside half the squared norm; auto: by cross-validation")
     features: Literal["plain", "standard", "root"] = own(
         "plain",
-        "what the head sees; standard: standardised; root: signed square roots, standardised, each row of one length",
+        "what the head sees; standard: standardised where the warm-up freezes the backbone; root: signed square roots, likewise "
+        "standardised, each row of one length",
     )
     pseudo_weight: Share | Literal["auto"] = own(
         0.3,

@@ -180,6 +180,7 @@ def test_small_numbers_written_by_dvc_are_numbers(write):
         ({"train.cycle_epochs": 1, "train.epochs": 5}, ["train.cycle_epochs", "1"]),
         ({"train.batch_labelled": 64}, ["train.batch_labelled", "64"]),
         ({"dataset": "table"}, ["data_root", "null", "-S data_root="]),
+        ({"pclp.adversary_size": 100}, ["pclp.adversary_size", "100", "a power of two"]),
         ({"train": 5}, ["train is a section", "5"]),
         ({"dataset": ["digits"]}, ["dataset", "['digits']", "allowed are"]),
         ({"method": ["dicap"]}, ["method", "['dicap']", "allowed are"]),

@@ -50,6 +50,11 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
             "whose generator makes images, with warmup.trainable head; set pclp.prior to none",
         ),
         (
+            s.pclp.adversary_size != "auto" and s.pclp.adversary_size.bit_count() != 1,
+            "pclp.adversary_size",
+            "expected auto or a power of two: generator and discriminator halve and double",
+        ),
+        (
             s.method == "d2l" and "head" in (s.warmup.trainable, s.train.trainable),
             "warmup.trainable",
             "but d2l looks at tiles of the images themselves, not at features; set warmup.trainable and train.trainable to all",

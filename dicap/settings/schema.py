@@ -143,7 +143,8 @@ class Warmup(Section):
     )
     epochs: Count = assumed(12, "passes over the labelled images")
     batch_size: Count | Literal["auto"] = assumed(
-        "auto", "labelled images per step; auto: 320 x the labelled share, which is 16/32/48/64 at 5/10/15/20 % as published"
+        "auto",
+        "labelled images per step; auto: 320 x the labelled share, which is 16/32/48/64 at 5/10/15/20 % as published; bbam: 16",
     )
     wcl: bool = published(True, "class-wise contrastive loss on labelled and unlabelled images during warm-up")
     passes_on: Literal["raw", "ema"] = assumed(
@@ -176,7 +177,7 @@ class Calibration(Section):
     )
     empty_bin: Literal["interpolate", "zero"] = assumed("interpolate", "rate of a bin without entries")
     teacher: Literal["ema", "online"] = assumed("ema", "which weights make the pseudo-labels")
-    view: Literal["weak", "test"] = assumed("weak", "what the teacher looks at")
+    view: Literal["weak", "test"] = assumed("weak", "what the teacher looks at; within a step of d2l always weak views")
 
 
 class Thresholds(Section):

@@ -267,8 +267,8 @@ class Bbam(Section):
     margin: NonNegative = published(0.4, "margin of the angular loss")
     batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = published(
         "auto",
-        "labelled + unlabelled images per step of the main stage, a quarter labelled: 128 on AWA2; auto: train.batch_size, of which "
-        "train.batch_labelled auto is 4/8/16/32 of 64 at 5/10/15/20 %",
+        "labelled + unlabelled images per step of the main stage, a quarter labelled: 128 on AWA2; auto: train.batch_size, of "
+        "which train.batch_labelled auto is 4/8/16/32 of 64 at 5/10/15/20 %",
     )
     lr: Positive | Literal["auto"] = published(
         "auto", "peak learning rate of both stages: 5e-5 on VOC, 1e-4 elsewhere; auto: optimiser.lr, which is 1e-4 as published"

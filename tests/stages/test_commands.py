@@ -88,8 +88,9 @@ def test_config_and_methods_print(project):
     assert json.loads(project.done("config", "--json"))["train.epochs"]["value"] == 2
 
 
-@pytest.mark.parametrize("command", ["resolve", "config"])
+@pytest.mark.parametrize("command", ["resolve", "config", "run"])
 def test_what_is_hardly_meant_is_told(project, command, monkeypatch):
+    monkeypatch.setattr("stages.cli.PIPELINE", ("resolve",))  # of `run` no stage
     code, _, errors = project.run(command)
     line, solver = errors.splitlines()  # all of one reason in one
     assert code == 0 and line.startswith("Warning: params.yaml: drml.rounds 4, drml.iterations 3, ")

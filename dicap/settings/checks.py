@@ -133,7 +133,7 @@ def unread(s: Settings) -> dict[str, str]:
             "calibration.policy calibration.source calibration.folds calibration.target calibration.estimator calibration.power "
             "calibration.bins calibration.anchor calibration.empty_bin",
         ),
-        (not s.trains("train"), f"{s.method} has no main stage", "train.* warmup.passes_on"),
+        (not s.trains("train"), f"{s.method} has no main stage", "train.* train.trainable warmup.passes_on"),
         # The network and its features
         (s.head != "ml_decoder", own_head, "network.decoder_dim network.decoder_ffn network.decoder_heads network.dropout"),
         (s.head != "linear", own_head, "linear.features"),

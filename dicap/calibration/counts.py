@@ -15,11 +15,11 @@ Letters: C classes; all arrays (C,).
 """
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from dicap.metrics.operating_point import Z, wilson
 
@@ -112,10 +112,10 @@ def counts(labelled: Labelled, folder: Moments) -> Counts:
 
     # Fewer than ENOUGH positives are not in all folds, and what a head says that has seen none is no measure.
     error = np.sqrt(folder.variance / size + np.maximum(folder.variance, both.variance) / n)
-    shifted = (k >= ENOUGH) & (np.abs(folder.mean - both.mean) > norm.isf(ALARM / 2 / len(k)) * np.maximum(error, 1e-12))
+    apart = np.abs(folder.mean - both.mean) > NormalDist().inv_cdf(1 - ALARM / 2 / len(k)) * np.maximum(error, 1e-12)
     low, high = np.floor(low * size + 1e-9), np.ceil(high * size - 1e-9)
     by_shift, shift_low, shift_high = (part * size for part in _by_shift(present, absent, folder))
-    return Counts(found * size, low, high, shifted, by_shift, shift_low, shift_high)
+    return Counts(found * size, low, high, (k >= ENOUGH) & apart, by_shift, shift_low, shift_high)
 
 
 def _by_shift(present: Moments, absent: Moments, folder: Moments) -> tuple[NDArray, NDArray, NDArray]:

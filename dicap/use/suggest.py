@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from dicap.data.loader import scoring_batches
-from dicap.data.store import Store
 from dicap.errors import DataError
 from dicap.linear.neighbours import principal_components
 from dicap.machine.progress import progress
@@ -16,10 +14,10 @@ from dicap.machine.runtime import Runtime
 from dicap.models import SavedModel
 from dicap.network import Network
 from dicap.randomness import permutation
+from dicap.training.inputs import Inputs
 from dicap.use.folder import Photograph, read_ahead
 from dicap.use.review import scaled
 
-BATCH = 256
 PART = 32  # images of a folder that are read and looked at at once
 COMPONENTS, ITERATIONS = 64, 30  # of k-means: principal components, and rounds
 BY = ("spread", "random")  # benchmarks/suggest.py compares them, and others that lost
@@ -40,13 +38,13 @@ class Suggestion:
     likely: list[int]
 
 
-def look(model: SavedModel, store: Store, rows: np.ndarray, runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
+def look(model: SavedModel, inputs: Inputs, rows: np.ndarray, runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
     """Scores (n, C) and embeddings (n, D) of some rows, by the model's own backbone."""
     scores, embeddings = [], []
-    batches = scoring_batches(store, rows, BATCH, device=runtime.device)
+    batches = inputs.scoring(runtime, rows, None)
     features = getattr(model.network, "features", None)
     with torch.inference_mode(), runtime.autocast():
-        for _, images in progress(batches, desc="suggest", total=-(-len(rows) // BATCH), unit="batch"):
+        for _, images in progress(batches, desc="suggest", total=len(rows), unit="image", count=lambda batch: len(batch[0])):
             scores.append(model.method.scores(model.network, images).float().cpu())
             pixels = torch.nn.functional.adaptive_avg_pool2d(images.float(), 8) / 255
             seen = features(images).float().mean((2, 3)) if features is not None else pixels.flatten(1)
@@ -79,7 +77,7 @@ def spread(embeddings: np.ndarray, count: int, labelled: int = 0) -> list[int]:
 
 def suggest(
     model: SavedModel,
-    store: Store,
+    inputs: Inputs,
     rows: np.ndarray,
     count: int,
     runtime: Runtime,
@@ -88,13 +86,15 @@ def suggest(
 ) -> list[Suggestion]:
     """The `count` images of `rows` to label next, by one of BY; fewer where the others are near copies of them.
 
-    `labelled`: rows that have labels, which `spread` takes to be covered.
+    Args:
+        inputs: the images, or where the model's backbone is put aside, its features of them.
+        labelled: rows that have labels, which `spread` takes to be covered.
     """
     count = min(count, len(rows))
     if by == "random":
         rows = rows[permutation(0, "suggest", 0, len(rows), "random")[:count]]
     before = np.asarray(labelled if by == "spread" else (), int)
-    scores, embeddings = look(model, store, np.concatenate([before, rows]), runtime)
+    scores, embeddings = look(model, inputs, np.concatenate([before, rows]), runtime)
     present = model.decisions.present(scores[len(before) :])
     chosen = range(count) if by == "random" else [i - len(before) for i in spread(principal(embeddings), count, len(before))]
     return [Suggestion(int(rows[i]), present[i], np.flatnonzero(present[i] >= 0.5).tolist()) for i in chosen]
@@ -111,7 +111,7 @@ def first(
     network = network.to(runtime.device)
     with torch.inference_mode(), runtime.autocast():
         batches = read_ahead(photos, size, PART, max(1, runtime.workers or 1))
-        for some, images in progress(batches, desc="suggest", total=-(-len(photos) // PART), unit="batch"):
+        for some, images in progress(batches, desc="suggest", total=len(photos), unit="image", count=lambda batch: len(batch[0])):
             readable = [(one, image) for one, image in zip(some, images, strict=True) if not isinstance(image, str)]
             if readable:
                 pixels = torch.from_numpy(np.stack([image for _, image in readable])).permute(0, 3, 1, 2)

@@ -50,7 +50,7 @@ def resolve(params: Path, configs: Path | None = None) -> Resolved:
 
     Args:
         params: the experiment's file.
-        configs: folder of the data sets' settings; default: `configs` beside `params`, and where there is none, the package's.
+        configs: folder of the data sets' settings; default: `configs` beside `params`, else in this folder, else the package's.
 
     Raises:
         SettingsError: with one line for every mistake found.
@@ -64,7 +64,7 @@ def resolve_values(
     """`resolve` for the content `values` of a file `params` that need not exist. `read` reads the data sets' settings."""
     read = read or read_yaml
     if configs is None:
-        configs = beside if (beside := params.parent / "configs").is_dir() else TEMPLATE / "configs"
+        configs = next(path for folder in (params.parent, Path(), TEMPLATE) if (path := folder / "configs").is_dir())
     dataset, protocol = values.get("dataset"), values.get("protocol", PROTOCOLS[0])
     if dataset not in list(DATASETS):  # a list, in which a value that is itself one may be looked for
         misspelt = _unknown_keys(params, values) if dataset is None else []
@@ -75,6 +75,9 @@ def resolve_values(
     layers = [(params, values), *((path, read(path)) for path in files)]
 
     problems = [line for path, values in layers for line in _unknown_keys(path, values)]
+    for path, found in layers[1:]:  # of what these two say it follows which files are read
+        misplaced = [key for key in ("dataset", "protocol") if key in found]
+        problems += [f"{_short(path)}: {key}: is read from {_short(params)} alone; move it there" for key in misplaced]
     merged, origins = _merge([(_short(path), values) for path, values in layers])
     merged["protocol"] = protocol
     method = next((name for name in METHODS if name == merged["method"]), None)

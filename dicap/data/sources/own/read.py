@@ -17,6 +17,8 @@ from dicap.errors import DataError
 from dicap.randomness import order_by_name
 from dicap.settings import Own
 
+OPTIONS = {"table": ("separator", "empty", "empty_absent"), "folders": ("label_folder",)}  # of own, that one format alone reads
+
 
 @dataclass(frozen=True)
 class Given:
@@ -59,6 +61,10 @@ def read(root: Path, own: Own) -> RawSet:
     below = [] if kind == "folders" else [linked_folder(file, base) for file in files]
     if own.unlabeled_root:
         raw, files = with_unlabelled(raw, files, Path(own.unlabeled_root), base)
+    for name in sorted({name for names in OPTIONS.values() for name in names} - {*OPTIONS.get(kind, ())}):
+        if getattr(own, name) != "auto":
+            note = f"nothing reads own.{name} {getattr(own, name)!r}: the labels are of the format {kind}"
+            raw = replace(raw, notes=[*raw.notes, note])
     if own.test_share and not any(item.split == "test" for item in raw.items):
         raw = with_test(raw, own.test_share)
     raw = replace(raw, images=FileImages(Path(), files, below, upright=True), source=raw.source | {"format": kind})

@@ -3,28 +3,31 @@
 Letters: n samples, D features, C classes.
 """
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dicap.calibration.ranks import curve_by_rank, log_odds
+from dicap.calibration.risk_control import check_share, rankings, targets_of, threshold
 from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, quota_labels
 from dicap.linear.folds import assign_folds
 from dicap.linear.loss_weight import choose_loss_weight
-from dicap.linear.scaling import Kind, scaling_of
+from dicap.linear.scaling import NEVER, Kind, scaling_of
 from dicap.metrics.ranking import average_precision
 
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
 
 # Share of the head's own log-odds in the decision value: the measured curve is flat in places, and samples keep their order.
+# It is their inverse hyperbolic sine: those of a sample far from all others have no bound, and would outweigh what was measured.
 OWN = 1e-3
 
 
@@ -61,6 +64,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         choice_: with `pseudo_weight="auto"`, how much of what the unlabelled samples say was used (`share`, 0: nothing), and what
             was tried: `in_words()` says it; else None.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
+        rankings_: of each class, the labelled samples by their scores out of fold, which `thresholds` chooses by.
         n_labelled_: samples with a known entry.
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
     """
@@ -134,8 +138,18 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         rows, y = self._scaling.apply(x)[order], labels[labelled]
         own = rows[: len(y)]
         largest = float(np.abs(rows).max(initial=0))  # of single precision, in which squares are summed
-        if not (np.isfinite(self._scaling.scale).all() and largest**2 * rows.size < np.finfo(rows.dtype).max):
+        limits = np.finfo(rows.dtype)
+        if not (np.isfinite(self._scaling.scale).all() and largest**2 * rows.size < limits.max):
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares overflow; give them in a larger unit")
+        if kind == "plain" and x.any() and largest**2 < limits.tiny / limits.eps:
+            raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares vanish; give them in a smaller unit")
+        if (faint := np.flatnonzero((self._scaling.scale == NEVER) & (np.ptp(x, axis=0) > 0))).size:
+            warnings.warn(
+                f"X: {faint.size} feature(s), the first in column {faint[0]}, vary by less than the rounding of single precision"
+                " and count as constant; subtract their mean where that is no noise",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
         self.C_ = choose_loss_weight(own, y, fold) if self.C == "auto" else float(self.C)
 
@@ -149,18 +163,27 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             neighbours=min(self.neighbours, len(rows) - 1),
         )  # fmt: skip
         self.coef_, self.intercept_ = heads.w[-1], heads.b[-1]
-        self.curve_ = np.stack(curve_by_rank(out_of_fold(heads.w, heads.b, own, fold), y))
+        scores = out_of_fold(heads.w, heads.b, own, fold)
+        self.curve_, self.rankings_ = np.stack(curve_by_rank(scores, y)), rankings(scores, y)
 
     def _features(self, X: Any, *, reset: bool) -> NDArray:
         """(n, D) finite, in single or double precision."""
+        if np.ma.is_masked(X):  # scikit-learn would read what lies under the mask
+            raise ValueError("X: some features are masked; fill them in")
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "reset": reset}
         return np.asarray(validate_data(self, X, **options))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
         check_is_fitted(self, "coef_")
-        stated = self._scaling.apply(self._features(X, reset=False)).astype(np.float64) @ self.coef_.T + self.intercept_
-        return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * stated
+        x = self._features(X, reset=False)
+        stated = self._scaling.apply(x).astype(np.float64) @ self.coef_.T + self.intercept_
+        if len(lost := np.flatnonzero(~np.isfinite(stated).all(1))):
+            raise ValueError(f"X: row {lost[0]} has features of up to {np.abs(x[lost[0]]).max():.3g}, too far from those of fit")
+        return self._decided(stated)
+
+    def _decided(self, stated: NDArray) -> NDArray:
+        return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * np.arcsinh(stated)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """(n, C) measured probability of each class: the share of labelled entries, scored so, that turned out positive."""
@@ -173,6 +196,37 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     def chance(self, X: Any) -> np.ndarray:
         """(n, C) measured chance, from 0.5 to 1, that each entry of `predict` is right."""
         return expit(np.abs(self.decision_function(X)))
+
+    def thresholds(
+        self,
+        *,
+        precision: float | Mapping[Any, float] | None = None,
+        recall: float | Mapping[Any, float] | None = None,
+        confidence: float = 0.9,
+    ) -> np.ndarray:
+        """(C,) of `predict_proba`: at or above it, a class has this precision or recall with this confidence, each by itself.
+
+        From the labelled samples' out-of-fold scores (`dicap.calibration.risk_control`, which says what of it is proved). A class
+        whose labels cannot promise it has infinity, and a warning says what they lack; NaN where nothing is asked of a class.
+
+        Args:
+            precision, recall: a number for all classes, or {class name: number}; for a class one of both.
+
+        Raises:
+            ValueError: a number is outside (0, 1), a class is not there, both are given for one, or nothing is asked.
+        """
+        check_is_fitted(self, "coef_")
+        check_share("confidence", confidence)
+        targets = targets_of(self.class_names_.tolist(), precision=precision, recall=recall)
+        if not any(targets):
+            raise ValueError("thresholds: give precision=0.9, recall=0.9, or {class: number} for some classes")
+        found = [target and threshold(own, target, confidence) for own, target in zip(self.rankings_, targets, strict=True)]
+        for name, one in zip(self.class_names_, found, strict=True):
+            if one is not None and one.at is None:
+                warnings.warn(f"class {name}: {one.why}", UserWarning, stacklevel=2)
+        stated = logit(np.array([np.nan if one is None or one.at is None else one.at for one in found]))
+        unpromised = np.array([one is not None and one.at is None for one in found])
+        return np.where(unpromised, np.inf, expit(self._decided(stated)))
 
     def score(self, X: Any, y: Any) -> float:
         """Mean average precision, 0 to 1, over known entries of y, of the classes with a positive among them.

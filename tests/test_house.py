@@ -30,14 +30,17 @@ FLOORS = [
 ]
 # Pure mathematics: nothing of the project but its errors and each other.
 PURE = (
+    "dicap.calibration.counts",
     "dicap.calibration.curve",
     "dicap.calibration.decision",
     "dicap.calibration.estimators",
     "dicap.calibration.logistic",
     "dicap.calibration.ranks",
     "dicap.calibration.rates",
+    "dicap.calibration.risk_control",
     "dicap.calibration.thresholds",
     "dicap.calibration.quota",
+    "dicap.linear.solver",
     "dicap.losses",
     "dicap.metrics.operating_point",
     "dicap.metrics.ranking",

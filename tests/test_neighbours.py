@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dicap.linear import neighbours
-from dicap.linear.neighbours import affinity, averaged, principal_components
+from dicap.linear.neighbours import affinity, averaged, by_all_pairs, by_inverted_lists, principal_components
 
 
 def rows_of(n, features, seed=0):
@@ -55,6 +55,20 @@ def test_averages_are_those_of_a_loop():
     assert np.allclose(found @ found.T, expected @ expected.T, atol=1e-3)
     assert np.allclose(found.mean(0), 0, atol=1e-5)
     assert (found**2).sum() == pytest.approx((x**2).sum(), rel=1e-4)
+
+
+def test_inverted_lists_find_nearly_what_all_pairs_hold(monkeypatch):
+    pytest.importorskip("faiss", reason="the extra `many` is not installed")
+    x = np.concatenate([rows_of(2000, 8), rows_of(100, 8)])  # the last rows are also among the first
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    columns, cosine = by_inverted_lists(unit, 5)
+    assert columns.shape == cosine.shape == (2100, 5) and (columns != np.arange(2100)[:, None]).all()
+    assert np.allclose(cosine, (unit[columns] * unit[:, None]).sum(2), atol=1e-5)
+    exact = by_all_pairs(unit, 5)[0]
+    assert np.mean([len({*a} & {*b}) for a, b in zip(columns, exact, strict=True)]) > 4.5
+    monkeypatch.setattr(neighbours, "EXACT", 2000)
+    near = affinity(x, 5)
+    assert abs(near - near.T).max() < 1e-6 and near.nnz >= 5 * 2100 and near.diagonal().max() == 0
 
 
 @pytest.mark.parametrize("block", [1, 4, 7])

@@ -6,7 +6,7 @@ from torch import nn
 
 from dicap.errors import SettingsError
 from dicap.network import NORMALIZATION, Network
-from dicap.network.backbone import create_backbone, read_state
+from dicap.network.backbone import create_backbone, feature_map, own_normalization, read_state
 from dicap.network.linear import LinearHead
 from dicap.network.ml_decoder import MLDecoder
 
@@ -70,6 +70,29 @@ def test_pixels_are_normalised_inside_the_network(normalize):
 def test_stride_sets_the_size_of_the_map():
     backbone, _ = create_backbone("test_resnet", "random", 8, 48)
     assert backbone(torch.zeros(1, 3, 48, 48)).shape[2:] == (6, 6)
+
+
+def test_two_backbones_lie_side_by_side():
+    both, channels = create_backbone("test_resnet + test_efficientnet", "random", 32, 64)
+    pixels = torch.randn(2, 3, 64, 64)
+    maps = [feature_map(part, pixels) for part in both.eval().parts]
+    assert channels == sum(each.shape[1] for each in maps) and torch.equal(feature_map(both, pixels), torch.cat(maps, 1))
+    with pytest.raises(SettingsError, match="each backbone has its own"):
+        own_normalization(both)
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "message"),
+    [
+        ("test_resnet+test_efficientnet+resnet5000", "random", "'resnet5000'"),
+        ("test_resnet+test_vit", "a.safetensors", "'a.safetensors' with 2 backbones"),
+        ("test_resnet+test_vit", "random", "one stride"),
+        ("test_resnet+", "random", "found ''"),
+    ],
+)
+def test_backbones_that_do_not_lie_side_by_side_are_named(name, weights, message):
+    with pytest.raises(SettingsError, match=message):
+        create_backbone(name, weights, 32, 64)
 
 
 def test_unknown_backbone_gets_a_hint():
@@ -144,5 +167,5 @@ def test_lite_weights_load_strictly_into_timm():
     names = {"conv_stem": "_conv_stem", "blocks.0.0.conv_dw": "_blocks.0._depthwise_conv", "blocks.6.0.bn3": "_blocks.15._bn2"}
     for ours, theirs in (names | {"blocks.2.1.conv_pwl": "_blocks.4._project_conv", "bn2": "_bn1"}).items():
         assert torch.equal(network[f"{ours}.weight"], state[f"{theirs}.weight"]), ours
-    with pytest.raises(SettingsError, match="tf_efficientnet_lite0 only"):
+    with pytest.raises(SettingsError, match="tf_efficientnet_lite2 only"):
         create_backbone("test_resnet", "lite", 32, 64)

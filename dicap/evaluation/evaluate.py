@@ -12,6 +12,7 @@ import pandas as pd
 from dicap.calibration.decision import Decisions, reliability
 from dicap.errors import DataError, first_line
 from dicap.evaluation.model_card import model_card
+from dicap.evaluation.targets import Targets
 from dicap.files.artifacts import CHOICE, COST, cost_file, write_predictions
 from dicap.files.atomic import replacing, replacing_folder
 from dicap.files.json_files import read_json, write_json
@@ -23,6 +24,8 @@ from dicap.models import SavedModel, load_model
 from dicap.settings.catalogue import OWN
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
+
+STAGES = ("warmup", "train", "finetune")  # whose folders hold a model
 
 
 def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.ndarray]:
@@ -83,18 +86,19 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
 def evaluate(
     experiment: Experiment,
     model_path: Path,
-    artifacts: Path,
     out: Path,
     environment: dict[str, str] | None = None,
     *,
     own: bool = False,
+    targets: Targets | None = None,
 ) -> dict[str, Any]:
     """Evaluate a stage's model and its counterpart; write metrics.json, per_class.csv, predictions.parquet and MODEL_CARD.md.
 
     Args:
-        model_path: model.safetensors, beside which model_raw or model_ema.safetensors may lie.
-        artifacts: folder of the earlier stages' histories and costs.
+        model_path: model.safetensors or the folder of it, beside which model_raw or model_ema.safetensors may lie. Where that is
+            a stage's folder, histories and costs are those of the stages beside it.
         environment: versions to name on the model card.
+        targets: a precision or recall that the decisions are to have, instead of the model's own thresholds.
         out: a folder that is replaced as a whole; with `own` only where an earlier call with it wrote all that is there.
 
     Returns:
@@ -105,11 +109,16 @@ def evaluate(
     """
     s = experiment.settings
     load = partial(load_model, device=experiment.runtime.device, stored=experiment.stored_backbone)
+    model_path = model_path / "model.safetensors" if model_path.is_dir() else model_path
+    place = model_path.absolute().parent
+    artifacts = place.parent if place.name in STAGES else place / "nowhere"
     model = load(model_path)
     _check_fits(model, model_path, experiment)
+    model, promises = targets.applied(model) if targets else (model, [])
     scores, labels = score(experiment, model)
-    counterparts = [load(path) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
-    others = {other.which: score(experiment, other)[0] for other in counterparts}
+    paths = (place / f"model_{which}.safetensors" for which in ("raw", "ema") if model_path.name == "model.safetensors")
+    counterparts = [other for other in map(load, filter(Path.exists, paths)) if other.settings == model.settings]
+    others = {other.which: score(experiment, other)[0] for other in counterparts if other.which != model.which}
     if not experiment.group.is_main:
         return {}
     testable = s.dataset == OWN
@@ -129,6 +138,8 @@ def evaluate(
     result |= at_threshold(scores, labels, model.decisions.f1_threshold) | {"threshold_images": model.decisions.measured}
     positives = (labels > 0).sum(0).tolist()
     result["warnings"] = of_results(result, len(experiment.roles.labelled), model.decisions.measured, positives)
+    if promises:
+        result["promises"] = promises
     result |= _from_histories(artifacts, model.settings.weights) | _from_costs(artifacts)
     if model.stage != "warmup" and (path := artifacts / "train" / CHOICE).exists() and "share" in (choice := read_json(path)):
         result["unlabelled"] = choice["unlabelled"]
@@ -146,10 +157,13 @@ def evaluate(
         write_json(result, folder / "metrics.json")
         with replacing(folder / "per_class.csv") as path, open(path, "w", newline="", encoding="utf-8") as handle:
             writer = csv.writer(handle, lineterminator="\n")
-            writer.writerow(["class", "n_pos", "n_train_labelled", "ap", "chance"])
+            writer.writerow(["class", "n_pos", "n_train_labelled", "ap", "chance", "precision", "recall"])
+            answer = model.decisions.decide(scores)[0]
             for c, name in enumerate(experiment.store.classes):
                 chance = positives[c] / max(1, int((labels[:, c] >= 0).sum()))
-                writer.writerow([name, positives[c], int(n_labelled[c]), f"{aps[c]:.6f}", f"{chance:.6f}"])
+                worth = of_answers(answer[:, [c]], labels[:, [c]])
+                shares = ["" if worth[key] is None else f"{worth[key]:.6f}" for key in ("yes_right", "yes_recall")]
+                writer.writerow([name, positives[c], int(n_labelled[c]), f"{aps[c]:.6f}", f"{chance:.6f}", *shares])
         write_predictions(experiment.store.ids[experiment.roles.test], scores, labels, folder / "predictions.parquet")
     return result
 
@@ -174,7 +188,7 @@ def _from_histories(artifacts: Path, weights: str) -> dict[str, Any]:
     Args:
         weights: raw or ema, the network that the main stage published.
     """
-    frames = {stage: _csv(artifacts / stage / "history.csv", stage) for stage in ("warmup", "train", "finetune")}
+    frames = {stage: _csv(artifacts / stage / "history.csv", stage) for stage in STAGES}
     out: dict[str, Any] = _steps(frames)
 
     def last(stage: str, *columns: str) -> float | None:

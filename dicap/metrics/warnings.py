@@ -7,6 +7,7 @@ FEW_LABELLED = 50  # labelled images below which little can be learnt
 FEW_MEASURED = 30  # images below which a rate that was counted on them is a guess
 FEW_TESTED = 50  # test images below which the score may be anything
 FEW_POSITIVES = 5  # of a class in the test images
+SMALL = 0.1  # share of the interval's half width below which mAP needs no correction
 
 
 def of_chance(images: int | None) -> Iterator[str]:
@@ -15,25 +16,30 @@ def of_chance(images: int | None) -> Iterator[str]:
         yield f"the chance to be right was measured on {_counted(images)} only: take it as a guess"
 
 
-def corrected(metrics: dict[str, Any]) -> float | None:
-    """mAP without what few test images add to it, in percent; None where that is less than half its interval is wide.
+def headline(metrics: dict[str, Any]) -> tuple[float | None, bool]:
+    """mAP in percent as it is to be shown, and whether it is corrected for what few test images add to it.
 
-    It is the middle of the interval (docs/results.md), which then does not hold mAP itself.
+    The corrected value is the middle of the interval (docs/results.md). None where it is off by more than half the interval's
+    width: no one number says it then. mAP itself where there is no interval, or the correction is small beside it.
     """
     value, low, high = (metrics.get(key) for key in ("map", "map_low", "map_high"))
-    if value is None or low is None or high is None or low - 0.005 <= value <= high + 0.005:
-        return None
-    return (low + high) / 2
+    if value is None or low is None or high is None or abs(value - (low + high) / 2) <= SMALL * (high - low) / 2 + 0.005:
+        return value, False
+    return ((low + high) / 2 if low - 0.005 <= value <= high + 0.005 else None), True
 
 
 def score_in_words(metrics: dict[str, Any]) -> str:
-    """mAP in percent with its interval; the corrected one before it where the two do not agree."""
+    """mAP in percent with its interval; corrected, or the interval alone, where few test images raise it."""
     if metrics.get("map_low") is None or metrics.get("map_high") is None:
         return f"{metrics['map']:.2f}"
-    interval = f"95 % interval {metrics['map_low']:.2f} to {metrics['map_high']:.2f}"
-    if (about := corrected(metrics)) is None:
-        return f"{metrics['map']:.2f} ({interval})"
-    return f"about {about:.0f} ({interval}; {metrics['map']:.2f} uncorrected for the few test images)"
+    ends = f"{metrics['map_low']:.2f} to {metrics['map_high']:.2f}"
+    about, is_corrected = headline(metrics)
+    if not is_corrected:
+        return f"{metrics['map']:.2f} (95 % interval {ends})"
+    uncorrected = f"{metrics['map']:.2f} uncorrected for the few test images"
+    return (
+        f"{ends} (95 % interval; {uncorrected})" if about is None else f"about {about:.1f} (95 % interval {ends}; {uncorrected})"
+    )
 
 
 def of_results(metrics: dict[str, Any], labelled: int, measured: int | None, positives: Sequence[int]) -> list[str]:

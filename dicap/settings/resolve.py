@@ -5,7 +5,7 @@ one frozen, typed, checked `Settings`. All errors are found before any is report
 and what is allowed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
 from dicap.errors import SettingsError, did_you_mean
+from dicap.files.atomic import replacing
 from dicap.settings.catalogue import DATASETS, HEADS, OWN_HEAD, PROTOCOLS
 from dicap.settings.checks import contradictions, warnings
 from dicap.settings.fields import ORIGINS
@@ -128,6 +129,21 @@ def known_fields(section: type[BaseModel] = Settings, prefix: str = "") -> Itera
 def known_keys() -> Iterator[str]:
     """Yield every dotted key of the settings, in the order of the classes."""
     return (key for key, _ in known_fields())
+
+
+def change_settings(params: Path, changes: Mapping[str, Any]) -> None:
+    """Put values at dotted keys of a file of settings, its comments kept. Raises SettingsError as `read_yaml` does."""
+    read_yaml(params)
+    yaml = YAML()
+    yaml.width = 4096
+    values = yaml.load(params.read_text(encoding="utf-8"))
+    for key, value in changes.items():
+        section, _, name = key.rpartition(".")
+        if section and not isinstance(values.get(section), dict):
+            values[section] = {}  # a section may be there and empty
+        (values[section] if section else values)[name] = value
+    with replacing(params) as temporary, temporary.open("w", encoding="utf-8") as file:
+        yaml.dump(values, file)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -250,7 +250,7 @@ class Common(Section):
     protocol: str = own(
         "published", "published, or recommended: what this project's own experiments favour (docs/photographs.md)"
     )
-    backbone: str = published("resnet50", "any timm name")
+    backbone: str = published("resnet50", "any timm name, or several joined by +, whose features lie side by side")
     backbone_weights: str = published("imagenet", "imagenet (timm's own), lite (extra package), random, or the path of a file")
     head: str = required("ml_decoder, linear; null: the method's published head")
     image_size: Annotated[int, Field(ge=16, le=2048)] = published(224, "side of the square images in pixels")

@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor, nn
 
+from dicap.calibration.counts import Labelled
 from dicap.calibration.curve import Curve, carry_over, curve_by_rank
 from dicap.calibration.decision import Decisions, plain
+from dicap.calibration.risk_control import rankings
 from dicap.methods.base import Calibrates
 from dicap.metrics.operating_point import best_threshold
 from dicap.randomness import permutation
@@ -108,7 +110,13 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, source:
         active = thresholds.active.cpu().numpy()
         tau_pos, tau_neg = (np.where(active, tau, extreme) for tau, extreme in zip(pair, (1.0, 0.0), strict=True))
     f1_threshold = best_threshold(source.p.numpy(), source.y.numpy()) if carried is None else None
-    return Decisions(tau_pos, tau_neg, prior, curve, source.note, int((source.y >= 0).sum()), f1_threshold)
+    p: np.ndarray | None = source.p.numpy()
+    if carried is not None:
+        p = thresholds_at_equal_rank(p.T, carried.scores.numpy(), after.numpy()).T if after is not None and len(after) else None
+    ranked = None if p is None else rankings(p, source.y.numpy())
+    labelled = Labelled.of(source.curve.at(source.p).numpy(), source.y.numpy())
+    entries = int((source.y >= 0).sum())
+    return Decisions(tau_pos, tau_neg, prior, curve, source.note, entries, f1_threshold, rankings=ranked, labelled=labelled)
 
 
 def some_of(rows: np.ndarray, most: int, seed: int, stage: str) -> np.ndarray:
@@ -124,7 +132,7 @@ def prior_of(y: np.ndarray) -> np.ndarray:
 
 
 def thresholds_at_equal_rank(tau: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Thresholds (C,) of confidences `before` (n, C), at the confidences `after` (n, C) of equal rank in the class.
+    """Thresholds (C,) or (C, m) of confidences `before` (n, C), at the confidences `after` (n, C) of equal rank in the class.
 
     Beyond the least and the largest confidence a threshold stays beyond: 0 stays 0, and 1 stays 1.
     """

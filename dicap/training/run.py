@@ -63,7 +63,7 @@ def run_stage(
 def depends(stage: str, experiment: Experiment, inputs: list[Path]) -> dict[str, Any]:
     """All that the result of a stage depends on: {settings, code, inputs}, the last two as {name: sha256}."""
     files = {f"{path.parent.name}/{path.name}": sha256(path) for path in inputs}
-    if weights := weights_mark(experiment.settings.backbone_weights, Path()):
+    if weights := weights_mark(experiment.settings, Path()):
         files["weights of the backbone"] = weights
     return {
         "settings": relevant(experiment.settings, stage),

@@ -93,7 +93,8 @@ def export(model: SavedModel, out: Path, kind: str, images: Path | None = None) 
 
 def description(model: SavedModel) -> dict[str, Any]:
     """Preprocessing, classes, thresholds and correctness curve of a model, as plain JSON."""
-    size = model.settings.image_size
+    size, decisions = model.settings.image_size, model.decisions.to_dict()
+    del decisions["rankings"]  # what thresholds are chosen by, not what is decided by
     return {
         "input": {
             "name": "images",
@@ -104,7 +105,7 @@ def description(model: SavedModel) -> dict[str, Any]:
         },
         "output": {"name": "scores", "shape": ["batch", len(model.classes)], "dtype": "float32", "range": [0, 1]},
         "classes": model.classes,
-        "decisions": model.decisions.to_dict(),
+        "decisions": decisions,
         "model": {
             "method": model.settings.method,
             "backbone": model.settings.backbone,

@@ -1,12 +1,15 @@
 """`dicap-stage evaluate`: mAP on the test images."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from stages.support.common import ARTIFACTS, load, params_option, runtime_options
-from stages.support.terminal import finish
+from stages.support.common import ARTIFACTS, load, params_option, runtime_options, target_options
+from stages.support.terminal import finish, say
+
+if TYPE_CHECKING:
+    from dicap.evaluation.targets import Targets
 
 
 @click.command("evaluate")
@@ -14,21 +17,22 @@ from stages.support.terminal import finish
 @click.option(
     "--model",
     type=click.Path(path_type=Path),
-    help="Another model than the pipeline's last; then nothing is written unless --out is given.",
+    help="Another model than the pipeline's last; with it or a target nothing is written unless --out is given.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of its own for metrics.json, per_class.csv, predictions.parquet, MODEL_CARD.md.",
 )
+@target_options
 @runtime_options
-def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **runtime) -> None:
+def command(params: Path, model: Path | None, out: Path | None, fresh: bool, targets: "Targets", **runtime) -> None:
     """Score the test images: mAP with its 95 % interval, AP per class, and what the yes and no of the model are worth."""
     import tempfile
 
     from dicap.evaluation.evaluate import evaluate
     from dicap.files.written import check_own_folder
-    from dicap.metrics.warnings import corrected
+    from dicap.metrics.warnings import headline
     from stages.support.environment import environment
     from stages.support.training import open_experiment
 
@@ -36,15 +40,16 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **r
         check_own_folder(out)
     experiment = open_experiment(load(params), runtime, None if model else "finetune")
     own = ARTIFACTS / "finetune" / "model.safetensors"
-    written = out or (None if model else ARTIFACTS / "evaluate")
+    written = out or (None if model or targets else ARTIFACTS / "evaluate")
     with tempfile.TemporaryDirectory() as scratch:
-        out = out or (Path(scratch) / "evaluate" if model else ARTIFACTS / "evaluate")
-        result = evaluate(experiment, model or own, ARTIFACTS, out, environment(), own=chosen)
+        place = written or Path(scratch) / "evaluate"
+        result = evaluate(experiment, model or own, place, environment(), own=chosen, targets=targets)
     if not result:  # one of several processes
         return
     facts: dict[str, Any] = {"mAP": round(result["map"], 2)}
-    if (about := corrected(result)) is not None:
-        facts["mAP corrected"] = round(about, 2)
+    about, is_corrected = headline(result)
+    if is_corrected:
+        facts["mAP corrected"] = "none: the test images are too few for one number" if about is None else round(about, 2)
     if result["map_low"] is not None:
         facts["95 % interval"] = [round(float(result[key]), 2) for key in ("map_low", "map_high")]
     facts |= {f"mAP {which}": round(result[f"map_{which}"], 2) for which in ("raw", "ema") if f"map_{which}" in result}
@@ -72,4 +77,6 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, **r
         facts |= {"numbers": str(written / "metrics.json"), "model card": str(written / "MODEL_CARD.md")}
     for line in result["warnings"]:
         click.echo(f"Warning: {line}", err=True)
+    for line in result.get("promises", []):
+        say(line)
     finish("evaluate", facts, [f"dicap-stage predict {model or own} FOLDER"])

@@ -1,10 +1,15 @@
 """`dicap-stage export`: a model for other programs."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from stages.support.terminal import finish
+from stages.support.common import target_options
+from stages.support.terminal import finish, say
+
+if TYPE_CHECKING:
+    from dicap.evaluation.targets import Targets
 
 
 @click.command("export")
@@ -14,7 +19,8 @@ from stages.support.terminal import finish
 )
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Where to; default: model.onnx or model.pt2.")
 @click.option("--images", type=click.Path(path_type=Path), help="A folder of real images to check the exported model on, too.")
-def command(model: Path, kind: str | None, out: Path | None, images: Path | None) -> None:
+@target_options
+def command(model: Path, kind: str | None, out: Path | None, images: Path | None, targets: "Targets") -> None:
     """Write MODEL as ONNX or as a torch.export program, checked against the original.
 
     Preprocessing, classes, thresholds and correctness curve stand in the file's metadata and in <out>.json beside it.
@@ -23,7 +29,7 @@ def command(model: Path, kind: str | None, out: Path | None, images: Path | None
     from dicap.use.predict import open_model
 
     kind = kind or ("pt2" if out is not None and out.suffix.lower() == ".pt2" else "onnx")
-    saved, _ = open_model(model, "cpu")
+    saved, promises = targets.applied(open_model(model, "cpu")[0])
     out = out or Path(f"model.{kind}")
     check = export(saved, out, kind, images)
     facts = {
@@ -33,5 +39,7 @@ def command(model: Path, kind: str | None, out: Path | None, images: Path | None
     }
     if check.real is not None:
         facts["real images"] = f"{check.n_real}, largest difference {check.real:.1e}"
+    for line in promises:
+        say(line)
     example = Path("docs/onnx_example.py")  # of this repository
     finish("export", facts, [f"python {example} {out} PHOTO.jpg"] if kind == "onnx" and example.is_file() else [])

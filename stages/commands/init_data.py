@@ -3,14 +3,14 @@
 import filecmp
 import math
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from stages.support.common import load, params_option, project_root
-from stages.support.terminal import finish, say
+from stages.support.terminal import columns, finish, say
 
 if TYPE_CHECKING:
     from dicap.data.survey import Survey
@@ -55,6 +55,7 @@ def command(
     """
     from dicap.data.survey import survey
     from dicap.settings import Own
+    from dicap.settings.resolve import change_settings
 
     added, forgotten = _added(params, folder, unlabeled)
     chosen = {"separator": separator, "empty": empty, "empty_absent": empty_absent, "label_folder": label_folder}
@@ -74,19 +75,21 @@ def command(
         "data_root": str(folder.resolve()),
         "ratio": ratio,
         "protocol": "recommended",
-        "own": {"test_share": options.test_share or None, "unlabeled_root": options.unlabeled_root, "added": added} | chosen,
+        "own.test_share": options.test_share or None,
+        "own.unlabeled_root": options.unlabeled_root,
+        "own.added": added,
     }
     if not dry_run:
-        write_settings(params, settings)
+        change_settings(params, settings | {f"own.{key}": value for key, value in chosen.items()})
     for what, how in [*found.understood, ("ratio", f"{ratio:g}: {why}")]:
         say(f"{what:<8}  {how}")
     say("")
-    for line in _columns([("class", "train", "share", "test"), *_class_rows(found)], right={1, 2, 3}):
+    for line in columns([("class", "train", "share", "test"), *_class_rows(found)], right={1, 2, 3}):
         say(line)
     if len(found.classes) > SHOWN:
         say(f"... and {len(found.classes) - SHOWN} more classes")
     say("")
-    for line in _columns([("image", "split", "labels"), *found.examples]):
+    for line in columns([("image", "split", "labels"), *found.examples]):
         say(line)
     say("")
     for line in [*forgotten, *found.notes]:
@@ -111,9 +114,9 @@ def command(
 def _added(params: Path, folder: Path, unlabeled: Path | None) -> tuple[str | None, list[str]]:
     """The labels given so far (own.added) if they are of this folder's images, and a note where they are of others."""
     from dicap.data.sources.own.read import added_before
+    from dicap.settings.resolve import read_yaml
 
-    values = _yaml().load(params.read_text(encoding="utf-8")) if params.exists() else None
-    values = values or {}
+    values = read_yaml(params) if params.exists() else {}
     added, root = (values.get("own") or {}).get("added"), values.get("data_root")
     if added is None:
         return None, []
@@ -154,19 +157,6 @@ def _class_rows(found: "Survey") -> list[tuple[str, str, str, str]]:
     return [(name, str(seen), f"{seen / train:.1%}", str(test)) for name, seen, test in found.classes[:SHOWN]]
 
 
-def _columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), most: int = 60) -> list[str]:
-    """Lines of a table without borders; `right`: columns of numbers."""
-    cut = [[cell if len(cell) <= most else f"{cell[: most - 3]}..." for cell in row] for row in rows]
-    widths = [max(len(row[c]) for row in cut) for c in range(len(cut[0]))]
-    return [
-        "  ".join(
-            f"{cell:>{width}}" if c in right else f"{cell:<{width}}"
-            for c, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cut
-    ]
-
-
 def _next(found: "Survey", dry_run: bool, allowed: float) -> list[str]:
     """What to type next: the run only where it can succeed."""
     if found.rejected > allowed:
@@ -178,30 +168,3 @@ def _next(found: "Survey", dry_run: bool, allowed: float) -> list[str]:
     if len(found.everywhere) == len(found.classes):
         return [f"add photographs without {found.classes[0][0]}, labelled `-`, then look again"]
     return ["the same without --dry-run"] if dry_run else ["dvc repro"]
-
-
-def _yaml():
-    from ruamel.yaml import YAML
-
-    yaml = YAML()
-    yaml.width = 4096
-    return yaml
-
-
-def write_settings(params: Path, changes: dict) -> None:
-    """Change keys of params.yaml, its comments kept. Raises SettingsError where there is no such file."""
-    from dicap.errors import SettingsError
-    from dicap.files.atomic import replacing
-
-    yaml = _yaml()
-    if not params.exists():
-        raise SettingsError(f"{params}: no such file; run from the project's folder or pass --params")
-    values = yaml.load(params.read_text(encoding="utf-8"))
-    for key, value in changes.items():
-        if isinstance(value, dict):
-            values[key] = values.get(key) or {}  # a section may be there and empty
-            values[key].update(value)
-        else:
-            values[key] = value
-    with replacing(params) as temporary, temporary.open("w", encoding="utf-8") as file:
-        yaml.dump(values, file)

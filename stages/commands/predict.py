@@ -1,11 +1,15 @@
 """`dicap-stage predict`: images through a trained model."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from stages.support.common import device_option
-from stages.support.terminal import finish, opening
+from stages.support.common import device_option, known_results, target_options
+from stages.support.terminal import finish, opening, say
+
+if TYPE_CHECKING:
+    from dicap.evaluation.targets import Targets
 
 
 @click.command("predict")
@@ -18,8 +22,11 @@ from stages.support.terminal import finish, opening
     show_default=True,
     help="A .parquet or .csv file.",
 )
-@click.option("--per-image", is_flag=True, help="A row for each image (labels; unsure) instead of one for each image and class.")
+@click.option(
+    "--per-image", is_flag=True, help="A row for each image (labels; unsure; absent) instead of one for each image and class."
+)
 @click.option("--batch-size", type=click.IntRange(1), help="Images a step; chosen by itself if not given.")
+@target_options
 @device_option
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Threads that read images. [DICAP_WORKERS]")
 @click.option(
@@ -34,23 +41,32 @@ def command(
     device: str,
     workers: int | None,
     gallery: Path | None,
+    targets: "Targets",
 ) -> None:
     """Predict IMAGES: files, folders (searched to the bottom), patterns in quotes, or a .txt file that lists paths.
 
     MODEL is a model.safetensors or the folder that holds one. For each image and class: the probability, the decision
     (yes, no, unsure) by the trained thresholds, and the measured chance that the decision is right, with its 95 % interval.
+    With --precision or --recall, yes begins at the score that keeps this promise on images like the labelled ones
+    (docs/guarantees.md); a class whose labels cannot promise it gets no yes, and a line says what they lack.
     """
     if gallery is not None and per_image:
         raise click.UsageError("--gallery shows a row for each image and class; leave out --per-image")
+    if gallery is not None and out.resolve().is_relative_to(gallery.resolve()):
+        raise click.UsageError(f"--out: {out} lies in {gallery}, which --gallery replaces as a whole; give another place")
     from dicap.files.written import check_own_folder
     from dicap.metrics.warnings import of_chance
     from dicap.use.predict import open_model, predict_to_file
 
     if gallery is not None:
         check_own_folder(gallery)  # not after hours of predicting
-    saved, _ = open_model(model, device)
+    saved, promises = targets.applied(open_model(model, device)[0])
     meant = images[0] if len(images) == 1 else images
-    outcome = predict_to_file(saved, meant, out, batch_size=batch_size, device=device, workers=workers, per_image=per_image)
+    known = known_results("features")  # of the project that one stands in
+    outcome = predict_to_file(
+        saved, meant, out, batch_size=batch_size, device=device, workers=workers, per_image=per_image,
+        known=known if known.is_dir() else None,
+    )  # fmt: skip
     facts = {"images": outcome.images, "classes": len(saved.classes), "predictions": str(out), "decisions": saved.decisions.note}
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)
@@ -66,4 +82,6 @@ def command(
         facts["gallery"], following = str(page), opening(page)
     for line in of_chance(saved.decisions.measured):
         click.echo(f"Warning: {line}", err=True)
+    for line in promises:
+        say(line)
     finish("predict", facts, [following])

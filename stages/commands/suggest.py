@@ -1,70 +1,147 @@
-"""`dicap-stage suggest`: which unlabelled images to label next."""
+"""`dicap-stage suggest`: which unlabelled images to label next, or first."""
 
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from stages.support.common import ARTIFACTS, data_folder, device_option, load, params_option
-from stages.support.terminal import finish, opening
+from stages.support.common import ARTIFACTS, data_folder, device_option, load, params_option, placed
+from stages.support.terminal import finish, opening, say
+
+if TYPE_CHECKING:
+    from dicap.data.store import Store
+    from dicap.machine.runtime import Runtime
+    from dicap.models import SavedModel
+    from dicap.settings import Settings
+    from dicap.training.inputs import Inputs
+
+BY = ("spread", "random")  # those of dicap.use.suggest
+LIST, PAGE = "labels.csv", "index.html"
 
 
 @click.command("suggest")
+@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--count", type=click.IntRange(1), default=50, show_default=True, help="Images to label.")
+@click.option("--by", type=click.Choice(BY), default=BY[0], show_default=True, help="How to choose.")
+@click.option("--classes", help="Names to begin with, for a FOLDER: 'dog;cat'.")
 @click.option("--model", type=click.Path(path_type=Path), help="Another model than the pipeline's last.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("suggest"), show_default=True, help="Folder."
 )
 @device_option
 @params_option
-def command(count: int, model: Path | None, out: Path, device: str, params: Path) -> None:
-    """Choose the unlabelled images to label next: the most uncertain ones, spread over the classes, no near copies.
+def command(
+    folder: Path | None, count: int, by: str, classes: str | None, model: Path | None, out: Path, device: str, params: Path
+) -> None:
+    """Choose the images to label next: those that cover the others and the labelled ones (spread), or a random draw (random),
+    which the intervals of `count` rest on.
 
+    Of the project's unlabelled images, by its model; or of a FOLDER in which nothing is labelled yet, by a pretrained network.
     Writes index.html, a page to label them on: open it in a browser, download the labels at the end. To fill in by hand:
     labels.csv (names separated by `;`, or `-` for none of the classes).
     """
-    import csv
+    from dicap.files.written import check_own
 
-    import numpy as np
-
+    check_own(out / LIST, out / PAGE)
+    if folder is not None:
+        names = [name.strip() for name in (classes or "").split(";") if name.strip()]
+        _first(folder, count, by, names, out, device, params)
+        return
     from dicap.data.labels import labelled_mask
-    from dicap.data.sources.own.read import added_before
     from dicap.data.store import Store
     from dicap.errors import DataError
-    from dicap.files.artifacts import read_split
-    from dicap.files.written import check_own, replacing_own
     from dicap.pages.labelling import Question, write_labelling_page
-    from dicap.use.predict import open_model
     from dicap.use.suggest import suggest
-    from stages.support.photographs import originals
+    from stages.support.photographs import originals, unlabelled
 
-    listing, page = out / "labels.csv", out / "index.html"
-    check_own(listing, page)
     settings = load(params)
     store = Store.open(data_folder(settings))
-    saved, runtime = open_model(model or ARTIFACTS / "finetune" / "model.safetensors", device)
+    saved, runtime, inputs = _opened(settings, store, model or ARTIFACTS / "finetune" / "model.safetensors", device)
     if saved.settings.image_size != store.image_size or saved.classes != store.classes:
         raise DataError(f"{model or ARTIFACTS / 'finetune'}: trained on another data set than {store.folder}; run `dvc repro`")
-    split = read_split(ARTIFACTS / "split" / "split.parquet", store.ids)
-    open_ = split["role"].to_numpy() == "unlabeled"
-    given = added_before(settings.own.added)  # perhaps since the set was converted
-    open_ &= np.array([image not in given for image in store.ids])
-    rows = np.flatnonzero(open_ & ~labelled_mask(store.folder))  # labels that a ratio below 1 hides need not be given again
+    labelled, open_ = labelled_mask(store.folder), unlabelled(settings, store)
+    rows = open_[~labelled[open_]]  # labels that a ratio below 1 hides need not be given again
     if not len(rows):
-        hidden = f" (ratio {settings.ratio:g} hides the labels of {open_.sum()}: set it to 1 to train on all)"
+        hidden = f" (ratio {settings.ratio:g} hides the labels of {len(open_)}: set it to 1 to train on all)"
         raise DataError(
-            f"{store.folder}: every image is labelled already{hidden if open_.any() else ''}; name a folder of images without "
+            f"{store.folder}: every image is labelled already{hidden if len(open_) else ''}; name a folder of images without "
             f"labels to choose from: dicap-stage init-data {settings.data_root} --unlabeled FOLDER"
         )
-    chosen = suggest(saved, store, rows, count, runtime)
-    with replacing_own(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    chosen = suggest(saved, inputs, rows, count, runtime, by, labelled.nonzero()[0])
+    listed = [(store.ids[found.row], "", ";".join(saved.classes[c] for c in found.likely)) for found in chosen]
+    questions = [Question(str(store.ids[found.row]), found.chance, found.likely) for found in chosen]
+    _write_list(out, ["image", "labels", "model_says"], listed)
+    pictures, measured = originals(settings, store, [found.row for found in chosen]), saved.decisions.curve is not None
+    write_labelling_page(questions, pictures, saved.classes, out / PAGE, review=False, measured=measured)
+    _finish(out, count, len(chosen), len(rows), [f"dicap-stage import-labels {out / LIST}", "dvc repro"])
+
+
+def _opened(settings: Settings, store: Store, path: Path, device: str) -> tuple[SavedModel, Runtime, Inputs]:
+    """A model and what it looks at: the features of the bank, where they are of the model's own backbone, else the images."""
+    from contextlib import suppress
+
+    from dicap.errors import DataError
+    from dicap.machine.runtime import Runtime
+    from dicap.models import backbone_of, load_model
+    from dicap.network import detach_backbone
+    from dicap.training.inputs import BankFeatures, Images
+    from dicap.use.predict import open_model
+    from stages.support.training import open_bank
+
+    with suppress(DataError):  # the features may be of other settings by now, or none are there
+        bank = open_bank(placed(settings))
+        if backbone_of(path) == bank.recipe.weights:
+            runtime = Runtime.choose(device)
+            saved = load_model(path, runtime.device, stored=bank.backbone)
+            detach_backbone(saved.network, bank.grid)
+            return saved, runtime, BankFeatures(bank, settings.seed, settings.augment.flip)
+    saved, runtime = open_model(path, device)
+    return saved, runtime, Images(store, settings.seed, settings.augment.flip)
+
+
+def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, device: str, params: Path) -> None:
+    """The same for a folder in which nothing is labelled, by the backbone that a project of it would begin with."""
+    import numpy as np
+
+    from dicap.data.sources.base import read_rgb
+    from dicap.features.recipe import pretrained_network
+    from dicap.machine.runtime import Runtime
+    from dicap.pages.labelling import Question, write_labelling_page
+    from dicap.settings.resolve import TEMPLATE, read_yaml, resolve_values
+    from dicap.use.folder import photographs
+    from dicap.use.suggest import first
+
+    own = read_yaml(params) if params.exists() else {}
+    values = read_yaml(TEMPLATE / "settings.yaml") | {"dataset": "table", "data_root": str(folder), "protocol": "recommended"}
+    values |= {key: own[key] for key in ("backbone", "backbone_weights", "image_size", "network") if own.get(key) is not None}
+    settings = placed(resolve_values(values, params).settings)
+    photos = photographs(folder)
+    chosen = first(pretrained_network(settings), photos, settings.image_size, count, Runtime.choose(device), by)
+    _write_list(out, ["image", "labels"], [(one.name, "") for one in chosen])
+    questions = [Question(one.name, np.array([]), []) for one in chosen]
+    place = shlex.quote(str(folder))
+    pictures = (read_rgb(Path(str(one.source)), upright=True) for one in chosen)
+    write_labelling_page(questions, pictures, classes, out / PAGE, review=False, measured=False, folder=place)
+    filled = f"mv {shlex.quote(str(out / LIST))} {place}/labels.csv"
+    _finish(out, count, len(chosen), len(photos), [filled, f"dicap-stage init-data {place}"])
+
+
+def _write_list(out: Path, head: list[str], rows: Sequence[Sequence[Any]]) -> None:
+    import csv
+
+    from dicap.files.written import replacing_own
+
+    with replacing_own(out / LIST) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["image", "labels", "chosen_for", "uncertainty", "model_says"])
-        for found in chosen:
-            likely = ";".join(saved.classes[c] for c in found.likely)
-            writer.writerow([store.ids[found.row], "", saved.classes[found.asked], f"{found.uncertainty:.3f}", likely])
-    questions = [Question(str(store.ids[found.row]), found.chance, found.likely, asked=found.asked) for found in chosen]
-    pictures = originals(settings, store, [found.row for found in chosen])
-    measured = saved.decisions.curve is not None
-    write_labelling_page(questions, pictures, saved.classes, page, review=False, measured=measured)
-    facts = {"images": len(chosen), "of": len(rows), "page": str(page), "list": str(listing)}
-    finish("suggest", facts, [opening(page), f"dicap-stage import-labels {listing}", "dvc repro"])
+        writer.writerows([head, *rows])
+
+
+def _finish(out: Path, asked: int, chosen: int, of: int, following: list[str]) -> None:
+    if chosen < asked:
+        say(f"--count: {asked} are asked for, and there are {of} without labels: {chosen} are listed, near copies once")
+    facts = {"images": chosen, "of": of, "page": str(out / PAGE), "list": str(out / LIST)}
+    finish("suggest", facts, [opening(out / PAGE), *following])

@@ -16,7 +16,7 @@ from dicap.settings import Settings
 from stages.support.common import PARAMS, parse_changes
 from stages.sweeps.engines.base import NAMES, Engine, Job, reason_in
 from stages.sweeps.grid import Cell, Grid, cells, read_grid
-from stages.sweeps.revisions import git
+from stages.sweeps.revisions import current_commit, git
 
 CODE = ("configs", "dicap", "stages")  # what a result depends on where the project is the program's own repository
 
@@ -65,7 +65,7 @@ def command(
     plan = read_grid(grid).override(asked)
     wanted = cells(plan, PARAMS)
     _warn_of_what_no_cell_reads({**asked, **plan.axes}, wanted)
-    rev = git("rev-parse", "HEAD").strip()
+    rev = current_commit()
     named = _experiments(rev)
     missing = _missing(wanted, finished(everywhere=False)[0])
     click.echo(f"{plan.title}: {len(wanted)} cells, {len(wanted) - len(missing)} finished, {len(missing)} to run")

@@ -21,6 +21,7 @@ FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
 # One place for all data sets, so that every `dvc.lock` knows it. DVC takes the hash of an output that the lock's stage lacks for
 # one of DVC 2, and with a folder named after the data set read a whole array twice in each stage of a sweep (seen with DVC 3.67).
 DATA = Path("data") / "converted"
+PIXELS = Path("data") / "images.sha256"  # of its array: on this the features depend, whatever becomes of the labels
 PARAMS = Path("params.yaml")  # what the pipeline reads
 
 
@@ -94,6 +95,39 @@ def device_option(function: Callable) -> Callable:
         callback=checked,
         help="auto, cpu, cuda, cuda:1 ... [DICAP_DEVICE]",
     )(function)
+
+
+def target_options(function: Callable) -> Callable:
+    """`--precision`, `--recall` and `--confidence`: what a yes is to be worth; the command gets them as `targets`."""
+
+    @functools.wraps(function)
+    def begin(*args: Any, precision: str | None, recall: str | None, confidence: float, **more: Any) -> Any:
+        from dicap.evaluation.targets import Targets  # loads torch
+
+        return function(*args, targets=Targets(precision, recall, confidence), **more)
+
+    words = {"recall": "so often that this share of it is found", "precision": "where this share of these answers is right"}
+    for name, text in words.items():
+        help_text = f"Say yes to a class {text}: 0.9 for all classes, or dog=0.95,cat=0.9."
+        begin = click.option(f"--{name}", callback=_shares, metavar="SHARE", help=help_text)(begin)
+    text = "With which that is promised, for each class by itself."
+    return click.option("--confidence", type=float, default=0.9, show_default=True, help=text)(begin)
+
+
+def _shares(context: click.Context, option: click.Parameter, text: str | None) -> float | dict[str, float] | None:
+    """`0.9`, or {class: number} of `dog=0.95,cat=0.9`; a name may hold a comma."""
+    if text is None:
+        return None
+    try:
+        if "=" not in text:
+            return float(text)
+        pairs = re.findall(r"(.+?)=([^=,]+)(?:,|$)", text)
+        found = {name.strip(): float(value) for name, value in pairs}
+        if len(found) == text.count("="):
+            return found
+    except ValueError:
+        pass
+    raise click.BadParameter(f"found {text!r}, expected a number, as 0.9, or one for each class named, as dog=0.95,cat=0.9")
 
 
 def machine_options(function: Callable) -> Callable:

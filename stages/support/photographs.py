@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stages.support.common import project_root
+from stages.support.common import ARTIFACTS, project_root
 
 if TYPE_CHECKING:
+    import numpy as np
     from PIL.Image import Image
 
     from dicap.data.store import Store
     from dicap.settings import Settings
+
+
+def unlabelled(settings: Settings, store: Store) -> np.ndarray:
+    """Rows of the images of role `unlabeled` to which no label was given since the set was converted."""
+    import numpy as np
+
+    from dicap.data.sources.own.read import added_before
+    from dicap.files.artifacts import read_split
+
+    open_ = read_split(ARTIFACTS / "split" / "split.parquet", store.ids)["role"].to_numpy() == "unlabeled"
+    given = added_before(settings.own.added)
+    return np.flatnonzero(open_ & np.array([image not in given for image in store.ids]))
 
 
 def originals(settings: Settings, store: Store, rows: Sequence[int]) -> Iterator[Image]:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,19 @@ def say(line: str) -> None:
     options = spoken()
     if not (options["json"] or options["quiet"]):
         click.echo(line)
+
+
+def columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), most: int = 60) -> list[str]:
+    """Lines of a table without borders; `right`: columns of numbers."""
+    cut = [[cell if len(cell) <= most else f"{cell[: most - 3]}..." for cell in row] for row in rows]
+    widths = [max(len(row[c]) for row in cut) for c in range(len(cut[0]))]
+    return [
+        "  ".join(
+            f"{cell:>{width}}" if c in right else f"{cell:<{width}}"
+            for c, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cut
+    ]
 
 
 def spoken() -> dict[str, bool]:

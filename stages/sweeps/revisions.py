@@ -45,7 +45,7 @@ def revisions(*, everywhere: bool) -> list[Revision]:
     Raises:
         DataError: this is no Git repository.
     """
-    head = git("rev-parse", "HEAD").strip()
+    head = current_commit()
     experiments: dict[str, str] = {}
     for line in git("for-each-ref", "--format=%(objectname) %(refname)", "refs/exps").splitlines():
         rev, _, ref = line.partition(" ")
@@ -180,6 +180,16 @@ def _blobs(names: list[str]) -> list[str | None]:
     """The ids of files named as `revision:path`; None for those that are not there."""
     answer = _run(["cat-file", "--batch-check"], "\n".join(names) + "\n").decode().splitlines()
     return [line.split(" ")[0] if line.endswith(tuple("0123456789")) and " blob " in line else None for line in answer]
+
+
+def current_commit() -> str:
+    """The commit that is checked out. Raises DataError where this is no Git repository, or nothing is committed."""
+    try:
+        return git("rev-parse", "--verify", "HEAD").strip()
+    except DataError as error:
+        if "single revision" not in str(error):
+            raise
+        raise DataError("git: nothing is committed yet; git add -A && git commit -m start") from None
 
 
 def git(*arguments: str, folder: Path | None = None) -> str:

@@ -65,7 +65,9 @@ def test_more_processes_than_share_a_step_or_than_gpus_are_refused():
 
 def test_torch_is_not_loaded_to_refuse():
     commands = ["train --nproc 999", "train --amp fp16 --device cpu", "predict a b --device abacus"]
-    commands += [f"{name} --device cuda:77" for name in ("train", "evaluate", "features", "suggest", "review", "predict a b")]
+    commands += [
+        f"{name} --device cuda:77" for name in ("train", "evaluate", "features", "suggest", "review", "count", "predict a b")
+    ]
     code = (
         "import sys; from stages.cli import main\n"
         f"for command in {commands}:\n"

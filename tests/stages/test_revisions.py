@@ -188,6 +188,9 @@ def test_outside_a_repository_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="git rev-parse: not a git repository"):
         revisions(everywhere=True)
+    subprocess.run(["git", "init", "-q"], check=True)
+    with pytest.raises(DataError, match="nothing is committed yet; git add"):
+        revisions(everywhere=True)
 
 
 def test_texts_of_no_blobs_ask_nobody():

@@ -18,7 +18,7 @@ const facts = {
   unknown: items.map((item) => item.unknown ?? []),
   page: location.pathname,
 };
-let kept = { at: 0, extra: [], decided: {}, past: [], changed: false, downloads: 0, ...facts };
+let kept = { at: 0, extra: batch.extra, decided: {}, past: [], changed: false, downloads: 0, ...facts };
 let all = false;
 
 function load() {
@@ -177,7 +177,10 @@ function fileName(of) {
   return `labels-${of.key.slice(0, 6)}${count > 1 ? `-${count}` : ""}.csv`;
 }
 
-const command = (of = kept) => `dicap-stage import-labels ${fileName(of)}${newNames(of).length ? " --new-classes" : ""}`;
+function command(of = kept) {
+  if (batch.folder) return `mv ${fileName(of)} ${batch.folder}/labels.csv && dicap-stage init-data ${batch.folder}`;
+  return `dicap-stage import-labels ${fileName(of)}${newNames(of).length ? " --new-classes" : ""}`;
+}
 
 function give(of) {
   const address = URL.createObjectURL(new Blob([table(of)], { type: "text/csv" }));
@@ -293,18 +296,13 @@ function drawChips() {
 }
 
 function why(item) {
-  if (item.odd) {
-    const given = new Set(item.on);
-    const parts = item.odd.flatMap(([c, chance], k) => [
-      k ? " " : "",
-      given.has(c) ? "Labelled " : "Not labelled ",
-      element("b", {}, element("bdi", { textContent: nameOf(c) })),
-      given.has(c) ? `, found unlikely (${percent(chance)}).` : `, found likely (${percent(chance)}).`,
-    ]);
-    return parts;
-  }
-  if (item.asked === undefined) return [];
-  return ["Chosen because of ", element("b", {}, element("bdi", { textContent: nameOf(item.asked) })), `: ${percent(chanceOf(kept.at, item.asked))}.`];
+  const given = new Set(item.on);
+  return (item.odd ?? []).flatMap(([c, chance], k) => [
+    k ? " " : "",
+    given.has(c) ? "Labelled " : "Not labelled ",
+    element("b", {}, element("bdi", { textContent: nameOf(c) })),
+    given.has(c) ? `, found unlikely (${percent(chance)}).` : `, found likely (${percent(chance)}).`,
+  ]);
 }
 
 function draw(moved = false) {

@@ -1,4 +1,4 @@
-"""How training went: scores and losses over the epochs of all stages."""
+"""How training went: scores and losses over the epochs of all stages, and what more labels would give."""
 
 from __future__ import annotations
 
@@ -45,6 +45,22 @@ def losses(history: pd.DataFrame) -> Figure:
     ax.set_yscale("log")
     ax.set_ylabel("training loss")
     _epochs(ax, history)
+    style.legend_above(ax)
+    return figure
+
+
+def curve(points: pd.DataFrame) -> Figure:
+    """mAP by the number of labelled images: measured, and the forecast. `points` as in Evidence.learning_curve."""
+    figure = style.canvas()
+    ax = figure.add_subplot()
+    for kind, colour, dash, marker in (("measured", style.BLUE, "-", "o"), ("forecast", style.ORANGE, "--", "s")):
+        part = points[points["kind"] == kind]
+        ends = np.abs(part[["low", "high"]].to_numpy().T - part["map"].to_numpy())
+        ax.errorbar(part["images"], part["map"], ends, color=colour, linestyle=dash, marker=marker, capsize=3, label=kind)
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(points["images"], [str(images) for images in points["images"]])
+    ax.set_xlabel("labelled images")
+    ax.set_ylabel("mAP (%)")
     style.legend_above(ax)
     return figure
 

@@ -20,7 +20,6 @@ smallest share of (class, draw) that keeps the target, of `ours` over the made-u
 
 import json
 import sys
-import time
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
@@ -223,10 +222,12 @@ def main() -> int:
     drawn = [(kind, None, None) for kind in MADE_UP] + [(name, *some) for name, some in sets.items()]
     cells = [(*one, n) for n in ((50,) if options.smoke else (300, 1000, 100, 30)) for one in drawn if n > 30 or one[1] is None]
     for name, x, y, n in cells if "promises" in options.part else []:
-        sums = found["promises"].setdefault(f"{name} {n}", {})
-        while (begin := int(max((part[5] for part in sums.values()), default=0))) < options.draws:
-            for key, values in block(x, y, name, n, range(begin, min(begin + BLOCK, options.draws))).items():
-                sums[key] = (np.array(values) + sums.get(key, 0)).tolist()
+        one = found["promises"].setdefault(f"{name} {n}", {"seeds": 0, "sums": {}})
+        while one["seeds"] < options.draws:
+            end = min(one["seeds"] + BLOCK, options.draws)
+            for key, values in block(x, y, name, n, range(one["seeds"], end)).items():
+                one["sums"][key] = (np.array(values) + one["sums"].get(key, 0)).tolist()
+            one["seeds"] = end
             write(found, options)
     for name, (x, y) in sets.items() if "forecasts" in options.part else []:
         if name not in found["forecasts"]:
@@ -241,7 +242,7 @@ def main() -> int:
 
 def write(found: dict[str, Any], options: Any) -> int:
     """The result so far; the exit code."""
-    tables = {key: table(sums) for key, sums in found["promises"].items() if sums}
+    tables = {key: table(one["sums"]) for key, one in found["promises"].items() if one["sums"]}
     kept = [
         1 - part[f"ours {kind}"]["missed"] + 2 * part[f"ours {kind}"]["error"]
         for key, part in tables.items()

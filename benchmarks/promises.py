@@ -31,8 +31,10 @@ import numpy as np
 from common import Parser, finish
 from coverage import population
 
+from dicap.calibration.ranks import log_odds
 from dicap.calibration.risk_control import Ranking, rankings, threshold
-from dicap.linear.folds import assign_folds, fold_weights, out_of_fold_scores
+from dicap.linear.crossfit import out_of_fold_at_rank
+from dicap.linear.folds import assign_folds, fold_weights
 from dicap.linear.learning_curve import gain, measure
 from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.scaling import scaling_of
@@ -42,6 +44,7 @@ from dicap.metrics.warnings import headline
 
 TARGET, CONFIDENCE, AXES, LOSS_WEIGHT = 0.9, 0.9, 128, 0.01
 MADE_UP = {"common": (0.2, 0.6), "rare": (0.01, 0.08), "correlated": (0.1, 0.4)}  # shares of positives, lowest and highest
+OTHERS = 1500  # images without labels, by whose ranks scores of heads without a fold are brought to the scale of the last
 MAPIE_DRAWS, BLOCK = 50, 25  # draws with MAPIE; draws after which the result is written
 ROWS, FEATURES, CLASSES = 12_000, 20, 6
 
@@ -110,10 +113,11 @@ def best(scores: np.ndarray, truth: np.ndarray) -> dict[str, float]:
 def draw(x: np.ndarray, y: np.ndarray, n: int, seed: int, *, mapie: bool = False) -> list[list[Any]]:
     """Rows [rule, kind, promised, target met, met by the finest margin, given up] of each class that is there on both sides."""
     order = np.random.default_rng([seed, n]).permutation(len(x))
-    known, rest = order[:n], order[n:]
+    known, others, rest = order[:n], order[n : n + OTHERS], order[n + OTHERS :]
     fold = assign_folds(y[known], 5, seed)
     heads, halves = solved(x[known], y[known], fold), solved(x[known[: n // 2]], y[known[: n // 2]], np.full(n // 2, -1))
-    own = rankings(out_of_fold_scores(heads.logits(x[known])[:-1], fold), y[known])
+    p = out_of_fold_at_rank(heads.w, heads.b, x[known], fold, x[others])
+    own = rankings(log_odds(p), y[known])
     kept = halves.logits(x[known[n // 2 :]])[-1]
     apart = rankings(kept, y[known[n // 2 :]])
     by_all, by_half = heads.logits(x[rest])[-1], halves.logits(x[rest])[-1]
@@ -218,7 +222,7 @@ def main() -> int:
     found: dict[str, Any] = {name: kept.get(name, {}) for name in ("promises", "forecasts", "headline")}
     sets = {path.stem: read(path) for path in options.files}
     if options.smoke:
-        sets["toy"] = tuple(part[:400] for part in made_up("common", 0))
+        sets["toy"] = tuple(part[:2000] for part in made_up("common", 0))
     drawn = [(kind, None, None) for kind in MADE_UP] + [(name, *some) for name, some in sets.items()]
     cells = [(*one, n) for n in ((50,) if options.smoke else (300, 1000, 100, 30)) for one in drawn if n > 30 or one[1] is None]
     for name, x, y, n in cells if "promises" in options.part else []:

@@ -10,8 +10,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
+TOOLS = $(VENV)/.tools
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: repro env test faults mutation coverage lint pytest
+.PHONY: repro env tools test faults mutation coverage lint pytest
 
 repro: env
 	PATH="$(abspath $(BIN)):$$PATH" dvc repro
@@ -25,30 +27,37 @@ env: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; name one with make PYTHON=...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,lite,export]'
+	$(INSTALL) '.[lite,export]'
 	touch $(READY)
 
+# What only tests and their tools need.
+tools: $(TOOLS)
+
+$(TOOLS): $(READY)
+	$(INSTALL) '.[dev]'
+	touch $(TOOLS)
+
 # Together: most of the time of `lint` is pyright's, on one core.
-test: env
+test: tools
 	$(MAKE) --no-print-directory --jobs 2 lint pytest
 
-pytest: env
+pytest: tools
 	PATH="$(abspath $(BIN)):$$PATH" OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-faults: env
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[ray]'
+faults: tools
+	$(INSTALL) '.[ray]'
 	PATH="$(abspath $(BIN)):$$PATH" OMP_NUM_THREADS=1 FAULTS=long $(BIN)/python -m pytest -q tests/faults tests/stages/test_bad_inputs.py
 
-mutation: env
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mutation]'
+mutation: tools
+	$(INSTALL) '.[mutation]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m mutmut run --max-children 2
 	$(BIN)/python -m mutmut results
 
-coverage: env
+coverage: tools
 	PATH="$(abspath $(BIN)):$$PATH" OMP_NUM_THREADS=1 $(BIN)/python -m coverage run --source dicap -m pytest -q
 	$(BIN)/python -m coverage report --skip-covered --fail-under 90
 
-lint: env
+lint: tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright --pythonpath $(BIN)/python

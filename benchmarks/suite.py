@@ -28,7 +28,7 @@ NAMES = (
     "linear",
     "refresh",
     "scaling",
-    "starts",
+    "rows",
     "step",
 )
 LAST = re.compile(r"^(\w+) ratio=(\S+) target=(\S+)$")

@@ -79,7 +79,7 @@ def slow_class_score(p, y, p_unlabelled, share, at):
             weight.append((centre if outcome else 1 - centre) * 2 / 20)
     x = np.array(x)
     mean, deviation = x.mean(0), x.std(0)
-    model = LogisticRegression(C=100.0, max_iter=1000).fit((x - mean) / deviation, target, sample_weight=weight)
+    model = LogisticRegression(C=100.0, max_iter=1000, tol=1e-10).fit((x - mean) / deviation, target, sample_weight=weight)
     assert (model.coef_ >= 0).all(), "the loop knows no rule for a feature that lowers the odds"
     out = np.zeros(at.shape)
     for i in range(len(at)):
@@ -105,6 +105,17 @@ def test_class_score_does_not_care_for_the_scale_of_a_class():
     one = fit_curve(p, y, p_unlabelled, share).at(p_unlabelled)
     two = fit_curve(louder(p), y, louder(p_unlabelled), share).at(louder(p_unlabelled))
     assert (one - two).abs().mean() < 0.01
+
+
+@pytest.mark.parametrize("scores", [[0.9], [0.4, 0.4], [0.01, 0.02, 0.01]])
+def test_a_class_of_few_unlabelled_entries_leaves_the_others_their_rates(scores):
+    """One fit is made for all classes, and scores that have hardly a spread are not to carry it away."""
+    (p, y, _), (p_unlabelled, _, _) = world(80, 0, classes=4), world(200, 1, classes=4)
+    share, few = class_shares(y.numpy()), p_unlabelled.clone()
+    few[:, 3] = torch.nan
+    few[: len(scores), 3] = torch.tensor(scores)
+    one, other = (fit_curve(p, y, part, share).at(p_unlabelled)[:, :3] for part in (p_unlabelled, few))
+    assert (one - other).abs().mean() < 0.02
 
 
 @pytest.mark.parametrize("name", LEARNT)

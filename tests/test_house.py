@@ -40,6 +40,7 @@ PURE = (
     "dicap.calibration.risk_control",
     "dicap.calibration.thresholds",
     "dicap.calibration.quota",
+    "dicap.linear.solver",
     "dicap.losses",
     "dicap.metrics.operating_point",
     "dicap.metrics.ranking",

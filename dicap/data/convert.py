@@ -24,7 +24,7 @@ from dicap.data.sources.base import Item, RawSet, decoders, unknown_entries
 from dicap.errors import DataError
 from dicap.files.atomic import make_room, replacing_folder
 from dicap.files.checksum import sha256
-from dicap.files.content_store import ABSENT, ContentStore, digest, remove_unused
+from dicap.files.content_store import ABSENT, ContentStore, digest
 from dicap.files.locks import locked
 from dicap.files.npy import npy_header
 from dicap.machine.progress import progress
@@ -94,8 +94,6 @@ def convert(
                 written = _write_pixels(shown, len(raw.items), scratch, image_size)
             _judge(raw, written, max_rejected, destination)
             meta = _describe(raw, written, scratch, image_size)
-    if known is not None:
-        remove_unused(known)
     return meta
 
 

@@ -3,16 +3,18 @@
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from dicap.data import format as files
 from dicap.errors import DataError
 from dicap.files.content_store import digest
 from dicap.files.npy import open_npy
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Store:
@@ -29,7 +31,7 @@ class Store:
         index: DataFrame of id, path, width, height, split: a row an image, in the order of the array. No labels. Read anew
             each time.
         ids: (N,) unique names of the images.
-        checksum: identity of the set.
+        checksum: identity of the set; pixels_checksum: of its images alone, whatever their names and labels.
         n: number of images.
     """
 
@@ -40,6 +42,7 @@ class Store:
         self.image_size: int = int(meta["image_size"])
         self.n: int = sum(meta["counts"].values())
         self.checksum = files.identity(meta)
+        self.pixels_checksum: str = meta["checksums"][files.ARRAY]
         self._array = array
 
     @classmethod
@@ -81,7 +84,7 @@ class Store:
         # where another process keeps one of its threads waiting.
         return np.take(self._array, rows, axis=0)
 
-    def read(self, rows: np.ndarray) -> torch.Tensor:
+    def read(self, rows: np.ndarray) -> "torch.Tensor":
         """The images at `rows`, (B, 3, H, W) uint8, contiguous, no augmentation.
 
         Raises:
@@ -89,8 +92,10 @@ class Store:
         """
         return self.read_channels_last(rows).contiguous()
 
-    def read_channels_last(self, rows: np.ndarray) -> torch.Tensor:
+    def read_channels_last(self, rows: np.ndarray) -> "torch.Tensor":
         """As `read`, (B, 3, H, W), but in the file's own order in memory: four times quicker, and what a network wants."""
+        import torch  # what looks at photographs only, as the report does, waits for no torch
+
         return torch.from_numpy(self.pixels(rows)).permute(0, 3, 1, 2)
 
     def image(self, row: int) -> np.ndarray:

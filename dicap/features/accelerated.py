@@ -53,6 +53,7 @@ def accelerated(
             try:
                 if fresh or not path.exists():
                     _export(network.backbone, image_size, path)
+                path.touch()  # it is in use, see `dicap.files.content_store.remove_unused`
                 fast = _with_backbone(network, OnnxBackbone(path)).eval()
                 fast.memory_format = torch.contiguous_format
                 if _difference(fast, network, image_size) <= TOLERANCE:

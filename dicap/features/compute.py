@@ -77,7 +77,8 @@ def fill(
     _, first, twin_of = np.unique(keys, return_index=True, return_inverse=True)
     make_room(folder, folder=True)
     folder.mkdir(exist_ok=True)
-    views = [_View(folder, view, recipe, _store_of(known, recipe, view, made_by)) for view in recipe.files]
+    stores = [None if known is None else store_of(known, recipe, view, made_by) for view in recipe.files]
+    views = [_View(folder, view, recipe, store) for view, store in zip(recipe.files, stores, strict=True)]
     _check_disk(folder, sum(view.bytes * (store.n + view.lacking(keys)) for view in views), recipe)
     missing = np.stack([view.copy_known(keys) for view in views], 1)  # (N, V) bool
     twins = np.flatnonzero(missing.any(1) & (first[twin_of] != np.arange(store.n)))  # their features come with the first ones'
@@ -87,7 +88,7 @@ def fill(
     def compute(images: Tensor) -> Tensor:
         """(B, 3, H, W) uint8 -> (B, g * g, D) float16."""
         with torch.inference_mode(), torch.autocast(images.device.type, dtype=autocast, enabled=autocast is not None):
-            return _as_rows(pooled(network.features(images), recipe.grid)).cpu()
+            return as_rows(pooled(network.features(images), recipe.grid)).cpu()
 
     cuda = torch.device(device).type == "cuda"
     steps = list(_steps(missing, recipe.files, keys, GPU_STEP if cuda else STEP))
@@ -110,10 +111,8 @@ def fill(
     return computed
 
 
-def _store_of(known: Path | None, recipe: Recipe, view: BankView, made_by: Any) -> ContentStore | None:
+def store_of(known: Path, recipe: Recipe, view: BankView, made_by: Any) -> ContentStore:
     """The store of all that the features of an image in a view depend on beside its pixels."""
-    if known is None:
-        return None
     # What the view has of the views, and the weights and numbers of the network, not where they came from.
     others = ("images", "n", "cutout", "flip", "views", "origin", "normalize")
     facts = {name: value for name, value in recipe.to_dict().items() if name not in others}
@@ -187,7 +186,7 @@ def _store(
             raise Stopped(f"features: those of {done} images saved; run again to go on")
 
 
-def _as_rows(maps: Tensor) -> Tensor:
+def as_rows(maps: Tensor) -> Tensor:
     """Feature maps (B, D, g, g) as a bank holds them: (B, g * g, D) float16."""
     found = maps.flatten(2).transpose(1, 2)
     limit = torch.finfo(torch.float16).max

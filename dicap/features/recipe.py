@@ -26,7 +26,7 @@ class Recipe:
     """What a bank was, or is to be, made of.
 
     Attributes:
-        images: the converted set's checksum.
+        images: checksum of the converted set's array.
         n: its number of images.
         image_size: their side in pixels.
         backbone: timm's name.
@@ -60,18 +60,18 @@ class Recipe:
     channels: int
 
     @staticmethod
-    def of(settings: Settings, store: Store, network: Network) -> "Recipe":
-        """The recipe that `settings` ask for, with the backbone of `network` on the images of `store`.
+    def of(settings: Settings, store: Store | None, network: Network) -> "Recipe":
+        """The recipe that `settings` ask for, with the backbone of `network` on the images of `store`, or of none in particular.
 
         Raises:
             SettingsError: the grid is finer than the backbone's map.
         """
-        channels, height, width = map_shape(network, store.image_size)
+        channels, height, width = map_shape(network, settings.image_size)
         grid = settings.features.grid
         if grid > min(height, width):
             raise SettingsError(
-                f"params.yaml: features.grid: found {grid}, but the map of {settings.backbone} at image_size {store.image_size} "
-                f"has {height} x {width} positions; set it to {min(height, width)} or less"
+                f"params.yaml: features.grid: found {grid}, but the map of {settings.backbone} at image_size "
+                f"{settings.image_size} has {height} x {width} positions; set it to {min(height, width)} or less"
             )
         return Recipe(
             **asked_for(settings, store),
@@ -112,12 +112,12 @@ class Recipe:
         return len(self.files) * self.grid**2 * self.channels * 2
 
 
-def asked_for(settings: Settings, store: Store) -> dict[str, Any]:
+def asked_for(settings: Settings, store: Store | None) -> dict[str, Any]:
     """What of a recipe follows from settings and images, without building the backbone: that takes longer than a stage's work."""
     return {
-        "images": store.checksum,
-        "n": store.n,
-        "image_size": store.image_size,
+        "images": "" if store is None else store.pixels_checksum,
+        "n": 0 if store is None else store.n,
+        "image_size": settings.image_size if store is None else store.image_size,
         "backbone": settings.backbone,
         "origin": origin_of(settings.backbone_weights),
         "normalize": settings.network.normalize,

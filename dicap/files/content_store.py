@@ -109,8 +109,8 @@ def _whole(checksum: bytes) -> bytes:
 
 
 def remove_unused(root: Path) -> None:
-    """Remove the stores below a folder that nobody opened for UNUSED_DAYS."""
-    for index in list(root.glob("*/index")):
+    """Remove the stores and the exported backbones (.onnx) of each kind below a folder that nobody opened for UNUSED_DAYS."""
+    for path in [*root.glob("*/*/index"), *root.glob("*/*.onnx")]:
         with suppress(FileNotFoundError):  # another process does the same
-            if time.time() - index.stat().st_mtime > UNUSED_DAYS * 86_400:
-                shutil.rmtree(index.parent, ignore_errors=True)
+            if time.time() - path.stat().st_mtime > UNUSED_DAYS * 86_400:
+                path.unlink() if path.suffix else shutil.rmtree(path.parent, ignore_errors=True)

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from statistics import median
 from typing import TextIO, TypeVar
 
@@ -13,10 +13,19 @@ from dicap.machine.processes import is_main
 T = TypeVar("T")
 
 
-def progress(items: Iterable[T], *, desc: str, total: int | None = None, unit: str = "it", initial: int = 0) -> Generator[T]:
+def progress(
+    items: Iterable[T],
+    *,
+    desc: str,
+    total: int | None = None,
+    unit: str = "it",
+    initial: int = 0,
+    count: Callable[[T], int] = lambda item: 1,
+) -> Generator[T]:
     """Iterate over `items` with a progress bar; silently where DICAP_QUIET is set.
 
-    A loop that may end early closes it (`contextlib.closing`), so that the bar's last word comes before the error's.
+    `count` is what an item counts for, as a batch for its images. A loop that may end early closes it (`contextlib.closing`), so
+    that the bar's last word comes before the error's.
     """
     if not is_main():  # of several processes one shows it
         yield from items
@@ -37,7 +46,9 @@ def progress(items: Iterable[T], *, desc: str, total: int | None = None, unit: s
         dynamic_ncols=terminal,
         file=sys.stderr if terminal else _Lines(sys.stderr),
     ) as bar:
-        yield from bar
+        for item in items:
+            yield item
+            bar.update(count(item))
 
 
 def time_left(seconds: Sequence[float], left: int) -> str:

@@ -24,7 +24,7 @@ from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.methods import METHODS
 from dicap.training.hidden import HiddenLabelReader
-from dicap.training.inputs import SCORING_BATCH, BankFeatures, FixedFeatures, Images, Inputs
+from dicap.training.inputs import BankFeatures, FixedFeatures, Images, Inputs
 from dicap.training.parallel.process_group import ProcessGroup
 
 
@@ -167,7 +167,7 @@ class Experiment:
         shown = rows if len(rows) else np.zeros(1, np.int64)  # without rows any image tells the shape of an answer
         batches = self.inputs.scoring(self.runtime, shown, weak)
         if desc is not None:
-            batches = progress(batches, desc=desc, total=-(-len(shown) // SCORING_BATCH), unit="batch")
+            batches = progress(batches, desc=desc, total=len(shown), unit="image", count=lambda batch: len(batch[0]))
         was_training = network.training
         network.eval()
         out: Tensor | None = None

@@ -139,7 +139,7 @@ class Trainer:
             if not self.group.is_main:  # only the main process keeps the partial sums
                 at.sums = {name: torch.zeros_like(value) for name, value in at.sums.items()}
             self.meter.start(at.spent)
-            lines.append(f"resuming {self.stage} at epoch {at.epoch}, step {at.step}")
+            lines.append(f"resuming {self.stage} after {self._progress}")
         self.log(lines)
 
     @property
@@ -218,7 +218,12 @@ class Trainer:
         views = experiment.inputs.views(experiment.runtime, requests, stage=self.stage, epoch=at.epoch, start=at.step)
         self.networks["raw"].train()
         stream = self.stage if self.group.is_main else f"{self.stage}/{self.group.rank}"  # other images, other dropout
-        bar = progress(self.meter.steps(views), desc=self._heading(), total=self._steps, unit="step", initial=at.step)
+        images = [step.images for step in source.steps]
+        done, coming = sum(images[: at.step]), iter(images[at.step :])
+        bar = progress(
+            self.meter.steps(views), desc=self._heading(), total=sum(images), unit="image", initial=done,
+            count=lambda inputs: next(coming),
+        )  # fmt: skip
         with closing(bar):
             for inputs in bar:
                 torch.manual_seed(torch_seed(self.settings.seed, stream, at.epoch, at.step))  # dropout
@@ -261,13 +266,18 @@ class Trainer:
             self._check_finite()
             self._write()
         if stop:
-            raise Stopped(f"{self.stage}: state saved at epoch {at.epoch}, step {at.step}; run again to continue")
+            raise Stopped(f"{self.stage}: state saved after {self._progress}; run again to continue")
 
     def _heading(self) -> str:
-        """The bar's first words: the epoch, counted from 0 as everywhere, of the last one, and what the stage has left."""
-        at, last = self.checkpoint, self.phase.epochs - 1
-        rest = time_left([60 * row["minutes"] for row in at.costs], self.phase.epochs - at.epoch)
-        return f"{self.stage}, epoch {at.epoch} of 0 to {last}{rest and f', {rest} left'}"
+        """The bar's first words: the epoch, counted from 1, and what the stage has left."""
+        rest = time_left([60 * row["minutes"] for row in self.checkpoint.costs], len(self.epochs))
+        return f"{self.stage}, epoch {self.checkpoint.epoch + 1} of {self.phase.epochs}{rest and f', {rest} left'}"
+
+    @property
+    def _progress(self) -> str:
+        """What is done of the stage."""
+        at = self.checkpoint
+        return f"{at.epoch} of {self.phase.epochs} epochs{(at.step and f' and step {at.step}') or ''}"
 
     def _is_save_due(self) -> bool:
         """Whether it is time to save; answered once, the saving may follow a step later."""
@@ -288,8 +298,8 @@ class Trainer:
             with replacing(place) as temporary:
                 temporary.write_text("\n".join(self.experiment.store.ids[rows]) + "\n", encoding="utf-8")
         raise DataError(
-            f"{self.stage}: the loss is not finite at epoch {self.checkpoint.epoch}, step {step}; the ids of its images are in "
-            f"{place}. No weights were updated with it. Lower optimiser.lr, or look at these images"
+            f"{self.stage}: the loss is not finite in step {step + 1} of epoch {self.checkpoint.epoch + 1}; the ids of its "
+            f"images are in {place}. No weights were updated with it. Lower optimiser.lr, or look at these images"
         )
 
     # -- the end of an epoch
@@ -316,7 +326,7 @@ class Trainer:
         at.epoch, at.step, at.row, at.sums, at.refresh = at.epoch + 1, 0, {}, {}, None
         self._write()
         if self.group.any(bool(self.stop)):
-            raise Stopped(f"{self.stage}: state saved after epoch {at.epoch - 1}; run again to continue")
+            raise Stopped(f"{self.stage}: state saved after {self._progress}; run again to continue")
 
     def _write(self) -> None:
         """Write a generation of the state; the main process does, with the sums of all."""

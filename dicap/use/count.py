@@ -40,7 +40,7 @@ def count(
         SettingsError: a class is not there.
         DataError: the model came with no scores of labelled images that it had not learnt, or no photograph can be read.
     """
-    saved, runtime = opened_for(model, device, images)
+    saved, runtime, _ = opened_for(model, device, images)
     for name in classes:
         if name not in saved.classes:
             raise SettingsError(f"--class: no class is called {name!r}{did_you_mean(name, saved.classes)}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,24 +11,28 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+from torch import Tensor
 
 from dicap.calibration.ranks import GROUP, MOST_GROUPS
 from dicap.data.loader import worker_count
 from dicap.errors import DataError, SettingsError
 from dicap.features.accelerated import accelerated
+from dicap.features.known import KnownFeatures
 from dicap.files.written import check_own, remove_own, replacing_own
 from dicap.machine.processes import keep_freed_memory
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
 from dicap.metrics.operating_point import chance_interval
 from dicap.models import SavedModel, load_model
-from dicap.network import Network
+from dicap.network import Network, detach_backbone
+from dicap.provenance.dependencies import code
 from dicap.use.folder import Images, Photograph, photographs, read_ahead
 
 ANSWERS = {1: "yes", 0: "no", -1: "unsure"}
 FORMATS = ("parquet", "csv")
 PART = 2048  # images whose rows are written at once
 CPU_BATCH, GPU_BATCH = 32, 256
+KNOWN_BATCH = 256  # of images that may be known, so that the others fill a pass
 
 ROWS = pa.schema(
     [
@@ -40,7 +45,7 @@ ROWS = pa.schema(
         ("chance_high", pa.float32()),
     ]
 )
-IMAGES = pa.schema([("image", pa.string()), ("labels", pa.string()), ("unsure", pa.string())])
+IMAGES = pa.schema([(name, pa.string()) for name in ("image", "labels", "unsure", "absent")])
 
 
 @dataclass
@@ -58,6 +63,7 @@ def predict(
     batch_size: int | None = None,
     device: str = "auto",
     per_image: bool = False,
+    known: Path | None = None,
 ) -> pd.DataFrame:
     """A row for every image and class, or for every image.
 
@@ -68,21 +74,24 @@ def predict(
         batch_size: images a step; None: chosen, and halved where the memory is too small.
         device: `auto`, `cpu`, `cuda`.
         per_image: a row for every image instead.
+        known: where the features of a frozen backbone are stored by content, as those of a project below .dicap/store/features:
+            images that were seen before are decoded alone. None: nowhere.
 
     Returns:
         DataFrame of image (path, or number of an image without a file), class, probability (the network's confidence), decision
         (`yes`, `no` or `unsure`, by the model's thresholds), chance (the measured chance that the decision is right; NaN where
         unsure or not measured) and its 95 % interval, chance_low and chance_high. With `per_image`: image, labels (the classes
-        with a yes, separated by `;`; `-` where every class is a no) and unsure (classes likewise).
+        with a yes, separated by `;`; `-` where every class is a no), unsure, and absent (the classes with a no; `*`: all but the
+        labels), so that what is unsure stays unknown where such a table is read as labels.
         `frame.attrs["unreadable"]` lists (path, reason) of the files that could not be read.
 
     Raises:
         DataError: the model cannot be read, nothing is there, or none of the images can be read.
     """
     photos = photographs(images)
-    saved, runtime = opened_for(model, device, len(photos))
+    saved, runtime, seen = opened_for(model, device, len(photos), known)
     outcome = Outcome()
-    table = pa.concat_tables(_tables(saved, photos, runtime, batch_size, outcome, per_image=per_image))
+    table = pa.concat_tables(_tables(saved, photos, runtime, batch_size, outcome, per_image=per_image, seen=seen))
     frame = table.to_pandas()
     frame.attrs["unreadable"] = outcome.unreadable
     return frame
@@ -91,12 +100,13 @@ def predict(
 def predict_to_file(
     model: SavedModel | str | Path,
     images: Images,
-    out: Path,
+    out: str | Path,
     *,
     batch_size: int | None = None,
     device: str = "auto",
     workers: int | None = None,
     per_image: bool = False,
+    known: Path | None = None,
 ) -> Outcome:
     """Predict images (as `predict` takes them) into `out`, as streamed: memory does not grow with the number of images.
 
@@ -106,16 +116,17 @@ def predict_to_file(
     Raises:
         SettingsError: `out` has another ending; DataError: as `predict`.
     """
+    out = Path(out)
     kind = out.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise SettingsError(f"--out: found {str(out)!r}, expected a file that ends in .parquet or .csv")
     listing = out.with_name(f"{out.stem}.unreadable.csv")
     check_own(out, listing)
     photos = photographs(images)
-    saved, runtime = opened_for(model, device, len(photos))
+    saved, runtime, seen = opened_for(model, device, len(photos), known)
     outcome = Outcome()
     with closing(progress(photos, desc="predict", total=len(photos), unit="image")) as shown, replacing_own(out) as temporary:
-        tables = _tables(saved, shown, runtime, batch_size, outcome, workers, per_image=per_image)
+        tables = _tables(saved, shown, runtime, batch_size, outcome, workers, per_image=per_image, seen=seen)
         _write(kind, tables, temporary, IMAGES if per_image else ROWS)
     remove_own(listing)
     if outcome.unreadable:
@@ -136,13 +147,23 @@ def open_model(model: SavedModel | str | Path, device: str = "auto") -> tuple[Sa
     return load_model(path / "model.safetensors" if path.is_dir() else path, runtime.device), runtime
 
 
-def opened_for(model: SavedModel | str | Path, device: str, images: int) -> tuple[SavedModel, Runtime]:
-    """`open_model`, with what computes its backbone fastest for so many images."""
+def opened_for(
+    model: SavedModel | str | Path, device: str, images: int, known: Path | None = None
+) -> tuple[SavedModel, Runtime, KnownFeatures | None]:
+    """`open_model`, with what computes its backbone fastest for so many images, and where its features are looked for."""
     saved, runtime = open_model(model, device)
     if not isinstance(saved.network, Network):
-        return saved, runtime
-    network, _ = accelerated(saved.network, images, saved.settings.image_size, runtime.device)
-    return replace(saved, network=network), runtime
+        return saved, runtime, None
+    network, by = accelerated(saved.network, images, saved.settings.image_size, runtime.device)
+    if known is None or network.grid is None:  # of a backbone that was trained nobody else has features
+        return replace(saved, network=network), runtime, None
+    engine = [*by, str(runtime.amp or torch.float32).removeprefix("torch."), runtime.device.type]
+    made_by = {"engine": engine, "code": code("features", saved.settings)}
+    seen = KnownFeatures(known, saved.settings, network, made_by, runtime.amp)
+    head = copy(network)
+    head._modules = dict(network._modules)
+    detach_backbone(head, network.grid)
+    return replace(saved, network=head), runtime, seen
 
 
 def _tables(
@@ -154,19 +175,20 @@ def _tables(
     workers: int | None = None,
     *,
     per_image: bool,
+    seen: KnownFeatures | None,
 ) -> Iterator[pa.Table]:
     """Yield the rows of the readable images, about PART images at a time; `outcome` counts them and the others.
 
     Raises DataError at the end if none of the images can be read.
     """
-    parts, seen = [], 0
-    for names, scores in stream(model, photos, runtime, batch_size, outcome, workers):
+    parts, count = [], 0
+    for names, scores in stream(model, photos, runtime, batch_size, outcome, workers, seen):
         table = _rows(names, scores, model)
         parts.append(_by_image(table, len(model.classes)) if per_image else table)
-        seen += len(names)
-        if seen >= PART:
+        count += len(names)
+        if count >= PART:
             yield pa.concat_tables(parts)
-            parts, seen = [], 0
+            parts, count = [], 0
     if parts:
         yield pa.concat_tables(parts)
     elif not outcome.images:
@@ -186,24 +208,30 @@ def stream(
     batch_size: int | None,
     outcome: Outcome,
     workers: int | None = None,
+    seen: KnownFeatures | None = None,
 ) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Yield (names, scores (n, C) float32) of the readable images, batch by batch; `outcome` counts them and the others."""
-    batch = batch_size or (GPU_BATCH if runtime.device.type == "cuda" else CPU_BATCH)
+    """Yield (names, scores (n, C) float32) of the readable images, batch by batch; `outcome` counts them and the others.
+
+    Where their features are `seen`, the model's backbone is put aside.
+    """
+    few = CPU_BATCH if seen is None else KNOWN_BATCH
+    batch = batch_size or (GPU_BATCH if runtime.device.type == "cuda" else few)
     threads = max(1, worker_count() if workers is None else workers)
     for some, images in read_ahead(photos, model.settings.image_size, batch, threads):
         readable = [(one.name, image) for one, image in zip(some, images, strict=True) if not isinstance(image, str)]
         outcome.unreadable += [(one.name, image) for one, image in zip(some, images, strict=True) if isinstance(image, str)]
         if readable:
             outcome.images += len(readable)
-            yield [name for name, _ in readable], score(model, np.stack([image for _, image in readable]), runtime)
+            squares = np.stack([image for _, image in readable])
+            inputs = torch.from_numpy(squares).permute(0, 3, 1, 2) if seen is None else seen.maps(squares)
+            yield [name for name, _ in readable], score(model, inputs, runtime)
 
 
-def score(model: SavedModel, images: np.ndarray, runtime: Runtime) -> np.ndarray:
-    """Scores (n, C) float32 of square images (n, S, S, 3) uint8. Where the memory is too small the batch is halved."""
-    pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
+def score(model: SavedModel, images: Tensor, runtime: Runtime) -> np.ndarray:
+    """Scores (n, C) float32 of what the network takes: square images (n, 3, S, S) uint8. Halved where memory is too small."""
     try:
         with torch.inference_mode(), runtime.autocast():
-            return model.method.scores(model.network, pixels.to(runtime.device)).float().cpu().numpy()
+            return model.method.scores(model.network, images.to(runtime.device)).float().cpu().numpy()
     except torch.OutOfMemoryError:
         if len(images) == 1:
             raise DataError("one image does not fit into the device's memory; use --device cpu") from None
@@ -235,14 +263,15 @@ def _with_interval(model: SavedModel, chance: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _by_image(table: pa.Table, classes: int) -> pa.Table:
-    """A row an image: the classes with a yes, and those that are unsure."""
+    """A row an image: the classes with a yes, those that are unsure, and those with a no, as tables of labels say it."""
     names, decisions = (table[name].to_numpy().reshape(-1, classes) for name in ("class", "decision"))
-    yes, unsure = (
-        [";".join(row[said == word]) for row, said in zip(names, decisions, strict=True)] for word in ("yes", "unsure")
+    yes, unsure, no = (
+        [";".join(row[said == word]) for row, said in zip(names, decisions, strict=True)] for word in ("yes", "unsure", "no")
     )
     labels = [found or ("" if open_ else "-") for found, open_ in zip(yes, unsure, strict=True)]
     images = table["image"].to_pylist()[::classes]
-    return pa.table({"image": images, "labels": labels, "unsure": unsure}, schema=IMAGES)
+    absent = [found or "-" if open_ else "*" for found, open_ in zip(no, unsure, strict=True)]
+    return pa.table({"image": images, "labels": labels, "unsure": unsure, "absent": absent}, schema=IMAGES)
 
 
 def _write(kind: str, tables: Iterable[pa.Table], path: Path, schema: pa.Schema) -> None:

@@ -55,7 +55,7 @@ def features_of(network: nn.Module, store: Store, rows: np.ndarray, runtime: Run
     seen = []
     with torch.inference_mode(), runtime.autocast():
         batches = scoring_batches(store, rows, BATCH, device=runtime.device)
-        for _, images in progress(batches, desc="review", total=-(-len(rows) // BATCH), unit="batch"):
+        for _, images in progress(batches, desc="review", total=len(rows), unit="image", count=lambda batch: len(batch[0])):
             both = [network.features(view).float().mean((2, 3)) for view in (images, images.flip(3))]  # type: ignore[operator]
             seen.append(((both[0] + both[1]) / 2).cpu().numpy())
     return np.concatenate(seen)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stages.support.common import DATA, known_results, load, params_option, project_root
+from stages.support.common import DATA, PIXELS, known_results, load, params_option, project_root
 from stages.support.terminal import finish, say
 
 if TYPE_CHECKING:
@@ -47,8 +47,11 @@ def own_data(settings: "Settings") -> "Own":
 
 
 def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> None:
-    """Convert a listed data set and say what came of it."""
+    """Convert a listed data set and say what came of it; what nobody used for long goes from the store of results."""
     from dicap.data.convert import convert
+    from dicap.data.format import ARRAY
+    from dicap.files.atomic import replacing
+    from dicap.files.content_store import remove_unused
     from dicap.provenance.dependencies import code
 
     folder = DATA
@@ -62,6 +65,9 @@ def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> Non
         known=known_results("convert"),
         code=digest,
     )
+    remove_unused(known_results("convert").parent)
+    with replacing(PIXELS) as temporary:
+        temporary.write_text(meta["checksums"][ARRAY] + "\n", encoding="utf-8")
     if meta["rejected"]:
         say(f"{folder}: {len(meta['rejected'])} images rejected, listed with reasons in {folder / 'meta.json'}")
         for entry in meta["rejected"][:5]:

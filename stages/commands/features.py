@@ -56,7 +56,6 @@ def _compute(settings: "Settings", fresh: bool, runtime: dict[str, Any]) -> None
     from dicap.features.folder import BACKBONE
     from dicap.features.recipe import Recipe, pretrained_network
     from dicap.files.atomic import replacing_folder
-    from dicap.files.content_store import remove_unused
     from dicap.machine.processes import keep_freed_memory
     from dicap.machine.runtime import Runtime
     from dicap.network.stored import save_backbone
@@ -95,7 +94,6 @@ def _compute(settings: "Settings", fresh: bool, runtime: dict[str, Any]) -> None
         )  # fmt: skip
         save_backbone(network.backbone, folder / BACKBONE)
         state.finish()
-    remove_unused(known)
     seconds = time.perf_counter() - begin
     facts: dict[str, Any] = {
         "images": store.n,

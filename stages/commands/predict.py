@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stages.support.common import device_option, target_options
+from stages.support.common import device_option, known_results, target_options
 from stages.support.terminal import finish, opening, say
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="A .parquet or .csv file.",
 )
-@click.option("--per-image", is_flag=True, help="A row for each image (labels; unsure) instead of one for each image and class.")
+@click.option(
+    "--per-image", is_flag=True, help="A row for each image (labels; unsure; absent) instead of one for each image and class."
+)
 @click.option("--batch-size", type=click.IntRange(1), help="Images a step; chosen by itself if not given.")
 @target_options
 @device_option
@@ -50,6 +52,8 @@ def command(
     """
     if gallery is not None and per_image:
         raise click.UsageError("--gallery shows a row for each image and class; leave out --per-image")
+    if gallery is not None and out.resolve().is_relative_to(gallery.resolve()):
+        raise click.UsageError(f"--out: {out} lies in {gallery}, which --gallery replaces as a whole; give another place")
     from dicap.files.written import check_own_folder
     from dicap.metrics.warnings import of_chance
     from dicap.use.predict import open_model, predict_to_file
@@ -58,7 +62,11 @@ def command(
         check_own_folder(gallery)  # not after hours of predicting
     saved, promises = targets.applied(open_model(model, device)[0])
     meant = images[0] if len(images) == 1 else images
-    outcome = predict_to_file(saved, meant, out, batch_size=batch_size, device=device, workers=workers, per_image=per_image)
+    known = known_results("features")  # of the project that one stands in
+    outcome = predict_to_file(
+        saved, meant, out, batch_size=batch_size, device=device, workers=workers, per_image=per_image,
+        known=known if known.is_dir() else None,
+    )  # fmt: skip
     facts = {"images": outcome.images, "classes": len(saved.classes), "predictions": str(out), "decisions": saved.decisions.note}
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)

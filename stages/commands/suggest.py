@@ -1,16 +1,25 @@
 """`dicap-stage suggest`: which unlabelled images to label next, or first."""
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stages.support.common import ARTIFACTS, data_folder, device_option, load, params_option, placed
 from stages.support.terminal import finish, opening, say
 
-BY = ("spread", "unsure", "random")  # those of dicap.use.suggest
+if TYPE_CHECKING:
+    from dicap.data.store import Store
+    from dicap.machine.runtime import Runtime
+    from dicap.models import SavedModel
+    from dicap.settings import Settings
+    from dicap.training.inputs import Inputs
+
+BY = ("spread", "random")  # those of dicap.use.suggest
 LIST, PAGE = "labels.csv", "index.html"
 
 
@@ -28,8 +37,8 @@ LIST, PAGE = "labels.csv", "index.html"
 def command(
     folder: Path | None, count: int, by: str, classes: str | None, model: Path | None, out: Path, device: str, params: Path
 ) -> None:
-    """Choose the images to label next: those that cover the others (spread), those whose entries the model is least sure of, the
-    classes taking turns (unsure), or a random draw (random), which `count` can count on.
+    """Choose the images to label next: those that cover the others and the labelled ones (spread), or a random draw (random),
+    which the intervals of `count` rest on.
 
     Of the project's unlabelled images, by its model; or of a FOLDER in which nothing is labelled yet, by a pretrained network.
     Writes index.html, a page to label them on: open it in a browser, download the labels at the end. To fill in by hand:
@@ -46,13 +55,12 @@ def command(
     from dicap.data.store import Store
     from dicap.errors import DataError
     from dicap.pages.labelling import Question, write_labelling_page
-    from dicap.use.predict import open_model
     from dicap.use.suggest import suggest
     from stages.support.photographs import originals, unlabelled
 
     settings = load(params)
     store = Store.open(data_folder(settings))
-    saved, runtime = open_model(model or ARTIFACTS / "finetune" / "model.safetensors", device)
+    saved, runtime, inputs = _opened(settings, store, model or ARTIFACTS / "finetune" / "model.safetensors", device)
     if saved.settings.image_size != store.image_size or saved.classes != store.classes:
         raise DataError(f"{model or ARTIFACTS / 'finetune'}: trained on another data set than {store.folder}; run `dvc repro`")
     labelled, open_ = labelled_mask(store.folder), unlabelled(settings, store)
@@ -63,18 +71,36 @@ def command(
             f"{store.folder}: every image is labelled already{hidden if len(open_) else ''}; name a folder of images without "
             f"labels to choose from: dicap-stage init-data {settings.data_root} --unlabeled FOLDER"
         )
-    chosen = suggest(saved, store, rows, count, runtime, by, labelled.nonzero()[0])
-    listed = []
-    for found in chosen:
-        asked = "" if found.asked is None else saved.classes[found.asked]
-        open_entry = "" if found.uncertainty is None else f"{found.uncertainty:.3f}"
-        likely = ";".join(saved.classes[c] for c in found.likely)
-        listed.append((store.ids[found.row], "", asked, open_entry, likely))
-    questions = [Question(str(store.ids[found.row]), found.chance, found.likely, asked=found.asked) for found in chosen]
-    _write_list(out, ["image", "labels", "chosen_for", "uncertainty", "model_says"], listed)
+    chosen = suggest(saved, inputs, rows, count, runtime, by, labelled.nonzero()[0])
+    listed = [(store.ids[found.row], "", ";".join(saved.classes[c] for c in found.likely)) for found in chosen]
+    questions = [Question(str(store.ids[found.row]), found.chance, found.likely) for found in chosen]
+    _write_list(out, ["image", "labels", "model_says"], listed)
     pictures, measured = originals(settings, store, [found.row for found in chosen]), saved.decisions.curve is not None
     write_labelling_page(questions, pictures, saved.classes, out / PAGE, review=False, measured=measured)
     _finish(out, count, len(chosen), len(rows), [f"dicap-stage import-labels {out / LIST}", "dvc repro"])
+
+
+def _opened(settings: Settings, store: Store, path: Path, device: str) -> tuple[SavedModel, Runtime, Inputs]:
+    """A model and what it looks at: the features of the bank, where they are of the model's own backbone, else the images."""
+    from contextlib import suppress
+
+    from dicap.errors import DataError
+    from dicap.machine.runtime import Runtime
+    from dicap.models import backbone_of, load_model
+    from dicap.network import detach_backbone
+    from dicap.training.inputs import BankFeatures, Images
+    from dicap.use.predict import open_model
+    from stages.support.training import open_bank
+
+    with suppress(DataError):  # the features may be of other settings by now, or none are there
+        bank = open_bank(placed(settings))
+        if backbone_of(path) == bank.recipe.weights:
+            runtime = Runtime.choose(device)
+            saved = load_model(path, runtime.device, stored=bank.backbone)
+            detach_backbone(saved.network, bank.grid)
+            return saved, runtime, BankFeatures(bank, settings.seed, settings.augment.flip)
+    saved, runtime = open_model(path, device)
+    return saved, runtime, Images(store, settings.seed, settings.augment.flip)
 
 
 def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, device: str, params: Path) -> None:
@@ -85,12 +111,14 @@ def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, dev
     from dicap.features.recipe import pretrained_network
     from dicap.machine.runtime import Runtime
     from dicap.pages.labelling import Question, write_labelling_page
-    from dicap.settings.resolve import read_yaml, resolve_values
+    from dicap.settings.resolve import TEMPLATE, read_yaml, resolve_values
     from dicap.use.folder import photographs
     from dicap.use.suggest import first
 
-    values = (read_yaml(params) if params.exists() else {}) | {"dataset": "table", "data_root": str(folder)}
-    settings = placed(resolve_values(values | {"protocol": "recommended"}, params).settings)
+    own = read_yaml(params) if params.exists() else {}
+    values = read_yaml(TEMPLATE / "settings.yaml") | {"dataset": "table", "data_root": str(folder), "protocol": "recommended"}
+    values |= {key: own[key] for key in ("backbone", "backbone_weights", "image_size", "network") if own.get(key) is not None}
+    settings = placed(resolve_values(values, params).settings)
     photos = photographs(folder)
     chosen = first(pretrained_network(settings), photos, settings.image_size, count, Runtime.choose(device), by)
     _write_list(out, ["image", "labels"], [(one.name, "") for one in chosen])

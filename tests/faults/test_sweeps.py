@@ -183,6 +183,6 @@ def test_kills_of_worker_node_and_driver_lose_nothing(kind, cluster, undisturbed
     assert "1 of 1 cells finished" in output or (cluster.name == "slurm" and "1 finished, 0 to run" in output), output
     assert made(clone) == before
     (log,) = (clone.folder / ".dicap" / "sweep").glob("*.log")
-    assert log.read_text().count("resuming train at epoch") >= 2
+    assert log.read_text().count("resuming train after") >= 2
     assert not training.processes() and not cluster.find("stages.sweeps.cell")
     assert "1 cells, 1 finished, 0 to run" in ended(sweep(clone, cluster, "one"))

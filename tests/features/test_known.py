@@ -17,7 +17,9 @@ from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.data.store import Store
 from dicap.errors import Stopped
 from dicap.features import compute
+from dicap.features.bank import as_maps
 from dicap.features.compute import fill
+from dicap.features.known import KnownFeatures
 from dicap.features.recipe import Recipe, pretrained_network
 
 SETTINGS = {"features.views": 2}
@@ -115,6 +117,11 @@ def test_of_other_weights_sizes_grids_engines_and_policies_nothing_is_known(pict
         bank = Bank(pictures, range(3), tmp_path / f"{number}", changes, network)
         computed, found = bank.fill(known)
         assert computed == 3 and same(found, bank.fill(None)[1], range(3))
+        seen = KnownFeatures(known, tiny.settings(SETTINGS | changes), bank.network, None)
+        again = KnownFeatures(known, tiny.settings(SETTINGS | changes), bank.network, "another engine")
+        for asked, count in ((seen, 0), (again, 3)):
+            maps = asked.maps(bank.store.pixels(np.arange(3)))
+            assert torch.equal(maps, as_maps(torch.from_numpy(found["plain"]))) and asked.computed == count
     assert first.fill(known, made_by="another engine")[0] == 3
     stronger = Bank(pictures, range(3), tmp_path / "cutout", {"augment.cutout": 0.2})
     plain = replace(stronger.recipe, views=0)

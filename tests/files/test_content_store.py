@@ -93,11 +93,15 @@ def test_two_writers_that_are_killed_lose_at_most_the_batch_in_work(tmp_path):
 
 
 def test_what_nobody_opened_for_long_is_removed(tmp_path):
+    kind, backbones = tmp_path / "features", tmp_path / "backbones"
+    backbones.mkdir()
     for name in ("old", "new"):
-        ContentStore(tmp_path / name).add(keys_of([b"k" * 16]), [b"value"])
+        ContentStore(kind / name).add(keys_of([b"k" * 16]), [b"value"])
+        (backbones / f"{name}.onnx").touch()
     long_ago = time.time() - UNUSED_DAYS * 86_400 - 60
-    os.utime(tmp_path / "old" / "index", (long_ago, long_ago))
+    for path in (kind / "old" / "index", backbones / "old.onnx"):
+        os.utime(path, (long_ago, long_ago))
     remove_unused(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["new"]
-    assert ContentStore(tmp_path / "old").find(keys_of([b"k" * 16])).tolist() == [ABSENT]
+    assert [path.name for folder in (kind, backbones) for path in folder.iterdir()] == ["new", "new.onnx"]
+    assert ContentStore(kind / "old").find(keys_of([b"k" * 16])).tolist() == [ABSENT]
     assert RECORD.itemsize == 48

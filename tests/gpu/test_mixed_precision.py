@@ -57,7 +57,7 @@ def test_what_is_not_finite_ends_a_run_of_any_method_and_updates_nothing(tiny_ex
     monkeypatch.setattr(Trainer, "update", poisoned)
     experiment = tiny_experiment(SMALL | {"method": method, "head": METHODS[method].head})
     stage = stages_of(method)[: 1 + METHODS[method].unlabelled][-1]
-    with pytest.raises(DataError, match="the loss is not finite at epoch 0, step 0"):
+    with pytest.raises(DataError, match="the loss is not finite in step 1 of epoch 1;"):
         tiny.run_stage(replace(experiment, runtime=Runtime(CPU, amp, 0)), stage, None, tmp_path)
 
 

@@ -88,13 +88,14 @@ def test_config_and_methods_print(project):
     assert json.loads(project.done("config", "--json"))["train.epochs"]["value"] == 2
 
 
-@pytest.mark.parametrize("command", ["resolve", "config"])
+@pytest.mark.parametrize("command", ["resolve", "config", "run"])
 def test_what_is_hardly_meant_is_told(project, command, monkeypatch):
+    monkeypatch.setattr("stages.cli.PIPELINE", ("resolve",))  # of `run` no stage
     code, _, errors = project.run(command)
-    (line,) = errors.splitlines()  # all of them in one
+    line, solver = errors.splitlines()  # all of one reason in one
     assert code == 0 and line.startswith("Warning: params.yaml: drml.rounds 4, drml.iterations 3, ")
-    assert "the method is dicap" in line
-    project.set({key: None for key in tiny.CHANGES if key.startswith(("drml.", "pclp."))})
+    assert "the method is dicap" in line and solver.startswith("Warning: params.yaml: linear.solver 'steps': ")
+    project.set({key: None for key in tiny.CHANGES if key.startswith(("drml.", "pclp.", "linear."))})
     assert "Warning" not in project.run(command)[2]
     project.set({"warmup.trainable": "head", "train.trainable": "head"})
     code, _, errors = project.run(command)
@@ -120,13 +121,14 @@ def test_the_list_of_backbones_says_what_a_network_gives_without_building_it(pro
         assert measured["seconds"] > 0 and measured | {"seconds": None} == said
 
 
-def test_bars_count_epochs_as_the_artifacts_do_and_say_what_is_left(project):
+def test_bars_count_epochs_and_photographs_and_say_what_is_left(project):
     _, _, said = project.run("train", "--fresh")
     with open(project.folder / "artifacts" / "train" / "history.csv") as file:
         epochs = [row["epoch"] for row in csv.DictReader(file)]
     bars = [line for line in said.splitlines() if line.startswith("train, epoch")]
-    told = list(dict.fromkeys(re.findall(r"^train, epoch (\d+) of 0 to 1", "\n".join(bars), re.MULTILINE)))
-    assert told == epochs == ["0", "1"]
+    told = list(dict.fromkeys(re.findall(r"^train, epoch (\d+) of 2", "\n".join(bars), re.MULTILINE)))
+    assert told == [str(int(epoch) + 1) for epoch in epochs] == ["1", "2"]
+    assert all(re.search(r"\d+/\d+ \[.*image", line) for line in bars)
     assert "left" in bars[-1].partition(":")[0] and "left" not in bars[0].partition(":")[0]
 
 
@@ -152,7 +154,7 @@ def test_a_full_disk_while_publishing_is_one_line_and_loses_nothing(project, mon
     assert code == 1 and "No space left on device" in line and "artifacts" in line
     assert tiny.content(Path("artifacts")) == before
     code, _, lines = project.run("warmup")
-    assert code == 0 and "resuming warmup at epoch 2" in lines  # nothing is trained twice
+    assert code == 0 and "resuming warmup after 2 of 2 epochs" in lines  # nothing is trained twice
 
 
 def test_several_mistakes_are_several_lines(project):
@@ -185,7 +187,7 @@ def test_a_running_stage_refuses_a_second_stops_at_a_signal_and_continues(projec
     ]
     assert "Traceback" not in errors
     again = tiny.stage(project.folder, "warmup")
-    while "resuming warmup at epoch" not in again.output():
+    while "resuming warmup after" not in again.output():
         assert again.poll() is None, "it did not resume"
         time.sleep(0.02)
     again.send_signal(signal.SIGINT)

@@ -34,9 +34,9 @@ def test_when_one_process_ends_both_do_and_the_state_is_whole(project, number):
     finally:
         process.kill()
     assert process.returncode == (75 if number == signal.SIGTERM else 1), output
-    (line,) = (line for line in output.splitlines() if "step/s" not in line)  # beside the bars
+    (line,) = (line for line in output.splitlines() if "image/s" not in line)  # beside the bars
     killed = "process 1: Error: ended by signal 9; the last state that was saved is whole, run again to continue"
-    assert line == killed if number == signal.SIGKILL else line.startswith("Stopped: train: state saved at epoch")
+    assert line == killed if number == signal.SIGKILL else line.startswith("Stopped: train: state saved after")
     (state,) = project.folder.glob(".dicap/state/train-*/state.pt")
     saved = _read(state)
     assert saved is not None and saved["checkpoint"]["epoch"] >= 1

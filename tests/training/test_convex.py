@@ -147,11 +147,11 @@ def test_metrics_card_and_page_say_whether_unlabelled_images_helped(frozen_exper
     experiment = frozen_experiment(AUTO)
     place = run_all(experiment, tmp_path)
     said = read_json(place / "train" / "choice.json")["unlabelled"]
-    result = evaluate(experiment, place / "train" / "model.safetensors", place, tmp_path / "evaluate")
+    result = evaluate(experiment, place / "train" / "model.safetensors", tmp_path / "evaluate")
     assert said.startswith(("helped", "did not help")) and result["unlabelled"] == said
     assert f"| unlabelled photographs | {said} |" in (tmp_path / "evaluate" / "MODEL_CARD.md").read_text()
     assert f"Unlabelled photographs {said}." in list(_remarks(result))
-    before = evaluate(experiment, place / "warmup" / "model.safetensors", place, tmp_path / "warmup_alone")
+    before = evaluate(experiment, place / "warmup" / "model.safetensors", tmp_path / "warmup_alone")
     assert "unlabelled" not in before and not any("Unlabelled" in line for line in _remarks(before))
 
 
@@ -298,7 +298,7 @@ def test_killed_anywhere_it_ends_in_the_same_bytes(frozen_experiment, monkeypatc
     assert not (tmp_path / "again" / stage).exists() and not StopSignal()
     out = tiny.run_stage(experiment, stage, source, tmp_path / "again", log=lines.extend)
     assert tiny.content(out) == tiny.content(whole / stage)
-    assert (lines[-1:] == [f"resuming {stage} at epoch 1, step 0"]) == (when != "solving")
+    assert (lines[-1:] == [f"resuming {stage} after 1 of 1 epochs"]) == (when != "solving")
 
 
 @pytest.mark.parametrize("method", ["asl", "top1", "topk", "iat", "cap"])

@@ -127,7 +127,7 @@ def test_another_setting_never_picks_up_old_epochs(tiny_experiment, tmp_path):
     tiny.run_stage(other, "warmup", None, tmp_path, log=lines.extend)
     assert lines == []
     tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path, log=lines.extend)
-    assert lines == ["resuming warmup at epoch 1, step 0"]
+    assert lines == ["resuming warmup after 1 of 2 epochs"]
 
 
 def test_fresh_discards_the_state(tiny_experiment, trained, tmp_path):
@@ -146,7 +146,7 @@ def disturb_once(experiment, place, looks):
 
 
 def test_a_stop_says_what_to_do(tiny_experiment, tmp_path):
-    with pytest.raises(Stopped, match=r"warmup: state saved at epoch 0, step 1; run again to continue"):
+    with pytest.raises(Stopped, match=r"warmup: state saved after 0 of 2 epochs and step 1; run again to continue"):
         disturb_once(tiny_experiment(), tmp_path, 1)
     assert not (tmp_path / "warmup").exists()
 
@@ -183,14 +183,14 @@ def test_a_loss_that_is_not_finite_stops_with_its_ids_and_leaves_the_state_befor
         with pytest.raises(DataError) as caught:
             tiny.run_stage(experiment, "warmup", None, tmp_path)
     message = str(caught.value)
-    assert "\n" not in message and "not finite at epoch 1, step 1" in message and "optimiser.lr" in message
+    assert "\n" not in message and "not finite in step 2 of epoch 2" in message and "optimiser.lr" in message
     (listing,) = (tmp_path / ".dicap" / "state").glob("*/not_finite.txt")
     assert str(listing) in message
     rows = np.unique(np.concatenate([request.rows for request in seen[-1][1]]))
     assert listing.read_text().splitlines() == experiment.store.ids[rows].tolist()
     lines = []
     out = tiny.run_stage(experiment, "warmup", None, tmp_path, log=lines.extend)
-    assert lines == ["resuming warmup at epoch 1, step 0"]
+    assert lines == ["resuming warmup after 1 of 2 epochs"]
     assert tiny.content(out) == tiny.content(trained / "warmup")
 
 

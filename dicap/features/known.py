@@ -1,0 +1,53 @@
+"""Features of photographs that are in no bank: found again in the stores that banks are made from, else computed and stored."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dicap.features.bank import as_maps
+from dicap.features.compute import GPU_PASS, PASS, as_rows, store_of
+from dicap.features.recipe import Recipe
+from dicap.files.content_store import digest
+from dicap.network import Network, pooled
+from dicap.settings import Settings
+
+
+class KnownFeatures:
+    """The pooled feature maps of a frozen backbone.
+
+    Attributes:
+        computed: number of images that were not found.
+    """
+
+    def __init__(
+        self, known: Path, settings: Settings, network: Network, made_by: Any, autocast: torch.dtype | None = None
+    ) -> None:
+        """Arguments as of `dicap.features.compute.fill`."""
+        recipe = Recipe.of(settings, None, network)
+        self._network, self._grid, self._channels, self._autocast = network, recipe.grid, recipe.channels, autocast
+        self._device = network.mean.device
+        self._store = store_of(known, recipe, recipe.files[0], made_by)
+        self.computed = 0
+
+    def maps(self, images: np.ndarray) -> Tensor:
+        """Square images (n, S, S, 3) uint8 -> (n, D, g, g) float32, those of an image the same bits as in a bank."""
+        keys = np.array([digest(np.ascontiguousarray(image).data) for image in images], "S16")
+        values = [self._store.read(place) for place in self._store.find(keys).tolist()]
+        lacking = [i for i, value in enumerate(values) if value is None]
+        size = GPU_PASS if self._device.type == "cuda" else PASS
+        for start in range(0, len(lacking), size):
+            some = lacking[start : start + size]
+            # Each pass has the same number of images, as those that fill a bank have.
+            pixels = torch.from_numpy(images[np.resize(some, size)]).permute(0, 3, 1, 2).to(self._device)
+            with torch.inference_mode(), torch.autocast(pixels.device.type, self._autocast, enabled=self._autocast is not None):
+                found = as_rows(pooled(self._network.features(pixels), self._grid)).cpu().numpy()
+            for i, row in zip(some, found, strict=False):
+                values[i] = row.tobytes()
+        if lacking:
+            self._store.add(keys[lacking], [values[i] or b"" for i in lacking])
+            self.computed += len(lacking)
+        rows = np.frombuffer(b"".join(value or b"" for value in values), np.float16)
+        return as_maps(torch.from_numpy(rows.reshape(len(images), -1, self._channels).copy()))

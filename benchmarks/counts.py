@@ -22,6 +22,8 @@ smallest `held` of the sets and sizes.
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 from common import Parser, finish
 from populations import HELPING, draw
+from scipy.special import expit
 
 from dicap.calibration.counts import Counts, Labelled, Moments, counts
 from dicap.calibration.ranks import curve_by_rank
-from dicap.linear.crossfit import out_of_fold
-from dicap.linear.folds import assign_folds, fold_weights
+from dicap.linear.folds import assign_folds, fold_weights, out_of_fold_scores
 from dicap.linear.scaling import scaling_of
 from dicap.linear.solver import solve
 from dicap.metrics.operating_point import Z
@@ -55,9 +57,10 @@ def chances(x: np.ndarray, y: np.ndarray, folder: np.ndarray, seed: int) -> tupl
     fold = assign_folds(y, FOLDS, seed)
     weight = np.concatenate([fold_weights(fold), np.ones((1, len(y), 1), np.float32)])
     heads = solve(x, y, weight=weight, loss_weight=LOSS_WEIGHT)
-    own = out_of_fold(heads.w, heads.b, x, fold)
-    knots, rate = curve_by_rank(own, y)
-    return np.interp(np.log(own / (1 - own)), knots, rate), np.interp(heads.logits(folder)[-1].astype(np.float64), knots, rate)
+    own = out_of_fold_scores(heads.logits(x), fold).astype(np.float64)
+    knots, rate = curve_by_rank(expit(own), y)
+    there = folder @ heads.w[-1].T.astype(np.float32) + heads.b[-1]
+    return np.interp(own, knots, rate), np.interp(there, knots, rate)
 
 
 def cell(x: np.ndarray, y: np.ndarray, n: int, draws: int) -> dict[str, float]:
@@ -112,13 +115,14 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no further cell after so many")
     options = parser.options()
     cells: dict[str, dict[str, Any]] = json.loads(options.out.read_text())["cells"] if options.out.exists() else {}
-    begin, populations = time.perf_counter(), {path.stem: lambda path=path: population(path) for path in options.files}
+    begin = time.perf_counter()
+    populations: dict[str, Callable[[], Any]] = {path.stem: partial(population, path) for path in options.files}
     if options.smoke:
         made = draw(HELPING, 1)
         populations["made up"] = lambda: (made.x, made.y)
-    for name, read in populations.items():
-        x, y = read()
-        for n in options.sizes:
+    for n in options.sizes:
+        for name, read in populations.items():
+            x, y = read()
             if str(n) in cells.setdefault(name, {}) or time.perf_counter() - begin > 60 * options.minutes:
                 continue
             cells[name][str(n)] = cell(x, y, n, options.draws)

@@ -54,7 +54,7 @@ atexit.register(say)
 def measured(words: list[str], folder: Path) -> dict[str, Any]:
     """Processor seconds of a command, in all and by the processes that it consists of, and what it printed."""
     with tempfile.TemporaryDirectory() as place:
-        Path(place, "sitecustomize.py").write_text(WATCH)
+        Path(place, "sitecustomize").with_suffix(".py").write_text(WATCH)
         log = Path(place, "log")
         path = os.pathsep.join(filter(None, (place, str(ROOT), os.environ.get("PYTHONPATH"))))
         before = os.times()

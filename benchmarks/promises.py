@@ -6,7 +6,8 @@ A FILE holds features x (n, D) and labels y (n, C) of training rows, and x_test,
 common, rare and correlated classes. From each, labelled images are drawn (30 to 1,000; of files 100 to 1,000, on the first
 AXES principal axes of the default features), heads are solved on them and on all but each of five folds, and thresholds for a
 precision and a recall of 0.9 are chosen at 90 % confidence by the out-of-fold scores (`ours`). `split`: the same thresholds from
-half of the images, by a head on the other half, for which the promise is proved. `naive`: the lowest (highest) threshold at
+half of the images, by a head on the other half, for which the promise is proved; `mapie`: MAPIE's on this split, as it comes,
+where it is installed, on the first MAPIE_DRAWS of made-up populations. `naive`: the lowest (highest) threshold at
 which the out-of-fold precision (recall) itself is the target. On the images left over: the share of promised classes that
 miss the target, by how much, and what share of the other quantity is given up beside the best threshold for these images.
 
@@ -20,6 +21,8 @@ smallest share of (class, draw) that keeps the target, of `ours` over the made-u
 import json
 import sys
 import time
+import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +34,7 @@ from coverage import population
 
 from dicap.calibration.risk_control import Ranking, rankings, threshold
 from dicap.linear.folds import assign_folds, fold_weights, out_of_fold_scores
-from dicap.linear.learning_curve import forecast, measure
+from dicap.linear.learning_curve import gain, measure
 from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.scaling import scaling_of
 from dicap.linear.solver import rotate, solve
@@ -40,6 +43,7 @@ from dicap.metrics.warnings import headline
 
 TARGET, CONFIDENCE, AXES, LOSS_WEIGHT = 0.9, 0.9, 128, 0.01
 MADE_UP = {"common": (0.2, 0.6), "rare": (0.01, 0.08), "correlated": (0.1, 0.4)}  # shares of positives, lowest and highest
+MAPIE_DRAWS = 50
 ROWS, FEATURES, CLASSES = 12_000, 20, 6
 
 
@@ -76,45 +80,62 @@ def naive(ranking: Ranking, kind: str) -> float | None:
     return float(ranking.scores[int(np.ceil(TARGET * len(hits))) - 1]) if len(hits) else None
 
 
+def of_mapie(scores: np.ndarray, y: np.ndarray, kind: str) -> float | None:
+    """MAPIE's threshold for a class by its defaults, of logits (n,)."""
+    from mapie.risk_control import BinaryClassificationController
+
+    p = 1 / (1 + np.exp(-scores[:, None].astype(np.float64)))
+    control = BinaryClassificationController(lambda p: np.concatenate([1 - p, p], axis=1), kind, TARGET, CONFIDENCE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where it finds none
+        at = control.calibrate(p, y.astype(int)).best_predict_param
+    return None if at is None else float(np.log(max(at, 1e-12) / (1 - at)))
+
+
 def worth(at: float, scores: np.ndarray, truth: np.ndarray) -> tuple[float, float, int]:
     """Precision and recall of yes at a threshold, and how many there are of it."""
     yes = scores >= at
     return float(truth[yes].mean()) if yes.any() else 1.0, float(yes[truth].mean()), int(yes.sum())
 
 
-def best(scores: np.ndarray, truth: np.ndarray, kind: str) -> float:
+def best(scores: np.ndarray, truth: np.ndarray) -> dict[str, float]:
     """Of the other quantity, what the best threshold for these very images has."""
-    order = np.argsort(-scores, kind="stable")
-    hits = np.cumsum(truth[order])
+    hits = np.cumsum(truth[np.argsort(-scores)])
     precision, recall = hits / np.arange(1, len(hits) + 1), hits / hits[-1]
-    met, other = (precision, recall) if kind == "precision" else (recall, precision)
-    return float(other[met >= TARGET].max(initial=0))
+    return {
+        "precision": float(recall[precision >= TARGET].max(initial=0)),
+        "recall": float(precision[recall >= TARGET].max(initial=0)),
+    }
 
 
-def draw(x: np.ndarray, y: np.ndarray, n: int, seed: int) -> list[list[Any]]:
+def draw(x: np.ndarray, y: np.ndarray, n: int, seed: int, *, mapie: bool = False) -> list[list[Any]]:
     """Rows [rule, kind, promised, target met, met by the finest margin, given up] of each class that is there on both sides."""
     order = np.random.default_rng([seed, n]).permutation(len(x))
     known, rest = order[:n], order[n:]
     fold = assign_folds(y[known], 5, seed)
     heads, halves = solved(x[known], y[known], fold), solved(x[known[: n // 2]], y[known[: n // 2]], np.full(n // 2, -1))
     own = rankings(out_of_fold_scores(heads.logits(x[known])[:-1], fold), y[known])
-    apart = rankings(halves.logits(x[known[n // 2 :]])[-1], y[known[n // 2 :]])
+    kept = halves.logits(x[known[n // 2 :]])[-1]
+    apart = rankings(kept, y[known[n // 2 :]])
     by_all, by_half = heads.logits(x[rest])[-1], halves.logits(x[rest])[-1]
     found = []
     for c in np.flatnonzero((y[known] > 0).any(0) & (y[rest] > 0).any(0)):
         truth = y[rest, c] > 0
+        most = best(by_all[:, c], truth)
         for kind in ("precision", "recall"):
-            most = best(by_all[:, c], truth, kind)
-            for rule, scores, at in (
+            rules = [
                 ("ours", by_all, threshold(own[c], (kind, TARGET), CONFIDENCE).at),
                 ("split", by_half, threshold(apart[c], (kind, TARGET), CONFIDENCE).at),
                 ("naive", by_all, naive(own[c], kind)),
-            ):
+            ]
+            if mapie:
+                rules.append(("mapie", by_half, of_mapie(kept[:, c], y[known[n // 2 :], c], kind)))
+            for rule, scores, at in rules:
                 precision, recall, yes = (0.0, 0.0, 0) if at is None else worth(at, scores[:, c], truth)
                 value, other = (precision, recall) if kind == "precision" else (recall, precision)
                 trials = yes if kind == "precision" else int(truth.sum())
                 margin = 2 * np.sqrt(TARGET * (1 - TARGET) / max(trials, 1))  # of the left over images themselves
-                found.append([rule, kind, at is not None, value >= TARGET, value >= TARGET - margin, most - other])
+                found.append([rule, kind, at is not None, value >= TARGET, value >= TARGET - margin, most[kind] - other])
     return found
 
 
@@ -123,12 +144,13 @@ def promises(x: np.ndarray | None, y: np.ndarray | None, kind: str, n: int, draw
     found = []
     for seed in range(draws):
         if x is None or y is None:
-            found.append(draw(*made_up(kind, seed), n, seed))
+            mapie = seed < MAPIE_DRAWS and find_spec("mapie") is not None
+            found.append(draw(*made_up(kind, seed), n, seed, mapie=mapie))
         else:
             found.append(draw(x, y, n, seed))
     table: dict[str, Any] = {}
     for quantity in ("precision", "recall"):
-        for rule in ("ours", "split", "naive"):
+        for rule in sorted({row[0] for one in found for row in one}):
             each = [np.array([row[2:] for row in one if row[:2] == [rule, quantity]], float).reshape(-1, 4) for one in found]
             rows, missed = np.concatenate(each), np.array([(part[:, 0] * (1 - part[:, 1])).mean() for part in each if len(part)])
             table[f"{rule} {quantity}"] = {
@@ -143,7 +165,7 @@ def promises(x: np.ndarray | None, y: np.ndarray | None, kind: str, n: int, draw
 
 
 def forecasts(x: np.ndarray, y: np.ndarray, draws: int, sizes: tuple[int, ...] = (100, 200, 400, 800)) -> list[dict[str, float]]:
-    """Of each draw and start: the forecast, its interval, and mAP on the images left over of a head on as many."""
+    """Of each draw and start: the forecast gain, its interval, and the gain on the images left over of a head on as many."""
     found = []
     for seed in range(draws):
         order = np.random.default_rng([seed, 1]).permutation(len(x))
@@ -156,8 +178,8 @@ def forecasts(x: np.ndarray, y: np.ndarray, draws: int, sizes: tuple[int, ...] =
             own, tested = order[:n], can_be_tested(y[order[:n]])
             curve = measure(x[own], y[own], loss_weight=weights[n], seed=seed)
             for m in (2 * n, 4 * n):
-                one = forecast(curve, m)
-                row = {"from": n, "to": m, "truth": 100 * float(aps[m][tested].mean()), "now": 100 * float(aps[n][tested].mean())}
+                one = gain(curve, n, m)
+                row = {"from": n, "to": m, "truth": 100 * float((aps[m] - aps[n])[tested].mean())}
                 found.append({k: round(v, 2) for k, v in (row | {"value": one.value, "low": one.low, "high": one.high}).items()})
     return found
 
@@ -196,8 +218,8 @@ def main() -> int:
     sets = {path.stem: read(path) for path in options.files}
     if options.smoke:
         sets["toy"] = tuple(part[:400] for part in made_up("common", 0))
-    cells = [(kind, None, None, n) for kind in MADE_UP for n in ((30,) if options.smoke else (30, 100, 300, 1000))]
-    cells += [(name, x, y, n) for name, (x, y) in sets.items() for n in ((50,) if options.smoke else (100, 300, 1000))]
+    drawn = [(kind, None, None) for kind in MADE_UP] + [(name, *some) for name, some in sets.items()]
+    cells = [(*one, n) for n in ((50,) if options.smoke else (300, 1000, 100, 30)) for one in drawn if n > 30 or one[1] is None]
     for name, x, y, n in cells if "promises" in options.part else []:
         if (key := f"{name} {n}") not in found["promises"]:
             begin = time.perf_counter()
@@ -236,7 +258,7 @@ def write(found: dict[str, Any], options: Any) -> int:
             summary[f"{name} {pair[0]:g} to {pair[1]:g}"] = {
                 "bias": round(float(error.mean()), 2),
                 "off": round(float(np.abs(error).mean()), 2),
-                "gain": round(float(np.mean([row["truth"] - row["now"] for row in some])), 2),
+                "gain": round(float(np.mean([row["truth"] for row in some])), 2),
                 "covered": round(float(np.mean([row["low"] <= row["truth"] <= row["high"] for row in some])), 3),
                 "width": round(float(np.mean([row["high"] - row["low"] for row in some])), 2),
             }

@@ -8,7 +8,7 @@ to test on. ROUNDS times ROUND of the others are labelled, chosen by
 
     random      a random draw
     spread      images that cover the others and the labelled ones (`dicap-stage suggest --by spread`)
-    unsure      the least sure entries, the classes taking turns (`--by unsure`)
+    unsure      the least sure entries, the classes taking turns, without near copies
     margin      the images with the single least sure entry
     entropy     the images with the largest sum of their entries' entropies
 
@@ -31,20 +31,21 @@ import numpy as np
 from common import Parser, paired
 from counts import FOLDS, LOSS_WEIGHT
 from populations import HELPING, draw
+from scipy.special import expit
 
 from dicap.calibration.ranks import curve_by_rank
 from dicap.files.json_files import write_json
-from dicap.linear.crossfit import out_of_fold
-from dicap.linear.folds import assign_folds, fold_weights
+from dicap.linear.folds import assign_folds, fold_weights, out_of_fold_scores
 from dicap.linear.solver import Solution, solve
 from dicap.metrics.ranking import mean_average_precision
 from dicap.report import style
 from dicap.use.review import scaled
-from dicap.use.suggest import choose, principal, spread
+from dicap.use.suggest import principal, spread
 
 STRATEGIES = ("random", "spread", "unsure", "margin", "entropy")
 ROUND, ROUNDS, TEST = 40, 10, 1500
 AT = (120, 200, 400)
+ALIKE = 0.98  # cosine similarity of two images' features above which the second one is left out
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "suggest.svg"
 
 
@@ -86,11 +87,39 @@ def least_sure(
     p = 1 / (1 + np.exp(-z))
     if strategy == "unsure":
         fold = assign_folds(labels, FOLDS, seed=0)
-        chance = np.interp(z, *curve_by_rank(out_of_fold(heads.w, heads.b, own, fold), labels))
+        held_out = out_of_fold_scores(heads.logits(own), fold).astype(np.float64)
+        chance = np.interp(z, *curve_by_rank(expit(held_out), labels))
         return [i for i, _ in choose(1 - np.abs(2 * chance - 1), near, ROUND)]
     if strategy == "margin":
         return np.argsort(np.abs(p - 0.5).min(1), kind="stable")[:ROUND].tolist()
     return np.argsort((p * np.log(p) + (1 - p) * np.log1p(-p)).sum(1), kind="stable")[:ROUND].tolist()
+
+
+def choose(open_: np.ndarray, embeddings: np.ndarray, count: int, alike: float = ALIKE) -> list[tuple[int, int]]:
+    """(image, class) of the images to label, best first.
+
+    The classes take turns, those with most open entries first; a class takes the image whose entry of it is most uncertain, ties
+    broken by the image's total uncertainty. Near copies of an image chosen before are left out.
+
+    Args:
+        open_: (n, C) uncertainty; embeddings: (n, D) of length 1; count: images wanted.
+    """
+    n, classes = open_.shape
+    order = [np.lexsort((-open_.sum(1), -open_[:, c])) for c in range(classes)]
+    turns = np.argsort(-open_.sum(0), kind="stable")
+    free, place = np.ones(n, bool), np.zeros(classes, int)
+    chosen: list[tuple[int, int]] = []
+    while len(chosen) < count and free.any():
+        for c in turns:
+            while place[c] < n and not free[order[c][place[c]]]:
+                place[c] += 1
+            if place[c] == n or len(chosen) == count:
+                continue
+            image = int(order[c][place[c]])
+            chosen.append((image, int(c)))
+            free &= embeddings @ embeddings[image] <= alike
+            free[image] = False
+    return chosen
 
 
 def tables_of(cells: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, Any]]:

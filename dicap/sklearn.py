@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -21,12 +21,13 @@ from dicap.calibration.risk_control import check_share, rankings, targets_of, th
 from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, quota_labels
 from dicap.linear.folds import assign_folds
 from dicap.linear.loss_weight import choose_loss_weight
-from dicap.linear.scaling import Kind, scaling_of
+from dicap.linear.scaling import NEVER, Kind, scaling_of
 from dicap.metrics.ranking import average_precision
 
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
 
 # Share of the head's own log-odds in the decision value: the measured curve is flat in places, and samples keep their order.
+# It is their inverse hyperbolic sine: those of a sample far from all others have no bound, and would outweigh what was measured.
 OWN = 1e-3
 
 
@@ -137,8 +138,18 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         rows, y = self._scaling.apply(x)[order], labels[labelled]
         own = rows[: len(y)]
         largest = float(np.abs(rows).max(initial=0))  # of single precision, in which squares are summed
-        if not (np.isfinite(self._scaling.scale).all() and largest**2 * rows.size < np.finfo(rows.dtype).max):
+        limits = np.finfo(rows.dtype)
+        if not (np.isfinite(self._scaling.scale).all() and largest**2 * rows.size < limits.max):
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares overflow; give them in a larger unit")
+        if kind == "plain" and x.any() and largest**2 < limits.tiny / limits.eps:
+            raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares vanish; give them in a smaller unit")
+        if (faint := np.flatnonzero((self._scaling.scale == NEVER) & (np.ptp(x, axis=0) > 0))).size:
+            warnings.warn(
+                f"X: {faint.size} feature(s), the first in column {faint[0]}, vary by less than the rounding of single precision"
+                " and count as constant; subtract their mean where that is no noise",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
         self.C_ = choose_loss_weight(own, y, fold) if self.C == "auto" else float(self.C)
 
@@ -157,18 +168,22 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
     def _features(self, X: Any, *, reset: bool) -> NDArray:
         """(n, D) finite, in single or double precision."""
+        if np.ma.is_masked(X):  # scikit-learn would read what lies under the mask
+            raise ValueError("X: some features are masked; fill them in")
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "reset": reset}
         return np.asarray(validate_data(self, X, **options))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
         check_is_fitted(self, "coef_")
-        return self._decided(
-            self._scaling.apply(self._features(X, reset=False)).astype(np.float64) @ self.coef_.T + self.intercept_
-        )
+        x = self._features(X, reset=False)
+        stated = self._scaling.apply(x).astype(np.float64) @ self.coef_.T + self.intercept_
+        if len(lost := np.flatnonzero(~np.isfinite(stated).all(1))):
+            raise ValueError(f"X: row {lost[0]} has features of up to {np.abs(x[lost[0]]).max():.3g}, too far from those of fit")
+        return self._decided(stated)
 
     def _decided(self, stated: NDArray) -> NDArray:
-        return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * stated
+        return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * np.arcsinh(stated)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """(n, C) measured probability of each class: the share of labelled entries, scored so, that turned out positive."""
@@ -209,7 +224,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         for name, one in zip(self.class_names_, found, strict=True):
             if one is not None and one.at is None:
                 warnings.warn(f"class {name}: {one.why}", UserWarning, stacklevel=2)
-        stated = log_odds(np.array([np.nan if one is None or one.at is None else one.at for one in found]))
+        stated = logit(np.array([np.nan if one is None or one.at is None else one.at for one in found]))
         unpromised = np.array([one is not None and one.at is None for one in found])
         return np.where(unpromised, np.inf, expit(self._decided(stated)))
 

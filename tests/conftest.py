@@ -1,5 +1,6 @@
 """Fixtures of the training side: a tiny data set, experiments on it, and the models its stages make."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -12,6 +13,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import tiny
 from hypothesis import settings
+
+# Libraries leave a million objects that stay; looking among them for garbage again and again takes a tenth of the tests' time.
+gc.set_threshold(10_000, 50)
 
 # On a busy machine an example may take any time; what is slow is seen by --durations, not by chance.
 settings.register_profile("busy", deadline=None)

@@ -107,6 +107,17 @@ def test_class_score_does_not_care_for_the_scale_of_a_class():
     assert (one - two).abs().mean() < 0.01
 
 
+@pytest.mark.parametrize("scores", [[0.9], [0.4, 0.4], [0.01, 0.02, 0.01]])
+def test_a_class_of_few_unlabelled_entries_leaves_the_others_their_rates(scores):
+    """One fit is made for all classes, and scores that have hardly a spread are not to carry it away."""
+    (p, y, _), (p_unlabelled, _, _) = world(80, 0, classes=4), world(200, 1, classes=4)
+    share, few = class_shares(y.numpy()), p_unlabelled.clone()
+    few[:, 3] = torch.nan
+    few[: len(scores), 3] = torch.tensor(scores)
+    one, other = (fit_curve(p, y, part, share).at(p_unlabelled)[:, :3] for part in (p_unlabelled, few))
+    assert (one - other).abs().mean() < 0.02
+
+
 @pytest.mark.parametrize("name", LEARNT)
 @pytest.mark.parametrize("label", [0, 1])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (4, 1)])

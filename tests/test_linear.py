@@ -87,6 +87,8 @@ def test_float32_reaches_its_tolerance_and_says_when_it_does_not(monkeypatch):
         warnings.simplefilter("error")
         found = solve(x, y)
     assert found.gradient.max() <= 1e-3 and np.abs(found.w - exact.w).max() < 1e-3
+    with np.errstate(all="ignore"), pytest.warns(RuntimeWarning, match="ended with a gradient norm of up to nan"):
+        solve(x * np.float32(1e17), y, loss_weight=1e6)
     monkeypatch.setattr(solver, "ITERATIONS", 2)
     with pytest.warns(RuntimeWarning, match="5 of 5 problems ended with a gradient norm"):
         solve(x, y)

@@ -82,11 +82,11 @@ def test_permuting_rows_changes_nothing(world, seed):
 @pytest.mark.parametrize("kind", ["root", "standard", "plain"])
 def test_the_unit_of_a_feature_changes_nothing(kind, world, seed):
     """Of each feature a unit of its own, one of them constant where labels are; of plain features one unit for all."""
-    size = world.x.shape[1]
-    unit = np.full(size, 1000.0) if kind == "plain" else 10 ** np.random.default_rng(seed).uniform(-3, 3, size)
+    size, rng = world.x.shape[1], np.random.default_rng(seed)
+    unit = np.full(size, 10.0 ** rng.integers(-14, 15)) if kind == "plain" else 10 ** rng.uniform(-3, 3, size)
     x, x_test = (np.where(np.arange(size) == 0, 0 if kind == "plain" else part, part) for part in (world.x, world.x_test))
     if kind != "plain":
-        x[:, 0] = 2
+        x[:, 0] = 2 * (seed % 2)
     before, after = fitted(x, world.y, features=kind), fitted(x * unit, world.y, features=kind)
     assert np.allclose(after.predict_proba(x_test * unit), before.predict_proba(x_test), atol=5e-3)
 

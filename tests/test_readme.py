@@ -1,8 +1,6 @@
 """The README's commands run, in their order, in a copy of the project with one epoch a stage."""
 
 import re
-import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -53,26 +51,12 @@ def test_commands_run_in_order(tmp_path):
 
 def clone(tmp_path):
     """A copy of the project, shortened and committed, and a function that types a command in it, which must succeed."""
-    project = tmp_path / "project"
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    for name in listed.stdout.splitlines():
-        if (ROOT / name).exists():
-            (project / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, project / name, follow_symlinks=False)
+    project = tiny.copy_project(tmp_path / "project")
     shorten(project)
-    names = {f"GIT_{who}_{what}": text for who in ("AUTHOR", "COMMITTER") for what, text in (("NAME", "t"), ("EMAIL", "t@e.org"))}
-    environment = tiny.environment(project, **names)
+    environment = tiny.warm_environment(project, **tiny.AUTHOR)
 
     def run(command):
-        if command.startswith("dicap-stage "):
-            code, said = tiny.stage(project, *shlex.split(command, comments=True)[1:], code=project, **names).wait()
-        else:
-            done = subprocess.run(command, shell=True, cwd=project, env=environment, capture_output=True, text=True)
-            code, said = done.returncode, done.stdout + done.stderr
-        assert code == 0, f"{command}\n{said[-6000:]}"
-        assert "Traceback" not in said, command
+        tiny.typed(command, project, environment)
 
     for command in ("git init -q -b main", "git add -A", "git commit -qm start"):
         run(command)
@@ -113,18 +97,5 @@ def shorten(project):
 
 
 def photographs(folder):
-    """Thirty generated pictures and their table, for the section on own photographs."""
-    import numpy as np
-    from PIL import Image
-
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    lines = ["image,split,labels"]
-    for i in range(60):
-        labels = rng.random(3) < 0.5
-        colour = np.where(labels, 200, 40)
-        Image.fromarray((colour + rng.integers(-30, 30, (40, 50, 3))).astype(np.uint8)).save(folder / f"{i}.jpg")
-        names = ";".join(name for name, has in zip(("red", "green", "blue"), labels, strict=True) if has)
-        split = "train" if i < 40 else "test" if i < 50 else "unlabeled"
-        lines.append(f"{i}.jpg,{split},{'' if split == 'unlabeled' else names}")
-    (folder / "labels.csv").write_text("\n".join(lines) + "\n")
+    """Sixty generated pictures and their table, for the section on own photographs."""
+    return tiny.photographs(folder, {"train": 40, "test": 10, "unlabeled": 10}, "jpg", 50)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dicap.calibration.decision import Decisions
-from dicap.calibration.risk_control import Ranking, Threshold, at_least, rankings, starts_of, targets_of, threshold, trials
+from dicap.calibration.risk_control import Ranking, Threshold, at_least, rankings, targets_of, threshold, trials
 
 LABELLED = st.lists(
     st.tuples(st.sampled_from(np.float32([0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0])), st.sampled_from([-1, 0, 0, 1, 1]))
@@ -48,13 +48,9 @@ def test_a_recall_s_rank_is_the_first_whose_order_statistic_holds(target, error)
 
 
 def chosen_rank(labels, target, error):
-    """The last rank that the fallback procedure rejects, by its definition; 0 for none."""
-    starts, allowed, last = starts_of(len(labels), target, error), 0.0, 0
-    for rank in range(1, len(labels) + 1):
-        allowed += error / len(starts) * (rank in starts)
-        rejected = allowed > 0 and tail(sum(labels[:rank]), rank, target) <= allowed + 1e-12
-        last, allowed = (rank, allowed) if rejected else (last, 0.0)
-    return last
+    """The last rank before the first that fails, by the definition of a fixed sequence; 0 for none."""
+    ranks = range(trials(target, error), len(labels) + 1)
+    return max([*itertools.takewhile(lambda rank: tail(sum(labels[:rank]), rank, target) <= error + 1e-12, ranks), 0])
 
 
 @pytest.mark.parametrize(("target", "error"), [(0.5, 0.4), (0.7, 0.3)])
@@ -75,11 +71,31 @@ def test_a_precision_is_missed_no_more_often_than_allowed_by_exact_enumeration(t
         assert weight[ranks > good].sum() <= error + 1e-9
 
 
+@pytest.mark.parametrize("kind", ["precision", "recall"])
+def test_what_mapie_finds_valid_is_valid_here_too(kind):
+    """MAPIE's p-values are bounds, ours the binomial's own: nothing that it accepts at one threshold is refused."""
+    control = pytest.importorskip("mapie.risk_control")
+    rng = np.random.default_rng(1)
+    y = (rng.random(500) < 0.4).astype(int)
+    p = np.round(1 / (1 + np.exp(1.5 - rng.normal(3.0 * y, 1))), 3)
+    grid = np.arange(0.05, 1, 0.05) + 0.0005  # between the scores
+    both = control.BinaryClassificationController(
+        lambda p: np.concatenate([1 - p, p], axis=1), kind, 0.8, confidence_level=0.9, list_predict_params=grid
+    )
+    both.calibrate(p[:, None], y)
+    yes = [p >= at for at in grid]
+    exact = [at_least(*((y[s].sum(), s.sum()) if kind == "precision" else (y[s].sum(), y.sum())), 0.8) for s in yes]
+    assert (np.ravel(both.p_values) >= np.array(exact) - 1e-9).all()
+    found = threshold(rankings(p[:, None], y[:, None])[0], (kind, 0.8), 0.9).at
+    assert found is not None and both.best_predict_param is not None
+    assert found <= both.best_predict_param if kind == "precision" else found >= both.best_predict_param
+
+
 def test_what_is_missing_is_said_and_enough():
     """A class of which all is right needs as many as all-right trials take; one that is never sure gets told so."""
     right = Ranking(np.linspace(1, 0.9, 5), np.zeros(5, int), 100)
     needed = int(threshold(right, ("precision", 0.9), 0.9).why.split("about ")[1].split()[0])
-    assert needed == trials(0.9, 0.1 / 3) * 100 // 5
+    assert needed == trials(0.9, 0.1) * 100 // 5
     more = Ranking(np.linspace(1, 0.9, needed // 20), np.zeros(needed // 20, int), needed)
     assert threshold(more, ("precision", 0.9), 0.9).at is not None
     unsure = Ranking(np.linspace(1, 0.9, 50), np.arange(1, 51), 1000)

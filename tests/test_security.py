@@ -74,7 +74,7 @@ def test_a_script_for_a_class_and_a_path_to_the_parent_do_no_harm(tmp_path):
     source = None
     for stage in ("warmup", "train", "finetune"):
         source = tiny.run_stage(experiment, stage, source, tmp_path / "artifacts") / "model.safetensors"
-    evaluate(experiment, source, tmp_path / "artifacts", tmp_path / "artifacts" / "evaluate")
+    evaluate(experiment, source, tmp_path / "artifacts" / "evaluate")
     page = build_report(tmp_path / "artifacts", s.model_dump(), {}, tmp_path / "report", dataset=folder)
     for path in (page, *page.parent.rglob("*.svg")):
         assert path.read_text(encoding="utf-8").lower().count("<script") == (path == page), "the page's own, and no other"

@@ -1,5 +1,6 @@
 """Settings: layers, types, every mistake at once, and the numbers of the published protocol."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,10 @@ def test_features_of_a_network_that_nothing_has_trained_are_warned_of(write):
     assert line.startswith("configs/digits.yaml: backbone_weights: found 'random' with warmup.trainable head (configs/recomm")
     assert len(warnings(backbone_weights="random")) == 1
     assert not warnings() and not warnings(protocol="recommended") and not warnings(dataset="digits")
+    whole = {"method": "d2l", "warmup.trainable": "all", "train.trainable": "all"}
+    (line,) = warnings(**whole)
+    assert line.startswith("configs/pictograms.yaml: linear.features: found 'root' with warmup.trainable all (params.yaml)")
+    assert not warnings(**whole, **{"linear.features": "plain"})
 
 
 def test_runs_from_before_there_were_protocols_are_published_ones(write):
@@ -175,6 +180,7 @@ def test_small_numbers_written_by_dvc_are_numbers(write):
         ({"train.cycle_epochs": 1, "train.epochs": 5}, ["train.cycle_epochs", "1"]),
         ({"train.batch_labelled": 64}, ["train.batch_labelled", "64"]),
         ({"dataset": "table"}, ["data_root", "null", "-S data_root="]),
+        ({"pclp.adversary_size": 100}, ["pclp.adversary_size", "100", "a power of two"]),
         ({"train": 5}, ["train is a section", "5"]),
         ({"dataset": ["digits"]}, ["dataset", "['digits']", "allowed are"]),
         ({"method": ["dicap"]}, ["method", "['dicap']", "allowed are"]),
@@ -200,6 +206,19 @@ def test_a_key_with_a_point_is_no_setting_without_a_word(write):
 
 def test_all_mistakes_are_reported_at_once(write):
     assert len(errors(write({"ratio": 2, "seed": -1, "train.epoch": 1, "method": "x"}))) == 4
+
+
+@pytest.mark.parametrize("key", ["dataset", "protocol"])
+def test_what_chooses_the_files_stands_in_params_alone(write, tmp_path, monkeypatch, key):
+    """And the project's files are read for settings of another folder too, not the package's."""
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    (tmp_path / "variants").mkdir()
+    path = Path("variants", write().rename(tmp_path / "variants" / "a.yaml").name)
+    monkeypatch.chdir(tmp_path)
+    with open("configs/pictograms.yaml", "a") as file:
+        file.write(f"{key}: recommended\n")
+    with pytest.raises(SettingsError, match=f"^configs/pictograms.yaml: {key}: is read from a.yaml alone; move it there$"):
+        load_settings(path)
 
 
 @pytest.mark.parametrize("text", ["a: [", "- 1\n- 2\n", "5", "", "\x00", "a: 2026-13-45", "a: " + 5000 * "["])

@@ -1,12 +1,14 @@
 """A data set of coloured patches and settings that train on it in seconds: what the tests of the training side share."""
 
+import atexit
 import csv
-import multiprocessing
 import os
-import runpy
+import select
 import shutil
+import socket
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
@@ -15,7 +17,9 @@ from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
+import pytest
 import torch
+import warm
 from PIL import Image
 from pydantic import ValidationError
 from ruamel.yaml import YAML
@@ -217,6 +221,31 @@ def run_stage(experiment: Experiment, stage: str, source: Path | None, place: Pa
     return out
 
 
+AUTHOR = {f"GIT_{who}_{what}": text for who in ("AUTHOR", "COMMITTER") for what, text in (("NAME", "t"), ("EMAIL", "t@e.org"))}
+
+
+def copy_project(folder: Path, *without: str) -> Path:
+    """The files of this checkout that Git does not ignore, at another place, links as links; not those below `without`."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    for name in listed.stdout.splitlines():
+        if not name.startswith(without) and os.path.lexists(ROOT / name):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+    return folder
+
+
+def typed(line: str, folder: Path, environment: dict[str, str]) -> str:
+    """What a command says that is typed in a folder; it must succeed."""
+    done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, f"{line}\n{said[-6000:]}"
+    assert "Traceback" not in said, line
+    return said
+
+
 class Updates:
     """What a step asks of a trainer, without one: hands every update's loss terms and parameter groups to a function."""
 
@@ -286,59 +315,60 @@ def assert_same_step(one: nn.Module, other: nn.Module) -> None:
         close(a[told], b[told], rtol=1e-4, atol=2e-6, msg=lambda text, name=name: f"{name}: {text}")
 
 
-_CHILDREN = multiprocessing.get_context("forkserver")  # Python's own: one process loads the libraries, and forks
-_CHILDREN.set_forkserver_preload(["torch", "timm", "pandas", "pyarrow.parquet", "scipy.optimize", "pydantic", "ruamel.yaml"])
-_CHILD = """
-import os, sys, torch
-os.chdir({folder!r})
-os.environ.clear()
-os.environ.update({environment!r})
-sys.path[:0] = {path!r}
-torch.set_num_threads(1)
-for number in (1, 2):
-    os.dup2(os.open({log!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
-"""
+@cache
+def _server() -> str:
+    """The socket of this test process's server of processes with the libraries loaded."""
+    place, own = str(Path(mkdtemp()) / "socket"), environment() | {"PYTHONPATH": ""}  # it loads no code of ours
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(place)
+        listener.listen(64)  # who asks while the libraries load waits
+        number = listener.fileno()
+        command = [sys.executable, str(ROOT / "tests/warm.py"), str(number)]
+        process = subprocess.Popen(command, cwd=ROOT, env=own, pass_fds=[number], stdin=subprocess.PIPE, start_new_session=True)
+    atexit.register(process.communicate)  # ends its input, and waits: its processor time is that of the tests
+    return place
 
 
 class Child:
-    """Python code in a process of its own that has torch loaded already, which would take longer than a small stage's work."""
+    """Python code in a process of its own that has the libraries loaded."""
 
-    def __init__(self, folder: Path, script: str, *path: Path, code: Path = ROOT, **variables: str) -> None:
-        """Run `script` in a folder with the code of another; `path`: of more modules."""
-        place = Path(mkdtemp())
-        self._log, file = place / "log", place / "script.py"
-        own = environment(code, **variables)
-        begin = _CHILD.format(folder=str(folder), environment=own, path=[*map(str, (*path, code))], log=str(self._log))
-        file.write_text(begin + script, encoding="utf-8")
-        # A function of Python's own: the child loads of this project what the code imports.
-        self._process = _CHILDREN.Process(target=runpy.run_path, args=(str(file),), kwargs={"run_name": "child"})
-        self._process.start()
-        self.pid = self._process.pid
+    def __init__(self, folder: Path, script: str, *path: Path, words: Sequence[str] = (), code: Path = ROOT, **variables: str):
+        """Run `script` in a folder with the code of another; `path`: of more modules; `words`: of the command line."""
+        own = environment(code, **variables) | {"PYTHONPATH": os.pathsep.join(map(str, (*path, code)))}
+        self._log, self._code = Path(mkdtemp()) / "log", None
+        with self._log.open("ab") as log, open(os.devnull) as nothing:
+            files = [nothing.fileno(), log.fileno(), log.fileno()]
+            self._connection, self.pid = warm.ask(_server(), script, ["child", *words], folder, own, files)
 
     def poll(self) -> int | None:
         """The exit code; None while it runs."""
-        return self._process.exitcode
+        return self.wait(0)[0]
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
-        if self.pid is not None and self.poll() is None:
+        if self.poll() is None:
             os.kill(self.pid, number)
 
     def output(self) -> str:
         """What it has said so far."""
-        return self._log.read_text(encoding="utf-8") if self._log.exists() else ""
+        return self._log.read_text(encoding="utf-8")
 
     def wait(self, timeout: float = 600) -> tuple[int | None, str]:
         """Its exit code and what it said, once it has ended."""
-        self._process.join(timeout)
-        return self.poll(), self.output()
+        if self._code is None and select.select([self._connection], [], [], timeout)[0]:
+            self._code = warm.answer(self._connection)
+        return self._code, self.output()
 
 
 def stage(folder: Path, *arguments: object, code: Path = ROOT, **variables: str) -> Child:
     """`dicap-stage ARGUMENTS` in a folder, in a process of its own."""
-    words = [*map(str, arguments)]
-    script = f"import sys\nsys.argv[1:] = {words!r}\nfrom stages.cli import main\nmain({words!r})\n"
-    return Child(folder, script, code=code, **variables)
+    return Child(folder, warm.STAGE, words=[*map(str, arguments)], code=code, **variables)
+
+
+def warm_environment(code: Path = ROOT, **more: str) -> dict[str, str]:
+    """That of a shell, or of DVC, whose `dicap-stage` begins with the libraries loaded."""
+    own = environment(code, **more) | {warm.PLACE: _server()}
+    return own | {"PATH": os.pathsep.join([str(ROOT / "tests/bin"), own["PATH"]])}
 
 
 def environment(code: Path = ROOT, **more: str) -> dict[str, str]:

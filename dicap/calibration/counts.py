@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dicap.metrics.operating_point import Z, wilson
 
-ALARM = 0.01  # chance that a folder of like photographs is said to differ
+ALARM = 0.05  # chance that of a folder of like photographs any class is said to differ
 ENOUGH = 5  # labelled images with the class, and without, to know how the chances of such images are spread
 
 
@@ -79,7 +79,8 @@ class Counts:
 
     Attributes:
         count: the estimate; low, high: its 95 % interval.
-        shifted: the chances of the folder's photographs are others than those of the labelled ones.
+        shifted: the chances of the folder's photographs are others than those of the labelled ones, of which at least ENOUGH show
+            the class.
         by_shift: the estimate if images that show a class still look alike, but their share has changed; low and high likewise.
             NaN where fewer than ENOUGH labelled images show the class, or the chances do not tell it.
     """
@@ -109,11 +110,12 @@ def counts(labelled: Labelled, folder: Moments) -> Counts:
     unknown = both.images == 0
     low, high = np.where(unknown, 0, low), np.where(unknown, 1, high)
 
+    # Fewer than ENOUGH positives are not in all folds, and what a head says that has seen none is no measure.
     error = np.sqrt(folder.variance / size + np.maximum(folder.variance, both.variance) / n)
-    shifted = np.abs(folder.mean - both.mean) > NormalDist().inv_cdf(1 - ALARM / 2 / len(k)) * np.maximum(error, 1e-12)
-    shift = _by_shift(present, absent, folder)
-    inwards = [np.floor(low * size + 1e-9), np.ceil(high * size - 1e-9)]
-    return Counts(found * size, *inwards, shifted & ~unknown, *(part * size for part in shift))
+    apart = np.abs(folder.mean - both.mean) > NormalDist().inv_cdf(1 - ALARM / 2 / len(k)) * np.maximum(error, 1e-12)
+    low, high = np.floor(low * size + 1e-9), np.ceil(high * size - 1e-9)
+    by_shift, shift_low, shift_high = (part * size for part in _by_shift(present, absent, folder))
+    return Counts(found * size, low, high, (k >= ENOUGH) & apart, by_shift, shift_low, shift_high)
 
 
 def _by_shift(present: Moments, absent: Moments, folder: Moments) -> tuple[NDArray, NDArray, NDArray]:

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from dicap.calibration.ranks import EXACT, FINEST, log_odds
 from dicap.linear.solver import solve
 
 PRIOR_ENTRIES = 2.0  # entries that the network's own confidence counts for; keeps a fit on one outcome finite
 KNOTS = 401
+FEW = 10  # unlabelled entries below which they do not say where a class's scores lie
 
 
 def rates_of_classes(p: NDArray, y: NDArray, p_unlabelled: NDArray, share: NDArray) -> tuple[NDArray, NDArray]:
@@ -38,7 +40,7 @@ def rates_of_classes(p: NDArray, y: NDArray, p_unlabelled: NDArray, share: NDArr
     p = np.asarray(p, np.float64)
     middle = int(np.argsort(share)[len(share) // 2])
     x, at_knots, prior = [], [], None
-    for c, features in enumerate(_features_of_classes(p_unlabelled, share)):
+    for c, features in enumerate(_features_of_classes(p_unlabelled, share, np.where(known, p, np.nan))):
         x.append(features(p[known[:, c], c]))
         at_knots.append(features(knots))
         if c == middle:
@@ -67,10 +69,15 @@ class _Features:
         return np.column_stack([score, odds, -np.log(above / self.share)])
 
 
-def _features_of_classes(p: NDArray, share: NDArray) -> Iterator[_Features]:
-    """The features of each class in turn, from unlabelled entries p (m, C)."""
+def _features_of_classes(p: NDArray, share: NDArray, labelled: NDArray) -> Iterator[_Features]:
+    """The features of each class in turn, from unlabelled entries p (m, C) and labelled ones (n, C), NaN where there is none.
+
+    Scores are standardised by the unlabelled entries, where they are few by both: of a single one any other score would be
+    infinitely far, and the one fit for all classes would follow it.
+    """
     p = np.asarray(p, np.float64)
-    ordered, count, odds = np.sort(p, axis=0), (~np.isnan(p)).sum(0), log_odds(p)  # NaN comes last
+    ordered, count = np.sort(p, axis=0), (~np.isnan(p)).sum(0)  # NaN comes last
+    odds = log_odds(np.concatenate([p, np.where(count < FEW, labelled, np.nan)]))
     mean, deviation = np.nanmean(odds, 0), np.nanstd(odds, 0) + 1e-6
     for c, its_share in enumerate(share):
         yield _Features(ordered[: count[c], c], mean[c], deviation[c], its_share)
@@ -114,7 +121,7 @@ def logistic_rates(x: NDArray, y: NDArray, x_prior: NDArray, weight_prior: NDArr
         slopes, constant = model.w[0, 0], model.b[0, 0]
         worst = int(np.argmin(slopes))
         if slopes[worst] >= 0:
-            return lambda values: np.exp(-np.logaddexp(0, -(scaled(values) @ slopes + constant)))
+            return lambda values: expit(scaled(values) @ slopes + constant)
         kept.pop(worst)
     rate = float((weight * target).sum() / weight.sum())
     return lambda values: np.full(len(values), rate)

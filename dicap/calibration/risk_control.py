@@ -5,14 +5,12 @@ highest positive score serves as soon as a binomial says that k of them would se
 statistic of Wilks, 1941). Nothing is tried twice, and nothing but exchangeable positives is assumed.
 
 *Precision.* Learn-then-test (Angelopoulos, Bates, Candès, Jordan and Lei, 2021): for each rank k of the scores a hypothesis, "at
-or above the k-th highest score the precision is below the target", and as p-value the chance that as many of k would be right at
-the target. Ranks are tested from the highest score down, in an order that labels do not change, by the fallback procedure
-(Wiens and Dmitrienko, 2005): the allowed error is shared among STARTS, and each share is passed on as long as hypotheses are
-rejected. The last rejected rank is the answer. Proof that the chance of a precision below the target is at most the allowed
-error, for exchangeable images and a chance of the class that does not fall with the score: given how many of the scores lie where
-the target holds, the labels there are right with its share at the least place and further down with no larger one, so the hits at
-each false rank are at most binomial; of all false hypotheses the first one rejected has a p-value below the sum of the shares
-since the false one before it, and these sums add up to the allowed error at most.
+or above the k-th highest score the precision is below the target", and as p-value the chance that as many of k would be right
+at the target. Ranks are tested from the highest score down, an order that labels do not change, from the first that could pass,
+and the last before a failure is the answer: in such a fixed sequence no test pays for another. Proof that the precision is below
+the target with at most the allowed error, for exchangeable images and a chance of the class that does not fall with the score:
+given how many scores lie where the target holds, their labels are right with its share at the least place, and those further
+down with no larger one. So the hits at the first false rank are at most binomial, and a later one is reached through it alone.
 
 What is not proved is measured (benchmarks/promises.py): out-of-fold scores come of heads without a fold, and the head in use is
 another, that has learnt from all. The promise is for each class and target by itself, and for images like the labelled ones.
@@ -28,7 +26,6 @@ from scipy.special import bdtrc, betaincinv
 
 from dicap.errors import did_you_mean
 
-STARTS = 3  # shares of the allowed error; each starts at twice the rank of the one before
 Target = tuple[str, float]  # ("precision" or "recall", what it has to be)
 
 
@@ -98,19 +95,13 @@ def _for_recall(ranking: Ranking, target: float, error: float) -> Threshold:
 
 
 def _for_precision(ranking: Ranking, target: float, error: float) -> Threshold:
-    starts = starts_of(ranking.images, target, error)
-    ranks = np.arange(starts[0], min(ranking.images, int(len(ranking.scores) / target)) + 1)  # further down it cannot be met
+    # further down than the last of these the target cannot be met
+    ranks = np.arange(trials(target, error), min(ranking.images, int(len(ranking.scores) / target)) + 1)
     hits = np.searchsorted(ranking.ranks, ranks, side="right")
-    allowed, last = 0.0, 0
-    for rank, hit, p in zip(ranks, hits, at_least(hits, ranks, target), strict=True):
-        allowed += error / len(starts) if rank in starts else 0
-        if p <= allowed:
-            last = hit
-        else:
-            allowed = 0.0
-    if last:
-        return Threshold(float(ranking.scores[last - 1]))
-    return Threshold(None, _missing(ranking, target, error / STARTS))
+    passed = np.logical_and.accumulate(at_least(hits, ranks, target) <= error)
+    if passed.any():
+        return Threshold(float(ranking.scores[hits[passed][-1] - 1]))
+    return Threshold(None, _missing(ranking, target, error))
 
 
 def at_least(hits: np.ndarray, trials: np.ndarray | int, chance: float) -> np.ndarray:
@@ -121,16 +112,6 @@ def at_least(hits: np.ndarray, trials: np.ndarray | int, chance: float) -> np.nd
 def trials(target: float, error: float) -> int:
     """How many have to be right, all of them, before a share of at least the target can be believed."""
     return ceil(log(error) / log(target) - 1e-9)
-
-
-def starts_of(images: int, target: float, error: float) -> list[int]:
-    """Ranks at which a share of the allowed error begins: as many, up to STARTS, as there are images for."""
-    for count in range(STARTS, 0, -1):
-        first = trials(target, error / count)
-        starts = [first * 2**i for i in range(count)]
-        if starts[-1] <= images:
-            break
-    return starts
 
 
 def _missing(ranking: Ranking, target: float, error: float) -> str:

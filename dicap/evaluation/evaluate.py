@@ -25,6 +25,8 @@ from dicap.settings.catalogue import OWN
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 
+STAGES = ("warmup", "train", "finetune")  # whose folders hold a model
+
 
 def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.ndarray]:
     """Scores (n, C) float32 by the model's own method, and true labels (n, C), -1 where unknown, of the test images."""
@@ -84,7 +86,6 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
 def evaluate(
     experiment: Experiment,
     model_path: Path,
-    artifacts: Path,
     out: Path,
     environment: dict[str, str] | None = None,
     *,
@@ -94,8 +95,8 @@ def evaluate(
     """Evaluate a stage's model and its counterpart; write metrics.json, per_class.csv, predictions.parquet and MODEL_CARD.md.
 
     Args:
-        model_path: model.safetensors, beside which model_raw or model_ema.safetensors may lie.
-        artifacts: folder of the earlier stages' histories and costs.
+        model_path: model.safetensors or the folder of it, beside which model_raw or model_ema.safetensors may lie. Where that is
+            a stage's folder, histories and costs are those of the stages beside it.
         environment: versions to name on the model card.
         targets: a precision or recall that the decisions are to have, instead of the model's own thresholds.
         out: a folder that is replaced as a whole; with `own` only where an earlier call with it wrote all that is there.
@@ -108,12 +109,16 @@ def evaluate(
     """
     s = experiment.settings
     load = partial(load_model, device=experiment.runtime.device, stored=experiment.stored_backbone)
+    model_path = model_path / "model.safetensors" if model_path.is_dir() else model_path
+    place = model_path.absolute().parent
+    artifacts = place.parent if place.name in STAGES else place / "nowhere"
     model = load(model_path)
     _check_fits(model, model_path, experiment)
     model, promises = targets.applied(model) if targets else (model, [])
     scores, labels = score(experiment, model)
-    counterparts = [load(path) for path in sorted(model_path.parent.glob("model_*.safetensors"))]
-    others = {other.which: score(experiment, other)[0] for other in counterparts}
+    paths = (place / f"model_{which}.safetensors" for which in ("raw", "ema") if model_path.name == "model.safetensors")
+    counterparts = [other for other in map(load, filter(Path.exists, paths)) if other.settings == model.settings]
+    others = {other.which: score(experiment, other)[0] for other in counterparts if other.which != model.which}
     if not experiment.group.is_main:
         return {}
     testable = s.dataset == OWN
@@ -183,7 +188,7 @@ def _from_histories(artifacts: Path, weights: str) -> dict[str, Any]:
     Args:
         weights: raw or ema, the network that the main stage published.
     """
-    frames = {stage: _csv(artifacts / stage / "history.csv", stage) for stage in ("warmup", "train", "finetune")}
+    frames = {stage: _csv(artifacts / stage / "history.csv", stage) for stage in STAGES}
     out: dict[str, Any] = _steps(frames)
 
     def last(stage: str, *columns: str) -> float | None:

@@ -56,7 +56,8 @@ class Targets:
             for value in sorted({value for _, value in met}):
                 names = [name for name, of in met if of == value]
                 named = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-                yield f"{kind} {value:g}: promised with {self.confidence:.0%} confidence for {len(names)} classes ({named})"
+                those = f"{len(names)} class{'es' * (len(names) > 1)} ({named})"
+                yield f"{kind} {value:g}: promised with {self.confidence:.0%} confidence for {those}"
         short = [(name, target, one) for name, target, one in asked if one.at is None]
         for name, (kind, value), one in short[:SHOWN]:
             yield f"{name}: {kind} {value:g} cannot be promised, so it gets no yes: {one.why}"

@@ -1,4 +1,7 @@
-"""Places that a person chooses (`--out`): what a command wrote there it notes in the folder, and replaces nothing else."""
+"""Places that a person chooses (`--out`): what a command wrote there it notes in the folder, and replaces nothing else.
+
+Files and whole folders are noted apart: a folder that is replaced as a whole may hold no file that was written for itself.
+"""
 
 import os
 from collections.abc import Iterator
@@ -9,8 +12,10 @@ from typing import Any
 from dicap.errors import DataError
 from dicap.files.atomic import make_room, replacing, replacing_folder
 from dicap.files.json_files import read_json, write_json
+from dicap.files.locks import locked
 
-NOTE = ".dicap-written.json"  # {file below this folder: [size, time of change in ns]}
+# {file below this folder: [size, time of change in ns]}; of files written one by one, and of a folder written as a whole
+NOTE, FOLDER_NOTE = ".dicap-written.json", ".dicap-written-folder.json"
 
 
 def check_own(*paths: Path) -> None:
@@ -20,7 +25,7 @@ def check_own(*paths: Path) -> None:
         DataError: at one of these places there is something that no command wrote, or that was changed since.
     """
     for path in map(Path, paths):
-        if os.path.lexists(path) and (path.is_dir() or _noted(path.parent).get(path.name) != _mark(path)):
+        if os.path.lexists(path) and (path.is_dir() or _noted(path.parent / NOTE).get(path.name) != _mark(path)):
             raise not_own(path)
 
 
@@ -32,28 +37,56 @@ def check_own_folder(path: Path) -> None:
     make_room(path, folder=True)
     if not path.exists():
         return
-    noted, found = _noted(path), _marks(path)
+    noted, found = _noted(path / FOLDER_NOTE), _marks(path)
     if strange := [name for name, mark in found.items() if noted.get(name) != mark]:
         raise not_own(path / strange[0])
 
 
+def written_below(folder: Path) -> set[str]:
+    """The files that commands wrote into a folder, relative to it."""
+    return {*_noted(folder / NOTE), *_noted(folder / FOLDER_NOTE)}
+
+
 @contextmanager
 def replacing_own(path: Path) -> Iterator[Path]:
-    """`replacing`, of nothing but what was written so before. Raises DataError, see `check_own`."""
+    """`replacing`, of nothing but what was written so before.
+
+    Raises DataError: see `check_own`; another process is writing it.
+    """
     check_own(path)
-    with replacing(path) as temporary:
-        yield temporary
-    known = {name: mark for name, mark in _noted(path.parent).items() if (path.parent / name).exists()}
-    write_json(known | {path.name: _mark(path)}, path.parent / NOTE)
+    make_room(path, folder=False)
+    with _alone(path):
+        with replacing(path) as temporary:
+            yield temporary
+        with _alone(path.parent / NOTE, wait=True):
+            known = {name: mark for name, mark in _noted(path.parent / NOTE).items() if (path.parent / name).exists()}
+            write_json(known | {path.name: _mark(path)}, path.parent / NOTE)
 
 
 @contextmanager
 def replacing_own_folder(path: Path) -> Iterator[Path]:
-    """`replacing_folder`, of nothing but what was written so before. Raises DataError, see `check_own_folder`."""
+    """`replacing_folder`, of nothing but what the same command wrote before. Raises DataError as `replacing_own`."""
     check_own_folder(path)
-    with replacing_folder(Path(path).resolve()) as temporary:
+    path = Path(path).resolve()
+    with _alone(path), replacing_folder(path) as temporary:
         yield temporary
-        write_json(_marks(temporary), temporary / NOTE)
+        write_json(_marks(temporary), temporary / FOLDER_NOTE)
+        gone = {one.name for one in path.glob("*")} - set(os.listdir(temporary))
+        if gone:  # another command's, which this one would remove
+            raise not_own(path / min(gone))
+
+
+@contextmanager
+def _alone(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Of several processes that write to one place one at a time. Raises DataError where another one does, without `wait`."""
+    lock = path.with_name(f".{path.name}.dicap-lock")
+    with locked(lock, wait=wait) as mine:
+        if not mine:
+            raise DataError(f"{path}: another process is writing this; wait until it is done, or give another place")
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)  # while it is held: who waits for it notices
 
 
 def remove_own(path: Path) -> None:
@@ -62,10 +95,10 @@ def remove_own(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _noted(folder: Path) -> dict[str, Any]:
+def _noted(note: Path) -> dict[str, Any]:
     try:
-        return read_json(folder / NOTE)
-    except DataError:  # none, or damaged: then nothing is known to be ours
+        return read_json(note)
+    except (DataError, OSError):  # none, or damaged: then nothing is known to be ours
         return {}
 
 
@@ -81,8 +114,7 @@ def _marks(folder: Path) -> dict[str, list[int]]:
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]
         for path in (Path(place, name) for name in (*names, *links)):
             found[path.relative_to(folder).as_posix()] = _mark(path)
-    found.pop(NOTE, None)
-    return found
+    return {name: mark for name, mark in found.items() if name not in (NOTE, FOLDER_NOTE)}
 
 
 def not_own(path: Path) -> DataError:

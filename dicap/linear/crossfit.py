@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from dicap.calibration.logistic import class_shares, rates_of_classes
 from dicap.calibration.quota import quota_of
@@ -113,7 +114,7 @@ class Teachers:
             here = np.flatnonzero(self.fold == j)
             out_of_fold = (other[here] - other_mean) * ratio + mean
             scores[here] = np.where(self.open[here], own[here], out_of_fold)
-        return (1 / (1 + np.exp(-scores.astype(np.float64)))).astype(np.float32)
+        return expit(scores.astype(np.float64)).astype(np.float32)
 
     def _moments(self, logits: NDArray) -> tuple[NDArray, NDArray]:
         """Mean and deviation of a head's open entries, (C,) each; 0 and 1 of a class with fewer than two of them."""
@@ -212,4 +213,4 @@ def _student_weights(fold: NDArray) -> NDArray:
 def out_of_fold(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray) -> NDArray:
     """Confidences (n_l, C) of labelled rows (n_l, D), each by the student (w (H, C, D), b (H, C)) of its own fold."""
     logits = np.einsum("nd,hcd->hnc", rows, w) + b[:, None]  # (H, n_l, C)
-    return 1 / (1 + np.exp(-out_of_fold_scores(logits, fold)))
+    return expit(out_of_fold_scores(logits, fold))

@@ -25,7 +25,8 @@ def affinity(x: NDArray, k: int) -> sparse.csr_matrix:
     Above EXACT rows the nearest are those that faiss finds, where it is installed.
     """
     n, k = len(x), min(k, len(x) - 1)
-    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    length = np.linalg.norm(x, axis=1, keepdims=True)
+    unit = x / np.where(length > 0, length, 1)
     found = by_inverted_lists(unit, k) if n > EXACT else None
     columns, cosine = found or by_all_pairs(unit, k)
     weights = np.maximum(cosine, 0) ** POWER
@@ -80,4 +81,4 @@ def averaged(x: NDArray, k: int) -> NDArray:
     for _ in range(ROUNDS):
         out = SHARE * (weights @ out) + (1 - SHARE) * parts
     out = out - out.mean(0)
-    return (out * np.sqrt((parts**2).sum() / max(float((out**2).sum()), 1e-30))).astype(np.float32)
+    return (out * np.sqrt((parts**2).sum() / (float((out**2).sum()) or 1))).astype(np.float32)

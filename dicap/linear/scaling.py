@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONSTANT = 1e-6  # deviation of a feature over its mean below which it counts as constant
+NEVER = float(np.finfo(np.float32).max)  # deviation of a constant feature
 
 Kind = Literal["plain", "standard", "root"]
 
@@ -28,15 +29,15 @@ class Scaling(NamedTuple):
 def scaling_of(x: NDArray, kind: Kind) -> Scaling:
     """Mean and deviation of rows (n, D), labelled or not.
 
-    A feature counts as constant below CONSTANT, the rounding of single precision, in which most features were computed. It is
-    divided by its size, so that it becomes 0 whatever its unit; centre one that varies so little around a large offset.
+    A feature counts as constant below CONSTANT, the rounding of single precision, in which most features were computed; centre
+    one that varies so little around a large offset. It is divided by NEVER, so that it is 0 on whatever rows come later: nothing
+    was learnt of it, and in rows of one length it would leave the others less.
     """
     if kind == "plain":
         return Scaling(kind, np.zeros(x.shape[1]), np.ones(x.shape[1]))
     rows = _root(x, kind)
     mean, deviation = rows.mean(0, dtype=np.float64), rows.std(0, dtype=np.float64)
-    size = np.abs(mean)
-    return Scaling(kind, mean, np.where(deviation > CONSTANT * size, deviation, np.where(size > 0, size, 1.0)))
+    return Scaling(kind, mean, np.where(deviation > CONSTANT * np.abs(mean), deviation, NEVER))
 
 
 def _root(x: NDArray, kind: Kind) -> NDArray:

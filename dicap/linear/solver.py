@@ -133,9 +133,9 @@ def solve(
     v, objective, gradient = (np.concatenate(part) for part in list(zip(*parts, strict=True))[:3])
     iterations = max(part[3] for part in parts)
     gradient *= tolerance / limit
-    if (gradient > tolerance).any():
+    if not (gradient <= tolerance).all():  # NaN is not
         warnings.warn(
-            f"{int((gradient > tolerance).sum())} of {problems} problems ended with a gradient norm of up to "
+            f"{int((~(gradient <= tolerance)).sum())} of {problems} problems ended with a gradient norm of up to "
             f"{gradient.max():.3g}, above the tolerance {tolerance:.3g}, after {iterations} iterations",
             RuntimeWarning,
             stacklevel=2,

@@ -82,8 +82,7 @@ class PCLP(Method):
     def adversary_size(self) -> int:
         """Pixels of the images the adversary sees: the largest power of two within image_size, unless set."""
         wanted = self.settings.pclp.adversary_size
-        size = self.settings.image_size if wanted == "auto" else wanted
-        return 1 << (size.bit_length() - 1)
+        return 1 << (self.settings.image_size.bit_length() - 1) if wanted == "auto" else wanted
 
     def make_head(self, channels: int) -> nn.Module:
         """The latent head; with the backbone it is the encoder."""

@@ -34,8 +34,14 @@ class StoredBackbone(nn.Module):
             raise DataError(f"{self.path}: damaged (its content does not match its checksum); {again}")
         destination |= {prefix + name: tensor for name, tensor in tensors.items()}
 
-    def _load_from_state_dict(self, *_: Any) -> None:
-        """A model that was published with this backbone holds the same tensors."""
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *_: Any) -> None:
+        """A model that was published with this backbone holds the same tensors; any other would be given wrong maps."""
+        own = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+        if weights_checksum(own) != self.checksum:
+            raise DataError(
+                f"{self.path.parent}: features of another backbone than the model's; run `dvc repro`, or name the model with "
+                "`dicap-stage evaluate --model`, which scores it on images"
+            )
 
 
 def save_backbone(backbone: nn.Module, path: Path) -> None:

@@ -27,7 +27,6 @@ class Question:
         id: its name in the data set.
         chance: (C,) that each class is present.
         on: classes that are on at first: the likely ones, or in a review those it is labelled with.
-        asked: the class it was chosen for.
         odd: in a review the classes whose label is surprising, the most surprising first.
         unknown: in a review the classes of which nothing is known; what is not answered stays unknown.
     """
@@ -35,7 +34,6 @@ class Question:
     id: str
     chance: np.ndarray
     on: Sequence[int]
-    asked: int | None = None
     odd: Sequence[int] = field(default=())
     unknown: Sequence[int] = field(default=())
 
@@ -110,8 +108,6 @@ def _item(question: Question) -> dict[str, Any]:
         "chance": [round(float(chance), 4) for chance in question.chance],
         "on": sorted(map(int, question.on)),
     }
-    if question.asked is not None:
-        item["asked"] = int(question.asked)
     if len(question.odd):
         item["odd"] = [[int(c), item["chance"][c]] for c in question.odd]
     if len(question.unknown):

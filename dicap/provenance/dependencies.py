@@ -25,7 +25,7 @@ STAGE_SETTINGS = {
     "convert": ("dataset", "data_root", "image_size", "convert", "own"),
     # Not method, ratio or seed: one bank serves them all. Of a section only what alters the features.
     "features": (
-        *("dataset", "image_size", "backbone", "backbone_weights", "network.normalize", "network.stride"),
+        *("dataset", "image_size", "backbone", "backbone_weights", "network.normalize", "network.stride", "network.tokens"),
         *("augment.cutout", "augment.flip", "features", "warmup.trainable", "train.trainable"),
     ),
     "split": ("dataset", "ratio", "seed", "split"),

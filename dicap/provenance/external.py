@@ -4,7 +4,6 @@
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator
 from importlib import metadata
@@ -13,7 +12,7 @@ from typing import Any
 
 from dicap.data.sources.files import ENDINGS, TABLES
 from dicap.files.checksum import sha256
-from dicap.files.written import NOTE
+from dicap.files.written import written_below
 from dicap.provenance.source_code import is_leftover
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS, OWN
@@ -96,7 +95,7 @@ def _files(folder: str, skipped: set[str], seen: set[str]) -> Iterator[os.DirEnt
     if (real := os.path.realpath(folder)) in seen:
         return
     seen.add(real)
-    skipped = skipped | {os.path.join(folder, name) for name in _written(folder)}
+    skipped = skipped | {os.path.join(folder, name) for name in written_below(Path(folder))}
     with os.scandir(folder) as entries:
         ordered = sorted((entry for entry in entries if not is_leftover(entry.name)), key=lambda entry: entry.name)
     for entry in ordered:
@@ -106,11 +105,3 @@ def _files(folder: str, skipped: set[str], seen: set[str]) -> Iterator[os.DirEnt
             yield from _files(entry.path, skipped, seen)
         else:
             yield entry
-
-
-def _written(folder: str) -> list[str]:
-    try:
-        with open(os.path.join(folder, NOTE), encoding="utf-8") as file:
-            return list(json.load(file))
-    except (OSError, ValueError):
-        return []

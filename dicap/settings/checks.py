@@ -1,9 +1,10 @@
 """Settings that are fine alone and make no sense together: contradictions, which are refused, and warnings."""
 
+from functools import reduce
 from typing import Any
 
 from dicap.settings.batch_sizes import labelled_batch, pclp_batch
-from dicap.settings.catalogue import BUNDLED
+from dicap.settings.catalogue import BUNDLED, OWN, OWN_HEAD
 from dicap.settings.fields import ORIGINS
 from dicap.settings.methods import METHODS, unread_sections
 from dicap.settings.schema import Settings
@@ -49,6 +50,11 @@ def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
             "whose generator makes images, with warmup.trainable head; set pclp.prior to none",
         ),
         (
+            s.pclp.adversary_size != "auto" and s.pclp.adversary_size.bit_count() != 1,
+            "pclp.adversary_size",
+            "expected auto or a power of two: generator and discriminator halve and double",
+        ),
+        (
             s.method == "d2l" and "head" in (s.warmup.trainable, s.train.trainable),
             "warmup.trainable",
             "but d2l looks at tiles of the images themselves, not at features; set warmup.trainable and train.trainable to all",
@@ -76,8 +82,9 @@ def warnings(s: Settings, origins: dict[str, str]) -> list[str]:
     """One line for every setting that is valid but suspicious. `origins` as above."""
     typed: dict[tuple[str, str], list[str]] = {}
     for key, why in unread(s).items():
-        if not origins[key].startswith(("configs/", *ORIGINS.values())):
-            typed.setdefault((origins[key], why), []).append(f"{key} {_value(s, key)!r}")
+        origin = origins.get(key)  # none where no file has a value
+        if origin and not origin.startswith(("configs/", *ORIGINS.values())):
+            typed.setdefault((origin, why), []).append(f"{key} {_value(s, key)!r}")
     lines = [
         f"{origin}: {', '.join(found)}: found, but nothing reads {'it' if len(found) == 1 else 'them'} here: {why}; "
         f"leave {'it' if len(found) == 1 else 'them'} empty"
@@ -90,56 +97,106 @@ def warnings(s: Settings, origins: dict[str, str]) -> list[str]:
             f"({origins[f'{key}.trainable']}): the head learns from a backbone that nothing has trained; set backbone_weights to "
             "those of a pretrained backbone, or warmup.trainable and train.trainable to all"
         )
+    if s.linear.features != "plain" and s.head == "linear" and s.warmup.trainable == "all":
+        lines.append(
+            f"{origins['linear.features']}: linear.features: found {s.linear.features!r} with warmup.trainable all "
+            f"({origins['warmup.trainable']}): features of a backbone that is trained are not standardised; set it to plain"
+        )
     return lines
 
 
 def unread(s: Settings) -> dict[str, str]:
     """The settings that change no result beside the others, by dotted key, and why."""
-    keys_unread: dict[str, str] = {}
-    for name in unread_sections(s.method):
-        keys_unread |= dict.fromkeys(_keys(s, name), f"the method is {s.method}")
-    if s.method == "dicap":
-        if s.thresholds.rule != "quota":
-            keys_unread |= dict.fromkeys(_keys(s, "cap"), f"thresholds.rule is {s.thresholds.rule}")
-        keys_unread |= _unread_of_calibration(s)
-    else:
-        steps = {"calibration.teacher", "calibration.view", "calibration.bins"}
-        steps = steps if METHODS[s.method].unlabelled else set()
-        keys = [key for section in ("calibration", "thresholds", "contrastive", "finetune") for key in _keys(s, section)]
-        keys_unread |= {key: f"the method is {s.method}" for key in keys if key not in steps}
-    if s.method == "dicap" and s.calibration.source == "cross_fit":
-        why = "with calibration.source cross_fit no label is held out to fine-tune on"
-        keys_unread |= dict.fromkeys(_keys(s, "finetune"), why)
+    facts, method, c = METHODS[s.method], f"the method is {s.method}", s.calibration
+    skipped = s.method == "drml" and s.drml.features == "pretrained"  # a backbone as it comes needs no warm-up
     solved = {stage for stage in ("warmup", "train") if s.trains(stage) and s.solves(stage)}
-    if not s.trains("train"):
-        keys_unread |= dict.fromkeys(_keys(s, "train"), f"{s.method} has no main stage")
-    if "train" not in solved and not s.unfreezes:
-        keys_unread |= dict.fromkeys(("linear.neighbours", "linear.pseudo_weight"), "no main stage is solved")
-    if not solved:
-        keys_unread["linear.C"] = "no head is solved"
-    if s.train.trainable == "head":
-        keys_unread |= dict.fromkeys(("train.head_lr", "train.backbone_lr"), "the head alone is trained, at optimiser.lr")
-    elif s.method == "bbam" and s.bbam.lr != "auto":
-        keys_unread |= dict.fromkeys(("train.head_lr", "train.backbone_lr"), "bbam.lr is the rate of the whole network")
-    if all(stage in solved for stage in ("warmup", "train") if s.trains(stage)):
-        keys = [*_keys(s, "warmup"), *_keys(s, "train"), *_keys(s, "contrastive")]
-        keys += ["calibration.teacher", "calibration.view"]
-        if not s.trains("finetune"):
-            keys += [*_keys(s, "optimiser"), *_keys(s, "loss"), "augment.cutout", "augment.cutout_warmup"]
-        kept = {"warmup.trainable", "train.trainable"}
-        keys_unread |= {key: "the head is solved, without steps or epochs" for key in keys if key not in kept}
-    return keys_unread
-
-
-def _unread_of_calibration(s: Settings) -> dict[str, str]:
-    """Of `unread`, what follows from DiCaP's rates and thresholds."""
-    c, found = s.calibration, {}
-    if c.target == "soft":
-        found["calibration.power"] = "calibration.target soft takes the chance itself"
-    if c.source != "cross_fit":
-        found["calibration.folds"] = "calibration.source is holdout"
-    if c.estimator != "bins":
-        found |= dict.fromkeys(("calibration.anchor", "calibration.empty_bin"), f"calibration.estimator is {c.estimator}")
+    steps = {stage for stage in ("warmup", "train") if s.trains(stage) and stage not in solved}
+    if skipped:
+        steps -= {"warmup"}
+    if s.method == "drml":
+        steps -= {"train"}  # it has rounds of its own
+    tuned = s.trains("finetune")
+    own_head = method if s.head == OWN_HEAD else f"head is {s.head}"
+    own_rate = s.method == "bbam" and s.bbam.lr != "auto"
+    two_rates = s.train.trainable == "all" and "auto" not in (s.train.head_lr, s.train.backbone_lr)
+    solvable = s.head == "linear" and facts.convex and any(s.trains(k) and s.trainable(k) == "head" for k in ("warmup", "train"))
+    by_solving = "the head is solved, without steps or epochs"
+    rules = [  # whether, why, which keys
+        *((True, method, f"{name}.*") for name in unread_sections(s.method)),
+        (s.dataset != OWN, f"dataset is {s.dataset}", "own.*"),
+        (s.dataset in BUNDLED, f"dataset is {s.dataset}", "data_root convert.*"),
+        (s.method != "dicap", method, "thresholds.* contrastive.* finetune.* warmup.wcl"),
+        (s.method != "dicap" and not facts.unlabelled, method, "calibration.*"),
+        (
+            s.method != "dicap",
+            method,
+            "calibration.policy calibration.source calibration.folds calibration.target calibration.estimator calibration.power "
+            "calibration.bins calibration.anchor calibration.empty_bin",
+        ),
+        (not s.trains("train"), f"{s.method} has no main stage", "train.* train.trainable warmup.passes_on"),
+        # The network and its features
+        (s.head != "ml_decoder", own_head, "network.decoder_dim network.decoder_ffn network.decoder_heads network.dropout"),
+        (s.head != "linear", own_head, "linear.features"),
+        (not s.needs_features, "every stage trains the whole network", "features.*"),
+        (_first_by_steps_on_features(s) is None, "no head is trained by steps on features", "features.views"),
+        # Solved heads
+        (not solvable, "there is no linear head on a frozen backbone to solve for", "linear.solver"),
+        (not solved, "no head is solved", "linear.C"),
+        ("train" not in solved and not s.unfreezes, "no main stage is solved", "linear.neighbours linear.pseudo_weight"),
+        ("warmup" in solved, by_solving, "warmup.*"),
+        ("train" in solved, by_solving, "train.*"),
+        (bool(solved) and not steps, by_solving, "contrastive.* calibration.teacher calibration.view optimiser.lr"),
+        (bool(solved) and not steps, by_solving, "optimiser.ema_decay loss.reduction augment.cutout_warmup"),
+        (bool(solved) and not steps and not tuned, by_solving, "optimiser.* loss.* augment.cutout weights"),
+        (s.unfreezes, "solved heads make the pseudo-labels", "calibration.teacher calibration.view"),
+        # Steps of the warm-up and of the main stage
+        (skipped, "drml.features is pretrained: there is no warm-up", "warmup.epochs warmup.batch_size warmup.eval_every"),
+        (skipped, "drml.features is pretrained: there is no warm-up", "loss.* augment.*"),
+        (skipped, "drml.features is pretrained: there is no warm-up", "optimiser.lr optimiser.weight_decay optimiser.pct_start"),
+        (s.method == "drml", method, "train.* calibration.teacher calibration.view augment.cutout"),
+        (s.method == "pclp", method, "warmup.epochs warmup.batch_size augment.cutout_warmup train.cycle_epochs"),
+        (s.method == "pclp", method, "optimiser.weight_decay loss.reduction train.head_lr train.backbone_lr"),
+        (s.method in ("bce", "bbam"), method, "loss.gamma_neg loss.gamma_pos loss.clip"),
+        (own_rate, "bbam.lr is the rate of the whole network", "optimiser.lr train.head_lr train.backbone_lr"),
+        (s.train.trainable == "head", "the head alone is trained, at optimiser.lr", "train.head_lr train.backbone_lr"),
+        (s.train.trainable == "head", "the backbone is frozen", "train.batch_norm"),
+        (two_rates and steps == {"train"}, "train.head_lr and train.backbone_lr are the rates", "optimiser.lr"),
+        (s.warmup.trainable == "head", "features are computed once, with augment.cutout", "augment.cutout_warmup"),
+        (steps == {"warmup"} and s.warmup.trainable == "all", f"{s.method} has no main stage", "augment.cutout"),
+        (not s.finetune.enabled, "finetune.enabled is false", "finetune.epochs finetune.batch_size"),
+        (not s.finetune.enabled, "finetune.enabled is false", "finetune.lr finetune.ema_decay"),
+        # DiCaP's rates, thresholds and contrast
+        (s.thresholds.rule != "quota" and s.method == "dicap", f"thresholds.rule is {s.thresholds.rule}", "cap.*"),
+        (c.source == "cross_fit", "with calibration.source cross_fit no label is held out to fine-tune on", "finetune.*"),
+        (c.source != "cross_fit", "calibration.source is holdout", "calibration.folds"),
+        (c.target == "soft", "calibration.target soft takes the chance itself", "calibration.power"),
+        (c.policy == "uniform", "calibration.policy is uniform", "calibration.power"),
+        (c.estimator != "bins", f"calibration.estimator is {c.estimator}", "calibration.anchor calibration.empty_bin"),
+        (s.thresholds.rule == "none", "thresholds.rule none leaves no entry uncertain", "contrastive.enabled"),
+        (
+            not s.warmup.wcl and (not s.contrastive.enabled or s.thresholds.rule == "none"),
+            "nothing is contrasted",
+            "contrastive.temperature contrastive.max_pairs contrastive.coefficient contrastive.weak_gradient",
+        ),
+        # Options of single methods that rule each other out
+        (s.iat.rule == "matched", "iat.rule is matched", "iat.threshold"),
+        (s.drml.select == "distance", "drml.select is distance", "drml.per_round"),
+        (s.drml.select == "adaptive", "drml.select is adaptive", "drml.distance"),
+        (s.pclp.prior == "none", "pclp.prior is none", "pclp.adversarial pclp.adversary_size pclp.broadcast"),
+        (s.pclp.prior == "none", "pclp.prior is none", "pclp.adversary_width pclp.adversary_lr"),
+        (s.method == "pclp" and s.pclp.epochs != "auto", "pclp.epochs is set", "train.epochs"),
+        (s.method == "pclp" and s.pclp.batch_size != "auto", "pclp.batch_size is set", "train.batch_size"),
+        (s.method == "pclp" and s.pclp.batch_labelled != "auto", "pclp.batch_labelled is set", "train.batch_labelled"),
+        (s.method == "bbam" and s.bbam.batch_size != "auto", "bbam.batch_size is set", "train.batch_size train.batch_labelled"),
+        (not s.bbam.balance, "bbam.balance is false", "bbam.momentum bbam.transform"),
+    ]
+    found: dict[str, str] = {}
+    for holds, why, keys in rules:
+        for key in keys.split() if holds else ():
+            section, _, name = key.rpartition(".")
+            # What a stage trains decides which of the rules hold.
+            for each in (k for k in _keys(s, section) if k != f"{section}.trainable") if name == "*" else (key,):
+                found.setdefault(each, why)
     return found
 
 
@@ -148,11 +205,11 @@ def _keys(s: Settings, section: str) -> list[str]:
 
 
 def _value(s: Settings, key: str) -> Any:
-    section, name = key.split(".")
-    return getattr(getattr(s, section), name)
+    return reduce(getattr, key.split("."), s)
 
 
 def _first_by_steps_on_features(s: Settings) -> str | None:
-    """The first stage that takes gradient steps on features of strong views. (DRML has fixed features of plain images.)"""
+    """The first stage that takes gradient steps on features of strong views. (DRML's rounds are on features of plain images.)"""
     frozen = (stage for stage in ("warmup", "train", "finetune") if s.trains(stage) and s.trainable(stage) == "head")
-    return next((stage for stage in frozen if s.method != "drml" and not s.solves(stage)), None)
+    fixed = () if s.method != "drml" else ("train",) if s.drml.features == "warmup" else ("warmup", "train")
+    return next((stage for stage in frozen if stage not in fixed and not s.solves(stage)), None)

@@ -240,7 +240,7 @@ class Pclp(Section):
     consistency: NonNegative = published(0.1, "weight of the soft consistency on D_u")
     adversarial: NonNegative = published(1.0e-3, "weight of the discriminator's answer in the encoder's loss")
     adversary_size: Annotated[int, Field(ge=8)] | Literal["auto"] = assumed(
-        "auto", "pixels; auto: the largest power of two within image_size; the published code trains at 256"
+        "auto", "pixels, a power of two; auto: the largest within image_size; the published code trains at 256"
     )
     broadcast: bool = assumed(
         False, "true: every image is scored with every code of the step, which a sum of two shapes does in the published code"
@@ -266,7 +266,9 @@ class Bbam(Section):
     scale: Positive = published(20.0, "factor of the cosines")
     margin: NonNegative = published(0.4, "margin of the angular loss")
     batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = published(
-        "auto", "labelled + unlabelled images per step of the main stage, a quarter labelled: 128 on AWA2; auto: as all methods"
+        "auto",
+        "labelled + unlabelled images per step of the main stage, a quarter labelled: 128 on AWA2; auto: train.batch_size, of "
+        "which train.batch_labelled auto is 4/8/16/32 of 64 at 5/10/15/20 %",
     )
     lr: Positive | Literal["auto"] = published(
         "auto", "peak learning rate of both stages: 5e-5 on VOC, 1e-4 elsewhere; auto: optimiser.lr, which is 1e-4 as published"

@@ -5,7 +5,7 @@ one frozen, typed, checked `Settings`. All errors are found before any is report
 and what is allowed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
 from dicap.errors import SettingsError, did_you_mean
+from dicap.files.atomic import replacing
 from dicap.settings.catalogue import DATASETS, HEADS, OWN_HEAD, PROTOCOLS
 from dicap.settings.checks import contradictions, warnings
 from dicap.settings.fields import ORIGINS
@@ -49,7 +50,7 @@ def resolve(params: Path, configs: Path | None = None) -> Resolved:
 
     Args:
         params: the experiment's file.
-        configs: folder of the data sets' settings; default: `configs` beside `params`, and where there is none, the package's.
+        configs: folder of the data sets' settings; default: `configs` beside `params`, else in this folder, else the package's.
 
     Raises:
         SettingsError: with one line for every mistake found.
@@ -63,7 +64,7 @@ def resolve_values(
     """`resolve` for the content `values` of a file `params` that need not exist. `read` reads the data sets' settings."""
     read = read or read_yaml
     if configs is None:
-        configs = beside if (beside := params.parent / "configs").is_dir() else TEMPLATE / "configs"
+        configs = next(path for folder in (params.parent, Path(), TEMPLATE) if (path := folder / "configs").is_dir())
     dataset, protocol = values.get("dataset"), values.get("protocol", PROTOCOLS[0])
     if dataset not in list(DATASETS):  # a list, in which a value that is itself one may be looked for
         misspelt = _unknown_keys(params, values) if dataset is None else []
@@ -74,6 +75,9 @@ def resolve_values(
     layers = [(params, values), *((path, read(path)) for path in files)]
 
     problems = [line for path, values in layers for line in _unknown_keys(path, values)]
+    for path, found in layers[1:]:  # of what these two say it follows which files are read
+        misplaced = [key for key in ("dataset", "protocol") if key in found]
+        problems += [f"{_short(path)}: {key}: is read from {_short(params)} alone; move it there" for key in misplaced]
     merged, origins = _merge([(_short(path), values) for path, values in layers])
     merged["protocol"] = protocol
     method = next((name for name in METHODS if name == merged["method"]), None)
@@ -125,6 +129,21 @@ def known_fields(section: type[BaseModel] = Settings, prefix: str = "") -> Itera
 def known_keys() -> Iterator[str]:
     """Yield every dotted key of the settings, in the order of the classes."""
     return (key for key, _ in known_fields())
+
+
+def change_settings(params: Path, changes: Mapping[str, Any]) -> None:
+    """Put values at dotted keys of a file of settings, its comments kept. Raises SettingsError as `read_yaml` does."""
+    read_yaml(params)
+    yaml = YAML()
+    yaml.width = 4096
+    values = yaml.load(params.read_text(encoding="utf-8"))
+    for key, value in changes.items():
+        section, _, name = key.rpartition(".")
+        if section and not isinstance(values.get(section), dict):
+            values[section] = {}  # a section may be there and empty
+        (values[section] if section else values)[name] = value
+    with replacing(params) as temporary, temporary.open("w", encoding="utf-8") as file:
+        yaml.dump(values, file)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

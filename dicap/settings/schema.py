@@ -96,7 +96,8 @@ class Linear(Section):
     C: Positive | Literal["auto"] = own("auto", "weight of the loss beside half the squared norm; auto: by cross-validation")
     features: Literal["plain", "standard", "root"] = own(
         "plain",
-        "what the head sees; standard: standardised; root: signed square roots, standardised, each row of one length",
+        "what the head sees; standard: standardised where the warm-up freezes the backbone; root: signed square roots, likewise "
+        "standardised, each row of one length",
     )
     pseudo_weight: Share | Literal["auto"] = own(
         0.3,
@@ -111,7 +112,7 @@ class Augment(Section):
 
     flip: Share = assumed(0.5, "probability of mirroring, in weak and strong views")
     cutout_warmup: Share = assumed(0.0, "warm-up: side of the hole over the side of the image")
-    cutout: Share = assumed(0.5, "the same in the main stage and in fine-tuning")
+    cutout: Share = assumed(0.5, "the same in the main stage and in fine-tuning, and wherever the head alone is trained")
 
 
 class Loss(Section):
@@ -142,7 +143,8 @@ class Warmup(Section):
     )
     epochs: Count = assumed(12, "passes over the labelled images")
     batch_size: Count | Literal["auto"] = assumed(
-        "auto", "labelled images per step; auto: 320 x the labelled share, which is 16/32/48/64 at 5/10/15/20 % as published"
+        "auto",
+        "labelled images per step; auto: 320 x the labelled share, which is 16/32/48/64 at 5/10/15/20 % as published; bbam: 16",
     )
     wcl: bool = published(True, "class-wise contrastive loss on labelled and unlabelled images during warm-up")
     passes_on: Literal["raw", "ema"] = assumed(
@@ -175,7 +177,7 @@ class Calibration(Section):
     )
     empty_bin: Literal["interpolate", "zero"] = assumed("interpolate", "rate of a bin without entries")
     teacher: Literal["ema", "online"] = assumed("ema", "which weights make the pseudo-labels")
-    view: Literal["weak", "test"] = assumed("weak", "what the teacher looks at")
+    view: Literal["weak", "test"] = assumed("weak", "what the teacher looks at; within a step of d2l always weak views")
 
 
 class Thresholds(Section):

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from ruamel.yaml import YAML
 
-from dicap.data.sources.files import TABLES
+from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
+from dicap.files.atomic import replacing
 from dicap.models import SavedModel, load_model
-from dicap.settings.resolve import TEMPLATE, read_yaml
+from dicap.settings.resolve import TEMPLATE, change_settings
 from dicap.use.folder import Images
 from dicap.use.predict import predict
 
@@ -106,8 +106,10 @@ def fit(
         (place / ".dicap" / "store").symlink_to((cache / "store").absolute())
         shutil.copyfile(TEMPLATE / "settings.yaml", place / "params.yaml")
         source = photographs if labels is None else _joined(photographs, labels, joined)
+        if labels is not None and "unlabeled_root" not in given:  # of the photographs that the labels do not name one learns too
+            options += ["--unlabeled", str(source.parent)]
         _run("init-data", str(source), *options, folder=place)
-        _change(place / "params.yaml", changes)
+        change_settings(place / "params.yaml", changes)
         _run("run", folder=place)
     except (DataError, SettingsError) as error:
         folder.cleanup()
@@ -121,7 +123,7 @@ def fit(
 
 
 def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -> Path:
-    """A folder of the photographs without their own tables, and the labels; returns the file of labels.
+    """A folder of the photographs without whatever else lies there, and the labels; returns the file of labels.
 
     The files are hard links where the cache's disk is that of the photographs, else copies: a symbolic link that leaves a data
     set's folder is not followed.
@@ -132,8 +134,9 @@ def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -
             raise DataError(f"{labels}: no such file")
         if labels.parent == photographs:
             return labels
-    tables = [f"*{ending}" for ending in (*TABLES, ".json", ".xml")]
-    shutil.copytree(photographs, place, ignore=shutil.ignore_patterns(*tables), copy_function=_linked)
+    for name in list_images(photographs, again=True):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        _linked(photographs / name, place / name)
     if isinstance(labels, pd.DataFrame):
         below = f"{photographs}{os.sep}"
         cells = labels.map(lambda cell: str(cell).removeprefix(below) if isinstance(cell, str | Path) else cell)
@@ -142,7 +145,7 @@ def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -
     return Path(shutil.copy2(labels, place))
 
 
-def _linked(source: str, target: str) -> None:
+def _linked(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
@@ -161,18 +164,6 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"{key}: found a {type(value).__name__}; expected dotted names and plain values, as {{'ratio': 0.1}}"
             )
     return plain
-
-
-def _change(params: Path, changes: dict[str, Any]) -> None:
-    """Put values at their dotted keys in a file of settings, which nobody but `fit` reads."""
-    values = read_yaml(params)
-    for key, value in changes.items():
-        section, _, name = key.rpartition(".")
-        if section and not isinstance(values.get(section), dict):
-            values[section] = {}
-        (values[section] if section else values)[name] = value
-    with open(params, "w", encoding="utf-8") as file:
-        YAML(typ="safe", pure=True).dump(values, file)
 
 
 def _run(*words: str, folder: Path) -> None:
@@ -202,5 +193,6 @@ def _run(*words: str, folder: Path) -> None:
 
 
 def _copied(source: Path, target: Path) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return Path(shutil.copyfile(source, target))
+    with replacing(target) as temporary:
+        shutil.copyfile(source, temporary)
+    return target

@@ -45,7 +45,7 @@ ROWS = pa.schema(
         ("chance_high", pa.float32()),
     ]
 )
-IMAGES = pa.schema([("image", pa.string()), ("labels", pa.string()), ("unsure", pa.string())])
+IMAGES = pa.schema([(name, pa.string()) for name in ("image", "labels", "unsure", "absent")])
 
 
 @dataclass
@@ -81,7 +81,8 @@ def predict(
         DataFrame of image (path, or number of an image without a file), class, probability (the network's confidence), decision
         (`yes`, `no` or `unsure`, by the model's thresholds), chance (the measured chance that the decision is right; NaN where
         unsure or not measured) and its 95 % interval, chance_low and chance_high. With `per_image`: image, labels (the classes
-        with a yes, separated by `;`; `-` where every class is a no) and unsure (classes likewise).
+        with a yes, separated by `;`; `-` where every class is a no), unsure, and absent (the classes with a no; `*`: all but the
+        labels), so that what is unsure stays unknown where such a table is read as labels.
         `frame.attrs["unreadable"]` lists (path, reason) of the files that could not be read.
 
     Raises:
@@ -99,7 +100,7 @@ def predict(
 def predict_to_file(
     model: SavedModel | str | Path,
     images: Images,
-    out: Path,
+    out: str | Path,
     *,
     batch_size: int | None = None,
     device: str = "auto",
@@ -115,6 +116,7 @@ def predict_to_file(
     Raises:
         SettingsError: `out` has another ending; DataError: as `predict`.
     """
+    out = Path(out)
     kind = out.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise SettingsError(f"--out: found {str(out)!r}, expected a file that ends in .parquet or .csv")
@@ -261,14 +263,15 @@ def _with_interval(model: SavedModel, chance: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _by_image(table: pa.Table, classes: int) -> pa.Table:
-    """A row an image: the classes with a yes, and those that are unsure."""
+    """A row an image: the classes with a yes, those that are unsure, and those with a no, as tables of labels say it."""
     names, decisions = (table[name].to_numpy().reshape(-1, classes) for name in ("class", "decision"))
-    yes, unsure = (
-        [";".join(row[said == word]) for row, said in zip(names, decisions, strict=True)] for word in ("yes", "unsure")
+    yes, unsure, no = (
+        [";".join(row[said == word]) for row, said in zip(names, decisions, strict=True)] for word in ("yes", "unsure", "no")
     )
     labels = [found or ("" if open_ else "-") for found, open_ in zip(yes, unsure, strict=True)]
     images = table["image"].to_pylist()[::classes]
-    return pa.table({"image": images, "labels": labels, "unsure": unsure}, schema=IMAGES)
+    absent = [found or "-" if open_ else "*" for found, open_ in zip(no, unsure, strict=True)]
+    return pa.table({"image": images, "labels": labels, "unsure": unsure, "absent": absent}, schema=IMAGES)
 
 
 def _write(kind: str, tables: Iterable[pa.Table], path: Path, schema: pa.Schema) -> None:

@@ -1,4 +1,4 @@
-"""What to label next: images that cover the others, those a model is least sure of, or a random draw."""
+"""What to label first and next: images that cover the others, or a random draw."""
 
 import warnings
 from collections.abc import Sequence
@@ -19,9 +19,8 @@ from dicap.use.folder import Photograph, read_ahead
 from dicap.use.review import scaled
 
 PART = 32  # images of a folder that are read and looked at at once
-ALIKE = 0.98  # cosine similarity of two images' embeddings above which the second one is left out
 COMPONENTS, ITERATIONS = 64, 30  # of k-means: principal components, and rounds
-BY = ("spread", "unsure", "random")  # benchmarks/suggest.py compares them
+BY = ("spread", "random")  # benchmarks/suggest.py compares them, and others that lost
 
 
 @dataclass(frozen=True)
@@ -32,19 +31,15 @@ class Suggestion:
         row: of the converted set.
         chance: (C,) that each class is present, as far as it was measured; else the scores.
         likely: classes that are likelier present than absent.
-        asked: the class it was chosen for; None where it was for none.
-        uncertainty: of that class's answer, 0 (sure) to 1 (a coin toss).
     """
 
     row: int
     chance: np.ndarray
     likely: list[int]
-    asked: int | None = None
-    uncertainty: float | None = None
 
 
 def look(model: SavedModel, inputs: Inputs, rows: np.ndarray, runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
-    """Scores (n, C) and embeddings (n, D) of length 1 of some rows, by the model's own backbone."""
+    """Scores (n, C) and embeddings (n, D) of some rows, by the model's own backbone."""
     scores, embeddings = [], []
     batches = inputs.scoring(runtime, rows, None)
     features = getattr(model.network, "features", None)
@@ -53,43 +48,8 @@ def look(model: SavedModel, inputs: Inputs, rows: np.ndarray, runtime: Runtime) 
             scores.append(model.method.scores(model.network, images).float().cpu())
             pixels = torch.nn.functional.adaptive_avg_pool2d(images.float(), 8) / 255
             seen = features(images).float().mean((2, 3)) if features is not None else pixels.flatten(1)
-            embeddings.append(torch.nn.functional.normalize(seen, dim=1).cpu())
+            embeddings.append(seen.cpu())
     return torch.cat(scores).numpy(), torch.cat(embeddings).numpy()
-
-
-def uncertainty(scores: np.ndarray, model: SavedModel) -> np.ndarray:
-    """How open each entry is, (n, C) in [0, 1]: 1 - |2 q - 1| with q the measured chance that the class is present.
-
-    Without a correctness curve q is the score itself.
-    """
-    return 1 - np.abs(2 * model.decisions.present(scores) - 1)
-
-
-def choose(open_: np.ndarray, embeddings: np.ndarray, count: int, alike: float = ALIKE) -> list[tuple[int, int]]:
-    """(image, class) of the images to label, best first.
-
-    The classes take turns, those with most open entries first; a class takes the image whose entry of it is most uncertain, ties
-    broken by the image's total uncertainty. Near copies of an image chosen before are left out.
-
-    Args:
-        open_: (n, C) uncertainty; embeddings: (n, D) of length 1; count: images wanted.
-    """
-    n, classes = open_.shape
-    order = [np.lexsort((-open_.sum(1), -open_[:, c])) for c in range(classes)]
-    turns = np.argsort(-open_.sum(0), kind="stable")
-    free, place = np.ones(n, bool), np.zeros(classes, int)
-    chosen: list[tuple[int, int]] = []
-    while len(chosen) < count and free.any():
-        for c in turns:
-            while place[c] < n and not free[order[c][place[c]]]:
-                place[c] += 1
-            if place[c] == n or len(chosen) == count:
-                continue
-            image = int(order[c][place[c]])
-            chosen.append((image, int(c)))
-            free &= embeddings @ embeddings[image] <= alike
-            free[image] = False
-    return chosen
 
 
 def spread(embeddings: np.ndarray, count: int, labelled: int = 0) -> list[int]:
@@ -106,11 +66,12 @@ def spread(embeddings: np.ndarray, count: int, labelled: int = 0) -> list[int]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # copies share a cluster, and fewer are chosen
-        found = KMeans(labelled + count, n_init=1, max_iter=ITERATIONS, random_state=0).fit(embeddings)
-    size = np.bincount(found.labels_, minlength=labelled + count)
-    size[found.labels_[:labelled]] = 0
-    far = ((embeddings - found.cluster_centers_[found.labels_]) ** 2).sum(1)
-    members = [np.flatnonzero(found.labels_ == c) for c in np.argsort(-size, kind="stable")[:count] if size[c]]
+        found = KMeans(labelled + count, max_iter=ITERATIONS, random_state=0).fit(embeddings)
+    which = np.asarray(found.labels_)
+    size = np.bincount(which, minlength=labelled + count)
+    size[which[:labelled]] = 0
+    far = ((embeddings - found.cluster_centers_[which]) ** 2).sum(1)
+    members = [np.flatnonzero(which == c) for c in np.argsort(-size, kind="stable")[:count] if size[c]]
     return [int(some[np.argmin(far[some])]) for some in members]
 
 
@@ -121,7 +82,7 @@ def suggest(
     count: int,
     runtime: Runtime,
     by: str = BY[0],
-    labelled: Sequence[int] = (),
+    labelled: Sequence[int] | np.ndarray = (),
 ) -> list[Suggestion]:
     """The `count` images of `rows` to label next, by one of BY; fewer where the others are near copies of them.
 
@@ -135,14 +96,8 @@ def suggest(
     before = np.asarray(labelled if by == "spread" else (), int)
     scores, embeddings = look(model, inputs, np.concatenate([before, rows]), runtime)
     present = model.decisions.present(scores[len(before) :])
-    if by == "unsure":
-        open_ = uncertainty(scores, model)
-        chosen = [(i, c, float(open_[i, c])) for i, c in choose(open_, embeddings, count)]
-    elif by == "spread":
-        chosen = [(i - len(before), None, None) for i in spread(principal(embeddings), count, len(before))]
-    else:
-        chosen = [(i, None, None) for i in range(count)]
-    return [Suggestion(int(rows[i]), present[i], np.flatnonzero(present[i] >= 0.5).tolist(), c, open_) for i, c, open_ in chosen]
+    chosen = range(count) if by == "random" else [i - len(before) for i in spread(principal(embeddings), count, len(before))]
+    return [Suggestion(int(rows[i]), present[i], np.flatnonzero(present[i] >= 0.5).tolist()) for i in chosen]
 
 
 def first(

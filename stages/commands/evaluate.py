@@ -43,7 +43,7 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, tar
     written = out or (None if model or targets else ARTIFACTS / "evaluate")
     with tempfile.TemporaryDirectory() as scratch:
         place = written or Path(scratch) / "evaluate"
-        result = evaluate(experiment, model or own, ARTIFACTS, place, environment(), own=chosen, targets=targets)
+        result = evaluate(experiment, model or own, place, environment(), own=chosen, targets=targets)
     if not result:  # one of several processes
         return
     facts: dict[str, Any] = {"mAP": round(result["map"], 2)}

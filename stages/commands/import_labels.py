@@ -40,7 +40,7 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     from dicap.data.sources.own.read import added_before, read_added
     from dicap.errors import DataError, SettingsError
     from dicap.files.atomic import replacing
-    from stages.commands.init_data import write_settings
+    from dicap.settings.resolve import change_settings
 
     settings = load(params)
     if settings.dataset != "table":
@@ -49,7 +49,8 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     known, converted = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
     before = added_before(settings.own.added)
     classes = sorted({*converted, *(name for labels in before.values() for name in labels.labels)})
-    given = read_added(filled, classes, known)
+    notes: list[str] = []
+    given = read_added(filled, classes, known, notes=notes)
     if not given:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
     names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
@@ -76,7 +77,9 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     path = FOLDER / f"added-{name}.csv"
     with replacing(path) as temporary:
         temporary.write_text(text.getvalue(), encoding="utf-8")
-    write_settings(params, {"own": {"added": path.as_posix()}})
+    change_settings(params, {"own.added": path.as_posix()})
+    for note in notes[:SHOWN]:
+        say(f"note: {note}")
     for image, lost, gained in changed[:SHOWN]:
         say(f"{image}: {', '.join([f'- {name}' for name in lost] + [f'+ {name}' for name in gained])}")
     if len(changed) > SHOWN:

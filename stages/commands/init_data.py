@@ -55,6 +55,7 @@ def command(
     """
     from dicap.data.survey import survey
     from dicap.settings import Own
+    from dicap.settings.resolve import change_settings
 
     added, forgotten = _added(params, folder, unlabeled)
     chosen = {"separator": separator, "empty": empty, "empty_absent": empty_absent, "label_folder": label_folder}
@@ -74,10 +75,12 @@ def command(
         "data_root": str(folder.resolve()),
         "ratio": ratio,
         "protocol": "recommended",
-        "own": {"test_share": options.test_share or None, "unlabeled_root": options.unlabeled_root, "added": added} | chosen,
+        "own.test_share": options.test_share or None,
+        "own.unlabeled_root": options.unlabeled_root,
+        "own.added": added,
     }
     if not dry_run:
-        write_settings(params, settings)
+        change_settings(params, settings | {f"own.{key}": value for key, value in chosen.items()})
     for what, how in [*found.understood, ("ratio", f"{ratio:g}: {why}")]:
         say(f"{what:<8}  {how}")
     say("")
@@ -111,9 +114,9 @@ def command(
 def _added(params: Path, folder: Path, unlabeled: Path | None) -> tuple[str | None, list[str]]:
     """The labels given so far (own.added) if they are of this folder's images, and a note where they are of others."""
     from dicap.data.sources.own.read import added_before
+    from dicap.settings.resolve import read_yaml
 
-    values = _yaml().load(params.read_text(encoding="utf-8")) if params.exists() else None
-    values = values or {}
+    values = read_yaml(params) if params.exists() else {}
     added, root = (values.get("own") or {}).get("added"), values.get("data_root")
     if added is None:
         return None, []
@@ -165,30 +168,3 @@ def _next(found: "Survey", dry_run: bool, allowed: float) -> list[str]:
     if len(found.everywhere) == len(found.classes):
         return [f"add photographs without {found.classes[0][0]}, labelled `-`, then look again"]
     return ["the same without --dry-run"] if dry_run else ["dvc repro"]
-
-
-def _yaml():
-    from ruamel.yaml import YAML
-
-    yaml = YAML()
-    yaml.width = 4096
-    return yaml
-
-
-def write_settings(params: Path, changes: dict) -> None:
-    """Change keys of params.yaml, its comments kept. Raises SettingsError where there is no such file."""
-    from dicap.errors import SettingsError
-    from dicap.files.atomic import replacing
-
-    yaml = _yaml()
-    if not params.exists():
-        raise SettingsError(f"{params}: no such file; run from the project's folder or pass --params")
-    values = yaml.load(params.read_text(encoding="utf-8"))
-    for key, value in changes.items():
-        if isinstance(value, dict):
-            values[key] = values.get(key) or {}  # a section may be there and empty
-            values[key].update(value)
-        else:
-            values[key] = value
-    with replacing(params) as temporary, temporary.open("w", encoding="utf-8") as file:
-        yaml.dump(values, file)

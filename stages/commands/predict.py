@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="A .parquet or .csv file.",
 )
-@click.option("--per-image", is_flag=True, help="A row for each image (labels; unsure) instead of one for each image and class.")
+@click.option(
+    "--per-image", is_flag=True, help="A row for each image (labels; unsure; absent) instead of one for each image and class."
+)
 @click.option("--batch-size", type=click.IntRange(1), help="Images a step; chosen by itself if not given.")
 @target_options
 @device_option
@@ -50,6 +52,8 @@ def command(
     """
     if gallery is not None and per_image:
         raise click.UsageError("--gallery shows a row for each image and class; leave out --per-image")
+    if gallery is not None and out.resolve().is_relative_to(gallery.resolve()):
+        raise click.UsageError(f"--out: {out} lies in {gallery}, which --gallery replaces as a whole; give another place")
     from dicap.files.written import check_own_folder
     from dicap.metrics.warnings import of_chance
     from dicap.use.predict import open_model, predict_to_file

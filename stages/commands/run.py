@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from stages.support.common import params_option
+from stages.support.common import params_option, resolve_and_warn
 
 
 @click.command("run")
@@ -18,6 +18,7 @@ def command(context: click.Context, params: Path) -> None:
     """
     from stages.cli import PIPELINE, main
 
+    resolve_and_warn(params)
     for name in PIPELINE:
         if name != "resolve":  # for DVC alone
             stage = main.get_command(context, name)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dicap.settings import Settings
     from dicap.training.inputs import Inputs
 
-BY = ("spread", "unsure", "random")  # those of dicap.use.suggest
+BY = ("spread", "random")  # those of dicap.use.suggest
 LIST, PAGE = "labels.csv", "index.html"
 
 
@@ -37,8 +37,8 @@ LIST, PAGE = "labels.csv", "index.html"
 def command(
     folder: Path | None, count: int, by: str, classes: str | None, model: Path | None, out: Path, device: str, params: Path
 ) -> None:
-    """Choose the images to label next: those that cover the others (spread), those whose entries the model is least sure of, the
-    classes taking turns (unsure), or a random draw (random), which `count` can count on.
+    """Choose the images to label next: those that cover the others and the labelled ones (spread), or a random draw (random),
+    which the intervals of `count` rest on.
 
     Of the project's unlabelled images, by its model; or of a FOLDER in which nothing is labelled yet, by a pretrained network.
     Writes index.html, a page to label them on: open it in a browser, download the labels at the end. To fill in by hand:
@@ -72,14 +72,9 @@ def command(
             f"labels to choose from: dicap-stage init-data {settings.data_root} --unlabeled FOLDER"
         )
     chosen = suggest(saved, inputs, rows, count, runtime, by, labelled.nonzero()[0])
-    listed = []
-    for found in chosen:
-        asked = "" if found.asked is None else saved.classes[found.asked]
-        open_entry = "" if found.uncertainty is None else f"{found.uncertainty:.3f}"
-        likely = ";".join(saved.classes[c] for c in found.likely)
-        listed.append((store.ids[found.row], "", asked, open_entry, likely))
-    questions = [Question(str(store.ids[found.row]), found.chance, found.likely, asked=found.asked) for found in chosen]
-    _write_list(out, ["image", "labels", "chosen_for", "uncertainty", "model_says"], listed)
+    listed = [(store.ids[found.row], "", ";".join(saved.classes[c] for c in found.likely)) for found in chosen]
+    questions = [Question(str(store.ids[found.row]), found.chance, found.likely) for found in chosen]
+    _write_list(out, ["image", "labels", "model_says"], listed)
     pictures, measured = originals(settings, store, [found.row for found in chosen]), saved.decisions.curve is not None
     write_labelling_page(questions, pictures, saved.classes, out / PAGE, review=False, measured=measured)
     _finish(out, count, len(chosen), len(rows), [f"dicap-stage import-labels {out / LIST}", "dvc repro"])
@@ -116,12 +111,14 @@ def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, dev
     from dicap.features.recipe import pretrained_network
     from dicap.machine.runtime import Runtime
     from dicap.pages.labelling import Question, write_labelling_page
-    from dicap.settings.resolve import read_yaml, resolve_values
+    from dicap.settings.resolve import TEMPLATE, read_yaml, resolve_values
     from dicap.use.folder import photographs
     from dicap.use.suggest import first
 
-    values = (read_yaml(params) if params.exists() else {}) | {"dataset": "table", "data_root": str(folder)}
-    settings = placed(resolve_values(values | {"protocol": "recommended"}, params).settings)
+    own = read_yaml(params) if params.exists() else {}
+    values = read_yaml(TEMPLATE / "settings.yaml") | {"dataset": "table", "data_root": str(folder), "protocol": "recommended"}
+    values |= {key: own[key] for key in ("backbone", "backbone_weights", "image_size", "network") if own.get(key) is not None}
+    settings = placed(resolve_values(values, params).settings)
     photos = photographs(folder)
     chosen = first(pretrained_network(settings), photos, settings.image_size, count, Runtime.choose(device), by)
     _write_list(out, ["image", "labels"], [(one.name, "") for one in chosen])

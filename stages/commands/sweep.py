@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,8 +61,10 @@ def command(
     from stages.sweeps.engines import open_engine
     from stages.sweeps.finished import finished
 
-    plan = read_grid(grid).override(parse_changes((*([f"dataset={dataset}"] if dataset else []), *changes)))
+    asked = parse_changes((*([f"dataset={dataset}"] if dataset else []), *changes))
+    plan = read_grid(grid).override(asked)
     wanted = cells(plan, PARAMS)
+    _warn_of_what_no_cell_reads({**asked, **plan.axes}, wanted)
     rev = current_commit()
     named = _experiments(rev)
     missing = _missing(wanted, finished(everywhere=False)[0])
@@ -100,6 +102,15 @@ def command(
     _print_how_to_see(plan)
     if failed:
         raise click.ClickException(f"{failed} cells failed; the same sweep runs them again")
+
+
+def _warn_of_what_no_cell_reads(keys: Iterable[str], wanted: Sequence[Cell]) -> None:
+    from dicap.settings.checks import unread
+
+    reasons = [unread(Settings.model_validate(cell.settings)) for cell in wanted]
+    for key in keys:
+        if all(key in each for each in reasons):
+            click.echo(f"Warning: {key}: nothing reads it in any cell: {reasons[0][key]}", err=True)
 
 
 def _missing(wanted: Sequence[Cell], done: Sequence[dict[str, Any]]) -> list[Cell]:

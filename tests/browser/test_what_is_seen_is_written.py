@@ -88,7 +88,7 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, monkeypa
         rows = [[np.flatnonzero(row == value).tolist() for value in (1, 0, -1)] for row in state]
         folder = tmp_path / str(seed)
         questions = [
-            Question(name, rng.random(len(classes)), on, asked=None if review else 0, unknown=unknown)
+            Question(name, rng.random(len(classes)), on, unknown=unknown)
             for name, (on, _, unknown) in zip(names, rows, strict=True)
         ]
         page_file = folder / "page" / "index.html"
@@ -129,7 +129,7 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, monkeypa
         for _ in range(2):  # what it wrote it reads
             result = CliRunner().invoke(main, ["import-labels", "mine.csv", *(["--new-classes"] if "--new" in command else [])])
             assert result.exit_code == 0, (seed, result.output)
-        after = own.with_added(raw, added_labels(folder))
+        after = own.with_added(raw, added_labels(folder), folder)
         for item, before in zip(after.items, items, strict=True):
             shown = {after.classes[c] for c in item.labels or ()}
             others = {*after.classes} - shown if item.absent is None else {after.classes[c] for c in item.absent}
@@ -152,5 +152,5 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, monkeypa
         page.close()
         waiting.value.save_as(folder / "others.csv")
         assert CliRunner().invoke(main, ["import-labels", "others.csv"]).exit_code == 0
-        again = own.with_added(raw, added_labels(folder))
+        again = own.with_added(raw, added_labels(folder), folder)
         assert [(item.labels, item.absent) for item in again.items] == [(item.labels, item.absent) for item in after.items], seed

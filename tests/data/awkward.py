@@ -158,6 +158,12 @@ def voc(**filenames: str) -> Callable[[Path], object]:
     return make
 
 
+def in_splits(root: Path) -> None:
+    for split, stem in zip(SPLITS.values(), "abcde", strict=False):
+        (root / split).mkdir(exist_ok=True)
+        voc(**{stem: f"{stem}.png"})(root / split)
+
+
 def cvat(*subsets: str) -> Callable[[Path], object]:
     def make(root: Path) -> None:
         pictures(root)
@@ -176,6 +182,7 @@ TWO = "image,labels\na.png,cat\nb.png,dog\nc.png,cat{}dog\n"
 WORDS = "image,labels\na.png,hot dog\nb.png,teddy bear\nc.png,traffic light\ne.png,dog\n"
 PETS = tree("pets/dog/b.png", "pets/cat/c.png", "wild/owl/e.png")
 LABELLED = {name: labels for name, labels in TRUTH.items() if labels is not None}
+LABELLED_SPLITS = {name: SPLITS[name] for name in LABELLED}
 DRAWN = [choice("cat")]
 
 TABLES = [
@@ -217,6 +224,11 @@ TABLES = [
         "the same, and a row that says none", table(LONG + "a.png,-\n"), refused="line 7: image: 'a.png' has labels on another"
     ),
     Awkward("a column for each class", table(ONE_HOT), TRUTH),
+    Awkward(
+        "a column of 0 and 1 that says the split",
+        table(ONE_HOT.replace("owl", "is_test")),
+        refused="column is_test of 0 and 1 says the split",
+    ),
     Awkward("two columns of one class", table("image,cat,cat\na.png,1,0\n"), refused="column cat occurs twice"),
     Awkward("ticks in the columns of classes", table("image,cat,dog\na.png,x,\nb.png,x,\n"), refused="column cat is 'x'"),
     Awkward("a column of a class with a number", table(ONE_HOT.replace("c.png,1", "c.png,2")), refused="column cat is '2'"),
@@ -337,8 +349,20 @@ FOLDERS = [
     Awkward("an accent in two forms", tree("Ka\u0308uz/b.png", "Käuz/c.png", "Käuz/e.png"), {key: {"Käuz"} for key in SINGLE}),
     *[
         Awkward(f"a folder {name!r}", tree(f"{name}/b.png", "cat/c.png"), refused="rename it")
-        for name in ("salt;pepper", "-", "a\nb")
+        for name in ("salt;pepper", "-", "a\nb", "caf\udce9")
     ],
+    Awkward(
+        "a folder beside those of labels that own.unlabeled_root names",
+        lambda root: [tree("dog/b.png", "cat/c.png", "owl/e.png", "new/2024/f.png")(root)],
+        SINGLE | {"f.png": None},
+        options={"unlabeled_root": "new"},
+    ),
+    Awkward(
+        "a photograph in train and in test",
+        lambda root: [tree("train/dog/b.png", "train/cat/c.png", "test/owl/e.png")(root), tree("test/dog/b.png")(root)],
+        SINGLE,
+        splits={"b.png": "test", "c.png": "train", "e.png": "test"},
+    ),
     Awkward("a photograph in three folders: a file, a link and a copy", thrice, SINGLE | {"b.png": {"cat", "dog", "owl"}}),
     Awkward(
         "a file cut short beside folders", with_files(PETS, {"x.json": b'{"images": ['}), refused="or move it out of the folder"
@@ -400,6 +424,17 @@ ANNOTATIONS = [
         lambda root: coco(root, categories=[{"id": 10, "name": " "}], annotations=[{"image_id": 0, "category_id": 10}]),
         refused="class '': no name",
     ),
+    Awkward("JSON without an end", with_files(pictures, {"a.json": b"[" * 9999}), refused="readable as JSON (nested too deep"),
+    Awkward(
+        "COCO with a name that is none of a file",
+        lambda root: coco(root, images=[{"id": 0, "file_name": "a\0.png"}], annotations=[]),
+        refused="'a\\x00.png' is no name of a file",
+    ),
+    Awkward(
+        "Label Studio with answers of another kind",
+        label_studio({"a.png": [{"result": "cat"}]}, "a.png"),
+        refused="task 1 names no image, or holds no answers",
+    ),
     Awkward(
         "COCO that was cut short", lambda root: (root / "a.json").write_text('{"images": [], "categories": ['), refused="as JSON"
     ),
@@ -440,6 +475,7 @@ ANNOTATIONS = [
         "Label Studio's JSON-MIN", label_studio({"a.png": "cat", "b.png": "dog"}, "a.png", "b.png"), refused="not as JSON-MIN"
     ),
     Awkward("Pascal VOC with parts of objects", voc(a="a.png", b="b.png"), {"a.png": {"cat"}, "b.png": {"cat"}}),
+    Awkward("Pascal VOC in folders of train and test", in_splits, {name: {"cat"} for name in LABELLED}, splits=LABELLED_SPLITS),
     Awkward("Pascal VOC by the name of another photograph", voc(a="b.png", b="b.png"), refused="<filename> is 'b.png'"),
     Awkward(
         "XML that was cut short", lambda root: (root / "a.xml").write_text("<annotation><object>"), refused="readable as XML"

@@ -44,10 +44,11 @@ def options(**changes):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
-def test_it_is_read_as_meant_or_refused_in_one_line(case, tmp_path, told):
+def test_it_is_read_as_meant_or_refused_in_one_line(case, tmp_path, told, monkeypatch):
     folder = tmp_path / "folder"
     folder.mkdir()
     case.make(folder)
+    monkeypatch.chdir(folder)
     if case.refused:
         with pytest.raises(DataError) as caught:
             own.read(folder / case.root, options(**case.options))

@@ -133,6 +133,8 @@ def test_grey_of_16_bits_is_grey(tmp_path, ending):
     ramp = np.linspace(0, 65535, 256).astype(np.uint16).reshape(16, 16)
     Image.fromarray(ramp).save(tmp_path / f"x.{ending}")
     np.testing.assert_allclose(np.asarray(read_rgb(tmp_path / f"x.{ending}"))[..., 0], ramp / 257, atol=1)
+    Image.fromarray(65535 - ramp).save(tmp_path / "x.tif", tiffinfo={262: 0})  # white is zero
+    np.testing.assert_allclose(np.asarray(read_rgb(tmp_path / "x.tif", upright=True))[..., 0], ramp / 257, atol=1)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -146,13 +148,12 @@ def test_a_grey_tiff_is_turned_upright(tmp_path, kind, orientation):
     np.testing.assert_array_equal(np.asarray(read_rgb(tmp_path / "x.tif", upright=True))[..., 0], turned[orientation - 1])
 
 
-def test_float_grey_is_rejected_and_what_is_transparent_is_white(tmp_path):
-    Image.fromarray(np.random.default_rng(0).random((4, 4)).astype(np.float32)).save(tmp_path / "x.tif")
-    with pytest.raises(Rejected, match="floats"):
-        read_rgb(tmp_path / "x.tif")
-    Image.fromarray(np.full((4, 4), 200, np.int32)).save(tmp_path / "y.tif")  # black, white, or in between?
-    with pytest.raises(Rejected, match="32 bits"):
-        read_rgb(tmp_path / "y.tif")
+@pytest.mark.parametrize("upright", [False, True])
+def test_grey_of_unknown_range_is_rejected_and_what_is_transparent_is_white(tmp_path, upright):
+    for kind, words in ((np.float32, "floats"), (np.int32, "32 bits"), (np.uint16, "below 256")):
+        Image.fromarray(np.full((4, 4), 200, kind)).save(tmp_path / "x.tif")  # black, white, or in between?
+        with pytest.raises(Rejected, match=words):
+            read_rgb(tmp_path / "x.tif", upright=upright)
     Image.new("RGBA", (2, 2), (0, 0, 0, 0)).save(tmp_path / "x.png")
     assert np.asarray(read_rgb(tmp_path / "x.png")).min() == 255
     Image.new("LA", (2, 2), (0, 255)).save(tmp_path / "y.png")

@@ -57,6 +57,8 @@ def test_a_table_becomes_items_with_sorted_classes(tmp_path):
     assert [(item.id, item.split, item.labels) for item in raw.items] == [
         ("a.png", "train", (0, 1)), ("b.png", "train", ()), ("sub/c.png", "test", (0,)), ("d.png", "unlabeled", None)
     ]  # fmt: skip
+    notes = own.read(tmp_path / "mine.csv", Own(label_folder="last", separator=";")).notes
+    assert notes[-1] == "nothing reads own.label_folder 'last': the labels are of the format table"
 
 
 def test_a_damaged_parquet_file_is_one_line(root):

@@ -89,6 +89,7 @@ def drawn(draw):
         )
     )  # fmt: skip
     paths = [path.lstrip("/") for path in paths]
+    paths[3] = "/ ".join(("/" + paths[4]).rsplit("/", 1)).lstrip("/")  # another photograph, whose name begins with a blank
     shown = st.one_of(st.none(), st.sets(st.sampled_from(classes)), st.sampled_from(classes).map(lambda name: {name}))
     labels = {path: draw(shown) for path in dict.fromkeys(paths)}
     for path, name in zip(list(labels)[:4], (classes * 2)[:4], strict=True):  # enough for both splits
@@ -107,7 +108,8 @@ def cell(names: set[str], as_lists: bool) -> str:
     """Labels as tables have them: a name that means something else by itself stands in a list."""
     lists = [name for name in names if name[0] in "([{" and (not name[1:-1].strip() or {*"'\","} & {*name})]
     special = lists or {*MISSING, "-"} & names or any(";" in name for name in names)
-    return json.dumps(sorted(names), ensure_ascii=False) if names and (as_lists or special) else ";".join(sorted(names)) or "-"
+    numbered = [int(name) if name in ("0", "1") else name for name in sorted(names)]
+    return json.dumps(numbered, ensure_ascii=False) if names and (as_lists or special) else ";".join(sorted(names)) or "-"
 
 
 def write_csv(root, what):
@@ -148,6 +150,10 @@ def write_folders(root, what):
             place.parent.mkdir(exist_ok=True)
             place.write_bytes(PICTURES[shade]) if first is None else os.link(first, place)
             first = first or place
+    if what.as_lists and (names := sorted(set().union(*(labels or () for labels in what.labels.values())))):
+        also = ["0 linked", "~ linked"][what.split]  # a folder of a label, linked as that of one more
+        (root / also).symlink_to(root / names[0])
+        what.labels |= {path: {*labels, also} for path, labels in what.labels.items() if names[0] in (labels or ())}
 
 
 def write_coco(root, what):

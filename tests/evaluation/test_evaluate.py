@@ -1,6 +1,8 @@
 """What evaluate writes, and that its numbers are those of the models and histories it read."""
 
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -29,7 +31,7 @@ def out(tmp_path):
 def evaluated(tiny_set, trained, tmp_path_factory):
     """An experiment, the numbers of its fine-tuned model, and the folder with what was written."""
     experiment, out = tiny.open_experiment(tiny_set, trained / "split.parquet"), tmp_path_factory.mktemp("evaluated") / "out"
-    return experiment, evaluate(experiment, trained / "finetune" / "model.safetensors", trained, out), out
+    return experiment, evaluate(experiment, trained / "finetune" / "model.safetensors", out), out
 
 
 def slow_scores(path, experiment):
@@ -97,7 +99,7 @@ def test_the_cost_of_a_main_epoch_is_quoted_without_the_scoring_of_test_images(e
 
 
 def test_the_history_of_the_last_epoch_is_what_evaluate_finds(tiny_experiment, trained, out):
-    result = evaluate(tiny_experiment(), trained / "train" / "model.safetensors", trained, out)
+    result = evaluate(tiny_experiment(), trained / "train" / "model.safetensors", out)
     assert result["map_raw"] == result["map"] == pytest.approx(result["map_train"], abs=1e-3)
 
 
@@ -106,7 +108,7 @@ def test_a_class_without_positives_is_left_out_of_the_mean_over_own_images_and_t
 ):
     experiment = tiny_experiment(folder=own_set)
     tiny.set_labels(own_set, experiment.roles.test, lambda labels: [c for c in labels if c != 1])
-    result = evaluate(experiment, finetuned, trained, out)
+    result = evaluate(experiment, finetuned, out)
     frame = pd.read_csv(out / "per_class.csv")
     assert result["classes_without_positives"] == 1
     assert frame["ap"][1] == 0 and frame["n_pos"][1] == 0
@@ -126,8 +128,16 @@ def test_the_published_rule_counts_such_a_class_0():
     assert nothing["map"] == 0 and nothing["classes_without_positives"] == 2
 
 
-def test_it_works_without_any_history(tiny_experiment, finetuned, tmp_path, out):
-    result = evaluate(tiny_experiment(), finetuned, tmp_path / "nothing", out)
+def test_of_a_model_elsewhere_no_other_s_numbers_are_told(evaluated, trained, finetuned, tmp_path, out, monkeypatch):
+    """Not the histories where one works, nor scores of models that happen to lie beside it."""
+    monkeypatch.chdir(trained.parent)
+    place = tmp_path / "models"
+    place.mkdir()
+    for name, source in {"model": finetuned, "model_ema": trained / "train" / "model.safetensors"}.items():
+        shutil.copy(source, place / f"{name}.safetensors")
+    (place / "model_b.safetensors").write_bytes(b"no model")
+    result = evaluate(evaluated[0], place, out)
+    assert result["map"] == evaluated[1]["map"] and "map_ema" not in result
     assert result["map_warmup"] is None and result["curve_error"] is None and "best_on_test" not in result
     assert result["minutes_per_epoch"] is None and result["peak_memory_gb"] is None and "steps" not in result
 
@@ -169,13 +179,13 @@ def test_drml_s_two_classifiers_stand_beside_its_answer(tmp_path):
 
 
 def test_its_bytes_are_the_same_again(evaluated, trained, finetuned, out):
-    evaluate(evaluated[0], finetuned, trained, out)
+    evaluate(evaluated[0], finetuned, out)
     assert tiny.content(out) == tiny.content(evaluated[2]) and len(tiny.content(out)) == 4
 
 
 def test_a_model_of_other_classes_or_size_is_refused_and_nothing_is_lost(tiny_experiment, trained, finetuned, tmp_path, out):
     experiment = tiny_experiment()
-    evaluate(experiment, finetuned, trained, out)
+    evaluate(experiment, finetuned, out)
     before = tiny.content(out)
     saved = load_model(finetuned)
     path = tmp_path / "model.safetensors"
@@ -185,7 +195,7 @@ def test_a_model_of_other_classes_or_size_is_refused_and_nothing_is_lost(tiny_ex
     ):
         save_model(saved.network, path, settings=settings, classes=classes, stage="train", which="raw")
         with pytest.raises(DataError, match=words) as caught:
-            evaluate(experiment, path, trained, out)
+            evaluate(experiment, path, out)
         assert "\n" not in str(caught.value) and str(path) in str(caught.value)
     assert tiny.content(out) == before
 
@@ -201,7 +211,7 @@ def test_a_model_of_another_method_says_so(tiny_experiment, trained, finetuned, 
         stage="warmup",
         which="raw",
     )
-    result = evaluate(tiny_experiment(), path, trained, out)
+    result = evaluate(tiny_experiment(), path, out)
     assert (result["method"], result["seed"], result["stage"]) == ("mld", 7, "warmup")
 
 
@@ -210,7 +220,7 @@ def test_a_damaged_history_is_one_line(tiny_experiment, finetuned, tmp_path, out
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "history.csv").write_text(text)
     with pytest.raises(DataError, match=r"history\.csv: damaged") as caught:
-        evaluate(tiny_experiment(), finetuned, tmp_path, out)
+        evaluate(tiny_experiment(), Path(shutil.copy(finetuned, tmp_path / "train")), out)
     assert "\n" not in str(caught.value)
 
 

@@ -14,7 +14,7 @@ from place import LONG, Place
 @pytest.fixture(scope="module")
 def undisturbed(raw_photos, tmp_path_factory) -> Place:
     """A project in which every stage ran without a disturbance; not to be written to."""
-    place = Place(tmp_path_factory.mktemp("undisturbed"), tiny.CHANGES | {"data_root": str(raw_photos)})
+    place = Place.made(tmp_path_factory.mktemp("undisturbed"), tiny.CHANGES | {"data_root": str(raw_photos)})
     for stage in ("convert", "split", "warmup", "pseudo-label", "train", "finetune"):
         place.done(stage)
     return place

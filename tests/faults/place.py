@@ -1,58 +1,35 @@
 """A project folder to which faults are done: the commands in this process or in one of their own."""
 
-import io
 import os
 import shutil
 import time
-from contextlib import chdir, redirect_stderr
+from contextlib import chdir
 from pathlib import Path
 
 import tiny
-from click.testing import CliRunner
-from ruamel.yaml import YAML
+from project import Project
 
 LONG = os.environ.get("FAULTS") == "long"
 OUT = {"convert": "data", "pseudo-label": "artifacts/pseudo_label"}
 
 
-class Place:
-    """params.yaml, configs, and what the stages make of them."""
-
-    def __init__(self, folder: Path, changes=None) -> None:
-        self.folder = folder
-        if changes is not None:
-            shutil.copytree(tiny.ROOT / "configs", folder / "configs")
-            values = YAML(typ="safe", pure=True).load((tiny.ROOT / "params.yaml").read_text())
-            with open(folder / "params.yaml", "w") as handle:
-                YAML().dump(tiny.nested(values, changes), handle)
+class Place(Project):
+    """One that need not be the folder one works in."""
 
     def copy(self, folder: Path) -> "Place":
         shutil.copytree(self.folder, folder)
         return Place(folder)
 
-    def run(self, *arguments: str) -> tuple[int, str]:
-        """(exit code, stderr) of a command in this process."""
-        from stages.cli import main
+    def run(self, *arguments: object) -> tuple[int, str, str]:
+        """(exit code, stdout, stderr) of a command in this process."""
+        with chdir(self.folder):
+            return super().run(*arguments)
 
-        bars = io.StringIO()
-        with chdir(self.folder), redirect_stderr(bars):
-            result = CliRunner().invoke(main, list(arguments), env={"DVC_ROOT": None})
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result.exit_code, result.stderr
-
-    def done(self, *arguments: str) -> str:
+    def done(self, *arguments: object) -> str:
         """stderr of a command that must succeed."""
-        code, errors = self.run(*arguments)
+        code, _, errors = self.run(*arguments)
         assert code == 0, errors
         return errors
-
-    def refused(self, *arguments: str, code: int = 1) -> str:
-        """The lines of a command that must fail as for a user's mistake."""
-        found, errors = self.run(*arguments)
-        lines = [line.split("Error: ", 1)[1] for line in errors.splitlines() if "Error: " in line]
-        assert found == code and lines, (found, errors)
-        return "\n".join(lines)
 
     def start(self, stage: str) -> tiny.Child:
         """The command in a process of its own, from the moment at which it holds its lock or writes its array."""

@@ -29,7 +29,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(scarce, undisturbed, record_p
     place, full = scarce(undisturbed)
     before = place.out(stage)
     with full(left):
-        line = place.refused(stage)
+        line = place.refused(stage)[1]
     assert "\n" not in line and words in line, line
     assert "No space left on device" in line or "File too large" in line or "Disk quota" in line
     assert place.out(stage) == before  # what was there is there
@@ -54,7 +54,7 @@ def test_a_full_disk_between_two_checkpoints_continues_from_the_first(scarce, un
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunState, "save", second_save_fails)
-        assert "the one before is intact" in place.refused("train")
+        assert "the one before is intact" in place.refused("train")[1]
     assert not list((place.folder / ".dicap" / "state").rglob("*.tmp"))
     assert "resuming train after 1 of " in place.done("train")
     assert place.out("train") == before
@@ -109,7 +109,7 @@ def test_a_damaged_file_is_refused_and_made_anew(place, record_property, name, d
     file = place.folder / path
     before = file.read_bytes()
     file.write_bytes(damage(before))
-    assert path in place.refused(*reader.split())
+    assert path in place.refused(*reader.split())[1]
     assert file.read_bytes() == damage(before)  # nothing is mended behind the user's back
     place.done(maker)
     assert file.read_bytes() == before
@@ -121,10 +121,10 @@ def test_files_of_another_schema_are_refused(place, record_property, monkeypatch
     if key == "meta.json":
         path = place.folder / "data/converted/meta.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 99}))
-        assert "schema is 99, expected 1" in place.refused("split")
+        assert "schema is 99, expected 1" in place.refused("split")[1]
     else:
         monkeypatch.setattr("dicap.models.SCHEMA", 99)
-        assert "this version reads 99; train it again" in place.refused("train")
+        assert "this version reads 99; train it again" in place.refused("train")[1]
 
 
 # -- clocks -------------------------------------------------------------------------------------------------------------

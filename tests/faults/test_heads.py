@@ -41,7 +41,7 @@ def finished(raw_photos, tmp_path_factory):
     def finished(head) -> tuple[Place, dict[str, int]]:
         if head not in places:
             changes = tiny.CHANGES | {"data_root": str(raw_photos)} | HEADS[head]
-            place, taken = Place(tmp_path_factory.mktemp("head"), changes), {}
+            place, taken = Place.made(tmp_path_factory.mktemp("head"), changes), {}
             for stage in ("convert", "features", "split"):
                 place.done(stage)
             for stage in ("warmup", "train"):

@@ -21,7 +21,7 @@ def whole(undisturbed, tmp_path_factory) -> tuple[Place, dict[str, float]]:
     """The undisturbed project, and the seconds each of its stages took."""
     place = undisturbed
     if LONG:
-        place = Place(tmp_path_factory.mktemp("digits"), DIGITS)
+        place = Place.made(tmp_path_factory.mktemp("digits"), DIGITS)
         for stage in ("convert", "split", "warmup", "train", "finetune"):
             place.done(stage)
     again, seconds = place.copy(tmp_path_factory.mktemp("timed") / "project"), {}
@@ -89,7 +89,7 @@ def test_a_second_run_is_refused_and_the_first_ends_as_if_alone(whole, tmp_path,
     place = before.copy(tmp_path / "project")
     place.forget("train")
     first = place.start("train")
-    assert f"process {first.pid} is already running this train" in place.refused("train")
+    assert f"process {first.pid} is already running this train" in place.refused("train")[1]
     code, errors = first.wait()
     assert code == 0, errors
     assert place.out("train") == before.out("train")

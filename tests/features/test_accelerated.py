@@ -35,9 +35,8 @@ def images(count):
     return torch.from_numpy(np.random.default_rng(1).integers(0, 256, (count, 3, SIDE, SIDE)).astype(np.uint8))
 
 
-@pytest.mark.parametrize("name", ["test_vit"])  # tokens become a map
-def test_it_gives_torch_s_features_and_scores_and_is_exported_once(name, tmp_path, monkeypatch):
-    network = network_of(name)
+def test_it_gives_torch_s_features_and_scores_and_is_exported_once(tmp_path, monkeypatch):
+    network = network_of("test_vit")  # tokens become a map
     fast, by = accelerated(network, MANY, SIDE, CPU, tmp_path)
     assert by[0] == "onnxruntime"
     for count in (1, 2, 7):
@@ -50,24 +49,20 @@ def test_it_gives_torch_s_features_and_scores_and_is_exported_once(name, tmp_pat
     assert accelerated(network, MANY, SIDE, CPU, tmp_path)[1] == by
 
 
-@pytest.mark.parametrize("content", [b"no model", None])
-def test_a_damaged_file_or_another_s_in_the_cache_is_exported_again(content, tmp_path):
-    network = network_of()
-    accelerated(network, MANY, SIDE, CPU, tmp_path)
-    (file,) = tmp_path.iterdir()
-    right = file.read_bytes()
-    if content is None:  # of a network with other weights
-        other = network_of()
-        with torch.no_grad():
-            next(other.backbone.parameters()).mul_(2)
-        accelerated(other, MANY, SIDE, CPU, tmp_path / "other")
-        (content,) = (path.read_bytes() for path in (tmp_path / "other").iterdir())
-    file.write_bytes(content)
-    fast, by = accelerated(network, MANY, SIDE, CPU, tmp_path)
-    assert by[0] == "onnxruntime" and len(file.read_bytes()) == len(right)
-    batch = images(3)
-    with torch.inference_mode():
-        torch.testing.assert_close(fast.features(batch), network.features(batch), rtol=1e-4, atol=1e-4)
+def test_a_damaged_file_or_another_s_in_the_cache_is_exported_again(tmp_path):
+    network, other = network_of(), network_of()
+    with torch.no_grad():
+        next(other.backbone.parameters()).mul_(2)
+    for each, folder in ((network, "own"), (other, "other")):
+        accelerated(each, MANY, SIDE, CPU, tmp_path / folder)
+    (file,), (another,) = (list((tmp_path / folder).iterdir()) for folder in ("own", "other"))
+    right, batch = file.read_bytes(), images(3)
+    for content in (b"no model", another.read_bytes()):
+        file.write_bytes(content)
+        fast, by = accelerated(network, MANY, SIDE, CPU, tmp_path / "own")
+        assert by[0] == "onnxruntime" and len(file.read_bytes()) == len(right)
+        with torch.inference_mode():
+            torch.testing.assert_close(fast.features(batch), network.features(batch), rtol=1e-4, atol=1e-4)
 
 
 class Odd(nn.Module):

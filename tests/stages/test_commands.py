@@ -88,13 +88,14 @@ def test_config_and_methods_print(project):
     assert json.loads(project.done("config", "--json"))["train.epochs"]["value"] == 2
 
 
-@pytest.mark.parametrize("command", ["resolve", "config"])
+@pytest.mark.parametrize("command", ["resolve", "config", "run"])
 def test_what_is_hardly_meant_is_told(project, command, monkeypatch):
+    monkeypatch.setattr("stages.cli.PIPELINE", ("resolve",))  # of `run` no stage
     code, _, errors = project.run(command)
-    (line,) = errors.splitlines()  # all of them in one
+    line, solver = errors.splitlines()  # all of one reason in one
     assert code == 0 and line.startswith("Warning: params.yaml: drml.rounds 4, drml.iterations 3, ")
-    assert "the method is dicap" in line
-    project.set({key: None for key in tiny.CHANGES if key.startswith(("drml.", "pclp."))})
+    assert "the method is dicap" in line and solver.startswith("Warning: params.yaml: linear.solver 'steps': ")
+    project.set({key: None for key in tiny.CHANGES if key.startswith(("drml.", "pclp.", "linear."))})
     assert "Warning" not in project.run(command)[2]
     project.set({"warmup.trainable": "head", "train.trainable": "head"})
     code, _, errors = project.run(command)

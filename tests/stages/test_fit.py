@@ -13,6 +13,7 @@ from dicap.errors import DataError, SettingsError
 from dicap.features.known import KnownFeatures
 
 SMALL = {"backbone": "test_resnet", "backbone_weights": "random", "image_size": tiny.SIZE, "network.stride": 16}
+FIT = dicap.fit
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,11 @@ def test_labels_may_lie_elsewhere_or_in_memory(fitted, raw_photos, tmp_path):
     shutil.copytree(raw_photos, photographs)
     (photographs / "labels.csv").write_text("image,labels\nold.png,wrong\n")
     frame["image"] = [str(photographs / name) for name in frame["image"]]
+    (photographs / "loop").symlink_to(".")
+    photographs.chmod(0o555)  # as photographs that nobody may change; what is made of it has to go away again
+    frame = frame[frame["split"] != "unlabeled"]  # what no row names is found in the folder
     again = dicap.fit(photographs, frame, settings=SMALL, cache=cache)
+    assert (Path(again.folder.name) / "photographs").stat().st_mode & 0o200
     assert again.model.checksum == made.model.checksum
     assert again.evaluate()["map"] == made.evaluate()["map"]
     again.folder.cleanup()
@@ -97,6 +102,7 @@ def test_the_notebook_runs(raw_photos, tmp_path, monkeypatch, capsys):
     cells = json.loads((tiny.ROOT / "docs" / "photographs.ipynb").read_text())["cells"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(dicap, "fit", lambda *given, settings=None: FIT(*given, settings=SMALL | (settings or {})))
     shutil.copytree(raw_photos, "photographs")
     names: dict = {}
     for cell in (cell for cell in cells if cell["cell_type"] == "code"):

@@ -11,6 +11,8 @@ import pytest
 import tiny
 from ruamel.yaml import YAML
 
+from dicap.errors import DataError
+from dicap.files.written import replacing_own, replacing_own_folder
 from dicap.use import export
 from stages.cli import main
 from stages.sweeps import finished
@@ -136,6 +138,33 @@ def test_a_command_replaces_only_what_it_wrote(project, typed, option):
     strange = laid(place, {"notes.txt": b"1", "sub/photo.png": b"2", ".hidden": b"3"})
     typed(option, place)
     assert present(place, strange) == strange
+
+    for other in {("predict", "out"), ("predict", "gallery")} - {option}:  # what another command wrote is no less a stranger's
+        laid(place, {})
+        typed(other, place)
+        others = {name: content for name, content in tiny.content(place).items() if not Path(name).name.startswith(".")}
+        typed(option, place)
+        assert present(place, others) == others and others, f"what {other} wrote"
+
+
+def test_of_what_lies_in_each_other_nothing_is_lost(project, typed):
+    """A file written into a folder that is replaced as a whole; a gallery among the photographs that are looked at again."""
+    _, errors = typed(("predict", "gallery"), "photos/gallery")
+    first = Path("q.csv").read_bytes()
+    typed(("predict", "gallery"), "photos/gallery")
+    assert not errors and Path("q.csv").read_bytes() == first
+    code, _, errors = project.run("predict", MODEL, "photos", "--out", "g/p.csv", "--gallery", "g")
+    assert code == 2 and "replaces as a whole" in errors and not Path("g").exists()
+
+
+def test_of_two_that_write_to_one_place_one_is_refused(tmp_path):
+    for replaced, path in ((replacing_own, tmp_path / "p.csv"), (replacing_own_folder, tmp_path / "g")):
+        with replaced(path) as first:
+            (first / "a" if first.is_dir() else first).write_bytes(b"1")
+            with pytest.raises(DataError, match="another process is writing"), replaced(path):
+                pass
+        assert path.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".dicap-written.json", "g", "p.csv"]
 
 
 @pytest.mark.parametrize("option", [option for option, text in TYPED.items() if text.endswith("{}")], ids="-".join)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -15,8 +16,25 @@ def test_predict_writes_and_says_where(project):
     assert f"  open {project.folder / 'seen' / 'index.html'} in a browser" in out
     assert "p.csv" in out and "p.unreadable.csv" in out and "Next:" in out
     assert len(pd.read_csv("p.csv")) == 5 * 3
-    out = project.done("predict", "artifacts/finetune", "photos", "--out", "p.csv", "--recall", "red=0.2", "--confidence", "0.5")
-    assert "recall 0.2: promised with 50% confidence for 1 classes (red)" in out
+
+
+def test_a_solved_head_promises_and_forecasts(bare_project, raw_photos):
+    """Thresholds, learning curve and report of a project whose labelled images are scored out of fold."""
+    solved = {"head": "linear", "warmup.trainable": "head", "train.trainable": "head", "linear.solver": "convex", "ratio": 1.0}
+    bare_project.set(tiny.CHANGES | solved | {"calibration.source": "cross_fit", "data_root": str(raw_photos)})
+    for stage in ("convert", "features", "split", "warmup", "train", "finetune", "evaluate"):
+        bare_project.done(stage)
+    assert "mAP (95 % interval" in bare_project.done("learning-curve")
+    bare_project.done("report")
+    page = Path("artifacts/report/index.html").read_text()
+    assert "More labels" in page and "yes right, %" in page
+    before = tiny.content(bare_project.folder)
+    asked = ("--recall", "red=0.5", "--precision", "blue=0.5", "--confidence", "0.6")
+    assert "recall 0.5: promised with 60% confidence for 1 class (red)" in bare_project.done("evaluate", *asked)
+    assert tiny.content(bare_project.folder) == before, "with a target it writes where --out says, or nowhere"
+    out = bare_project.done("predict", "artifacts/finetune", raw_photos, "--out", "p.csv", "--recall", "0.999")
+    assert "red: recall 0.999 cannot be promised, so it gets no yes: needs 2302 labelled images" in out
+    assert "yes" not in set(pd.read_csv("p.csv")["decision"])
 
 
 def test_count_corrects_what_predict_says(project):
@@ -61,7 +79,7 @@ def test_suggest_label_import_and_run_again(project):
     rows = list(csv.DictReader(listing.open()))
     assert 1 <= len(rows) <= 4 and len({row["image"] for row in rows}) == len(rows)
     roles = pd.read_parquet(project.folder / "artifacts/split/split.parquet").set_index("id")["role"]
-    assert all(roles[row["image"]] == "unlabeled" for row in rows)
+    assert all(roles[row["image"]] == "unlabeled" and row["image"].startswith("unlabeled") for row in rows)
     code, line = project.refused("import-labels", listing)
     assert code == 1 and "no row has labels" in line
 
@@ -90,6 +108,7 @@ def test_suggest_label_import_and_run_again(project):
     [
         ("image,labels\nnobody.png,red\n", "'nobody.png' is not in the data set"),
         ("image,labels\nunlabeled-000.png,rad\n", "no image was labelled rad so far"),
+        ("image,labels\nunlabeled-000.png,Red\n", "did you mean red?"),
         ("image\nunlabeled-000.png\n", "column labels is missing"),
     ],
 )
@@ -131,24 +150,16 @@ def test_quiet_says_nothing_and_json_says_one_object(project):
 
 def test_a_filled_list_comes_back_from_a_spreadsheet(project):
     """Semicolons between columns, UTF-16, other capitals in the heads; a comma between known classes is asked about."""
-    text = 'Image ;Labels;wegen\nunlabeled-000.png;"blue;red";gemäß\nunlabeled-001.png;-;\nunlabeled-002.png;;\n'
+    text = 'Image ;Labels;wegen\nunlabeled-000.png;"blue;red";gemäß\nUnlabeled-001.png;-;\nunlabeled-002.png;;\n'
     (project.folder / "filled.csv").write_bytes(text.replace("blue;red", "blue, red").encode("utf-16"))
     assert "is 'blue, red' one class or several? Write `;`" in project.refused("import-labels", "filled.csv")[1]
     (project.folder / "filled.csv").write_bytes(text.encode("utf-16"))
-    project.done("import-labels", "filled.csv")
+    assert "Unlabeled-001.png is taken for unlabeled-001.png" in project.done("import-labels", "filled.csv")
     (added,) = (project.folder / "labels").iterdir()
     assert added.read_text() == "image,labels\nunlabeled-000.png,blue;red\nunlabeled-001.png,-\n"
 
 
-def test_a_misspelt_class_is_answered_with_the_one_that_is_meant(project):
-    (project.folder / "new.csv").write_text("image,labels\nunlabeled-000.png,Red\n")
-    _, line = project.refused("import-labels", "new.csv")
-    assert "did you mean red?" in line
-
-
 def test_suggest_offers_nothing_that_is_labelled(project):
-    rows = {row["image"] for row in csv.DictReader(project.suggested().open())}
-    assert rows and all(name.startswith("unlabeled") for name in rows)
     photos = project.folder / "photos"
     tiny.photographs(photos, {"train": 28, "test": 12})
     project.set({"data_root": str(photos)})
@@ -158,14 +169,11 @@ def test_suggest_offers_nothing_that_is_labelled(project):
     assert "every image is labelled already" in line and "hides the labels of" in line and "--unlabeled" in line
 
 
-def test_doctor_says_in_json_what_it_found(project):
-    facts = json.loads(project.done("--json", "doctor"))
-    assert facts["images"]["train"] == 28 and facts["duplicates"] == []
-
-
-def test_doctor_says_whether_a_step_fits_on_a_gpu(project):
+def test_doctor_says_what_it_found_and_whether_a_step_fits_on_a_gpu(project):
     from dicap.machine.gpus import count_gpus
 
+    facts = json.loads(project.done("--json", "doctor"))
+    assert facts["images"]["train"] == 28 and facts["duplicates"] == []
     said = project.done("doctor", "--gpu-memory", "24")
     needs = float(said.split("needs about ")[1].split()[0])
     assert "GPU of 24 GiB" in said and ": fits\n" in said

@@ -1,7 +1,6 @@
 """A project of one's own, made by the wheel alone in an empty folder: what runs in the repository runs there, to the byte."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -11,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import tiny
-from ruamel.yaml import YAML
+
+from dicap.settings.resolve import change_settings
 
 MODEL = "artifacts/finetune/model.safetensors"
 SMALL = {"backbone": "test_resnet", "backbone_weights": "random", "image_size": tiny.SIZE, "network.stride": 16}
@@ -21,18 +21,7 @@ SMALL = {"backbone": "test_resnet", "backbone_weights": "random", "image_size": 
 def site(tmp_path_factory) -> Path:
     """A folder in which the wheel is installed, and nothing else of the project."""
     place = tmp_path_factory.mktemp("wheel")
-    source = place / "source"
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=tiny.ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    for name in listed.splitlines():
-        if not name.startswith(("tests/", "docs/", "benchmarks/")) and os.path.lexists(tiny.ROOT / name):
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(tiny.ROOT / name, source / name, follow_symlinks=False)
+    source = tiny.copy_project(place / "source", "tests/", "docs/", "benchmarks/")
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(place), str(source)], check=True)
     wheel = next(place.glob("*.whl"))
@@ -41,34 +30,10 @@ def site(tmp_path_factory) -> Path:
     return place / "site"
 
 
-class Person:
-    """Somebody with the installed package, in an empty folder."""
-
-    def __init__(self, site: Path, folder: Path) -> None:
-        self.site, self.folder = site, folder
-        bin_ = folder / "bin"
-        bin_.mkdir()
-        command = bin_ / "dicap-stage"
-        command.write_text(f"#!{sys.executable}\nimport sys\nfrom stages.cli import main\nsys.exit(main())\n")
-        command.chmod(0o755)
-        names = {
-            f"GIT_{who}_{what}": text for who in ("AUTHOR", "COMMITTER") for what, text in (("NAME", "t"), ("EMAIL", "t@e.org"))
-        }
-        self.environment = tiny.environment(site, **names)
-        self.environment["PATH"] = f"{bin_}{os.pathsep}{self.environment['PATH']}"
-
-    def type(self, line: str, place: Path, code: int = 0) -> str:
-        """Type a command in a folder; what it says."""
-        done = subprocess.run(line, shell=True, cwd=place, env=self.environment, capture_output=True, text=True)
-        assert done.returncode == code, f"{line}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
-        assert "Traceback" not in done.stdout + done.stderr
-        return done.stdout + done.stderr
-
-
 @pytest.fixture
-def person(site, tmp_path) -> Person:
-    """One of them."""
-    return Person(site, tmp_path)
+def environment(site) -> dict[str, str]:
+    """Of somebody with the installed package."""
+    return tiny.warm_environment(site, **tiny.AUTHOR)
 
 
 def test_the_wheel_holds_what_a_project_needs(site):
@@ -80,26 +45,26 @@ def test_the_wheel_holds_what_a_project_needs(site):
 
 
 @pytest.mark.pipeline
-def test_from_an_empty_folder_to_an_exported_model(person, raw_photos, tmp_path):
+def test_from_an_empty_folder_to_an_exported_model(environment, raw_photos, tmp_path):
     project = tmp_path / "birds"
-    said = person.type(f"dicap-stage new birds --from {raw_photos}", tmp_path)
+    said = tiny.typed(f"dicap-stage new birds --from {raw_photos}", tmp_path, environment)
     assert "cd birds" in said and "dvc repro" in said
-    change(project / "params.yaml", SMALL)
-    person.type("git commit --quiet --all --message Settings", project)
-    person.type("dvc repro", project)
-    person.type("git commit --quiet --all --message Results", project)
-    assert person.type("dvc repro", project).count("Running stage") == 1  # resolve
+    change_settings(project / "params.yaml", SMALL)
+    tiny.typed("git commit --quiet --all --message Settings", project, environment)
+    tiny.typed("dvc repro", project, environment)
+    tiny.typed("git commit --quiet --all --message Results", project, environment)
+    assert tiny.typed("dvc repro", project, environment).count("Running stage") == 1  # resolve
     model = (project / MODEL).read_bytes()
-    person.type("dvc exp run -S seed=2 --name other", project)
+    tiny.typed("dvc exp run -S seed=2 --name other", project, environment)
     assert (project / MODEL).read_bytes() != model
-    person.type("git checkout --quiet params.yaml dvc.lock && dvc checkout --quiet", project)
+    tiny.typed("git checkout --quiet params.yaml dvc.lock && dvc checkout --quiet", project, environment)
     assert (project / MODEL).read_bytes() == model
     grid = "title: Two seeds\nsettings: {}\ncases:\n  a: {method: dicap}\naxes:\n  seed: [2, 3]\n"
     (project / "experiments" / "two.yaml").write_text(grid)
-    said = person.type("dicap-stage sweep experiments/two.yaml", project)
+    said = tiny.typed("dicap-stage sweep experiments/two.yaml", project, environment)
     assert "2 cells, 1 finished, 1 to run" in said and "1 of 1 cells finished" in said
-    person.type(f"dicap-stage predict artifacts/finetune {raw_photos} --out p.csv", project)
-    person.type("dicap-stage export artifacts/finetune --out m.pt2", project)
+    tiny.typed(f"dicap-stage predict artifacts/finetune {raw_photos} --out p.csv", project, environment)
+    tiny.typed("dicap-stage export artifacts/finetune --out m.pt2", project, environment)
 
     # The same in a folder beside the repository's code, without DVC.
     other = tmp_path / "clone"
@@ -113,15 +78,14 @@ def test_from_an_empty_folder_to_an_exported_model(person, raw_photos, tmp_path)
     assert scores[0] == scores[1]
 
 
-def test_an_upgrade_runs_what_reads_the_changed_code(person, site, tmp_path):
+def test_an_upgrade_runs_what_reads_the_changed_code(environment, site, tmp_path):
     upgraded = tmp_path / "upgraded"
     shutil.copytree(site, upgraded)
     project = tmp_path / "project"
-    person.type("dicap-stage new project", tmp_path)
+    tiny.typed("dicap-stage new project", tmp_path, environment)
 
     def resolved(code: Path) -> dict[str, bytes]:
-        person.environment["PYTHONPATH"] = str(code)
-        person.type("dicap-stage resolve", project)
+        tiny.typed("dicap-stage resolve", project, environment | {"PYTHONPATH": str(code)})
         return {path.stem: path.read_bytes() for path in (project / "artifacts" / "resolved").iterdir()}
 
     def changed_by(name: str, old: str, new: str) -> set[str]:
@@ -140,16 +104,6 @@ def test_an_upgrade_runs_what_reads_the_changed_code(person, site, tmp_path):
         "report"
     }
     assert changed_by("dicap/__init__.py", "0.1.0", "0.1.1") == set()
-
-
-def change(params: Path, changes: dict) -> None:
-    """Change dotted keys of a project's settings."""
-    values = YAML(typ="safe", pure=True).load(params.read_text())
-    values = {
-        key: {} if value is None and any(k.startswith(f"{key}.") for k in changes) else value for key, value in values.items()
-    }
-    with open(params, "w") as handle:
-        YAML().dump(tiny.nested(values, changes), handle)
 
 
 BAD = {

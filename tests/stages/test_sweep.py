@@ -212,6 +212,8 @@ def test_a_dry_run_submits_nothing(project, monkeypatch):
     assert result.exit_code == 0 and not fake.asked
     names = [line.split()[-1][:21] for line in result.stdout.splitlines()[1:]]
     assert names == ["pictograms-mld-r0_05-", "pictograms-dicap-r0_0"]
+    said = run("grid.yaml", "--dry-run", "-S", "topk.k=1,2", "-S", "train.epochs=3", "-S", "train.cycle_epochs=0").stderr
+    assert said == "Warning: topk.k: nothing reads it in any cell: the method is mld\n", "dicap has a main stage"
 
 
 def test_options_reach_the_cells(project, monkeypatch):

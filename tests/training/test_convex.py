@@ -147,11 +147,11 @@ def test_metrics_card_and_page_say_whether_unlabelled_images_helped(frozen_exper
     experiment = frozen_experiment(AUTO)
     place = run_all(experiment, tmp_path)
     said = read_json(place / "train" / "choice.json")["unlabelled"]
-    result = evaluate(experiment, place / "train" / "model.safetensors", place, tmp_path / "evaluate")
+    result = evaluate(experiment, place / "train" / "model.safetensors", tmp_path / "evaluate")
     assert said.startswith(("helped", "did not help")) and result["unlabelled"] == said
     assert f"| unlabelled photographs | {said} |" in (tmp_path / "evaluate" / "MODEL_CARD.md").read_text()
     assert f"Unlabelled photographs {said}." in list(_remarks(result))
-    before = evaluate(experiment, place / "warmup" / "model.safetensors", place, tmp_path / "warmup_alone")
+    before = evaluate(experiment, place / "warmup" / "model.safetensors", tmp_path / "warmup_alone")
     assert "unlabelled" not in before and not any("Unlabelled" in line for line in _remarks(before))
 
 

@@ -287,7 +287,7 @@ def test_where_labels_are_noise_no_stage_states_that_it_knows(noise_set, tmp_pat
     source = None
     for stage, experiment in opened(*noise_set, tmp_path, FROZEN | loop | by_heart):
         source = tiny.run_stage(experiment, stage, source, tmp_path) / "model.safetensors"
-        result = evaluate(experiment, source, tmp_path, tmp_path / f"{stage}-scores")
+        result = evaluate(experiment, source, tmp_path / f"{stage}-scores")
         decisions = load_model(source).decisions
         if decisions.curve is not None:
             assert decisions.curve.rate.min() > 0.1 and decisions.curve.rate.max() < 0.9, stage

@@ -1,4 +1,4 @@
-"""Where a head is solved, what a doubt calls unread changes nothing, and all else does; values are walked from the schema."""
+"""What a doubt calls unread changes nothing, and all else does; settings and their values are walked from the schema."""
 
 from collections.abc import Iterator
 from typing import get_args
@@ -9,9 +9,13 @@ import torch
 from pydantic import ValidationError
 from safetensors.numpy import load_file
 
+from dicap.data.store import Store
+from dicap.features.recipe import Recipe, pretrained_network
 from dicap.machine.runtime import Runtime
-from dicap.settings import Settings, flatten
-from dicap.settings.checks import contradictions, warnings
+from dicap.provenance.dependencies import relevant
+from dicap.settings import Section, Settings, flatten
+from dicap.settings.checks import contradictions, unread
+from dicap.settings.methods import METHODS
 from dicap.training.experiment import Experiment
 from training.test_convex import HOLDOUT, RECOMMENDED
 
@@ -22,13 +26,34 @@ LOOPS = {
     "cap": FROZEN | HOLDOUT | {"method": "cap"},
     "bce": FROZEN | HOLDOUT | {"method": "bce"},
     "soft targets": FROZEN | RECOMMENDED | {"calibration.target": "soft", "thresholds.rule": "none"},
+    "solved and fine-tuned": FROZEN | HOLDOUT,
+    "solved, then unfrozen": RECOMMENDED
+    | {"warmup.trainable": "head", "features.views": 0, "train.head_lr": 1e-3, "train.backbone_lr": 1e-3},
+    "plain": {"warmup.wcl": False, "contrastive.enabled": False, "finetune.enabled": False, "calibration.policy": "uniform"},
+    "bank": FROZEN,
+    "matched": FROZEN | {"method": "iat", "iat.rule": "matched"},
+    "warmed": {"method": "drml", "drml.features": "warmup", "drml.select": "distance"},
+    "own rates": {"method": "bbam", "bbam.lr": 1e-3, "bbam.batch_size": 8, "bbam.balance": False},
+    "own batches": FROZEN
+    | {"method": "pclp", "pclp.prior": "none", "pclp.epochs": 1, "pclp.batch_size": 8, "pclp.batch_labelled": 2},
+    **{f"{name}, whole": {"method": name} for name in METHODS},
 }
+# Read before a stage trains, or what a method brings itself.
+BEFORE = ("own.", "convert.", "data_root", "protocol", "features.views", "backbone", "head")
+BEFORE += ("image_size", "network.normalize", "network.stride", "network.tokens")
+
+
+def loop(name: str) -> Settings:
+    """The settings of a loop, with its method's head where none is named."""
+    head = METHODS[LOOPS[name].get("method", "dicap")].head
+    return tiny.settings(SHORT | {"head": head} | LOOPS[name])
 
 
 def others(key: str, s: Settings) -> Iterator[Settings]:
     """The settings with other values of one key, as far as they are allowed; several numbers, since one may round to the same."""
-    section, name = key.split(".")
-    field, now = type(getattr(s, section)).model_fields[name], getattr(getattr(s, section), name)
+    *sections, name = key.split(".")
+    parent = getattr(s, sections[0]) if sections else s
+    field, now = type(parent).model_fields[name], getattr(parent, name)
     choices = [value for kind in (field.annotation, *get_args(field.annotation)) for value in get_args(kind)]
     choices = [value for value in choices if isinstance(value, str)] + [not now] * isinstance(now, bool)
     if not isinstance(now, (bool, str)):
@@ -55,11 +80,11 @@ class Runs:
         self.count += 1
         place = self.place / str(self.count)
         split = tiny.draw_split(self.folder, place.with_suffix(".parquet"), s)
-        bank = self.bank if s.needs_features else None
-        experiment = Experiment.open(s, Runtime(torch.device("cpu"), workers=0), self.folder, split, bank=bank)
         source, found = None, {}
         for stage in ("warmup", "train", "finetune"):
             if s.trains(stage):
+                bank = self.bank if s.needs_features else None
+                experiment = Experiment.open(s, Runtime(torch.device("cpu"), workers=0), self.folder, split, bank=bank)
                 on = experiment.on_bank() if bank is not None and s.trainable(stage) == "head" else experiment
                 source = tiny.run_stage(on, stage, source, place) / "model.safetensors"
                 found |= {
@@ -70,27 +95,43 @@ class Runs:
         return found
 
 
-def told(s: Settings) -> set[str]:
-    """The keys that a doubt names."""
-    lines = warnings(s, dict.fromkeys(dict(flatten(s.model_dump())), "params.yaml"))
-    return {found.split(" ")[0] for line in lines for found in line.split(": ")[1].split(", ")}
+@pytest.fixture
+def looked_at(monkeypatch):
+    """The dotted keys of the settings that anything looks at."""
+    names, looked, plain = {type(part): f"{name}." for name, part in tiny.settings()}, set(), Section.__getattribute__
+
+    def look(self, name):
+        if name in type(self).model_fields:
+            looked.add(names.get(type(self), "") + name)
+        return plain(self, name)
+
+    monkeypatch.setattr(Section, "__getattribute__", look)
+    return looked
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_what_is_told_to_be_unread_changes_nothing(tiny_set, bank, tmp_path, name):
+def test_what_is_told_to_be_unread_changes_nothing(tiny_set, bank, tmp_path, looked_at, name):
     """All other values of all the keys that are doubted, a few runs: the n-th other value of every key at once."""
-    s = tiny.settings(SHORT | LOOPS[name])
-    runs, doubted = Runs(tiny_set, bank, tmp_path), sorted(told(s) - {"backbone_weights"})
-    expected = runs(s)
-    assert {"contrastive.enabled", "calibration.teacher", "train.head_lr", "topk.k"} <= set(doubted)
+    s = loop(name)
+    runs, doubted = Runs(tiny_set, bank, tmp_path), sorted(unread(s))
+    looked_at.clear()
+    expected, looked = runs(s), set(looked_at)
+    silent = {key for key, _ in flatten(s.model_dump()) if not key.startswith(BEFORE)} - looked - set(doubted)
+    assert not silent, "no stage looks at it, and no doubt is told"
     for n in range(2):
-        changes = {}
+        changed = s
         for key in doubted:
-            section, field = key.split(".")
-            values = [getattr(getattr(other, section), field) for other in others(key, s)]
-            changes |= {key: values[n]} if len(values) > n else {}
-        found = runs(Settings.model_validate(tiny.nested(s.model_dump(), changes)))
+            changed = next((other for i, other in enumerate(others(key, changed)) if i == n), changed)
+        found = runs(changed)
         assert found.keys() == expected.keys() and found == expected, name
+
+
+def test_the_stage_of_features_depends_on_all_that_is_looked_at_for_them(tiny_set, looked_at):
+    s = loop("bank")
+    looked_at.clear()
+    Recipe.of(s, Store.open(tiny_set), pretrained_network(s))
+    looked = {key for key in looked_at if key not in dict(s) or not isinstance(getattr(s, key), Section)}
+    assert looked <= {key for name, value in relevant(s, "features").items() for key, _ in flatten({name: value})}
 
 
 WALKED = (
@@ -114,13 +155,13 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("name", ["cross-fitted", "bce"])
 def test_what_is_not_told_to_be_unread_changes_a_result(tiny_set, bank, tmp_path, name):
-    s = tiny.settings(SHORT | LOOPS[name])
+    s = loop(name)
     runs = Runs(tiny_set, bank, tmp_path)
     expected = runs(s)
     keys = [f"{section}.{field}" for section in WALKED for field in type(getattr(s, section)).model_fields]
     silent = []
     for key in keys:
         values = list(others(key, s))
-        if values and key not in {*told(s), *ELSEWHERE} and all(runs(value) == expected for value in values):
+        if values and key not in {*unread(s), *ELSEWHERE} and all(runs(value) == expected for value in values):
             silent.append(key)
     assert not silent, "accepted, read by nothing, and no doubt is told"

@@ -19,7 +19,7 @@ from dicap.settings.checks import contradictions
 from dicap.training.decisions import thresholds_at_equal_rank
 from dicap.training.loops import finetune_from_solved as unfrozen
 from dicap.training.loops import main
-from dicap.training.loops.main import own_rates
+from dicap.training.loops.main import hold_statistics, own_rates
 from training.test_convex import RECOMMENDED
 
 WHOLE = RECOMMENDED | {
@@ -90,6 +90,12 @@ def test_statistics_of_batch_norm_stay_where_they_are_to_stay(unfreeze, solved, 
     assert running and all((found[key] == before[key]).all() for key in running) == (mode == "eval")
     affine = [key for key in found if key.startswith("backbone.") and ".bn" in key and key.endswith(".weight")]
     assert affine and any((found[key] != before[key]).any() for key in affine), "scale and shift are trained"
+
+
+def test_batch_norm_of_a_method_s_own_head_is_not_held():
+    network = torch.nn.ModuleDict({name: torch.nn.BatchNorm1d(2) for name in ("backbone", "head")})
+    hold_statistics(network)
+    assert (network["backbone"].training, network["head"].training) == (False, True)
 
 
 def test_one_rate_for_both_is_one_group_as_published():

@@ -63,7 +63,7 @@ def run(folder: Path, split: Path, place: Path) -> None:
     for stage in ("warmup", "train", "finetune"):
         source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
         experiment.group.any(False)  # the main process has written it
-    evaluate(experiment, source, place, place / "evaluate")
+    evaluate(experiment, source, place / "evaluate")
     for name, changes in CASES.items():
         experiment = Experiment.open(tiny.settings(CHANGES | {"train.epochs": 1} | changes), RUNTIME, folder, split, group)
         tiny.run_stage(experiment, stage_of(changes["method"]), None, place / name)

@@ -2,6 +2,8 @@
 
 import csv
 import shutil
+from pathlib import Path
+from threading import get_ident
 
 import numpy as np
 import pandas as pd
@@ -9,8 +11,9 @@ import pytest
 from PIL import Image
 
 import dicap
+from dicap.data.sources.own.read import read_added
 from dicap.errors import DataError
-from dicap.use.folder import photographs
+from dicap.use.folder import Photograph, photographs, read_ahead
 from dicap.use.predict import predict, predict_to_file
 
 
@@ -42,7 +45,7 @@ def test_a_file_a_pattern_a_list_and_a_folder_say_the_same(model, shots, photos)
     np.testing.assert_allclose(probabilities(one), probabilities(folder)[: len(one)], atol=1e-6)
 
 
-def test_open_images_and_arrays_say_what_the_file_says(model, shots):
+def test_open_images_and_arrays_say_what_the_file_says(model, shots, monkeypatch):
     expected = probabilities(predict(model, shots[:2]))
     opened = [Image.open(path) for path in shots[:2]]
     pixels = [np.asarray(image.convert("RGB")) for image in opened]
@@ -50,6 +53,10 @@ def test_open_images_and_arrays_say_what_the_file_says(model, shots):
         frame = predict(model, images)
         np.testing.assert_allclose(probabilities(frame), expected, atol=1e-6)
         assert list(frame["image"].unique()) == ["0", "1"]
+    with Image.open(shots[0]) as image:  # meant twice: two threads that decode it would disturb each other
+        threads, load = [], image.load
+        monkeypatch.setattr(image, "load", lambda: (threads.append(get_ident()), load())[1])
+        assert len(next(read_ahead([Photograph("0", image)] * 9, 32, 9, workers=8))[1]) == 9 and threads[0] == get_ident()
     assert len(predict(model, pixels[0][..., 0])) == 3  # grey
 
 
@@ -106,15 +113,44 @@ def test_every_name_comes_back(model, shots, tmp_path, monkeypatch):
     assert [one.name for one in photographs("list.txt")] == names[:-2]
 
 
+def test_a_name_leads_to_its_image_and_to_no_other(shots, tmp_path, monkeypatch):
+    """Of lists, patterns and folders whose names differ by little; what may mean two images is refused."""
+    monkeypatch.chdir(tmp_path)
+    names = ["a/1.png", "a/ 1.png", "a/1.png ", "b/1.png", "c [2]/1.png", "c 2/1.png"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(shots[0], name)
+    for folder in "ab":
+        Path(folder, "list.txt").write_text("1.png\n 1.png\n1.png \n" if folder == "a" else "1.png\n")
+    meant = {
+        "a/list.txt": names[:3],
+        "c [2]/*.png": ["c [2]/1.png"],
+        "c*/*.png": sorted(names[4:]),
+        "?/1.png": ["a/1.png", "b/1.png"],
+    }
+    for images, expected in meant.items():
+        assert [one.source for one in photographs(images)] == list(map(Path, expected))
+    found = photographs(["a/list.txt", "b/list.txt", "b/1.png"])
+    assert len({one.name for one in found}) == len({(one.name, one.source) for one in found}) == 5
+    Path("1.png").write_bytes(b"another")
+    with pytest.raises(DataError, match="write the whole path"):
+        photographs("a/list.txt")
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_one_row_for_each_image(model, photos, tmp_path, kind):
     out = tmp_path / f"p.{kind}"
     predict_to_file(model, photos, out, per_image=True)
     frame = (pd.read_csv(out, keep_default_na=False) if kind == "csv" else pd.read_parquet(out)).set_index("image")
     entries = predict(model, photos)
-    assert len(frame) == 12 and list(frame) == ["labels", "unsure"]
+    read_as_labels = {image: given.whole(model.classes) for image, given in read_added(out, model.classes).items()}
+    assert len(frame) == 12 and list(frame) == ["labels", "unsure", "absent"]
     for image, rows in entries.groupby("image"):
         yes, unsure = (";".join(rows["class"][rows["decision"] == word]) for word in ("yes", "unsure"))
         assert frame.loc[image, "unsure"] == unsure
         assert frame.loc[image, "labels"] == (yes or ("" if unsure else "-"))
+        if (given := read_as_labels.get(image)) is not None:
+            assert set(given.labels) == set(filter(None, yes.split(";"))), "a yes, and no other, is a label"
+            assert set(given.absent) == set(rows["class"][rows["decision"] == "no"]), "what is unsure stays unknown"
+    assert len(read_as_labels) == (frame["unsure"].str.split(";").str.len() < len(model.classes)).sum() > 6
     pd.testing.assert_frame_equal(predict(model, photos, per_image=True).set_index("image"), frame, check_dtype=False)

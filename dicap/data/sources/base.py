@@ -14,6 +14,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError, features
 
 from dicap.errors import DataError
 
+WHITE_IS_ZERO = 262, 0  # a TIFF's tag and value; Pillow heeds it in grey of up to 8 bits alone
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -199,11 +201,12 @@ def to_rgb(image: Image.Image, *, upright: bool = False) -> Image.Image:
         Rejected: grey values of 32 bits or floats, of which nobody knows what is black and what is white.
     """
     image.load()  # before the orientation is looked at: a TIFF is turned by loading it
-    image = ImageOps.exif_transpose(image) if upright else image
     if image.mode == "I" and image.format == "TIFF":
         raise Rejected("grey values of 32 bits; save it as an 8-bit or 16-bit image")
+    negative = image.mode.startswith("I") and getattr(image, "tag_v2", {}).get(WHITE_IS_ZERO[0]) == WHITE_IS_ZERO[1]
+    image = ImageOps.exif_transpose(image) if upright else image  # which forgets what kind of file it was
     if image.mode.startswith("I"):
-        image = _to_8_bits(image)
+        image = ImageOps.invert(_to_8_bits(image)) if negative else _to_8_bits(image)
     elif image.mode == "F":
         raise Rejected("grey values that are floats; save it as an 8-bit or 16-bit image")
     if image.has_transparency_data:
@@ -213,12 +216,18 @@ def to_rgb(image: Image.Image, *, upright: bool = False) -> Image.Image:
 
 
 def _to_8_bits(image: Image.Image) -> Image.Image:
-    """Grey of 16 bits as 8 bits: Pillow would clip it at 255, which leaves a white image. Raises Rejected for larger values."""
+    """Grey of 16 bits as 8 bits: Pillow would clip it at 255, which leaves a white image.
+
+    Raises:
+        Rejected: larger values, or none above 255, which would be black: they are of 8 bits.
+    """
     import numpy as np
 
     grey = np.asarray(image)
     if grey.min() < 0 or grey.max() > 0xFFFF:
         raise Rejected("grey values of 32 bits; save it as an 8-bit or 16-bit image")
+    if grey.max() <= 0xFF:
+        raise Rejected("grey values of 16 bits, all of them below 256 and so black; save it as an 8-bit image")
     return Image.fromarray((grey.astype(np.uint16) >> 8).astype(np.uint8))
 
 

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from dicap.errors import DataError
+from dicap.files.written import written_below
 
 TABLES = (".csv", ".tsv", ".tab", ".txt", ".parquet")  # files of labels
 ENDINGS = frozenset(
@@ -13,6 +14,8 @@ ENDINGS = frozenset(
         *("heic", "heif", "hif", "avif"),
     )
 )
+# Photographs that nobody here can decode: the raw files of cameras, and formats that Pillow has no reader for.
+NOT_READ = frozenset(f".{name}" for name in ("cr2", "cr3", "nef", "arw", "dng", "raf", "orf", "rw2", "pef", "jxl", "psd", "svg"))
 
 
 def is_image_name(text: str) -> bool:
@@ -20,10 +23,11 @@ def is_image_name(text: str) -> bool:
     return Path(text).suffix.lower() in ENDINGS
 
 
-def list_images(folder: Path, *, required: bool = True) -> list[str]:
-    """Paths of the image files below a folder, relative to it, with forward slashes, sorted; hidden files are passed over.
+def list_images(folder: Path, *, required: bool = True, again: bool = False, endings: frozenset[str] = ENDINGS) -> list[str]:
+    """Paths of the image files below a folder, relative to it, with forward slashes, sorted; hidden files are passed over,
+    and the thumbnails of a gallery.
 
-    Links are followed, each folder once.
+    Links are followed, each folder once, or `again` by each link to it that does not lie in it. `endings`: those of image files.
 
     Raises:
         DataError: there is no such folder, or no image in it although one is `required`.
@@ -31,16 +35,19 @@ def list_images(folder: Path, *, required: bool = True) -> list[str]:
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; name a folder of images")
-    found, seen = [], set()
+    found, seen, thumbnails = [], set(), set()
     for place, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(place)
-        if real in seen:
+        above = Path(place).parents
+        if real in (map(os.path.realpath, above[: len(above) - len(folder.parents)]) if again else seen):
             folders.clear()
             continue
         seen.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         relative = Path(place).relative_to(folder)
-        found += [(relative / name).as_posix() for name in names if is_image_name(name) and not name.startswith(".")]
+        thumbnails |= {(relative / name).as_posix() for name in written_below(Path(place))}
+        found += [(relative / name).as_posix() for name in names if Path(name).suffix.lower() in endings and name[0] != "."]
+    found = [name for name in found if name not in thumbnails]
     if not found and required:
         raise DataError(f"{folder}: no image files below it; known endings are {', '.join(sorted(ENDINGS))}")
     return sorted(found)
@@ -56,7 +63,7 @@ def same_file(path: Path) -> tuple[int, int] | str:
     """What links to one file have in common: device and number of the file; its name where it is missing."""
     try:
         info = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a zero byte in the name
         return str(path)
     return info.st_dev, info.st_ino
 

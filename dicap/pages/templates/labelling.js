@@ -296,18 +296,13 @@ function drawChips() {
 }
 
 function why(item) {
-  if (item.odd) {
-    const given = new Set(item.on);
-    const parts = item.odd.flatMap(([c, chance], k) => [
-      k ? " " : "",
-      given.has(c) ? "Labelled " : "Not labelled ",
-      element("b", {}, element("bdi", { textContent: nameOf(c) })),
-      given.has(c) ? `, found unlikely (${percent(chance)}).` : `, found likely (${percent(chance)}).`,
-    ]);
-    return parts;
-  }
-  if (item.asked === undefined) return [];
-  return ["Chosen because of ", element("b", {}, element("bdi", { textContent: nameOf(item.asked) })), `: ${percent(chanceOf(kept.at, item.asked))}.`];
+  const given = new Set(item.on);
+  return (item.odd ?? []).flatMap(([c, chance], k) => [
+    k ? " " : "",
+    given.has(c) ? "Labelled " : "Not labelled ",
+    element("b", {}, element("bdi", { textContent: nameOf(c) })),
+    given.has(c) ? `, found unlikely (${percent(chance)}).` : `, found likely (${percent(chance)}).`,
+  ]);
 }
 
 function draw(moved = false) {

@@ -24,7 +24,7 @@ def bars(table: pd.DataFrame) -> Figure:
     _interval(ax, place, table["low"], table["high"], color=style.INK)
     shifted = table.reset_index(drop=True).loc[lambda rows: rows["shifted"].to_numpy() & rows["by_shift"].notna().to_numpy()]
     if len(shifted):
-        _interval(ax, shifted.index, shifted["shift_low"], shifted["shift_high"], color=style.VERMILLION)
+        _interval(ax, shifted.index.tolist(), shifted["shift_low"], shifted["shift_high"], color=style.VERMILLION)
         ax.plot(shifted["by_shift"], shifted.index, "D", color=style.VERMILLION, label="if the shares of classes changed")
         style.legend_above(ax)
     ax.set_yticks(place, table["class"])

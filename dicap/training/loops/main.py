@@ -84,8 +84,8 @@ def own_rates(network: nn.Module, phase: Phase, s: Settings) -> list[ParamGroup]
 
 
 def hold_statistics(network: nn.Module) -> None:
-    """BatchNorm normalises by its running statistics and leaves them as they are; its scale and shift are trained."""
-    for module in network.modules():
+    """The backbone's BatchNorm normalises by its running statistics and leaves them as they are; scale and shift are trained."""
+    for module in network.backbone.modules() if network.backbone is not None else ():  # type: ignore[union-attr, operator]
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             module.eval()
 

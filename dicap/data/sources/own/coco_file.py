@@ -1,11 +1,10 @@
 """COCO JSON of any edition: one file or several, as labelling tools and platforms export it, or as COCO is downloaded."""
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from dicap.data.sources.own.listing import Entry, Finder, Listing, relative_id, split_in
+from dicap.data.sources.own.listing import Entry, Finder, Listing, read_json, relative_id, split_in
 from dicap.errors import DataError
 
 # Other annotations of the same images, in a download of COCO beside its `instances_*.json`.
@@ -77,7 +76,7 @@ def read(root: Path, files: list[Path]) -> Listing:
 
 def _read_one(path: Path, base: Path, finder: Finder) -> list[Entry]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
+        content = read_json(path)
         for what in ("categories", "images"):
             for number, count in Counter(entry["id"] for entry in content[what]).most_common(1):
                 if count > 1:
@@ -100,8 +99,6 @@ def _read_one(path: Path, base: Path, finder: Finder) -> list[Entry]:
                 )
             entries.append(Entry(file, relative_id(file, base), names, split, absent))
         return entries
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DataError(f"{path}: not readable as JSON ({error}); export it again") from None
     except (KeyError, TypeError) as error:
         raise DataError(f"{path}: an entry refers to {error}, which the file does not have; export it again") from None
 

@@ -1,6 +1,5 @@
 """Label Studio's export as JSON: choices, boxes, polygons and taxonomies become labels of the image."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from dicap.data.sources.files import is_image_name
-from dicap.data.sources.own.listing import Entry, Finder, Listing, relative_id
+from dicap.data.sources.own.listing import Entry, Finder, Listing, read_json, relative_id
 from dicap.errors import DataError
 
 
@@ -25,24 +24,28 @@ def read(root: Path, path: Path) -> Listing:
     name, with or without the eight letters that an upload puts before it.
     """
     base = root if root.is_dir() else root.parent
-    finder, entries = Finder(base), []
-    for number, task in enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1):
+    finder, entries, differ = Finder(base), [], 0
+    for number, task in enumerate(read_json(path), 1):
         try:
             address, done = _image(task["data"]), [a for a in task.get("annotations") or [] if not a.get("was_cancelled")]
+            said = [frozenset(_names([entry.get("value") for entry in answer.get("result") or []])) for answer in done]
         except (KeyError, TypeError, AttributeError, StopIteration):
-            raise DataError(f"{path}: task {number} names no image; export the project as JSON, not as JSON-MIN") from None
-        labels = frozenset(_names([entry.get("value") for entry in done[-1].get("result") or []])) if done else None
+            raise DataError(
+                f"{path}: task {number} names no image, or holds no answers; export the project as JSON, not as JSON-MIN"
+            ) from None
+        labels, differ = said[-1] if said else None, differ + (len({*said}) > 1)
         file = _file(address, finder)
         entries.append(Entry(file, relative_id(file, base), labels))
-    return Listing(root, entries, {"export": path.name}, finder.notes())
+    notes = [f"tasks with several answers that differ, of which the last counts: {differ}"] if differ else []
+    return Listing(root, entries, {"export": path.name}, finder.notes() + notes)
 
 
 def _is_export(path: Path) -> bool:
     """Whether a file is a list of tasks with images, perhaps one as JSON-MIN, which `read` refuses."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
+        content = read_json(path)
         return isinstance(content, list) and isinstance(_image(content[0].get("data", content[0])), str)
-    except (OSError, ValueError, IndexError, TypeError, AttributeError, StopIteration):
+    except (DataError, IndexError, TypeError, AttributeError, StopIteration):
         return False
 
 

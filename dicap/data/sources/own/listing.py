@@ -1,5 +1,8 @@
 """What the readers of annotation formats have in common: a list of images with the names of their labels."""
 
+import errno
+import json
+import os
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -89,6 +92,17 @@ def to_raw(listing: Listing) -> RawSet:
     return RawSet(OWN, classes, items, images, listing.source, notes)
 
 
+def with_splits_of_folders(listing: Listing) -> Listing:
+    """The listing with the splits that the images' folders name, where it says none itself and they all lie in such folders."""
+    said = {entry.split for entry in listing.entries}
+    found = [split_in(Path("/", entry.id).parent / "_", Path("/")) for entry in listing.entries]
+    if said != {None} or not {"train"} < {*found} <= {"train", "val", "test"}:
+        return listing
+    entries = [replace(entry, split=split) for entry, split in zip(listing.entries, found, strict=True)]
+    note = "no split is said: each image has that of the folder it lies in (train, val, test)"
+    return replace(listing, entries=entries, notes=[*listing.notes, note])
+
+
 def check_names(where: object, classes: Iterable[str]) -> None:
     """Refuse names of classes that the table of imported labels could not hold. Raises DataError."""
     for name in classes:
@@ -99,8 +113,17 @@ def check_names(where: object, classes: Iterable[str]) -> None:
 
 
 def has_control(text: str) -> bool:
-    """Whether a text holds a control character, such as the end of a line."""
-    return any(unicodedata.category(letter) == "Cc" for letter in text)
+    """Whether a text holds a control character, such as the end of a line, or a byte that is no letter of UTF-8."""
+    return any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text)
+
+
+def read_json(path: Path) -> Any:
+    """The content of a file of annotations. Raises DataError."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        why = "nested too deep" if isinstance(error, RecursionError) else error
+        raise DataError(f"{path}: not readable as JSON ({why}); export it again, or move it out of the folder") from None
 
 
 def split_in(path: Path, base: Path) -> str | None:
@@ -134,10 +157,17 @@ class Finder:
     def find(self, name: str, *bases: Path) -> Path:
         """The file `name` below one of `bases` or the root; else the image below the root whose path ends most like it.
 
-        Capitals, composed or decomposed accents, backslashes, folders of another machine and a missing ending do not matter,
-        where exactly one image fits. A path that is not there is returned as it was meant: `convert` rejects it as missing.
+        Capitals, composed or decomposed accents, blanks around, backslashes, folders of another machine and a missing ending do
+        not matter, where exactly one image fits. A path that is not there is returned as it was meant: `convert` rejects it as
+        missing.
         """
-        for spelling in (name, name.replace("\\", "/").lstrip("/")):
+        try:
+            os.stat(self._root / name)
+        except (OSError, ValueError) as error:
+            if getattr(error, "errno", None) in (None, errno.ENAMETOOLONG):
+                raise DataError(f"{self._root}: {name[:60]!r} is no name of a file; correct it") from None
+        spoken, name = name, name.strip()
+        for spelling in (spoken, name, name.replace("\\", "/").lstrip("/")):
             for base in (*bases, self._root):
                 if ".." not in Path(spelling).parts and _is_file(base / spelling):
                     return base / spelling

@@ -1,6 +1,5 @@
 """Data set `table`: anybody's own images, in whichever format they come, with the options of the settings' section `own`."""
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,11 +11,13 @@ import numpy as np
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.data.sources.files import TABLES, linked_folder, list_images, readable, same_file
 from dicap.data.sources.own import coco_file, folders, label_studio, table, xml_files
-from dicap.data.sources.own.listing import Listing, finder_of, to_raw
+from dicap.data.sources.own.listing import Listing, finder_of, read_json, to_raw, with_splits_of_folders
 from dicap.data.sources.own.sheet import ABSENT, IMAGE, LABELS, OTHERS, Labels, read_sheet
 from dicap.errors import DataError
 from dicap.randomness import order_by_name
 from dicap.settings import Own
+
+OPTIONS = {"table": ("separator", "empty", "empty_absent"), "folders": ("label_folder",)}  # of own, that one format alone reads
 
 
 @dataclass(frozen=True)
@@ -53,20 +54,27 @@ def read(root: Path, own: Own) -> RawSet:
     """
     kind = detect(root) if own.format == "auto" else own.format
     listing = read_listing(root, kind, own)
+    if kind != "folders":
+        listing = with_splits_of_folders(listing)
     raw, files = one_each(to_raw(listing), [entry.file for entry in listing.entries])
     base = coco_file.base_of(root) if kind == "coco" else root if root.is_dir() else root.parent
     below = [] if kind == "folders" else [linked_folder(file, base) for file in files]
     if own.unlabeled_root:
         raw, files = with_unlabelled(raw, files, Path(own.unlabeled_root), base)
+    for name in sorted({name for names in OPTIONS.values() for name in names} - {*OPTIONS.get(kind, ())}):
+        if getattr(own, name) != "auto":
+            note = f"nothing reads own.{name} {getattr(own, name)!r}: the labels are of the format {kind}"
+            raw = replace(raw, notes=[*raw.notes, note])
     if own.test_share and not any(item.split == "test" for item in raw.items):
         raw = with_test(raw, own.test_share)
+    raw = replace(raw, images=FileImages(Path(), files, below, upright=True), source=raw.source | {"format": kind})
     if own.added:
-        raw = with_added(raw, Path(own.added))
+        raw = with_added(raw, Path(own.added), base)
     for split in ("train", "test"):
         if not any(item.split == split for item in raw.items):
             way = "set own.test_share, for example to 0.2, to draw one from the labelled images" if split == "test" else ""
             raise DataError(f"{listing.where}: no image of split {split}; {way or 'label some images'}")
-    return replace(raw, images=FileImages(Path(), files, below, upright=True), source=raw.source | {"format": kind})
+    return raw
 
 
 def detect(root: Path) -> str:
@@ -85,9 +93,10 @@ def detect(root: Path) -> str:
         return "voc_xml"
     if root.is_dir() and table.candidates(root):
         return "table"
+    for path in [root] if root.suffix == ".json" else sorted([*root.glob("*.json"), *root.glob("annotations/*.json")]):
+        if path.is_file():
+            read_json(path)  # it may hold the labels; where it cannot be read, folders would be taken for labels
     if root.is_dir() and any(path.is_dir() and not path.name.startswith(".") for path in root.iterdir()):
-        for path in sorted([*root.glob("*.json"), *root.glob("annotations/*.json")]):
-            _check_json(path)
         return "folders"
     if root.is_dir() and list_images(root, required=False):
         raise DataError(f"{root}: holds photographs and no labels yet; choose the first to label: dicap-stage suggest {root}")
@@ -97,20 +106,12 @@ def detect(root: Path) -> str:
     )
 
 
-def _check_json(path: Path) -> None:
-    """Refuse a file that may hold the labels and cannot be read: the folders would be taken for labels. Raises DataError."""
-    try:
-        json.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError as error:
-        raise DataError(f"{path}: not readable as JSON ({error}); export it again, or move it out of the folder") from None
-
-
 def read_listing(root: Path, kind: str, own: Own) -> Listing:
     """The annotations of a format. Raises DataError."""
     if kind == "table":
         return table.read(root, separator=own.separator, empty=own.empty, empty_absent=own.empty_absent)
     if kind == "folders":
-        return folders.read(root, own.label_folder)
+        return folders.read(root, own.label_folder, Path(own.unlabeled_root) if own.unlabeled_root else None)
     reader = {"coco": coco_file, "labelstudio": label_studio, "voc_xml": xml_files}[kind]
     found = reader.find(root)
     if not found:
@@ -146,17 +147,26 @@ def one_each(raw: RawSet, files: list[Path]) -> tuple[RawSet, list[Path]]:
     return replace(raw, items=[raw.items[i] for i in kept], notes=[*raw.notes, note]), [files[i] for i in kept]
 
 
-def with_added(raw: RawSet, path: Path) -> RawSet:
+def with_added(raw: RawSet, path: Path, base: Path) -> RawSet:
     """Labels given later, in the file that `import-labels` writes. An unlabelled image becomes a training image.
 
     Of a class that no image of the data set itself has, nothing is known in the images that are not in the file. An image of the
-    file that was removed is left out, with a note: its labels are not given to one of a similar name.
+    file that was removed is left out, with a note: its labels are not given to one of a similar name, but to one that is the same
+    file, by whichever of several links it goes now.
+
+    Args:
+        base: the folder that ids are paths below.
 
     Raises:
         DataError: the file is missing, or not readable.
     """
     forms = {normalize("NFC", item.id): item.id for item in raw.items} | {item.id: item.id for item in raw.items}
     added = {forms.get(image, forms.get(normalize("NFC", image), image)): given for image, given in added_before(path).items()}
+    if others := added.keys() - {*forms.values()}:
+        assert isinstance(raw.images, FileImages)
+        names_of = {same_file(file): item.id for file, item in zip(raw.images.paths, raw.items, strict=True)}
+        links = {image: names_of[file] for image in sorted(others) if (file := same_file(base / image)) in names_of}
+        added = {known: added[image] for image, known in links.items()} | {i: g for i, g in added.items() if i not in links}
     names = sorted({*raw.classes, *(name for given in added.values() for name in given.labels)})
     number = {name: i for i, name in enumerate(names)}
     fresh = {*names} - {*raw.classes}
@@ -197,7 +207,11 @@ def added_before(path: Path | str | None) -> dict[str, Given]:
 
 
 def read_added(
-    path: Path, known: Iterable[str] | None = (), images: Iterable[str] | None = None, separator: str = "auto"
+    path: Path,
+    known: Iterable[str] | None = (),
+    images: Iterable[str] | None = None,
+    separator: str = "auto",
+    notes: list[str] | None = None,
 ) -> dict[str, Given]:
     """{image: what is known of it} of a table with columns image and labels; rows that are empty are left out, `-` means none.
 
@@ -209,6 +223,7 @@ def read_added(
         images: ids of the data set; a name that differs in capitals or accents is taken for the one id that it fits. Its
             folders are part of it: where `a/1.jpg` was removed its labels are not those of `1.jpg`.
         separator: what separates names; `auto`: `;`, and a question where a comma might.
+        notes: a line is added for each name that is taken for an id that differs in capitals.
 
     Raises:
         DataError: the file is missing, lacks a column, gives an image two answers, names one that is not in `images`, says of a
@@ -243,6 +258,8 @@ def read_added(
         if find is not None:
             if (known_as := find(name)) is None:
                 raise sheet.error(row, f"image {name!r} is not in the data set; write its id as `suggest` does")
+            if notes is not None and normalize("NFC", name) != normalize("NFC", known_as):
+                notes.append(f"{name} is taken for {known_as}")
             name = known_as
         if found.get(name, given) != given:
             raise sheet.error(row, f"image {name!r} has other labels than on an earlier line; keep one of them")
@@ -260,7 +277,8 @@ def with_unlabelled(raw: RawSet, files: list[Path], folder: Path, base: Path) ->
         DataError: there is no such folder, or one of its images would have the id of another image.
     """
     known = {same_file(file) for file in files}
-    found = [path for path in list_images(folder) if same_file(folder / path) not in known]
+    fresh = {same_file(folder / path): path for path in reversed(list_images(folder))}  # of several links the first
+    found = sorted(path for file, path in fresh.items() if file not in known)
     place = Path(os.path.relpath(folder.resolve(), base.resolve()))
     prefix = Path(folder.resolve().name) if ".." in place.parts else place
     more = [Item(readable((prefix / path).as_posix()), readable(path), "unlabeled", None) for path in found]

@@ -218,7 +218,7 @@ class Labels:
         certain = self._literally or text in self._known
         if cell is None or text == "" or (text in MISSING and not certain):
             return None
-        if text == NONE:
+        if text == NONE or (text == "set()" and not certain):  # as Python writes a set without names
             return []
         parts: Any = [cell] if isinstance(cell, int) and not isinstance(cell, bool) else cell
         if text is not None:
@@ -263,7 +263,7 @@ def _is_list(text: str) -> bool:
     """Whether a cell is a list as Python or JSON writes it, and no name that stands in brackets."""
     bracketed = len(text) > 1 and (text[0], text[-1]) in (("[", "]"), ("(", ")"), ("{", "}"))
     if not bracketed or (text[1:-1].strip() and re.search(r"""['",]""", text) is None):
-        return False
+        return bracketed and isinstance(_literal(text), list)  # of one number
     return ";" not in text or _literal(text) is not None
 
 

@@ -163,7 +163,8 @@ def _read_one(path: Path, default: str | None, separator: str, listed: Listed) -
     listed.facts |= sheet.facts
     splits = sheet.texts(split) if split is not None else [default or ""] * len(sheet.rows)
     for number, (file, said, found, gone) in enumerate(zip(sheet.texts(image), splits, names, absent, strict=True)):
-        row = Row(sheet, number, file, SPLIT_NAMES.get(said.casefold()), [] if gone and found is None else found)
+        spelled = str(sheet.rows[number][image]) if file else ""  # a name may begin with a blank
+        row = Row(sheet, number, spelled, SPLIT_NAMES.get(said.casefold()), [] if gone and found is None else found)
         if said and row.split is None:
             raise row.error(f"split: found {said!r}, allowed are train, val, test, unlabeled")
         if not file or has_control(file):
@@ -199,6 +200,12 @@ def _columns(sheet: Sheet) -> tuple[int, int | None, int | None]:
         values = {text.casefold() for text in sheet.texts(c)} - {""}
         if split is None and c not in (image, labels) and len(values) > 1 and values <= set(SPLIT_NAMES):
             raise DataError(f"{sheet.path}: column {name} holds splits; name it `split`")
+        head = plain(name) if None in (labels, split) else ""
+        says = head.removeprefix("is_") in SPLIT_NAMES and head != "train"  # which may be a class, as in Pascal VOC
+        if says and values and values <= {*sheets.YES, *sheets.NO}:
+            raise DataError(
+                f"{sheet.path}: column {name} of 0 and 1 says the split; write a column `split` of train and test in its place"
+            )
     return image, labels, split
 
 

@@ -30,7 +30,8 @@ def read(root: Path, files: list[Path]) -> Listing:
     for path in files:
         tree = _parse(path)
         if tree.tag == "annotation":
-            name = (tree.findtext("filename") or path.with_suffix(".jpg").name).strip()
+            name = tree.findtext("filename", "")
+            name = name if name.strip() else path.with_suffix(".jpg").name
             labels = frozenset((node.findtext("name") or "").strip() for node in tree.iter("object")) - {""}
             file = finder.find(name, path.parent, base / "JPEGImages", path.parent.parent / "JPEGImages")
             namesake = file.with_name(path.stem + file.suffix)
@@ -40,7 +41,7 @@ def read(root: Path, files: list[Path]) -> Listing:
         elif tree.tag == "annotations":
             for node in tree.iter("image"):
                 labels = frozenset(child.get("label", "").strip() for child in node) - {""}
-                file = finder.find(node.get("name", ""), base / "images")
+                file = finder.find(node.get("name", ""), path.parent, path.parent / "images", base / "images")
                 subsets.add(subset := node.get("subset", "").lower())
                 entries.append(Entry(file, relative_id(file, base), labels, SPLIT_NAMES.get(subset)))
     if not entries:

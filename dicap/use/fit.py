@@ -134,6 +134,7 @@ def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -
             raise DataError(f"{labels}: no such file")
         if labels.parent == photographs:
             return labels
+    place.mkdir()  # also where no image is
     for name in list_images(photographs, again=True, required=False):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         _linked(photographs / name, place / name)

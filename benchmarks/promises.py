@@ -20,7 +20,6 @@ smallest share of (class, draw) that keeps the target, of `ours` over the made-u
 
 import json
 import sys
-import time
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,8 +31,10 @@ import numpy as np
 from common import Parser, finish
 from coverage import population
 
+from dicap.calibration.ranks import log_odds
 from dicap.calibration.risk_control import Ranking, rankings, threshold
-from dicap.linear.folds import assign_folds, fold_weights, out_of_fold_scores
+from dicap.linear.crossfit import out_of_fold_at_rank
+from dicap.linear.folds import assign_folds, fold_weights
 from dicap.linear.learning_curve import gain, measure
 from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.scaling import scaling_of
@@ -43,7 +44,8 @@ from dicap.metrics.warnings import headline
 
 TARGET, CONFIDENCE, AXES, LOSS_WEIGHT = 0.9, 0.9, 128, 0.01
 MADE_UP = {"common": (0.2, 0.6), "rare": (0.01, 0.08), "correlated": (0.1, 0.4)}  # shares of positives, lowest and highest
-MAPIE_DRAWS = 50
+OTHERS = 1500  # images without labels, by whose ranks scores of heads without a fold are brought to the scale of the last
+MAPIE_DRAWS, BLOCK = 50, 25  # draws with MAPIE; draws after which the result is written
 ROWS, FEATURES, CLASSES = 12_000, 20, 6
 
 
@@ -111,10 +113,11 @@ def best(scores: np.ndarray, truth: np.ndarray) -> dict[str, float]:
 def draw(x: np.ndarray, y: np.ndarray, n: int, seed: int, *, mapie: bool = False) -> list[list[Any]]:
     """Rows [rule, kind, promised, target met, met by the finest margin, given up] of each class that is there on both sides."""
     order = np.random.default_rng([seed, n]).permutation(len(x))
-    known, rest = order[:n], order[n:]
+    known, others, rest = order[:n], order[n : n + OTHERS], order[n + OTHERS :]
     fold = assign_folds(y[known], 5, seed)
     heads, halves = solved(x[known], y[known], fold), solved(x[known[: n // 2]], y[known[: n // 2]], np.full(n // 2, -1))
-    own = rankings(out_of_fold_scores(heads.logits(x[known])[:-1], fold), y[known])
+    p = out_of_fold_at_rank(heads.w, heads.b, x[known], fold, x[others])
+    own = rankings(log_odds(p), y[known])
     kept = halves.logits(x[known[n // 2 :]])[-1]
     apart = rankings(kept, y[known[n // 2 :]])
     by_all, by_half = heads.logits(x[rest])[-1], halves.logits(x[rest])[-1]
@@ -139,29 +142,31 @@ def draw(x: np.ndarray, y: np.ndarray, n: int, seed: int, *, mapie: bool = False
     return found
 
 
-def promises(x: np.ndarray | None, y: np.ndarray | None, kind: str, n: int, draws: int) -> dict[str, Any]:
-    """The shares over all draws, by rule and quantity."""
-    found = []
-    for seed in range(draws):
-        if x is None or y is None:
-            mapie = seed < MAPIE_DRAWS and find_spec("mapie") is not None
-            found.append(draw(*made_up(kind, seed), n, seed, mapie=mapie))
-        else:
-            found.append(draw(x, y, n, seed))
-    table: dict[str, Any] = {}
-    for quantity in ("precision", "recall"):
-        for rule in sorted({row[0] for one in found for row in one}):
-            each = [np.array([row[2:] for row in one if row[:2] == [rule, quantity]], float).reshape(-1, 4) for one in found]
-            rows, missed = np.concatenate(each), np.array([(part[:, 0] * (1 - part[:, 1])).mean() for part in each if len(part)])
-            table[f"{rule} {quantity}"] = {
-                "promised": rows[:, 0].mean(),
-                "missed": missed.mean(),
-                "error": missed.std(ddof=1) / len(missed) ** 0.5 if len(missed) > 1 else 0.0,
-                "missed_of_promised": (rows[:, 0] * (1 - rows[:, 1])).sum() / max(1, rows[:, 0].sum()),
-                "clearly_missed": (rows[:, 0] * (1 - rows[:, 2])).mean(),
-                "given_up": rows[rows[:, 0] > 0, 3].mean() if rows[:, 0].any() else 0.0,
-            }
-    return {key: {name: round(float(value), 4) for name, value in part.items()} for key, part in table.items()}
+def block(x: np.ndarray | None, y: np.ndarray | None, kind: str, n: int, seeds: range) -> dict[str, list[float]]:
+    """Sums by rule and quantity: of classes as in `draw`, then draws, their shares of missed promises, and these squared."""
+    found: dict[str, list[np.ndarray]] = {}
+    for seed in seeds:
+        mapie = x is None and seed < MAPIE_DRAWS and find_spec("mapie") is not None
+        rows = draw(*made_up(kind, seed), n, seed, mapie=mapie) if x is None or y is None else draw(x, y, n, seed)
+        for key in sorted({(row[0], row[1]) for row in rows}):
+            promised, met, nearly, given_up = np.array([row[2:] for row in rows if (row[0], row[1]) == key], float).T
+            missed = promised * (1 - met)
+            sums = [len(met), promised.sum(), missed.sum(), (promised * (1 - nearly)).sum(), (promised * given_up).sum()]
+            found.setdefault(" ".join(key), []).append(np.array([*sums, 1, missed.mean(), missed.mean() ** 2]))
+    return {key: np.sum(values, axis=0).tolist() for key, values in found.items()}
+
+
+def table(sums: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+    """The shares of a cell, by rule and quantity; `error`: standard error of `missed` over draws."""
+    found = {}
+    for key, (classes, promised, missed, clearly, given_up, draws, mean, square) in sums.items():
+        values = {"promised": promised / classes, "missed": mean / draws, "draws": draws}
+        values["error"] = max(square / draws - (mean / draws) ** 2, 0) ** 0.5 / draws**0.5
+        values |= {"missed_of_promised": missed / max(promised, 1), "clearly_missed": clearly / classes}
+        found[key] = {
+            name: round(float(value), 4) for name, value in (values | {"given_up": given_up / max(promised, 1)}).items()
+        }
+    return found
 
 
 def forecasts(x: np.ndarray, y: np.ndarray, draws: int, sizes: tuple[int, ...] = (100, 200, 400, 800)) -> list[dict[str, float]]:
@@ -217,19 +222,16 @@ def main() -> int:
     found: dict[str, Any] = {name: kept.get(name, {}) for name in ("promises", "forecasts", "headline")}
     sets = {path.stem: read(path) for path in options.files}
     if options.smoke:
-        sets["toy"] = tuple(part[:400] for part in made_up("common", 0))
+        sets["toy"] = tuple(part[:2000] for part in made_up("common", 0))
     drawn = [(kind, None, None) for kind in MADE_UP] + [(name, *some) for name, some in sets.items()]
     cells = [(*one, n) for n in ((50,) if options.smoke else (300, 1000, 100, 30)) for one in drawn if n > 30 or one[1] is None]
     for name, x, y, n in cells if "promises" in options.part else []:
-        if (key := f"{name} {n}") not in found["promises"]:
-            begin = time.perf_counter()
-            found["promises"][key] = promises(x, y, name, n, options.draws)
-            print(
-                key,
-                {k: list(v.values()) for k, v in found["promises"][key].items()},
-                f"{time.perf_counter() - begin:.0f} s",
-                flush=True,
-            )
+        one = found["promises"].setdefault(f"{name} {n}", {"seeds": 0, "sums": {}})
+        while one["seeds"] < options.draws:
+            end = min(one["seeds"] + BLOCK, options.draws)
+            for key, values in block(x, y, name, n, range(one["seeds"], end)).items():
+                one["sums"][key] = (np.array(values) + one["sums"].get(key, 0)).tolist()
+            one["seeds"] = end
             write(found, options)
     for name, (x, y) in sets.items() if "forecasts" in options.part else []:
         if name not in found["forecasts"]:
@@ -244,9 +246,10 @@ def main() -> int:
 
 def write(found: dict[str, Any], options: Any) -> int:
     """The result so far; the exit code."""
+    tables = {key: table(one["sums"]) for key, one in found["promises"].items() if one["sums"]}
     kept = [
         1 - part[f"ours {kind}"]["missed"] + 2 * part[f"ours {kind}"]["error"]
-        for key, part in found["promises"].items()
+        for key, part in tables.items()
         for kind in ("precision", "recall")
         if key.split()[0] in MADE_UP
     ]
@@ -262,7 +265,7 @@ def write(found: dict[str, Any], options: Any) -> int:
                 "covered": round(float(np.mean([row["low"] <= row["truth"] <= row["high"] for row in some])), 3),
                 "width": round(float(np.mean([row["high"] - row["low"] for row in some])), 2),
             }
-    result = {"draws": options.draws, "forecast_summary": summary} | found
+    result = {"draws": options.draws, "table": tables, "forecast_summary": summary} | found
     return finish("promises", result, min(kept, default=1.0), CONFIDENCE, options)
 
 

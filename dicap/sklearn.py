@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dicap.calibration.ranks import curve_by_rank, log_odds
 from dicap.calibration.risk_control import check_share, rankings, targets_of, threshold
-from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, quota_labels
+from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, out_of_fold_at_rank, quota_labels
 from dicap.linear.folds import assign_folds
 from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.scaling import NEVER, Kind, scaling_of
@@ -164,7 +164,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         )  # fmt: skip
         self.coef_, self.intercept_ = heads.w[-1], heads.b[-1]
         scores = out_of_fold(heads.w, heads.b, own, fold)
-        self.curve_, self.rankings_ = np.stack(curve_by_rank(scores, y)), rankings(scores, y)
+        self.curve_ = np.stack(curve_by_rank(scores, y))
+        self.rankings_ = rankings(out_of_fold_at_rank(heads.w, heads.b, own, fold, rows[len(y) :]), y)
 
     def _features(self, X: Any, *, reset: bool) -> NDArray:
         """(n, D) finite, in single or double precision."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dicap.calibration.logistic import class_shares, rates_of_classes
 from dicap.calibration.quota import quota_of
 from dicap.linear.choice import PART, SHARES
-from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, quota_labels, solve_students, solve_teachers
+from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, out_of_fold_at_rank, quota_labels, solve_students, solve_teachers
 from dicap.linear.folds import assign_folds
 from dicap.linear.solver import rotate, solve
 
@@ -159,3 +159,20 @@ def test_students_learn_from_known_and_from_pseudo_labelled_entries():
             assert np.allclose(found.w[h, c], alone.w[0, 0], atol=3e-3) and found.b[h, c] == pytest.approx(
                 alone.b[0, 0], abs=3e-3
             )
+
+
+def test_scores_of_heads_without_a_fold_come_to_the_scale_of_the_last():
+    """Heads that are the last one, shrunk and moved: at equal rank their scores are its own, between other rows and beyond."""
+    rng = np.random.default_rng(0)
+    rows, others = rng.normal(size=(40, 5)), rng.normal(size=(90, 5))
+    rows[0] = 9
+    w, b, fold = rng.normal(size=(3, 5)), rng.normal(size=3), np.arange(40) % 4
+    shrunk = [(scale * w, scale * b + shift) for scale, shift in ((1, 0), (1, 1), (1, -2), (1, 0.5), (1, 0))]
+    heads = [np.stack(part) for part in zip(*shrunk, strict=True)]
+    expected = 1 / (1 + np.exp(-(rows @ w.T + b)))
+    assert out_of_fold_at_rank(*heads, rows, fold, others) == pytest.approx(expected)
+    assert out_of_fold_at_rank(*heads, rows, fold, others[:0]) == pytest.approx(out_of_fold(*heads, rows, fold))
+    heads[0][:-1] *= 0.5
+    heads[1][:-1] = 0.5 * b
+    inside = (rows @ w.T > (others @ w.T).min(0)) & (rows @ w.T < (others @ w.T).max(0))
+    assert out_of_fold_at_rank(*heads, rows, fold, others)[inside] == pytest.approx(expected[inside])

@@ -35,6 +35,8 @@ class Pseudo(NamedTuple):
     weight: NDArray  # (m, C) float32: 0 where there is no pseudo-label
 
 
+MOST_OTHERS = 2000  # rows by which ranks are compared: more would move no threshold
+
 # From scores (n, C), labels (n_l, C) that the student may know, the others unknown, and its fold (None: the student of all).
 Rule = Callable[[NDArray, NDArray, int | None], Pseudo]
 
@@ -214,3 +216,20 @@ def out_of_fold(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray) -> NDArray
     """Confidences (n_l, C) of labelled rows (n_l, D), each by the student (w (H, C, D), b (H, C)) of its own fold."""
     logits = np.einsum("nd,hcd->hnc", rows, w) + b[:, None]  # (H, n_l, C)
     return expit(out_of_fold_scores(logits, fold))
+
+
+def out_of_fold_at_rank(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray, others: NDArray) -> NDArray:
+    """`out_of_fold` in the confidences of the last student: of equal rank among other rows (m, D) that nobody labelled.
+
+    A student without a fold has less to learn from and states smaller logits, so a threshold on its scores lets the last one say
+    yes too often. Beyond all other rows a logit keeps its distance to the outermost; without other rows it stays.
+    """
+    logits = out_of_fold_scores(np.einsum("nd,hcd->hnc", rows, w) + b[:, None], fold)
+    others = others[:: -(-len(others) // MOST_OTHERS) or 1]
+    if len(others):
+        ordered = np.sort(np.einsum("md,hcd->hcm", others, w) + b[:, :, None])  # (H, C, m)
+        for k, c in itertools.product(range(n_folds(fold)), range(logits.shape[1])):
+            here, own = fold == k, ordered[k, c]
+            z = logits[here, c]
+            logits[here, c] = np.interp(z, own, ordered[-1, c]) + z - np.clip(z, own[0], own[-1])
+    return expit(logits)

@@ -31,7 +31,7 @@ class CurveSource:
     """What a curve was counted on: scores and labels (n, C) of images that the network which scored them never saw.
 
     Attributes:
-        p, y: scores and labels.
+        p, y: scores and labels. at_rank: p in the scores of the published head, where other heads gave p.
         note: which images those are.
         is_out_of_fold: they are all labelled images, each scored by the head of its fold: thresholds are taken from them too.
         carried: the published network was trained on afterwards; on these images the curve is carried over to it.
@@ -42,6 +42,7 @@ class CurveSource:
     note: str
     is_out_of_fold: bool = False
     carried: Carried | None = None
+    at_rank: Tensor | None = None
 
     @staticmethod
     def on_est(experiment: Experiment, network: nn.Module) -> "CurveSource":
@@ -58,10 +59,10 @@ class CurveSource:
         return counted.carried_over(rows, _scores(experiment, network, rows), "before fine-tuning")
 
     @staticmethod
-    def out_of_fold(p: Tensor, y: Tensor) -> "CurveSource":
+    def out_of_fold(p: Tensor, y: Tensor, at_rank: Tensor | None = None) -> "CurveSource":
         """All labelled images, each scored by the head of its fold."""
         note = f"counted on {len(y)} labelled images, each scored by a head that never saw it"
-        return CurveSource(p, y, note, is_out_of_fold=True)
+        return CurveSource(p, y, note, is_out_of_fold=True, at_rank=at_rank)
 
     def carried_over(self, rows: np.ndarray, scores: Tensor, where: str) -> "CurveSource":
         """The same for a network that is trained on, from one that gives unlabelled images, `rows`, these scores (m, C)."""
@@ -110,7 +111,7 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, source:
         active = thresholds.active.cpu().numpy()
         tau_pos, tau_neg = (np.where(active, tau, extreme) for tau, extreme in zip(pair, (1.0, 0.0), strict=True))
     f1_threshold = best_threshold(source.p.numpy(), source.y.numpy()) if carried is None else None
-    p: np.ndarray | None = source.p.numpy()
+    p: np.ndarray | None = (source.p if source.at_rank is None else source.at_rank).numpy()
     if carried is not None:
         p = thresholds_at_equal_rank(p.T, carried.scores.numpy(), after.numpy()).T if after is not None and len(after) else None
     ranked = None if p is None else rankings(p, source.y.numpy())

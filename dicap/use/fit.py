@@ -46,7 +46,8 @@ class Fitted:
 
     def predict(self, images: Images, **options: Any) -> pd.DataFrame:
         """A row for every image and class; see `dicap.predict`, which also names the options."""
-        return predict(self.model, images, **{"known": Path(self.folder.name) / ".dicap" / "store" / "features"} | options)
+        given: dict[str, Any] = {"known": Path(self.folder.name) / ".dicap" / "store" / "features"} | options
+        return predict(self.model, images, **given)
 
     def evaluate(self) -> dict[str, Any]:
         """mAP (%) with its 95 % interval and more on the test images, as in the pipeline's artifacts/evaluate/metrics.json."""

@@ -20,7 +20,7 @@ from dicap.calibration.thresholds import PseudoLabels
 from dicap.files.artifacts import CHOICE
 from dicap.files.json_files import read_json, write_json
 from dicap.linear.choice import Choice
-from dicap.linear.crossfit import Pseudo, Teachers, crossfit, out_of_fold, solve_teachers
+from dicap.linear.crossfit import Pseudo, Teachers, crossfit, out_of_fold, out_of_fold_at_rank, solve_teachers
 from dicap.linear.folds import assign_folds, n_folds
 from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.solver import Solution, solve
@@ -184,8 +184,9 @@ class Students:
         """What the fold students' scores of their own folds say of a confidence; None without cross-fitting."""
         if not n_folds(problem.fold):
             return None
-        p = out_of_fold(self.w.numpy(), self.b.numpy(), problem.rows[problem.labelled], problem.fold)
-        return CurveSource.out_of_fold(torch.from_numpy(p), torch.from_numpy(problem.y))
+        heads = self.w.numpy(), self.b.numpy(), problem.rows[problem.labelled], problem.fold
+        p, ranked = out_of_fold(*heads), out_of_fold_at_rank(*heads, problem.rows[problem.unlabelled])
+        return CurveSource.out_of_fold(torch.from_numpy(p), torch.from_numpy(problem.y), torch.from_numpy(ranked))
 
     def state_dict(self) -> dict[str, Any]:
         """All heads."""

@@ -73,7 +73,7 @@ def network() -> tuple[Any, Any]:
     return made, pretrained_network(made)
 
 
-def parts(n: int, place: Path) -> dict[str, Callable[[], Any]]:
+def parts(n: int, place: Path, only: list[str] | None) -> dict[str, Callable[[], Any]]:
     """What is measured at n rows, in order: later parts need what earlier ones made."""
     (x, y), (s, net) = arrays(n), network()
     p, truth, n_sup, n_est = scores(n, CLASSES)
@@ -89,9 +89,10 @@ def parts(n: int, place: Path) -> dict[str, Callable[[], Any]]:
         fill(place / "bank", Recipe.of(s, store, net), store, net, workers=0, known=place / "features")
 
     names = [f"class {c}" for c in range(CLASSES)]
-    predictions(place, ids, p.numpy(), names)
+    if only is None or "gallery" in only:
+        predictions(place, ids, p.numpy(), names)
     decisions = plain(np.full(CLASSES, np.nan), "made up")
-    return {
+    found = {
         "convert, new": converted,
         "convert, known": converted,
         "features, new": filled,
@@ -102,6 +103,7 @@ def parts(n: int, place: Path) -> dict[str, Callable[[], Any]]:
         "evaluate": lambda: metrics(p.numpy(), truth.numpy()),
         "gallery": lambda: write_gallery(place / "predictions.parquet", place / "photos", names, decisions, place / "gallery"),
     }
+    return {name: work for name, work in found.items() if only is None or name in only}
 
 
 def predictions(place: Path, ids: np.ndarray, p: np.ndarray, names: list[str]) -> None:
@@ -129,9 +131,7 @@ def main() -> int:
         found = json.loads(options.out.read_text())["parts"]
     for n in sorted(options.rows):
         with tempfile.TemporaryDirectory() as place:
-            for name, work in parts(n, Path(place)).items():
-                if options.only and name not in options.only:
-                    continue
+            for name, work in parts(n, Path(place), options.only).items():
                 begin = time.process_time()
                 memory = highest_above(work)
                 found.setdefault(name, {})[str(n)] = [round(time.process_time() - begin, 3), round(memory / 2**20, 1)]

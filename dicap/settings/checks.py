@@ -124,7 +124,7 @@ def unread(s: Settings) -> dict[str, str]:
     rules = [  # whether, why, which keys
         *((True, method, f"{name}.*") for name in unread_sections(s.method)),
         (s.dataset != OWN, f"dataset is {s.dataset}", "own.*"),
-        (s.dataset in BUNDLED, f"dataset is {s.dataset}", "data_root convert.*"),
+        (s.dataset in BUNDLED, f"dataset is {s.dataset}, {OWN} are one's own photographs", "data_root convert.*"),
         (s.method != "dicap", method, "thresholds.* contrastive.* finetune.* warmup.wcl"),
         (s.method != "dicap" and not facts.unlabelled, method, "calibration.*"),
         (

@@ -142,7 +142,7 @@ class Warmup(Section):
         "all", "all: the whole network, as published; head: the backbone stays as it comes, and its features are computed once"
     )
     epochs: Count = assumed(12, "passes over the labelled images")
-    batch_size: Count | Literal["auto"] = assumed(
+    batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = assumed(
         "auto",
         "labelled images per step; auto: 320 x the labelled share, which is 16/32/48/64 at 5/10/15/20 % as published; bbam: 16",
     )

@@ -46,7 +46,8 @@ class Fitted:
 
     def predict(self, images: Images, **options: Any) -> pd.DataFrame:
         """A row for every image and class; see `dicap.predict`, which also names the options."""
-        return predict(self.model, images, **{"known": Path(self.folder.name) / ".dicap" / "store" / "features"} | options)
+        given: dict[str, Any] = {"known": Path(self.folder.name) / ".dicap" / "store" / "features"} | options
+        return predict(self.model, images, **given)
 
     def evaluate(self) -> dict[str, Any]:
         """mAP (%) with its 95 % interval and more on the test images, as in the pipeline's artifacts/evaluate/metrics.json."""
@@ -133,7 +134,7 @@ def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -
             raise DataError(f"{labels}: no such file")
         if labels.parent == photographs:
             return labels
-    for name in list_images(photographs, again=True):
+    for name in list_images(photographs, again=True, required=False):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         _linked(photographs / name, place / name)
     if isinstance(labels, pd.DataFrame):

@@ -266,7 +266,7 @@ TABLES = [
     Awkward("an array as NumPy prints it", table(PLAIN.replace("cat;dog", "['cat' 'dog']")), refused="is a printed array"),
     *[
         Awkward(f"{word} for an empty cell", table(PLAIN.replace("f.png,", f"f.png,{word}")), TRUTH)
-        for word in ("NaN", "None", "<NA>", "NA", "#N/A")
+        for word in ("NaN", "None", "<NA>", "NA", "#N/A", "['']")
     ],
     Awkward(
         "empty cells in most rows of split train",

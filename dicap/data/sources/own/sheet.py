@@ -227,7 +227,7 @@ class Labels:
             names = {unicodedata.normalize("NFC", str(part).strip()) for part in parts} - {""}
             if NONE in names:
                 raise self._sheet.error(row, f"{self._what}: `{NONE}` says none of the classes and is no name among others")
-            return sorted(names)
+            return sorted(names) if names or not parts else None  # `['']` is an empty cell that was split
         shown = str(cell) if len(str(cell)) <= 60 else f"{str(cell)[:57]}..."
         raise self._sheet.error(row, f"{self._what}: found {shown}, expected names, as one text with `;` between or as a list")
 

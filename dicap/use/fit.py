@@ -134,9 +134,11 @@ def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -
             raise DataError(f"{labels}: no such file")
         if labels.parent == photographs:
             return labels
+    place.mkdir()  # also where no image is
     for name in list_images(photographs, again=True, required=False):
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        _linked(photographs / name, place / name)
+        if (photographs / name).is_file():  # and no broken link
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            _linked(photographs / name, place / name)
     if isinstance(labels, pd.DataFrame):
         below = f"{photographs}{os.sep}"
         cells = labels.map(lambda cell: str(cell).removeprefix(below) if isinstance(cell, str | Path) else cell)

@@ -101,7 +101,7 @@ def target_options(function: Callable) -> Callable:
     """`--precision`, `--recall` and `--confidence`: what a yes is to be worth; the command gets them as `targets`."""
 
     @functools.wraps(function)
-    def begin(*args: Any, precision: str | None, recall: str | None, confidence: float, **more: Any) -> Any:
+    def begin(*args: Any, precision: Any, recall: Any, confidence: float, **more: Any) -> Any:
         from dicap.evaluation.targets import Targets  # loads torch
 
         return function(*args, targets=Targets(precision, recall, confidence), **more)

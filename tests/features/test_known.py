@@ -117,8 +117,8 @@ def test_of_other_weights_sizes_grids_engines_and_policies_nothing_is_known(pict
         bank = Bank(pictures, range(3), tmp_path / f"{number}", changes, network)
         computed, found = bank.fill(known)
         assert computed == 3 and same(found, bank.fill(None)[1], range(3))
-        seen = KnownFeatures(known, tiny.settings(SETTINGS | changes), bank.network, None)
-        again = KnownFeatures(known, tiny.settings(SETTINGS | changes), bank.network, "another engine")
+        seen = KnownFeatures(known, tiny.settings(SETTINGS | changes), bank.network, [None])
+        again = KnownFeatures(known, tiny.settings(SETTINGS | changes), bank.network, ["another engine"])
         for asked, count in ((seen, 0), (again, 3)):
             maps = asked.maps(bank.store.pixels(np.arange(3)))
             assert torch.equal(maps, as_maps(torch.from_numpy(found["plain"]))) and asked.computed == count

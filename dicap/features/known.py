@@ -1,6 +1,7 @@
 """Features of photographs that are in no bank: found again in the stores that banks are made from, else computed and stored."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ class KnownFeatures:
             for i, row in zip(some, found, strict=False):
                 values[i] = row.tobytes()
         if lacking:
-            self._stores[0].add(keys[lacking], [values[i] or b"" for i in lacking])
+            with suppress(OSError):  # the disk is full: they will be computed again
+                self._stores[0].add(keys[lacking], [values[i] or b"" for i in lacking])
             self.computed += len(lacking)
         rows = np.frombuffer(b"".join(value or b"" for value in values), np.float16)
         return as_maps(torch.from_numpy(rows.reshape(len(images), -1, self._channels).copy()))

@@ -165,12 +165,14 @@ def test_the_run_cache_serves_a_clone_whose_lock_names_results_it_never_had(clon
     before, lock = clone.model(), clone.folder / "dvc.lock"
     lock.write_text(re.sub(r"\w{32}\.dir", f"{0:032x}.dir", lock.read_text()))
     clone.run("git", "commit", "-q", "-a", "-m", "somebody else's results")
-    # Where a stage's inputs are all in the cache, as the settings that `resolve` writes are anywhere, DVC looks for the result
-    # that the lock names and for no other: the images are converted again, and everything behind them is served.
+    # Where a stage's inputs are as the lock says, as the settings that `resolve` writes and the checksum of the pixels are
+    # anywhere, DVC looks for the result that the lock names and for no other. So the images are put together again, and their
+    # features, of which none is computed; everything behind them is served.
     output = clone.run("dvc", "exp", "run", "--temp")
-    assert clone.ran(output) == ["resolve", "convert"] and "Stage 'report' is cached" in output
+    assert clone.ran(output) == STAGES[:3] and "Stage 'report' is cached" in output
+    assert re.findall(r"images computed +(\d+)", output) == ["0"], output
     output = clone.run("dvc", "repro")
-    assert clone.ran(output) == ["resolve", "convert"] and clone.model() == before
+    assert clone.ran(output) == STAGES[:3] and clone.model() == before
 
 
 def owner(clone):

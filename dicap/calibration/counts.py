@@ -126,10 +126,10 @@ def _by_shift(present: Moments, absent: Moments, folder: Moments) -> tuple[NDArr
     Black-box shift estimation (Lipton, Wang and Smola, ICML 2018) by chances instead of decisions; the interval is normal.
     """
     apart = present.mean - absent.mean
-    told = (present.images >= ENOUGH) & (absent.images >= ENOUGH) & (apart > 0)
+    of_present, of_absent = (moments.variance / np.maximum(moments.images - 1, 1) for moments in (present, absent))
+    told = (present.images >= ENOUGH) & (absent.images >= ENOUGH) & (apart > Z * np.sqrt(of_present + of_absent))
     apart = np.where(told, apart, np.nan)
     share = np.clip((folder.mean - absent.mean) / apart, 0, 1)
     of_folder = (share * present.variance + (1 - share) * absent.variance) / folder.images
-    of_present, of_absent = (moments.variance / np.maximum(moments.images - 1, 1) for moments in (present, absent))
     half = Z * np.sqrt(of_folder + share**2 * of_present + (1 - share) ** 2 * of_absent) / apart
     return share, np.clip(share - half, 0, 1), np.clip(share + half, 0, 1)

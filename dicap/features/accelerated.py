@@ -43,9 +43,9 @@ def accelerated(
         images: how many are going to be computed. image_size: their side in pixels.
         cache: a folder that only its owner writes to, where the exported backbone is kept; None: it is exported anew.
     """
-    plain = network.eval(), ["torch", torch.__version__]
+    plain = network.eval(), engines()[0]
     few = images * image_size**2 < PAYS_FROM
-    if few or device.type != "cpu" or any(importlib.util.find_spec(package) is None for package in PACKAGES):
+    if few or device.type != "cpu" or len(engines()) == 1:
         return plain
     with tempfile.TemporaryDirectory() as scratch:
         path = _place(network.backbone, image_size, cache or Path(scratch))
@@ -57,10 +57,16 @@ def accelerated(
                 fast = _with_backbone(network, OnnxBackbone(path)).eval()
                 fast.memory_format = torch.contiguous_format
                 if _difference(fast, network, image_size) <= TOLERANCE:
-                    return fast, ["onnxruntime", version("onnxruntime")]
+                    return fast, engines()[1]
             except Exception:  # exporter and runtime raise kinds of their own; all mean that torch has to do it
                 continue
     return plain
+
+
+def engines() -> list[list[str]]:
+    """What can compute a backbone here: packages and their versions, torch first."""
+    lacking = any(importlib.util.find_spec(package) is None for package in PACKAGES)
+    return [["torch", torch.__version__], *([] if lacking else [["onnxruntime", version("onnxruntime")]])]
 
 
 class OnnxBackbone(nn.Module):

@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict
+from importlib.metadata import version
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,9 @@ def store_of(known: Path, recipe: Recipe, view: BankView, made_by: Any) -> Conte
     # What the view has of the views, and the weights and numbers of the network, not where they came from.
     others = ("images", "n", "cutout", "flip", "views", "origin", "normalize")
     facts = {name: value for name, value in recipe.to_dict().items() if name not in others}
-    return ContentStore.of(known, facts | {"view": asdict(view), "drawn by": [SEED, STAGE, EPOCH], "made by": made_by})
+    versions = [version(name) for name in ("torch", "timm")]  # whose the networks are
+    facts |= {"view": asdict(view), "drawn by": [SEED, STAGE, EPOCH], "made by": made_by, "versions": versions}
+    return ContentStore.of(known, facts)
 
 
 def _steps(missing: np.ndarray, views: list[BankView], keys: np.ndarray, size: int) -> Iterator[list[Request]]:

@@ -1,5 +1,7 @@
 """Features of photographs that are in no bank: found again in the stores that banks are made from, else computed and stored."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +25,21 @@ class KnownFeatures:
     """
 
     def __init__(
-        self, known: Path, settings: Settings, network: Network, made_by: Any, autocast: torch.dtype | None = None
+        self, known: Path, settings: Settings, network: Network, made_by: Sequence[Any], autocast: torch.dtype | None = None
     ) -> None:
-        """Arguments as of `dicap.features.compute.fill`."""
+        """Arguments as of `dicap.features.compute.fill`, but `made_by`: that of `network`, then others whose features will do."""
         recipe = Recipe.of(settings, None, network)
         self._network, self._grid, self._channels, self._autocast = network, recipe.grid, recipe.channels, autocast
         self._device = network.mean.device
-        self._store = store_of(known, recipe, recipe.files[0], made_by)
+        self._stores = [store_of(known, recipe, recipe.files[0], each) for each in made_by]
         self.computed = 0
 
     def maps(self, images: np.ndarray) -> Tensor:
-        """Square images (n, S, S, 3) uint8 -> (n, D, g, g) float32, those of an image the same bits as in a bank."""
+        """Square images (n, S, S, 3) uint8 -> (n, D, g, g) float32, the same bits as in the bank found in."""
         keys = np.array([digest(np.ascontiguousarray(image).data) for image in images], "S16")
-        values = [self._store.read(place) for place in self._store.find(keys).tolist()]
+        values: list[bytes | None] = [None] * len(keys)
+        for store in self._stores:
+            values = [value or store.read(place) for value, place in zip(values, store.find(keys).tolist(), strict=True)]
         lacking = [i for i, value in enumerate(values) if value is None]
         size = GPU_PASS if self._device.type == "cuda" else PASS
         for start in range(0, len(lacking), size):
@@ -47,7 +51,8 @@ class KnownFeatures:
             for i, row in zip(some, found, strict=False):
                 values[i] = row.tobytes()
         if lacking:
-            self._store.add(keys[lacking], [values[i] or b"" for i in lacking])
+            with suppress(OSError):  # the disk is full: they will be computed again
+                self._stores[0].add(keys[lacking], [values[i] or b"" for i in lacking])
             self.computed += len(lacking)
         rows = np.frombuffer(b"".join(value or b"" for value in values), np.float16)
         return as_maps(torch.from_numpy(rows.reshape(len(images), -1, self._channels).copy()))

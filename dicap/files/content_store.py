@@ -83,7 +83,8 @@ class ContentStore:
         """
         records = np.zeros(len(keys), RECORD)
         records["key"] = keys
-        with locked(self.folder / "lock", wait=True), self._data.open("ab") as data, self._index.open("r+b") as index:
+        self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have removed it since it was opened
+        with locked(self.folder / "lock", wait=True), self._data.open("ab") as data, self._index.open("ab") as index:
             start = data.seek(0, os.SEEK_END)
             for row, value in enumerate(values):
                 records[row]["start"], records[row]["length"] = start, len(value)
@@ -93,7 +94,6 @@ class ContentStore:
             os.fsync(data.fileno())
             size = index.seek(0, os.SEEK_END)
             index.truncate(size - size % RECORD.itemsize)
-            index.seek(0, os.SEEK_END)
             index.write(records.tobytes())
             index.flush()
             os.fsync(index.fileno())

@@ -25,12 +25,14 @@ def count(
     *,
     device: str = "auto",
     workers: int | None = None,
+    known: Path | None = None,
 ) -> tuple[pd.DataFrame, Outcome, list[str]]:
     """A row for every class, what came of the photographs, and what is to be said of the numbers.
 
     Args:
         photos: `images` of them, read as they are needed.
         classes: the classes to count; none: all.
+        known: as of `dicap.use.predict.predict`.
 
     Returns:
         DataFrame of class, count, low, high (95 % interval), shifted, and by_shift, shift_low, shift_high
@@ -40,7 +42,7 @@ def count(
         SettingsError: a class is not there.
         DataError: the model came with no scores of labelled images that it had not learnt, or no photograph can be read.
     """
-    saved, runtime, _ = opened_for(model, device, images)
+    saved, runtime, seen = opened_for(model, device, images, known)
     for name in classes:
         if name not in saved.classes:
             raise SettingsError(f"--class: no class is called {name!r}{did_you_mean(name, saved.classes)}")
@@ -52,7 +54,7 @@ def count(
         )
     outcome, folder = Outcome(), None
     with closing(progress(photos, desc="count", total=images, unit="image")) as shown:
-        for _, scores in stream(saved, shown, runtime, None, outcome, workers):
+        for _, scores in stream(saved, shown, runtime, None, outcome, workers, seen):
             part = Moments.of(saved.decisions.present(scores))
             folder = part if folder is None else folder + part
     if folder is None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from dicap.calibration.ranks import GROUP, MOST_GROUPS
 from dicap.data.loader import worker_count
 from dicap.errors import DataError, SettingsError
-from dicap.features.accelerated import accelerated
+from dicap.features.accelerated import accelerated, engines
 from dicap.features.known import KnownFeatures
 from dicap.files.written import check_own, remove_own, replacing_own
 from dicap.machine.processes import keep_freed_memory
@@ -154,11 +154,14 @@ def opened_for(
     saved, runtime = open_model(model, device)
     if not isinstance(saved.network, Network):
         return saved, runtime, None
-    network, by = accelerated(saved.network, images, saved.settings.image_size, runtime.device)
+    cache = None if known is None else known.with_name("backbones")  # of the same store
+    network, by = accelerated(saved.network, images, saved.settings.image_size, runtime.device, cache)
     if known is None or network.grid is None:  # of a backbone that was trained nobody else has features
         return replace(saved, network=network), runtime, None
-    engine = [*by, str(runtime.amp or torch.float32).removeprefix("torch."), runtime.device.type]
-    made_by = {"engine": engine, "code": code("features", saved.settings)}
+    # A bank has more views than there are images here, so that another engine may have paid: it differs in the last bits alone.
+    sort = [str(runtime.amp or torch.float32).removeprefix("torch."), runtime.device.type]
+    ways = [by, *(each for each in engines() if each != by)]
+    made_by = [{"engine": [*each, *sort], "code": code("features", saved.settings)} for each in ways]
     seen = KnownFeatures(known, saved.settings, network, made_by, runtime.amp)
     head = copy(network)
     head._modules = dict(network._modules)

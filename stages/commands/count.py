@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from stages.support.common import ARTIFACTS, data_folder, device_option, load, params_option
+from stages.support.common import ARTIFACTS, data_folder, device_option, known_features, load, params_option
 from stages.support.terminal import columns, finish, say
 
 
@@ -51,7 +51,9 @@ def command(images: tuple[str, ...], model: Path | None, classes: tuple[str, ...
         if not len(rows):
             raise DataError(f"{store.folder}: every image is labelled; name a folder to count in")
         photos, number = (Photograph(str(store.ids[row]), store.image(row)) for row in rows), len(rows)
-    table, outcome, warnings = count(model or ARTIFACTS / "finetune", photos, number, classes, device=device)
+    table, outcome, warnings = count(
+        model or ARTIFACTS / "finetune", photos, number, classes, device=device, known=known_features()
+    )
     with replacing_own(out) as temporary:
         table.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
     with style.house_style():

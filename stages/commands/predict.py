@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stages.support.common import device_option, known_results, target_options
+from stages.support.common import device_option, known_features, target_options
 from stages.support.terminal import finish, opening, say_promises
 
 if TYPE_CHECKING:
@@ -62,10 +62,9 @@ def command(
         check_own_folder(gallery)  # not after hours of predicting
     saved, promises = targets.applied(open_model(model, device)[0])
     meant = images[0] if len(images) == 1 else images
-    known = known_results("features")  # of the project that one stands in
     outcome = predict_to_file(
         saved, meant, out, batch_size=batch_size, device=device, workers=workers, per_image=per_image,
-        known=known if known.is_dir() else None,
+        known=known_features(),
     )  # fmt: skip
     facts = {"images": outcome.images, "classes": len(saved.classes), "predictions": str(out), "decisions": saved.decisions.note}
     if outcome.unreadable:

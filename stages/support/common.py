@@ -177,6 +177,12 @@ def known_results(stage: str) -> Path:
     return project_root() / ".dicap" / "store" / stage
 
 
+def known_features() -> Path | None:
+    """`known_results` of the features, where one stands in a project that has some and may write to it."""
+    known = known_results("features")
+    return known if os.access(known, os.W_OK) else None
+
+
 # One of several values: in quotes, in which a comma is one, or without.
 _VALUE = r"""(?:'[^']*'|"[^"]*"|\s*[^\s,][^,]*)"""
 

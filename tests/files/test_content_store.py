@@ -1,6 +1,7 @@
 """The store: what was put in comes out, whatever stops the writer and whatever was damaged, or nothing does."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,8 +96,9 @@ def test_two_writers_that_are_killed_lose_at_most_the_batch_in_work(tmp_path):
 def test_what_nobody_opened_for_long_is_removed(tmp_path):
     kind, backbones = tmp_path / "features", tmp_path / "backbones"
     backbones.mkdir()
-    for name in ("old", "new"):
-        ContentStore(kind / name).add(keys_of([b"k" * 16]), [b"value"])
+    stores = {name: ContentStore(kind / name) for name in ("old", "new")}
+    for name, store in stores.items():
+        store.add(keys_of([b"k" * 16]), [b"value"])
         (backbones / f"{name}.onnx").touch()
     long_ago = time.time() - UNUSED_DAYS * 86_400 - 60
     for path in (kind / "old" / "index", backbones / "old.onnx"):
@@ -104,4 +106,7 @@ def test_what_nobody_opened_for_long_is_removed(tmp_path):
     remove_unused(tmp_path)
     assert [path.name for folder in (kind, backbones) for path in folder.iterdir()] == ["new", "new.onnx"]
     assert ContentStore(kind / "old").find(keys_of([b"k" * 16])).tolist() == [ABSENT]
+    shutil.rmtree(kind)
+    stores["old"].add(keys_of([b"k" * 16]), [b"again"])  # by a command that was at work
+    assert values_of(ContentStore(kind / "old"), [b"k" * 16]) == [b"again"]
     assert RECORD.itemsize == 48

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import click
 
@@ -122,7 +123,7 @@ def _shares(context: click.Context, option: click.Parameter, text: str | None) -
         if "=" not in text:
             return float(text)
         parts = re.split(r"=\s*([^=,]+?)\s*(?:,|$)", text)  # name, value, name, value, and nothing
-        found = {name.strip(): float(value) for name, value in zip(parts[:-1:2], parts[1::2], strict=True)}
+        found = {normalize("NFC", name.strip()): float(value) for name, value in zip(parts[:-1:2], parts[1::2], strict=True)}
         if not parts[-1].strip() and len(found) == len(parts) // 2:
             return found
     except ValueError:

@@ -200,9 +200,9 @@ def headlines(draws: int, images: int = 20_000, tests: int = 40) -> dict[str, di
             chosen = rng.integers(0, images, tests)
             scores, labels = world.scores[chosen], world.labels[chosen]
             able = can_be_tested(labels)
-            low, high = map_interval(scores[:, able], labels[:, able])
+            corrected, low, high = map_interval(scores[:, able], labels[:, able])
             value, truth = mean_average_precision(scores, labels, testable=True), 100 * world.aps[able].mean()
-            shown = headline({"map": value, "map_low": low, "map_high": high})[0]
+            shown = headline({"map": value, "map_corrected": corrected, "map_low": low, "map_high": high})[0]
             rows.append([value - truth, np.nan if shown is None else shown - truth, shown is None, low <= truth <= high])
         table = np.array(rows, float)
         keys = ("bias", "bias_shown", "none_shown", "interval_holds")

@@ -1,15 +1,12 @@
 """`dicap-stage`: the commands, imported only when one is asked for, so that --help answers at once."""
 
-import atexit
 import contextlib
 import errno
 import gc
 import importlib
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -79,22 +76,6 @@ class LazyGroup(click.Group):
         for title, group in (("Pipeline, in this order", PIPELINE), ("Your own data", USE), ("Tools", TOOLS)):
             with formatter.section(title):
                 formatter.write_dl([(name, group[name]) for name in names if name in group])
-
-    def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
-        """Run what the command line says, or `args`.
-
-        A process of its own ends without Python taking torch apart, which would be most of a second.
-        """
-        try:
-            return super().main(args, *rest, **named)
-        except SystemExit as end:
-            if args is None and "torch" in sys.modules and isinstance(end.code, int):
-                atexit._run_exitfuncs()
-                with contextlib.suppress(OSError):  # nobody reads on
-                    sys.stdout.flush()
-                    sys.stderr.flush()
-                os._exit(end.code)
-            raise
 
     def invoke(self, ctx: click.Context):
         """Run a command; users' errors become their own lines and exit codes, never tracebacks."""

@@ -74,7 +74,7 @@ def test_the_suite_and_the_list_name_every_benchmark():
     assert listed >= set(NAMES)
     found = re.search(r"^NAMES = \((.*?)\)$", (FOLDER / "suite.py").read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None
-    # one trains for an hour, one needs 8 GB for half an hour, one a GPU, one faiss, the others need photographs or a run
+    # some take an hour, one needs a GPU, one faiss, the others need photographs or a run
     photographs = {"photographs", "loop", "review", "sklearn_peers", "heads", "bank", "sizes", "sets"}
-    apart = photographs | {"gpu", "suggest", "estimators", "neighbours"}
+    apart = photographs | {"gpu", "suggest", "estimators", "neighbours", "counts", "promises"}
     assert set(re.findall(r'"(\w+)"', found[1])) == set(NAMES) - apart

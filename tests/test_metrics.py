@@ -92,4 +92,4 @@ def test_no_interval_where_nothing_can_be_said(scores, labels):
 
 def test_a_perfect_ranking_stays_within_a_hundred():
     labels = np.arange(40)[:, None] < np.array([10, 20])
-    assert map_interval(labels.astype(float), labels) == (100.0, 100.0)
+    assert map_interval(labels.astype(float), labels) == (100.0, 100.0, 100.0)

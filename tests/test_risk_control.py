@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dicap.calibration.decision import Decisions
 from dicap.calibration.risk_control import Ranking, Threshold, at_least, rankings, targets_of, threshold, trials
+from stages.support.common import _shares
 
 LABELLED = st.lists(
     st.tuples(st.sampled_from(np.float32([0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0])), st.sampled_from([-1, 0, 0, 1, 1]))
@@ -100,6 +101,10 @@ def test_what_is_missing_is_said_and_enough():
     assert threshold(more, ("precision", 0.9), 0.9).at is not None
     unsure = Ranking(np.linspace(1, 0.9, 50), np.arange(1, 51), 1000)
     assert "better" in threshold(unsure, ("precision", 0.9), 0.9).why
+    below = Ranking(np.linspace(1, 0, 90), np.ones(90, int), 200)  # the highest score alone is wrong
+    assert threshold(below, ("precision", 0.8), 0.9).why.startswith(
+        "of its 91 highest scores 90 are right, but of its 11 highest 10, which all have to be"
+    )
     assert threshold(Ranking(np.zeros(0), np.zeros(0, int), 9), ("recall", 0.5), 0.9) == Threshold(
         None, "none of its labelled images shows it"
     )
@@ -132,3 +137,9 @@ def test_a_yes_is_a_score_at_or_above_the_threshold_and_nothing_else(seed, kind)
 def test_targets_that_cannot_be_are_refused(asked, said):
     with pytest.raises(ValueError, match=said.replace("?", r"\?")):
         targets_of(["dog", "cat"], **asked)
+
+
+def test_names_of_classes_with_commas_and_signs_are_read_as_they_are():
+    for names in (["dog"], ["a=b", "c, d", 'e "f" =1'], ["=", "dog = cat"]):
+        text = ",".join(f"{name}=0.{k + 1}" for k, name in enumerate(names))
+        assert _shares(None, None, text) == {name: (k + 1) / 10 for k, name in enumerate(names)}

@@ -111,8 +111,10 @@ def counts(labelled: Labelled, folder: Moments) -> Counts:
     low, high = np.where(unknown, 0, low), np.where(unknown, 1, high)
 
     # Fewer than ENOUGH positives are not in all folds, and what a head says that has seen none is no measure.
-    error = np.sqrt(folder.variance / size + np.maximum(folder.variance, both.variance) / n)
-    apart = np.abs(folder.mean - both.mean) > NormalDist().inv_cdf(1 - ALARM / 2 / len(k)) * np.maximum(error, 1e-12)
+    # A mean of few chances is skewed, at most as that of yes and no: the second term (Cornish and Fisher, 1938).
+    error = np.sqrt(np.maximum(folder.variance, both.variance) * (1 / size + 1 / n))
+    z = NormalDist().inv_cdf(1 - ALARM / 2 / len(k))
+    apart = np.abs(folder.mean - both.mean) > z * np.maximum(error, 1e-12) + z**2 / 6 * np.abs(1 - 2 * both.mean) / size
     low, high = np.floor(low * size + 1e-9), np.ceil(high * size - 1e-9)
     by_shift, shift_low, shift_high = (part * size for part in _by_shift(present, absent, folder))
     return Counts(found * size, low, high, (k >= ENOUGH) & apart, by_shift, shift_low, shift_high)
@@ -124,10 +126,10 @@ def _by_shift(present: Moments, absent: Moments, folder: Moments) -> tuple[NDArr
     Black-box shift estimation (Lipton, Wang and Smola, ICML 2018) by chances instead of decisions; the interval is normal.
     """
     apart = present.mean - absent.mean
-    told = (present.images >= ENOUGH) & (absent.images >= ENOUGH) & (apart > 0)
+    of_present, of_absent = (moments.variance / np.maximum(moments.images - 1, 1) for moments in (present, absent))
+    told = (present.images >= ENOUGH) & (absent.images >= ENOUGH) & (apart > Z * np.sqrt(of_present + of_absent))
     apart = np.where(told, apart, np.nan)
     share = np.clip((folder.mean - absent.mean) / apart, 0, 1)
     of_folder = (share * present.variance + (1 - share) * absent.variance) / folder.images
-    of_present, of_absent = (moments.variance / np.maximum(moments.images - 1, 1) for moments in (present, absent))
     half = Z * np.sqrt(of_folder + share**2 * of_present + (1 - share) ** 2 * of_absent) / apart
     return share, np.clip(share - half, 0, 1), np.clip(share + half, 0, 1)

@@ -65,11 +65,12 @@ def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> t
         n_pos, n_neg: float64 (K,), or (C, K) with `per_class`.
 
     Raises:
-        ValueError: a confidence is NaN or not in [0, 1].
+        ValueError: a confidence is NaN or not in [0, 1]; looked at on a processor alone, since a GPU would have to be waited for.
     """
     assert p.shape == y.shape and p.ndim == 2, (p.shape, y.shape)
-    if len(strange := p[~((p >= 0) & (p <= 1))]):
-        raise ValueError(f"p: found {float(strange[0]):g}, expected confidences in [0, 1]; of logits take the sigmoid")
+    inside = (p >= 0) & (p <= 1)
+    if p.device.type == "cpu" and not inside.all():
+        raise ValueError(f"p: found {float(p[~inside][0]):g}, expected confidences in [0, 1]; of logits take the sigmoid")
     classes = p.shape[1]
     table = torch.arange(classes, device=p.device) * (bins if per_class else 0)  # where each class's bins begin
     n_all = torch.zeros((classes if per_class else 1) * bins, dtype=torch.float64, device=p.device)

@@ -125,11 +125,15 @@ def _missing(ranking: Ranking, target: float, error: float) -> str:
     best = int(np.argmax(betaincinv(hits, ranks - hits + 1, error)))  # the highest lower end (Clopper and Pearson, 1934)
     share = hits[best] / ranks[best]
     seen = f"of its {ranks[best]} highest scores {hits[best]} are right"
-    asked = np.floor(trials(target, error) * 2 ** np.arange(0, 12, 0.1))
+    first = trials(target, error)
+    if at_least(hits[best], ranks[best], target) <= error:
+        right = int(np.searchsorted(ranks, first, side="right"))
+        return f"{seen}, but of its {first} highest {right}, which all have to be: more labels may do, how many cannot be said"
+    asked = np.floor(max(first, ranks[best] + 1) * 2 ** np.arange(0, 12, 0.1))
     enough = at_least(np.floor(share * asked), asked, target) <= error
     if share <= target or not enough.any():
         return f"{seen}: more labels alone do not show it, the model has to get better"
-    images = max(ranking.images + 1, ceil(asked[int(np.argmax(enough))] * ranking.images / ranks[best]))
+    images = ceil(asked[int(np.argmax(enough))] * ranking.images / ranks[best])
     return f"{seen}; needs about {images} labelled images or more, here {ranking.images}"
 
 

@@ -50,9 +50,10 @@ def metrics(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -
     able, unknown = can_be_tested(labels), int((labels < 0).sum())
     left_out = int((~able).sum()) if testable and able.any() else 0
     counted = able if left_out else slice(None)
-    low, high = map_interval(scores[:, counted], labels[:, counted])
+    corrected, low, high = map_interval(scores[:, counted], labels[:, counted])
     return {
         "map": mean_average_precision(scores, labels, testable=testable),
+        "map_corrected": _number(corrected),
         "map_low": _number(low),
         "map_high": _number(high),
         "n_test": len(scores),

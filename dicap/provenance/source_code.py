@@ -85,11 +85,13 @@ def _imports(source: str) -> frozenset[str]:
 
 
 def _running(node: ast.AST) -> Iterator[ast.AST]:
-    """A tree's statements without those that only a type checker looks at."""
+    """A tree's nodes without those that only a type checker looks at."""
     yield node
-    typed = isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-    for field in ("orelse",) if typed else ("body", "handlers", "cases", "orelse", "finalbody"):
-        for child in getattr(node, field, ()):
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for other in child.orelse:
+                yield from _running(other)
+        else:
             yield from _running(child)
 
 

@@ -217,7 +217,7 @@ def _remarks(metrics: dict[str, Any], has_epochs: bool = True) -> Iterator[str]:
         if about is None:
             yield "Few positive images a class raise mAP by more than the interval's half width, so no single value is shown."
         elif is_corrected:
-            yield "Few positive images a class raise mAP; the value shown is corrected for that, the middle of the interval."
+            yield "Few positive images a class raise mAP; the value shown is corrected for that."
     if "steps" in metrics:
         steps = {name.lower(): metrics[f"steps_{stage}"] for stage, name in STAGE_NAMES.items()}
         parts = [f"{name} {'solved' if count is None else f'{count:,}'}" for name, count in steps.items() if count != 0]

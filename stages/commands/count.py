@@ -1,5 +1,6 @@
 """`dicap-stage count`: how many photographs show each class."""
 
+import os
 from pathlib import Path
 
 import click
@@ -37,7 +38,8 @@ def command(images: tuple[str, ...], model: Path | None, classes: tuple[str, ...
     chart = out.with_suffix(".svg")
     check_own(out, chart)
     if images:
-        photos = photographs(images[0] if len(images) == 1 else images)
+        named = photographs(images[0] if len(images) == 1 else images)
+        photos = list({os.path.abspath(str(one.source)): one for one in named}.values())  # what is named twice counts once
         number = len(photos)
     else:
         from dicap.data.store import Store

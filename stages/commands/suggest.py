@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import normalize
 
 import click
 
@@ -48,8 +49,7 @@ def command(
 
     check_own(out / LIST, out / PAGE)
     if folder is not None:
-        names = [name.strip() for name in (classes or "").split(";") if name.strip()]
-        _first(folder, count, by, names, out, device, params)
+        _first(folder, count, by, _names(classes or ""), out, device, params)
         return
     from dicap.data.labels import labelled_mask
     from dicap.data.store import Store
@@ -103,11 +103,22 @@ def _opened(settings: Settings, store: Store, path: Path, device: str) -> tuple[
     return saved, runtime, Images(store, settings.seed, settings.augment.flip)
 
 
+def _names(text: str) -> list[str]:
+    """Names of classes as data sets have them, each once; `-` and `*` say something else in a list of labels."""
+    from dicap.errors import SettingsError
+
+    names = list(dict.fromkeys(name for part in text.split(";") if (name := normalize("NFC", part.strip()))))
+    if reserved := {"-", "*"}.intersection(names):
+        raise SettingsError(f"--classes: {min(reserved)!r} cannot be the name of a class; expected names, as 'dog;cat'")
+    return names
+
+
 def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, device: str, params: Path) -> None:
     """The same for a folder in which nothing is labelled, by the backbone that a project of it would begin with."""
     import numpy as np
 
     from dicap.data.sources.base import read_rgb
+    from dicap.errors import DataError
     from dicap.features.recipe import pretrained_network
     from dicap.machine.runtime import Runtime
     from dicap.pages.labelling import Question, write_labelling_page
@@ -115,6 +126,11 @@ def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, dev
     from dicap.use.folder import photographs
     from dicap.use.suggest import first
 
+    if (folder / LIST).exists():  # which the list of this batch would replace
+        raise DataError(
+            f"{folder / LIST}: labels are there already; dicap-stage init-data {shlex.quote(str(folder))} reads them, and after "
+            "`dvc repro` dicap-stage suggest, without a folder, chooses the next"
+        )
     own = read_yaml(params) if params.exists() else {}
     values = read_yaml(TEMPLATE / "settings.yaml") | {"dataset": "table", "data_root": str(folder), "protocol": "recommended"}
     values |= {key: own[key] for key in ("backbone", "backbone_weights", "image_size", "network") if own.get(key) is not None}
@@ -142,6 +158,7 @@ def _write_list(out: Path, head: list[str], rows: Sequence[Sequence[Any]]) -> No
 
 def _finish(out: Path, asked: int, chosen: int, of: int, following: list[str]) -> None:
     if chosen < asked:
-        say(f"--count: {asked} are asked for, and there are {of} without labels: {chosen} are listed, near copies once")
+        left = "near copies once, unreadable files not"
+        say(f"--count: {asked} are asked for, and there are {of} without labels: {chosen} are listed, {left}")
     facts = {"images": chosen, "of": of, "page": str(out / PAGE), "list": str(out / LIST)}
     finish("suggest", facts, [opening(out / PAGE), *following])

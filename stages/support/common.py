@@ -115,15 +115,15 @@ def target_options(function: Callable) -> Callable:
 
 
 def _shares(context: click.Context, option: click.Parameter, text: str | None) -> float | dict[str, float] | None:
-    """`0.9`, or {class: number} of `dog=0.95,cat=0.9`; a name may hold a comma."""
+    """`0.9`, or {class: number} of `dog=0.95,cat=0.9`; a name may hold commas and `=`."""
     if text is None:
         return None
     try:
         if "=" not in text:
             return float(text)
-        pairs = re.findall(r"(.+?)=([^=,]+)(?:,|$)", text)
-        found = {name.strip(): float(value) for name, value in pairs}
-        if len(found) == text.count("="):
+        parts = re.split(r"=\s*([^=,]+?)\s*(?:,|$)", text)  # name, value, name, value, and nothing
+        found = {name.strip(): float(value) for name, value in zip(parts[:-1:2], parts[1::2], strict=True)}
+        if not parts[-1].strip() and len(found) == len(parts) // 2:
             return found
     except ValueError:
         pass

@@ -80,6 +80,17 @@ def test_filters_orders_and_names(reader, gallery, tmp_path):
     reader.until(page, "document.querySelectorAll('.tile').length === 1")
     assert page.locator(".tile bdi").all_text_contents() == ["dossier/été 猫.png"]
     assert page.locator("#class option").all_text_contents()[0].startswith(CLASSES[0])
+
+    page.fill("#search", "")
+    chances = np.round(decisions().present(scores)[:, 1], 4)
+    page.locator("#least").fill("45")
+    reader.until(page, f"document.querySelectorAll('.tile').length === {(chances >= 0.45).sum()}")
+    above = chances[chances >= 0.45]
+    assert 0 < len(above) < len(FILES)
+    said = (
+        f"of all {len(above)} from 45 % on about {above.mean():.0%} show it, which is about {above.sum() / chances.sum():.0%} of"
+    )
+    assert said.replace("%", " %").replace("45  %", "45 %") in page.text_content("#note").replace("\u00a0", " ")
     assert not reader.left(tmp_path / "gallery")
 
 

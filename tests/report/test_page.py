@@ -201,10 +201,12 @@ def test_a_score_that_few_test_images_raise_is_nowhere_shown_alone(tmp_path):
     write_json(read_json(place) | found, place)
     page = build_report(run, synthetic.SETTINGS, synthetic.ENVIRONMENT, tmp_path / "report").read_text(encoding="utf-8")
     assert '<p class="value">–</p>' in page and f"uncorrected {found['map']:.2f}" in page
-    for low, high, begins in ((48.0, 50.0, "48.95"), (None, None, "48.95"), (45.0, 49.9, "about 47.5")):
-        within = {"map": 48.95, "map_low": low, "map_high": high}
+    for middle, low, high, begins in (
+        (49.0, 48.0, 50.0, "48.95"), (None, None, None, "48.95"), (47.45, 45.0, 49.9, "about 47.5"), (48.0, 0.0, 100.0, "48.95"),
+    ):  # fmt: skip
+        within = {"map": 48.95, "map_corrected": middle, "map_low": low, "map_high": high}
         assert score_in_words(within).startswith(begins)
-        assert any("middle" in line for line in _remarks(within | {"n_test": 9})) == ("about" in begins)
+        assert any("is corrected" in line for line in _remarks(within | {"n_test": 9})) == ("about" in begins)
 
 
 @pytest.mark.parametrize(

@@ -489,6 +489,7 @@ MADE = [
     Case("an address to predict", "predict artifacts/finetune https://example.org/a.jpg", {}),
     Case("a precision above 1", "predict artifacts/finetune photos --precision 1.5", {}, code=2),
     Case("a precision in words", "predict artifacts/finetune photos --precision red=high", {}, code=2),
+    Case("a class without a precision", "predict artifacts/finetune photos --precision red=0.9,blue", {}, code=2),
     Case("a recall of a class that is not there", "export artifacts/finetune --recall rde=0.9", {}, code=2),
     Case("two targets for a class", "evaluate --precision 0.9 --recall red=0.9", {}, code=2),
     Case("a confidence of nothing", "predict artifacts/finetune photos --recall 0.9 --confidence 0", {}, code=2),

@@ -29,8 +29,8 @@ def test_a_solved_head_promises_and_forecasts(bare_project, raw_photos):
     page = Path("artifacts/report/index.html").read_text()
     assert "More labels" in page and "yes right, %" in page
     before = tiny.content(bare_project.folder)
-    asked = ("--recall", "red=0.5", "--precision", "blue=0.5", "--confidence", "0.6")
-    assert "recall 0.5: promised with 60% confidence for 1 class (red)" in bare_project.done("evaluate", *asked)
+    asked = ("--recall", "red=0.5", "--precision", "blue=0.5", "--confidence", "0.595")
+    assert "recall 0.5: promised with 59.5% confidence for 1 class (red)" in bare_project.done("evaluate", *asked)
     assert tiny.content(bare_project.folder) == before, "with a target it writes where --out says, or nowhere"
     out = bare_project.done("predict", "artifacts/finetune", raw_photos, "--out", "p.csv", "--recall", "0.999")
     assert "red: recall 0.999 cannot be promised, so it gets no yes: needs 2302 labelled images" in out
@@ -47,6 +47,8 @@ def test_count_corrects_what_predict_says(project):
     project.done("count", "photos", "--class", "red", "--out", "one.csv")
     assert pd.read_csv("one.csv").set_index("class").equals(table.loc[["red"]])
     assert json.loads(project.done("--json", "count", "--out", "own.csv"))["images"] == 22
+    project.done("count", "photos", "photos/*", "--out", "twice.csv")
+    assert pd.read_csv("twice.csv").set_index("class").equals(table), "what is named twice counts once"
 
 
 def test_from_no_label_at_all(bare_project, tmp_path):
@@ -58,7 +60,7 @@ def test_from_no_label_at_all(bare_project, tmp_path):
     bare_project.set({"backbone": "test_resnet", "backbone_weights": "random", "image_size": tiny.SIZE})
     assert bare_project.refused("init-data", photos)[1].endswith(f"dicap-stage suggest {photos}")
     for by in ("random", "spread"):
-        out = bare_project.done("suggest", photos, "--count", "12", "--by", by, "--classes", "red;blue; green")
+        out = bare_project.done("suggest", photos, "--count", "12", "--by", by, "--classes", "red;blue; green;red")
         assert f"dicap-stage init-data {photos}" in out
         rows = list(csv.DictReader((bare_project.folder / "suggest/labels.csv").open()))
         assert len({row["image"] for row in rows} & truth.keys()) == 12 == len(rows)
@@ -68,6 +70,9 @@ def test_from_no_label_at_all(bare_project, tmp_path):
     (photos / "labels.csv").write_text("".join(["image,labels\n", *lines]))
     answer = json.loads(bare_project.done("--json", "init-data", photos))
     assert answer["images"] == "10 train, 2 test, 17 unlabeled"
+    assert "labels are there already" in bare_project.refused("suggest", photos, "--out", "all")[1]
+    (photos / "labels.csv").unlink()
+    assert "cannot be the name of a class" in bare_project.refused("suggest", photos, "--classes", "red;-", "--out", "all")[1]
     out = bare_project.done("suggest", photos, "--count", "40", "--by", "random", "--out", "all")
     assert "there are 29 without labels: 28 are listed" in out
 

@@ -50,13 +50,25 @@ let active = 0; // place in `shown` of the photograph that the keyboard is at
 const wantedClass = () => Number($("class").value);
 const filters = [...document.querySelectorAll(".filter")];
 
+const least = () => Number($("least").value) / 100; // chance below which nothing is shown
+
+// What a yes from this chance on would be worth, by the chances themselves: how many are right, and how many of all are found.
+function worth() {
+  if (!facts.measured || !least()) return "";
+  const chances = Array.from(columnOf(wantedClass()), chanceOf);
+  const above = chances.filter((chance) => chance >= least());
+  const sum = (values) => values.reduce((total, value) => total + value, 0);
+  if (!above.length) return "";
+  return `; of all ${above.length.toLocaleString("en")} from ${percent(least())} on about ${percent(sum(above) / above.length)} show it, which is about ${percent(sum(above) / sum(chances))} of those that do`;
+}
+
 function choose() {
   const column = columnOf(wantedClass());
   const wanted = new Set(filters.filter((button) => button.getAttribute("aria-pressed") === "true").map((b) => Number(b.dataset.decision)));
   const part = fold($("search").value.trim());
   const found = [];
   for (let i = 0; i < names.length; i += 1) {
-    if (wanted.has(decisionOf(column[i])) && (!part || fold(names[i]).includes(part))) found.push(i);
+    if (chanceOf(column[i]) >= least() && wanted.has(decisionOf(column[i])) && (!part || fold(names[i]).includes(part))) found.push(i);
   }
   const level = (i) => column[i] & facts.levels;
   const openness = (i) => Math.abs(chanceOf(column[i]) - 0.5);
@@ -78,8 +90,9 @@ function choose() {
 function note() {
   const printed = printing && shown.length > PRINTED ? `, the first ${PRINTED} of them printed` : "";
   $("note").textContent = shown.length
-    ? `${facts.classes[wantedClass()]}: ${shown.length.toLocaleString("en")} shown${printed}`
-    : "Nothing to show: switch on yes, unsure or no, or take another class.";
+    ? `${facts.classes[wantedClass()]}: ${shown.length.toLocaleString("en")} shown${printed}${worth()}`
+    : "Nothing to show: switch on yes, unsure or no, lower the chance, or take another class.";
+  $("least-said").textContent = percent(least());
 }
 
 // ---- only the tiles in the window exist
@@ -242,6 +255,7 @@ document.addEventListener("keydown", (event) => {
 filters.forEach((button) => button.addEventListener("click", () => press(button)));
 $("class").addEventListener("change", choose);
 $("sort").addEventListener("change", choose);
+$("least").addEventListener("input", choose);
 let waiting = 0;
 $("search").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(choose, 120); });
 $("previous").addEventListener("click", () => step(-1));

@@ -48,14 +48,14 @@ def accelerated(
     if few or device.type != "cpu" or len(engines()) == 1:
         return plain
     with tempfile.TemporaryDirectory() as scratch:
-        path = _place(network.backbone, image_size, cache or Path(scratch))
+        path = _place(network, image_size, cache or Path(scratch))
         for fresh in (False, True):  # what lies in the cache may be damaged: then it is exported again, once
             try:
                 if fresh or not path.exists():
-                    _export(network.backbone, image_size, path)
+                    _export(network, image_size, path)
                 path.touch()  # it is in use, see `dicap.files.content_store.remove_unused`
                 fast = _with_backbone(network, OnnxBackbone(path)).eval()
-                fast.memory_format = torch.contiguous_format
+                fast.memory_format, fast.tokens = torch.contiguous_format, "map"  # which the tokens are by then
                 if _difference(fast, network, image_size) <= TOLERANCE:
                     return fast, engines()[1]
             except Exception:  # exporter and runtime raise kinds of their own; all mean that torch has to do it
@@ -91,12 +91,12 @@ class OnnxBackbone(nn.Module):
 class _FeatureMap(nn.Module):
     """What is exported: the backbone with its tokens turned into a map."""
 
-    def __init__(self, backbone: nn.Module) -> None:
+    def __init__(self, network: Network) -> None:
         super().__init__()
-        self.backbone = backbone
+        self.backbone, self._tokens = network.backbone, network.tokens
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return feature_map(self.backbone, pixels)
+        return feature_map(self.backbone, pixels, self._tokens)
 
 
 def _with_backbone(network: Network, backbone: nn.Module) -> Network:
@@ -107,16 +107,16 @@ def _with_backbone(network: Network, backbone: nn.Module) -> Network:
     return other
 
 
-def _place(backbone: nn.Module, image_size: int, folder: Path) -> Path:
-    """The file of a backbone in the cache, by all that its content depends on."""
-    key = hashlib.sha256(weights_checksum(backbone.state_dict()).encode())
-    for part in (repr(backbone), str(image_size), torch.__version__, version("onnxscript")):
+def _place(network: Network, image_size: int, folder: Path) -> Path:
+    """The file of a network's backbone in the cache, by all that its content depends on."""
+    key = hashlib.sha256(weights_checksum(network.backbone.state_dict()).encode())
+    for part in (repr(network.backbone), network.tokens, str(image_size), torch.__version__, version("onnxscript")):
         key.update(part.encode())
     return folder / f"{key.hexdigest()[:32]}.onnx"
 
 
-def _export(backbone: nn.Module, image_size: int, path: Path) -> None:
-    module, pixels = _FeatureMap(backbone).eval(), torch.zeros(2, 3, image_size, image_size)
+def _export(network: Network, image_size: int, path: Path) -> None:
+    module, pixels = _FeatureMap(network).eval(), torch.zeros(2, 3, image_size, image_size)
     with _quiet(), torch.no_grad():
         program = torch.export.export(module, (pixels,), dynamic_shapes={"pixels": {0: torch.export.Dim("batch")}})
         written = torch.onnx.export(program, (), input_names=["pixels"], output_names=["features"], verbose=False)

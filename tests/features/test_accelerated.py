@@ -25,18 +25,21 @@ def _installed():
         pytest.importorskip(package)
 
 
-def network_of(name="test_resnet"):
+def network_of(name="test_resnet", tokens="map"):
     torch.manual_seed(0)
-    backbone, channels = create_backbone(name, "random", 32, SIDE)
-    return Network(backbone, LinearHead(channels, 3), "half").to(memory_format=torch.channels_last).eval()
+    backbone, channels = create_backbone(name, "random", 32, SIDE, tokens)
+    network = Network(backbone, LinearHead(channels, 3), "half").to(memory_format=torch.channels_last).eval()
+    network.tokens = tokens
+    return network
 
 
 def images(count):
     return torch.from_numpy(np.random.default_rng(1).integers(0, 256, (count, 3, SIDE, SIDE)).astype(np.uint8))
 
 
-def test_it_gives_torch_s_features_and_scores_and_is_exported_once(tmp_path, monkeypatch):
-    network = network_of("test_vit")  # tokens become a map
+@pytest.mark.parametrize("tokens", ["map", "class_and_mean"])  # of a transformer, which become a map
+def test_it_gives_torch_s_features_and_scores_and_is_exported_once(tmp_path, monkeypatch, tokens):
+    network = network_of("test_vit", tokens)
     fast, by = accelerated(network, MANY, SIDE, CPU, tmp_path)
     assert by[0] == "onnxruntime"
     for count in (1, 2, 7):

@@ -4,6 +4,7 @@ import itertools
 import json
 from math import comb
 
+import click
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from dicap.calibration.decision import Decisions
 from dicap.calibration.risk_control import Ranking, Threshold, at_least, rankings, targets_of, threshold, trials
-from stages.support.common import _shares
+from stages.support.common import target_options
 
 LABELLED = st.lists(
     st.tuples(st.sampled_from(np.float32([0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0])), st.sampled_from([-1, 0, 0, 1, 1]))
@@ -129,7 +130,7 @@ def test_a_yes_is_a_score_at_or_above_the_threshold_and_nothing_else(seed, kind)
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"precision": 1.0}, "precision: found 1.0, expected a number between 0 and 1"),
+        ({"recall": {"dog": np.float32(0.5)}, "precision": "0.9"}, "precision: found '0.9', expected a number between 0 and 1"),
         ({"recall": {"dgo": 0.9}}, "no class is called 'dgo'; did you mean dog?"),
         ({"precision": 0.9, "recall": {"dog": 0.9}}, "class dog: both precision and recall"),
     ],
@@ -140,6 +141,11 @@ def test_targets_that_cannot_be_are_refused(asked, said):
 
 
 def test_names_of_classes_with_commas_and_signs_are_read_as_they_are():
+    @click.command()
+    @target_options
+    def command(targets):
+        return targets.precision
+
     for names in (["dog"], ["a=b", "c, d", 'e "f" =1'], ["=", "dog = cat"]):
         text = ",".join(f"{name}=0.{k + 1}" for k, name in enumerate(names))
-        assert _shares(None, None, text) == {name: (k + 1) / 10 for k, name in enumerate(names)}
+        assert command.main(["--precision", text], standalone_mode=False) == {name: (k + 1) / 10 for k, name in enumerate(names)}

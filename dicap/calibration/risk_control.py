@@ -21,6 +21,7 @@ that get a threshold: where hardly any labels would do, those that do were often
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -162,5 +163,5 @@ def targets_of(classes: Sequence[Any], **asked: float | Mapping[Any, float] | No
 
 def check_share(name: str, value: Any) -> None:
     """Raise ValueError unless the value is a number between 0 and 1."""
-    if not (isinstance(value, int | float) and 0 < value < 1):
-        raise ValueError(f"{name}: found {value}, expected a number between 0 and 1, as 0.9")
+    if not (isinstance(value, Real) and 0 < float(value) < 1):
+        raise ValueError(f"{name}: found {value!r}, expected a number between 0 and 1, as 0.9")

@@ -40,7 +40,7 @@ class Targets:
         if own is None:
             raise DataError(
                 f"nothing can be promised: this model came with no scores of labelled images that it had not learnt "
-                f"({model.decisions.note}); train with protocol: recommended, or calibration.source: cross_fit"
+                f"({model.decisions.note}); train it again with protocol: recommended, or calibration.source: cross_fit"
             )
         named = {name for given in (self.precision, self.recall) if isinstance(given, Mapping) for name in given}
         empty = [name for name, ranking in zip(model.classes, own, strict=True) if not len(ranking.scores)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stages.support.common import ARTIFACTS, load, params_option, runtime_options, target_options
-from stages.support.terminal import finish, say
+from stages.support.terminal import finish, say_promises
 
 if TYPE_CHECKING:
     from dicap.evaluation.targets import Targets
@@ -77,6 +77,5 @@ def command(params: Path, model: Path | None, out: Path | None, fresh: bool, tar
         facts |= {"numbers": str(written / "metrics.json"), "model card": str(written / "MODEL_CARD.md")}
     for line in result["warnings"]:
         click.echo(f"Warning: {line}", err=True)
-    for line in result.get("promises", []):
-        say(line)
+    say_promises(result.get("promises", []), facts)
     finish("evaluate", facts, [f"dicap-stage predict {model or own} FOLDER"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stages.support.common import target_options
-from stages.support.terminal import finish, say
+from stages.support.terminal import finish, say_promises
 
 if TYPE_CHECKING:
     from dicap.evaluation.targets import Targets
@@ -39,7 +39,6 @@ def command(model: Path, kind: str | None, out: Path | None, images: Path | None
     }
     if check.real is not None:
         facts["real images"] = f"{check.n_real}, largest difference {check.real:.1e}"
-    for line in promises:
-        say(line)
+    say_promises(promises, facts)
     example = Path("docs/onnx_example.py")  # of this repository
     finish("export", facts, [f"python {example} {out} PHOTO.jpg"] if kind == "onnx" and example.is_file() else [])

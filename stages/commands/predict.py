@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stages.support.common import device_option, known_features, target_options
-from stages.support.terminal import finish, opening, say
+from stages.support.terminal import finish, opening, say_promises
 
 if TYPE_CHECKING:
     from dicap.evaluation.targets import Targets
@@ -81,6 +81,5 @@ def command(
         facts["gallery"], following = str(page), opening(page)
     for line in of_chance(saved.decisions.measured):
         click.echo(f"Warning: {line}", err=True)
-    for line in promises:
-        say(line)
+    say_promises(promises, facts)
     finish("predict", facts, [following])

@@ -31,6 +31,7 @@ def test_a_solved_head_promises_and_forecasts(bare_project, raw_photos):
     before = tiny.content(bare_project.folder)
     asked = ("--recall", "red=0.5", "--precision", "blue=0.5", "--confidence", "0.595")
     assert "recall 0.5: promised with 59.5% confidence for 1 class (red)" in bare_project.done("evaluate", *asked)
+    assert len(json.loads(bare_project.done("--json", "evaluate", *asked))["promises"]) == 2
     assert tiny.content(bare_project.folder) == before, "with a target it writes where --out says, or nowhere"
     out = bare_project.done("predict", "artifacts/finetune", raw_photos, "--out", "p.csv", "--recall", "0.999")
     assert "red: recall 0.999 cannot be promised, so it gets no yes: needs 2302 labelled images" in out

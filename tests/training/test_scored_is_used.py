@@ -35,12 +35,12 @@ SOLVED = {"linear.solver": "convex", "linear.features": "root", "head": "linear"
 CASES = [
     {"features.grid": 1, "head": "ml_decoder"},
     {"features.grid": 2, "head": "ml_decoder"},
-    {"features.grid": 2, "head": "linear", "linear.features": "standard", "export": "onnx"},
+    {"features.grid": 2, "head": "linear", "linear.features": "standard"},
     {
         **{"backbone": "tf_efficientnet_lite0+tf_efficientnet_lite0", "features.grid": 2, **SOLVED},
         **{"calibration.source": "cross_fit", "export": "pt2"},
     },
-    {"features.grid": 1, **SOLVED, "calibration.source": "holdout", "augment.flip": 0.0},
+    {"features.grid": 1, **SOLVED, "calibration.source": "holdout", "augment.flip": 0.0, "export": "onnx"},
     {
         **{"backbone": "test_vit", "backbone_weights": "random", "network.tokens": "class_and_mean"},
         **{**SOLVED, "calibration.source": "holdout", "export": "pt2"},

@@ -29,9 +29,11 @@ def need_onnx():
 def model(model_file):
     """With a recall asked of one class, whose yes is mostly wrong."""
     loaded = dicap.load_model(model_file)
-    low = np.array([0.0, 1, 1])
-    asked = replace(loaded.decisions, tau_pos=loaded.decisions.tau_pos * low, targets=(("recall", 0.9), None, None))
-    return replace(loaded, decisions=replace(asked, tau_neg=loaded.decisions.tau_neg * low))
+    own = loaded.decisions
+    assert own.curve is not None
+    curve, low = own.curve._replace(rate=own.curve.rate - 0.2), np.array([0.0, 1, 1])
+    asked = replace(own, tau_pos=own.tau_pos * low, tau_neg=own.tau_neg * low, targets=(("recall", 0.9), None, None), curve=curve)
+    return replace(loaded, decisions=asked)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """The three ways a run ends early: each carries one line for the user."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class SettingsError(ValueError):
@@ -20,6 +20,11 @@ def did_you_mean(value: object, names: Iterable[str], count: int = 1) -> str:
     """The end of a message: `; did you mean NAME?` for the closest of the names, `count` at most; nothing where none is close."""
     near = difflib.get_close_matches(str(value), list(names), count, 0.5)
     return f"; did you mean {', '.join(near)}?" if near else ""
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """The names, or the first of them and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def first_line(error: object) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, unknown_entries
 from dicap.data.sources.files import NOT_READ, list_images
 from dicap.data.sources.own import read as own
+from dicap.errors import first_of
 from dicap.files.checksum import sha256
 from dicap.machine.progress import progress
 from dicap.settings import Own
@@ -16,6 +17,7 @@ from dicap.settings import Own
 MISSING = "missing"  # what the reader of images says of a file that is not there
 TEST_SHARE = 0.2  # of the labelled images, where no test split is said
 EXAMPLES = 5
+SHOWN = 8  # names in a line
 FEW = 10  # labelled images of a class below which it will hardly be learnt
 
 
@@ -189,8 +191,8 @@ def _problems(found: Survey) -> Iterator[str]:
     if found.everywhere:
         nothing = "nothing" if len(found.everywhere) == len(found.classes) else "nothing of it"
         yield (
-            f"every labelled training image shows {_first(found.everywhere)}, so {nothing} can be learnt; add photographs "
-            "without, labelled `-` where they show no class at all"
+            f"every labelled training image shows {first_of(found.everywhere, SHOWN)}, so {nothing} can be learnt; add "
+            "photographs without, labelled `-` where they show no class at all"
         )
     for what, files in (("cannot be read", found.unreadable), ("are missing", found.missing)):
         if files:
@@ -209,10 +211,10 @@ def _problems(found: Survey) -> Iterator[str]:
             yield f"images that are copies of others, {what}: {len(twins)}; the first: {twins[0][0].path} is {twins[0][1].path}"
     few = [name for name, train, _ in found.classes if train < FEW]
     if few:
-        yield f"classes with fewer than {FEW} labelled training images ({len(few)}): {_first(few)}"
+        yield f"classes with fewer than {FEW} labelled training images ({len(few)}): {first_of(few, SHOWN)}"
     blind = [name for name, _, test in found.classes if not test]
     if blind:
-        yield f"classes without a test image, of whose score nothing can be said ({len(blind)}): {_first(blind)}"
+        yield f"classes without a test image, of whose score nothing can be said ({len(blind)}): {first_of(blind, SHOWN)}"
     if found.counts["train"] < 50:
         yield f"only {found.counts['train']} labelled training images; a few hundred are a good start"
     looks_alike: dict[str, list[str]] = {}
@@ -220,16 +222,10 @@ def _problems(found: Survey) -> Iterator[str]:
         looks_alike.setdefault(_seen(name), []).append(name)
     twins = [" and ".join(map(ascii, names)) for names in looks_alike.values() if len(names) > 1]
     if twins:
-        yield f"classes that look alike or differ in capitals only: {_first(twins)}"
+        yield f"classes that look alike or differ in capitals only: {first_of(twins, SHOWN)}"
 
 
 def _seen(name: str) -> str:
     """What one sees of a name: without capitals, letters that have no shape, and the kind of its blanks."""
     shapes = "".join(letter for letter in unicodedata.normalize("NFKC", name) if unicodedata.category(letter) != "Cf")
     return " ".join(shapes.casefold().split())
-
-
-def _first(names: list[str], most: int = 8) -> str:
-    """The names, or the first of them and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dicap.errors import first_of
 from dicap.metrics.operating_point import digits
 from dicap.metrics.warnings import score_in_words
 from dicap.models import SavedModel
@@ -91,7 +92,7 @@ def _unknown(metrics: dict[str, Any]) -> str:
 
 
 def _named(classes: Sequence[str], most: int = 30) -> str:
-    return ", ".join(map(_plain, classes[:most])) + (f" and {len(classes) - most} more" if len(classes) > most else "")
+    return first_of([*map(_plain, classes)], most)
 
 
 def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:

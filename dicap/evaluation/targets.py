@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from dicap.calibration.risk_control import Target, Threshold, check_share, targets_of
-from dicap.errors import DataError, SettingsError
+from dicap.errors import DataError, SettingsError, first_of
 from dicap.models import SavedModel
 
 Asked = float | Mapping[str, float] | None
@@ -55,8 +55,7 @@ class Targets:
             met = [(name, value) for name, (what, value), one in asked if what == kind and one.at is not None]
             for value in sorted({value for _, value in met}):
                 names = [name for name, of in met if of == value]
-                named = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-                those = f"{len(names)} class{'es' * (len(names) > 1)} ({named})"
+                those = f"{len(names)} class{'es' * (len(names) > 1)} ({first_of(names, SHOWN)})"
                 yield f"{kind} {value}: promised with {100 * self.confidence:.12g}% confidence for {those}"
         short = [(name, target, one) for name, target, one in asked if one.at is None]
         for name, (kind, value), one in short[:SHOWN]:

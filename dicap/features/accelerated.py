@@ -54,7 +54,7 @@ def accelerated(
                 if fresh or not path.exists():
                     _export(network, image_size, path)
                 path.touch()  # it is in use, see `dicap.files.content_store.remove_unused`
-                fast = _with_backbone(network, OnnxBackbone(path)).eval()
+                fast = with_backbone(network, OnnxBackbone(path)).eval()
                 fast.memory_format, fast.tokens = torch.contiguous_format, "map"  # which the tokens are by then
                 if _difference(fast, network, image_size) <= TOLERANCE:
                     return fast, engines()[1]
@@ -99,7 +99,7 @@ class _FeatureMap(nn.Module):
         return feature_map(self.backbone, pixels, self._tokens)
 
 
-def _with_backbone(network: Network, backbone: nn.Module) -> Network:
+def with_backbone(network: Network, backbone: nn.Module) -> Network:
     """A network that shares everything with `network` but its backbone."""
     other = copy.copy(network)
     other._modules = dict(network._modules)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dicap.calibration.counts import Counts, Moments, counts
-from dicap.errors import DataError, SettingsError, did_you_mean
+from dicap.errors import DataError, SettingsError, did_you_mean, first_of
 from dicap.machine.progress import progress
 from dicap.models import SavedModel
 from dicap.use.folder import Photograph
@@ -73,14 +73,12 @@ def _table(classes: Sequence[str], found: Counts) -> pd.DataFrame:
 def _warnings(table: pd.DataFrame, unseen: list[str]) -> list[str]:
     lines = []
     if nothing := [name for name in table["class"] if name in unseen]:
-        lines.append(f"{_named(nothing)}: no labelled photograph shows it, so the model has no say in its count; label some")
+        lines.append(
+            f"{first_of(nothing, SHOWN)}: no labelled photograph shows it, so the model has no say in its count; label some"
+        )
     if shifted := table.loc[table["shifted"], "class"].tolist():
         lines.append(
-            f"{_named(shifted)}: these photographs look unlike the labelled ones, and the interval does not hold for them; "
-            "by_shift counts as if each class still looked alike and only its share had changed; best label some of these"
+            f"{first_of(shifted, SHOWN)}: these photographs look unlike the labelled ones, and the interval does not hold for "
+            "them; by_shift counts as if each class still looked alike and only its share had changed; best label some of these"
         )
     return lines
-
-
-def _named(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from torch import Tensor
 from dicap.calibration.ranks import GROUP, MOST_GROUPS
 from dicap.data.loader import worker_count
 from dicap.errors import DataError, SettingsError
-from dicap.features.accelerated import accelerated, engines
+from dicap.features.accelerated import accelerated, engines, with_backbone
 from dicap.features.known import KnownFeatures
 from dicap.files.written import check_own, remove_own, replacing_own
 from dicap.machine.processes import keep_freed_memory
@@ -165,8 +164,7 @@ def opened_for(
     ways = [by, *(each for each in engines() if each != by)]
     made_by = [{"engine": [*each, *sort], "code": code("features", saved.settings)} for each in ways]
     seen = KnownFeatures(known, saved.settings, network, made_by, runtime.amp)
-    head = copy(network)
-    head._modules = dict(network._modules)
+    head = with_backbone(network, network.backbone)
     detach_backbone(head, network.grid)
     return replace(saved, network=head), runtime, seen
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import tiny
 from PIL import Image
 from test_pipeline import Clone, checkout
 
@@ -123,6 +124,7 @@ def rehearse(
 ) -> Clone:
     """Table 1 and Figure 1c of some data sets; with `whole` the other tables and figures too. `choices`: axes of the grid."""
     clone = checkout(place / "clone", SHORT)
+    clone.env["PYTHONPATH"] += f":{tiny.ROOT / 'tests/bin/python'}"  # a cell's DVC and stages begin with the libraries loaded
     chosen = [part for key, value in (choices or {}).items() if key != "ratio" for part in ("-S", f"{key}={value}")]
     for dataset in sets:
         root = place / "archives" / dataset

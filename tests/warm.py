@@ -21,7 +21,10 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-LIBRARIES = ("torch", "timm", "pandas", "pyarrow.parquet", "scipy.optimize", "pydantic", "ruamel.yaml")
+LIBRARIES = (
+    *("torch", "timm", "pandas", "pyarrow.parquet", "scipy.optimize", "pydantic", "ruamel.yaml"),
+    *("matplotlib.backends.backend_svg", "jinja2", "dvc.cli", "dvc.commands.repro", "dvc.repo.reproduce"),
+)
 STAGE = "import sys\nfrom stages.cli import main\nsys.exit(main())\n"
 PLACE = "WARM_SOCKET"  # the environment's name for the server's socket
 
@@ -44,16 +47,16 @@ def answer(connection: socket.socket) -> int:
     return struct.unpack("i", connection.recv(4, socket.MSG_WAITALL))[0]
 
 
-def command() -> NoReturn:
-    """`dicap-stage` with this process's words, folder, environment and files; ends as it ends."""
-    connection, process = ask(os.environ[PLACE], STAGE, sys.argv, Path.cwd(), dict(os.environ), [0, 1, 2])
+def command(script: str, words: list[str]) -> NoReturn:
+    """A script with these words, and this process's folder, environment and files; ends as it ends."""
+    connection, process = ask(os.environ[PLACE], script, words, Path.cwd(), dict(os.environ), [0, 1, 2])
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: os.kill(process, number))
     code = answer(connection)
     if code < 0:
         signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
         os.kill(os.getpid(), -code)
-    sys.exit(code)
+    os._exit(code)
 
 
 def serve(listener: socket.socket) -> str:

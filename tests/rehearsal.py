@@ -27,8 +27,9 @@ PIXELS = 60
 SHORT = {
     "backbone": "test_resnet", "backbone_weights": "random", "image_size": 32, "network.stride": 8,
     "network.decoder_dim": 32, "network.decoder_ffn": 32, "network.decoder_heads": 2, "optimiser.lr": 2.0e-3,
-    "optimiser.ema_decay": 0.9, "warmup.epochs": 4, "train.epochs": 2, "train.cycle_epochs": 0, "finetune.epochs": 1,
-    "pclp.warmup_epochs": 1, "pclp.epochs": 1, "pclp.adversary_width": 2, "drml.rounds": 4, "drml.iterations": 4, "drml.start": 0,
+    "optimiser.ema_decay": 0.9, "warmup.epochs": 12, "warmup.batch_size": 8, "warmup.eval_every": 12, "train.epochs": 2,
+    "train.cycle_epochs": 0, "finetune.epochs": 1, "pclp.warmup_epochs": 1, "pclp.epochs": 1, "pclp.adversary_width": 2,
+    "drml.rounds": 4, "drml.iterations": 4, "drml.start": 0,
 }  # fmt: skip
 
 
@@ -111,6 +112,23 @@ def awa2(root: Path, counts: tuple[int, int]) -> None:
 
 
 ARCHIVES = {"voc2012": voc2012, "coco2014": coco2014, "nuswide": nuswide, "awa2": awa2}
+AXES = {"method": "bce,asl,mld,top1,topk,iat,drml,cap,pclp,bbam,d2l,dicap", "ratio": "0.05,0.1,0.15,0.2", "seed": "1,2"}
+
+
+def sweep(clone: Clone, grid: str, common: list[str], axes: list[str], count: int, jobs: int) -> None:
+    """Run a grid of `count` cells as a user types it, and ask again: every cell is there, and nothing runs."""
+    words = ["dicap-stage", "sweep", f"experiments/{grid}.yaml", *common, *(word for axis in axes for word in ("-S", axis))]
+    begin = time.monotonic()
+    clone.run(*words, "--jobs", str(1 if grid == "cost" else jobs))
+    listed = clone.run(*words, "--dry-run").splitlines()
+    assert f": {count} cells, {count} finished, 0 to run" in listed[0] and len(listed) == count + 1, listed
+    assert clone.run(*words).startswith(listed[0]) and len(clone.run(*words).splitlines()) < 3
+    print(f"{common[1]} {grid}: {time.monotonic() - begin:.0f} s, {listed[0]}", flush=True)
+
+
+def complete(table: Path, methods: Sequence[str] | None) -> None:
+    """Fail unless every number of a table is there: a mean for each row (`methods`: these alone), a Delta for ours."""
+    print(table.read_text())
 
 
 def rehearse(
@@ -118,40 +136,41 @@ def rehearse(
     sets: Sequence[str] = tuple(ARCHIVES),
     choices: dict[str, str] | None = None,
     *,
-    counts: tuple[int, int] = (300, 100),
+    counts: tuple[int, int] = (200, 80),
     jobs: int = 2,
     whole: bool = False,
 ) -> Clone:
-    """Table 1 and Figure 1c of some data sets; with `whole` the other tables and figures too. `choices`: axes of the grid."""
-    clone = checkout(place / "clone", SHORT)
+    """Table 1 and Figures 1c and 3 of some data sets; with `whole` the other tables and figures too.
+
+    Args:
+        choices: axes of the grid: values of `method`, `ratio` and `seed`, divided by commas.
+    """
+    clone, choices = checkout(place / "clone", SHORT), AXES | (choices or {})
     clone.env["PYTHONPATH"] += f":{tiny.ROOT / 'tests/bin/python'}"  # a cell's DVC and stages begin with the libraries loaded
-    chosen = [part for key, value in (choices or {}).items() if key != "ratio" for part in ("-S", f"{key}={value}")]
+    methods, ratios, seeds = (choices[key].split(",") for key in ("method", "ratio", "seed"))
+    two = [f"ratio={','.join(ratios[:2])}", "seed=1"]
     for dataset in sets:
-        root = place / "archives" / dataset
-        ARCHIVES[dataset](root, counts)
-        common = ["--dataset", dataset, "-S", f"data_root={root}", "--jobs", str(jobs)]
-        ratios = [f"ratio={choices['ratio'] if choices and 'ratio' in choices else '0.05,0.1,0.15,0.2'}"]
-        swept = [["experiments/paper.yaml", *common, "-S", *ratios, *chosen]]
+        ARCHIVES[dataset](place / "archives" / dataset, counts)
+        grids = [("paper", [f"{key}={value}" for key, value in choices.items()], len(methods) * len(ratios) * len(seeds))]
+        panels = ["1c", "3"]
         if whole:
-            swept += [["experiments/cost.yaml", *common, "-S", "method=d2l,dicap"]]
-            swept += (
-                [["experiments/ablation.yaml", *common, "-S", "ratio=0.05,0.1"]] if dataset in ("coco2014", "nuswide") else []
-            )
+            grids += [("cost", ["method=d2l,dicap"], 2)]
+        if whole and dataset in ("coco2014", "nuswide"):
+            grids += [("ablation", two, 7 * len(ratios[:2]))]
         if whole and dataset == "coco2014":
-            swept += [["experiments/weighting.yaml", *common, "-S", *ratios], ["experiments/stability.yaml", *common]]
-        for arguments in swept:
-            begin = time.monotonic()
-            clone.run("dicap-stage", "sweep", *arguments)
-            listed = clone.run("dicap-stage", "sweep", *arguments, "--dry-run")  # asked again, nothing runs
-            assert ", 0 to run" in listed, listed
-            print(f"{dataset} {arguments[0]}: {time.monotonic() - begin:.0f} s, {listed.splitlines()[0]}", flush=True)
-        for number in ("1c", "3"):
-            clone.run("dicap-stage", "figures", number, "--dataset", dataset, "--ratio", ratios[0][6:].split(",")[0])
+            every = [f"ratio={choices['ratio']}", "seed=1"]
+            grids += [("weighting", every, 5 * len(ratios)), ("stability", every, len(ratios))]
+            panels += ["1a", "1b", "1d"]
+        for name, axes, count in grids:
+            sweep(clone, name, ["--dataset", dataset, "-S", f"data_root={place / 'archives' / dataset}"], axes, count, jobs)
+        for panel in panels:
+            ratio = ["--ratio", ratios[0]] if panel in ("1a", "1c", "3") else []
+            clone.run("dicap-stage", "figures", panel, "--dataset", dataset, *ratio, "--out", f"figures/{dataset}")
+        drawn = {path.name for path in (clone.folder / "figures" / dataset).iterdir()}
+        assert drawn == {f"figure{panel}.{ending}" for panel in panels for ending in ("svg", "pdf")}, drawn
     for name in ("main", *(("ablation", "weighting", "cost") if whole else ())):
         print(clone.run("dicap-stage", "table", name, "--no-intervals"))
-    if whole and "coco2014" in sets:
-        for number in ("1a", "1b", "1d"):
-            clone.run("dicap-stage", "figures", number, "--dataset", "coco2014")
+        complete(clone.folder / "tables" / f"{name}.csv", methods if name == "main" else None)
     return clone
 
 
@@ -159,11 +178,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("place", type=Path)
     parser.add_argument("--sets", default=",".join(ARCHIVES))
-    parser.add_argument("--methods", help="default: all twelve")
-    parser.add_argument("--ratios", default="0.05,0.1,0.15,0.2")
-    parser.add_argument("--seeds", default="1,2")
+    for axis, values in AXES.items():
+        parser.add_argument(f"--{axis}s", dest=axis, default=values)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--whole", action="store_true", help="the other tables and figures too")
     given = parser.parse_args()
-    axes = {"seed": given.seeds, "ratio": given.ratios} | ({"method": given.methods} if given.methods else {})
+    axes = {axis: getattr(given, axis) for axis in AXES}
     rehearse(given.place.resolve(), given.sets.split(","), axes, jobs=given.jobs, whole=given.whole)

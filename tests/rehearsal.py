@@ -9,8 +9,13 @@ short stages take the place of the published ones; the commands are those of doc
 """
 
 import argparse
+import atexit
 import colorsys
+import csv
+import io
 import json
+import re
+import resource
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,8 +31,8 @@ from dicap.data.sources.benchmarks.nuswide import CONCEPTS
 PIXELS = 60
 SHORT = {
     "backbone": "test_resnet", "backbone_weights": "random", "image_size": 32, "network.stride": 8,
-    "network.decoder_dim": 32, "network.decoder_ffn": 32, "network.decoder_heads": 2, "optimiser.lr": 2.0e-3,
-    "optimiser.ema_decay": 0.9, "warmup.epochs": 12, "warmup.batch_size": 8, "warmup.eval_every": 12, "train.epochs": 2,
+    "network.decoder_dim": 32, "network.decoder_ffn": 32, "network.decoder_heads": 2, "optimiser.lr": 3.0e-3,
+    "optimiser.ema_decay": 0.9, "warmup.epochs": 8, "warmup.batch_size": 4, "warmup.eval_every": 8, "train.epochs": 2,
     "train.cycle_epochs": 0, "finetune.epochs": 1, "pclp.warmup_epochs": 1, "pclp.epochs": 1, "pclp.adversary_width": 2,
     "drml.rounds": 4, "drml.iterations": 4, "drml.start": 0,
 }  # fmt: skip
@@ -126,9 +131,15 @@ def sweep(clone: Clone, grid: str, common: list[str], axes: list[str], count: in
     print(f"{common[1]} {grid}: {time.monotonic() - begin:.0f} s, {listed[0]}", flush=True)
 
 
-def complete(table: Path, methods: Sequence[str] | None) -> None:
-    """Fail unless every number of a table is there: a mean for each row (`methods`: these alone), a Delta for ours."""
-    print(table.read_text())
+def complete(table: Path, rows: Sequence[str], columns: int, runs: int = 1) -> None:
+    """Fail unless a table has a mean of so many runs in each of `rows` and columns, and a Delta where it has one."""
+    parts = [list(csv.DictReader(io.StringIO(part))) for part in re.split("(?m)^(?=dataset,)", table.read_text())[1:]]
+    lines = [line | {"row": line["row"].split(" ")[0]} for part in parts for line in part]
+    wanted = [line for line in lines if line["row"] in rows]
+    assert len(wanted) == len(rows) * columns and {line["row"] for line in wanted} == {*rows}, table.read_text()
+    for line in wanted:
+        assert line["mean"] and int(line["n"]) >= runs, line
+        assert line["delta"] or line["row"] != "dicap" or table.stem != "main" or len(rows) == 1, line
 
 
 def rehearse(
@@ -166,12 +177,28 @@ def rehearse(
         for panel in panels:
             ratio = ["--ratio", ratios[0]] if panel in ("1a", "1c", "3") else []
             clone.run("dicap-stage", "figures", panel, "--dataset", dataset, *ratio, "--out", f"figures/{dataset}")
-        drawn = {path.name for path in (clone.folder / "figures" / dataset).iterdir()}
+        drawn = {path.name for path in (clone.folder / "figures" / dataset).glob("figure*") if path.stat().st_size}
         assert drawn == {f"figure{panel}.{ending}" for panel in panels for ending in ("svg", "pdf")}, drawn
-    for name in ("main", *(("ablation", "weighting", "cost") if whole else ())):
-        print(clone.run("dicap-stage", "table", name, "--no-intervals"))
-        complete(clone.folder / "tables" / f"{name}.csv", methods if name == "main" else None)
+    both = [dataset for dataset in sets if dataset in ("coco2014", "nuswide")]
+    expected = {"main": (methods, len(sets) * len(ratios), len(seeds))}
+    if whole:
+        expected |= {"cost": (["d2l", "dicap"], 2 * len(sets))}  # minutes, and memory
+    if whole and both:
+        steps = ["baseline", "dcw", "dcw_hard", "dth", "urrl", "wcl", "fte"]
+        expected |= {"ablation": (steps, len(both) * len(ratios[:2]))}
+    if whole and "coco2014" in sets:
+        expected |= {"weighting": (["uniform", "confidence", "labeled", "estimated", "optimal"], len(ratios))}
+    for name, wanted in expected.items():
+        print(clone.run("dicap-stage", "table", name, "--no-intervals"), flush=True)
+        complete(clone.folder / "tables" / f"{name}.csv", *wanted)
     return clone
+
+
+def say_cost(begin: float) -> None:
+    """Minutes since `begin`, and of processor time of this process and all that it started."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    minutes = sum(each.ru_utime + each.ru_stime for each in used) / 60
+    print(f"{(time.monotonic() - begin) / 60:.1f} minutes, {minutes:.1f} of processor time")
 
 
 if __name__ == "__main__":
@@ -184,4 +211,5 @@ if __name__ == "__main__":
     parser.add_argument("--whole", action="store_true", help="the other tables and figures too")
     given = parser.parse_args()
     axes = {axis: getattr(given, axis) for axis in AXES}
+    atexit.register(say_cost, time.monotonic())  # called last, when the server of processes has ended
     rehearse(given.place.resolve(), given.sets.split(","), axes, jobs=given.jobs, whole=given.whole)

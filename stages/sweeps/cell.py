@@ -202,6 +202,8 @@ def _dvc(arguments: list[str], folder: Path, environment: dict[str, str]) -> tup
 
 def _bring_back(clone: Path, project: Path, name: str, rev: str) -> None:
     """Give the project the experiment, as DVC records one: a commit on `rev`; where it has one of this name, the first stays."""
+    # Without the times in the index, which DVC writes anew: Git would take `seed: 2` for the `seed: 1` of the same second.
+    git("read-tree", "HEAD", folder=clone)
     git("add", "--update", folder=clone)
     git("add", LOCK, folder=clone)
     if not git("status", "--porcelain", "--untracked-files=no", folder=clone):

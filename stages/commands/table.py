@@ -45,9 +45,8 @@ def command(
     from dicap.report import tables
     from dicap.report.budgets import budget_tables
     from dicap.report.experiments import frame_of
-    from dicap.settings import read_yaml, resolve_values
+    from dicap.settings import changed, read_yaml, resolve_values
     from stages.sweeps.finished import finished
-    from stages.sweeps.grid import changed
 
     given = parse_changes(changes)
     if several := [key for key, values in given.items() if len(values) > 1]:
@@ -87,7 +86,7 @@ def command(
 def _intervals(table, runs, folder: Path):
     """Interval of Delta for each column, over the seeds of which DVC still has the predictions of both sides."""
     from dicap.report.paired import paired_interval, read_predictions
-    from stages.sweeps.finished import fetch
+    from stages.sweeps.revisions import fetch
 
     found = {}
     for column, other in table.best_other.items():

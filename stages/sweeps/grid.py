@@ -13,7 +13,6 @@ axes:                      # every combination of these
 
 from __future__ import annotations
 
-import copy
 import functools
 import hashlib
 import itertools
@@ -29,7 +28,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from dicap.errors import SettingsError, first_line
-from dicap.settings import flatten, known_keys, read_yaml, resolve_values
+from dicap.settings import changed, flatten, known_keys, read_yaml, resolve_values
 
 KEYS = ("title", "table", "settings", "cases", "axes")
 
@@ -158,25 +157,6 @@ def _combinations(grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
     for case, own in grid.cases.items():
         for values in itertools.product(*grid.axes.values()):
             yield case, grid.settings | dict(zip(grid.axes, values, strict=True)) | own
-
-
-def changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the content of a settings file with other values for dotted keys."""
-    values = copy.deepcopy(dict(base))
-    put(values, changes)
-    return values
-
-
-def put(values: dict[str, Any], changes: Mapping[str, Any]) -> None:
-    """Put other values for dotted keys into the content of a settings file."""
-    for key, value in changes.items():
-        *sections, last = key.split(".")
-        part = values
-        for section in sections:
-            if part.get(section) is None:  # none of its settings is given
-                part[section] = {}
-            part = part[section]
-        part[last] = value
 
 
 def _varied(grid: Grid, case: str, changes: Mapping[str, Any]) -> list[str]:

@@ -16,8 +16,6 @@ CONCEPTS = [
     *("window", "zebra"),
 ]
 PUBLISHED = "formatted_{train,val}_{images,labels}.npy of Cole et al. (single-positive-multi-label), Flickr/ of the NUS-WIDE lab"
-    "formatted_{train,val}_{images,labels}.npy of Cole et al. (single-positive-multi-label) and Flickr/ of the NUS-WIDE lab"
-)
 
 
 def read(dataset: str, root: Path) -> RawSet:

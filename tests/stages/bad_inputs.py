@@ -494,7 +494,6 @@ MADE = [
     Case("two targets for a class", "evaluate --precision 0.9 --recall red=0.9", {}, code=2),
     Case("a confidence of nothing", "predict artifacts/finetune photos --recall 0.9 --confidence 0", {}, code=2),
     Case("a learning curve of a head that is not solved", "learning-curve", {}, code=2),
-    Case("a pattern that fits nothing", "predict artifacts/finetune photos/*.jpeg", {}),
     Case("a table of experiments outside DVC", "table main", {}),
 ]
 

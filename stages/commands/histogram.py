@@ -11,12 +11,11 @@ import click
 def command(path: Path, epoch: int | None) -> None:
     """Draw the histogram of a Parquet artifact.
 
-    PATH is a weights, pseudo_labels or thresholds folder, one epoch's folder in it, or one file:
+    PATH is a weights or pseudo_labels folder, one epoch's folder in it, or one file:
 
     \b
       dicap-stage histogram artifacts/train/pseudo_labels     weights of the pseudo-labels
       dicap-stage histogram artifacts/train/weights           share of positives by confidence
-      dicap-stage histogram artifacts/train/thresholds        uncertain band of every class
     """
     import shutil
 

@@ -216,7 +216,7 @@ def run_stage(experiment: Experiment, stage: str, source: Path | None, place: Pa
         source=None if source is None else source.parent,
         root=place,
         out=out,
-        **({"fresh": False, "log": lambda lines: None} | options),
+        **({"log": lambda lines: None} | options),
     )
     return out
 

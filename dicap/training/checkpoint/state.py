@@ -125,13 +125,6 @@ class RunState:
             warnings.append(f"{path}: damaged or of another version, passed over; continuing {rest}")
         return None, warnings
 
-    def clear(self) -> None:
-        """Forget everything but the lock."""
-        shutil.rmtree(self.products, ignore_errors=True)
-        for path in self.folder.iterdir():
-            if path.name != "lock":
-                path.unlink()
-
     def finish(self) -> None:
         """Remove the folder, after the products were published, and those that are stale."""
         shutil.rmtree(self.folder, ignore_errors=True)

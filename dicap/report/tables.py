@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
 from dicap.report.experiments import RECOMMENDED, method_titles
-from dicap.report.gains import Gain, gain
 
 Column = tuple[str, float]  # data set, ratio
 PUBLISHED = Path(__file__).with_name("published.yaml")
@@ -50,6 +50,15 @@ class Cell:
     n: int = 0
     published: float | None = None
     rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Mean of the seeds' differences, half the width of its 95 % interval (None for one seed), the number of seeds."""
+
+    mean: float
+    half: float | None
+    n: int
 
 
 @dataclass(frozen=True)
@@ -318,6 +327,24 @@ def _gains(runs: pd.DataFrame, row: str, other: str, columns: list[Column], spec
         if (difference := gain(ours, theirs)) is not None:
             found[column] = difference
     return found
+
+
+def gain(ours: pd.Series, theirs: pd.Series) -> Gain | None:
+    """Ours minus theirs over the seeds that both have; None without any.
+
+    Args:
+        ours, theirs: a value (mAP in %) per seed, the seeds as index.
+
+    The interval is Student's: the differences of a few trainings say little, and it says how little.
+    """
+    from scipy.stats import t
+
+    difference = (ours - theirs).dropna().to_numpy(dtype=float)
+    n = len(difference)
+    if n == 0:
+        return None
+    half = float(t.ppf(0.975, n - 1) * difference.std(ddof=1) / np.sqrt(n)) if n > 1 else None
+    return Gain(float(difference.mean()), half, n)
 
 
 def _gain_heads(table: Table) -> list[str]:

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from dicap.report import tables
-from dicap.report.gains import Gain
-from dicap.report.tables import Cell, collect, published_numbers, spec_of
+from dicap.report.tables import Cell, Gain, collect, published_numbers, spec_of
 
 MAIN = spec_of("main")[0]
 

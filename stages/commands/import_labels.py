@@ -49,8 +49,7 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     known, converted = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
     before = added_before(settings.own.added)
     classes = sorted({*converted, *(name for labels in before.values() for name in labels.labels)})
-    notes: list[str] = []
-    given = read_added(filled, classes, known, notes=notes)
+    given = read_added(filled, classes, known)
     if not given:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
     names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
@@ -78,8 +77,6 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     with replacing(path) as temporary:
         temporary.write_text(text.getvalue(), encoding="utf-8")
     change_settings(params, {"own.added": path.as_posix()})
-    for note in notes[:SHOWN]:
-        say(f"note: {note}")
     for image, lost, gained in changed[:SHOWN]:
         say(f"{image}: {', '.join([f'- {name}' for name in lost] + [f'+ {name}' for name in gained])}")
     if len(changed) > SHOWN:

@@ -67,7 +67,7 @@ def resolve_values(
     if configs is None:
         configs = next(path for folder in (params.parent, Path(), TEMPLATE) if (path := folder / "configs").is_dir())
     dataset, protocol = values.get("dataset"), values.get("protocol", PROTOCOLS[0])
-    if dataset not in list(DATASETS):  # a list, in which a value that is itself one may be looked for
+    if dataset not in DATASETS:
         misspelt = _unknown_keys(params, values) if dataset is None else []
         raise SettingsError("\n".join(misspelt) or _unknown_name(params, "dataset", dataset, DATASETS))
     if protocol not in PROTOCOLS:

@@ -15,7 +15,6 @@ from dicap.files.written import check_own, replacing_own
 from dicap.models import SavedModel
 from dicap.randomness import generator
 
-FORMATS = ("onnx", "pt2")
 ENDINGS = {"onnx": ".onnx", "pt2": ".pt2"}
 TOLERANCE = 1e-4
 CHECKED, BATCH = 100, 20  # images, and how many at a time
@@ -45,8 +44,8 @@ def export(model: SavedModel, out: Path, kind: str) -> float:
     Raises:
         SettingsError: unknown format, or a package is not installed; DataError: the network cannot be exported or does not agree.
     """
-    if kind not in FORMATS:
-        raise SettingsError(f"--format: found {kind!r}, allowed are {', '.join(FORMATS)}")
+    if kind not in ENDINGS:
+        raise SettingsError(f"--format: found {kind!r}, allowed are {', '.join(ENDINGS)}")
     other = {ending: name for name, ending in ENDINGS.items() if name != kind}.get(out.suffix.lower())
     if other is not None or out.suffix.lower() != ENDINGS[kind]:
         advice = f"--format {other}" if other else f"a name that ends in {ENDINGS[kind]}"

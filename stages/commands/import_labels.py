@@ -33,12 +33,11 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     import csv
     import hashlib
     import io
-    from difflib import get_close_matches
 
     from dicap.data.format import read_index, read_meta
     from dicap.data.sources.own.listing import check_names
     from dicap.data.sources.own.read import added_before, read_added
-    from dicap.errors import DataError, SettingsError
+    from dicap.errors import DataError, SettingsError, did_you_mean
     from dicap.files.atomic import replacing
     from dicap.settings.resolve import change_settings
 
@@ -54,8 +53,7 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
     names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
     if names and not new_classes:
-        near = get_close_matches(names[0].casefold(), [name.casefold() for name in classes], 1, 0.6)
-        hint = next((f"; did you mean {name}?" for name in classes if near and name.casefold() == near[0]), "")
+        hint = did_you_mean(names[0], classes)
         raise DataError(
             f"{filled}: no image was labelled {', '.join(names[:5])} so far; correct the spelling, or pass --new-classes{hint}"
         )

@@ -20,14 +20,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from dicap.errors import SettingsError, first_line
+from dicap.errors import SettingsError, did_you_mean, first_line
 from dicap.settings import changed, flatten, known_keys, read_yaml, resolve_values
 
 KEYS = ("title", "table", "settings", "cases", "axes")
@@ -106,8 +105,7 @@ def read_grid(path: Path) -> Grid:
     known = list(known_keys())
     for key in [*settings, *axes, *(key for case in cases.values() if isinstance(case, dict) for key in case)]:
         if key not in known:
-            near = get_close_matches(str(key), known, 1)
-            problems.append(f"{path}: {key}: not a setting" + (f"; did you mean {near[0]}?" if near else ""))
+            problems.append(f"{path}: {key}: not a setting{did_you_mean(key, known)}")
     if problems:
         raise SettingsError("\n".join(dict.fromkeys(problems)))
     named = {name: dict(case) for name, case in cases.items()} or {"": {}}

@@ -71,7 +71,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
             given, absent = given or "-", "*"
         odd = ";".join(names[c] for c in found.odd)
         told = [given, absent or "-"] if in_part else [given]
-        table.append([store.ids[rows[found.row]], *told, f"{found.surprise:.3f}", odd])
+        table.append([str(store.ids[rows[found.row]]), *told, f"{found.surprise:.3f}", odd])
     write_list(listing, table)
     shown = ranked[:count]
     questions = [

@@ -34,7 +34,10 @@ def test_a_sweep_of_the_paper_s_grid_ends_in_its_table_and_figures(tmp_path, cap
     assert "1 cells, 1 finished, 0 to run" in said and "(87.92)" in said and "Ours: test_resnet, random weights, 32 px" in said
 
 
-@pytest.mark.parametrize(("old", "new"), [("dicap,DiCaP,15,,1", "dicap,DiCaP,,,0"), (",-3", ","), ("voc2012,0.1,mld,MLD,18,,1,\n", "")])
+GAPS = {"no mean": ("dicap,DiCaP,15,,1", "dicap,DiCaP,,,0"), "no Delta": (",-3", ","), "no row": ("0.1,mld,MLD,18,,1,", "")}
+
+
+@pytest.mark.parametrize(("old", "new"), GAPS.values(), ids=GAPS)
 def test_a_table_with_a_gap_is_none(tmp_path, old, new):
     text = "dataset,ratio,row,title,mean,sd,n,delta\nvoc2012,0.1,mld 4,MLD,18,,1,\nvoc2012,0.1,dicap 9,DiCaP,15,,1,-3\n"
     table = tmp_path / "main.csv"

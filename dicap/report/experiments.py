@@ -241,7 +241,10 @@ def _runs(number: int) -> str:
 
 
 def _rest(settings: dict[str, Any], kind: str) -> tuple[tuple[str, str], ...]:
-    return tuple((key, repr(value)) for key, value in sorted(flatten(settings)) if key not in FREE[kind])
+    values = dict(flatten(settings))
+    if values["method"] == "drml" and (values["drml.features"], values["network.normalize"]) == ("pretrained", "auto"):
+        values["network.normalize"] = "none"  # as of the other methods where nothing is given (docs/methods.md 4.5)
+    return tuple((key, repr(value)) for key, value in sorted(values.items()) if key not in FREE[kind])
 
 
 def _read(settings: dict[str, Any], kind: str) -> tuple[tuple[str, str], ...]:

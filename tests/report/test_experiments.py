@@ -126,6 +126,13 @@ def test_runs_with_other_settings_are_left_out_with_a_sentence(defaults):
     assert notes[0] == "digits: no run has the settings asked for; those shown differ in train.batch_size."
 
 
+def test_drml_s_own_normalisation_is_a_row_beside_the_others_and_another_for_all_is_not(defaults):
+    plain = changed(defaults, network__normalize="none")
+    for normalize, found in (("auto", ["dicap", "drml"]), ("imagenet", ["dicap"])):
+        drml = changed(plain, method="drml", head="own", drml__features="pretrained", network__normalize=normalize)
+        assert frame_of([experiment(plain, 50.0), experiment(drml, 40.0)], "main", plain)[0]["row"].tolist() == found
+
+
 def test_budgets_and_heads_are_rows_of_one_table(defaults):
     cap = changed(defaults, method="cap", head="linear")
     longer = changed(cap, warmup__epochs=99)

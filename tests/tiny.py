@@ -366,7 +366,7 @@ def stage(folder: Path, *arguments: object, code: Path = ROOT, **variables: str)
 
 
 def warm_environment(code: Path = ROOT, **more: str) -> dict[str, str]:
-    """That of a shell, or of DVC, whose `dicap-stage` begins with the libraries loaded."""
+    """That of a shell whose `dicap-stage`, `dvc` and `python` begin with the libraries loaded."""
     own = environment(code, **more) | {warm.PLACE: _server()}
     return own | {"PATH": os.pathsep.join([str(ROOT / "tests/bin"), own["PATH"]])}
 

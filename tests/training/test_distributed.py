@@ -27,10 +27,11 @@ def places(tiny_set, tmp_path_factory):
     split = tiny.draw_split(tiny_set, places[1] / "split.parquet", tiny.settings(together.CHANGES))
     together.run(tiny_set, split, places[1])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(tiny.ROOT))
-        patch.setenv("OMP_NUM_THREADS", "1")
+        for name, value in tiny.warm_environment().items():
+            patch.setenv(name, value)
+        command = [str(tiny.ROOT / "tests/bin/python"), together.__file__, str(tiny_set), str(split)]
         for n in (2, 3):
-            assert launch(n, [sys.executable, together.__file__, str(tiny_set), str(split), str(places[n])]) == 0
+            assert launch(n, [*command, str(places[n])]) == 0
     return places
 
 

@@ -129,22 +129,6 @@ def test_filling_empty_bins_equals_a_loop(counts):
 # -- weights ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("p", "left", "centre", "right"),
-    [
-        (0.00, 0.025, 0.025, 0.025),
-        (0.02, 0.045, 0.025, 0.025),
-        (0.50, 0.525, 0.500, 0.475),
-        (0.52, 0.545, 0.520, 0.495),
-        (0.96, 0.975, 0.960, 0.935),
-        (1.00, 0.975, 0.975, 0.975),
-    ],
-)
-def test_interpolation_fixtures(p, left, centre, right):
-    for anchor, expected in (("left", left), ("centre", centre), ("right", right)):
-        assert bin_curve(CALIBRATED, anchor=anchor).at(torch.tensor([[p]])).item() == pytest.approx(expected, abs=1e-6)
-
-
 def papers_equation(p, r, anchor):
     """K ((k+1)/K - p) r[k] + K (p - k/K) r[k+1] for one confidence, r[k] at the place in its bin that `anchor` says."""
     bins = len(r)

@@ -94,12 +94,6 @@ def test_one_frozen_stage_is_enough_to_need_them(place):
     assert "plain.npy" in bank(place)
 
 
-def test_a_main_stage_on_features_of_a_backbone_that_has_moved_is_a_contradiction(place):
-    write_params(place, {"train.trainable": "head"})
-    result = run(place)
-    assert result.exit_code == 2 and "warmup.trainable is 'all', which changes the backbone" in result.stderr
-
-
 def test_a_set_of_another_size_is_refused(place):
     write_params(place, FROZEN | {"image_size": 48})
     result = run(place)

@@ -333,8 +333,6 @@ MADE = [
     Case("a check of no set", "doctor nowhere", {}),
     Case("a model in the other format's name", "export artifacts/finetune --format pt2 --out model.onnx", {}, code=2),
     Case("a model in a name that says nothing", "export artifacts/finetune --out model.pt", {}, code=2),
-    Case("an image to predict that is not there", "predict artifacts/finetune nowhere.jpg", {}),
-    Case("an address to predict", "predict artifacts/finetune https://example.org/a.jpg", {}),
     Case("a precision above 1", "predict artifacts/finetune photos --precision 1.5", {}, code=2),
     Case("a precision in words", "predict artifacts/finetune photos --precision red=high", {}, code=2),
     Case("a class without a precision", "predict artifacts/finetune photos --precision red=0.9,blue", {}, code=2),
@@ -342,7 +340,6 @@ MADE = [
     Case("two targets for a class", "evaluate --precision 0.9 --recall red=0.9", {}, code=2),
     Case("a confidence of nothing", "predict artifacts/finetune photos --recall 0.9 --confidence 0", {}, code=2),
     Case("a learning curve of a head that is not solved", "learning-curve", {}, code=2),
-    Case("a pattern that fits nothing", "predict artifacts/finetune photos/*.jpeg", {}),
     Case("a table of experiments outside DVC", "table main", {}),
 ]
 

@@ -116,7 +116,7 @@ def written(place):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, number, record_property):
+def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, number):
     write_params(place, FROZEN | {"features.views": VIEWS - 2})
     run(place)
     whole, rng = bank(place), random.Random(int(number))
@@ -136,6 +136,5 @@ def test_killed_or_stopped_at_random_it_ends_in_the_same_bytes(place, number, re
         assert not (place / "artifacts" / "features").exists()
         if number == signal.SIGTERM:
             assert "saved; run again to go on" in errors
-    record_property("stops", stops)
     assert run(place).exit_code == 0
     assert bank(place) == whole

@@ -9,8 +9,13 @@ short stages take the place of the published ones; the commands are those of doc
 """
 
 import argparse
+import atexit
 import colorsys
+import csv
+import io
 import json
+import re
+import resource
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +30,10 @@ from dicap.data.sources.benchmarks.nuswide import CONCEPTS
 PIXELS = 60
 SHORT = {
     "backbone": "test_resnet", "backbone_weights": "random", "image_size": 32, "network.stride": 8,
-    "network.decoder_dim": 32, "network.decoder_ffn": 32, "network.decoder_heads": 2, "optimiser.lr": 2.0e-3,
-    "optimiser.ema_decay": 0.9, "warmup.epochs": 4, "train.epochs": 2, "train.cycle_epochs": 0, "finetune.epochs": 1,
-    "pclp.warmup_epochs": 1, "pclp.epochs": 1, "pclp.adversary_width": 2, "drml.rounds": 4, "drml.iterations": 4, "drml.start": 0,
+    "network.decoder_dim": 32, "network.decoder_ffn": 32, "network.decoder_heads": 2, "optimiser.lr": 3.0e-3,
+    "optimiser.ema_decay": 0.9, "warmup.epochs": 8, "warmup.batch_size": 4, "warmup.eval_every": 8, "train.epochs": 2,
+    "train.cycle_epochs": 0, "finetune.epochs": 1, "pclp.warmup_epochs": 1, "pclp.epochs": 1, "pclp.adversary_width": 2,
+    "drml.rounds": 4, "drml.iterations": 4, "drml.start": 0,
 }  # fmt: skip
 
 
@@ -110,6 +116,29 @@ def awa2(root: Path, counts: tuple[int, int]) -> None:
 
 
 ARCHIVES = {"voc2012": voc2012, "coco2014": coco2014, "nuswide": nuswide, "awa2": awa2}
+AXES = {"method": "bce,asl,mld,top1,topk,iat,drml,cap,pclp,bbam,d2l,dicap", "ratio": "0.05,0.1,0.15,0.2", "seed": "1,2"}
+
+
+def sweep(clone: Clone, grid: str, common: list[str], axes: list[str], count: int, jobs: int) -> None:
+    """Run a grid of `count` cells as a user types it, and ask again: every cell is there, and nothing runs."""
+    words = ["dicap-stage", "sweep", f"experiments/{grid}.yaml", *common, *(word for axis in axes for word in ("-S", axis))]
+    begin = time.monotonic()
+    clone.run(*words, "--jobs", str(1 if grid == "cost" else jobs))
+    listed = clone.run(*words, "--dry-run").splitlines()
+    assert f": {count} cells, {count} finished, 0 to run" in listed[0] and len(listed) == count + 1, listed
+    assert clone.run(*words).startswith(listed[0]) and len(clone.run(*words).splitlines()) < 3
+    print(f"{common[1]} {grid}: {time.monotonic() - begin:.0f} s, {listed[0]}", flush=True)
+
+
+def complete(table: Path, rows: Sequence[str], columns: int, runs: int = 1) -> None:
+    """Fail unless a table has a mean of so many runs in each of `rows` and columns, and a Delta where it has one."""
+    parts = [list(csv.DictReader(io.StringIO(part))) for part in re.split("(?m)^(?=dataset,)", table.read_text())[1:]]
+    lines = [line | {"row": line["row"].split(" ")[0]} for part in parts for line in part]
+    wanted = [line for line in lines if line["row"] in rows]
+    assert len(wanted) == len(rows) * columns and {line["row"] for line in wanted} == {*rows}, table.read_text()
+    for line in wanted:
+        assert line["mean"] and int(line["n"]) >= runs, line
+        assert line["delta"] or line["row"] != "dicap" or table.stem != "main" or len(rows) == 1, line
 
 
 def rehearse(
@@ -117,51 +146,68 @@ def rehearse(
     sets: Sequence[str] = tuple(ARCHIVES),
     choices: dict[str, str] | None = None,
     *,
-    counts: tuple[int, int] = (300, 100),
+    counts: tuple[int, int] = (200, 80),
     jobs: int = 2,
     whole: bool = False,
 ) -> Clone:
-    """Table 1 and Figure 1c of some data sets; with `whole` the other tables and figures too. `choices`: axes of the grid."""
-    clone = checkout(place / "clone", SHORT)
-    chosen = [part for key, value in (choices or {}).items() if key != "ratio" for part in ("-S", f"{key}={value}")]
+    """Table 1 and Figures 1c and 3 of some data sets; with `whole` the other tables and figures too.
+
+    Args:
+        choices: axes of the grid: values of `method`, `ratio` and `seed`, divided by commas.
+    """
+    clone, choices = checkout(place / "clone", SHORT), AXES | (choices or {})
+    methods, ratios, seeds = (choices[key].split(",") for key in ("method", "ratio", "seed"))
+    two = [f"ratio={','.join(ratios[:2])}", "seed=1"]
     for dataset in sets:
-        root = place / "archives" / dataset
-        ARCHIVES[dataset](root, counts)
-        common = ["--dataset", dataset, "-S", f"data_root={root}", "--jobs", str(jobs)]
-        ratios = [f"ratio={choices['ratio'] if choices and 'ratio' in choices else '0.05,0.1,0.15,0.2'}"]
-        swept = [["experiments/paper.yaml", *common, "-S", *ratios, *chosen]]
+        ARCHIVES[dataset](place / "archives" / dataset, counts)
+        grids = [("paper", [f"{key}={value}" for key, value in choices.items()], len(methods) * len(ratios) * len(seeds))]
+        panels = ["1c", "3"]
         if whole:
-            swept += [["experiments/cost.yaml", *common, "-S", "method=d2l,dicap"]]
-            swept += (
-                [["experiments/ablation.yaml", *common, "-S", "ratio=0.05,0.1"]] if dataset in ("coco2014", "nuswide") else []
-            )
+            grids += [("cost", ["method=d2l,dicap"], 2)]
+        if whole and dataset in ("coco2014", "nuswide"):
+            grids += [("ablation", two, 7 * len(ratios[:2]))]
         if whole and dataset == "coco2014":
-            swept += [["experiments/weighting.yaml", *common, "-S", *ratios], ["experiments/stability.yaml", *common]]
-        for arguments in swept:
-            begin = time.monotonic()
-            clone.run("dicap-stage", "sweep", *arguments)
-            listed = clone.run("dicap-stage", "sweep", *arguments, "--dry-run")  # asked again, nothing runs
-            assert ", 0 to run" in listed, listed
-            print(f"{dataset} {arguments[0]}: {time.monotonic() - begin:.0f} s, {listed.splitlines()[0]}", flush=True)
-        for number in ("1c", "3"):
-            clone.run("dicap-stage", "figures", number, "--dataset", dataset, "--ratio", ratios[0][6:].split(",")[0])
-    for name in ("main", *(("ablation", "weighting", "cost") if whole else ())):
-        print(clone.run("dicap-stage", "table", name, "--no-intervals"))
+            every = [f"ratio={choices['ratio']}", "seed=1"]
+            grids += [("weighting", every, 5 * len(ratios)), ("stability", every, len(ratios))]
+            panels += ["1a", "1b", "1d"]
+        for name, axes, count in grids:
+            sweep(clone, name, ["--dataset", dataset, "-S", f"data_root={place / 'archives' / dataset}"], axes, count, jobs)
+        for panel in panels:
+            ratio = ["--ratio", ratios[0]] if panel in ("1a", "1c", "3") else []
+            clone.run("dicap-stage", "figures", panel, "--dataset", dataset, *ratio, "--out", f"figures/{dataset}")
+        drawn = {path.name for path in (clone.folder / "figures" / dataset).glob("figure*") if path.stat().st_size}
+        assert drawn == {f"figure{panel}.{ending}" for panel in panels for ending in ("svg", "pdf")}, drawn
+    both = [dataset for dataset in sets if dataset in ("coco2014", "nuswide")]
+    expected = {"main": (methods, len(sets) * len(ratios), len(seeds))}
+    if whole:
+        expected |= {"cost": (["d2l", "dicap"], 2 * len(sets))}  # minutes, and memory
+    if whole and both:
+        steps = ["baseline", "dcw", "dcw_hard", "dth", "urrl", "wcl", "fte"]
+        expected |= {"ablation": (steps, len(both) * len(ratios[:2]))}
     if whole and "coco2014" in sets:
-        for number in ("1a", "1b", "1d"):
-            clone.run("dicap-stage", "figures", number, "--dataset", "coco2014")
+        expected |= {"weighting": (["uniform", "confidence", "labeled", "estimated", "optimal"], len(ratios))}
+    for name, wanted in expected.items():
+        print(clone.run("dicap-stage", "table", name, "--no-intervals"), flush=True)
+        complete(clone.folder / "tables" / f"{name}.csv", *wanted)
     return clone
+
+
+def say_cost(begin: float) -> None:
+    """Minutes since `begin`, and of processor time of this process and all that it started."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    minutes = sum(each.ru_utime + each.ru_stime for each in used) / 60
+    print(f"{(time.monotonic() - begin) / 60:.1f} minutes, {minutes:.1f} of processor time")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("place", type=Path)
     parser.add_argument("--sets", default=",".join(ARCHIVES))
-    parser.add_argument("--methods", help="default: all twelve")
-    parser.add_argument("--ratios", default="0.05,0.1,0.15,0.2")
-    parser.add_argument("--seeds", default="1,2")
+    for axis, values in AXES.items():
+        parser.add_argument(f"--{axis}s", dest=axis, default=values)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--whole", action="store_true", help="the other tables and figures too")
     given = parser.parse_args()
-    axes = {"seed": given.seeds, "ratio": given.ratios} | ({"method": given.methods} if given.methods else {})
+    axes = {axis: getattr(given, axis) for axis in AXES}
+    atexit.register(say_cost, time.monotonic())  # called last, when the server of processes has ended
     rehearse(given.place.resolve(), given.sets.split(","), axes, jobs=given.jobs, whole=given.whole)

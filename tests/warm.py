@@ -23,7 +23,8 @@ from typing import NoReturn
 
 LIBRARIES = (
     *("torch", "timm", "pandas", "pyarrow.parquet", "scipy.optimize", "pydantic", "ruamel.yaml"),
-    *("dvc.cli.parser", "dvc.repo.experiments.executor.local", "dvc.repo.reproduce", "dvc.stage.cache"),
+    *("dvc.cli.parser", "dvc.commands.repro", "dvc.repo.experiments.executor.local", "dvc.repo.reproduce", "dvc.stage.cache"),
+    *("matplotlib.backends.backend_svg", "jinja2"),
 )
 STAGE = "import sys\nfrom stages.cli import main\nsys.exit(main())\n"
 DVC = "import sys\nfrom dvc.cli import main\nsys.exit(main(sys.argv[1:]))\n"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]  # of the packages that are running
 PACKAGES = ("dicap", "stages")
+_STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
 
 
 class Choice(NamedTuple):
@@ -74,25 +75,20 @@ def code_digest(source: str) -> str:
 
 @cache
 def _imports(source: str) -> frozenset[str]:
-    """Dotted names that a source imports when it runs, those of its functions included."""
-    names = set()
-    for node in _running(ast.parse(source)):
+    """Dotted names that a source imports when it runs, those of its functions included; not those for a type checker alone."""
+    names: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(source)]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            waiting += node.orelse
+        else:  # no expression holds an import
+            waiting += [child for child in ast.iter_child_nodes(node) if isinstance(child, _STATEMENTS)]
     return frozenset(name for name in names if name.split(".")[0] in PACKAGES)
-
-
-def _running(node: ast.AST) -> Iterator[ast.AST]:
-    """A tree's nodes without those that only a type checker looks at."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
-            for other in child.orelse:
-                yield from _running(other)
-        else:
-            yield from _running(child)
 
 
 def _canonical(value: Any) -> str:

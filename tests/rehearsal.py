@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import tiny
 from PIL import Image
 from test_pipeline import Clone, checkout
 
@@ -158,7 +157,6 @@ def rehearse(
         choices: axes of the grid: values of `method`, `ratio` and `seed`, divided by commas.
     """
     clone, choices = checkout(place / "clone", SHORT), AXES | (choices or {})
-    clone.env["PYTHONPATH"] += f":{tiny.ROOT / 'tests/bin/python'}"  # a cell's DVC and stages begin with the libraries loaded
     methods, ratios, seeds = (choices[key].split(",") for key in ("method", "ratio", "seed"))
     two = [f"ratio={','.join(ratios[:2])}", "seed=1"]
     for dataset in sets:

@@ -69,14 +69,19 @@ def source_file(module: str, root: Path = ROOT) -> Path:
 @cache
 def code_digest(source: str) -> str:
     """sha256 of what a module's source does; the same on every version of Python."""
-    return hashlib.sha256(_canonical(ast.parse(source)).encode()).hexdigest()
+    return hashlib.sha256(_canonical(_parsed(source)).encode()).hexdigest()
+
+
+@cache
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 @cache
 def _imports(source: str) -> frozenset[str]:
     """Dotted names that a source imports when it runs, those of its functions included."""
     names = set()
-    for node in _running(ast.parse(source)):
+    for node in _running(_parsed(source)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -86,13 +91,14 @@ def _imports(source: str) -> frozenset[str]:
 
 def _running(node: ast.AST) -> Iterator[ast.AST]:
     """A tree's nodes without those that only a type checker looks at."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
-            for other in child.orelse:
-                yield from _running(other)
-        else:
-            yield from _running(child)
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            waiting += node.orelse
+        elif not isinstance(node, ast.expr):  # an expression imports nothing
+            waiting += ast.iter_child_nodes(node)
 
 
 def _canonical(value: Any) -> str:

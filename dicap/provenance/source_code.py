@@ -69,19 +69,14 @@ def source_file(module: str, root: Path = ROOT) -> Path:
 @cache
 def code_digest(source: str) -> str:
     """sha256 of what a module's source does; the same on every version of Python."""
-    return hashlib.sha256(_canonical(_parsed(source)).encode()).hexdigest()
-
-
-@cache
-def _parsed(source: str) -> ast.Module:
-    return ast.parse(source)
+    return hashlib.sha256(_canonical(ast.parse(source)).encode()).hexdigest()
 
 
 @cache
 def _imports(source: str) -> frozenset[str]:
     """Dotted names that a source imports when it runs, those of its functions included."""
     names = set()
-    for node in _running(_parsed(source)):
+    for node in _running(ast.parse(source)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

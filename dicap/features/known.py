@@ -16,7 +16,6 @@ from dicap.files.content_store import digest
 from dicap.network import Network, pooled
 from dicap.settings import Settings
 
-
 FEW = 8  # images that are computed quicker by themselves than in a pass of PASS
 
 

@@ -33,32 +33,30 @@ STEPS = ["minutes_data", "minutes_step", "minutes_refresh"]  # of an epoch
 
 
 def forecast(settings: Settings, folder: Path) -> dict[str, float]:
-    """Minutes of each stage on a converted set, here and now, and of `all`; features that were computed before take none."""
-    with tempfile.TemporaryDirectory() as scratch:
-        minutes = _stages(placed(settings), Store.open(folder), Path(scratch))
-    return {stage: round(value, 2) for stage, value in (minutes | {"all": sum(minutes.values())}).items()}
+    """Minutes of each stage on a converted set, here and now, and of `all`; features that were computed before take none.
 
-
-def _stages(settings: Settings, store: Store, scratch: Path) -> dict[str, float]:
-    """The same but for `all`, by a project in the empty folder `scratch`. Raises DataError where a stage fails."""
-    grown = store.n / _sample(store, scratch / DATA)
-    values, minutes = settings.model_dump(mode="json"), {}
+    Raises DataError where a stage fails on some of the images.
+    """
+    store, settings, minutes = Store.open(folder), placed(settings), {}
+    values = settings.model_dump(mode="json")
     epochs = {stage: values[stage]["epochs"] for stage in ("warmup", "train", "finetune")}
     values |= {stage: values[stage] | {"epochs": 1} for stage in epochs}
-    (scratch / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
-    for stage in STAGES:
-        begin = time.perf_counter()
-        said = _run(stage, scratch)
-        minutes[stage] = (time.perf_counter() - begin) / 60
-        if rate := said.get("images a second"):
-            minutes[stage] += (store.n * _unknown(settings, store) - said["images"]) / rate / 60
-        if stage in epochs and settings.solves(stage):
-            minutes[stage] += _solution(store, stage)
-        elif stage in epochs and len(cost := pd.read_csv(cost_file(scratch / ARTIFACTS, stage))):
-            minutes[stage] += (epochs[stage] * grown - 1) * float(cost[STEPS].sum(axis=1).iloc[0])
-            evaluations = -(-epochs[stage] // values[stage].get("eval_every", epochs[stage]))
-            minutes[stage] += (evaluations * grown - 1) * float(cost["minutes_evaluation"].iloc[0])
-    return minutes
+    with tempfile.TemporaryDirectory() as scratch:
+        grown = store.n / _sample(store, Path(scratch, DATA))
+        Path(scratch, "params.yaml").write_text(json.dumps(values), encoding="utf-8")
+        for stage in STAGES:
+            begin = time.perf_counter()
+            said = _run(stage, Path(scratch))
+            minutes[stage] = (time.perf_counter() - begin) / 60
+            if rate := said.get("images a second"):
+                minutes[stage] += (store.n * _unknown(settings, store) - said["images"]) / rate / 60
+            if stage in epochs and settings.solves(stage):
+                minutes[stage] += _solution(store, stage)
+            elif stage in epochs and len(cost := pd.read_csv(cost_file(Path(scratch, ARTIFACTS), stage))):
+                minutes[stage] += (epochs[stage] * grown - 1) * float(cost[STEPS].sum(axis=1).iloc[0])
+                evaluations = -(-epochs[stage] // values[stage].get("eval_every", epochs[stage]))
+                minutes[stage] += (evaluations * grown - 1) * float(cost["minutes_evaluation"].iloc[0])
+    return {stage: round(value, 2) for stage, value in (minutes | {"all": sum(minutes.values())}).items()}
 
 
 def _sample(store: Store, folder: Path) -> int:

@@ -161,7 +161,7 @@ def main() -> int:
     given.add_argument("--before", type=Path, help="another checkout, to compare with")
     options, before = given.options(), {}
     if options.smoke:
-        found = {"dvc repro": measured(["dicap-stage", "methods"], ROOT)}
+        found = {"dvc repro": measured(["dicap-stage", "config"], ROOT)}
     else:
         place = options.place.absolute()
         if not (place / "project" / "artifacts" / "report").exists():

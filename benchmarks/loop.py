@@ -1,12 +1,13 @@
 """Processor seconds of the loop in which people label: `suggest`, twenty labels, `import-labels`, `dvc repro` to the report.
 
-    python benchmarks/loop.py --photographs FOLDER --place FOLDER [--labelled 450] [--count 20]
+    python benchmarks/loop.py --photographs FOLDER --place FOLDER [--labelled 450] [--count 20] [--before CHECKOUT]
 
 FOLDER has a labels.csv of image, split and labels. --place keeps what is made between calls: a copy of the photographs, in which
 all but some of the training images have lost their labels and a hundred photographs are left out, and a project on it, whose
-first run computes all features. Measured is a copy of the project: the loop; then `dvc repro` with the hundred photographs added,
-with one of them removed, and with the list sorted. Seconds are the processor's, of a command and what it started, DVC and each
-stage apart; of how many images features were computed is what the stage says.
+first run computes all features. Measured is a copy of the project, brought up to date: the loop; then `dvc repro` with the
+hundred photographs added, with one of them removed, and with the list sorted. Seconds are the processor's, of a command and what
+it started, DVC and each stage apart; of how many images features were computed is what the stage says. With --before another
+checkout is measured first.
 
 Writes loop.json among the results; its last line is `loop ratio=R target=1`, R: 25 s over those of `dvc repro` after the labels.
 """
@@ -51,12 +52,12 @@ atexit.register(say)
 """
 
 
-def measured(words: list[str], folder: Path) -> dict[str, Any]:
-    """Processor seconds of a command, in all and by the processes that it consists of, and what it printed."""
+def measured(words: list[str], folder: Path, root: Path = ROOT) -> dict[str, Any]:
+    """Processor seconds of a command of the program in `root`, in all and by the processes that it consists of."""
     with tempfile.TemporaryDirectory() as place:
         Path(place, "sitecustomize").with_suffix(".py").write_text(WATCH)
         log = Path(place, "log")
-        path = os.pathsep.join(filter(None, (place, str(ROOT), os.environ.get("PYTHONPATH"))))
+        path = os.pathsep.join(filter(None, (place, str(root), os.environ.get("PYTHONPATH"))))
         before = os.times()
         done = subprocess.run(
             words, cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path, "LOOP_LOG": str(log)}
@@ -121,27 +122,28 @@ def label(project: Path) -> None:
         writer.writerows(row | {"labels": row["model_says"] or "-"} for row in rows)
 
 
-def loop(place: Path, count: int) -> dict[str, Any]:
-    """The loop in a copy of the project, then with other photographs."""
+def loop(place: Path, count: int, root: Path) -> dict[str, Any]:
+    """The loop in a copy of the project by the program in `root`, then with other photographs."""
     data, project, repro = place / "photographs", place / "copy", ["dvc", "repro"]
     before = listed(data)
     shutil.rmtree(project, ignore_errors=True)
     subprocess.run(["cp", "--archive", "--reflink=auto", str(place / "project"), str(project)], check=True)
-    found = {"suggest": measured(["dicap-stage", "suggest", "--count", str(count)], project)}
+    measured(repro, project, root)  # the project may have been made by other code
+    found = {"suggest": measured(["dicap-stage", "suggest", "--count", str(count)], project, root)}
     label(project)
-    found["import-labels"] = measured(["dicap-stage", "import-labels", "suggest/labels.csv"], project)
-    found["dvc repro"] = measured(repro, project)
+    found["import-labels"] = measured(["dicap-stage", "import-labels", "suggest/labels.csv"], project, root)
+    found["dvc repro"] = measured(repro, project, root)
     added = listed(place / "added")
     try:
         for row in added:
             shutil.copyfile(place / "added" / row["image"], data / row["image"])
         write_list(data, before + added)
-        found[f"dvc repro, {ADDED} photographs added"] = measured(repro, project)
+        found[f"dvc repro, {ADDED} photographs added"] = measured(repro, project, root)
         (data / added[0]["image"]).unlink()
         write_list(data, before + added[1:])
-        found["dvc repro, one removed"] = measured(repro, project)
+        found["dvc repro, one removed"] = measured(repro, project, root)
         write_list(data, sorted(before + added[1:], key=lambda row: row["image"], reverse=True))
-        found["dvc repro, the list sorted"] = measured(repro, project)
+        found["dvc repro, the list sorted"] = measured(repro, project, root)
     finally:
         for row in added:
             (data / row["image"]).unlink(missing_ok=True)
@@ -156,15 +158,18 @@ def main() -> int:
     given.add_argument("--place", type=Path, help="where the project is kept")
     given.add_argument("--labelled", type=int, default=450)
     given.add_argument("--count", type=int, default=20)
-    options = given.options()
+    given.add_argument("--before", type=Path, help="another checkout, to compare with")
+    options, before = given.options(), {}
     if options.smoke:
         found = {"dvc repro": measured(["dicap-stage", "config"], ROOT)}
     else:
         place = options.place.absolute()
         if not (place / "project" / "artifacts" / "report").exists():
             make_project(options.photographs.absolute(), place, options.labelled)
-        found = loop(place, options.count)
-    return finish("loop", {"commands": found}, SECONDS / found["dvc repro"]["seconds"], 1.0, options)
+        if options.before:
+            before = {"before": loop(place, options.count, options.before.absolute())}
+        found = loop(place, options.count, ROOT)
+    return finish("loop", {"commands": found} | before, SECONDS / found["dvc repro"]["seconds"], 1.0, options)
 
 
 if __name__ == "__main__":

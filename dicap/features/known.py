@@ -16,6 +16,8 @@ from dicap.files.content_store import digest
 from dicap.network import Network, pooled
 from dicap.settings import Settings
 
+FEW = 8  # images that are computed quicker by themselves than in a pass of PASS
+
 
 class KnownFeatures:
     """The pooled feature maps of a frozen backbone.
@@ -41,18 +43,20 @@ class KnownFeatures:
         for store in self._stores:
             values = [value or store.read(place) for value, place in zip(values, store.find(keys).tolist(), strict=True)]
         lacking = [i for i, value in enumerate(values) if value is None]
-        size = GPU_PASS if self._device.type == "cuda" else PASS
-        for start in range(0, len(lacking), size):
+        # Each pass has the same number of images, as those that fill a bank have: one in a hundred halves of a pass of another
+        # number differs in its last bit. So where few are lacking they are computed by themselves and not stored.
+        few = len(lacking) < FEW
+        size = len(lacking) if few else GPU_PASS if self._device.type == "cuda" else PASS
+        for start in range(0, len(lacking), max(size, 1)):
             some = lacking[start : start + size]
-            # Each pass has the same number of images, as those that fill a bank have.
             pixels = torch.from_numpy(images[np.resize(some, size)]).permute(0, 3, 1, 2).to(self._device)
             with torch.inference_mode(), torch.autocast(pixels.device.type, self._autocast, enabled=self._autocast is not None):
                 found = as_rows(pooled(self._network.features(pixels), self._grid)).cpu().numpy()
             for i, row in zip(some, found, strict=False):
                 values[i] = row.tobytes()
-        if lacking:
+        if not few:
             with suppress(OSError):  # the disk is full: they will be computed again
                 self._stores[0].add(keys[lacking], [values[i] or b"" for i in lacking])
-            self.computed += len(lacking)
+        self.computed += len(lacking)
         rows = np.frombuffer(b"".join(value or b"" for value in values), np.float16)
         return as_maps(torch.from_numpy(rows.reshape(len(images), -1, self._channels).copy()))

@@ -61,9 +61,11 @@ def crossfit(
             `safe_mixture`. Without cross-fitting there is nothing to choose by, and they are the students.
         neighbours: nearest rows with which a teacher's rows are averaged; 0: none.
     """
-    pseudo = pseudo_labels_per_fold(solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=neighbours), y, rule)
+    rotated = rotate(rows)
+    teachers = solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=neighbours, rotated=rotated)
+    pseudo = pseudo_labels_per_fold(teachers, y, rule)
     weight = PART if pseudo_weight == "auto" else pseudo_weight
-    students = solve_students(rotate(rows), y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=weight)
+    students = solve_students(rotated, y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=weight)
     if pseudo_weight != "auto" or not n_folds(fold):
         return students, None
     labelled = rows[: len(y)]
@@ -131,10 +133,12 @@ class Teachers:
         return np.where(enough, mean, 0).astype(logits.dtype), np.where(enough, deviation, 1).astype(logits.dtype)
 
 
-def solve_teachers(rows: NDArray, y: NDArray, fold: NDArray, *, loss_weight: float, neighbours: int = 0) -> Teachers:
-    """All teachers in one solve; arguments as of `crossfit`."""
+def solve_teachers(
+    rows: NDArray, y: NDArray, fold: NDArray, *, loss_weight: float, neighbours: int = 0, rotated: PrincipalAxes | None = None
+) -> Teachers:
+    """All teachers in one solve; arguments as of `crossfit`. rotated: `rotate(rows)`, where it is known."""
     if neighbours:
-        rows = averaged(rows, neighbours)
+        rows = averaged(rotated or rotate(rows), neighbours)
     known = y >= 0
     folds = range(n_folds(fold))
     without = [(), *((k,) for k in folds), *itertools.combinations(folds, 2)]
@@ -214,8 +218,7 @@ def _student_weights(fold: NDArray) -> NDArray:
 
 def out_of_fold(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray) -> NDArray:
     """Confidences (n_l, C) of labelled rows (n_l, D), each by the student (w (H, C, D), b (H, C)) of its own fold."""
-    logits = np.einsum("nd,hcd->hnc", rows, w) + b[:, None]  # (H, n_l, C)
-    return expit(out_of_fold_scores(logits, fold))
+    return expit(out_of_fold_scores(_logits(w, b, rows), fold))
 
 
 def out_of_fold_at_rank(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray, others: NDArray) -> NDArray:
@@ -224,12 +227,17 @@ def out_of_fold_at_rank(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray, ot
     A student without a fold has less to learn from and states smaller logits, so a threshold on its scores lets the last one say
     yes too often. Beyond all other rows a logit keeps its distance to the outermost; without other rows it stays.
     """
-    logits = out_of_fold_scores(np.einsum("nd,hcd->hnc", rows, w) + b[:, None], fold)
+    logits = out_of_fold_scores(_logits(w, b, rows), fold)
     others = others[:: -(-len(others) // MOST_OTHERS) or 1]
     if len(others):
-        ordered = np.sort(np.einsum("md,hcd->hcm", others, w) + b[:, :, None])  # (H, C, m)
+        ordered = np.sort(_logits(w, b, others), axis=1)  # (H, m, C)
         for k, c in itertools.product(range(n_folds(fold)), range(logits.shape[1])):
-            here, own = fold == k, ordered[k, c]
+            here, own = fold == k, ordered[k, :, c]
             z = logits[here, c]
-            logits[here, c] = np.interp(z, own, ordered[-1, c]) + z - np.clip(z, own[0], own[-1])
+            logits[here, c] = np.interp(z, own, ordered[-1, :, c]) + z - np.clip(z, own[0], own[-1])
     return expit(logits)
+
+
+def _logits(w: NDArray, b: NDArray, rows: NDArray) -> NDArray:
+    """Logits (H, n, C) float64 of rows (n, D) float32 by heads w (H, C, D), b (H, C)."""
+    return rows.astype(np.float64) @ w.swapaxes(1, 2) + b[:, None]

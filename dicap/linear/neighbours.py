@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dicap.linear.solver import rotate
+from dicap.linear.solver import PrincipalAxes, rotate
 
 EXACT = 50_000  # rows up to which all pairs are compared: seconds grow with their square (docs/scaling.md)
 CELLS, PROBED = 4, 32  # of the inverted lists above that: 4 sqrt(n) lists, of which the 32 nearest are searched
@@ -14,9 +14,10 @@ POWER = 3  # of the cosine in the weight of a neighbour
 ROUNDS, SHARE = 2, 0.5  # how often rows are averaged, and what their neighbours count in it
 
 
-def principal_components(x: NDArray, count: int = COMPONENTS) -> NDArray:
-    """Rows (n, D) in their first principal components, (n, min(count, n, D)) float32, uncentred."""
-    return np.ascontiguousarray(rotate(x).coordinates[:, ::-1][:, :count], np.float32)
+def principal_components(x: NDArray | PrincipalAxes, count: int = COMPONENTS) -> NDArray:
+    """Rows (n, D), or `rotate` of them, in their first principal components, (n, min(count, n, D)) float32, uncentred."""
+    axes = x if isinstance(x, PrincipalAxes) else rotate(x)
+    return np.ascontiguousarray(axes.coordinates[:, ::-1][:, :count], np.float32)
 
 
 def affinity(x: NDArray, k: int) -> sparse.csr_matrix:
@@ -70,8 +71,10 @@ def by_inverted_lists(unit: NDArray, k: int) -> tuple[NDArray, NDArray] | None:
     return np.where(missing, np.arange(n)[:, None], columns), np.where(missing, 0, cosine)
 
 
-def averaged(x: NDArray, k: int) -> NDArray:
-    """Rows (n, D) after ROUNDS averages with their neighbours, x' = SHARE S x' + (1 - SHARE) x, in principal components.
+def averaged(x: NDArray | PrincipalAxes, k: int) -> NDArray:
+    """Rows (n, D), or `rotate` of them, averaged with their neighbours in principal components.
+
+    ROUNDS times x' = SHARE S x' + (1 - SHARE) x.
 
     Returns:
         (n, r) float32, centred and of the same mean square length as the components.

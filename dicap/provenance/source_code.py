@@ -68,16 +68,21 @@ def source_file(module: str, root: Path = ROOT) -> Path:
 
 
 @cache
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+@cache
 def code_digest(source: str) -> str:
     """sha256 of what a module's source does; the same on every version of Python."""
-    return hashlib.sha256(_canonical(ast.parse(source)).encode()).hexdigest()
+    return hashlib.sha256(_canonical(_parsed(source)).encode()).hexdigest()
 
 
 @cache
 def _imports(source: str) -> frozenset[str]:
     """Dotted names that a source imports when it runs, those of its functions included; not those for a type checker alone."""
     names: set[str] = set()
-    waiting: list[ast.AST] = [ast.parse(source)]
+    waiting: list[ast.AST] = [_parsed(source)]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""`dicap-stage doctor`: is a converted data set sound, and does a step of the run fit on the GPU?"""
+"""`dicap-stage doctor`: is a converted data set sound, does a step of the run fit on the GPU, and how long will a run take?"""
 
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from stages.support.terminal import finish, say, spoken
     "--gpu-memory", type=click.FloatRange(0, min_open=True), metavar="GIB", help="Of the GPU to run on, if not this one's."
 )
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings too.")
+@click.option("--time", "timed", is_flag=True, help="Say how many minutes a run will take: an epoch on some images is measured.")
 @params_option
-def command(folder: Path | None, gpu_memory: float | None, strict: bool, params: Path) -> None:
+def command(folder: Path | None, gpu_memory: float | None, strict: bool, timed: bool, params: Path) -> None:
     """Check the files of FOLDER, its test images for copies of training images, and whether a step of the settings fits the GPU.
 
     FOLDER is a converted set, such as data/converted; without it, that of the settings.
@@ -42,8 +43,16 @@ def command(folder: Path | None, gpu_memory: float | None, strict: bool, params:
         raise DataError("\n".join([*findings.damage, f"{folder} is damaged; run `dicap-stage convert` again"]))
     if strict and findings.warnings:
         raise DataError(f"{folder}: {len(findings.warnings)} warnings with --strict")
+    minutes: dict[str, float] = {}
+    if timed:
+        from stages.support.forecast import forecast
+
+        minutes = forecast(load(params), folder)
+    for stage, value in minutes.items():
+        say(f"{stage}: {value:.1f} minutes")
     if spoken()["json"]:
         facts = {"folder": str(folder), "images": findings.counts, "rejected": findings.rejected, "unknown": findings.unknown}
+        facts |= {"minutes": minutes} if timed else {}
         finish("doctor", facts | {"duplicates": findings.duplicates, "warnings": findings.warnings})
     say(f"{folder}: sound")
 

@@ -104,7 +104,18 @@ def test_a_damaged_feature_is_computed_again(pictures, whole, tmp_path):
     assert bank.fill(tmp_path / "known")[0] == 0
 
 
+def test_few_unknown_images_are_computed_by_themselves_and_not_stored(pictures, tmp_path):
+    bank = Bank(pictures, range(9), tmp_path / "bank")
+    plain = as_maps(torch.from_numpy(bank.fill(None)[1]["plain"]))
+    for count, again in ((3, 3), (9, 0)):
+        for expected in (count, again):
+            asked = KnownFeatures(tmp_path / "known", tiny.settings(SETTINGS), bank.network, [None])
+            maps = asked.maps(bank.store.pixels(np.arange(count)))
+            assert asked.computed == expected and torch.allclose(maps, plain[:count], rtol=2e-3, atol=1e-4)
+
+
 def test_of_other_weights_sizes_grids_engines_and_policies_nothing_is_known(pictures, tmp_path, monkeypatch):
+    monkeypatch.setattr("dicap.features.known.FEW", 0)
     first = Bank(pictures, range(3), tmp_path / "first")
     known = tmp_path / "known"
     first.fill(known)

@@ -191,6 +191,26 @@ def test_doctor_says_what_it_found_and_whether_a_step_fits_on_a_gpu(project):
     assert count_gpus() or "GPU" not in project.done("doctor")
 
 
+def test_doctor_counts_up_what_an_epoch_on_some_images_took(project, monkeypatch):
+    """Twice the epochs take twice the steps, of so many more images as there are."""
+    from dicap.files.artifacts import write_history
+    from stages.support import forecast
+
+    def run(stage, folder):
+        parts = {f"minutes_{part}": 1.0 for part in ("data", "step", "refresh", "evaluation")}
+        write_history([parts] if stage in ("warmup", "train") else [], forecast.cost_file(folder / "artifacts", stage), [*parts])
+        return {}
+
+    for name, value in (("_run", run), ("SAMPLE", 16), ("LEAST", 4)):
+        monkeypatch.setattr(forecast, name, value)
+    told = []
+    for epochs in (2, 4):
+        project.set({"train.epochs": epochs, "train.eval_every": 8})
+        told.append(json.loads(project.done("--json", "doctor", "--time"))["minutes"]["train"])
+    images = sum(json.loads(Path("data/converted/meta.json").read_text())["counts"].values())
+    assert told[1] - told[0] == pytest.approx(2 * 3 * images / 16, rel=0.1) and told[0] > 6
+
+
 def test_init_data_shows_what_it_understood_and_says_why(project, tmp_path):
     photos = tmp_path / "mine"
     tiny.photographs(photos, {"train": 20})

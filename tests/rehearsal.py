@@ -1,6 +1,6 @@
 """The paper's tables and figures on made-up archives: what somebody with the real ones will see, short of the numbers.
 
-    python tests/rehearsal.py FOLDER --whole                    # all tables and figures: 425 cells of about 10 s of processor time
+    python tests/rehearsal.py FOLDER --whole          # all tables and figures: 425 cells of about 10 s of processor time
     python tests/rehearsal.py FOLDER --sets voc2012 --methods asl,dicap --ratios 0.05 --seeds 1
 
 VOC 2012, COCO 2014, NUS-WIDE and AWA2 are made up in their published layout below FOLDER/archives, as generated photographs that

@@ -268,7 +268,7 @@ def test_a_sweep_runs_what_is_missing_and_a_failure_does_not_stop_it(clone):
     assert "2 cells, 0 finished, 2 to run" in output and "1 of 2 cells finished" in output
     assert "failed: " in output and "nowhere.safetensors" in output
     told = re.search(r"To see the results: (.*)", output)
-    assert told and "MLD" in clone.run(*told[1].split(), "--no-intervals")
+    assert told and "MLD" in clone.run(*told[1].split())
     assert "2 cells, 1 finished, 1 to run" in clone.run(*sweep, "--dry-run")
     shown = clone.run("dvc", "exp", "list", "--name-only")
     assert "labelled" in shown and "broken" not in shown and "prepare" not in shown

@@ -81,7 +81,7 @@ def test_a_grid_on_two_nodes_is_experiments_of_dvc(kind, cluster, tmp_path):
     assert len(experiments(clone)) == 4
     shown = clone.run("dvc", "exp", "show", "--csv")
     assert all(f"{name.split('/')[-1]}" in shown for name in experiments(clone))
-    table = clone.run("dicap-stage", "table", "main", "--no-intervals")
+    table = clone.run("dicap-stage", "table", "main")
     assert "MLD" in table and "Top-k" in table, table
     for log in (clone.folder / ".dicap" / "sweep").glob("table-*.log"):
         assert "Running stage 'convert'" not in log.read_text(), "it was converted once, before the cells"

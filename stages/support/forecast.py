@@ -69,7 +69,7 @@ def _sample(store: Store, folder: Path) -> int:
     rows = np.sort(np.concatenate(list(chosen.values())))
     folder.mkdir(parents=True)
     np.save(folder / files.ARRAY, store.pixels(rows))
-    files.write_index(folder / files.INDEX, [table.take(rows)], partial=files.is_partial(store.meta))
+    files.write_index(folder / files.INDEX, table.take(rows), partial=files.is_partial(store.meta))
     files.write_meta(folder, store.meta | {"counts": {name: len(part) for name, part in chosen.items()}})
     return len(rows)
 
@@ -101,6 +101,6 @@ def _solution(store: Store, stage: str, passes: int = 40, heads: int = 6, compon
     n, pairs = (counts["train"], 0) if stage == "warmup" else (n - counts["test"], n * n)
     a, b = np.ones((1024, features), np.float32), np.ones((features, heads * len(store.classes)), np.float32)
     begin = time.perf_counter()
-    a @ b
+    _ = a @ b
     rate = 2 * len(a) * b.size / (time.perf_counter() - begin)
     return (4 * passes * n * b.size + 2 * pairs * components) / rate / 60

@@ -203,7 +203,7 @@ def test_a_level_says_the_chance_and_keeps_the_order(curve):
 def test_predictions_are_read_back(tmp_path, kind):
     scores = np.random.default_rng(3).random((6, 3)).astype(np.float32)
     words = predictions(path := tmp_path / f"p.{kind}", ["NA", *FILES[1:]], scores)
-    images, found, decided = read_predictions(path, CLASSES)
+    images, found, decided, _ = read_predictions(path, CLASSES)
     assert images == ["NA", *FILES[1:]]
     assert np.allclose(found, scores) and (np.array(["no", "yes", "unsure"])[decided] == words).all()
     with pytest.raises(DataError, match="other classes"):

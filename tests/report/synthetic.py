@@ -140,7 +140,13 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
         "classes_without_positives": 1,
     }
     write_json(metrics, folder / "metrics.json")
-    files.write_predictions(np.array([f"t{k}" for k in range(len(truth))]), score, truth, folder / "predictions.parquet")
+    files.write_predictions(
+        np.array([f"t{k}" for k in range(len(truth))]),
+        score,
+        np.where(score > 0.6, 1, -(score > 0.4)),
+        truth,
+        folder / "predictions.parquet",
+    )
 
 
 def write_dataset(folder: Path, *, images: int = 60, side: int = 16) -> Path:

@@ -111,11 +111,12 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, source:
         active = thresholds.active.cpu().numpy()
         tau_pos, tau_neg = (np.where(active, tau, extreme) for tau, extreme in zip(pair, (1.0, 0.0), strict=True))
     f1_threshold = best_threshold(source.p.numpy(), source.y.numpy()) if carried is None else None
-    p: np.ndarray | None = (source.p if source.at_rank is None else source.at_rank).numpy()
+    at_rank = source.p if source.at_rank is None else source.at_rank
+    labelled = Labelled.of(source.curve.at(at_rank).numpy(), source.y.numpy())
+    p: np.ndarray | None = at_rank.numpy()
     if carried is not None:
         p = thresholds_at_equal_rank(p.T, carried.scores.numpy(), after.numpy()).T if after is not None and len(after) else None
     ranked = None if p is None else rankings(p, source.y.numpy())
-    labelled = Labelled.of(source.curve.at(source.p).numpy(), source.y.numpy())
     entries = int((source.y >= 0).sum())
     return Decisions(tau_pos, tau_neg, prior, curve, source.note, entries, f1_threshold, rankings=ranked, labelled=labelled)
 

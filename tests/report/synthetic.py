@@ -143,7 +143,7 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
     files.write_predictions(
         np.array([f"t{k}" for k in range(len(truth))]),
         score,
-        np.where(score > 0.6, 1, -(score > 0.4)),
+        np.where(score > 0.6, 1, np.where(score > 0.4, -1, 0)),
         truth,
         folder / "predictions.parquet",
     )

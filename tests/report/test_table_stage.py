@@ -88,7 +88,9 @@ def _predict(run: Path, quality: float) -> None:
     rng = np.random.default_rng(5)
     labels = (rng.random((50, 3)) < 0.4).astype(np.int8)
     scores = rng.normal(size=labels.shape) + quality * labels
-    files.write_predictions(np.array([f"t{k}" for k in range(50)]), scores, labels, labels, run / "evaluate" / "predictions.parquet")
+    files.write_predictions(
+        np.array([f"t{k}" for k in range(50)]), scores, labels, labels, run / "evaluate" / "predictions.parquet"
+    )
 
 
 def test_cost_is_what_evaluate_wrote(project, dvc):

@@ -11,6 +11,7 @@ from dicap.calibration.curve import curve_of
 from dicap.calibration.decision import Decisions
 from dicap.calibration.ranks import log_odds
 from dicap.errors import DataError
+from dicap.files.artifacts import write_predictions
 from dicap.pages.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
 from dicap.use import folder
 
@@ -187,6 +188,28 @@ def test_no_chance_is_rounded_to_a_certainty(reader, tmp_path):
     page.select_option("#sort", "unlikely")
     shown = [text[2:] for text in page.locator(".tile .mark").all_text_contents()]
     assert shown == ["<1 %", "<1 %", "50 %", "99 %", ">99 %", ">99 %"]
+
+
+def test_answers_are_told_right_from_wrong_by_the_truth(reader, tmp_path, accessible):
+    """As `evaluate` writes them; where there is no file, the thumbnail stands for the photograph."""
+    answers = np.array([[1, 0, -1], [1, 0, -1], [0, 1, 1], [-1, 1, 0], [1, 1, 1], [0, 0, 0]])
+    labels = np.array([[1, 0, 1], [0, 0, 0], [1, 0, 1], [1, 1, 1], [-1, -1, 1], [0, 1, 0]])
+    write_predictions(np.array(FILES), 0.5 + answers / 5, answers, labels, tmp_path / "p.parquet")
+    page = reader.open(
+        write_gallery(
+            tmp_path / "p.parquet", Path(), CLASSES, decisions(), tmp_path / "gallery",
+            read=lambda name: Image.new("RGB", (64, 48), (9 * FILES.index(name), 90, 120)),
+        )
+    )  # fmt: skip
+    page.select_option("#class", "0")
+    for kind, shown in {"right": [0], "wrong": [1], "missed": [2, 3], "unknown": [4]}.items():
+        page.select_option("#answers", kind)
+        assert sorted(page.locator(".tile bdi").all_text_contents()) == sorted(FILES[i] for i in shown)
+        assert set(page.locator(".tile .outcome").all_text_contents()) == {kind}
+        assert accessible(page) == []
+    page.locator(".tile").first.click()
+    reader.until(page, "document.getElementById('large-picture').naturalWidth === 64")
+    assert not reader.left(tmp_path / "gallery")
 
 
 @pytest.mark.parametrize("curve", [CURVE, None])

@@ -5,7 +5,8 @@
 A FILE holds features x (n, D) and labels y (n, C), and x_test, y_test, which are put together. In each draw so many rows at
 random are labelled, and the others are the folder. As in the pipeline the chances of the labelled rows are out of fold, of
 classes with enough positives on the scale of the head of all labels, which gives those of the folder; both through the curve that
-a published model carries; the heads are solved at one penalty, LOSS_WEIGHT, and without the unlabelled rows. Counted over draws and classes:
+a published model carries; the heads are solved at one penalty, LOSS_WEIGHT, and without the unlabelled rows. Counted over draws
+and classes:
 
     held, least     share of intervals that hold the true count; of the class with the least
     alone           the same of the labels alone; normal: of the normal interval of the labels alone

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 @gallery_option
 @target_options
 @runtime_options
-def command(
-    params: Path, model: Path | None, out: Path | None, gallery: Path | None, fresh: bool, targets: "Targets", **runtime
-) -> None:
+def command(params: Path, model: Path | None, out: Path | None, gallery: Path | None, targets: "Targets", **runtime) -> None:
     """Score the test images: mAP with its 95 % interval, AP per class, and what the yes and no of the model are worth.
 
     With --gallery the page shows the test images by class and answer: right, wrong, missed, unknown.

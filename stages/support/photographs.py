@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stages.support.common import ARTIFACTS, project_root
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
     from PIL.Image import Image
 
@@ -63,3 +62,13 @@ def reader(settings: Settings, store: Store) -> tuple[Callable[[str], Image], di
 
     paths = getattr(images, "paths", None)
     return read, {} if paths is None else {name: paths[i] for name, i in place.items()}
+
+
+def write_list(path: Path, rows: Iterable[Sequence[str]]) -> None:
+    """Write a table to fill in or to look at as CSV, the heads first. Raises DataError where something else lies there."""
+    import csv
+
+    from dicap.files.written import replacing_own
+
+    with replacing_own(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)

@@ -281,14 +281,6 @@ def test_ctrl_c_ends_the_cells_or_leaves_them_as_the_engine_does(project, monkey
     assert result.exit_code == 1 and not fake.cancelled and "squeue --me" in result.stderr
 
 
-def test_only_slurms_cells_go_on_without_this_command(project, monkeypatch):
-    fake = Fake(monkeypatch, [])
-    result = run("grid.yaml", "--no-wait")
-    assert result.exit_code == 2 and "--on here the cells end with this command" in result.stderr and not fake.asked
-    result = run("grid.yaml", "--on", "slurm", "--no-wait")
-    assert result.exit_code == 0 and "4 cells submitted" in result.stdout and len(fake.jobs) == 5
-
-
 @pytest.mark.parametrize(
     ("options", "line"),
     [
@@ -323,10 +315,3 @@ def test_a_bad_option_is_refused_before_anything_is_submitted(project, monkeypat
 def test_the_values_of_an_option_are_numbers_or_the_text_as_it_stands(text, values):
     found = parse_changes((f"data_root={text}",))["data_root"]
     assert [(type(value), value) for value in found] == [(type(value), value) for value in values]
-
-
-def test_outside_a_repository_the_reason_is_gits_own(project, monkeypatch):
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(project.parent))
-    (project / ".git").rename(project / "elsewhere")
-    result = run("grid.yaml")
-    assert result.exit_code == 1 and "not a git repository" in result.stderr

@@ -3,9 +3,10 @@
     python benchmarks/counts.py FILE.npz ... [--draws 300] [--sizes 50 100 200 400] [--minutes 4]
 
 A FILE holds features x (n, D) and labels y (n, C), and x_test, y_test, which are put together. In each draw so many rows at
-random are labelled, and the others are the folder. As in the pipeline the chances of the labelled rows are out of fold and those
-of the folder are by the head of all labels, through the curve that a published model carries; the heads are solved at one
-penalty, LOSS_WEIGHT, and without the unlabelled rows. Counted over draws and classes:
+random are labelled, and the others are the folder. As in the pipeline the chances of the labelled rows are out of fold, of
+classes with enough positives on the scale of the head of all labels, which gives those of the folder; both through the curve that
+a published model carries; the heads are solved at one penalty, LOSS_WEIGHT, and without the unlabelled rows. Counted over draws
+and classes:
 
     held, least     share of intervals that hold the true count; of the class with the least
     alone           the same of the labels alone; normal: of the normal interval of the labels alone
@@ -34,8 +35,9 @@ from common import Parser, finish
 from populations import HELPING, draw
 from scipy.special import expit
 
-from dicap.calibration.counts import Counts, Labelled, Moments, counts
-from dicap.calibration.ranks import curve_by_rank
+from dicap.calibration.counts import ENOUGH, Counts, Labelled, Moments, counts
+from dicap.calibration.ranks import curve_by_rank, log_odds
+from dicap.linear.crossfit import out_of_fold_at_rank
 from dicap.linear.folds import assign_folds, fold_weights, out_of_fold_scores
 from dicap.linear.scaling import scaling_of
 from dicap.linear.solver import solve
@@ -60,6 +62,8 @@ def chances(x: np.ndarray, y: np.ndarray, folder: np.ndarray, seed: int) -> tupl
     own = out_of_fold_scores(heads.logits(x), fold).astype(np.float64)
     knots, rate = curve_by_rank(expit(own), y)
     there = folder @ heads.w[-1].T.astype(np.float32) + heads.b[-1]
+    at_rank = log_odds(out_of_fold_at_rank(heads.w, heads.b, x, fold, folder))
+    own = np.where(y.sum(0) >= ENOUGH, at_rank, own)
     return np.interp(own, knots, rate), np.interp(there, knots, rate)
 
 

@@ -9,7 +9,9 @@ the difference estimator with the weight that makes its error least ("power-tune
 the folder's own share has variance (1 - r^2) p (1 - p) (1/n + 1/N), r the correlation of y and f: that of as many labelled images
 as n_eff = 1 / ((1 - r^2) (1/n + 1/N)). So the interval is Wilson's for the share with n_eff images: a normal interval has no
 width where no label is positive, and too little of it where few are. Slope and r^2 are estimates: with k positives they are
-taken k / (k + 2) and (k - 1) / (k + 1) times, which benchmarks/counts.py chose.
+taken k / (k + 2) and (k - 1) / (k + 1) times, which benchmarks/counts.py chose. Of a class with ENOUGH positives out-of-fold
+scores are brought to the scale of the head in use first, as for promises (`dicap.calibration.risk_control`): where its chances
+spread more than theirs, a folder of like photographs would look unlike them.
 
 Letters: C classes; all arrays (C,).
 """
@@ -112,7 +114,7 @@ def counts(labelled: Labelled, folder: Moments) -> Counts:
 
     # Fewer than ENOUGH positives are not in all folds, and what a head says that has seen none is no measure.
     # A mean of few chances is skewed, at most as that of yes and no: the second term (Cornish and Fisher, 1938).
-    error = np.sqrt(np.maximum(folder.variance, both.variance) * (1 / size + 1 / n))
+    error = np.sqrt((both + folder).variance * (1 / size + 1 / n))
     z = NormalDist().inv_cdf(1 - ALARM / 2 / len(k))
     apart = np.abs(folder.mean - both.mean) > z * np.maximum(error, 1e-12) + z**2 / 6 * np.abs(1 - 2 * both.mean) / size
     low, high = np.floor(low * size + 1e-9), np.ceil(high * size - 1e-9)

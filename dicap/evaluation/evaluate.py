@@ -1,6 +1,6 @@
 """Scores of the test images and what follows from them (docs/methods.md 2.9)."""
 
-import csv
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 
 STAGES = ("warmup", "train", "finetune")  # whose folders hold a model
+STATED = (0.8, 0.9, 0.95)  # precisions whose price in recall the report shows
 
 
 def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.ndarray]:
@@ -82,6 +83,30 @@ def decided(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> dic
         "chance_gap": sum(row["n"] * abs(row["chance"] - row["share"]) for row in tenths) / n if n else None,
         "chance_tenths": with_intervals(tenths),
     } | of_answers(answer, labels)
+
+
+def by_class(classes: Sequence[str], scores: np.ndarray, labels: np.ndarray, decisions: Decisions) -> pd.DataFrame:
+    """How each class fares on the test images.
+
+    Returns:
+        DataFrame of class, n_pos, ap, chance (the share of positives), precision and recall of yes. Where the model came with
+        scores to choose by, also for each of STATED, as in precision_at_0.9, recall_at_0.9: the same at the threshold at which
+        this precision is promised with the confidence of `Targets`; why_at_0.9 says what labels lack that cannot promise it.
+    """
+    known = np.maximum(1, (labels >= 0).sum(0))
+    positives = (labels > 0).sum(0)
+    table = {"class": list(classes), "n_pos": positives, "ap": average_precision(scores, labels), "chance": positives / known}
+    ways = {"": decisions}
+    for value in STATED if decisions.rankings is not None else ():
+        ways[f"_at_{value}"], found = decisions.meeting([("precision", value)] * len(classes), Targets.confidence)
+        table[f"why_at_{value}"] = [one.why if one else "" for one in found]
+    for at, one in ways.items():
+        answer = one.decide(scores)[0]
+        worth = [of_answers(answer[:, [c]], labels[:, [c]]) for c in range(len(classes))]
+        promised = np.array([not why for why in table.get(f"why{at}", [""] * len(classes))])
+        for name, key in (("precision", "yes_right"), ("recall", "yes_recall")):
+            table[name + at] = np.where(promised, np.array([row[key] for row in worth], float), np.nan)
+    return pd.DataFrame(table)
 
 
 def evaluate(
@@ -145,27 +170,24 @@ def evaluate(
     if model.stage != "warmup" and (path := artifacts / "train" / CHOICE).exists() and "share" in (choice := read_json(path)):
         result["unlabelled"] = choice["unlabelled"]
 
-    aps = average_precision(scores, labels)
+    table = by_class(experiment.store.classes, scores, labels, model.decisions)
     y_labelled = experiment.labels.of(experiment.roles.labelled)
     n_labelled = (y_labelled > 0).sum(0).numpy()
+    table.insert(2, "n_train_labelled", n_labelled)
     if unknown := int((y_labelled < 0).sum()):
         result["unknown_labelled"] = unknown
     roles = {name: len(getattr(experiment.roles, name)) for name in ("sup", "est", "unlabeled", "test")}
-    classes = [(name, int(n_labelled[c]), positives[c], 100 * float(aps[c])) for c, name in enumerate(experiment.store.classes)]
+    classes = [
+        (name, int(n_labelled[c]), positives[c], 100 * float(table["ap"][c])) for c, name in enumerate(experiment.store.classes)
+    ]
     card = model_card(model, result, experiment.store.meta, roles, classes, environment or {})
     with (replacing_own_folder if own else replacing_folder)(out) as folder:
         (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
         write_json(result, folder / "metrics.json")
-        with replacing(folder / "per_class.csv") as path, open(path, "w", newline="", encoding="utf-8") as handle:
-            writer = csv.writer(handle, lineterminator="\n")
-            writer.writerow(["class", "n_pos", "n_train_labelled", "ap", "chance", "precision", "recall"])
-            answer = model.decisions.decide(scores)[0]
-            for c, name in enumerate(experiment.store.classes):
-                chance = positives[c] / max(1, int((labels[:, c] >= 0).sum()))
-                worth = of_answers(answer[:, [c]], labels[:, [c]])
-                shares = ["" if worth[key] is None else f"{worth[key]:.6f}" for key in ("yes_right", "yes_recall")]
-                writer.writerow([name, positives[c], int(n_labelled[c]), f"{aps[c]:.6f}", f"{chance:.6f}", *shares])
-        write_predictions(experiment.store.ids[experiment.roles.test], scores, labels, folder / "predictions.parquet")
+        with replacing(folder / "per_class.csv") as path:
+            table.to_csv(path, index=False, float_format="%.6f", lineterminator="\n")
+        ids, answers = experiment.store.ids[experiment.roles.test], model.decisions.decide(scores)[0]
+        write_predictions(ids, scores, answers, labels, folder / "predictions.parquet")
     return result
 
 

@@ -56,7 +56,14 @@ COST = (
     *("epoch", "minutes", "minutes_data", "minutes_step", "minutes_refresh", "minutes_evaluation"),
     *("images_per_s", "peak_memory_gb", "peak_resident_gb"),
 )
-PREDICTIONS = pa.schema([("id", pa.string()), ("score", pa.list_(pa.float32())), ("label", pa.list_(pa.int8()))])
+PREDICTIONS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("score", pa.list_(pa.float32())),
+        ("answer", pa.list_(pa.int8())),  # 1, 0, -1: yes, no, unsure
+        ("label", pa.list_(pa.int8())),  # -1: unknown
+    ]
+)
 
 
 def epoch_file(folder: Path, kind: str, epoch: int) -> Path:
@@ -126,12 +133,12 @@ def read_pseudo_labels(path: Path) -> PseudoLabelRecord:
     return PseudoLabelRecord(table["id"].to_pylist(), *(matrix(table[name]) for name in ("confidence", "label", "weight")))
 
 
-def write_predictions(ids: np.ndarray, scores: np.ndarray, labels: np.ndarray, path: Path) -> None:
-    """Write the (n, C) scores and true labels of scored images."""
+def write_predictions(ids: np.ndarray, scores: np.ndarray, answers: np.ndarray, labels: np.ndarray, path: Path) -> None:
+    """Write the (n, C) scores, answers and true labels of scored images."""
     columns = [
         pa.array(list(ids), pa.string()),
         lists(scores.astype(np.float32), pa.float32()),
-        lists(labels.astype(np.int8), pa.int8()),
+        *(lists(values.astype(np.int8), pa.int8()) for values in (answers, labels)),
     ]
     write_parquet(pa.Table.from_arrays(columns, schema=PREDICTIONS), path)
 

@@ -2,7 +2,7 @@
 
 import base64
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,15 @@ from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 from markupsafe import Markup
+from PIL import Image
 
 from dicap.calibration.decision import Decisions
 from dicap.calibration.ranks import log_odds
 from dicap.data.loader import worker_count
 from dicap.data.sources.base import Rejected, read_rgb
-from dicap.files.tables import read_parquet
+from dicap.files.tables import matrix, read_parquet
 from dicap.files.written import replacing_own_folder
 from dicap.machine.progress import progress
 from dicap.pages.html import data_block, render
@@ -36,28 +38,37 @@ def write_gallery(
     out: Path,
     workers: int | None = None,
     files: Mapping[str, Path] | None = None,
+    read: Callable[[str], Image.Image] | None = None,
 ) -> Path:
     """Write `out`/index.html and `out`/thumbs/ for a file of predictions; return the page's path.
 
     The page shows thumbnails and links to the photographs where they lie, so that it stays small.
 
     Args:
-        predictions: as `predict_to_file` writes them (.parquet, .csv).
+        predictions: as `predict_to_file` writes them (.parquet, .csv), or as `evaluate` does, whose truth the page shows too.
         root: the folder that the predictions' image paths are relative to.
         decisions: of the model, for the measured chance that a class is present; its scores stand in where there is no curve.
         out: absent, empty or as an earlier call left it; replaced as a whole, or left as it was if anything fails.
         workers: threads that make thumbnails; None: chosen.
         files: where images lie whose names do not say it, as those of a list in another folder.
+        read: gives the image of a name; None: the file is read. One that is not in `files` either is its thumbnail alone.
 
     Raises:
         DataError: `out` holds what was not written so.
     """
-    images, scores, decided = read_predictions(predictions, len(classes))
+    images, scores, decided, labels = read_predictions(predictions, len(classes))
     entries = levels_of(scores) | (decided.astype("<u2") << 14)  # (N, C)
     out, root = Path(out), Path(root)
-    files = {name: file for name, file in (files or {}).items() if file != root / name}
+    files = {name: file for name in images if (file := (files or {}).get(name, root / name)) != root / name}
+    thumbnails = [f"thumbs/{i // FOLDER_OF}/{i}.jpg" for i in range(len(images))]
+    places = {name: quote(os.fsencode(os.path.relpath(file.absolute(), out.resolve()))) for name, file in files.items()}
+    if read is not None:
+        places = dict(zip(images, thumbnails, strict=True)) | places
     with replacing_own_folder(out) as folder:
-        _thumbnails([files.get(name, root / name) for name in images], folder / "thumbs", workers)
+        _thumbnails(
+            images, read or (lambda name: read_rgb(files.get(name, root / name), upright=True)),
+            [folder / name for name in thumbnails], workers,
+        )  # fmt: skip
         facts = {
             "classes": list(classes),
             "counts": [
@@ -68,7 +79,11 @@ def write_gallery(
             "measured": decisions.curve is not None,
             "folder_of": FOLDER_OF,
             "root": Path(os.path.relpath(root.resolve(), out.resolve())).as_posix(),
-            "files": {name: quote(os.fsencode(os.path.relpath(file.absolute(), out.resolve()))) for name, file in files.items()},
+            "files": places,
+            # of each image the classes that are there, and those of which nothing is known
+            "truth": None
+            if labels is None
+            else [[np.flatnonzero(row > 0).tolist(), np.flatnonzero(row < 0).tolist()] for row in labels],
         }
         columns = [_column(entries[:, c], f"column-{c}") for c in range(len(classes))]
         page = render(
@@ -77,6 +92,7 @@ def write_gallery(
             scripts=["common.js", "gallery.js"],
             images="'self' file:",  # the photographs beside the page; a page opened from a server reaches that server alone
             count=len(images),
+            has_truth=labels is not None,
             chance="measured chance that the class is present"
             if decisions.curve is not None
             else "network's confidence (no chance was measured)",
@@ -102,8 +118,15 @@ def chances_of_levels(decisions: Decisions) -> list[float]:
     return np.round(decisions.present(scores[:, None])[:, 0], 4).tolist()
 
 
-def read_predictions(path: Path, classes: int) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Images (N), scores (N, C) float32 and decisions (N, C) uint8 by CODES, as `predict` has just written them."""
+def read_predictions(path: Path, classes: int) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray | None]:
+    """Images (N), scores (N, C) float32, decisions (N, C) uint8 by CODES; labels (N, C) where `evaluate` wrote the file.
+
+    `predict` or it has just written it.
+    """
+    if path.suffix.lower() == ".parquet" and "label" in pq.read_schema(path).names:
+        table = read_parquet(path)
+        scores, answer, labels = (matrix(table[name]) for name in ("score", "answer", "label"))
+        return table["id"].to_pylist(), scores, np.where(answer < 0, CODES["unsure"], answer).astype(np.uint8), labels
     wanted = ["image", "probability", "decision"]
     if path.suffix.lower() == ".csv":
         text = {"image": str, "decision": str}
@@ -111,7 +134,7 @@ def read_predictions(path: Path, classes: int) -> tuple[list[str], np.ndarray, n
     else:
         frame = read_parquet(path, wanted).to_pandas()
     scores, codes = frame["probability"].to_numpy(np.float32), frame["decision"].map(CODES).to_numpy(np.uint8)
-    return frame["image"].iloc[::classes].tolist(), scores.reshape(-1, classes), codes.reshape(-1, classes)
+    return frame["image"].iloc[::classes].tolist(), scores.reshape(-1, classes), codes.reshape(-1, classes), None
 
 
 def _column(entries: np.ndarray, name: str) -> Markup:
@@ -120,19 +143,19 @@ def _column(entries: np.ndarray, name: str) -> Markup:
     return Markup(f'<script type="text/plain" id="{name}">{content}</script>')
 
 
-def _thumbnails(images: Sequence[Path], folder: Path, workers: int | None) -> None:
-    """Write <folder>/<i // FOLDER_OF>/<i>.jpg; a file that can no longer be read has none."""
-    for number in range(-(-len(images) // FOLDER_OF)):
-        (folder / str(number)).mkdir(parents=True)
+def _thumbnails(names: Sequence[str], read: Callable[[str], Image.Image], files: Sequence[Path], workers: int | None) -> None:
+    """Write the thumbnail of each image; one that can no longer be read has none."""
+    for folder in {file.parent for file in files}:
+        folder.mkdir(parents=True)
 
     def make(i: int) -> None:
         try:
-            picture = read_rgb(images[i], upright=True)
+            picture = read(names[i])
         except Rejected:
             return
-        (folder / str(i // FOLDER_OF) / f"{i}.jpg").write_bytes(jpeg(fitted(picture, THUMBNAIL), 78))
+        files[i].write_bytes(jpeg(fitted(picture, THUMBNAIL), 78))
 
     with ThreadPoolExecutor(max(1, worker_count() if workers is None else workers)) as pool:
-        made: Any = pool.map(make, range(len(images)))
-        for _ in progress(made, desc="thumbnails", total=len(images), unit="image"):
+        made: Any = pool.map(make, range(len(names)))
+        for _ in progress(made, desc="thumbnails", total=len(names), unit="image"):
             pass

@@ -20,7 +20,7 @@ from dicap.files.tables import matrix, read_parquet
 
 STAGES = ("warmup", "train", "finetune")
 WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
-MOST_EXAMPLES = 5  # test images that are shown, of each kind
+SHOWN_CLASSES, MOST_EXAMPLES = 6, 3  # whose test images are shown, and how many of each kind
 LEARNING_CURVE = ["kind", "images", "map", "low", "high"]
 # Columns of history.csv that the figures read; a method without such a quantity leaves its column out.
 HISTORY = [*files.HISTORY, "curve_error", "precision_pos", "precision_neg"]
@@ -37,9 +37,9 @@ class Evidence:
     weight_histogram: label (1 or 0), bin, left, right, n: how the weights of confident entries are spread at the last epoch.
     shares: epoch, positive, negative, uncertain (fractions of all entries).
     roles: number of images a role.
-    per_class: class, n_pos, n_train_labelled, ap, chance, and precision and recall of yes where they were written (these in
-    percent), in the order of the classes.
-    examples: kind (best, worst), id, answer, truth: test images, see `examples`.
+    per_class: the columns of `dicap.evaluation.evaluate.by_class` that were written and n_train_labelled, shares in percent, in
+    the order of the classes.
+    examples: class, kind, of, id, score, answer, truth, unknown: test images, see `examples`.
     learning_curve: kind (measured, forecast), images, map, low, high; where `dicap-stage learning-curve` wrote it.
     reliability: bin, left, right, n, confidence, frequency over all (test image, class) entries.
     """
@@ -85,9 +85,8 @@ def gather(artifacts: Path) -> Evidence:
     evaluate = artifacts / "evaluate"
     metrics = read_json(evaluate / "metrics.json")
     per_class = _csv(evaluate / "per_class.csv", ["class", "n_pos", "n_train_labelled", "ap", "chance"])
-    per_class[per_class.columns.intersection(["ap", "chance", "precision", "recall"])] *= (
-        100  # as fractions in the file, in percent wherever people read them
-    )
+    shares = [name for name in per_class if name.split("_at_")[0] in ("ap", "chance", "precision", "recall")]
+    per_class[shares] *= 100  # as fractions in the file, in percent wherever people read them
     source = next((artifacts / s for s in ("train", "pseudo_label") if files.epochs(artifacts / s, "pseudo_labels")), None)
     weights = thresholds = by_weight = shares = pd.DataFrame()
     if source is not None:
@@ -219,31 +218,32 @@ def _predictions(path: Path, classes: list[str]) -> tuple[pd.DataFrame, pd.DataF
     """`reliability` and `examples` of predictions.parquet; empty without it."""
     if not path.exists():
         return pd.DataFrame(), pd.DataFrame()
-    table = read_parquet(path, ["id", "score", "label"])
-    score, label = (matrix(table[name]).astype(np.float64) for name in ("score", "label"))
-    return _reliability(score.ravel(), label.ravel()), examples(table["id"].to_pylist(), score, label, classes)
+    table = read_parquet(path, ["id", "score", "answer", "label"])
+    score, answer, label = (matrix(table[name]).astype(np.float64) for name in ("score", "answer", "label"))
+    return _reliability(score.ravel(), label.ravel()), examples(table["id"].to_pylist(), score, answer, label, classes)
 
 
-def examples(ids: list[str], score: np.ndarray, label: np.ndarray, classes: list[str], most: int = MOST_EXAMPLES) -> pd.DataFrame:
-    """The images that are ranked best and worst, `most` of each: kind (best, worst), id, answer, truth.
+def examples(ids: list[str], score: np.ndarray, answer: np.ndarray, label: np.ndarray, classes: list[str]) -> pd.DataFrame:
+    """Test images that show how the classes fare that most of them show: class, kind, of, id, score, answer, truth, unknown.
 
-    By the lowest score of a class that is there minus the highest score of one that is not. Images without a class, and those
-    of which not all classes are known, are none of them. answer: (class, score), as many as are there and the highest scores.
+    kind: `right` and `wrong`, a yes, the highest scores first; `missed`, no yes, the lowest first; of: how many there are.
+    score: of the class. answer: the classes with a yes; truth: those that are there; unknown: those of which nothing is known.
 
     Args:
-        score: (n, C) in [0, 1]; label: (n, C) of 0 and 1, -1 where unknown.
+        score: (n, C) in [0, 1]; answer: (n, C) of 1, 0, -1; label: (n, C) of 0 and 1, -1 where unknown.
     """
-    rows = np.flatnonzero((label >= 0).all(1) & (label > 0).any(1) & (label == 0).any(1))
-    there, gone = (np.where(label[rows] == value, score[rows], np.nan) for value in (1, 0))
-    order = rows[np.argsort(np.nanmax(gone, 1) - np.nanmin(there, 1), kind="stable")] if len(rows) else rows
-    most = min(most, len(order) // 2)
-    found = []
-    for kind, chosen in (("best", order[:most]), ("worst", order[::-1][:most])):
-        for row in chosen:
-            truth = np.flatnonzero(label[row] > 0)
-            first = np.argsort(-score[row], kind="stable")[: len(truth)]
-            answer = [(classes[c], float(score[row, c])) for c in first]
-            found.append({"kind": kind, "id": ids[row], "answer": answer, "truth": [classes[c] for c in truth]})
+    yes, there, found = answer == 1, label > 0, []
+    for c in np.argsort(-there.sum(0), kind="stable")[:SHOWN_CLASSES]:
+        kinds = {"right": yes & there, "wrong": yes & (label == 0), "missed": ~yes & there} if there[:, c].any() else {}
+        for kind, entries in kinds.items():
+            rows = np.flatnonzero(entries[:, c])
+            order = rows[np.argsort(score[rows, c] if kind == "missed" else -score[rows, c], kind="stable")]
+            for row in order[:MOST_EXAMPLES]:
+                names = {
+                    key: [classes[k] for k in np.flatnonzero(entries[row])]
+                    for key, entries in (("answer", yes), ("truth", there), ("unknown", label < 0))
+                }
+                found.append({"class": classes[c], "kind": kind, "of": len(rows), "id": ids[row], "score": score[row, c]} | names)
     return pd.DataFrame(found)
 
 

@@ -29,6 +29,7 @@ ROLES = {  # symbol, its index, what the images are for
     "unlabeled": ("D", "u", "unlabelled"),
     "test": ("test", "", "for the score above"),
 }
+KINDS = {"right": "✓ Rightly yes", "wrong": "✕ Wrongly yes", "missed": "○ Missed"}
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ def build_report(
             sections=sections,
             gallery=gallery(found, pictures),
             classes=class_rows(found),
+            stated=[float(name.split("_at_")[1]) for name in found.per_class if name.startswith("recall_at_")],
             settings=setting_groups(settings, unread),
             environment=environment,
         )
@@ -164,25 +166,23 @@ def _holds_out(settings: dict[str, Any]) -> bool:
     return method not in METHODS or holds_out(method, settings.get("calibration", {}).get("source", "holdout"))
 
 
-def gallery(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[dict[str, Any]]]]:
-    """The test images that are ranked best and worst, where there are pictures: (heading, images).
+def gallery(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[tuple[str, int, list[dict[str, Any]]]]]]:
+    """Test images with their answers, where there are pictures: of each class its kinds, each with heading, number and images.
 
-    An image has id, picture, title, words and truth.
+    An image is a row of `Evidence.examples` with its picture.
     """
-    rows = [
-        {
-            "kind": row["kind"],
-            "id": row["id"],
-            "picture": pictures[row["id"]],
-            "title": ", ".join(name for name, _ in row["answer"]),
-            "words": ", ".join(f"{score:.2f}" for _, score in row["answer"]),
-            "truth": row["truth"],
-        }
-        for row in found.examples.to_dict("records")
-        if row["id"] in pictures
+    rows = [row | {"picture": pictures[row["id"]]} for row in found.examples.to_dict("records") if row["id"] in pictures]
+    return [
+        (
+            name,
+            [
+                (heading, len(some) and some[0]["of"], some)
+                for kind, heading in KINDS.items()
+                for some in [[row for row in rows if (row["class"], row["kind"]) == (name, kind)]]
+            ],
+        )
+        for name in dict.fromkeys(row["class"] for row in rows)
     ]
-    groups = [(f"Ranked {kind}", [row for row in rows if row["kind"] == kind]) for kind in ("best", "worst")]
-    return [group for group in groups if group[1]]
 
 
 def class_rows(found: Evidence) -> list[dict[str, Any]]:

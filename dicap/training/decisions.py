@@ -3,9 +3,10 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
-from dicap.calibration.counts import Labelled
+from dicap.calibration.counts import ENOUGH, Labelled
 from dicap.calibration.curve import Curve, carry_over, curve_by_rank
 from dicap.calibration.decision import Decisions, plain
 from dicap.calibration.risk_control import rankings
@@ -111,11 +112,14 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, source:
         active = thresholds.active.cpu().numpy()
         tau_pos, tau_neg = (np.where(active, tau, extreme) for tau, extreme in zip(pair, (1.0, 0.0), strict=True))
     f1_threshold = best_threshold(source.p.numpy(), source.y.numpy()) if carried is None else None
-    p: np.ndarray | None = (source.p if source.at_rank is None else source.at_rank).numpy()
+    at_rank = source.p if source.at_rank is None else source.at_rank
+    # A fold's head that has seen hardly any positive ranks by chance.
+    counted = torch.where((source.y > 0).sum(0) >= ENOUGH, at_rank, source.p)
+    labelled = Labelled.of(source.curve.at(counted).numpy(), source.y.numpy())
+    p: np.ndarray | None = at_rank.numpy()
     if carried is not None:
         p = thresholds_at_equal_rank(p.T, carried.scores.numpy(), after.numpy()).T if after is not None and len(after) else None
     ranked = None if p is None else rankings(p, source.y.numpy())
-    labelled = Labelled.of(source.curve.at(source.p).numpy(), source.y.numpy())
     entries = int((source.y >= 0).sum())
     return Decisions(tau_pos, tau_neg, prior, curve, source.note, entries, f1_threshold, rankings=ranked, labelled=labelled)
 

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stages.support.common import ARTIFACTS, load, params_option, runtime_options, target_options
-from stages.support.terminal import finish, say_promises
+from stages.support.common import ARTIFACTS, gallery_option, load, params_option, runtime_options, target_options
+from stages.support.terminal import finish, opening, say_promises
 
 if TYPE_CHECKING:
     from dicap.evaluation.targets import Targets
+    from dicap.settings import Settings
+    from dicap.training.experiment import Experiment
 
 
 @click.command("evaluate")
@@ -24,10 +26,14 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of its own for metrics.json, per_class.csv, predictions.parquet, MODEL_CARD.md.",
 )
+@gallery_option
 @target_options
 @runtime_options
-def command(params: Path, model: Path | None, out: Path | None, targets: "Targets", **runtime) -> None:
-    """Score the test images: mAP with its 95 % interval, AP per class, and what the yes and no of the model are worth."""
+def command(params: Path, model: Path | None, out: Path | None, gallery: Path | None, targets: "Targets", **runtime) -> None:
+    """Score the test images: mAP with its 95 % interval, AP per class, and what the yes and no of the model are worth.
+
+    With --gallery the page shows the test images by class and answer: right, wrong, missed, unknown.
+    """
     import tempfile
 
     from dicap.evaluation.evaluate import evaluate
@@ -38,14 +44,16 @@ def command(params: Path, model: Path | None, out: Path | None, targets: "Target
 
     if chosen := out is not None:
         check_own_folder(out)
-    experiment = open_experiment(load(params), runtime, None if model else "finetune")
+    settings = load(params)
+    experiment = open_experiment(settings, runtime, None if model else "finetune")
     own = ARTIFACTS / "finetune" / "model.safetensors"
     written = out or (None if model or targets else ARTIFACTS / "evaluate")
     with tempfile.TemporaryDirectory() as scratch:
         place = written or Path(scratch) / "evaluate"
         result = evaluate(experiment, model or own, place, environment(), own=chosen, targets=targets)
-    if not result:  # one of several processes
-        return
+        if not result:  # one of several processes
+            return
+        page = _show(settings, experiment, model or own, place, gallery) if gallery else None
     facts: dict[str, Any] = {"mAP": round(result["map"], 2)}
     about, is_corrected = headline(result)
     if is_corrected:
@@ -78,4 +86,18 @@ def command(params: Path, model: Path | None, out: Path | None, targets: "Target
     for line in result["warnings"]:
         click.echo(f"Warning: {line}", err=True)
     say_promises(result.get("promises", []), facts)
-    finish("evaluate", facts, [f"dicap-stage predict {model or own} FOLDER"])
+    if page is not None:
+        facts["gallery"] = str(page)
+    finish("evaluate", facts, [f"dicap-stage predict {model or own} FOLDER" if page is None else opening(page)])
+
+
+def _show(settings: "Settings", experiment: "Experiment", model: Path, evaluated: Path, gallery: Path) -> Path:
+    """Write the gallery of the test images; its page."""
+    from dicap.pages.gallery import write_gallery
+    from dicap.use.predict import open_model
+    from stages.support.photographs import reader
+
+    read, files = reader(settings, experiment.store)
+    decisions = open_model(model, "cpu")[0].decisions
+    predictions = evaluated / "predictions.parquet"
+    return write_gallery(predictions, Path(), experiment.store.classes, decisions, gallery, files=files, read=read)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stages.support.common import device_option, known_features, target_options
+from stages.support.common import device_option, gallery_option, known_features, target_options
 from stages.support.terminal import finish, opening, say_promises
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 @target_options
 @device_option
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Threads that read images. [DICAP_WORKERS]")
-@click.option(
-    "--gallery", type=click.Path(path_type=Path, file_okay=False), help="Also a page of thumbnails, in this folder of its own."
-)
+@gallery_option
 def command(
     model: Path,
     images: tuple[str, ...],
@@ -52,14 +50,9 @@ def command(
     """
     if gallery is not None and per_image:
         raise click.UsageError("--gallery shows a row for each image and class; leave out --per-image")
-    if gallery is not None and out.resolve().is_relative_to(gallery.resolve()):
-        raise click.UsageError(f"--out: {out} lies in {gallery}, which --gallery replaces as a whole; give another place")
-    from dicap.files.written import check_own_folder
     from dicap.metrics.warnings import of_chance
     from dicap.use.predict import open_model, predict_to_file
 
-    if gallery is not None:
-        check_own_folder(gallery)  # not after hours of predicting
     saved, promises = targets.applied(open_model(model, device)[0])
     meant = images[0] if len(images) == 1 else images
     outcome = predict_to_file(

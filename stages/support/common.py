@@ -98,6 +98,23 @@ def device_option(function: Callable) -> Callable:
     )(function)
 
 
+def gallery_option(function: Callable) -> Callable:
+    """`--gallery FOLDER`: a page of what was predicted; refused where it would replace what `--out` says."""
+
+    @functools.wraps(function)
+    def begin(*args: Any, gallery: Path | None, out: Path | None, **more: Any) -> Any:
+        from dicap.files.written import check_own_folder
+
+        if gallery is not None:
+            if out is not None and out.resolve().is_relative_to(gallery.resolve()):
+                raise click.UsageError(f"--out: {out} lies in {gallery}, which --gallery replaces as a whole; give another place")
+            check_own_folder(gallery)  # not after hours of predicting
+        return function(*args, gallery=gallery, out=out, **more)
+
+    text = "Also a page of thumbnails, in this folder of its own."
+    return click.option("--gallery", type=click.Path(path_type=Path, file_okay=False), help=text)(begin)
+
+
 def target_options(function: Callable) -> Callable:
     """`--precision`, `--recall` and `--confidence`: what a yes is to be worth; the command gets them as `targets`."""
 

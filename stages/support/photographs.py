@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,30 +31,37 @@ def unlabelled(settings: Settings, store: Store) -> np.ndarray:
 
 def originals(settings: Settings, store: Store, rows: Sequence[int]) -> Iterator[Image]:
     """The photographs of some rows, in order; where one is not to be had any more, the converted set's small one."""
+    from dicap.machine.progress import progress
+
+    read, _ = reader(settings, store)
+    return (read(store.ids[row]) for row in progress(rows, desc="photographs", total=len(rows), unit="image"))
+
+
+def reader(settings: Settings, store: Store) -> tuple[Callable[[str], Image], dict[str, Path]]:
+    """What gives the photograph of a name, as `originals`; and the files of those that are files."""
     import PIL.Image
 
     from dicap.data.sources import read_raw
     from dicap.data.sources.base import Rejected
     from dicap.errors import DataError
-    from dicap.machine.progress import progress
     from stages.commands.convert import own_data
 
-    images, place = None, {}
+    images, place, rows = None, {}, {name: row for row, name in enumerate(store.ids)}
     if settings.data_root:
         try:
             raw = read_raw(settings.dataset, project_root() / settings.data_root, own_data(settings))
             images, place = raw.images, {item.id: i for i, item in enumerate(raw.items)}
         except DataError:
             pass  # the raw set was moved; what was converted is still here
-    for row in progress(rows, desc="photographs", total=len(rows), unit="image"):
-        number = place.get(store.ids[row])
-        if images is not None and number is not None:
-            try:
-                yield images.read(number)
-                continue
-            except Rejected:
-                pass
-        yield PIL.Image.fromarray(store.image(row))
+
+    def read(name: str) -> Image:
+        with suppress(Rejected):
+            if images is not None and name in place:
+                return images.read(place[name])
+        return PIL.Image.fromarray(store.image(rows[name]))
+
+    paths = getattr(images, "paths", None)
+    return read, {} if paths is None else {name: paths[i] for name, i in place.items()}
 
 
 def write_list(path: Path, rows: Iterable[Sequence[str]]) -> None:

@@ -10,6 +10,7 @@ from PIL import Image
 from dicap.calibration.curve import curve_of
 from dicap.calibration.decision import Decisions
 from dicap.calibration.ranks import log_odds
+from dicap.files.artifacts import write_predictions
 from dicap.pages.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
 from dicap.use import folder
 
@@ -184,6 +185,28 @@ def test_no_chance_is_rounded_to_a_certainty(reader, tmp_path):
     assert shown == ["<1 %", "<1 %", "50 %", "99 %", ">99 %", ">99 %"]
 
 
+def test_answers_are_told_right_from_wrong_by_the_truth(reader, tmp_path, accessible):
+    """As `evaluate` writes them; where there is no file, the thumbnail stands for the photograph."""
+    answers = np.array([[1, 0, -1], [1, 0, -1], [0, 1, 1], [-1, 1, 0], [1, 1, 1], [0, 0, 0]])
+    labels = np.array([[1, 0, 1], [0, 0, 0], [1, 0, 1], [1, 1, 1], [-1, -1, 1], [0, 1, 0]])
+    write_predictions(np.array(FILES), 0.5 + answers / 5, answers, labels, tmp_path / "p.parquet")
+    page = reader.open(
+        write_gallery(
+            tmp_path / "p.parquet", Path(), CLASSES, decisions(), tmp_path / "gallery",
+            read=lambda name: Image.new("RGB", (64, 48), (9 * FILES.index(name), 90, 120)),
+        )
+    )  # fmt: skip
+    page.select_option("#class", "0")
+    for kind, shown in {"right": [0], "wrong": [1], "missed": [2, 3], "unknown": [4]}.items():
+        page.select_option("#answers", kind)
+        assert sorted(page.locator(".tile bdi").all_text_contents()) == sorted(FILES[i] for i in shown)
+        assert set(page.locator(".tile .outcome").all_text_contents()) == {kind}
+        assert accessible(page) == []
+    page.locator(".tile").first.click()
+    reader.until(page, "document.getElementById('large-picture').naturalWidth === 64")
+    assert not reader.left(tmp_path / "gallery")
+
+
 @pytest.mark.parametrize("curve", [CURVE, None])
 def test_a_level_says_the_chance_and_keeps_the_order(curve):
     scores = np.array([0, 1e-5, 0.02, 0.3, 0.5, 0.98, 0.99, 1 - 1e-5, 1])
@@ -198,6 +221,6 @@ def test_a_level_says_the_chance_and_keeps_the_order(curve):
 def test_predictions_are_read_back(tmp_path, kind):
     scores = np.random.default_rng(3).random((6, 3)).astype(np.float32)
     words = predictions(path := tmp_path / f"p.{kind}", ["NA", *FILES[1:]], scores)
-    images, found, decided = read_predictions(path, len(CLASSES))
+    images, found, decided, _ = read_predictions(path, len(CLASSES))
     assert images == ["NA", *FILES[1:]]
     assert np.allclose(found, scores) and (np.array(["no", "yes", "unsure"])[decided] == words).all()

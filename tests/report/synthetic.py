@@ -115,6 +115,9 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
         "n_train_labelled": 1 + truth.sum(0) // 5,
         "ap": ap,
         "chance": truth.mean(0),
+        "why_at_0.9": ["needs about 300 labelled images or more, here 9"] + [""] * (len(names) - 1),
+        "precision_at_0.9": [None] + [0.95] * (len(names) - 1),
+        "recall_at_0.9": [None] + [0.4] * (len(names) - 1),
     }
     folder.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(frame).to_csv(folder / "per_class.csv", index=False)
@@ -140,7 +143,13 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
         "classes_without_positives": 1,
     }
     write_json(metrics, folder / "metrics.json")
-    files.write_predictions(np.array([f"t{k}" for k in range(len(truth))]), score, truth, folder / "predictions.parquet")
+    files.write_predictions(
+        np.array([f"t{k}" for k in range(len(truth))]),
+        score,
+        np.where(score > 0.6, 1, np.where(score > 0.4, -1, 0)),
+        truth,
+        folder / "predictions.parquet",
+    )
 
 
 def write_dataset(folder: Path, *, images: int = 60, side: int = 16) -> Path:

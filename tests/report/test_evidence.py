@@ -60,13 +60,16 @@ def test_tables_of_classes_are_pooled_by_their_entries():
     assert alone["r_pos"].tolist() == pytest.approx([4 / 20, 0.6]), "over D_est's entries; the mean where there are none"
 
 
-def test_examples_are_ranked_by_the_worst_placed_class():
-    score = np.array([[0.9, 0.1, 0.2], [0.6, 0.5, 0.7], [0.3, 0.8, 0.1], [0.9, 0.9, 0.9], [0.5, 0.1, 0.2]])
-    label = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 1], [0, 0, 0], [1, -1, 0]])  # margins 0.7, -0.1, -0.2; no class; not all known
-    found = evidence.examples(list("abcde"), score, label, ["x", "y", "z"], most=1)
-    assert found[["kind", "id", "truth"]].values.tolist() == [["best", "a", ["x"]], ["worst", "c", ["y", "z"]]]
-    assert found["answer"].tolist() == [[("x", 0.9)], [("y", 0.8), ("x", 0.3)]]
-    assert evidence.examples(["a"], score[:1], label[:1], ["x", "y", "z"]).empty, "one image is not best and worst"
+def test_examples_are_the_surest_of_each_kind():
+    score = np.array([[0.9, 0.1], [0.8, 0.7], [0.3, 0.8], [0.7, 0.9], [0.2, 0.1], [0.6, 0.2]])
+    label = np.array([[1, 0], [0, 1], [1, 1], [1, 0], [1, -1], [-1, 0]])
+    found = evidence.examples(list("abcdef"), score, np.where(score > 0.5, 1, -1), label, ["x", "y"])
+    groups = {key: list(group["id"]) for key, group in found.groupby(["class", "kind"], sort=False)}
+    assert groups == {
+        ("x", "right"): ["a", "d"], ("x", "wrong"): ["b"], ("x", "missed"): ["e", "c"],
+        ("y", "right"): ["c", "b"], ("y", "wrong"): ["d"],
+    }, "f is neither: of its truth nothing is known"  # fmt: skip
+    assert found.iloc[3][["of", "score", "answer", "truth", "unknown"]].tolist() == [2, 0.2, [], ["x"], ["y"]]
 
 
 def test_history_runs_through_the_stages(tmp_path):

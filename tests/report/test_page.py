@@ -88,9 +88,17 @@ def test_the_page_has_every_part_and_every_reference_is_met(whole):
     wanted = set(re.findall(r"url\(#([^)]+)\)", html)) | set(re.findall(r'href="#([^"]+)"', html))
     assert len(page.ids) == len(set(page.ids)) and len(wanted) > 40 and wanted <= set(page.ids)
     pictures = [value for name, value in page.attributes if name == "src"]
-    assert len(pictures) == 10, "the five best and the five worst test images"
+    headings = [int(n) for n in re.findall(r"<h3>. (?:Rightly yes|Wrongly yes|Missed): (\d+)", html)]
+    assert len(headings) == 15 and len(pictures) == sum(headings), "of five classes that any test image shows, three kinds"
     with Image.open(io.BytesIO(base64.b64decode(str(pictures[0]).removeprefix("data:image/jpeg;base64,")))) as picture:
         assert picture.size == (128, 128)
+
+
+def test_a_stated_precision_shows_what_it_leaves_or_why_nothing_can_be_promised(whole):
+    html = whole.read_text(encoding="utf-8")
+    assert "at least 90 in 100 of these answers are right" in html and "found, 90 % promised" in html
+    assert html.count('title="95.0 % of the yes are right among the test images">40.0</td>') == 5
+    assert html.count('title="needs about 300 labelled images or more, here 9">–</td>') == 1
 
 
 def test_nothing_comes_from_outside(whole):
@@ -241,7 +249,7 @@ def test_a_head_that_was_solved_has_no_curves_of_one_epoch(tmp_path):
     assert drawn == {"curve", "weights", "reliability"}
     html = page.read_text(encoding="utf-8")
     assert 'id="learning"' not in html and 'href="#learning"' not in html and "% are confident positives" in html
-    assert "Ranked best" in html and "Ranked worst" in html
+    assert "Rightly yes" in html and "Missed" in html
     assert "the best epoch has" not in html and "t epoch 1" not in html and "confidence, epoch" not in html
     assert "<dt>batch_size</dt>" in html and "<dt>epochs</dt>" not in html
 

@@ -25,6 +25,17 @@ function columnOf(c) {
 const chanceOf = (entry) => facts.chances[entry & facts.levels];
 const decisionOf = (entry) => entry >> 14;
 
+// What the truth makes of an answer, where it came with the predictions.
+function outcomeOf(i, c) {
+  if (!facts.truth) return "";
+  const [there, unknown] = facts.truth[i];
+  if (unknown.includes(c)) return "unknown";
+  const yes = decisionOf(columnOf(c)[i]) === 1;
+  if (there.includes(c)) return yes ? "right" : "missed";
+  return yes ? "wrong" : "not there";
+}
+const outcomeSaid = (i, c) => element("span", { className: `outcome ${outcomeOf(i, c)}`, textContent: outcomeOf(i, c) });
+
 const thumbnailOf = (i) => `thumbs/${Math.floor(i / facts.folder_of)}/${i}.jpg`;
 
 function addressOf(i) {
@@ -66,9 +77,11 @@ function choose() {
   const column = columnOf(wantedClass());
   const wanted = new Set(filters.filter((button) => button.getAttribute("aria-pressed") === "true").map((b) => Number(b.dataset.decision)));
   const part = fold($("search").value.trim());
+  const answers = $("answers")?.value;
+  const isWanted = (i) => (answers ? outcomeOf(i, wantedClass()) === answers : wanted.has(decisionOf(column[i])));
   const found = [];
   for (let i = 0; i < names.length; i += 1) {
-    if (chanceOf(column[i]) >= least() && wanted.has(decisionOf(column[i])) && (!part || fold(names[i]).includes(part))) found.push(i);
+    if (chanceOf(column[i]) >= least() && isWanted(i) && (!part || fold(names[i]).includes(part))) found.push(i);
   }
   const level = (i) => column[i] & facts.levels;
   const openness = (i) => Math.abs(chanceOf(column[i]) - 0.5);
@@ -169,10 +182,11 @@ function tile(k) {
   const line = element(
     "span", { className: "line" },
     element("span", { className: `mark ${word}`, textContent: `${MARKS[decisionOf(entry)]} ${percent(chanceOf(entry))}` }),
+    outcomeSaid(i, wantedClass()),
     element("bdi", { textContent: names[i], title: names[i] }),
   );
   const button = element("button", { type: "button", className: "tile" }, picture, line);
-  button.setAttribute("aria-label", `${word}, ${percent(chanceOf(entry))}, ${names[i]}`);
+  button.setAttribute("aria-label", [word, percent(chanceOf(entry)), outcomeOf(i, wantedClass()), names[i]].filter(Boolean).join(", "));
   button.addEventListener("click", () => enlarge(k));
   const li = element("li", {}, button);
   li.setAttribute("aria-setsize", shown.length);
@@ -210,14 +224,14 @@ function enlarge(k) {
   $("large-name").replaceChildren(element("bdi", { textContent: names[i] }));
   $("previous").disabled = k === 0;
   $("next").disabled = k === shown.length - 1;
-  const entries = facts.classes.map((name, c) => [name, columnOf(c)[i]]).sort((a, b) => (b[1] & facts.levels) - (a[1] & facts.levels));
-  const listed = entries.filter(([, entry], place) => place < 15 || decisionOf(entry) === 1);
-  $("large-classes").replaceChildren(...listed.map(([name, entry]) => {
+  const entries = facts.classes.map((name, c) => [name, columnOf(c)[i], c]).sort((a, b) => (b[1] & facts.levels) - (a[1] & facts.levels));
+  const listed = entries.filter(([, entry, c], place) => place < 15 || decisionOf(entry) === 1 || outcomeOf(i, c) === "missed");
+  $("large-classes").replaceChildren(...listed.map(([name, entry, c]) => {
     const word = WORDS[decisionOf(entry)];
     const mark = element("span", { className: `mark ${word}`, textContent: MARKS[decisionOf(entry)] });
     mark.setAttribute("role", "img");
     mark.setAttribute("aria-label", word);
-    return element("li", {}, mark, element("bdi", { textContent: name }), element("span", { textContent: percent(chanceOf(entry)) }));
+    return element("li", {}, mark, element("bdi", { textContent: name }), outcomeSaid(i, c), element("span", { textContent: percent(chanceOf(entry)) }));
   }));
   if (!$("large").open) $("large").showModal();
 }
@@ -255,6 +269,7 @@ document.addEventListener("keydown", (event) => {
 filters.forEach((button) => button.addEventListener("click", () => press(button)));
 $("class").addEventListener("change", choose);
 $("sort").addEventListener("change", choose);
+$("answers")?.addEventListener("change", choose);
 $("least").addEventListener("input", choose);
 let waiting = 0;
 $("search").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(choose, 120); });

@@ -85,8 +85,8 @@ def gather(artifacts: Path) -> Evidence:
     evaluate = artifacts / "evaluate"
     metrics = read_json(evaluate / "metrics.json")
     per_class = _csv(evaluate / "per_class.csv", ["class", "n_pos", "n_train_labelled", "ap", "chance"])
-    shares = [name for name in per_class if name.split("_at_")[0] in ("ap", "chance", "precision", "recall")]
-    per_class[shares] *= 100  # as fractions in the file, in percent wherever people read them
+    shares = per_class.columns.str.split("_at_").str[0].isin(["ap", "chance", "precision", "recall"])
+    per_class.loc[:, shares] *= 100  # as fractions in the file, in percent wherever people read them
     source = next((artifacts / s for s in ("train", "pseudo_label") if files.epochs(artifacts / s, "pseudo_labels")), None)
     weights = thresholds = by_weight = shares = pd.DataFrame()
     if source is not None:

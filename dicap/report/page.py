@@ -102,7 +102,9 @@ def build_report(
             sections=sections,
             gallery=gallery(found, pictures),
             classes=class_rows(found),
-            stated=[float(name.split("_at_")[1]) for name in found.per_class if name.startswith("recall_at_")],
+            stated=[
+                float(name.removeprefix("recall_at_")) for name in map(str, found.per_class) if name.startswith("recall_at_")
+            ],
             settings=setting_groups(settings, unread),
             environment=environment,
         )
@@ -171,17 +173,15 @@ def gallery(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[t
 
     An image is a row of `Evidence.examples` with its picture.
     """
-    rows = [row | {"picture": pictures[row["id"]]} for row in found.examples.to_dict("records") if row["id"] in pictures]
+    groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    rows: list[Any] = found.examples.to_dict("records")
+    for row in rows:
+        if row["id"] in pictures:
+            kinds = groups.setdefault(row["class"], {kind: [] for kind in KINDS})
+            kinds[row["kind"]].append({**row, "picture": pictures[row["id"]]})
     return [
-        (
-            name,
-            [
-                (heading, len(some) and some[0]["of"], some)
-                for kind, heading in KINDS.items()
-                for some in [[row for row in rows if (row["class"], row["kind"]) == (name, kind)]]
-            ],
-        )
-        for name in dict.fromkeys(row["class"] for row in rows)
+        (name, [(KINDS[kind], rows[0]["of"] if rows else 0, rows) for kind, rows in kinds.items()])
+        for name, kinds in groups.items()
     ]
 
 

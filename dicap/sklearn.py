@@ -22,6 +22,7 @@ from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, out_of_fold_at_
 from dicap.linear.folds import assign_folds
 from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.scaling import NEVER, Kind, scaling_of
+from dicap.linear.scaling_choice import choose_scaling
 from dicap.metrics.ranking import average_precision
 
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
@@ -46,8 +47,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
     Args:
         C: weight of the loss beside half the squared norm (scikit-learn's C); `auto`: by cross-validation.
-        features: what the classifier sees: `plain`, `standard` (standardised), or `root` (signed square roots, standardised,
-            each row of one length). The scaling learns from all samples, labelled or not.
+        features: what the classifier sees: `plain`, `standard` (standardised), `root` (signed square roots, standardised, each
+            row of one length), or `auto`: `root`, unless the labelled samples clearly gain from `standard`, out of fold. The
+            scaling learns from all samples, labelled or not.
         pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, mixed with the
             labelled-only classifier or left out where the labelled samples gain nothing.
         neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
@@ -60,7 +62,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         classes_: (C, 2): the outcomes of each class, 0 and 1, as scikit-learn has them where there are several outputs.
         class_names_: (C,) the columns' names where Y is a data frame, else 0 to C - 1.
         coef_, intercept_: (C, D), (C,) of the scaled features.
-        C_: C, given or chosen.
+        C_, features_: C and features, given or chosen.
         choice_: with `pseudo_weight="auto"`, how much of what the unlabelled samples say was used (`share`, 0: nothing), and what
             was tried: `in_words()` says it; else None.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
@@ -71,7 +73,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "features": [StrOptions({"plain", "standard", "root"})],
+        "features": [StrOptions({"plain", "standard", "root", "auto"})],
         "pseudo_weight": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "neighbours": [Interval(Integral, 0, None, closed="left")],
         "folds": [Interval(Integral, 2, None, closed="left")],
@@ -83,7 +85,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self,
         *,
         C: float | Literal["auto"] = "auto",
-        features: Literal["plain", "standard", "root"] = "root",
+        features: Literal["plain", "standard", "root", "auto"] = "auto",
         pseudo_weight: float | Literal["auto"] = "auto",
         neighbours: int = 10,
         folds: int = 5,
@@ -132,11 +134,10 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _solve(self, x: NDArray, labels: NDArray, labelled: NDArray, seed: int) -> None:
-        kind = cast(Kind, self.features)  # checked
+        kind = cast(Kind, "standard" if self.features == "auto" else self.features)  # checked
         self._scaling = scaling_of(x, kind)
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
         rows, y = self._scaling.apply(x)[order], labels[labelled]
-        own = rows[: len(y)]
         largest = float(np.abs(rows).max(initial=0))  # of single precision, in which squares are summed
         limits = np.finfo(rows.dtype)
         if not (np.isfinite(self._scaling.scale).all() and largest**2 * rows.size < limits.max):
@@ -151,8 +152,13 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
         fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
-        self.C_ = choose_loss_weight(own, y, fold) if self.C == "auto" else float(self.C)
-
+        if self.features == "auto":
+            chosen = choose_scaling(x, x[labelled], y, fold, loss_weight=self.C)
+            self._scaling, self.C_ = chosen.scaling, float(chosen.loss_weight)
+            rows = self._scaling.apply(x)[order]
+        else:
+            self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
+        self.features_, own = self._scaling.kind, rows[: len(y)]
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
 
         def rule(scores: NDArray, known: NDArray, _: int | None) -> Pseudo:

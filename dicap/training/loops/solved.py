@@ -23,9 +23,10 @@ from dicap.linear.choice import Choice
 from dicap.linear.crossfit import Pseudo, Teachers, crossfit, out_of_fold, out_of_fold_at_rank, solve_teachers
 from dicap.linear.folds import assign_folds, n_folds
 from dicap.linear.loss_weight import choose_loss_weight
+from dicap.linear.scaling_choice import ScalingChoice, choose_scaling
 from dicap.linear.solver import Solution, solve
 from dicap.methods.base import Calibrates, HiddenLabels, Phase, Refresh, Roles, Teacher
-from dicap.network.linear import LinearHead
+from dicap.network.linear import LinearHead, fit_scaling
 from dicap.randomness import torch_seed
 from dicap.training.decisions import CurveSource
 from dicap.training.experiment import Experiment
@@ -35,13 +36,15 @@ from dicap.training.trainer import Trainer
 
 
 def warm_up(run: Trainer, network: nn.Module) -> None:
-    """Stage 1: logistic regression on the labelled rows, the weight of the loss by cross-validation."""
+    """Stage 1: logistic regression on the labelled rows, the scaling and the weight of the loss by cross-validation."""
     phase = replace(run.method.warmup(run.experiment.roles), epochs=1)
-    problem = Problem.of(run.experiment, network, phase)
-    loss_weight = run.settings.linear.C
-    if loss_weight == "auto":
+    choice = choose_features(run.experiment, network, phase) if run.settings.linear.features == "auto" else None
+    problem, loss_weight = Problem.of(run.experiment, network, phase), run.settings.linear.C
+    if choice is not None:
+        loss_weight = choice.loss_weight
+    elif loss_weight == "auto":
         loss_weight = choose_loss_weight(problem.rows[problem.labelled], problem.y, seed=_seed(run.experiment))
-    record_choice(run, loss_weight)
+    record_choice(run, loss_weight, choice)
 
     student = Students(network)
     run.begin_with(student, {"raw": network}, phase, eval_every=1)
@@ -73,6 +76,18 @@ def train(run: Trainer, network: nn.Module) -> None:
     run.publish(students.curve_out_of_fold(problem))
 
 
+def choose_features(experiment: Experiment, network: nn.Module, phase: Phase) -> ScalingChoice | None:
+    """Let the head see roots or standardised features, in place; None of a single labelled image, which chooses nothing."""
+    y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
+    if len(y) < 2:
+        return None
+    assert isinstance(experiment.inputs, BankFeatures)
+    x, own, fold = experiment.training_features(), experiment.inputs.mean(phase.labelled), _folds(experiment, y)
+    choice = choose_scaling(x, own, y, fold, loss_weight=experiment.settings.linear.C)
+    fit_scaling(network, torch.from_numpy(x), choice.scaling.kind)
+    return choice
+
+
 def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
     """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
     phase, experiment = experiment.method.main(experiment.roles), experiment.on_bank()
@@ -87,14 +102,18 @@ def chosen_loss_weight(source: Path | None) -> float:
     return float(read_json(source / CHOICE)["C"])
 
 
-def record_choice(run: Trainer, loss_weight: float, choice: Choice | None = None) -> None:
-    """Write linear.C, and how much of the unlabelled images was used where that was chosen, beside the stage's model."""
+def record_choice(run: Trainer, loss_weight: float, choice: ScalingChoice | Choice | None) -> None:
+    """Write linear.C and what else was chosen, the scaling or how much of the unlabelled images is used, beside the model."""
     if run.experiment.group.is_main:
         write_json({"C": loss_weight} | (choice.to_dict() if choice else {}), run.state.products / CHOICE)
 
 
 def _seed(experiment: Experiment) -> int:
     return torch_seed(experiment.settings.seed, "folds", 0) % 2**32
+
+
+def _folds(experiment: Experiment, y: np.ndarray) -> np.ndarray:
+    return assign_folds(y, min(experiment.settings.calibration.folds, len(y)), _seed(experiment))
 
 
 @dataclass(frozen=True)
@@ -125,7 +144,7 @@ class Problem:
             rows = network.head.scaling(features.to(experiment.runtime.device)).cpu().numpy()
         y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
         cross_fits = s.source == "cross_fit" and isinstance(experiment.method, Calibrates)
-        fold = assign_folds(y, min(s.folds, len(y)), _seed(experiment)) if cross_fits else np.full(len(y), -1)
+        fold = _folds(experiment, y) if cross_fits else np.full(len(y), -1)
         return Problem(experiment, rows, phase.labelled, phase.unlabelled, y, fold)
 
     @property

@@ -100,12 +100,15 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.power = power
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> "DiCaPClassifier":
+    def fit(self, X: Any, y: Any, scores: Any = None) -> "DiCaPClassifier":
         """Learn from labelled and unlabelled samples.
 
         Args:
             X: (n, D) finite features.
             y: (n, C) of 1, 0, and -1 or NaN for unknown; what is masked is unknown too.
+            scores: (n, C) finite scores of the samples by another model, larger where a class is likelier; log-odds are better
+                than probabilities. As far as they tell the known labels they go into the pseudo-labels; `predict` needs none.
+                The model must not have learnt from y: what it says of these samples would be believed too much.
 
         Raises:
             ValueError: a parameter or an array is not as described, fewer than two samples have a known entry, or a class
@@ -130,10 +133,15 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.class_names_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        self._solve(x, labels, labelled, seed)
+        given = None
+        if scores is not None:
+            given = check_array(scores, dtype=np.float64, input_name="scores")
+            if given.shape != labels.shape:
+                raise ValueError(f"scores: found shape {given.shape}, expected {labels.shape}: a column for each class of y")
+        self._solve(x, labels, labelled, given, seed)
         return self
 
-    def _solve(self, x: NDArray, labels: NDArray, labelled: NDArray, seed: int) -> None:
+    def _solve(self, x: NDArray, labels: NDArray, labelled: NDArray, scores: NDArray | None, seed: int) -> None:
         kind = cast(Kind, "standard" if self.features == "auto" else self.features)  # checked
         self._scaling = scaling_of(x, kind)
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
@@ -166,7 +174,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
         heads, self.choice_ = crossfit(
             rows, y, fold, rule, loss_weight=self.C_, pseudo_weight=self.pseudo_weight,
-            neighbours=min(self.neighbours, len(rows) - 1),
+            neighbours=min(self.neighbours, len(rows) - 1), scores=None if scores is None else scores[order],
         )  # fmt: skip
         self.coef_, self.intercept_ = heads.w[-1], heads.b[-1]
         scores = out_of_fold(heads.w, heads.b, own, fold)

@@ -32,10 +32,10 @@ class Scaling(nn.Module):
             self.register_buffer("rooted", torch.tensor(True))
 
     def standardised(self, x: Tensor, *, roots: bool) -> Tensor:
-        """Features, or signed square roots (the gradient at 0 is 0) of one length, standardised."""
+        """Features, or signed roots of one length, standardised."""
         if not roots:
             return (x - self.mean) / self.scale
-        x = (x.sign() * x.abs().clamp_min(SMALLEST).sqrt() - self.mean) / self.scale
+        x = (signed_root(x) - self.mean) / self.scale
         return x * (x.shape[1] ** 0.5 / x.norm(dim=1, keepdim=True).clamp_min(1e-12))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -45,6 +45,11 @@ class Scaling(nn.Module):
         if self.kind == "auto":  # not a branch, so that an exported network has both
             return torch.where(self.rooted, self.standardised(x, roots=True), self.standardised(x, roots=False))
         return self.standardised(x, roots=self.kind == "root")
+
+
+def signed_root(x: Tensor) -> Tensor:
+    """Signed square roots; the gradient at 0 is 0."""
+    return x.sign() * x.abs().clamp_min(SMALLEST).sqrt()
 
 
 def fit_scaling(network: nn.Module, x: Tensor, chosen: Kind = "root") -> None:

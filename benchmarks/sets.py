@@ -74,9 +74,9 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     own = solve(rows[:n], y, weight=weight, loss_weight=loss_weight)
     keep("root", own, test)
     took("root")
-    scaling = choose_scaling(p.x, p.x[:n], y, fold)
+    scaling, _, found["scaling"] = choose_scaling(p.x, p.x[:n], y, fold)
     took("scaling")
-    if scaling.scaling.kind == "standard":
+    if scaling.kind == "standard":
         rows, test, loss_weight = on("standard")
         own = solve(rows[:n], y, weight=weight, loss_weight=loss_weight)
     open_entries = np.r_[np.zeros(y.shape, bool), np.ones((len(rows) - n, y.shape[1]), bool)]
@@ -90,7 +90,7 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     took("choice")
     for name, heads in {"labelled_only": own, "always": students, "auto": auto}.items():
         keep(name, heads, test)
-    found["choice"] = choice.to_dict() | {"features": scaling.scaling.kind, "for_standard": round(-scaling.evidence, 2)}
+    found["choice"] = choice.to_dict() | {"features": scaling.kind}
     for key, many in {"chance_gap": ranks.MANY, "chance_gap_fixed": 0}.items():
         found[key] = chance_gap(auto, rows[:n], test, p, fold, many)
     if peers:

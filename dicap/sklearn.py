@@ -161,8 +161,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             )
         fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
         if self.features == "auto":
-            chosen = choose_scaling(x, x[labelled], y, fold, loss_weight=self.C)
-            self._scaling, self.C_ = chosen.scaling, float(chosen.loss_weight)
+            self._scaling, self.C_, _ = choose_scaling(x, x[labelled], y, fold, loss_weight=self.C)
             rows = self._scaling.apply(x)[order]
         else:
             self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)

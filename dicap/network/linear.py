@@ -13,8 +13,7 @@ SMALLEST = 1e-8  # below the least half above 0, so that no feature of a bank ch
 class Scaling(nn.Module):
     """Pooled features as the head sees them: plain, standardised, or standardised signed roots of one length.
 
-    Mean and deviation are those of the training images (`fit_scaling`), and part of a saved model; so is, with `auto`, whether
-    they are of roots.
+    Mean and deviation are those of the training images (`fit_scaling`), and part of a saved model, as is the choice with `auto`.
     """
 
     kind: Kind | Literal["auto"]
@@ -31,20 +30,16 @@ class Scaling(nn.Module):
         if kind == "auto":
             self.register_buffer("rooted", torch.tensor(True))
 
-    def standardised(self, x: Tensor, *, roots: bool) -> Tensor:
-        """Features, or signed roots of one length, standardised."""
-        if not roots:
-            return (x - self.mean) / self.scale
-        x = (signed_root(x) - self.mean) / self.scale
-        return x * (x.shape[1] ** 0.5 / x.norm(dim=1, keepdim=True).clamp_min(1e-12))
-
     def forward(self, x: Tensor) -> Tensor:
         """(B, D) -> (B, D)."""
         if self.kind == "plain":
             return x
-        if self.kind == "auto":  # not a branch, so that an exported network has both
-            return torch.where(self.rooted, self.standardised(x, roots=True), self.standardised(x, roots=False))
-        return self.standardised(x, roots=self.kind == "root")
+        standard = (x - self.mean) / self.scale
+        if self.kind == "standard":
+            return standard
+        x = (signed_root(x) - self.mean) / self.scale
+        x = x * (x.shape[1] ** 0.5 / x.norm(dim=1, keepdim=True).clamp_min(1e-12))
+        return torch.where(self.rooted, x, standard) if self.kind == "auto" else x  # no branch: an exported network has both
 
 
 def signed_root(x: Tensor) -> Tensor:
@@ -55,8 +50,7 @@ def signed_root(x: Tensor) -> Tensor:
 def fit_scaling(network: nn.Module, x: Tensor, chosen: Kind = "root") -> None:
     """Take mean and deviation of every `Scaling` in the network from pooled features (n, D) of training images, in place.
 
-    Args:
-        chosen: what the head is to see where that is `auto`.
+    Where the kind is `auto` they are of kind `chosen`.
     """
     for module in network.modules():
         if isinstance(module, Scaling) and module.kind != "plain":

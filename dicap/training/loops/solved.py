@@ -23,7 +23,7 @@ from dicap.linear.choice import Choice
 from dicap.linear.crossfit import Pseudo, Teachers, crossfit, out_of_fold, out_of_fold_at_rank, solve_teachers
 from dicap.linear.folds import assign_folds, n_folds
 from dicap.linear.loss_weight import choose_loss_weight
-from dicap.linear.scaling_choice import ScalingChoice, choose_scaling
+from dicap.linear.scaling_choice import choose_scaling
 from dicap.linear.solver import Solution, solve
 from dicap.methods.base import Calibrates, HiddenLabels, Phase, Refresh, Roles, Teacher
 from dicap.network.linear import LinearHead, fit_scaling
@@ -38,13 +38,11 @@ from dicap.training.trainer import Trainer
 def warm_up(run: Trainer, network: nn.Module) -> None:
     """Stage 1: logistic regression on the labelled rows, the scaling and the weight of the loss by cross-validation."""
     phase = replace(run.method.warmup(run.experiment.roles), epochs=1)
-    choice = choose_features(run.experiment, network, phase) if run.settings.linear.features == "auto" else None
-    problem, loss_weight = Problem.of(run.experiment, network, phase), run.settings.linear.C
-    if choice is not None:
-        loss_weight = choice.loss_weight
-    elif loss_weight == "auto":
+    loss_weight, chosen = choose_features(run.experiment, network, phase)
+    problem = Problem.of(run.experiment, network, phase)
+    if loss_weight == "auto":
         loss_weight = choose_loss_weight(problem.rows[problem.labelled], problem.y, seed=_seed(run.experiment))
-    record_choice(run, loss_weight, choice)
+    record_choice(run, loss_weight, chosen)
 
     student = Students(network)
     run.begin_with(student, {"raw": network}, phase, eval_every=1)
@@ -69,23 +67,23 @@ def train(run: Trainer, network: nn.Module) -> None:
     for _ in run.epochs:
         # (1) - (3) rates, thresholds, pseudo-labels and weights: for each student; (4) L = L_sup + L_pseudo at its minimum
         _, solution, choice = problem.crossfit(loss_weight, make_labels)
-        record_choice(run, loss_weight, choice)
+        record_choice(run, loss_weight, choice.to_dict() if choice else {})
         students.set_solution(solution)
         run.checkpoint.row["loss"] = students.objective
         run.end_epoch()
     run.publish(students.curve_out_of_fold(problem))
 
 
-def choose_features(experiment: Experiment, network: nn.Module, phase: Phase) -> ScalingChoice | None:
-    """Let the head see roots or standardised features, in place; None of a single labelled image, which chooses nothing."""
-    y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
-    if len(y) < 2:
-        return None
-    assert isinstance(experiment.inputs, BankFeatures)
-    x, own, fold = experiment.training_features(), experiment.inputs.mean(phase.labelled), _folds(experiment, y)
-    choice = choose_scaling(x, own, y, fold, loss_weight=experiment.settings.linear.C)
-    fit_scaling(network, torch.from_numpy(x), choice.scaling.kind)
-    return choice
+def choose_features(experiment: Experiment, network: nn.Module, phase: Phase) -> tuple[float | str, dict[str, str]]:
+    """Let the head see roots or standardised features, in place, where they are `auto`; linear.C, and what to record."""
+    y, given = experiment.labels.of(phase.labelled).numpy().astype(np.float32), experiment.settings.linear
+    if given.features != "auto" or len(y) < 2:  # a single labelled image chooses nothing
+        return given.C, {}
+    assert experiment.bank is not None
+    x, own = experiment.training_features(), experiment.bank.mean(phase.labelled)
+    scaling, loss_weight, words = choose_scaling(x, own, y, _folds(experiment, y), loss_weight=given.C)
+    fit_scaling(network, torch.from_numpy(x), scaling.kind)
+    return loss_weight, {"features": scaling.kind, "scaling": words}
 
 
 def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
@@ -102,10 +100,10 @@ def chosen_loss_weight(source: Path | None) -> float:
     return float(read_json(source / CHOICE)["C"])
 
 
-def record_choice(run: Trainer, loss_weight: float, choice: ScalingChoice | Choice | None) -> None:
+def record_choice(run: Trainer, loss_weight: float, chosen: dict[str, Any]) -> None:
     """Write linear.C and what else was chosen, the scaling or how much of the unlabelled images is used, beside the model."""
     if run.experiment.group.is_main:
-        write_json({"C": loss_weight} | (choice.to_dict() if choice else {}), run.state.products / CHOICE)
+        write_json({"C": loss_weight} | chosen, run.state.products / CHOICE)
 
 
 def _seed(experiment: Experiment) -> int:

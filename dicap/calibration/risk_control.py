@@ -135,7 +135,7 @@ def _missing(ranking: Ranking, target: float, error: float) -> str:
     if share <= target or not enough.any():
         return f"{seen}: more labels alone do not show it, the model has to get better"
     images = ceil(asked[int(np.argmax(enough))] * ranking.images / ranks[best])
-    return f"{seen}; needs about {images} labelled images or more, here {ranking.images}"
+    return f"{seen}; needs at least about {images} labelled images, here {ranking.images}"
 
 
 def targets_of(classes: Sequence[Any], **asked: float | Mapping[Any, float] | None) -> list[Target | None]:

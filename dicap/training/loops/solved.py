@@ -22,7 +22,7 @@ from dicap.files.json_files import read_json, write_json
 from dicap.linear.choice import Choice
 from dicap.linear.crossfit import Pseudo, Teachers, crossfit, out_of_fold, out_of_fold_at_rank, solve_teachers
 from dicap.linear.folds import assign_folds, n_folds
-from dicap.linear.loss_weight import choose_loss_weight
+from dicap.linear.loss_weight import FOLDS, choose_loss_weight
 from dicap.linear.scaling_choice import choose_scaling
 from dicap.linear.solver import Solution, solve
 from dicap.methods.base import Calibrates, HiddenLabels, Phase, Refresh, Roles, Teacher
@@ -81,7 +81,8 @@ def choose_features(experiment: Experiment, network: nn.Module, phase: Phase) ->
         return given.C, {}
     assert experiment.bank is not None
     x, own = experiment.training_features(), experiment.bank.mean(phase.labelled)
-    scaling, loss_weight, words = choose_scaling(x, own, y, _folds(experiment, y), loss_weight=given.C)
+    fold = assign_folds(y, min(FOLDS, len(y)), _seed(experiment))
+    scaling, loss_weight, words = choose_scaling(x, own, y, fold, loss_weight=given.C)
     fit_scaling(network, torch.from_numpy(x), scaling.kind)
     return loss_weight, {"features": scaling.kind, "scaling": words}
 
@@ -108,10 +109,6 @@ def record_choice(run: Trainer, loss_weight: float, chosen: dict[str, Any]) -> N
 
 def _seed(experiment: Experiment) -> int:
     return torch_seed(experiment.settings.seed, "folds", 0) % 2**32
-
-
-def _folds(experiment: Experiment, y: np.ndarray) -> np.ndarray:
-    return assign_folds(y, min(experiment.settings.calibration.folds, len(y)), _seed(experiment))
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ class Problem:
             rows = network.head.scaling(features.to(experiment.runtime.device)).cpu().numpy()
         y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
         cross_fits = s.source == "cross_fit" and isinstance(experiment.method, Calibrates)
-        fold = _folds(experiment, y) if cross_fits else np.full(len(y), -1)
+        fold = assign_folds(y, min(s.folds, len(y)), _seed(experiment)) if cross_fits else np.full(len(y), -1)
         return Problem(experiment, rows, phase.labelled, phase.unlabelled, y, fold)
 
     @property

@@ -7,8 +7,7 @@ one that its scores share, so that classes are dependent. From each, test sets o
 replacement. Four ways to an interval: ours (`dicap.metrics.ranking.map_interval`, the bias-corrected jackknife), and the
 percentile, basic and BCa bootstrap (300 resamples, on the
 first of the test sets alone: they take a thousand times as long). Ours for
-the paired difference of two models (`dicap.report.paired` calls the same functions) is
-counted beside them. Classes without positives
+the paired difference of two models is counted beside them. Classes without positives
 in a test set count 0, the published rule, in the estimate and in the truth; leaving them out of both scales both alike, so the
 shares are those of mAP over testable classes too.
 

@@ -158,7 +158,7 @@ def main() -> int:
     given.add_argument("--count", type=int, default=20)
     options = given.options()
     if options.smoke:
-        found = {"dvc repro": measured(["dicap-stage", "methods"], ROOT)}
+        found = {"dvc repro": measured(["dicap-stage", "config"], ROOT)}
     else:
         place = options.place.absolute()
         if not (place / "project" / "artifacts" / "report").exists():

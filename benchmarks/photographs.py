@@ -178,7 +178,7 @@ def run(experiment: Experiment, stages: tuple[str, ...], place: Path) -> tuple[d
         inputs = [] if source is None else [source]
         folder = None if source is None else source.parent
         run_stage(
-            stage, experiment, network, inputs=inputs, root=place, out=place / stage, fresh=True, log=lambda lines: None,
+            stage, experiment, network, inputs=inputs, root=place, out=place / stage, log=lambda lines: None,
             source=folder,
         )  # fmt: skip
         source = models[stage] = place / stage / "model.safetensors"

@@ -18,8 +18,9 @@ class Stopped(Exception):
 
 def did_you_mean(value: object, names: Iterable[str], count: int = 1) -> str:
     """The end of a message: `; did you mean NAME?` for the closest of the names, `count` at most; nothing where none is close."""
-    near = difflib.get_close_matches(str(value), list(names), count, 0.5)
-    return f"; did you mean {', '.join(near)}?" if near else ""
+    folded = {name.casefold(): name for name in names}  # capitals do not count
+    near = difflib.get_close_matches(str(value).casefold(), folded, count, 0.5)
+    return f"; did you mean {', '.join(folded[name] for name in near)}?" if near else ""
 
 
 def first_of(names: Sequence[str], most: int) -> str:

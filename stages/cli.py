@@ -47,7 +47,6 @@ USE = {
 TOOLS = {
     "run": "Run the whole pipeline in this folder, without DVC.",
     "config": "Print the settings in force and where each comes from.",
-    "methods": "List the methods that can be compared.",
     "backbones": "List networks to freeze: image size, features, cost.",
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",

@@ -216,7 +216,7 @@ def run_stage(experiment: Experiment, stage: str, source: Path | None, place: Pa
         source=None if source is None else source.parent,
         root=place,
         out=out,
-        **({"fresh": False, "log": lambda lines: None} | options),
+        **({"log": lambda lines: None} | options),
     )
     return out
 
@@ -293,7 +293,7 @@ def set_labels(folder, rows, change):
     column = pa.array(labels, files.INDEX_SCHEMA.field("labels").type)
     place = table.schema.get_field_index("labels")
     partial = files.ABSENT.name in table.schema.names
-    files.write_index(folder / files.INDEX, [table.set_column(place, "labels", column)], partial=partial)
+    files.write_index(folder / files.INDEX, table.set_column(place, "labels", column), partial=partial)
 
 
 def assert_same_step(one: nn.Module, other: nn.Module) -> None:

@@ -161,7 +161,7 @@ def _describe(raw: RawSet, written: Written, scratch: Path, image_size: int) -> 
     items = [raw.items[row] for row in written.rows]
     unknown = {split: _unknown(items, split, len(raw.classes)) for split in ("train", "test")}
     partial = any(unknown.values())
-    files.write_index(scratch / files.INDEX, _tables(items, written.sizes[written.rows]), partial=partial)
+    files.write_index(scratch / files.INDEX, _table(items, written.sizes[written.rows]), partial=partial)
     rejected = [{"path": raw.items[row].path, "reason": reason} for row, reason in written.rejected.items()]
     notes = list(raw.notes)
     if rejected:
@@ -186,14 +186,12 @@ def _describe(raw: RawSet, written: Written, scratch: Path, image_size: int) -> 
     return meta
 
 
-def _tables(items: list[Item], sizes: np.ndarray) -> Iterator[pa.Table]:
-    """The index, some rows at a time. sizes: (n, 2) width and height."""
-    for start in range(0, len(items), 16_384):
-        some = items[start : start + 16_384]
-        columns: dict[str, Any] = {name: [getattr(item, name) for item in some] for name in ("id", "path", "split", "labels")}
-        columns |= {"width": sizes[start : start + 16_384, 0], "height": sizes[start : start + 16_384, 1]}
-        schema = files.INDEX_SCHEMA.append(files.ABSENT)
-        yield pa.table(columns | {"absent": [item.absent for item in some]}, schema=schema)
+def _table(items: list[Item], sizes: np.ndarray) -> pa.Table:
+    """The index. sizes: (n, 2) width and height."""
+    columns: dict[str, Any] = {
+        name: [getattr(item, name) for item in items] for name in ("id", "path", "split", "labels", "absent")
+    }
+    return pa.table(columns | {"width": sizes[:, 0], "height": sizes[:, 1]}, schema=files.INDEX_SCHEMA.append(files.ABSENT))
 
 
 def _unknown(items: list[Item], split: str, classes: int) -> int:

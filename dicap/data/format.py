@@ -10,7 +10,7 @@ A converted set is a folder `data/converted/` with
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,17 +42,14 @@ INDEX_SCHEMA = pa.schema(
 ABSENT = pa.field("absent", pa.list_(pa.int16()))
 
 
-def write_index(path: Path, tables: Iterable[pa.Table], *, partial: bool = False) -> None:
-    """Write `index.parquet`, a group of rows a table; pages carry checksums, or a flipped bit in one could be read without a
-    word.
+def write_index(path: Path, table: pa.Table, *, partial: bool = False) -> None:
+    """Write `index.parquet`; pages carry checksums, or a flipped bit in one could be read without a word.
 
     Args:
-        tables: the columns of INDEX_SCHEMA, and where the set is labelled in part, ABSENT; others are left out.
+        table: the columns of INDEX_SCHEMA, and where the set is labelled in part, ABSENT; others are left out.
     """
     schema = INDEX_SCHEMA.append(ABSENT) if partial else INDEX_SCHEMA
-    with pq.ParquetWriter(path, schema, write_page_checksum=True) as writer:
-        for table in tables:
-            writer.write_table(table.select(schema.names).cast(schema).combine_chunks())
+    pq.write_table(table.select(schema.names).cast(schema), path, write_page_checksum=True, row_group_size=16_384)
 
 
 def is_partial(meta: dict[str, Any]) -> bool:

@@ -78,8 +78,7 @@ class Store:
 
     def pixels(self, rows: np.ndarray) -> np.ndarray:
         """A fresh (B, H, W, 3) uint8 array of the images at `rows`, as they lie in the file."""
-        rows = np.asarray(rows, dtype=np.int64)
-        _check_rows(rows, self.n)
+        rows = checked_rows(rows, self.n)
         # One thread, on purpose: torch.index_select is half as quick again on idle cores, and hundreds of times slower
         # where another process keeps one of its threads waiting.
         return np.take(self._array, rows, axis=0)
@@ -107,8 +106,10 @@ class Store:
         return np.array([digest(self._array[row].data) for row in range(self.n)], "S16")
 
 
-def _check_rows(rows: np.ndarray, n: int) -> None:
-    # NumPy would take negative rows from the end.
+def checked_rows(rows: np.ndarray, n: int) -> np.ndarray:
+    """Rows as int64. Raises IndexError for one that is outside of `n` images: NumPy would take negative rows from the end."""
+    rows = np.asarray(rows, dtype=np.int64)
     if len(rows) and (rows.min() < 0 or rows.max() >= n):
         row = int(rows.min()) if rows.min() < 0 else int(rows.max())
         raise IndexError(f"row {row} is outside the set's {n} images")
+    return rows

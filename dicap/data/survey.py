@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, unknown_entries
-from dicap.data.sources.files import NOT_READ, list_images
 from dicap.data.sources.own import read as own
 from dicap.errors import first_of
-from dicap.files.checksum import sha256
 from dicap.machine.progress import progress
 from dicap.settings import Own
 
@@ -36,8 +34,6 @@ class Survey:
         everywhere: classes that every labelled training image shows, as far as is known.
         unreadable, missing: (path, reason).
         unlisted: image files below the folder that no annotation names.
-        not_read: files of photographs of kinds that are not read, and of which no other file is.
-        copies: (a labelled image, an earlier one of the same content).
         problems: sentences on what may go wrong; notes: sentences on what was assumed.
     """
 
@@ -52,8 +48,6 @@ class Survey:
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     missing: list[tuple[str, str]] = field(default_factory=list)
     unlisted: int = 0
-    not_read: list[str] = field(default_factory=list)
-    copies: list[tuple[Item, Item]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -104,8 +98,6 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
         unreadable=unreadable,
         missing=missing,
         unlisted=unlisted,
-        not_read=_not_read(raw, root) if root.is_dir() else [],
-        copies=_copies(raw, {path for path, _ in unreadable}),
         notes=raw.notes,
     )
     result.understood = list(_understood(raw, kind, result, drawn, options.test_share))
@@ -120,29 +112,6 @@ def _unlisted(raw: RawSet, root: Path) -> int:
     assert isinstance(raw.images, FileImages)
     found, _ = own.with_unlabelled(raw, raw.images.paths, root, root)
     return len(found.items) - len(raw.items)
-
-
-def _not_read(raw: RawSet, root: Path) -> list[str]:
-    """Files in a folder that are photographs of kinds that are not read, and of which there is no other beside them."""
-    assert isinstance(raw.images, FileImages)
-    known = {path.with_suffix("") for path in raw.images.paths}
-    return [path for path in list_images(root, required=False, endings=NOT_READ) if (root / path).with_suffix("") not in known]
-
-
-def _copies(raw: RawSet, unreadable: set[str]) -> list[tuple[Item, Item]]:
-    """(image, an earlier one of the same bytes) of the labelled images; only files of one size are read."""
-    assert isinstance(raw.images, FileImages)
-    sizes: dict[int, list[tuple[Item, Path]]] = {}
-    for item, path in zip(raw.items, raw.images.paths, strict=True):
-        if item.labels is not None and item.path not in unreadable and path.is_file():
-            sizes.setdefault(path.stat().st_size, []).append((item, path))
-    found = []
-    for files in (files for files in sizes.values() if len(files) > 1):
-        first: dict[str, Item] = {}
-        for item, path in files:
-            if (other := first.setdefault(sha256(path), item)) is not item:
-                found.append((item, other))
-    return found
 
 
 def _understood(raw: RawSet, kind: str, found: Survey, drawn: int, share: float) -> Iterator[tuple[str, str]]:
@@ -200,15 +169,6 @@ def _problems(found: Survey) -> Iterator[str]:
             yield f"{len(files)} of {total} images {what} ({len(files) / total:.1%}); the first: {path}" + (
                 f": {reason}" if reason != MISSING else ""
             )
-    if found.not_read:
-        first = found.not_read[0]
-        yield f"photographs of kinds that are not read, left out: {len(found.not_read)} (the first: {first}); save them as JPEG"
-    for what, twins in (
-        ("one in train and one in test", [(one, other) for one, other in found.copies if one.split != other.split]),
-        ("with other labels", [(one, other) for one, other in found.copies if one.labels != other.labels]),
-    ):
-        if twins:
-            yield f"images that are copies of others, {what}: {len(twins)}; the first: {twins[0][0].path} is {twins[0][1].path}"
     few = [name for name, train, _ in found.classes if train < FEW]
     if few:
         yield f"classes with fewer than {FEW} labelled training images ({len(few)}): {first_of(few, SHOWN)}"

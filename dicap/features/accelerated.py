@@ -11,6 +11,7 @@ import importlib.util
 import logging
 import tempfile
 import warnings
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -117,7 +118,7 @@ def _place(network: Network, image_size: int, folder: Path) -> Path:
 
 def _export(network: Network, image_size: int, path: Path) -> None:
     module, pixels = _FeatureMap(network).eval(), torch.zeros(2, 3, image_size, image_size)
-    with _quiet(), torch.no_grad():
+    with quiet_exporters(), torch.no_grad():
         program = torch.export.export(module, (pixels,), dynamic_shapes={"pixels": {0: torch.export.Dim("batch")}})
         written = torch.onnx.export(program, (), input_names=["pixels"], output_names=["features"], verbose=False)
     assert written is not None
@@ -142,8 +143,8 @@ def _difference(fast: Network, network: Network, image_size: int) -> float:
 
 
 @contextlib.contextmanager
-def _quiet():
-    """Without what the exporters say of their own ageing parts, and of what they leave unoptimised."""
+def quiet_exporters() -> Iterator[None]:
+    """Without what torch's exporters say of their own ageing parts, and of what they leave unoptimised."""
     logger = logging.getLogger("onnxscript")
     before = logger.level
     logger.setLevel(logging.ERROR)

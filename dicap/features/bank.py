@@ -6,10 +6,10 @@ rows, and meta.json, written last, with the recipe and the files' checksums. Byt
 753 kB at 7, so that COCO's 123,000 images take 1.9 GB at g = 1 and 93 GB at g = 7.
 
 A step's features are a pure function of (seed, stage, epoch, row, key of the request), as its views of images are:
-`load` takes the same requests as `dicap.data.loader.load` and mirrors the same images.
+`FeatureBank.request` takes the same requests as `dicap.data.loader.load` and mirrors the same images.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from dicap.data.loader import Request
-from dicap.data.store import Store
+from dicap.data.store import Store, checked_rows
 from dicap.errors import DataError
 from dicap.features.folder import BACKBONE, META, SCHEMA
 from dicap.features.recipe import Recipe, asked_for
@@ -100,7 +100,7 @@ class FeatureBank:
         A request's view says what is wanted: `test` is the plain image, `weak` the plain or the mirrored one, `strong` one of
         the V strong views; the hole of a strong request is not looked at, the bank's own count.
         """
-        rows = _checked(request.rows, self.n)
+        rows = checked_rows(request.rows, self.n)
         chosen = choose(request, seed, stage, epoch, self.views)  # (B,)
         out = np.empty((len(rows), self.grid**2, self.channels), dtype=np.float16)
         for index in np.unique(chosen).tolist():
@@ -110,24 +110,6 @@ class FeatureBank:
 
     def _name(self, index: int) -> str:
         return ("plain", "mirror")[index] if index < 2 else f"strong_{index - 2}"
-
-
-def load(
-    bank: FeatureBank,
-    steps: Sequence[Sequence[Request]],
-    *,
-    seed: int,
-    stage: str,
-    epoch: int,
-    start: int = 0,
-) -> Iterator[dict[str, Tensor]]:
-    """Yield the batches of an epoch from step `start` on, as `dicap.data.loader.load` does with images.
-
-    Yields:
-        {key: (B, g * g, D) float16}; `as_maps` makes feature maps of them.
-    """
-    for requests in steps[start:]:
-        yield {r.key: bank.request(r, seed=seed, stage=stage, epoch=epoch) for r in requests}
 
 
 def scoring_batches(
@@ -148,7 +130,7 @@ def scoring_batches(
     mirrored = uniform(*flip, rows, "score/weak") < flip_share if flip else np.zeros(len(rows), dtype=bool)
     for first in range(0, len(rows), batch_size):
         batch, flipped = rows[first : first + batch_size], mirrored[first : first + batch_size]
-        features = np.take(bank.view("plain"), _checked(batch, bank.n), axis=0)
+        features = np.take(bank.view("plain"), checked_rows(batch, bank.n), axis=0)
         if flipped.any():
             features[flipped] = bank.view("mirror")[batch[flipped]]
         yield batch, torch.from_numpy(features)
@@ -178,13 +160,6 @@ def read_meta(folder: Path) -> dict[str, Any]:
     if missing:
         raise DataError(f"{path}: {missing[0]} is missing; {_again(folder)}")
     return meta
-
-
-def _checked(rows: np.ndarray, n: int) -> np.ndarray:
-    rows = np.asarray(rows, dtype=np.int64)
-    if len(rows) and (rows.min() < 0 or rows.max() >= n):  # NumPy would take negative rows from the end
-        raise IndexError(f"row {int(rows.min()) if rows.min() < 0 else int(rows.max())} is outside the set's {n} images")
-    return rows
 
 
 def _again(folder: Path) -> str:

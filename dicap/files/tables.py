@@ -52,12 +52,6 @@ def readable_parquet(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: damaged ({reason}); remove it and run `dvc repro`") from None
 
 
-def parquet_columns(path: Path) -> list[str]:
-    """The names of a Parquet file's columns. Raises DataError if it is missing or damaged."""
-    with readable_parquet(path):
-        return list(pq.read_schema(path).names)
-
-
 def lists(matrix: np.ndarray, kind: pa.DataType) -> pa.Array:
     """A list column from an (n, C) array, without a Python loop."""
     n, width = matrix.shape

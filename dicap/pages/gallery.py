@@ -16,7 +16,6 @@ from dicap.calibration.decision import Decisions
 from dicap.calibration.ranks import log_odds
 from dicap.data.loader import worker_count
 from dicap.data.sources.base import Rejected, read_rgb
-from dicap.errors import DataError
 from dicap.files.tables import read_parquet
 from dicap.files.written import replacing_own_folder
 from dicap.machine.progress import progress
@@ -51,9 +50,9 @@ def write_gallery(
         files: where images lie whose names do not say it, as those of a list in another folder.
 
     Raises:
-        DataError: the predictions are not readable, or of other classes; `out` holds what was not written so.
+        DataError: `out` holds what was not written so.
     """
-    images, scores, decided = read_predictions(predictions, list(classes))
+    images, scores, decided = read_predictions(predictions, len(classes))
     entries = levels_of(scores) | (decided.astype("<u2") << 14)  # (N, C)
     out, root = Path(out), Path(root)
     files = {name: file for name, file in (files or {}).items() if file != root / name}
@@ -103,29 +102,16 @@ def chances_of_levels(decisions: Decisions) -> list[float]:
     return np.round(decisions.present(scores[:, None])[:, 0], 4).tolist()
 
 
-def read_predictions(path: Path, classes: list[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Images (N), scores (N, C) float32 and decisions (N, C) uint8 by CODES. Raises DataError."""
-    c = len(classes)
-    try:
-        wanted = ["image", "class", "probability", "decision"]
-        text = {"image": str, "class": str, "decision": str}
-        if path.suffix.lower() == ".csv":
-            frame = pd.read_csv(path, usecols=wanted, dtype=text, keep_default_na=False, na_filter=False)
-        else:
-            frame = read_parquet(path, wanted).to_pandas()
-        if len(frame) % c or list(frame["class"][:c]) != classes:
-            raise DataError(f"{path}: holds other classes than the model; predict again")
-        images = frame["image"].iloc[::c].tolist()
-        scores = frame["probability"].to_numpy(np.float32).reshape(-1, c)
-        words = frame["decision"].to_numpy(object).reshape(-1, c)
-    except (KeyError, TypeError, ValueError, UnicodeDecodeError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path}: not readable as predictions ({error}); predict again") from None
-    codes = np.zeros(words.shape, np.uint8)
-    for word, code in CODES.items():
-        codes[words == word] = code
-    return images, scores, codes
+def read_predictions(path: Path, classes: int) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Images (N), scores (N, C) float32 and decisions (N, C) uint8 by CODES, as `predict` has just written them."""
+    wanted = ["image", "probability", "decision"]
+    if path.suffix.lower() == ".csv":
+        text = {"image": str, "decision": str}
+        frame = pd.read_csv(path, usecols=wanted, dtype=text, keep_default_na=False, na_filter=False)
+    else:
+        frame = read_parquet(path, wanted).to_pandas()
+    scores, codes = frame["probability"].to_numpy(np.float32), frame["decision"].map(CODES).to_numpy(np.uint8)
+    return frame["image"].iloc[::classes].tolist(), scores.reshape(-1, classes), codes.reshape(-1, classes)
 
 
 def _column(entries: np.ndarray, name: str) -> Markup:

@@ -21,10 +21,8 @@ BEST_PRINTED = ("cap", "pclp", "bbam", "d2l")  # one code base, which reports th
 NETWORKS = {"raw": "raw network", "ema": "EMA network"}
 
 
-def budget_tables(
-    runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, str, float], float]
-) -> Iterator[tuple[Table, pd.DataFrame]]:
-    """The tables of kind `main`, each with its runs, whose `row` is a row of that table.
+def budget_tables(runs: pd.DataFrame, spec: Spec, published: Mapping[tuple[str, str, float], float]) -> Iterator[Table]:
+    """The tables of kind `main`, one for each data set and ratio.
 
     Args:
         runs: as `experiments.frame_of` gives them.
@@ -59,7 +57,7 @@ def budget_tables(
         for other in table.best_other.values():
             one, two = (f"{rows[key]} ({HEADS[head_of(keys[key][0])]}, steps: {_words(keys[key][1])})" for key in (ours, other))
             table.notes.append(f"Delta is {one} minus {two}.")
-        yield table, here
+        yield table
 
 
 def equal_steps(one: int | str, other: int | str) -> bool:

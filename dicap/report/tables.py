@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
 from dicap.report.experiments import RECOMMENDED, method_titles
-from dicap.report.gains import Gain, gain
-from dicap.report.paired import Interval
 
 Column = tuple[str, float]  # data set, ratio
 PUBLISHED = Path(__file__).with_name("published.yaml")
@@ -54,10 +53,20 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Gain:
+    """Mean of the seeds' differences, half the width of its 95 % interval (None for one seed), the number of seeds."""
+
+    mean: float
+    half: float | None
+    n: int
+
+
+@dataclass(frozen=True)
 class Table:
     """Cells by row and column.
 
-    delta: ours minus the best other row, by column, and the same of the published numbers. gains: by row and column.
+    delta: ours minus the best other row, by column, and the same of the published numbers; half: of its 95 % interval, where both
+    rows have the same seeds, several. gains: by row and column.
     facts, more: further columns of text, title -> row -> text, before the scores and after them.
     """
 
@@ -66,7 +75,7 @@ class Table:
     cells: dict[str, dict[Column, Cell]]
     delta: dict[Column, Cell] = field(default_factory=dict)
     best_other: dict[Column, str] = field(default_factory=dict)
-    intervals: dict[Column, Interval] = field(default_factory=dict)
+    half: dict[Column, float] = field(default_factory=dict)
     gains: dict[str, dict[Column, Gain]] = field(default_factory=dict)
     facts: dict[str, dict[str, str]] = field(default_factory=dict)
     more: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -178,7 +187,7 @@ def collect(
         line = {column: _cell(runs, row, column, spec, published) for column in columns}
         if any(cell.n or cell.published is not None for cell in line.values()):
             cells[row] = line
-    delta, best_other = {}, {}
+    delta, best_other, half = {}, {}, {}
     for column in columns:
         means = {row: line[column].mean for row, line in cells.items()}
         for row, rank in _ranks(means, spec.higher).items():
@@ -195,11 +204,14 @@ def collect(
             if best is not None and ours.mean is not None:
                 best_other[column] = best
                 mean = ours.mean - float(means[best])  # type: ignore[arg-type]
+                gain = _gains(runs, spec.ours, best, [column], spec).get(column)
+                if gain is not None and gain.half is not None and gain.n == ours.n == cells[best][column].n:
+                    half[column] = gain.half
             delta[column] = Cell(mean=mean, n=ours.n, published=printed)
     gains = {
         row: found for row, other in spec.against.items() if row in cells and (found := _gains(runs, row, other, columns, spec))
     }
-    table = Table(spec, columns, cells, delta, best_other, gains=gains)
+    table = Table(spec, columns, cells, delta, best_other, half, gains)
     if spec.average and len(columns) > 1:
         theirs = averages if averages and set(columns) == {key[1:] for key in published} else {}
         table.more.update(_averages(cells, spec, theirs))
@@ -220,15 +232,13 @@ def to_markdown(table: Table) -> str:
         facts, more = ([texts.get(row, "–") for texts in part.values()] for part in (table.facts, table.more))
         lines.append(_line([_escape_markdown(table.spec.rows[row]), *facts, *values, *more, *_gain_cells(table, row)]))
     if any(cell.mean is not None or cell.published is not None for cell in table.delta.values()):
-        lines.append(_line(["Delta", *before, *(_signed(table.delta[c]) for c in table.columns), *after]))
-    if table.intervals:
-        lines.append(_line(["95 % of Delta", *before, *(_interval(table.intervals.get(c)) for c in table.columns), *after]))
+        lines.append(_line(["Delta", *before, *(_signed(table.delta[c], table.half.get(c)) for c in table.columns), *after]))
     notes = [_caption(table), *table.notes]
     return "\n".join([f"**{table.spec.title}**", "", *lines, "", *notes]) + "\n"
 
 
 def to_csv(table: Table) -> str:
-    """One line a cell: dataset, ratio, row, title, mean, sd, n, rank, published, delta, delta_low, delta_high.
+    """One line a cell: dataset, ratio, row, title, mean, sd, n, rank, published, delta, delta_half.
 
     Where rows are compared with one another also against, gain, gain_half; and the further columns of text under their titles.
     """
@@ -236,7 +246,6 @@ def to_csv(table: Table) -> str:
     for row, cells in table.cells.items():
         for column, cell in cells.items():
             ours = row == table.spec.ours and column in table.delta
-            interval = table.intervals.get(column) if ours else None
             rows.append(
                 {
                     "dataset": column[0],
@@ -249,8 +258,7 @@ def to_csv(table: Table) -> str:
                     "rank": cell.rank,
                     "published": cell.published,
                     "delta": table.delta[column].mean if ours else None,
-                    "delta_low": interval.low if interval else None,
-                    "delta_high": interval.high if interval else None,
+                    "delta_half": table.half.get(column) if ours else None,
                 }
             )
             if table.gains:
@@ -321,6 +329,24 @@ def _gains(runs: pd.DataFrame, row: str, other: str, columns: list[Column], spec
     return found
 
 
+def gain(ours: pd.Series, theirs: pd.Series) -> Gain | None:
+    """Ours minus theirs over the seeds that both have; None without any.
+
+    Args:
+        ours, theirs: a value (mAP in %) per seed, the seeds as index.
+
+    The interval is Student's: the differences of a few trainings say little, and it says how little.
+    """
+    from scipy.stats import t
+
+    difference = (ours - theirs).dropna().to_numpy(dtype=float)
+    n = len(difference)
+    if n == 0:
+        return None
+    half = float(t.ppf(0.975, n - 1) * difference.std(ddof=1) / np.sqrt(n)) if n > 1 else None
+    return Gain(float(difference.mean()), half, n)
+
+
 def _gain_heads(table: Table) -> list[str]:
     if not table.gains:
         return []
@@ -369,13 +395,9 @@ def _markdown(cell: Cell, most: int) -> str:
     return text if cell.published is None else f"{text} ({cell.published:.2f})"
 
 
-def _signed(cell: Cell) -> str:
-    text = "–" if cell.mean is None else f"{cell.mean:+.2f}"
+def _signed(cell: Cell, half: float | None) -> str:
+    text = "–" if cell.mean is None else f"{cell.mean:+.2f}" + ("" if half is None else f" ± {half:.2f}")
     return text if cell.published is None else f"{text} ({cell.published:+.2f})"
-
-
-def _interval(interval: Interval | None) -> str:
-    return "–" if interval is None else f"{interval.low:+.2f} to {interval.high:+.2f}"
 
 
 def _caption(table: Table) -> str:
@@ -388,8 +410,8 @@ def _caption(table: Table) -> str:
         text += "; in round brackets the published number"
     if table.delta:
         text += f". Delta: {table.spec.rows[table.spec.ours or '']} minus the best other row"
-    if table.intervals:
-        text += ", its interval over test images (these trainings on other images; the deviation is that of other trainings)"
+    if table.half:
+        text += ", with half of its 95 % interval (Student's t) where both have the same seeds"
     if table.gains:
         text += ". Last columns: mean of the seeds' differences, with half of its 95 % interval (Student's t) from two seeds on"
     return text + "."

@@ -3,6 +3,8 @@
 from dicap.settings.fields import ORIGINS, Section
 from dicap.settings.resolve import (
     Resolved,
+    change_settings,
+    changed,
     flatten,
     known_keys,
     load_settings,
@@ -20,6 +22,8 @@ __all__ = [
     "Resolved",
     "Section",
     "Settings",
+    "change_settings",
+    "changed",
     "flatten",
     "known_keys",
     "load_settings",

@@ -22,20 +22,15 @@ class MethodFacts:
         head: the published head, or OWN_HEAD.
         unlabelled: whether D_u is used at all.
         finetunes: whether D_est is held out and used for fine-tuning (DiCaP only).
-        rule: how teacher scores become pseudo-labels.
         convex: whether its training on fixed features is one linear head on weighted entries, so that it can be solved.
         ema_on: data sets on which its authors' main stage starts from the averaged weights of the warm-up; None: no source says.
         reads: sections of other methods that it reads beside its own.
         partial: whether it can learn from images of which some classes are unknown: everything it does with labels is done entry
             by entry or class by class.
-        source: publication.
     """
 
     title: str
     head: str
-    loss: str
-    rule: str
-    source: str
     unlabelled: bool = True
     finetunes: bool = False
     convex: bool = False
@@ -52,83 +47,37 @@ class MethodFacts:
 class Dicap(Section):
     """DiCaP (docs/methods.md 3); its options are the sections of the common frame."""
 
-    facts: ClassVar = MethodFacts(
-        title="DiCaP",
-        head="ml_decoder",
-        loss="weighted ASL + NT-Xent",
-        rule="dual thresholds, weights by estimated correctness",
-        source="AAAI 2026",
-        finetunes=True,
-        convex=True,
-        reads=("cap",),
-    )
+    facts: ClassVar = MethodFacts(title="DiCaP", head="ml_decoder", finetunes=True, convex=True, reads=("cap",))
 
 
 class Bce(Section):
     """BCE (docs/methods.md 4.1)."""
 
-    facts: ClassVar = MethodFacts(
-        title="BCE",
-        head="linear",
-        loss="BCE",
-        rule="-",
-        source="labelled-only baseline, CAP's warm-up recipe",
-        unlabelled=False,
-        convex=True,
-    )
+    facts: ClassVar = MethodFacts(title="BCE", head="linear", unlabelled=False, convex=True)
 
 
 class Asl(Section):
     """ASL (docs/methods.md 4.2)."""
 
-    facts: ClassVar = MethodFacts(
-        title="ASL",
-        head="linear",
-        loss="ASL",
-        rule="-",
-        source="asymmetric loss, ICCV 2021",
-        unlabelled=False,
-        convex=True,
-    )
+    facts: ClassVar = MethodFacts(title="ASL", head="linear", unlabelled=False, convex=True)
 
 
 class Mld(Section):
     """MLD (docs/methods.md 4.3)."""
 
-    facts: ClassVar = MethodFacts(
-        title="MLD",
-        head="ml_decoder",
-        loss="ASL",
-        rule="-",
-        source="ML-Decoder, WACV 2023",
-        unlabelled=False,
-    )
+    facts: ClassVar = MethodFacts(title="MLD", head="ml_decoder", unlabelled=False)
 
 
 class Top1(Section):
     """Top-1 (docs/methods.md 4.4)."""
 
-    facts: ClassVar = MethodFacts(
-        title="Top-1",
-        head="linear",
-        loss="ASL",
-        rule="the highest class of each image",
-        source="baseline of CAP, NeurIPS 2023",
-        convex=True,
-    )
+    facts: ClassVar = MethodFacts(title="Top-1", head="linear", convex=True)
 
 
 class Topk(Section):
     """Top-k (docs/methods.md 4.4)."""
 
-    facts: ClassVar = MethodFacts(
-        title="Top-k",
-        head="linear",
-        loss="ASL",
-        rule="the k highest classes of each image",
-        source="baseline of CAP, NeurIPS 2023",
-        convex=True,
-    )
+    facts: ClassVar = MethodFacts(title="Top-k", head="linear", convex=True)
 
     k: Count | Literal["auto"] = published(
         "auto", "auto: 2 on VOC and NUS-WIDE, 3 on COCO, elsewhere the rounded mean label count of D_l"
@@ -138,14 +87,7 @@ class Topk(Section):
 class Iat(Section):
     """Instance-aware thresholding (docs/methods.md 4.4; its definition is not public, so each reading has a name)."""
 
-    facts: ClassVar = MethodFacts(
-        title="IAT",
-        head="linear",
-        loss="ASL",
-        rule="one threshold for all classes of an image",
-        source="baseline of CAP, NeurIPS 2023",
-        convex=True,
-    )
+    facts: ClassVar = MethodFacts(title="IAT", head="linear", convex=True)
 
     rule: Literal["fixed", "matched"] = assumed(
         "fixed", "fixed: 1[p >= threshold]; matched: one that fits the label count of D_l, a rule of ours"
@@ -156,14 +98,7 @@ class Iat(Section):
 class Drml(Section):
     """DRML (docs/methods.md 4.5): four MLPs on fixed features."""
 
-    facts: ClassVar = MethodFacts(
-        title="DRML",
-        head=OWN_HEAD,
-        loss="MSE, four updates a step",
-        rule="images on which two classifiers agree, soft, adopted for good",
-        source="AAAI 2020",
-        partial=False,
-    )
+    facts: ClassVar = MethodFacts(title="DRML", head=OWN_HEAD, partial=False)
 
     features: Literal["pretrained", "warmup"] = assumed(
         "pretrained",
@@ -190,15 +125,7 @@ class Drml(Section):
 class Cap(Section):
     """CAP's quota (docs/methods.md 4.6); BBAM uses it too."""
 
-    facts: ClassVar = MethodFacts(
-        title="CAP",
-        head="linear",
-        loss="masked ASL",
-        rule="per class the labelled share of positives",
-        source="NeurIPS 2023",
-        convex=True,
-        ema_on=("nuswide",),
-    )
+    facts: ClassVar = MethodFacts(title="CAP", head="linear", convex=True, ema_on=("nuswide",))
 
     eta_pos: Share = published(1.0, "share of the expected positives that train")
     eta_neg: Share = published(0.998, "share of the expected negatives that train")
@@ -210,15 +137,7 @@ class Cap(Section):
 class Pclp(Section):
     """PCLP (docs/methods.md 4.7)."""
 
-    facts: ClassVar = MethodFacts(
-        title="PCLP",
-        head=OWN_HEAD,
-        loss="ASL + BCE, adversarial warm-up",
-        rule="the network's own soft scores",
-        source="ICML 2024",
-        partial=False,
-        ema_on=(),
-    )
+    facts: ClassVar = MethodFacts(title="PCLP", head=OWN_HEAD, partial=False, ema_on=())
 
     prior: Literal["scm", "none"] = published("scm", "scm: adversarial stage 1 with the causal prior")
     warmup_epochs: Count = published(10, "passes of stage 1 over D_u: 10 on VOC; COCO and NUS-WIDE: 1")
@@ -252,16 +171,7 @@ class Pclp(Section):
 class Bbam(Section):
     """BBAM (docs/methods.md 4.8). The options after `clamp` exist to reproduce what its public code does."""
 
-    facts: ClassVar = MethodFacts(
-        title="BBAM",
-        head=OWN_HEAD,
-        loss="balanced angular margin, negative sampling",
-        rule="CAP's quota on balanced scores",
-        source="NeurIPS 2024",
-        partial=False,
-        reads=("cap",),
-        ema_on=("awa2",),
-    )
+    facts: ClassVar = MethodFacts(title="BBAM", head=OWN_HEAD, partial=False, reads=("cap",), ema_on=("awa2",))
 
     scale: Positive = published(20.0, "factor of the cosines")
     margin: NonNegative = published(0.4, "margin of the angular loss")
@@ -291,14 +201,7 @@ class Bbam(Section):
 class D2l(Section):
     """D2L with metric-adaptive thresholds (docs/methods.md 4.9)."""
 
-    facts: ClassVar = MethodFacts(
-        title="D2L",
-        head="linear",
-        loss="ASL on image and tiles, four heads",
-        rule="per class the threshold of the best F-beta",
-        source="ECCV 2024",
-        ema_on=(),
-    )
+    facts: ClassVar = MethodFacts(title="D2L", head="linear", ema_on=())
 
     beta: Positive = published(0.5, "of F-beta: below 1 precision counts more")
     formula: Literal["published", "standard"] = published(

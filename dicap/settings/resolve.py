@@ -5,6 +5,7 @@ one frozen, typed, checked `Settings`. All errors are found before any is report
 and what is allowed.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,7 @@ def resolve_values(
     if configs is None:
         configs = next(path for folder in (params.parent, Path(), TEMPLATE) if (path := folder / "configs").is_dir())
     dataset, protocol = values.get("dataset"), values.get("protocol", PROTOCOLS[0])
-    if dataset not in list(DATASETS):  # a list, in which a value that is itself one may be looked for
+    if dataset not in DATASETS:
         misspelt = _unknown_keys(params, values) if dataset is None else []
         raise SettingsError("\n".join(misspelt) or _unknown_name(params, "dataset", dataset, DATASETS))
     if protocol not in PROTOCOLS:
@@ -135,15 +136,21 @@ def change_settings(params: Path, changes: Mapping[str, Any]) -> None:
     """Put values at dotted keys of a file of settings, its comments kept. Raises SettingsError as `read_yaml` does."""
     read_yaml(params)
     yaml = YAML()
-    yaml.width = 4096
-    values = yaml.load(params.read_text(encoding="utf-8"))
+    yaml.width = 4096  # no path is folded
+    values = changed(yaml.load(params.read_text(encoding="utf-8")), changes)
+    with replacing(params) as temporary, temporary.open("w", encoding="utf-8") as file:
+        yaml.dump(values, file)
+
+
+def changed(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of the content of a file of settings with other values at dotted keys."""
+    values = copy.deepcopy(values)
     for key, value in changes.items():
         section, _, name = key.rpartition(".")
         if section and not isinstance(values.get(section), dict):
             values[section] = {}  # a section may be there and empty
         (values[section] if section else values)[name] = value
-    with replacing(params) as temporary, temporary.open("w", encoding="utf-8") as file:
-        yaml.dump(values, file)
+    return values
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

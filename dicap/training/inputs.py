@@ -76,9 +76,9 @@ class BankFeatures:
         self, runtime: Runtime, steps: Sequence[Sequence[Request]], *, stage: str, epoch: int, start: int
     ) -> Iterator[dict[str, Tensor]]:
         """(B, D, g, g) float32."""
-        batches = bank.load(self.bank, steps, seed=self.seed, stage=stage, epoch=epoch, start=start)
-        for views in batches:
-            yield {key: bank.as_maps(runtime.put(features)) for key, features in views.items()}
+        for requests in steps[start:]:
+            found = {r.key: self.bank.request(r, seed=self.seed, stage=stage, epoch=epoch) for r in requests}
+            yield {key: bank.as_maps(runtime.put(features)) for key, features in found.items()}
 
     def scoring(self, runtime: Runtime, rows: np.ndarray, weak: tuple[str, int] | None) -> Iterator[tuple[np.ndarray, Tensor]]:
         """(b, D, g, g) float32."""

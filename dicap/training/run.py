@@ -27,7 +27,6 @@ def run_stage(
     inputs: list[Path],
     root: Path,
     out: Path,
-    fresh: bool,
     log: Log,
     source: Path | None = None,
 ) -> None:
@@ -38,7 +37,6 @@ def run_stage(
         inputs: files whose content the result depends on.
         source: the folder that the stage before published, for a loop that needs more of it than its model.
         root: the project's folder, under which the state lies.
-        fresh: discard an earlier run's state.
 
     Raises:
         Stopped: after a clean stop; DataError: another run holds the state.
@@ -48,16 +46,14 @@ def run_stage(
         with StopSignal() as stop:
             loop(Trainer(experiment, stage, RunState(root, stage, "null"), stop, log, source), experiment.place(network()))
         return
-    with RunState(root, stage, fingerprint(depends(stage, experiment, inputs))) as state:
-        if fresh:
-            state.clear()
-        with StopSignal() as stop:  # a signal after the last step waits: what is trained is published
-            loop(Trainer(experiment, stage, state, stop, log, source), experiment.place(network()))
-            with replacing(cost_file(out.parent, stage)) as temporary:
-                shutil.copyfile(state.cost, temporary)
-                with replacing_folder(out) as folder:
-                    _copy(state.products, folder)
-            state.finish()
+    with RunState(root, stage, fingerprint(depends(stage, experiment, inputs))) as state, StopSignal() as stop:
+        loop(Trainer(experiment, stage, state, stop, log, source), experiment.place(network()))
+        # A signal after the last step waits: what is trained is published.
+        with replacing(cost_file(out.parent, stage)) as temporary:
+            shutil.copyfile(state.cost, temporary)
+            with replacing_folder(out) as folder:
+                _copy(state.products, folder)
+        state.finish()
 
 
 def depends(stage: str, experiment: Experiment, inputs: list[Path]) -> dict[str, Any]:

@@ -2,9 +2,6 @@
 
 import importlib.util
 import json
-import logging
-import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError, first_line
+from dicap.features.accelerated import quiet_exporters
 from dicap.files.written import check_own, replacing_own
 from dicap.models import SavedModel
 from dicap.randomness import generator
-from dicap.use.folder import read_square
 
-FORMATS = ("onnx", "pt2")
 ENDINGS = {"onnx": ".onnx", "pt2": ".pt2"}
 TOLERANCE = 1e-4
-CHECKED, BATCH = 100, 20  # images of each kind, and how many at a time
-
-
-@dataclass(frozen=True)
-class Check:
-    """How far the exported model is from the original: the largest difference of a score."""
-
-    random: float
-    real: float | None
-    n_random: int
-    n_real: int
+CHECKED, BATCH = 100, 20  # images, and how many at a time
 
 
 class Scorer(nn.Module):
@@ -47,17 +32,20 @@ class Scorer(nn.Module):
         return self._scores(self.network, images)
 
 
-def export(model: SavedModel, out: Path, kind: str, images: Path | None = None) -> Check:
+def export(model: SavedModel, out: Path, kind: str) -> float:
     """Write the model to `out`, and `<out>.json` with all that is needed to use it.
 
-    Scores of CHECKED random images, and of as many real ones from the folder `images` if given, must agree with the original's
-    to TOLERANCE, in batches of more than one size; otherwise nothing is left behind.
+    Scores of CHECKED random images must agree with the original's to TOLERANCE, in batches of more than one size; otherwise
+    nothing is left behind.
+
+    Returns:
+        The largest difference of a score.
 
     Raises:
         SettingsError: unknown format, or a package is not installed; DataError: the network cannot be exported or does not agree.
     """
-    if kind not in FORMATS:
-        raise SettingsError(f"--format: found {kind!r}, allowed are {', '.join(FORMATS)}")
+    if kind not in ENDINGS:
+        raise SettingsError(f"--format: found {kind!r}, allowed are {', '.join(ENDINGS)}")
     other = {ending: name for name, ending in ENDINGS.items() if name != kind}.get(out.suffix.lower())
     if other is not None or out.suffix.lower() != ENDINGS[kind]:
         advice = f"--format {other}" if other else f"a name that ends in {ENDINGS[kind]}"
@@ -69,26 +57,18 @@ def export(model: SavedModel, out: Path, kind: str, images: Path | None = None) 
     size = model.settings.image_size
     facts = description(model)
     pixels = generator(0, "export", 0, 0).integers(0, 256, (CHECKED, 3, size, size)).astype(np.uint8)
-    real = _real(images, size)
     with replacing_own(out) as temporary:
         try:
             _write(scorer, torch.from_numpy(pixels[:BATCH]), temporary, kind, facts)
         except Exception as error:  # the exporters raise many kinds; all mean the same to the user
             reason = first_line(error)
             raise DataError(f"{out}: this network cannot be exported as {kind} ({reason}); try the other format") from None
-        run = _reader(temporary, kind)
-        check = Check(
-            _difference(scorer, run, pixels),
-            None if real is None else _difference(scorer, run, real),
-            len(pixels),
-            0 if real is None else len(real),
-        )
-        worst = max(check.random, check.real or 0.0)
+        worst = _difference(scorer, _reader(temporary, kind), pixels)
         if not worst <= TOLERANCE:
             raise DataError(f"{out}: the exported scores are up to {worst:.2g} from the original's; try the other format")
     with replacing_own(described) as temporary:
         temporary.write_text(json.dumps(facts, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    return check
+    return worst
 
 
 def description(model: SavedModel) -> dict[str, Any]:
@@ -125,27 +105,20 @@ def _need(kind: str) -> None:
 
 
 def _write(scorer: Scorer, images: Tensor, path: Path, kind: str, facts: dict[str, Any]) -> None:
-    logger = logging.getLogger("onnxscript")
-    before = logger.level
-    logger.setLevel(logging.ERROR)  # it warns of what it leaves unoptimised
-    try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")  # of the exporters' own ageing parts
-            batch = torch.export.Dim("batch")
-            program = torch.export.export(scorer, (images,), dynamic_shapes={"images": {0: batch}})
-            if kind == "pt2":
-                with path.open("wb") as file:
-                    torch.export.save(program, file, extra_files={"dicap.json": json.dumps(facts)})
-                return
-            import onnx
+    with quiet_exporters(), torch.no_grad():
+        batch = torch.export.Dim("batch")
+        program = torch.export.export(scorer, (images,), dynamic_shapes={"images": {0: batch}})
+        if kind == "pt2":
+            with path.open("wb") as file:
+                torch.export.save(program, file, extra_files={"dicap.json": json.dumps(facts)})
+            return
+        import onnx
 
-            written = torch.onnx.export(program, (), input_names=["images"], output_names=["scores"], verbose=False)
-            assert written is not None
-            proto = written.model_proto
-            onnx.helper.set_model_props(proto, {"dicap": json.dumps(facts)})
-            onnx.save(proto, path)
-    finally:
-        logger.setLevel(before)
+        written = torch.onnx.export(program, (), input_names=["images"], output_names=["scores"], verbose=False)
+        assert written is not None
+        proto = written.model_proto
+        onnx.helper.set_model_props(proto, {"dicap": json.dumps(facts)})
+        onnx.save(proto, path)
 
 
 def _reader(path: Path, kind: str) -> Any:
@@ -169,18 +142,3 @@ def _difference(scorer: Scorer, run: Any, images: np.ndarray) -> float:
                 expected = scorer(torch.from_numpy(part)).numpy()
             worst = max(worst, float(np.abs(run(part) - expected).max()))
     return worst
-
-
-def _real(folder: Path | None, size: int) -> np.ndarray | None:
-    if folder is None:
-        return None
-    found = []
-    for path in list_images(folder):
-        image = read_square(Path(folder) / path, size)
-        if not isinstance(image, str):
-            found.append(image.transpose(2, 0, 1))
-        if len(found) == CHECKED:
-            break
-    if not found:
-        raise DataError(f"{folder}: none of its images can be read; name another folder with --images")
-    return np.stack(found)

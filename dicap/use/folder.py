@@ -1,12 +1,10 @@
-"""What people have to predict: files, folders, patterns, lists, arrays and open images; reading them ahead of the network."""
+"""What people have to predict: files, folders, arrays and open images; reading them ahead of the network."""
 
-import glob
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -33,12 +31,11 @@ def photographs(images: Images) -> list[Photograph]:
     """The photographs that are meant.
 
     Args:
-        images: a file, a folder (searched to the bottom, names relative to it), a pattern such as `shots/*.jpg`, a .txt file with
-            a path on each line, an open PIL image, an array (H, W, 3) or (N, H, W, 3) uint8, or a sequence of any of these.
-            Images without a file are named by their number; files that would have the name of another by their whole path.
+        images: a file, a folder (searched to the bottom, names relative to it), an open PIL image, an array (H, W, 3) or
+            (N, H, W, 3) uint8, or a sequence of any of these. Images without a file are named by their number.
 
     Raises:
-        DataError: nothing is there, an address of the web is given, an array is none of an image, or a name may mean two images.
+        DataError: nothing is there, an address of the web is given, or an array is none of an image.
     """
     several = isinstance(images, Iterable) and not isinstance(images, str | Path | Image.Image | np.ndarray)
     many: list[One] = list(images) if several else [images]  # type: ignore[list-item]
@@ -51,20 +48,8 @@ def photographs(images: Images) -> list[Photograph]:
         else:
             found += [Photograph(str(len(found) + i), pixels) for i, pixels in enumerate(_arrays(one))]
     if not found:
-        raise DataError("predict: no image is named; give a file, a folder or a pattern")
-    return _told_apart(found)
-
-
-def _told_apart(found: list[Photograph]) -> list[Photograph]:
-    """The same with the whole path for a name where several images would have it: the lists of two folders may both say 1.jpg."""
-    places = {}
-    for one in found:
-        places.setdefault(one.name, {}).setdefault(one.source if isinstance(one.source, Path) else id(one.source))
-    several = {name for name, sources in places.items() if len(sources) > 1}
-    return [
-        replace(one, name=readable(os.path.abspath(one.source))) if one.name in several and isinstance(one.source, Path) else one
-        for one in found
-    ]
+        raise DataError("predict: no image is named; give a file or a folder")
+    return found
 
 
 def _of_path(text: str, *, alone: bool, listed: bool) -> list[Photograph]:
@@ -75,46 +60,9 @@ def _of_path(text: str, *, alone: bool, listed: bool) -> list[Photograph]:
     path = Path(text)
     if path.is_dir():
         return [Photograph(readable(name if alone else (path / name).as_posix()), path / name) for name in list_images(path)]
-    if path.suffix.lower() == ".txt" and path.is_file():
-        return _of_list(path)
-    if not path.exists() and glob.has_magic(text):
-        # A folder that is there is meant, whatever its name holds: "photos [2024]/*.jpg" is no pattern for "photos 2".
-        there = next(place for place in path.parents if place.exists())
-        pattern = os.path.join(glob.escape(str(there)), path.relative_to(there))
-        files = [name for name in sorted(glob.glob(pattern, recursive=True)) if Path(name).is_file()]
-        if not files:
-            raise DataError(f"{text}: no file fits this pattern")
-        return [Photograph(readable(str(Path(name))), Path(name)) for name in files]
     if not path.exists() and not path.is_symlink() and alone and not listed:
-        raise DataError(f"{text}: no such file or folder; name an image, a folder of images or a pattern in quotes")
+        raise DataError(f"{text}: no such file or folder; name an image or a folder of images")
     return [Photograph(readable(text), path)]
-
-
-def _of_list(path: Path) -> list[Photograph]:
-    """A path on each line, relative to the working directory or else to the folder of the list.
-
-    Blanks around it do not count unless the file is named so, empty lines do not, nor those that begin with `#` where no file is
-    named so.
-    """
-
-    def place(line: str) -> Path:
-        here, there = Path(line), path.parent / line
-        if here.exists() and there.exists() and not here.samefile(there):
-            raise DataError(f"{path}: {line} may be {here.absolute()} or {there.absolute()}; write the whole path into the list")
-        return here if here.exists() else there
-
-    try:
-        lines = [line.removesuffix("\r") for line in path.read_text(encoding="utf-8-sig").split("\n")]
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start} is not UTF-8; save the list as UTF-8") from None
-    lines = [line if line.strip() and place(line).exists() else line.strip() for line in lines]
-    lines = [line for line in lines if line and not (line.startswith("#") and not place(line).exists())]
-    if not lines:
-        raise DataError(f"{path}: an empty list; write the path of an image on each line")
-    address = next((line for line in lines if "://" in line), None)
-    if address is not None:
-        raise DataError(f"{path}: {address} is an address; download the images and list their files")
-    return [Photograph(line, place(line)) for line in lines]
 
 
 def _arrays(pixels: np.ndarray) -> list[np.ndarray]:

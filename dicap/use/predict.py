@@ -68,8 +68,8 @@ def predict(
 
     Args:
         model: from `load_model`, or the path of a model.safetensors or of its folder.
-        images: a file, a folder (searched to the bottom), a pattern (`shots/*.jpg`), a .txt list of paths, an open PIL image, an
-            array (H, W, 3) or (N, H, W, 3) uint8, or a sequence of these.
+        images: a file, a folder (searched to the bottom), an open PIL image, an array (H, W, 3) or (N, H, W, 3) uint8, or a
+            sequence of these.
         batch_size: images a step; None: chosen, and halved where the memory is too small.
         device: `auto`, `cpu`, `cuda`.
         per_image: a row for every image instead.

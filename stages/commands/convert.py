@@ -18,17 +18,12 @@ if TYPE_CHECKING:
 @click.command("convert")
 @params_option
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Processes; default: one a core. [DICAP_WORKERS]")
-@click.option("--fresh", is_flag=True, help="Decode every image again, also those that an earlier conversion decoded.")
-def command(params: Path, workers: int | None, fresh: bool) -> None:
+def command(params: Path, workers: int | None) -> None:
     """Index the raw data set and write its images, resized, as one array.
 
     An image whose file did not change is not decoded again.
     """
     settings = load(params)
-    if fresh:
-        import shutil
-
-        shutil.rmtree(known_results("convert"), ignore_errors=True)
     convert_raw(_raw(settings), settings, workers)
 
 

@@ -18,7 +18,7 @@ from stages.support.terminal import finish, say, spoken
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings too.")
 @params_option
 def command(folder: Path | None, gpu_memory: float | None, strict: bool, params: Path) -> None:
-    """Check counts, checksums, labels and duplicates of FOLDER, and whether a step of the settings fits on the GPU.
+    """Check the files of FOLDER, its test images for copies of training images, and whether a step of the settings fits the GPU.
 
     FOLDER is a converted set, such as data/converted; without it, that of the settings.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 )
 @target_options
 @runtime_options
-def command(params: Path, model: Path | None, out: Path | None, fresh: bool, targets: "Targets", **runtime) -> None:
+def command(params: Path, model: Path | None, out: Path | None, targets: "Targets", **runtime) -> None:
     """Score the test images: mAP with its 95 % interval, AP per class, and what the yes and no of the model are worth."""
     import tempfile
 

@@ -26,7 +26,7 @@ BANK = ARTIFACTS / "features"
 @click.command("features")
 @params_option
 @machine_options
-def command(params: Path, fresh: bool, **runtime: Any) -> None:
+def command(params: Path, **runtime: Any) -> None:
     """Compute the features of all images, where a stage is to train the head alone.
 
     They are those of the plain image, of its mirror image and of features.views strong views, from the backbone as it comes:
@@ -37,15 +37,14 @@ def command(params: Path, fresh: bool, **runtime: Any) -> None:
 
     settings = placed(load(params))
     if settings.needs_features:
-        _compute(settings, fresh, runtime)
+        _compute(settings, runtime)
         return
     write_empty(BANK)
     why = "none: no stage trains the head alone (warmup.trainable, train.trainable)"
     finish("features", {"bank": str(BANK), "features": why}, ["dicap-stage warmup"])
 
 
-def _compute(settings: "Settings", fresh: bool, runtime: dict[str, Any]) -> None:
-    import shutil
+def _compute(settings: "Settings", runtime: dict[str, Any]) -> None:
     import time
 
     import torch
@@ -76,8 +75,6 @@ def _compute(settings: "Settings", fresh: bool, runtime: dict[str, Any]) -> None
     if chosen.device.type == "cpu":
         keep_freed_memory()
     known = known_results("features")
-    if fresh:
-        shutil.rmtree(known, ignore_errors=True)
     computing, by = network, ["torch", torch.__version__]
     if chosen.amp is None:
         views = store.n * len(recipe.files)

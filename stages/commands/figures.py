@@ -88,7 +88,7 @@ def _curves(panel: str, runs, seed: int, ratio: float):
 
     from dicap.errors import DataError
     from dicap.report.evidence import read_curves
-    from stages.sweeps.finished import fetch
+    from stages.sweeps.revisions import fetch
 
     runs = runs[(runs["row"] == ("labeled" if panel == "1a" else "dicap")) & (runs["seed"] == seed)]
     curves = {}

@@ -11,6 +11,6 @@ from stages.support.passing import run_from
 @click.command("finetune")
 @params_option
 @runtime_options
-def command(params: Path, fresh: bool, **runtime) -> None:
+def command(params: Path, **runtime) -> None:
     """Train the head alone on D_est, from the main stage's model."""
-    run_from("train", "finetune", params, fresh, runtime)
+    run_from("train", "finetune", params, runtime)

@@ -33,12 +33,11 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     import csv
     import hashlib
     import io
-    from difflib import get_close_matches
 
     from dicap.data.format import read_index, read_meta
     from dicap.data.sources.own.listing import check_names
     from dicap.data.sources.own.read import added_before, read_added
-    from dicap.errors import DataError, SettingsError
+    from dicap.errors import DataError, SettingsError, did_you_mean
     from dicap.files.atomic import replacing
     from dicap.settings.resolve import change_settings
 
@@ -49,14 +48,12 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     known, converted = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
     before = added_before(settings.own.added)
     classes = sorted({*converted, *(name for labels in before.values() for name in labels.labels)})
-    notes: list[str] = []
-    given = read_added(filled, classes, known, notes=notes)
+    given = read_added(filled, classes, known)
     if not given:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
     names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
     if names and not new_classes:
-        near = get_close_matches(names[0].casefold(), [name.casefold() for name in classes], 1, 0.6)
-        hint = next((f"; did you mean {name}?" for name in classes if near and name.casefold() == near[0]), "")
+        hint = did_you_mean(names[0], classes)
         raise DataError(
             f"{filled}: no image was labelled {', '.join(names[:5])} so far; correct the spelling, or pass --new-classes{hint}"
         )
@@ -78,8 +75,6 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     with replacing(path) as temporary:
         temporary.write_text(text.getvalue(), encoding="utf-8")
     change_settings(params, {"own.added": path.as_posix()})
-    for note in notes[:SHOWN]:
-        say(f"note: {note}")
     for image, lost, gained in changed[:SHOWN]:
         say(f"{image}: {', '.join([f'- {name}' for name in lost] + [f'+ {name}' for name in gained])}")
     if len(changed) > SHOWN:

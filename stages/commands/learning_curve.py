@@ -12,7 +12,7 @@ from stages.support.terminal import finish
 @click.command("learning-curve")
 @params_option
 @machine_options
-def command(params: Path, fresh: bool, **runtime: Any) -> None:
+def command(params: Path, **runtime: Any) -> None:
     """Forecast what twice and four times as many labelled images would add to mAP, by heads on smaller draws of those there are.
 
     On the features of the frozen backbone, after `dicap-stage warmup` of a solved head (protocol: recommended). The heads learn

@@ -43,7 +43,7 @@ def command(
     gallery: Path | None,
     targets: "Targets",
 ) -> None:
-    """Predict IMAGES: files, folders (searched to the bottom), patterns in quotes, or a .txt file that lists paths.
+    """Predict IMAGES: files, and folders, which are searched to the bottom.
 
     MODEL is a model.safetensors or the folder that holds one. For each image and class: the probability, the decision
     (yes, no, unsure) by the trained thresholds, and the measured chance that the decision is right, with its 95 % interval.

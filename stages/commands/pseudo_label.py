@@ -12,7 +12,7 @@ from stages.support.terminal import finish
 @click.command("pseudo-label")
 @params_option
 @runtime_options
-def command(params: Path, fresh: bool, **runtime) -> None:
+def command(params: Path, **runtime) -> None:
     """Write the pseudo-labels, weights and thresholds that the first main epoch would train on, to look at."""
     from dicap.files.atomic import replacing_folder
     from dicap.settings.methods import METHODS

@@ -32,8 +32,6 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     Writes index.html, a page to correct them on: open it in a browser, download the labels at the end, and type the
     command that it then names. review.csv lists all labelled images, the most surprising first.
     """
-    import csv
-
     import numpy as np
 
     from dicap.data.labels import labelled_mask, read_labels
@@ -41,11 +39,11 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     from dicap.data.store import Store
     from dicap.errors import DataError
     from dicap.files.artifacts import read_split
-    from dicap.files.written import check_own, replacing_own
+    from dicap.files.written import check_own
     from dicap.machine.runtime import Runtime
     from dicap.pages.labelling import Question, write_labelling_page
     from dicap.use.review import chances, doubts
-    from stages.support.photographs import originals
+    from stages.support.photographs import originals, write_list
 
     listing, page = out / "review.csv", out / "index.html"
     check_own(listing, page)
@@ -65,17 +63,16 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     if not ranked:
         raise DataError(f"{store.folder}: every labelled image was looked at; --again shows them once more")
     chance, names = chances(scores, labels), store.classes
-    with replacing_own(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["image", "labels", *(["absent"] if in_part else []), "surprise", "look_at"])
-        for found in ranked:
-            mine = labels[found.row]
-            given, absent = (";".join(names[c] for c in np.flatnonzero(mine == value)) for value in (1, 0))
-            if (mine >= 0).all():
-                given, absent = given or "-", "*"
-            odd = ";".join(names[c] for c in found.odd)
-            told = [given, absent or "-"] if in_part else [given]
-            writer.writerow([store.ids[rows[found.row]], *told, f"{found.surprise:.3f}", odd])
+    table = [["image", "labels", *(["absent"] if in_part else []), "surprise", "look_at"]]
+    for found in ranked:
+        mine = labels[found.row]
+        given, absent = (";".join(names[c] for c in np.flatnonzero(mine == value)) for value in (1, 0))
+        if (mine >= 0).all():
+            given, absent = given or "-", "*"
+        odd = ";".join(names[c] for c in found.odd)
+        told = [given, absent or "-"] if in_part else [given]
+        table.append([str(store.ids[rows[found.row]]), *told, f"{found.surprise:.3f}", odd])
+    write_list(listing, table)
     shown = ranked[:count]
     questions = [
         Question(

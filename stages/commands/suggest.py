@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 import click
@@ -56,7 +55,7 @@ def command(
     from dicap.errors import DataError
     from dicap.pages.labelling import Question, write_labelling_page
     from dicap.use.suggest import suggest
-    from stages.support.photographs import originals, unlabelled
+    from stages.support.photographs import originals, unlabelled, write_list
 
     settings = load(params)
     store = Store.open(data_folder(settings))
@@ -74,7 +73,7 @@ def command(
     chosen = suggest(saved, inputs, rows, count, runtime, by, labelled.nonzero()[0])
     listed = [(store.ids[found.row], "", ";".join(saved.classes[c] for c in found.likely)) for found in chosen]
     questions = [Question(str(store.ids[found.row]), found.chance, found.likely) for found in chosen]
-    _write_list(out, ["image", "labels", "model_says"], listed)
+    write_list(out / LIST, [("image", "labels", "model_says"), *listed])
     pictures, measured = originals(settings, store, [found.row for found in chosen]), saved.decisions.curve is not None
     write_labelling_page(questions, pictures, saved.classes, out / PAGE, review=False, measured=measured)
     _finish(out, count, len(chosen), len(rows), [f"dicap-stage import-labels {out / LIST}", "dvc repro"])
@@ -125,6 +124,7 @@ def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, dev
     from dicap.settings.resolve import TEMPLATE, read_yaml, resolve_values
     from dicap.use.folder import photographs
     from dicap.use.suggest import first
+    from stages.support.photographs import write_list
 
     if (folder / LIST).exists():  # which the list of this batch would replace
         raise DataError(
@@ -137,23 +137,13 @@ def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, dev
     settings = placed(resolve_values(values, params).settings)
     photos = photographs(folder)
     chosen = first(pretrained_network(settings), photos, settings.image_size, count, Runtime.choose(device), by)
-    _write_list(out, ["image", "labels"], [(one.name, "") for one in chosen])
+    write_list(out / LIST, [("image", "labels"), *((one.name, "") for one in chosen)])
     questions = [Question(one.name, np.array([]), []) for one in chosen]
     place = shlex.quote(str(folder))
     pictures = (read_rgb(Path(str(one.source)), upright=True) for one in chosen)
     write_labelling_page(questions, pictures, classes, out / PAGE, review=False, measured=False, folder=place)
     filled = f"mv {shlex.quote(str(out / LIST))} {place}/labels.csv"
     _finish(out, count, len(chosen), len(photos), [filled, f"dicap-stage init-data {place}"])
-
-
-def _write_list(out: Path, head: list[str], rows: Sequence[Sequence[Any]]) -> None:
-    import csv
-
-    from dicap.files.written import replacing_own
-
-    with replacing_own(out / LIST) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([head, *rows])
 
 
 def _finish(out: Path, asked: int, chosen: int, of: int, following: list[str]) -> None:

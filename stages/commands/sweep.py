@@ -39,7 +39,6 @@ CODE = ("configs", "dicap", "stages")  # what a result depends on where the proj
 @click.option("--cpus", type=click.IntRange(1), help="Processor cores of a cell; default: here an equal share, on a cluster 1.")
 @click.option("--gpus", type=click.IntRange(0), default=0, show_default=True, help="GPUs of a cell.")
 @click.option("--dry-run", is_flag=True, help="List the cells and which of them are finished; run nothing.")
-@click.option("--no-wait", is_flag=True, help="Return once the cells are submitted (--on slurm).")
 def command(
     grid: Path,
     dataset: str | None,
@@ -49,7 +48,6 @@ def command(
     cpus: int | None,
     gpus: int,
     dry_run: bool,
-    no_wait: bool,
 ) -> None:
     """Run every cell of GRID (a file of experiments/) that has no result yet.
 
@@ -76,8 +74,6 @@ def command(
     if not missing:
         _print_how_to_see(plan)
         return
-    if no_wait and engine != "slurm":
-        raise click.UsageError(f"--no-wait: with --on {engine} the cells end with this command; with --on slurm they do not")
     _refuse_what_would_be_lost(missing, named)
 
     running = open_engine(engine, jobs)
@@ -94,9 +90,6 @@ def command(
     except BaseException:
         running.cancel()
         raise
-    if no_wait:
-        click.echo(f"{len(missing)} cells submitted; squeue --me tells how far they are, the same sweep watches them")
-        return
     failed = _watch(running, planned, missing, rev, plan.title)
     click.echo(f"{len(missing) - failed} of {len(missing)} cells finished")
     _print_how_to_see(plan)

@@ -11,6 +11,6 @@ from stages.support.passing import run_from
 @click.command("train")
 @params_option
 @runtime_options
-def command(params: Path, fresh: bool, **runtime) -> None:
+def command(params: Path, **runtime) -> None:
     """Main stage: Algorithm 1 of the paper, from the warm-up's model."""
-    run_from("warmup", "train", params, fresh, runtime)
+    run_from("warmup", "train", params, runtime)

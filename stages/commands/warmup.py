@@ -10,11 +10,11 @@ from stages.support.common import ARTIFACTS, load, params_option, runtime_option
 @click.command("warmup")
 @params_option
 @runtime_options
-def command(params: Path, fresh: bool, **runtime) -> None:
+def command(params: Path, **runtime) -> None:
     """Train on the labelled images to initialise the model."""
     settings = load(params)
     from dicap.training.loops.warmup import initial_network
     from stages.support.training import open_experiment, run
 
     experiment = open_experiment(settings, runtime, "warmup")
-    run("warmup", experiment, lambda: initial_network(experiment), source=None, out=ARTIFACTS / "warmup", fresh=fresh)
+    run("warmup", experiment, lambda: initial_network(experiment), source=None, out=ARTIFACTS / "warmup")

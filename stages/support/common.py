@@ -144,7 +144,6 @@ def machine_options(function: Callable) -> Callable:
             help="Mixed precision; auto: bf16 or fp16 on a GPU, off on a CPU. [DICAP_AMP]",
         ),
         click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Loader processes. [DICAP_WORKERS]"),
-        click.option("--fresh", is_flag=True, help="Discard the saved state instead of resuming."),
     ]
 
     @functools.wraps(function)

@@ -12,7 +12,7 @@ from stages.support.common import ARTIFACTS, FOLLOWING, load
 from stages.support.terminal import finish
 
 
-def run_from(before: str, stage: str, params: Path, fresh: bool, runtime: dict[str, Any]) -> None:
+def run_from(before: str, stage: str, params: Path, runtime: dict[str, Any]) -> None:
     """Run a stage from the model that the stage `before` published, or pass that model on."""
     settings, source, out = load(params), ARTIFACTS / before, ARTIFACTS / stage
     if not settings.trains(stage):
@@ -20,7 +20,7 @@ def run_from(before: str, stage: str, params: Path, fresh: bool, runtime: dict[s
     from stages.support.training import open_experiment, run, start_from
 
     experiment = open_experiment(settings, runtime, stage)
-    run(stage, experiment, start_from(experiment, source / "model.safetensors"), source=source, out=out, fresh=fresh)
+    run(stage, experiment, start_from(experiment, source / "model.safetensors"), source=source, out=out)
 
 
 def publish_previous_model(stage: str, settings: Settings, source: Path, out: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stages.support.common import ARTIFACTS, project_root
@@ -53,3 +54,13 @@ def originals(settings: Settings, store: Store, rows: Sequence[int]) -> Iterator
             except Rejected:
                 pass
         yield PIL.Image.fromarray(store.image(row))
+
+
+def write_list(path: Path, rows: Iterable[Sequence[str]]) -> None:
+    """Write a table to fill in or to look at as CSV, the heads first. Raises DataError where something else lies there."""
+    import csv
+
+    from dicap.files.written import replacing_own
+
+    with replacing_own(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)

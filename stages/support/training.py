@@ -63,14 +63,12 @@ def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:
     return make
 
 
-def run(
-    stage: str, experiment: Experiment, network: Callable[[], nn.Module], *, source: Path | None, out: Path, fresh: bool
-) -> None:
+def run(stage: str, experiment: Experiment, network: Callable[[], nn.Module], *, source: Path | None, out: Path) -> None:
     """Run a stage and say where its products are."""
     inputs = [SPLIT] if source is None else [SPLIT, *sorted(source.glob("*.safetensors"))]
     if experiment.bank is not None:
         inputs.append(ARTIFACTS / "features" / "meta.json")
-    run_stage(stage, experiment, network, inputs=inputs, root=project_root(), out=out, fresh=fresh, log=log_lines, source=source)
+    run_stage(stage, experiment, network, inputs=inputs, root=project_root(), out=out, log=log_lines, source=source)
     if not experiment.group.is_main:
         return
     model, facts = out / "model.safetensors", _facts(out)

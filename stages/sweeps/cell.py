@@ -24,10 +24,10 @@ import click
 
 from dicap.errors import DataError
 from dicap.files.locks import locked
+from dicap.settings import change_settings
 from stages.support.common import PARAMS
 from stages.support.parent import end_descendants, end_with_parent
 from stages.sweeps.engines.base import BEGIN, Job
-from stages.sweeps.grid import put
 from stages.sweeps.revisions import cache_folder, git, in_cache
 
 EXIT_STOPPED = 75
@@ -107,7 +107,7 @@ def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Pa
     """
     clone = _clone(project, rev, folder)
     # Not by DVC's own `-S`: its grammar reads some texts otherwise than they stand in a grid.
-    write_changes(clone / PARAMS, {key: json.loads(value) for key, _, value in (change.partition("=") for change in changes)})
+    change_settings(clone / PARAMS, {key: json.loads(value) for key, _, value in (change.partition("=") for change in changes)})
     environment = {key: value for key, value in os.environ.items() if key not in _LEADING} | {
         "DICAP_PROJECT": str(project),
         "DVC_SITE_CACHE_DIR": str(folder / "site"),  # or each clone would leave a folder behind in the system's
@@ -147,18 +147,6 @@ def _clone(project: Path, rev: str, folder: Path) -> Path:
         config.setdefault("cache", {})["dir"] = str(cache_folder(project))  # type: ignore[attr-defined]
     _forget_absent(place / "dvc.lock", cache_folder(project))
     return place
-
-
-def write_changes(params: Path, changes: Mapping[str, Any]) -> None:
-    """Put other values into a settings file, by dotted key; its comments and all else stay."""
-    from ruamel.yaml import YAML
-
-    yaml = YAML()
-    yaml.width = 4096  # no path is folded
-    content = yaml.load(params.read_text(encoding="utf-8"))
-    put(content, changes)
-    with open(params, "w", encoding="utf-8") as handle:
-        yaml.dump(content, handle)
 
 
 def _forget_absent(lock: Path, cache: Path) -> None:

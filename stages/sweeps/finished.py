@@ -1,14 +1,13 @@
-"""The finished experiments and their files, as DVC knows them."""
+"""The finished experiments, as Git and DVC's cache know them."""
 
 import hashlib
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from stages.sweeps.revisions import Stage, cached_files, copy_of, has_remote, revisions, stages_of, text_of
+from stages.sweeps.revisions import Stage, cached_files, revisions, stages_of, text_of
 
 EVALUATED, METRICS = "artifacts/evaluate", "artifacts/evaluate/metrics.json"
 RESOLVED, SETTINGS = "artifacts/resolved/", "artifacts/resolved/report.json"  # the report's are all, as they were in force
@@ -37,7 +36,7 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
         if not _of_one_run(stages):  # as after `dvc repro train` under other settings
             notes.append(f"{revision.name}: left out, its scores are of an earlier run than what they are made from.")
             continue
-        metrics, written = (_json(revision.rev, lock, path) for path in (METRICS, SETTINGS))
+        metrics, written = (_json(lock, path) for path in (METRICS, SETTINGS))
         if metrics is None or written is None:
             absent += 1
             continue
@@ -53,7 +52,8 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
         found.append(facts | {"settings": settings, "metrics": metrics, "resolved": resolved})
     if absent:
         notes.append(
-            f"left out {absent} run{'s' if absent > 1 else ''} whose results DVC's cache does not hold, or not as written."
+            f"left out {absent} run{'s' if absent > 1 else ''} whose results DVC's cache does not hold, or not as written; "
+            "`dvc fetch` gets them from a remote."
         )
     return found, notes
 
@@ -76,38 +76,10 @@ def _of_one_run(stages: dict[str, Stage]) -> bool:
     return True
 
 
-def _json(rev: str, lock: str, path: str) -> dict[str, Any] | None:
-    """The content of an output; None where nobody has it, or it is damaged."""
+def _json(lock: str, path: str) -> dict[str, Any] | None:
+    """The content of an output; None where this machine's cache does not hold it, or it is damaged."""
     place = cached_files(lock, path).get(".")
-    if place is not None:
-        data = place.read_bytes()
-        return json.loads(data) if hashlib.md5(data).hexdigest() == place.parent.name + place.name else None
-    if not has_remote():
+    if place is None:
         return None
-    with tempfile.TemporaryDirectory() as folder:  # not in this machine's cache: DVC knows where else to look
-        copy = Path(folder) / "copy.json"
-        return json.loads(copy.read_bytes()) if _by_dvc(rev, path, copy) else None
-
-
-def fetch(rev: str, path: str, folder: Path) -> Path | None:
-    """Copy an output of an experiment into `folder`; None if DVC does not have it (any more)."""
-    out = folder / rev[:12] / path
-    out.parent.mkdir(parents=True, exist_ok=True)
-    return out if _copied(rev, path, out) else None
-
-
-def _copied(rev: str, path: str, out: Path) -> bool:
-    return copy_of(rev, path, out) or (has_remote() and _by_dvc(rev, path, out))
-
-
-def _by_dvc(rev: str, path: str, out: Path) -> bool:
-    # In this process: a `dvc get` for each file of sixty experiments would take minutes.
-    from dvc.api import DVCFileSystem
-    from dvc.exceptions import DvcException
-    from dvc_data.index import DataIndexDirError
-
-    try:
-        DVCFileSystem(".", rev=rev).get(path, str(out), recursive=True)
-    except (DvcException, DataIndexDirError, OSError):
-        return False
-    return out.exists()
+    data = place.read_bytes()
+    return json.loads(data) if hashlib.md5(data).hexdigest() == place.parent.name + place.name else None

@@ -13,7 +13,6 @@ axes:                      # every combination of these
 
 from __future__ import annotations
 
-import copy
 import functools
 import hashlib
 import itertools
@@ -21,15 +20,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from dicap.errors import SettingsError, first_line
-from dicap.settings import flatten, known_keys, read_yaml, resolve_values
+from dicap.errors import SettingsError, did_you_mean, first_line
+from dicap.settings import changed, flatten, known_keys, read_yaml, resolve_values
 
 KEYS = ("title", "table", "settings", "cases", "axes")
 
@@ -107,8 +105,7 @@ def read_grid(path: Path) -> Grid:
     known = list(known_keys())
     for key in [*settings, *axes, *(key for case in cases.values() if isinstance(case, dict) for key in case)]:
         if key not in known:
-            near = get_close_matches(str(key), known, 1)
-            problems.append(f"{path}: {key}: not a setting" + (f"; did you mean {near[0]}?" if near else ""))
+            problems.append(f"{path}: {key}: not a setting{did_you_mean(key, known)}")
     if problems:
         raise SettingsError("\n".join(dict.fromkeys(problems)))
     named = {name: dict(case) for name, case in cases.items()} or {"": {}}
@@ -158,25 +155,6 @@ def _combinations(grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
     for case, own in grid.cases.items():
         for values in itertools.product(*grid.axes.values()):
             yield case, grid.settings | dict(zip(grid.axes, values, strict=True)) | own
-
-
-def changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the content of a settings file with other values for dotted keys."""
-    values = copy.deepcopy(dict(base))
-    put(values, changes)
-    return values
-
-
-def put(values: dict[str, Any], changes: Mapping[str, Any]) -> None:
-    """Put other values for dotted keys into the content of a settings file."""
-    for key, value in changes.items():
-        *sections, last = key.split(".")
-        part = values
-        for section in sections:
-            if part.get(section) is None:  # none of its settings is given
-                part[section] = {}
-            part = part[section]
-        part[last] = value
 
 
 def _varied(grid: Grid, case: str, changes: Mapping[str, Any]) -> list[str]:

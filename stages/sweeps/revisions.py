@@ -134,24 +134,19 @@ def cached_files(lock: str, path: str) -> dict[str, Path]:
     return {}
 
 
-def copy_of(rev: str, path: str, out: Path) -> bool:
-    """Copy an output of a commit, a file or a folder, from the cache to `out`; False where the cache does not hold it."""
+def fetch(rev: str, path: str, folder: Path) -> Path | None:
+    """Copy an output of a commit, a file or a folder, from the cache into `folder`; None where the cache does not hold it."""
     (lock,) = _blobs([f"{rev}:./{LOCK}"])
-    files = {} if lock is None else cached_files(text_of([lock])[lock], path)
+    files, out = {} if lock is None else cached_files(text_of([lock])[lock], path), folder / rev[:12] / path
     for name, place in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(place, out / name)
-    return bool(files)
+    return out if files else None
 
 
 def in_cache(cache: Path, md5: str) -> Path:
     """Where DVC's cache keeps the content of a checksum, as dvc.lock writes it (with `.dir` for the list of a folder)."""
     return cache / "files" / "md5" / md5[:2] / md5[2:]
-
-
-def has_remote() -> bool:
-    """Whether DVC has another place to look for what this machine's cache does not hold."""
-    return bool(_config(_root(Path.cwd())).get("remote"))
 
 
 def cache_folder(project: Path) -> Path:

@@ -10,7 +10,6 @@ from PIL import Image
 from dicap.calibration.curve import curve_of
 from dicap.calibration.decision import Decisions
 from dicap.calibration.ranks import log_odds
-from dicap.errors import DataError
 from dicap.pages.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
 from dicap.use import folder
 
@@ -120,28 +119,24 @@ def test_the_large_picture_is_the_photograph_itself(reader, gallery, tmp_path):
     reader.complaints.clear()  # the browser names the missing file
 
 
-def test_a_list_in_another_folder_names_the_photographs_that_are_shown(reader, tmp_path, monkeypatch):
-    """Relative to the list, and named by bytes that are not UTF-8: the thumbnails are there, and the photographs behind them."""
+def test_a_folder_elsewhere_holds_the_photographs_that_are_shown(reader, tmp_path, monkeypatch):
+    """One of them named by bytes that are not UTF-8: the thumbnails are there, and the photographs behind them."""
     root = photographs(tmp_path / "album", ["a.png", "b c.png", "e.png"])
     (root / "e.png").rename(root / b"\xe9.png".decode("utf-8", "surrogateescape"))
-    (root / "list.txt").write_text("a.png\nb c.png\n")
     monkeypatch.chdir(tmp_path)
-    for meant in (root / "list.txt", root):
-        found = folder.photographs(str(meant))
-        names = [one.name for one in found]
-        scores = np.full((len(names), len(CLASSES)), 0.9, np.float32)
-        predictions(tmp_path / "p.parquet", names, scores)
-        files = {one.name: Path(one.source) for one in found}
-        page = reader.open(
-            write_gallery(tmp_path / "p.parquet", Path(), CLASSES, decisions(), tmp_path / "gallery", workers=1, files=files)
-        )
-        assert len(list((tmp_path / "gallery").rglob("*.jpg"))) == len(names) == (2 if meant != root else 3)
-        page.keyboard.press("ArrowDown")
-        page.keyboard.press("Enter")
-        for _ in names:
-            reader.until(page, "document.getElementById('large-picture').naturalWidth === 640")
-            page.keyboard.press("ArrowRight")
-        page.close()
+    found = folder.photographs(str(root))
+    names = [one.name for one in found]
+    predictions(tmp_path / "p.parquet", names, np.full((len(names), len(CLASSES)), 0.9, np.float32))
+    files = {one.name: Path(one.source) for one in found}
+    page = reader.open(
+        write_gallery(tmp_path / "p.parquet", Path(), CLASSES, decisions(), tmp_path / "gallery", workers=1, files=files)
+    )
+    assert len(list((tmp_path / "gallery").rglob("*.jpg"))) == len(names) == 3
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    for _ in names:
+        reader.until(page, "document.getElementById('large-picture').naturalWidth === 640")
+        page.keyboard.press("ArrowRight")
 
 
 def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path, accessible):
@@ -203,11 +198,6 @@ def test_a_level_says_the_chance_and_keeps_the_order(curve):
 def test_predictions_are_read_back(tmp_path, kind):
     scores = np.random.default_rng(3).random((6, 3)).astype(np.float32)
     words = predictions(path := tmp_path / f"p.{kind}", ["NA", *FILES[1:]], scores)
-    images, found, decided = read_predictions(path, CLASSES)
+    images, found, decided = read_predictions(path, len(CLASSES))
     assert images == ["NA", *FILES[1:]]
     assert np.allclose(found, scores) and (np.array(["no", "yes", "unsure"])[decided] == words).all()
-    with pytest.raises(DataError, match="other classes"):
-        read_predictions(path, CLASSES[::-1])
-    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(DataError, match="not readable as predictions"):
-        read_predictions(tmp_path / "x.csv", CLASSES)

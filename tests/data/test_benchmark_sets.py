@@ -219,7 +219,6 @@ def test_awa2_with_the_real_matrix(tmp_path):
     empty = [raw.classes[c] for c in np.flatnonzero(labels.sum(0) == 0)]
     assert empty == ["orange", "red", "longneck", "horns", "tusks", "flys", "hops", "desert", "cave"]
     assert labels[:, raw.classes.index("oldworld")].all() and labels.mean() == pytest.approx(0.38, abs=0.01)
-    assert raw.notes == ["9 attributes have no positive test image, so their AP counts 0: " + ", ".join(empty)]
     slow = {
         name: row.split()
         for name, row in zip(species, (texts / "predicate-matrix-binary.txt").read_text().splitlines(), strict=True)
@@ -238,44 +237,10 @@ def test_awa2_with_the_real_matrix(tmp_path):
 # ---- NUS-WIDE
 
 
-def nus_official(root):
-    (root / "ImageList").mkdir(parents=True)
-    (root / "Groundtruth/TrainTestLabels").mkdir(parents=True)
-    rng = np.random.default_rng(3)
-    truth = {}
-    for phase, n in (("Train", 4), ("Test", 3)):
-        names = [f"actor\\000{i}_{phase}.jpg" for i in range(n)]
-        (root / "ImageList" / f"{phase}Imagelist.txt").write_bytes("\r\n".join(names).encode())
-        truth[phase] = (rng.random((n, 81)) < 0.1).astype(int)
-        for c, concept in enumerate(CONCEPTS):
-            (root / "Groundtruth/TrainTestLabels" / f"Labels_{concept}_{phase}.txt").write_text(
-                "".join(f"{v}\n" for v in truth[phase][:, c])
-            )
-        for i, name in enumerate(names):
-            save(root / "Flickr" / name.replace("\\", "/"), i)
-    return truth
-
-
 def test_nuswide_has_81_concepts_in_alphabetical_order():
     assert len(CONCEPTS) == 81 and sorted(CONCEPTS) == CONCEPTS
 
 
-def test_nuswide_official_lists_are_read_and_marked(tmp_path):
-    truth = nus_official(tmp_path)
-    raw = read_raw("nuswide", tmp_path)
-    for split, phase in (("train", "Train"), ("test", "Test")):
-        assert (matrix(raw, split)[1] == truth[phase]).all()
-    assert "not comparable" in raw.notes[0] and raw.items[0].path == "Flickr/actor/0000_Train.jpg"
-    assert convert(raw, tmp_path / "set", image_size=8, workers=0)["rejected"] == []
-    path = tmp_path / "Groundtruth/TrainTestLabels/Labels_sky_Test.txt"
-    path.write_text("0\n1\n")
-    with pytest.raises(DataError, match=r"Labels_sky_Test.txt: 2 lines, TestImagelist.txt lists 3 images"):
-        read_raw("nuswide", tmp_path)
-    path.unlink()
-    with pytest.raises(DataError, match=r"Labels_sky_Test.txt: no such file"):
-        read_raw("nuswide", tmp_path)
-
-
 def test_nuswide_names_what_is_missing(tmp_path):
-    with pytest.raises(DataError, match=r"formatted_train_images.npy: no such file; data_root must hold .*Cole et al"):
+    with pytest.raises(DataError, match=r"formatted_train_images.npy: no such file .*data_root must hold .*Cole et al"):
         read_raw("nuswide", tmp_path)

@@ -150,7 +150,7 @@ def write_dataset(folder: Path, *, images: int = 60, side: int = 16) -> Path:
     np.save(folder / format.ARRAY, np.broadcast_to(colours, (images, side, side, 3)))
     names = [f"t{k}" for k in range(images)]
     columns = {"id": names, "path": names, "width": [side] * images, "height": [side] * images, "split": ["test"] * images}
-    format.write_index(folder / format.INDEX, [pa.table(columns | {"labels": [[0]] * images}, schema=format.INDEX_SCHEMA)])
+    format.write_index(folder / format.INDEX, pa.table(columns | {"labels": [[0]] * images}, schema=format.INDEX_SCHEMA))
     meta = {
         "schema": format.SCHEMA,
         "dataset": "made-up",

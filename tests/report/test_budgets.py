@@ -22,7 +22,7 @@ def run(row: str, steps: int | str, scores: list[float], **more: Any) -> list[di
 
 def made(*runs: list[dict[str, Any]], published=None):
     frame = pd.DataFrame([row for part in runs for row in part])
-    return [table for table, _ in budget_tables(frame, spec_of("main")[0], published or {})]
+    return list(budget_tables(frame, spec_of("main")[0], published or {}))
 
 
 def test_a_row_is_compared_with_labelled_only_training_of_its_head_and_budget():

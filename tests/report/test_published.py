@@ -58,7 +58,7 @@ def shown(table) -> dict[str, dict[str, tuple[float, float]]]:
 
 def test_fed_with_the_papers_numbers_the_main_table_prints_the_papers_differences():
     (spec,) = spec_of("main")
-    made = [(table.columns[0], shown(table)) for table, _ in budget_tables(as_runs(spec), spec, published_numbers(spec))]
+    made = [(table.columns[0], shown(table)) for table in budget_tables(as_runs(spec), spec, published_numbers(spec))]
     assert {column for column, _ in made} == {(dataset, ratio) for dataset in DELTA for ratio in RATIOS}
     for (dataset, ratio), rows in made:
         assert len(rows) == 13 and all(ours == theirs for pairs in rows.values() for ours, theirs in pairs.values())

@@ -7,9 +7,7 @@ import pandas as pd
 import pytest
 
 from dicap.report import tables
-from dicap.report.gains import Gain
-from dicap.report.paired import Interval
-from dicap.report.tables import Cell, collect, published_numbers, spec_of
+from dicap.report.tables import Cell, Gain, collect, published_numbers, spec_of
 
 MAIN = spec_of("main")[0]
 
@@ -45,7 +43,6 @@ def test_mean_deviation_rank_and_published(table):
 def test_markdown_and_delta_against_the_best_other_of_each_side(table):
     assert table.delta[VOC].mean == pytest.approx(6.0) and table.delta[VOC].published == pytest.approx(4.27)
     assert table.best_other == {VOC: "cap"}
-    table.intervals[VOC] = Interval(6.0, -0.5, 7.25)
     lines = tables.to_markdown(table).splitlines()
     assert {
         "| method | voc2012 5 % |",
@@ -53,24 +50,23 @@ def test_markdown_and_delta_against_the_best_other_of_each_side(table):
         "| CAP | <u>75.00 ± 0.00</u> (75.90) |",
         "| DiCaP | **81.00 ± 1.00** (83.53) |",
         "| D2L | – (79.26) |",
-        "| Delta | +6.00 (+4.27) |",
-        "| 95 % of Delta | -0.50 to +7.25 |",
+        "| Delta | +6.00 ± 2.48 (+4.27) |",  # 5, 7, 6: sd 1, Student's t 4.3027
     } <= set(lines)
     assert "over 3 seeds" in lines[-1]
 
 
 def test_csv(table):
-    table.intervals[VOC] = Interval(6.0, 4.5, 7.25)
     rows = {row["row"]: row for row in csv.DictReader(io.StringIO(tables.to_csv(table)))}
     assert rows["dicap"]["mean"] == "81"
     assert (rows["dicap"]["rank"], rows["cap"]["rank"], rows["mld"]["rank"]) == ("1", "2", "")
-    assert (rows["dicap"]["delta"], rows["dicap"]["delta_low"], rows["dicap"]["delta_high"]) == ("6", "4.5", "7.25")
+    assert (rows["dicap"]["delta"], rows["dicap"]["delta_half"]) == ("6", "2.48414")
     assert rows["d2l"]["mean"] == "" and rows["d2l"]["published"] == "79.26"
     assert rows["cap"]["delta"] == ""
 
 
 def test_fewer_seeds_are_marked_and_one_run_has_no_deviation_and_no_rank():
     text = tables.to_markdown(collect(runs(mld=[70.0, 72.0], dicap=[80.0]), MAIN))
+    assert "| Delta | +9.00 |" in text
     assert "| DiCaP | **80.00 [1]** |" in text and "square brackets" in text
     table = collect(runs(dicap=[80.0]), MAIN)
     assert table.cells == {"dicap": {VOC: Cell(80.0, None, 1, None, None)}}

@@ -19,10 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dicap.errors import DataError
-from dicap.settings import read_yaml
+from dicap.settings import change_settings, changed, read_yaml
 from dicap.training.checkpoint.state import RunState
 from stages.sweeps import cell
-from stages.sweeps.grid import changed
 
 pytestmark = pytest.mark.timeout(600)
 WORDS = st.sampled_from(
@@ -291,7 +290,7 @@ def test_a_cell_has_the_values_of_its_job(value):
         for before in (text, "dataset: digits\ntrain:\n"):
             params.write_text(before, encoding="utf-8")
             expected = changed(read_yaml(params), {"data_root": value, "train.epochs": 3})
-            cell.write_changes(params, {key: json.loads(part) for key, _, part in parts})
+            change_settings(params, {key: json.loads(part) for key, _, part in parts})
             assert read_yaml(params) == expected
             comments = [line.partition("#")[2] for line in before.splitlines()]
             assert all(comment in params.read_text(encoding="utf-8") for comment in comments)

@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 import tiny
 
-from dicap.settings.methods import METHODS
 from stages.commands.backbones import NAMES, describe
 
 OUT = {
@@ -83,8 +82,8 @@ def test_evaluate_takes_another_model_and_writes_nothing_then(project):
     assert json.loads(Path("elsewhere/metrics.json").read_text())["stage"] == "train"
 
 
-def test_config_and_methods_print(project):
-    assert "train.epochs" in project.done("config") and "DiCaP" in project.done("methods")
+def test_config_prints(project):
+    assert "train.epochs" in project.done("config")
     assert json.loads(project.done("config", "--json"))["train.epochs"]["value"] == 2
 
 
@@ -105,14 +104,6 @@ def test_what_is_hardly_meant_is_told(project, command, monkeypatch):
     assert "Warning" not in project.run(command)[2]
 
 
-def test_the_list_of_methods_fits_a_terminal_and_leaves_nothing_out(project):
-    lines = project.done("methods").splitlines()
-    assert max(map(len, lines)) <= 100
-    words = " ".join(lines).split()
-    for facts in METHODS.values():
-        assert all(set(text.split()) <= set(words) for text in (facts.title, facts.loss, facts.rule, facts.source))
-
-
 def test_the_list_of_backbones_says_what_a_network_gives_without_building_it(project):
     lines = project.done("backbones").splitlines()
     assert max(map(len, lines)) <= 100 and [line.split()[0] for line in lines[1:]] == list(NAMES)
@@ -122,7 +113,7 @@ def test_the_list_of_backbones_says_what_a_network_gives_without_building_it(pro
 
 
 def test_bars_count_epochs_and_photographs_and_say_what_is_left(project):
-    _, _, said = project.run("train", "--fresh")
+    _, _, said = project.run("train")
     with open(project.folder / "artifacts" / "train" / "history.csv") as file:
         epochs = [row["epoch"] for row in csv.DictReader(file)]
     bars = [line for line in said.splitlines() if line.startswith("train, epoch")]
@@ -197,7 +188,7 @@ def test_a_running_stage_refuses_a_second_stops_at_a_signal_and_continues(projec
 HEAVY = ("torch", "timm", "pandas", "numpy", "pyarrow", "PIL", "matplotlib", "sklearn")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], ["train", "--help"], ["methods"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], ["train", "--help"], ["config", "--help"]])
 def test_help_is_instant_and_loads_nothing_heavy(
     arguments,
 ):

@@ -69,12 +69,9 @@ def typed(project, raw_photos, monkeypatch):
         shutil.copy(raw_photos / name, project.folder / "photos")
     (project.folder / "photos" / "broken.png").write_bytes(b"no image")
     settings = YAML(typ="safe", pure=True).load((project.folder / "params.yaml").read_text())
-    page = project.folder / "page.html"
-    page.write_text("<p>")
     run = {"name": "a", "rev": "a" * 40, "when": "2026-01-01", "data": "", "settings": tiny.settings().model_dump()}
     run["metrics"] = {"map": 50.0, "map_low": 45.0, "map_high": 55.0, "steps": 10}
     monkeypatch.setattr(finished, "finished", lambda *, everywhere: ([run], []))
-    monkeypatch.setattr(finished, "fetch", lambda rev, path, folder: page if path.endswith("report/index.html") else None)
     assert settings["dataset"] == run["settings"]["dataset"]
     # What is written, and that it agrees, is the matter of tests/use/test_export.py, and takes seconds.
     monkeypatch.setattr(export, "_write", lambda scorer, images, path, kind, facts: path.write_bytes(b"a model"))

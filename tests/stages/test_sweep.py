@@ -281,14 +281,6 @@ def test_ctrl_c_ends_the_cells_or_leaves_them_as_the_engine_does(project, monkey
     assert result.exit_code == 1 and not fake.cancelled and "squeue --me" in result.stderr
 
 
-def test_only_slurms_cells_go_on_without_this_command(project, monkeypatch):
-    fake = Fake(monkeypatch, [])
-    result = run("grid.yaml", "--no-wait")
-    assert result.exit_code == 2 and "--on here the cells end with this command" in result.stderr and not fake.asked
-    result = run("grid.yaml", "--on", "slurm", "--no-wait")
-    assert result.exit_code == 0 and "4 cells submitted" in result.stdout and len(fake.jobs) == 5
-
-
 @pytest.mark.parametrize(
     ("options", "line"),
     [

@@ -130,15 +130,6 @@ def test_another_setting_never_picks_up_old_epochs(tiny_experiment, tmp_path):
     assert lines == ["resuming warmup after 1 of 2 epochs"]
 
 
-def test_fresh_discards_the_state(tiny_experiment, trained, tmp_path):
-    with pytest.raises(Stopped):
-        disturb_once(tiny_experiment(), tmp_path, 3)
-    lines = []
-    out = tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path, log=lines.extend, fresh=True)
-    assert lines == []
-    assert tiny.content(out) == tiny.content(trained / "warmup")
-
-
 def disturb_once(experiment, place, looks):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "StopSignal", lambda: StopAfter(looks))

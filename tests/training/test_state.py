@@ -155,12 +155,10 @@ def test_a_state_folder_that_cannot_be_made_is_one_line(tmp_path):
         pass
 
 
-def test_clear_keeps_the_lock_and_finish_removes_all(state):
+def test_finish_removes_all(state):
     state.save({"epoch": 1})
     state.products.mkdir()
     (state.products / "model").touch()
-    state.clear()
-    assert [path.name for path in state.folder.iterdir()] == ["lock"]
     state.finish()
     assert not state.folder.exists()
 

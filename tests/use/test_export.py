@@ -37,16 +37,15 @@ def model(model_file):
 
 
 @pytest.fixture(scope="module")
-def exported(model, photos, tmp_path_factory):
+def exported(model, tmp_path_factory):
     need_onnx()
     out = tmp_path_factory.mktemp("export") / "model.onnx"
-    return out, export(model, out, "onnx", photos)
+    return out, export(model, out, "onnx")
 
 
 def test_onnx_agrees_with_the_original(exported, model):
-    out, check = exported
-    assert check.n_random == 100 and check.n_real == 12
-    assert check.random <= TOLERANCE and check.real <= TOLERANCE
+    out, apart = exported
+    assert 0 < apart <= TOLERANCE
     assert json.loads(out.with_name("model.onnx.json").read_text()) == description(model)
     assert sorted(path.name for path in out.parent.glob("[!.]*")) == ["model.onnx", "model.onnx.json"]
 
@@ -73,8 +72,7 @@ def test_the_example_of_the_documentation_says_what_predict_says(exported, model
 
 def test_pt2_agrees_and_holds_the_description(model, tmp_path):
     out = tmp_path / "model.pt2"
-    check = export(model, out, "pt2")
-    assert check.random <= TOLERANCE and check.real is None
+    assert export(model, out, "pt2") <= TOLERANCE
     extra = {"dicap.json": ""}
     module_ = torch.export.load(out, extra_files=extra).module()
     assert json.loads(extra["dicap.json"]) == description(model)

@@ -1,8 +1,7 @@
-"""What `predict` takes: files, folders, patterns, lists, arrays and open images; and one row for each image."""
+"""What `predict` takes: files, folders, arrays and open images; and one row for each image."""
 
 import csv
 import shutil
-from pathlib import Path
 from threading import get_ident
 
 import numpy as np
@@ -13,7 +12,7 @@ from PIL import Image
 import dicap
 from dicap.data.sources.own.read import read_added
 from dicap.errors import DataError
-from dicap.use.folder import Photograph, photographs, read_ahead
+from dicap.use.folder import Photograph, read_ahead
 from dicap.use.predict import predict, predict_to_file
 
 
@@ -32,15 +31,12 @@ def probabilities(frame):
     return frame["probability"].to_numpy()
 
 
-def test_a_file_a_pattern_a_list_and_a_folder_say_the_same(model, shots, photos):
+def test_files_and_a_folder_say_the_same(model, shots, photos):
     folder = predict(model, photos / "deep")
     several = predict(model, shots)
     np.testing.assert_array_equal(probabilities(folder), probabilities(several))
     assert list(several["image"].unique()) == shots and list(folder["image"].unique()) == [path.split("/")[-1] for path in shots]
-    (photos / "list.txt").write_text("\n".join(["# chosen", "", *(f"deep/{path.split('/')[-1]}" for path in shots)]))
-    for images in ("deep/*.png", "list.txt", ["deep"], ("deep/*.png",)):
-        assert len(predict(model, images)) == len(folder), images
-    (photos / "list.txt").unlink()
+    assert len(predict(model, ["deep"])) == len(folder)
     one = predict(model, shots[0])
     np.testing.assert_allclose(probabilities(one), probabilities(folder)[: len(one)], atol=1e-6)
 
@@ -73,7 +69,6 @@ def test_an_open_image_stands_upright(model, tmp_path):
     [
         ("https://example.org/a.jpg", "an address; download the image"),
         ("nowhere.jpg", "no such file or folder; name an image"),
-        ("nowhere/*.jpg", "no file fits this pattern"),
         ([], "no image is named"),
         (["nowhere.jpg"], "nowhere.jpg: missing"),
         (np.zeros((8, 8, 3)), "found float64 of shape"),
@@ -90,17 +85,8 @@ def test_what_is_no_image_is_one_line(model, shots, images, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_list_of_addresses_is_refused(tmp_path):
-    (tmp_path / "list.txt").write_text("http://example.org/a.jpg\n")
-    with pytest.raises(DataError, match="is an address; download the images and list their files"):
-        photographs(tmp_path / "list.txt")
-    (tmp_path / "list.txt").write_text("\n")
-    with pytest.raises(DataError, match="an empty list"):
-        photographs(tmp_path / "list.txt")
-
-
 def test_every_name_comes_back(model, shots, tmp_path, monkeypatch):
-    """From a folder, and from a list of it; out of a CSV file as Python reads it."""
+    """From a folder; out of a CSV file as Python reads it."""
     names = ["#1.png", "=1+1.png", "a,b.png", "a\u2028b.png", "a\x0bb.png", 'a"b.png', "NA.png", "a\nb.png", "a\rb.png"]
     monkeypatch.chdir(tmp_path)
     for name in names:
@@ -109,32 +95,6 @@ def test_every_name_comes_back(model, shots, tmp_path, monkeypatch):
     predict_to_file(model, tmp_path, tmp_path / "p.csv", per_image=True)
     with open("p.csv", newline="", encoding="utf-8") as file:
         assert sorted(row["image"] for row in csv.DictReader(file)) == sorted(written)
-    (tmp_path / "list.txt").write_bytes("\r\n".join(["# chosen", *names[:-2]]).encode())
-    assert [one.name for one in photographs("list.txt")] == names[:-2]
-
-
-def test_a_name_leads_to_its_image_and_to_no_other(shots, tmp_path, monkeypatch):
-    """Of lists, patterns and folders whose names differ by little; what may mean two images is refused."""
-    monkeypatch.chdir(tmp_path)
-    names = ["a/1.png", "a/ 1.png", "a/1.png ", "b/1.png", "c [2]/1.png", "c 2/1.png"]
-    for name in names:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        shutil.copy(shots[0], name)
-    for folder in "ab":
-        Path(folder, "list.txt").write_text("1.png\n 1.png\n1.png \n" if folder == "a" else "1.png\n")
-    meant = {
-        "a/list.txt": names[:3],
-        "c [2]/*.png": ["c [2]/1.png"],
-        "c*/*.png": sorted(names[4:]),
-        "?/1.png": ["a/1.png", "b/1.png"],
-    }
-    for images, expected in meant.items():
-        assert [one.source for one in photographs(images)] == list(map(Path, expected))
-    found = photographs(["a/list.txt", "b/list.txt", "b/1.png"])
-    assert len({one.name for one in found}) == len({(one.name, one.source) for one in found}) == 5
-    Path("1.png").write_bytes(b"another")
-    with pytest.raises(DataError, match="write the whole path"):
-        photographs("a/list.txt")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

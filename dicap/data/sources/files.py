@@ -14,8 +14,6 @@ ENDINGS = frozenset(
         *("heic", "heif", "hif", "avif"),
     )
 )
-# Photographs that nobody here can decode: the raw files of cameras, and formats that Pillow has no reader for.
-NOT_READ = frozenset(f".{name}" for name in ("cr2", "cr3", "nef", "arw", "dng", "raf", "orf", "rw2", "pef", "jxl", "psd", "svg"))
 
 
 def is_image_name(text: str) -> bool:
@@ -23,11 +21,11 @@ def is_image_name(text: str) -> bool:
     return Path(text).suffix.lower() in ENDINGS
 
 
-def list_images(folder: Path, *, required: bool = True, again: bool = False, endings: frozenset[str] = ENDINGS) -> list[str]:
+def list_images(folder: Path, *, required: bool = True, again: bool = False) -> list[str]:
     """Paths of the image files below a folder, relative to it, with forward slashes, sorted; hidden files are passed over,
     and the thumbnails of a gallery.
 
-    Links are followed, each folder once, or `again` by each link to it that does not lie in it. `endings`: those of image files.
+    Links are followed, each folder once, or `again` by each link to it that does not lie in it.
 
     Raises:
         DataError: there is no such folder, or no image in it although one is `required`.
@@ -46,7 +44,7 @@ def list_images(folder: Path, *, required: bool = True, again: bool = False, end
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         relative = Path(place).relative_to(folder)
         thumbnails |= {(relative / name).as_posix() for name in written_below(Path(place))}
-        found += [(relative / name).as_posix() for name in names if Path(name).suffix.lower() in endings and name[0] != "."]
+        found += [(relative / name).as_posix() for name in names if is_image_name(name) and name[0] != "."]
     found = [name for name in found if name not in thumbnails]
     if not found and required:
         raise DataError(f"{folder}: no image files below it; known endings are {', '.join(sorted(ENDINGS))}")

@@ -5,6 +5,7 @@ experiments; a changed setting, input or line of code has another fingerprint an
 """
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import Any
 
 import torch
 
@@ -89,15 +90,12 @@ class RunState:
     def save(self, payload: dict[str, Any]) -> None:
         """Write a generation; the one before stays until the next is whole."""
         current, temporary = self.folder / "state.pt", self.folder / "state.tmp"
+        content = io.BytesIO()  # torch's writer would turn what goes wrong with a file into an error of another kind
+        torch.save({"schema": SCHEMA} | payload, content)
         try:
             with open(temporary, "wb") as handle:
-                handle.write(bytes(DIGEST))
-                content = _Summed(handle)
-                torch.save({"schema": SCHEMA} | payload, content)  # type: ignore[arg-type]
-                if content.failure is not None:
-                    raise OSError(*content.failure)
-                handle.seek(0)
-                handle.write(content.checksum.digest())
+                handle.write(hashlib.sha256(content.getbuffer()).digest())
+                handle.write(content.getbuffer())
                 handle.flush()
                 os.fsync(handle.fileno())
         except OSError as error:
@@ -125,40 +123,10 @@ class RunState:
             warnings.append(f"{path}: damaged or of another version, passed over; continuing {rest}")
         return None, warnings
 
-    def clear(self) -> None:
-        """Forget everything but the lock."""
-        shutil.rmtree(self.products, ignore_errors=True)
-        for path in self.folder.iterdir():
-            if path.name != "lock":
-                path.unlink()
-
     def finish(self) -> None:
         """Remove the folder, after the products were published, and those that are stale."""
         shutil.rmtree(self.folder, ignore_errors=True)
         remove_stale(self.folder.parent)
-
-
-class _Summed:
-    """A file that takes its checksum while it is written: a state is large, and need not be in memory twice."""
-
-    def __init__(self, handle: IO[bytes]) -> None:
-        self._handle, self.checksum = handle, hashlib.sha256()
-        # Kept until torch is done, whose writer turns an error into one of another kind; without the traceback, which would hold
-        # on to everything that the callers have open.
-        self.failure: tuple[Any, ...] | None = None
-
-    def write(self, content: bytes) -> int:
-        """As of a file, but for its failures."""
-        if self.failure is None:
-            try:
-                self._handle.write(content)
-                self.checksum.update(content)
-            except OSError as error:
-                self.failure = error.args
-        return len(content)
-
-    def flush(self) -> None:
-        """Nothing: `RunState.save` does."""
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -45,7 +45,6 @@ def read(dataset: str, root: Path) -> RawSet:
         items,
         FileImages(root, [item.path for item in items]),
         source={"matrix": "predicate-matrix-binary.txt", "split": "trainclasses.txt / testclasses.txt"},
-        notes=_empty_attributes(items, attributes),
     )
 
 
@@ -73,11 +72,3 @@ def _matrix(path: Path, width: int) -> list[tuple[int, ...]]:
             raise listing_error(path, number, line, f"{width} zeros and ones")
         rows.append(tuple(i for i, word in enumerate(words) if word == "1"))
     return rows
-
-
-def _empty_attributes(items: list[Item], attributes: list[str]) -> list[str]:
-    seen = {label for item in items if item.split == "test" for label in item.labels or ()}
-    empty = [name for i, name in enumerate(attributes) if i not in seen]
-    if not empty:
-        return []
-    return [f"{len(empty)} attributes have no positive test image, so their AP counts 0: {', '.join(empty)}"]

@@ -192,15 +192,12 @@ class Finder:
         return self._by_end(meant.as_posix())
 
 
-def finder_of(paths: Iterable[str], *, whole: bool = False) -> Callable[[str], str | None]:
+def finder_of(paths: Iterable[str]) -> Callable[[str], str | None]:
     """A function from a path as somebody wrote it to the one of `paths` that is meant: itself, or the one that ends most like it.
 
     The last name has to be the same, but for capitals, accents composed or not, and an ending that was left out; so has the
     folder it lies in, where both have one: `dog/1.jpg` is not the missing `cat/1.jpg`. None where no path fits, or more than one
     equally well.
-
-    Args:
-        whole: all folders and the ending have to be the same.
     """
     exact = set()
     by_name: dict[str, list[str]] = {}
@@ -220,8 +217,6 @@ def finder_of(paths: Iterable[str], *, whole: bool = False) -> Callable[[str], s
         rated = []
         for path in by_name.get(wanted[-1], []):
             parts = [_plain(part) for part in Path(path).parts]
-            if whole and parts != wanted:
-                continue
             common = _common_end(wanted, parts)
             if common or len(wanted) == 1 or len(parts) == 1:
                 rated.append((common, path))

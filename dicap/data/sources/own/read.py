@@ -11,7 +11,7 @@ import numpy as np
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.data.sources.files import TABLES, linked_folder, list_images, readable, same_file
 from dicap.data.sources.own import coco_file, folders, label_studio, table, xml_files
-from dicap.data.sources.own.listing import Listing, finder_of, read_json, to_raw, with_splits_of_folders
+from dicap.data.sources.own.listing import Listing, read_json, to_raw, with_splits_of_folders
 from dicap.data.sources.own.sheet import ABSENT, IMAGE, LABELS, OTHERS, Labels, read_sheet
 from dicap.errors import DataError
 from dicap.randomness import order_by_name
@@ -211,7 +211,6 @@ def read_added(
     known: Iterable[str] | None = (),
     images: Iterable[str] | None = None,
     separator: str = "auto",
-    notes: list[str] | None = None,
 ) -> dict[str, Given]:
     """{image: what is known of it} of a table with columns image and labels; rows that are empty are left out, `-` means none.
 
@@ -220,10 +219,8 @@ def read_added(
 
     Args:
         known: names of classes, which settle what a comma between two of them means; None: every text is a name.
-        images: ids of the data set; a name that differs in capitals or accents is taken for the one id that it fits. Its
-            folders are part of it: where `a/1.jpg` was removed its labels are not those of `1.jpg`.
+        images: ids of the data set. Folders are part of a name: where `a/1.jpg` was removed its labels are not those of `1.jpg`.
         separator: what separates names; `auto`: `;`, and a question where a comma might.
-        notes: a line is added for each name that is taken for an id that differs in capitals.
 
     Raises:
         DataError: the file is missing, lacks a column, gives an image two answers, names one that is not in `images`, says of a
@@ -239,7 +236,7 @@ def read_added(
     assert image is not None and labels is not None
     found: dict[str, Given] = {}
     ids = {*(images or ())}
-    find = None if images is None else finder_of(ids, whole=True)
+    composed = {normalize("NFC", image): image for image in ids}  # a program may have written an accent as a letter of its own
     present = Labels(sheet, labels, separator, known).read()
     absent: list[list[str] | None] = [None] * len(present)
     if (column := sheet.column(ABSENT)) is not None:
@@ -255,12 +252,10 @@ def read_added(
                 row, "absent: empty beside labels; write `*` if all other classes are absent, `-` if that is known of none"
             )
         given = Given(names or [], None if names == [] or gone == [OTHERS] else gone)
-        if find is not None:
-            if (known_as := find(name)) is None:
+        if images is not None and name not in ids:
+            if (form := normalize("NFC", name)) not in composed:
                 raise sheet.error(row, f"image {name!r} is not in the data set; write its id as `suggest` does")
-            if notes is not None and normalize("NFC", name) != normalize("NFC", known_as):
-                notes.append(f"{name} is taken for {known_as}")
-            name = known_as
+            name = composed[form]
         if found.get(name, given) != given:
             raise sheet.error(row, f"image {name!r} has other labels than on an earlier line; keep one of them")
         found[name] = given

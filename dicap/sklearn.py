@@ -135,7 +135,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         given = None
         if scores is not None:
-            given = check_array(scores, dtype=np.float64, input_name="scores")
+            options: dict[str, Any] = {"dtype": np.float64, "input_name": "scores"}
+            given = check_array(scores, **options)
             if given.shape != labels.shape:
                 raise ValueError(f"scores: found shape {given.shape}, expected {labels.shape}: a column for each class of y")
         self._solve(x, labels, labelled, given, seed)

@@ -80,14 +80,12 @@ def test_a_plain_head_has_nothing_to_save_and_pools_first():
 @pytest.mark.parametrize("chosen", ["standard", "root"])
 def test_a_head_that_chooses_is_the_head_of_what_was_chosen(chosen):
     x = torch.from_numpy(features())
-    auto, given = nn.ModuleDict({"head": LinearHead(6, 3, "auto")}), nn.ModuleDict({"head": LinearHead(6, 3, chosen)})
+    auto, later, given = LinearHead(6, 3, "auto"), LinearHead(6, 3, "auto"), LinearHead(6, 3, chosen)
     fit_scaling(auto, x, chosen)
     fit_scaling(given, x)
-    later = nn.ModuleDict({"head": LinearHead(6, 3, "auto")})
     later.load_state_dict(auto.state_dict())
-    exported = torch.export.export(auto["head"].scaling, (x,)).module()
-    for scaling in (auto["head"].scaling, later["head"].scaling, exported):
-        assert torch.equal(scaling(x), given["head"].scaling(x))
+    for scaling in (auto.scaling, later.scaling, torch.export.export(auto.scaling, (x,)).module()):
+        assert torch.equal(scaling(x), given.scaling(x))
 
 
 def heavy_tails(seed=0, n=300, d=30):

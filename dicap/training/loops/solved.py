@@ -10,7 +10,7 @@ right. The arrays' part of it is in `dicap.linear`; here are the experiment, the
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -74,7 +74,7 @@ def train(run: Trainer, network: nn.Module) -> None:
     run.publish(students.curve_out_of_fold(problem))
 
 
-def choose_features(experiment: Experiment, network: nn.Module, phase: Phase) -> tuple[float | str, dict[str, str]]:
+def choose_features(experiment: Experiment, network: nn.Module, phase: Phase) -> tuple[float | Literal["auto"], dict[str, str]]:
     """Let the head see roots or standardised features, in place, where they are `auto`; linear.C, and what to record."""
     y, given = experiment.labels.of(phase.labelled).numpy().astype(np.float32), experiment.settings.linear
     if given.features != "auto" or len(y) < 2:  # a single labelled image chooses nothing

@@ -2,26 +2,28 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import tiny
+import warm
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 SHARED = ("common", "made_up", "populations")  # no benchmarks themselves
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in (*SHARED, "suite"))
 
 
-# All in one process, since importing torch takes longer than most toys: {name: exit code, output, traceback}.
+# All in one process, and those that they start from one that has the libraries: loading them takes longer than most toys.
 ONE_AFTER_ANOTHER = """
 import contextlib, gc, io, json, runpy, sys, traceback, warnings
 from pathlib import Path
 import torch
-sys.path.insert(0, sys.argv[1])
-for name in sys.argv[3:]:
+_, folder, place, *names = sys.argv
+sys.path.insert(0, folder)
+for name in names:
     code, out, threads = 0, io.StringIO(), torch.get_num_threads()
-    arguments, sys.argv = sys.argv, [f"{sys.argv[1]}/{name}.py", "--smoke", "--out", f"{sys.argv[2]}/{name}.json"]
+    more = ["--only", "refresh"] if name == "suite" else []
+    sys.argv = [f"{folder}/{name}.py", "--smoke", "--out", f"{place}/{name}.json", *more]
     with contextlib.redirect_stdout(out), warnings.catch_warnings():  # what one makes an error is none in the next
         try:
             runpy.run_path(sys.argv[0], run_name="__main__")
@@ -29,15 +31,10 @@ for name in sys.argv[3:]:
             code = end.code
         except BaseException:
             code = traceback.format_exc()
-    sys.argv = arguments
     torch.set_num_threads(threads)
     gc.collect()
-    Path(sys.argv[2], f"{name}.said").write_text(json.dumps({"code": code or 0, "out": out.getvalue()}))
+    Path(place, f"{name}.said").write_text(json.dumps({"code": code or 0, "out": out.getvalue()}))
 """
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *arguments], cwd=FOLDER.parent, capture_output=True, text=True, timeout=1500)
 
 
 def results() -> dict[Path, bytes]:
@@ -48,8 +45,10 @@ def results() -> dict[Path, bytes]:
 def toys(tmp_path_factory) -> Path:
     """Where every benchmark wrote what it found at toy size, and what it said."""
     place, before = tmp_path_factory.mktemp("toys"), results()
-    done = run("-c", ONE_AFTER_ANOTHER, str(FOLDER), str(place), *NAMES)
-    assert done.returncode == 0, done.stderr
+    words = [str(FOLDER), str(place), *NAMES, "suite"]
+    server = {key: value for key, value in tiny.warm_environment().items() if key == warm.PLACE}
+    code, said = tiny.Child(tiny.ROOT, ONE_AFTER_ANOTHER, words=words, **server).wait(1500)
+    assert code == 0, said
     assert before == results(), "no result is overwritten"
     return place
 
@@ -63,10 +62,9 @@ def test_runs_at_toy_size(toys, name):
         assert re.fullmatch(rf"{name} ratio=\S+ target=\S+", said["out"].splitlines()[-1])
 
 
-def test_the_suite_reports_what_it_ran(tmp_path):
-    done = run("benchmarks/suite.py", "--smoke", "--only", "refresh", "--out", str(tmp_path / "found.json"))
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert [row["name"] for row in json.loads((tmp_path / "found.json").read_text())["benchmarks"]] == ["refresh"]
+def test_the_suite_reports_what_it_ran(toys):
+    assert json.loads((toys / "suite.said").read_text())["code"] == 0
+    assert [row["name"] for row in json.loads((toys / "suite.json").read_text())["benchmarks"]] == ["refresh"]
 
 
 def test_the_suite_and_the_list_name_every_benchmark():

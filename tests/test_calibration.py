@@ -6,7 +6,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -71,15 +71,6 @@ def test_counts_per_class_sum_to_the_pooled_ones():
     assert torch.equal(each[0].sum(0), pooled[0]) and torch.equal(each[1].sum(0), pooled[1])
 
 
-@given(probabilities, st.randoms())
-def test_counts_do_not_depend_on_the_order_of_images(p, random):
-    y = (p > 0.5).astype(np.uint8)
-    order = list(range(len(p)))
-    random.shuffle(order)
-    one, other = (count_bins(torch.from_numpy(p[o]), torch.from_numpy(y[o]), K) for o in (slice(None), order))
-    assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1])
-
-
 # -- rates ------------------------------------------------------------------------------------------------
 
 
@@ -127,22 +118,6 @@ def test_filling_empty_bins_equals_a_loop(counts):
 
 
 # -- weights ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("p", "left", "centre", "right"),
-    [
-        (0.00, 0.025, 0.025, 0.025),
-        (0.02, 0.045, 0.025, 0.025),
-        (0.50, 0.525, 0.500, 0.475),
-        (0.52, 0.545, 0.520, 0.495),
-        (0.96, 0.975, 0.960, 0.935),
-        (1.00, 0.975, 0.975, 0.975),
-    ],
-)
-def test_interpolation_fixtures(p, left, centre, right):
-    for anchor, expected in (("left", left), ("centre", centre), ("right", right)):
-        assert bin_curve(CALIBRATED, anchor=anchor).at(torch.tensor([[p]])).item() == pytest.approx(expected, abs=1e-6)
 
 
 def papers_equation(p, r, anchor):
@@ -292,14 +267,6 @@ def test_without_thresholds_an_entry_is_positive_from_a_half():
 def test_equal_thresholds_are_not_crossed():
     t = dual_thresholds(column(0.5, 0.25, 0.75), column(1, 0, 0))
     assert t.tau_pos.item() == t.tau_neg.item() == 0.5 and not t.crossed.any()
-
-
-@given(probabilities)
-@settings(deadline=None)
-def test_no_positive_for_a_class_without_labelled_positives(p):
-    scored = torch.from_numpy(p)
-    y = torch.zeros_like(scored)
-    assert (hard_labels(scored, dual_thresholds(scored, y)) != 1).all()
 
 
 # -- the estimated curve ----------------------------------------------------------------------------------

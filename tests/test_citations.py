@@ -45,6 +45,7 @@ def text_of(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
+@cache
 def prose(name: str, text: str) -> str:
     """What of a file is read by people and not by the program alone: comments and docstrings of tests, elsewhere all of it."""
     if not (name.startswith("tests/") and name.endswith(".py")):
@@ -59,6 +60,7 @@ def joined(text: str) -> str:
     return re.sub(r"\s*\n\s*(?:# )?", " ", text)
 
 
+@cache
 def sections(text: str) -> set[str]:
     """What can be cited of a specification: its headings' numbers and its labelled items."""
     headings = re.findall(rf"^#{{2,5}} ({SECTION})\.?(?= )", text, re.MULTILINE)

@@ -15,13 +15,6 @@ from dicap.metrics.ranking import (
 )
 
 
-def test_fixtures():
-    scores, labels = np.array([[0.9, 0.8, 0.7, 0.6, 0.5]]).T, np.array([[1, 0, 1, 0, 0]]).T
-    assert average_precision(scores, labels)[0] == pytest.approx(0.833333, abs=1e-6)
-    tied = np.full((4, 1), 0.3)
-    assert average_precision(tied, np.array([[1], [0], [0], [1]]))[0] == pytest.approx(0.5)
-
-
 def test_a_class_without_positives_counts_zero_and_stays_in_the_mean():
     scores = np.array([[0.9, 0.1], [0.1, 0.2]])
     labels = np.array([[1, 0], [0, 0]])

@@ -128,19 +128,6 @@ def test_weights_that_do_not_fit_or_cannot_be_read(tmp_path):
         read_state(path)
 
 
-class Payload:
-    def __reduce__(self):
-        return print, ("a pickle ran",)
-
-
-def test_a_pickle_in_a_weight_file_never_runs(tmp_path, capsys):
-    path = tmp_path / "evil.pth"
-    torch.save(Payload(), path)
-    with pytest.raises(SettingsError, match="holds no readable state dict"):
-        read_state(path)
-    assert "a pickle ran" not in capsys.readouterr().out
-
-
 def test_an_unreachable_download_names_the_three_ways(monkeypatch):
     import timm
 

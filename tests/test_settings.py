@@ -151,37 +151,19 @@ def test_every_data_set_resolves_by_its_name_alone(write, dataset):
     assert {key: resolved[key] for key, _ in flatten(config)} == dict(flatten(config))
 
 
-def test_small_numbers_written_by_dvc_are_numbers(write):
-    text = write().read_text().replace("  lr:\n", "  lr: 3e-05\n", 1)
-    assert "3e-05" in text
-    assert load(write(text=text)).optimiser.lr == 0.00003
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"dataset": "digit"}, ["dataset", "'digit'", "did you mean digits?"]),
-        ({"method": "dicapp"}, ["method", "'dicapp'", "did you mean dicap?"]),
         ({"protocol": "recomended"}, ["protocol", "'recomended'", "did you mean recommended?"]),
+        ({"method": "cap", "head": "own"}, ["head", "'own'", "allowed are"]),
         ({"protocol": None}, ["protocol", "None", "allowed are published, recommended"]),
-        ({"head": "mldecoder"}, ["head", "'mldecoder'", "did you mean ml_decoder?"]),
-        ({"ratio": 0}, ["ratio", "0", "greater than 0"]),
-        ({"ratio": 1.5}, ["ratio", "1.5", "less than or equal to 1"]),
         ({"ratio": "0.1"}, ["ratio", "'0.1'", "valid number"]),
-        ({"seed": -1}, ["seed", "-1"]),
         ({"seed": True}, ["seed", "True"]),
         ({"train.epochs": 0}, ["train.epochs", "0"]),
-        ({"train.epochs": 2.5}, ["train.epochs", "2.5"]),
         ({"calibration.anchor": "center"}, ["calibration.anchor", "'center'", "did you mean centre?"]),
         ({"warmup.batch_size": "many"}, ["warmup.batch_size", "'many'"]),
         ({"optimiser.lr": float("nan")}, ["optimiser.lr", "nan"]),
-        ({"train.epoch": 3}, ["train.epoch is not a setting", "did you mean train.epochs?"]),
-        ({"calibration.target": "soft"}, ["calibration.target", "thresholds.rule"]),
-        ({"train.cycle_epochs": 1, "train.epochs": 5}, ["train.cycle_epochs", "1"]),
-        ({"train.batch_labelled": 64}, ["train.batch_labelled", "64"]),
-        ({"dataset": "table"}, ["data_root", "null", "-S data_root="]),
         ({"pclp.adversary_size": 100}, ["pclp.adversary_size", "100", "a power of two"]),
-        ({"train": 5}, ["train is a section", "5"]),
         ({"dataset": ["digits"]}, ["dataset", "['digits']", "allowed are"]),
         ({"method": ["dicap"]}, ["method", "['dicap']", "allowed are"]),
         ({"method": {"a": 1}}, ["method", "{'a': 1}", "allowed are"]),

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from dicap.data.split import labelled_order
+from dicap.data.split import split_roles
 from dicap.losses import asymmetric_loss
 
 ROOT = Path(__file__).parents[1]
@@ -28,9 +30,10 @@ def test_sizes_of_the_splits():
     assert len(rows) == 4
     for _, total, labelled, estimation in rows:
         (n,) = whole(total)
-        assert len(labelled_order(n, 1)) == n
+        index = pd.DataFrame({"id": np.arange(n + 1).astype(str), "split": ["train"] * n + ["test"], "labelled": True})
         for ratio, size, est in zip((0.05, 0.1, 0.15, 0.2), whole(labelled), whole(estimation), strict=True):
-            assert size == int(ratio * n) and est == size - int((1 - 0.2) * size)
+            found = split_roles(index, ratio, 1, 0.2)["role"].value_counts()
+            assert (found["sup"] + found["est"], found["est"], found["unlabeled"]) == (size, est, n - size)
 
 
 def test_the_loss_and_its_gradient():

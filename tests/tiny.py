@@ -8,12 +8,12 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,6 @@ import pytest
 import torch
 import warm
 from PIL import Image
-from pydantic import ValidationError
 from ruamel.yaml import YAML
 from torch import nn
 
@@ -40,7 +39,6 @@ from dicap.models import load_weights
 from dicap.network.stored import save_backbone
 from dicap.settings import Settings, resolve
 from dicap.settings.catalogue import OWN
-from dicap.settings.methods import MethodSections, unread_sections
 from dicap.training import run
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
@@ -92,21 +90,6 @@ CHANGES: dict[str, Any] = {
 def settings(changes: dict[str, Any] | None = None) -> Settings:
     """The settings of data set `table` with those above, and then `changes`, put in their places."""
     return Settings.model_validate(nested(_defaults(), CHANGES | (changes or {})))
-
-
-def options_of_others(method: str) -> dict[str, Any]:
-    """Every option of the other methods that this one is said not to read, at another value than the default."""
-    return {f"{name}.{key}": _another(name, key) for name in unread_sections(method) for key in _defaults()[name]}
-
-
-def _another(section: str, key: str) -> Any:
-    before, annotation = _defaults()[section][key], MethodSections.model_fields[section].annotation.model_fields[key].annotation
-    words = [word for part in (annotation, *get_args(annotation)) for word in get_args(part) if isinstance(word, str)]
-    for value in (*words, 3, 64, 0.25, not before):
-        with suppress(ValidationError):
-            if value != before and settings({f"{section}.{key}": value}):
-                return value
-    raise AssertionError(f"{section}.{key}: no other value")
 
 
 @cache
@@ -366,9 +349,19 @@ def stage(folder: Path, *arguments: object, code: Path = ROOT, **variables: str)
 
 
 def warm_environment(code: Path = ROOT, **more: str) -> dict[str, str]:
-    """That of a shell, or of DVC, whose `dicap-stage` begins with the libraries loaded."""
+    """That of a shell whose `dicap-stage`, `dvc` and `python` begin with the libraries loaded."""
     own = environment(code, **more) | {warm.PLACE: _server()}
     return own | {"PATH": os.pathsep.join([str(ROOT / "tests/bin"), own["PATH"]])}
+
+
+@contextmanager
+def warmed() -> Iterator[None]:
+    """What this process starts by `sys.executable` begins with the libraries loaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in warm_environment().items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "executable", str(ROOT / "tests/bin/python"))
+        yield
 
 
 def environment(code: Path = ROOT, **more: str) -> dict[str, str]:

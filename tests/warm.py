@@ -21,8 +21,24 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-LIBRARIES = ("torch", "timm", "pandas", "pyarrow.parquet", "scipy.optimize", "pydantic", "ruamel.yaml")
+LIBRARIES = (
+    *("torch", "timm", "pandas", "pyarrow.parquet", "scipy.optimize", "pydantic", "ruamel.yaml"),
+    *("dvc.cli.parser", "dvc.repo.experiments.executor.local", "dvc.repo.reproduce", "dvc.stage.cache"),
+)
 STAGE = "import sys\nfrom stages.cli import main\nsys.exit(main())\n"
+DVC = "import sys\nfrom dvc.cli import main\nsys.exit(main(sys.argv[1:]))\n"
+PYTHON = """import os, runpy, sys
+del sys.argv[0]
+if sys.argv[0] == "-c":
+    exec(sys.argv.pop(1), {"__name__": "__main__"})
+elif sys.argv[0] == "-m":
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+else:
+    sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+PROGRAMS = {"dicap-stage": STAGE, "dvc": DVC, "python": PYTHON}  # the names in tests/bin
 PLACE = "WARM_SOCKET"  # the environment's name for the server's socket
 
 
@@ -45,8 +61,10 @@ def answer(connection: socket.socket) -> int:
 
 
 def command() -> NoReturn:
-    """`dicap-stage` with this process's words, folder, environment and files; ends as it ends."""
-    connection, process = ask(os.environ[PLACE], STAGE, sys.argv, Path.cwd(), dict(os.environ), [0, 1, 2])
+    """The program of this name with this process's words, folder, environment and files; ends as it ends."""
+    connection, process = ask(
+        os.environ[PLACE], PROGRAMS[Path(sys.argv[0]).name], sys.argv, Path.cwd(), dict(os.environ), [0, 1, 2]
+    )
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: os.kill(process, number))
     code = answer(connection)
@@ -102,6 +120,9 @@ def _become(asked: dict, files: list[int]) -> str:
     os.environ.clear()
     os.environ.update(asked["environment"])
     sys.argv = asked["words"]
+    if PLACE in os.environ:  # what it starts has them too
+        sys.executable = str(Path(__file__).parent / "bin" / "python")
+        os.environ.pop("DICAP_STARTED_BY", None)  # whom it would watch is the parent of the one that asked
     sys.path[0:1] = os.environ["PYTHONPATH"].split(os.pathsep)  # in place of this file's folder
     os.execv = _again
     return asked["script"]

@@ -159,29 +159,6 @@ def test_coco_names_what_is_missing_or_contradicts_itself(tmp_path):
         read_raw("coco2014", tmp_path)
 
 
-def test_coco_tiny_converts_as_coco2017(tmp_path):
-    root = shared("coco_tiny")
-    meta = convert(read_raw("coco2017", root), tmp_path / "set", image_size=32, workers=0)
-    assert meta["counts"] == {"train": 80, "test": 80, "unlabeled": 0} and len(meta["classes"]) == 80
-    store = Store.open(tmp_path / "set")
-    for split, phase in (("train", "train"), ("test", "val")):
-        content = json.loads((root / f"annotations/instances_{phase}2017.json").read_text())
-        rows = np.flatnonzero(store.index["split"] == split)
-        labels = read_labels(tmp_path / "set", rows)
-        order = sorted({str(entry["image_id"]) for entry in content["annotations"]})
-        assert [str(int(name)) for name in store.ids[rows]] == order
-        for row, image in zip(labels, order, strict=True):
-            names = {
-                c["name"]
-                for c in content["categories"]
-                for a in content["annotations"]
-                if a["category_id"] == c["id"] and str(a["image_id"]) == image
-            }
-            assert {store.classes[c] for c in np.flatnonzero(row)} == names
-        with Image.open(root / store.index["path"][rows[5]]) as image:
-            assert (store.image(rows[5]) == np.asarray(image.convert("RGB").resize((32, 32), Image.Resampling.BILINEAR))).all()
-
-
 # ---- AWA2
 
 TEST_SPECIES = [

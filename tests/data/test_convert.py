@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 from data.raw import photo, raw_set, save, small_set
-from dicap.data import convert as module
 from dicap.data.convert import convert
 from dicap.data.sources.base import FileImages, Item, RawSet, read_rgb
 from dicap.data.store import Store
@@ -153,19 +152,6 @@ def test_a_split_that_lost_all_its_images_fails_whatever_the_limit(tmp_path):
     raw = listed(tmp_path, ["missing-1.png", "missing-2.png"])
     with pytest.raises(DataError, match="no image of split train is left"):
         convert(raw, tmp_path / "set", image_size=8, max_rejected=1.0, workers=0)
-
-
-def test_a_full_disk_is_one_line_and_keeps_the_earlier_set(tmp_path, monkeypatch):
-    folder = small_set(tmp_path)
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(module.files, "write_index", full)
-    with pytest.raises(DataError, match="No space left on device; make room"):
-        convert(raw_set(tmp_path / "raw"), folder, image_size=8, workers=0)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_a_second_conversion_at_the_same_time_is_refused(tmp_path):

@@ -20,17 +20,6 @@ def counts(frame):
     return frame["role"].value_counts().to_dict()
 
 
-@pytest.mark.parametrize(
-    ("n", "labelled", "est"),
-    [(5717, (285, 571, 857, 1143), (57, 115, 172, 229)), (82081, (4104, 8208, 12312, 16416), (821, 1642, 2463, 3284)),
-     (30337, (1516, 3033, 4550, 6067), (304, 607, 910, 1214)), (5011, (250, 501, 751, 1002), (50, 101, 151, 201))],
-)  # fmt: skip
-def test_published_sizes(n, labelled, est):
-    for ratio, n_labelled, n_est in zip((0.05, 0.1, 0.15, 0.2), labelled, est, strict=True):
-        found = counts(split_roles(index(n), ratio, 1, 0.2))
-        assert (found["sup"] + found["est"], found["est"], found["unlabeled"]) == (n_labelled, n_est, n - n_labelled)
-
-
 def test_the_permutation_is_the_published_one():
     assert labelled_order(5717, 1)[:10].tolist() == [3343, 3639, 1412, 1528, 3906, 3513, 4704, 5287, 763, 4909]
 

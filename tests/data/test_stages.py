@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from data.raw import save
-from data.test_convert import twelve_broken
 from stages.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -63,23 +62,6 @@ def test_convert_split_and_doctor(project):
     assert (drawn["sup"], drawn["est"], drawn["unlabeled"], drawn["test"]) == (5, 2, 8, 5)
     result = run("doctor", "data/converted")
     assert result.exit_code == 0 and "data/converted: sound" in result.stdout
-
-
-def test_broken_files_are_counted_on_the_terminal(project):
-    root = make_table(project, n=20)
-    reasons = twelve_broken(root)
-    make_table(project, names=reasons)
-    change(project)
-    text = (project / "params.yaml").read_text().replace("max_rejected:\n", "max_rejected: 0.5\n")
-    (project / "params.yaml").write_text(text)
-    result = run("convert", "--workers", "0")
-    assert result.exit_code == 0 and "13 images rejected, listed with reasons in data/converted/meta.json" in result.stdout
-    before = {path.name: path.read_bytes() for path in Path("data/converted").iterdir()}
-    (project / "params.yaml").write_text(text.replace("max_rejected: 0.5", "max_rejected: 0.01"))
-    result = run("convert", "--workers", "0")
-    assert result.exit_code == 1 and "13 of 33 images rejected (39.4%), more than convert.max_rejected (1.0%)" in result.stderr
-    assert len([line for line in result.stderr.splitlines() if line.startswith("Error")]) == 1
-    assert {path.name: path.read_bytes() for path in Path("data/converted").iterdir()} == before
 
 
 def test_a_relative_data_root_is_the_projects_even_in_a_queued_run(project, monkeypatch):

@@ -81,6 +81,7 @@ def _edit_meta(folder, **changes):
         (lambda f: (f / "images.npy").unlink(), "images.npy: no such file"),
         (lambda f: _shorten(f / "images.npy"), "images.npy: not readable"),
         (lambda f: (f / "images.npy").write_bytes(b""), "images.npy: not readable"),
+        (lambda f: np.savez((f / "images.npy").open("wb"), a=np.zeros(3)), "an archive of arrays"),
         (lambda f: _shorten(f / "index.parquet"), "index.parquet: damaged"),
         (lambda f: (f / "index.parquet").write_bytes(b"PAR1"), "index.parquet: damaged"),
         (lambda f: (f / "index.parquet").unlink(), "index.parquet: no such file"),

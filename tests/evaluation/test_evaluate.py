@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -213,15 +212,6 @@ def test_a_model_of_another_method_says_so(tiny_experiment, trained, finetuned, 
     )
     result = evaluate(tiny_experiment(), path, out)
     assert (result["method"], result["seed"], result["stage"]) == ("mld", 7, "warmup")
-
-
-@pytest.mark.parametrize("text", ["", 'a,b\n"1,2\n3'])
-def test_a_damaged_history_is_one_line(tiny_experiment, finetuned, tmp_path, out, text):
-    (tmp_path / "train").mkdir()
-    (tmp_path / "train" / "history.csv").write_text(text)
-    with pytest.raises(DataError, match=r"history\.csv: damaged") as caught:
-        evaluate(tiny_experiment(), Path(shutil.copy(finetuned, tmp_path / "train")), out)
-    assert "\n" not in str(caught.value)
 
 
 def test_names_of_classes_are_no_html_in_the_card():

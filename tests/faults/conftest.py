@@ -1,14 +1,13 @@
-"""Faults are done to a copy of a finished project; `FAULTS=long` (make faults) does more of them and prints what was tried."""
+"""Faults are done to a copy of a finished project; `FAULTS=long` (make faults) does more of them."""
 
 import resource
 import shutil
 import subprocess
-from collections import Counter
 from contextlib import contextmanager
 
 import pytest
 import tiny
-from place import LONG, Place
+from place import Place
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +26,7 @@ def place(undisturbed, tmp_path) -> Place:
 
 
 @pytest.fixture
-def scarce(tmp_path, record_property):
+def scarce(tmp_path):
     """A function from a project to a copy of it on a disk that can be made full: (copy, full), `full(n)` leaving n bytes.
 
     The disk is a small tmpfs. Where mounting is not permitted, no file may grow beyond n bytes instead (RLIMIT_FSIZE).
@@ -39,7 +38,6 @@ def scarce(tmp_path, record_property):
         mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
         mounted = False
-    record_property("means", "a full tmpfs" if mounted else "RLIMIT_FSIZE")
 
     @contextmanager
     def ballast(n):
@@ -65,22 +63,3 @@ def scarce(tmp_path, record_property):
     finally:
         if mounted:
             subprocess.run(["umount", str(mount)], check=True)
-
-
-def pytest_terminal_summary(terminalreporter):
-    """What was tried and what was lost, by kind of fault."""
-    if not LONG:
-        return
-    tried, lost, means = Counter(), Counter(), set()
-    for outcome in ("passed", "failed", "error"):
-        for report in terminalreporter.stats.get(outcome, []):
-            properties = dict(getattr(report, "user_properties", []))
-            if "fault" in properties and (report.when == "call" or outcome == "error"):
-                tried[properties["fault"]] += properties.get("tried", 1)
-                lost[properties["fault"]] += outcome != "passed"
-                means |= {properties["means"]} if "means" in properties else set()
-    terminalreporter.section("what was tried")
-    for kind in sorted(tried):
-        how = f"  ({', '.join(sorted(means))})" if kind == "disk full" else ""
-        terminalreporter.write_line(f"{kind:<28} {tried[kind]:>4} tried, {lost[kind]} lost{how}")
-    terminalreporter.write_line(f"{'in all':<28} {sum(tried.values()):>4} tried, {sum(lost.values())} lost")

@@ -41,8 +41,7 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("way", ["Ctrl-C", "SIGTERM", "SIGKILL"])
-def test_a_signal_to_dvc_loses_nothing(clone, record_property, way):
-    record_property("fault", f"{way} to dvc")
+def test_a_signal_to_dvc_loses_nothing(clone, way):
     before = clone.model("train")
     process, trainer = begun(clone, start_new_session=True)
     if way == "Ctrl-C":  # to the whole group: the stage decides, DVC waits for it

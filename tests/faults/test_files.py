@@ -23,8 +23,7 @@ FULL = {
 
 
 @pytest.mark.parametrize("what", FULL)
-def test_a_full_disk_is_one_line_and_loses_nothing(scarce, undisturbed, record_property, what):
-    record_property("fault", "disk full")
+def test_a_full_disk_is_one_line_and_loses_nothing(scarce, undisturbed, what):
     stage, left, words = FULL[what]
     place, full = scarce(undisturbed)
     before = place.out(stage)
@@ -39,8 +38,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(scarce, undisturbed, record_p
     assert not [path for path in (place.folder / "artifacts").rglob(".*") if path.name != ".gitignore"]
 
 
-def test_a_full_disk_between_two_checkpoints_continues_from_the_first(scarce, undisturbed, record_property):
-    record_property("fault", "disk full")
+def test_a_full_disk_between_two_checkpoints_continues_from_the_first(scarce, undisturbed):
     place, full = scarce(undisturbed)
     before, left = place.out("train"), []
     save = RunState.save
@@ -64,9 +62,8 @@ def test_a_full_disk_between_two_checkpoints_continues_from_the_first(scarce, un
 
 
 @pytest.mark.parametrize("generations", [1, 2], ids=["the newest", "both"])
-def test_a_damaged_checkpoint_is_passed_over(undisturbed, place, record_property, generations):
+def test_a_damaged_checkpoint_is_passed_over(undisturbed, place, generations):
     """tests/training/test_state.py has every kind of damage."""
-    record_property("fault", "damaged checkpoint")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "StopSignal", lambda: StopAfter(9))  # in the second epoch: two generations are there
         assert place.run("train")[0] == 75
@@ -103,8 +100,7 @@ FILES = {
 
 @pytest.mark.parametrize("damage", [truncated, flipped])
 @pytest.mark.parametrize("name", FILES)
-def test_a_damaged_file_is_refused_and_made_anew(place, record_property, name, damage):
-    record_property("fault", "damaged file")
+def test_a_damaged_file_is_refused_and_made_anew(place, name, damage):
     path, reader, maker = FILES[name]
     file = place.folder / path
     before = file.read_bytes()
@@ -117,8 +113,7 @@ def test_a_damaged_file_is_refused_and_made_anew(place, record_property, name, d
 
 
 @pytest.mark.parametrize("key", ["meta.json", "model.safetensors"])
-def test_files_of_another_schema_are_refused(place, record_property, monkeypatch, key):
-    record_property("fault", "another schema")
+def test_files_of_another_schema_are_refused(place, monkeypatch, key):
     if key == "meta.json":
         path = place.folder / "data/converted/meta.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 99}))
@@ -131,8 +126,7 @@ def test_files_of_another_schema_are_refused(place, record_property, monkeypatch
 # -- clocks -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_clock_set_back_changes_nothing(undisturbed, place, record_property, monkeypatch):
-    record_property("fault", "clock set back")
+def test_a_clock_set_back_changes_nothing(undisturbed, place, monkeypatch):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "StopSignal", lambda: StopAfter(4))
         assert place.run("train")[0] == 75
@@ -148,8 +142,7 @@ def test_a_clock_set_back_changes_nothing(undisturbed, place, record_property, m
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_workers_stop_and_resume_give_the_same_bytes(tiny_set, trained, tmp_path, record_property, workers):
-    record_property("fault", "stopped with workers")
+def test_workers_stop_and_resume_give_the_same_bytes(tiny_set, trained, tmp_path, workers):
     experiment, source = tiny.open_experiment(tiny_set, tmp_path / "split.parquet", workers=workers), None
     for stage in ("warmup", "train", "finetune"):
         for looks in (4, 10**6):

@@ -51,10 +51,8 @@ def disturbed(place, stage, number, seconds, rng):
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("stage", STAGES)
-def test_killed_at_random_moments_it_ends_in_the_same_bytes(whole, tmp_path, record_property, stage):
+def test_killed_at_random_moments_it_ends_in_the_same_bytes(whole, tmp_path, stage):
     kills = 5 if LONG else 1
-    record_property("fault", "SIGKILL")
-    record_property("tried", kills)
     before, seconds = whole
     place, rng = before.copy(tmp_path / "project"), random.Random(f"{stage} {tiny.SIZE}")
     for _ in range(kills):
@@ -69,9 +67,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_bytes(whole, tmp_path, rec
 @pytest.mark.skipif(not LONG, reason="make faults; the short form is in tests/stages/test_commands.py")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 @pytest.mark.parametrize("stage", STAGES[1:])
-def test_asked_to_stop_it_says_so_in_one_line_and_continues(whole, tmp_path, record_property, stage, number):
-    record_property("fault", number.name)
-    record_property("tried", 2)
+def test_asked_to_stop_it_says_so_in_one_line_and_continues(whole, tmp_path, stage, number):
     before, seconds = whole
     place, rng = before.copy(tmp_path / "project"), random.Random(f"{stage} {number}")
     for _ in range(2):
@@ -83,8 +79,7 @@ def test_asked_to_stop_it_says_so_in_one_line_and_continues(whole, tmp_path, rec
 
 
 @pytest.mark.skipif(not LONG, reason="make faults; the short form is in tests/stages/test_commands.py")
-def test_a_second_run_is_refused_and_the_first_ends_as_if_alone(whole, tmp_path, record_property):
-    record_property("fault", "a second run")
+def test_a_second_run_is_refused_and_the_first_ends_as_if_alone(whole, tmp_path):
     before, _ = whole
     place = before.copy(tmp_path / "project")
     place.forget("train")

@@ -74,7 +74,7 @@ def experiments(clone: Clone) -> list[str]:
 
 
 @KINDS
-def test_a_grid_on_two_nodes_is_experiments_of_dvc(kind, cluster, tmp_path, record_property):
+def test_a_grid_on_two_nodes_is_experiments_of_dvc(kind, cluster, tmp_path):
     clone = project(tmp_path)
     output = ended(sweep(clone, cluster, "four"))
     assert "4 of 4 cells finished" in output, output
@@ -147,9 +147,7 @@ class Training:
 
 
 @KINDS
-def test_kills_of_worker_node_and_driver_lose_nothing(kind, cluster, undisturbed, tmp_path, record_property):
-    record_property("fault", f"SIGKILL on {cluster.name}")
-    record_property("tried", 3)
+def test_kills_of_worker_node_and_driver_lose_nothing(kind, cluster, undisturbed, tmp_path):
     beginning, before = undisturbed
     clone = Clone(tmp_path / "clone")
     shutil.copytree(beginning, clone.folder, symlinks=True)

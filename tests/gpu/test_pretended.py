@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from dicap.machine.runtime import Runtime
-from dicap.settings.catalogue import HEADS, OWN_HEAD
+from dicap.settings.catalogue import OWN_HEAD
 from dicap.settings.methods import METHODS
 from dicap.training.loops.table import loop_of
 
@@ -57,11 +57,12 @@ SMALL = {"warmup.epochs": 1, "train.epochs": 1, "finetune.epochs": 1, "warmup.ba
 SMALL |= {
     "pclp.warmup_epochs": 1,
     "pclp.warmup_unlabelled": 14,
+    "pclp.adversary_size": 8,
     "drml.rounds": 3,
     "drml.iterations": 1,
     "drml.features": "warmup",
 }
-EACH = [(method, head) for method, facts in METHODS.items() for head in ((facts.head,) if facts.head == OWN_HEAD else HEADS)]
+EACH = [*((method, facts.head) for method, facts in METHODS.items()), ("dicap", "linear"), ("cap", "ml_decoder")]
 MORE = {
     "class_score": {"calibration.estimator": "class_score"},
     "optimal": {"calibration.policy": "optimal"},

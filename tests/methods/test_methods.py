@@ -5,14 +5,11 @@ import pandas as pd
 import pytest
 import tiny
 import torch
-from ruamel.yaml import YAML
 
-from dicap.errors import SettingsError
 from dicap.files.artifacts import read_pseudo_labels
 from dicap.methods import build_method
 from dicap.metrics.ranking import mean_average_precision
 from dicap.models import load_model
-from dicap.settings import resolve
 from dicap.settings.catalogue import OWN_HEAD
 from dicap.settings.methods import METHODS
 
@@ -122,18 +119,3 @@ def test_labelled_only_methods_read_all_labels():
     roles = Roles(np.array([3, 1]), np.array([2]), np.array([0, 4]), np.array([5]))
     for name in ("bce", "asl", "mld", "cap", "d2l", "drml"):
         assert build_method(tiny.settings({"method": name}), 3).warmup(roles).labelled.tolist() == [3, 1, 2]
-
-
-def resolved(tmp_path, changes):
-    values = YAML(typ="safe", pure=True).load((tiny.ROOT / "params.yaml").read_text())
-    with open(tmp_path / "params.yaml", "w") as handle:
-        YAML().dump(tiny.nested(values, changes), handle)
-    return resolve(tmp_path / "params.yaml", tiny.ROOT / "configs").settings
-
-
-def test_a_head_for_a_method_with_a_network_of_its_own_is_refused(tmp_path):
-    with pytest.raises(SettingsError) as error:
-        resolved(tmp_path, {"method": "bbam", "head": "linear"})
-    assert str(error.value) == "params.yaml: head: found 'linear', but bbam brings its own network; set head to null"
-    with pytest.raises(SettingsError, match="head: found 'own', allowed are"):
-        resolved(tmp_path, {"method": "cap", "head": "own"})

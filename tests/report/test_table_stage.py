@@ -145,10 +145,3 @@ def test_nothing_to_show_is_one_line(project, dvc, tmp_path, arguments, words):
     assert result.exit_code == 1
     assert words in result.output
     assert len(result.output.splitlines()) == 1
-
-
-def test_without_a_repository_git_says_why_in_one_line(project):
-    result = CliRunner().invoke(main, ["table", "main"])
-    assert result.exit_code == 1
-    assert len(result.output.splitlines()) == 1
-    assert "git rev-parse: not a git repository" in result.output

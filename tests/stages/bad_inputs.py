@@ -4,19 +4,14 @@ WRITE_ERRORS=1 python -m pytest tests/stages/test_bad_inputs.py     writes docs/
 """
 
 import json
-import struct
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import torch
-from PIL import Image
-from safetensors.torch import save_file
 
 TABLE = "image,split,labels\n"
 
@@ -135,65 +130,6 @@ def column(name, row, value):
     return change
 
 
-def bomb(path):
-    """A PNG of 200 megapixels in 200 bytes: only its head is there."""
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    head = struct.pack(">IIBBBBB", 20000, 10000, 8, 2, 0, 0, 0)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b""))
-
-
-def linked_outside(path):
-    outside = Path(f"outside-{path.name}")
-    Image.new("RGB", (8, 8)).save(outside)
-    path.symlink_to(outside.resolve())
-
-
-def coco(**changes):
-    """A COCO folder with one annotated image a split, and these changes of its annotations."""
-
-    def spoil(project):
-        for phase in ("train", "val"):
-            content = {
-                "categories": [{"id": 1, "name": "cat"}],
-                "images": [{"id": 7, "file_name": f"{phase}.jpg"}],
-                "annotations": [{"image_id": 7, "category_id": 1}],
-            } | (changes if phase == "train" else {})
-            written(f"coco/annotations/instances_{phase}2014.json", json.dumps(content))(project)
-            Path(f"coco/{phase}2014").mkdir()
-            Image.new("RGB", (8, 8)).save(f"coco/{phase}2014/{phase}.jpg")
-        Image.new("RGB", (8, 8)).save("secret.jpg")
-        project.set({"dataset": "coco2014", "data_root": "coco"})
-
-    return spoil
-
-
-def formatted(images):
-    """The published lists of an image a split, with the array of names (or the bytes of its file) given."""
-
-    def spoil(project):
-        Path("lists").mkdir()
-        for phase in ("train", "val"):
-            if isinstance(images, bytes):
-                Path(f"lists/formatted_{phase}_images.npy").write_bytes(images)
-            else:
-                np.save(f"lists/formatted_{phase}_images.npy", images)
-            np.save(f"lists/formatted_{phase}_labels.npy", np.ones((1, 2)))
-        project.set({"data_root": "photos"})
-
-    return spoil
-
-
-def archive():
-    import io
-
-    buffer = io.BytesIO()
-    np.savez(buffer, a=np.zeros(3))
-    return buffer.getvalue()
-
-
 class Planted:
     """Unpickled, it would leave a file behind."""
 
@@ -206,12 +142,6 @@ def pickled(path):
         torch.save({"weight": Planted()}, path)
 
     return spoil
-
-
-def half_a_model(project):
-    from dicap.models import SCHEMA
-
-    save_file({"a": torch.zeros(2)}, "m.safetensors", {"dicap": json.dumps({"schema": SCHEMA, "classes": ["a"]})})
 
 
 def both(*spoils):
@@ -243,12 +173,6 @@ def frozen(**settings):
 def computed(*spoils):
     """Features of the frozen backbone, and then what is wrong with them."""
     return both(frozen(), lambda project: project.done("features", "--workers", "0"), *spoils)
-
-
-def converted_again(project):
-    """The data set converted anew after a photograph has changed."""
-    Path("photos/train-000.png").write_bytes(Path("photos/train-001.png").read_bytes())
-    project.done("convert")
 
 
 # -- the table --------------------------------------------------------------------------------------------------------
@@ -340,41 +264,18 @@ TABLES = [
     Case("a folder that is not there", "convert", wrong(data_root="no/such/folder")),
     Case("a folder without photographs, to count", "count empty", lambda p: Path("empty").mkdir()),
     Case("a folder without photographs, to suggest", "suggest empty", lambda p: Path("empty").mkdir()),
-    Case("two tables", "convert", lambda p: pd.DataFrame({"image": ["a"]}).to_parquet("photos/labels.parquet")),
     Case("an empty table", "convert", table(raw=b"")),
     Case("a table of a header alone", "convert", table(raw=TABLE.encode())),
-    Case(
-        "no column of labels",
-        "convert",
-        table(raw=lambda t: "\n".join(line.rsplit(",", 1)[0] for line in t.splitlines()).encode()),
-    ),
     Case("a column twice", "convert", table(header="image,split,labels,split")),
     Case("a quote that is never closed", "convert", table('"train-000.png,train,red'), vague=True),
     Case("a comma between labels", "convert", table("train-000.png,train,red,blue")),
     Case("an unknown split", "convert", table("train-000.png,tset,red")),
     Case("a row without an image", "convert", table(",train,red")),
     Case("an image of the test in the training", "convert", table("photos/../test-000.png,train,red")),
-    Case("a path to the parent", "convert", table("../params.yaml,train,red")),
     Case("an absolute path", "convert", table("/etc/hostname,train,red")),
     Case("a path of another system", "convert", table(r"C:\photos\a.png,train,red")),
     Case("a zero byte in a path", "convert", table("train\0.png,train,red")),
     Case("a line break in a label", "convert", table('train-000.png,train,"re\nd"')),
-    Case(
-        "no labels at all",
-        "convert",
-        table(
-            raw=lambda t: "\n".join(
-                line.rsplit(",", 1)[0] + ("," if i else ",labels") for i, line in enumerate(t.splitlines())
-            ).encode()
-        ),
-    ),
-    Case("no test images", "convert", table(raw=lambda t: t.replace(",test,", ",train,").encode())),
-    Case(
-        "a file that is no Parquet table",
-        "convert",
-        both(remove("photos/labels.csv"), written("photos/labels.parquet", "PAR1 no")),
-        vague=True,
-    ),
     Case(
         "numbers as labels in Parquet", "convert", parquet(image=["a.png", "b.png"], split=["train", "test"], labels=[3.0, 4.0])
     ),
@@ -388,57 +289,23 @@ TABLES = [
 
 IMAGES = [
     Case("web pages saved as images", "convert", image(lambda path: path.write_text("<!doctype html><title>404</title>"))),
-    Case("images that are missing", "convert", image(lambda path: None)),
-    Case("empty images", "convert", image(lambda path: path.touch())),
-    Case("folders named as images", "convert", image(lambda path: path.mkdir())),
-    Case("truncated images", "convert", image(lambda path: path.write_bytes(Path("photos/test-000.png").read_bytes()[:200]))),
-    Case("images of 200 megapixels", "convert", image(bomb)),
-    Case("links out of the folder", "convert", image(linked_outside)),
-    Case("links to nowhere", "convert", image(lambda path: path.symlink_to("nowhere.png"))),
 ]
 
 ARCHIVES = [
-    Case("COCO annotations cut short", "convert", both(coco(), cut("coco/annotations/instances_val2014.json")), vague=True),
-    Case("a COCO annotation of no category", "convert", coco(annotations=[{"image_id": 7, "category_id": 2}])),
-    Case("a COCO image outside the archive", "convert", coco(images=[{"id": 7, "file_name": "../../secret.jpg"}])),
     Case("a folder that is no VOC archive", "convert", wrong(dataset="voc2012", data_root="photos")),
     Case("published lists that are not there", "formatted lists", wrong(data_root="photos")),
-    Case("a published list that is a pickle", "formatted lists", formatted(np.array([{"a": 1}], dtype=object))),
-    Case("a published list that is an archive", "formatted lists", formatted(archive())),
-    Case("a published list of numbers", "formatted lists", formatted(np.zeros(3))),
-    Case(
-        "a published list that claims a terabyte",
-        "formatted lists",
-        formatted(
-            b"\x93NUMPY\x01\x00v\x00"
-            + b"{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000000,), }".ljust(117)
-            + b"\n"
-        ),
-        vague=True,
-    ),
-    Case("a path out of data_root in a published list", "formatted lists", formatted(np.array(["../params.yaml"]))),
 ]
 
 MADE = [
     Case("another data set than the converted one", "split", meta(dataset="digits")),
     Case("no converted set", "split", remove("data/converted")),
-    Case("a description cut short", "warmup", cut("data/converted/meta.json"), vague=True),
-    Case("a description of another version", "warmup", meta(schema=99)),
     Case("a description without its classes", "warmup", meta(classes=...)),
-    Case("a description with other counts", "warmup", meta(counts={"train": 1, "test": 1, "unlabeled": 0})),
-    Case("a truncated array", "warmup", cut("data/converted/images.npy"), vague=True),
-    Case("an array that is a text", "warmup", written("data/converted/images.npy", "hello")),
-    Case("a flipped bit in the array", "doctor data/converted", flip("data/converted/images.npy", 5000)),
-    Case("a truncated index", "split", cut("data/converted/index.parquet"), vague=True),
-    Case("a flipped bit in the index", "warmup", flip("data/converted/index.parquet", 40), vague=True),
     Case("a label that is no class", "warmup", frame("data/converted/index.parquet", lambda f: f.assign(labels=[[77]] * len(f)))),
     Case("a negative label", "warmup", frame("data/converted/index.parquet", lambda f: f.assign(labels=[[-1]] * len(f)))),
     Case(
         "an index without labels", "warmup", frame("data/converted/index.parquet", lambda f: f.drop(columns="labels")), vague=True
     ),
     Case("no split", "warmup", remove("artifacts/split")),
-    Case("a truncated split", "train", cut("artifacts/split/split.parquet"), vague=True),
-    Case("a flipped bit in the split", "train", flip("artifacts/split/split.parquet", 40), vague=True),
     Case("a split of another data set", "finetune", frame("artifacts/split/split.parquet", lambda f: f[::-1])),
     Case(
         "a split with other columns",
@@ -448,31 +315,12 @@ MADE = [
     Case("an unknown role", "warmup", frame("artifacts/split/split.parquet", column("role", 0, "trian"))),
     Case("no features of the frozen backbone", "warmup", frozen()),
     Case("features of other views", "warmup", computed(wrong(features__views=2))),
-    Case("features of another backbone", "warmup", computed(wrong(network__stride=32))),
-    Case("features of other images", "warmup", computed(converted_again)),
-    Case("a truncated view", "warmup", computed(cut("artifacts/features/plain.npy")), vague=True),
-    Case("a flipped bit in the features", "warmup", computed(flip("artifacts/features/mirror.npy", 4000))),
-    Case("a view that is missing", "warmup", computed(remove("artifacts/features/strong_0.npy"))),
-    Case("features without their description", "warmup", computed(remove("artifacts/features/meta.json"))),
-    Case("a description of features cut short", "warmup", computed(cut("artifacts/features/meta.json")), vague=True),
     Case("no model to start from", "train", remove("artifacts/warmup")),
     Case("no model to look at", "pseudo-label", remove("artifacts/warmup")),
-    Case("a truncated model", "finetune", cut("artifacts/train/model.safetensors"), vague=True),
-    Case("a flipped bit in a model", "finetune", flip("artifacts/train/model.safetensors", -100)),
     Case("a model that is a pickle", "evaluate --model m.safetensors", pickled("m.safetensors"), vague=True),
-    Case("a model that is a folder", "evaluate --model photos", {}),
-    Case(
-        "a model of another project",
-        "evaluate --model m.safetensors",
-        lambda project: save_file({"a": torch.zeros(2)}, "m.safetensors"),
-    ),
     Case("a model of other classes", "train", meta(classes=["azure", "green", "red"])),
     Case("a model of other classes to score", "evaluate", meta(classes=["azure", "green", "red"])),
     Case("a damaged history", "evaluate", written("artifacts/train/history.csv", "epoch\n1,2,3\n4\n5,6,7,8,9\n"), vague=True),
-    Case("a model with half its metadata", "evaluate --model m.safetensors", half_a_model),
-    Case("no result to report", "report", remove("artifacts/evaluate")),
-    Case("a damaged result", "report", cut("artifacts/evaluate/metrics.json")),
-    Case("a flipped bit in the predictions", "report", flip("artifacts/evaluate/predictions.parquet", 400), vague=True),
     Case(
         "a file in the place of the artifacts", "warmup", both(remove("artifacts/warmup"), written("artifacts/warmup", "a file"))
     ),
@@ -484,8 +332,6 @@ MADE = [
     Case("a check of no set", "doctor nowhere", {}),
     Case("a model in the other format's name", "export artifacts/finetune --format pt2 --out model.onnx", {}, code=2),
     Case("a model in a name that says nothing", "export artifacts/finetune --out model.pt", {}, code=2),
-    Case("an image to predict that is not there", "predict artifacts/finetune nowhere.jpg", {}),
-    Case("an address to predict", "predict artifacts/finetune https://example.org/a.jpg", {}),
     Case("a precision above 1", "predict artifacts/finetune photos --precision 1.5", {}, code=2),
     Case("a precision in words", "predict artifacts/finetune photos --precision red=high", {}, code=2),
     Case("a class without a precision", "predict artifacts/finetune photos --precision red=0.9,blue", {}, code=2),

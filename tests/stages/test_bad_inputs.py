@@ -57,8 +57,7 @@ def files():
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
-def test_a_bad_input_is_one_clear_line_and_loses_nothing(project, raw_photos, told, record_property, case):
-    record_property("fault", "bad inputs")
+def test_a_bad_input_is_one_clear_line_and_loses_nothing(project, raw_photos, told, case):
     shutil.copytree(raw_photos, "photos")
     project.set({"data_root": "photos"})
     project.set(case.spoil) if isinstance(case.spoil, dict) else case.spoil(project)

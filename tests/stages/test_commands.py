@@ -148,12 +148,6 @@ def test_a_full_disk_while_publishing_is_one_line_and_loses_nothing(project, mon
     assert code == 0 and "resuming warmup after 2 of 2 epochs" in lines  # nothing is trained twice
 
 
-def test_several_mistakes_are_several_lines(project):
-    project.set({"ratio": 2, "seed": -1})
-    code, _, errors = project.run("train")
-    assert code == 2 and sum(line.startswith("Error: ") for line in errors.splitlines()) == 2
-
-
 # -- processes ----------------------------------------------------------------------------------------------------------
 
 

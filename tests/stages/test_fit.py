@@ -16,6 +16,13 @@ SMALL = {"backbone": "test_resnet", "backbone_weights": "random", "image_size": 
 FIT = dicap.fit
 
 
+@pytest.fixture(scope="module", autouse=True)
+def warm():
+    """The commands that `fit` starts begin with the libraries loaded."""
+    with tiny.warmed():
+        yield
+
+
 @pytest.fixture(scope="module")
 def fitted(raw_photos, tmp_path_factory):
     """A model, with its cache and what stood in the photographs' folder before."""

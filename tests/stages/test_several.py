@@ -2,13 +2,13 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 import tiny
+import warm
 
 from dicap.training.checkpoint.state import _read
 from stages.support.launch import launch
@@ -19,21 +19,20 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="lo
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_when_one_process_ends_both_do_and_the_state_is_whole(project, number):
     project.set({"train.epochs": 2000, "train.eval_every": 2000})
-    env = os.environ | {"PYTHONPATH": str(tiny.ROOT), "OMP_NUM_THREADS": "1", "DICAP_DEVICE": "cpu"}
-    command = [sys.executable, "-m", "stages.cli", "train", "--nproc", "2"]
-    process = subprocess.Popen(command, cwd=project.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    server = {warm.PLACE: tiny.warm_environment()[warm.PLACE]}  # of the two that it starts
+    process = tiny.stage(project.folder, "train", "--nproc", "2", DICAP_DEVICE="cpu", **server)
     try:
         until = time.monotonic() + 400
         while not list(project.folder.glob(".dicap/state/train-*/previous.pt")):
-            assert process.poll() is None and time.monotonic() < until, process.stdout.read() if process.stdout else ""
+            assert process.poll() is None and time.monotonic() < until, process.output()
             time.sleep(0.1)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         (second,) = (int(pid) for pid in children if b"RANK=1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
         os.kill(second, number)
-        output, _ = process.communicate(timeout=200)
+        code, output = process.wait(200)
     finally:
-        process.kill()
-    assert process.returncode == (75 if number == signal.SIGTERM else 1), output
+        process.send_signal(signal.SIGKILL)
+    assert code == (75 if number == signal.SIGTERM else 1), output
     (line,) = (line for line in output.splitlines() if "image/s" not in line)  # beside the bars
     killed = "process 1: Error: ended by signal 9; the last state that was saved is whole, run again to continue"
     assert line == killed if number == signal.SIGKILL else line.startswith("Stopped: train: state saved after")

@@ -315,10 +315,3 @@ def test_a_bad_option_is_refused_before_anything_is_submitted(project, monkeypat
 def test_the_values_of_an_option_are_numbers_or_the_text_as_it_stands(text, values):
     found = parse_changes((f"data_root={text}",))["data_root"]
     assert [(type(value), value) for value in found] == [(type(value), value) for value in values]
-
-
-def test_outside_a_repository_the_reason_is_gits_own(project, monkeypatch):
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(project.parent))
-    (project / ".git").rename(project / "elsewhere")
-    result = run("grid.yaml")
-    assert result.exit_code == 1 and "not a git repository" in result.stderr

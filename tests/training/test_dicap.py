@@ -105,13 +105,6 @@ def test_weak_views_are_made_only_of_images_with_uncertain_entries():
     assert batch.views["weak"][:, 1, 0, 0].tolist() == [2, 4]
 
 
-def test_no_gradient_flows_through_the_weak_view():
-    network, method = Tables(), method_of()
-    sum(method.main_losses(network, main_batch(method)).values()).backward()
-    assert not network.z.grad[WEAK].any() and not network.logits.grad[WEAK].any()
-    assert network.z.grad[STRONG, 2, 2].any() and not network.z.grad[STRONG, 2, 0].any()
-
-
 def slow_gradient(pairs, images):
     """Gradients (2, N, C, D) of the contrastive term by autograd through both sides of the symmetric loop.
 

@@ -26,9 +26,7 @@ def places(tiny_set, tmp_path_factory):
     places = {n: tmp_path_factory.mktemp(f"by{n}") for n in (1, 2, 3)}
     split = tiny.draw_split(tiny_set, places[1] / "split.parquet", tiny.settings(together.CHANGES))
     together.run(tiny_set, split, places[1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(tiny.ROOT))
-        patch.setenv("OMP_NUM_THREADS", "1")
+    with tiny.warmed():
         for n in (2, 3):
             assert launch(n, [sys.executable, together.__file__, str(tiny_set), str(split), str(places[n])]) == 0
     return places

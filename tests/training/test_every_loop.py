@@ -23,7 +23,7 @@ from dicap.training import run
 from dicap.training.loops.table import loop_of
 from dicap.training.parallel.process_group import ProcessGroup
 from training.test_convex import AUTO, HOLDOUT, RECOMMENDED
-from training.test_leaks import hidden_rows, invert_labels, models, tables, tensors
+from training.test_leaks import hidden_rows, invert_labels, models, tables
 from training.test_resume import StopAfter
 from training.test_unfrozen import WHOLE
 
@@ -82,11 +82,11 @@ def stages_of(name):
     return [stage for stage in ("warmup", "train", "finetune") if tiny.settings(RUNS[name]).trains(stage)]
 
 
-def run_all(folder, bank, place, name, stop_every=None, other=None):
-    """All stages of a run with `other` settings, each ended early and begun again as often as a stop comes; the run's folder."""
+def run_all(folder, bank, place, name, stop_every=None):
+    """All stages of a run, each ended early and begun again as often as a stop comes; the run's folder."""
     place.mkdir(exist_ok=True)
     source = None
-    for stage, experiment in opened(folder, bank, place, RUNS[name] | {"train.epochs": 2} | (other or {})):
+    for stage, experiment in opened(folder, bank, place, RUNS[name] | {"train.epochs": 2}):
         for _ in range(100):
             with pytest.MonkeyPatch.context() as patch:
                 if stop_every:
@@ -170,13 +170,6 @@ def test_its_backbone_is_the_one_whose_features_it_was_given(tiny_set, bank, und
         assert names and all((before[key] == after[key]).all() for key in names), stage
         moved = [key for key in after if not key.startswith("backbone.") and (before[key] != after[key]).any()]
         assert moved or (name, stage) == ("drml on features", "warmup"), stage  # it takes the pretrained features as they are
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_options_of_other_methods_change_nothing(tiny_set, bank, undisturbed, tmp_path, method):
-    place = run_all(tiny_set, bank, tmp_path / "others", method, other=tiny.options_of_others(method))
-    for stage in stages_of(method):
-        assert tensors(place / stage) == tensors(undisturbed(method) / stage), stage
 
 
 @pytest.mark.parametrize("weights", ["raw", "ema"])

@@ -21,6 +21,7 @@ from training.test_convex import HOLDOUT, RECOMMENDED
 
 FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 2}
 SHORT = {"warmup.epochs": 1, "warmup.eval_every": 1, "train.epochs": 1, "finetune.epochs": 1}
+SHORT |= {"pclp.warmup_epochs": 1}
 LOOPS = {
     "cross-fitted": FROZEN | RECOMMENDED,
     "cap": FROZEN | HOLDOUT | {"method": "cap"},

@@ -67,13 +67,6 @@ def test_what_stands_at_an_unknown_entry_changes_no_byte_of_a_solved_model(parti
     assert models(solved("after")) == models(before) and len(models(before)) == 2
 
 
-def test_labels_of_signed_numbers_train_to_the_same_bytes_where_all_is_known(tiny_experiment, tmp_path, monkeypatch):
-    before = run_all(tiny_experiment(), tmp_path / "before", ("warmup", "train"))
-    monkeypatch.setattr(experiment, "read_labels", lambda *a, **k: read_labels(*a, **k).astype(np.int8))
-    after = run_all(tiny_experiment(), tmp_path / "after", ("warmup", "train"))
-    assert models(after) == models(before)
-
-
 @pytest.mark.parametrize("method", [name for name, facts in METHODS.items() if not facts.partial])
 def test_a_method_that_needs_every_label_says_so(tiny_experiment, partial, method):
     with pytest.raises(SettingsError, match=f"method: found '{method}'.*labelled in part; choose one of .*dicap"):

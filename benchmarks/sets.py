@@ -6,7 +6,8 @@ A FILE holds features x (n, D) and labels y (n, C) of training rows, and x_test,
 order of the published split; where two ratios come to the same rows the smaller is run. On the same folds, test mAP of
 
     regression      logistic regression on standardised features, C by cross-validation
-    labelled_only   the same on `features: root`
+    root            the same on `features: root`
+    labelled_only   the same on `features: auto`, and so are those below
     cap, cap_tenth  CAP's quota, pseudo-labelled rows of weight 0.3 or 0.1
     always          the student of `pseudo_weight` 0.5
     auto            `pseudo_weight: auto`: as much of that student as the labelled rows gain from out of fold
@@ -38,13 +39,14 @@ from dicap.linear.choice import PART, SHARES, safe_mixture
 from dicap.linear.crossfit import out_of_fold, pseudo_labels_per_fold, quota_labels, solve_students, solve_teachers
 from dicap.linear.folds import assign_folds, fold_weights
 from dicap.linear.loss_weight import choose_loss_weight
-from dicap.linear.scaling import scaling_of
+from dicap.linear.scaling import Kind, scaling_of
+from dicap.linear.scaling_choice import choose_scaling
 from dicap.linear.solver import Solution, rotate, solve
 from dicap.metrics.ranking import mean_average_precision
 from dicap.randomness import torch_seed
 
 TARGET, BELOW, LEAST, FIRST = 0.95, 0.3, 40, 20000
-NAMES = ("regression", "labelled_only", "cap", "cap_tenth", "always", "auto")
+NAMES = ("regression", "root", "labelled_only", "cap", "cap_tenth", "always", "auto")
 
 
 def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
@@ -61,13 +63,22 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     def keep(name: str, head: Solution, rows: np.ndarray) -> None:
         found["map"][name] = mean_average_precision(head.logits(rows)[-1], p.y_test)
 
-    scaling = scaling_of(p.x, "root")
-    rows, test = scaling.apply(p.x), scaling.apply(p.x_test)
-    loss_weight = choose_loss_weight(rows[:n], y, fold)
+    def on(kind: Kind) -> tuple[np.ndarray, np.ndarray, float]:
+        scaling = scaling_of(p.x, kind)
+        rows = scaling.apply(p.x)
+        return rows, scaling.apply(p.x_test), choose_loss_weight(rows[:n], y, fold)
+
+    rows, test, loss_weight = on("root")
     took("penalty")
     weight = np.concatenate([fold_weights(fold), np.ones((1, n, 1), np.float32)])
     own = solve(rows[:n], y, weight=weight, loss_weight=loss_weight)
-    took("labelled_only")
+    keep("root", own, test)
+    took("root")
+    scaling, _, found["scaling"] = choose_scaling(p.x, p.x[:n], y, fold)
+    took("scaling")
+    if scaling.kind == "standard":
+        rows, test, loss_weight = on("standard")
+        own = solve(rows[:n], y, weight=weight, loss_weight=loss_weight)
     open_entries = np.r_[np.zeros(y.shape, bool), np.ones((len(rows) - n, y.shape[1]), bool)]
     teachers = solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=min(10, len(rows) - 1))
     pseudo = pseudo_labels_per_fold(teachers, y, lambda scores, known, _: quota_labels(scores, known, open_entries))
@@ -79,13 +90,12 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     took("choice")
     for name, heads in {"labelled_only": own, "always": students, "auto": auto}.items():
         keep(name, heads, test)
-    found["choice"] = choice.to_dict()
+    found["choice"] = choice.to_dict() | {"features": scaling.kind}
     for key, many in {"chance_gap": ranks.MANY, "chance_gap_fixed": 0}.items():
         found[key] = chance_gap(auto, rows[:n], test, p, fold, many)
     if peers:
-        standard = scaling_of(p.x, "standard")
-        a, b = standard.apply(p.x[:n]), standard.apply(p.x_test)
-        keep("regression", solve(a, y, loss_weight=choose_loss_weight(a, y, fold)), b)
+        a, b, c = on("standard")
+        keep("regression", solve(a[:n], y, loss_weight=c), b)
         scores = own.logits(rows[n:])[-1]
         label = quota_of(scores, y).labels(scores)
         target, last = np.concatenate([y, label == 1])[None], own
@@ -132,6 +142,8 @@ def table(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
             "map": {name: round(float(np.mean(values)), 2) for name, values in maps.items()},
             "auto_against": {name: paired(maps["auto"], maps[name]) for name in NAMES if name != "auto"},
             "always_against_labelled_only": paired(maps["always"], maps["labelled_only"]),
+            "labelled_only_against_root": paired(maps["labelled_only"], maps["root"]),
+            "features": [each["choice"]["features"] for each in some],
             "shares": [each["choice"]["share"] for each in some],
             "evidence": [round(each["choice"]["candidates"][1]["evidence"], 2) for each in some],
             "chance_gap": round(float(np.mean([each["chance_gap"] for each in some])), 4),

@@ -22,6 +22,7 @@ from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, out_of_fold_at_
 from dicap.linear.folds import assign_folds
 from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.scaling import NEVER, Kind, scaling_of
+from dicap.linear.scaling_choice import choose_scaling
 from dicap.metrics.ranking import average_precision
 
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
@@ -46,8 +47,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
     Args:
         C: weight of the loss beside half the squared norm (scikit-learn's C); `auto`: by cross-validation.
-        features: what the classifier sees: `plain`, `standard` (standardised), or `root` (signed square roots, standardised,
-            each row of one length). The scaling learns from all samples, labelled or not.
+        features: what the classifier sees: `plain`, `standard` (standardised), `root` (signed square roots, standardised, each
+            row of one length), or `auto`: `root`, unless the labelled samples clearly gain from `standard`, out of fold. The
+            scaling learns from all samples, labelled or not.
         pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, mixed with the
             labelled-only classifier or left out where the labelled samples gain nothing.
         neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
@@ -60,7 +62,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         classes_: (C, 2): the outcomes of each class, 0 and 1, as scikit-learn has them where there are several outputs.
         class_names_: (C,) the columns' names where Y is a data frame, else 0 to C - 1.
         coef_, intercept_: (C, D), (C,) of the scaled features.
-        C_: C, given or chosen.
+        C_, features_: C and features, given or chosen.
         choice_: with `pseudo_weight="auto"`, how much of what the unlabelled samples say was used (`share`, 0: nothing), and what
             was tried: `in_words()` says it; else None.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
@@ -71,7 +73,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "features": [StrOptions({"plain", "standard", "root"})],
+        "features": [StrOptions({"plain", "standard", "root", "auto"})],
         "pseudo_weight": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "neighbours": [Interval(Integral, 0, None, closed="left")],
         "folds": [Interval(Integral, 2, None, closed="left")],
@@ -83,7 +85,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self,
         *,
         C: float | Literal["auto"] = "auto",
-        features: Literal["plain", "standard", "root"] = "root",
+        features: Literal["plain", "standard", "root", "auto"] = "auto",
         pseudo_weight: float | Literal["auto"] = "auto",
         neighbours: int = 10,
         folds: int = 5,
@@ -98,12 +100,15 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.power = power
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> "DiCaPClassifier":
+    def fit(self, X: Any, y: Any, scores: Any = None) -> "DiCaPClassifier":
         """Learn from labelled and unlabelled samples.
 
         Args:
             X: (n, D) finite features.
             y: (n, C) of 1, 0, and -1 or NaN for unknown; what is masked is unknown too.
+            scores: (n, C) finite scores of the samples by another model, larger where a class is likelier; log-odds are better
+                than probabilities. As far as they tell the known labels they go into the pseudo-labels; `predict` needs none.
+                The model must not have learnt from y: what it says of these samples would be believed too much.
 
         Raises:
             ValueError: a parameter or an array is not as described, fewer than two samples have a known entry, or a class
@@ -128,15 +133,20 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.class_names_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        self._solve(x, labels, labelled, seed)
+        given = None
+        if scores is not None:
+            options: dict[str, Any] = {"dtype": np.float64, "input_name": "scores"}
+            given = check_array(scores, **options)
+            if given.shape != labels.shape:
+                raise ValueError(f"scores: found shape {given.shape}, expected {labels.shape}: a column for each class of y")
+        self._solve(x, labels, labelled, given, seed)
         return self
 
-    def _solve(self, x: NDArray, labels: NDArray, labelled: NDArray, seed: int) -> None:
-        kind = cast(Kind, self.features)  # checked
+    def _solve(self, x: NDArray, labels: NDArray, labelled: NDArray, scores: NDArray | None, seed: int) -> None:
+        kind = cast(Kind, "standard" if self.features == "auto" else self.features)  # checked
         self._scaling = scaling_of(x, kind)
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
         rows, y = self._scaling.apply(x)[order], labels[labelled]
-        own = rows[: len(y)]
         largest = float(np.abs(rows).max(initial=0))  # of single precision, in which squares are summed
         limits = np.finfo(rows.dtype)
         if not (np.isfinite(self._scaling.scale).all() and largest**2 * rows.size < limits.max):
@@ -151,8 +161,12 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
         fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
-        self.C_ = choose_loss_weight(own, y, fold) if self.C == "auto" else float(self.C)
-
+        if self.features == "auto":
+            self._scaling, self.C_, _ = choose_scaling(x, x[labelled], y, fold, loss_weight=self.C)
+            rows = self._scaling.apply(x)[order]
+        else:
+            self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
+        self.features_, own = self._scaling.kind, rows[: len(y)]
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
 
         def rule(scores: NDArray, known: NDArray, _: int | None) -> Pseudo:
@@ -160,7 +174,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
         heads, self.choice_ = crossfit(
             rows, y, fold, rule, loss_weight=self.C_, pseudo_weight=self.pseudo_weight,
-            neighbours=min(self.neighbours, len(rows) - 1),
+            neighbours=min(self.neighbours, len(rows) - 1), scores=None if scores is None else scores[order],
         )  # fmt: skip
         self.coef_, self.intercept_ = heads.w[-1], heads.b[-1]
         scores = out_of_fold(heads.w, heads.b, own, fold)

@@ -6,9 +6,16 @@ import tiny
 import torch
 from torch import nn
 
+from dicap.evaluation.evaluate import evaluate
+from dicap.files.json_files import read_json
+from dicap.linear import scaling_choice
+from dicap.linear.folds import assign_folds
 from dicap.linear.scaling import NEVER, scaling_of
+from dicap.linear.scaling_choice import choose_scaling
 from dicap.models import load_model
 from dicap.network.linear import LinearHead, Scaling, fit_scaling
+from dicap.report.page import _remarks
+from dicap.sklearn import DiCaPClassifier
 
 
 def scaled(x, rows, kind):
@@ -70,10 +77,49 @@ def test_a_plain_head_has_nothing_to_save_and_pools_first():
     assert torch.allclose(z.sum(2) + head.linear.bias, logits, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["standard", "root"])
-def test_a_saved_model_keeps_what_the_training_images_said(frozen_experiment, bank, tmp_path, kind):
+@pytest.mark.parametrize("chosen", ["standard", "root"])
+def test_a_head_that_chooses_is_the_head_of_what_was_chosen(chosen):
+    x = torch.from_numpy(features())
+    auto, later, given = LinearHead(6, 3, "auto"), LinearHead(6, 3, "auto"), LinearHead(6, 3, chosen)
+    fit_scaling(auto, x, chosen)
+    fit_scaling(given, x)
+    later.load_state_dict(auto.state_dict())
+    for scaling in (auto.scaling, later.scaling, torch.export.export(auto.scaling, (x,)).module()):
+        assert torch.equal(scaling(x), given.scaling(x))
+
+
+def heavy_tails(seed=0, n=300, d=30):
+    """Features of one sign whose roots the labels are linear in; and those roots, less their mean."""
+    rng = np.random.default_rng(seed)
+    root = np.abs(rng.standard_normal((n, d))) ** 2
+    y = (root @ rng.standard_normal((d, 4)) + 2 * rng.standard_normal((n, 4)) > 0).astype(np.float32)
+    return root**2, root - root.mean(0), y
+
+
+def test_roots_are_left_only_where_the_labelled_rows_clearly_gain():
+    x, centred, y = heavy_tails()
+    own, fold = slice(150), assign_folds(y[:150], 5, 0)
+    for rows, kind in ((x, "root"), (centred, "standard")):
+        scaling, loss_weight, words = choose_scaling(rows, rows[own], y[own], fold)
+        assert scaling.kind == kind and loss_weight > 0
+        assert words.startswith({"root": "roots: log loss 0.", "standard": "standardised: log loss 0."}[kind])
+        y_known = np.where(np.arange(len(y))[:, None] < 150, y, -1)
+        auto = DiCaPClassifier(random_state=0).fit(rows, y_known)
+        given = DiCaPClassifier(features=kind, random_state=0).fit(rows, y_known)
+        assert auto.features_ == kind and auto.C_ == given.C_ and np.array_equal(auto.coef_, given.coef_)
+
+
+@pytest.mark.parametrize("kind", ["standard", "root", "auto"])
+def test_a_saved_model_keeps_what_the_training_images_said(frozen_experiment, bank, tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(scaling_choice, "CLEAR", -np.inf)  # the other than by default
     experiment = frozen_experiment({"method": "bce", "head": "linear", "linear.solver": "convex", "linear.features": kind})
     model = load_model(tiny.run_stage(experiment, "warmup", None, tmp_path) / "model.safetensors")
+    said = read_json(tmp_path / "warmup" / "choice.json")
+    assert said.get("features") == ("standard" if kind == "auto" else None)
+    if kind == "auto":
+        result = evaluate(experiment, tmp_path / "warmup" / "model.safetensors", tmp_path / "evaluate")
+        assert result["scaling"] == said["scaling"] in (tmp_path / "evaluate" / "MODEL_CARD.md").read_text()
+        assert f"The head sees features as {said['scaling']}." in list(_remarks(result))
     training = np.concatenate([experiment.roles.labelled, experiment.roles.unlabeled])
     assert not set(training) & set(experiment.roles.test)
     x = (bank.view("plain")[training, 0].astype(np.float64) + bank.view("mirror")[training, 0]) / 2

@@ -121,6 +121,8 @@ def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "F1 of always saying yes", f"{metrics['constant_f1']:.3f}"
     yield "of the no right", _share(metrics["no_right"])
     yield f"right if the answer were always {metrics['constant']}", _share(metrics["constant_right"])
+    if "scaling" in metrics:
+        yield "features as the head sees them", metrics["scaling"]
     if "unlabelled" in metrics:
         yield "unlabelled photographs", metrics["unlabelled"]
     if metrics["chance_gap"] is not None:

@@ -12,7 +12,7 @@ from dicap.errors import DataError
 from dicap.files.atomic import replacing
 from dicap.files.tables import lists, matrix, read_parquet, write_parquet
 
-CHOICE = "choice.json"  # of a solved stage: its linear.C, and in the main stage how much of the unlabelled images was used
+CHOICE = "choice.json"  # of a solved stage: what was chosen, linear.C and by the labelled images' losses
 ROLES = ("sup", "est", "unlabeled", "test")
 
 SPLIT = pa.schema([("id", pa.string()), ("role", pa.string())])

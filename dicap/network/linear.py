@@ -1,5 +1,7 @@
 """The linear head: global average pooling and one weight vector per class (docs/methods.md 2.5)."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -11,41 +13,53 @@ SMALLEST = 1e-8  # below the least half above 0, so that no feature of a bank ch
 class Scaling(nn.Module):
     """Pooled features as the head sees them: plain, standardised, or standardised signed roots of one length.
 
-    Mean and deviation are those of the training images (`fit_scaling`), and part of a saved model.
+    Mean and deviation are those of the training images (`fit_scaling`), and part of a saved model, as is the choice with `auto`.
     """
 
-    kind: Kind
+    kind: Kind | Literal["auto"]
     mean: Tensor
     scale: Tensor
+    rooted: Tensor
 
-    def __init__(self, channels: int, kind: Kind) -> None:
+    def __init__(self, channels: int, kind: Kind | Literal["auto"]) -> None:
         super().__init__()
         self.kind = kind
         if kind != "plain":
             self.register_buffer("mean", torch.zeros(channels))
             self.register_buffer("scale", torch.ones(channels))
-
-    def root(self, x: Tensor) -> Tensor:
-        """Signed square roots, where the kind is `root`. The gradient at 0 is 0."""
-        return x.sign() * x.abs().clamp_min(SMALLEST).sqrt() if self.kind == "root" else x
+        if kind == "auto":
+            self.register_buffer("rooted", torch.tensor(True))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, D) -> (B, D)."""
         if self.kind == "plain":
             return x
-        x = (self.root(x) - self.mean) / self.scale
-        if self.kind == "root":
-            x = x * (x.shape[1] ** 0.5 / x.norm(dim=1, keepdim=True).clamp_min(1e-12))
-        return x
+        standard = (x - self.mean) / self.scale
+        if self.kind == "standard":
+            return standard
+        x = (signed_root(x) - self.mean) / self.scale
+        x = x * (x.shape[1] ** 0.5 / x.norm(dim=1, keepdim=True).clamp_min(1e-12))
+        return torch.where(self.rooted, x, standard) if self.kind == "auto" else x  # no branch: an exported network has both
 
 
-def fit_scaling(network: nn.Module, x: Tensor) -> None:
-    """Take mean and deviation of every `Scaling` in the network from pooled features (n, D) of training images, in place."""
+def signed_root(x: Tensor) -> Tensor:
+    """Signed square roots; the gradient at 0 is 0."""
+    return x.sign() * x.abs().clamp_min(SMALLEST).sqrt()
+
+
+def fit_scaling(network: nn.Module, x: Tensor, chosen: Kind = "root") -> None:
+    """Take mean and deviation of every `Scaling` in the network from pooled features (n, D) of training images, in place.
+
+    Where the kind is `auto` they are of kind `chosen`.
+    """
     for module in network.modules():
         if isinstance(module, Scaling) and module.kind != "plain":
-            scaling = scaling_of(x.double().cpu().numpy(), module.kind)
+            kind = chosen if module.kind == "auto" else module.kind
+            scaling = scaling_of(x.double().cpu().numpy(), kind)
             module.mean.copy_(torch.from_numpy(scaling.mean))
             module.scale.copy_(torch.from_numpy(scaling.scale))
+            if module.kind == "auto":
+                module.rooted.fill_(kind == "root")
 
 
 class LinearHead(nn.Module):
@@ -55,7 +69,7 @@ class LinearHead(nn.Module):
     element by element, so that its sum (plus bias) is the logit (docs/methods.md 5.3).
     """
 
-    def __init__(self, channels: int, classes: int, scaling: Kind = "plain") -> None:
+    def __init__(self, channels: int, classes: int, scaling: Kind | Literal["auto"] = "plain") -> None:
         super().__init__()
         self.scaling = Scaling(channels, scaling)
         self.linear = nn.Linear(channels, classes)

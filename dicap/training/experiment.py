@@ -127,6 +127,11 @@ class Experiment:
         assert self.bank is not None
         return replace(self, inputs=self.bank, frozen=True)
 
+    def training_features(self) -> np.ndarray:
+        """Mean features (n, D) of the training images, labelled or not: what the scaling of a head learns from."""
+        assert self.bank is not None
+        return self.bank.mean(np.sort(np.concatenate([self.roles.labelled, self.roles.unlabeled])))
+
     @property
     def stored_backbone(self) -> StoredBackbone | None:
         """What stands for the backbone where the head alone is trained; None where networks look at images."""

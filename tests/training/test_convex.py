@@ -1,7 +1,5 @@
 """Warm-up and main stage solved as convex problems: the optimum, nothing leaks, and a published model is whole."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import tiny
@@ -130,9 +128,8 @@ def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solve
     rows = np.concatenate([problem.labelled, problem.unlabelled])
     y = np.concatenate([problem.y, np.full((len(problem.unlabelled), problem.y.shape[1]), -1)])
     monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
-    alike = SimpleNamespace(apply=lambda x: x, scale=np.ones(1))  # the network's has all images
-    monkeypatch.setattr(sklearn, "scaling_of", lambda *_: alike)
-    model = sklearn.DiCaPClassifier(C=0.05, pseudo_weight=weight, neighbours=3, folds=3).fit(problem.rows[rows], y)
+    estimator = sklearn.DiCaPClassifier(C=0.05, features="plain", pseudo_weight=weight, neighbours=3, folds=3)
+    model = estimator.fit(problem.rows[rows], y)  # as the network's scaling has them, which learnt from all images
     assert np.allclose(model.coef_, solved["students"].w[-1], **ALIKE)
     assert np.allclose(model.intercept_, solved["students"].b[-1], **ALIKE)
     if weight == 0.5:

@@ -14,7 +14,7 @@ from dicap.files.json_files import read_json
 from dicap.linear import crossfit
 from dicap.linear.choice import PART
 from dicap.models import load_model
-from dicap.network.linear import Scaling
+from dicap.network.linear import signed_root
 from dicap.settings.checks import contradictions
 from dicap.training.decisions import thresholds_at_equal_rank
 from dicap.training.loops import finetune_from_solved as unfrozen
@@ -111,10 +111,9 @@ def test_one_rate_for_both_is_one_group_as_published():
 
 
 def test_a_signed_root_has_a_gradient_everywhere():
-    scaling = Scaling(4, "root")
     x = torch.tensor([[0.0, 2.0**-24, -4.0, 9.0]], requires_grad=True)  # 2**-24: the least half above 0
-    assert torch.equal(scaling.root(x), x.sign() * x.abs().sqrt())
-    (slope,) = torch.autograd.grad(scaling.root(x).sum(), x)
+    assert torch.equal(signed_root(x), x.sign() * x.abs().sqrt())
+    (slope,) = torch.autograd.grad(signed_root(x).sum(), x)
     assert torch.isfinite(slope).all()
     assert slope[0].tolist() == pytest.approx([0, 2**11, 0.25, 1 / 6])
 

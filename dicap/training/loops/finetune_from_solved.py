@@ -41,7 +41,7 @@ def solve_frozen(run: Trainer, network: nn.Module, phase: Phase) -> tuple[Refres
     refresh, solution, choice = problem.crossfit(
         loss_weight, lambda teacher: experiment.method.refresh(teacher, experiment.roles)
     )
-    convex.record_choice(run, loss_weight, choice)
+    convex.record_choice(run, loss_weight, choice.to_dict() if choice else {})
     students.set_solution(solution)
     curve = students.curve_out_of_fold(problem)
     assert curve is not None, "only with cross-fitting"

@@ -10,7 +10,7 @@ right. The arrays' part of it is in `dicap.linear`; here are the experiment, the
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,10 +22,11 @@ from dicap.files.json_files import read_json, write_json
 from dicap.linear.choice import Choice
 from dicap.linear.crossfit import Pseudo, Teachers, crossfit, out_of_fold, out_of_fold_at_rank, solve_teachers
 from dicap.linear.folds import assign_folds, n_folds
-from dicap.linear.loss_weight import choose_loss_weight
+from dicap.linear.loss_weight import FOLDS, choose_loss_weight
+from dicap.linear.scaling_choice import choose_scaling
 from dicap.linear.solver import Solution, solve
 from dicap.methods.base import Calibrates, HiddenLabels, Phase, Refresh, Roles, Teacher
-from dicap.network.linear import LinearHead
+from dicap.network.linear import LinearHead, fit_scaling
 from dicap.randomness import torch_seed
 from dicap.training.decisions import CurveSource
 from dicap.training.experiment import Experiment
@@ -35,13 +36,13 @@ from dicap.training.trainer import Trainer
 
 
 def warm_up(run: Trainer, network: nn.Module) -> None:
-    """Stage 1: logistic regression on the labelled rows, the weight of the loss by cross-validation."""
+    """Stage 1: logistic regression on the labelled rows, the scaling and the weight of the loss by cross-validation."""
     phase = replace(run.method.warmup(run.experiment.roles), epochs=1)
+    loss_weight, chosen = choose_features(run.experiment, network, phase)
     problem = Problem.of(run.experiment, network, phase)
-    loss_weight = run.settings.linear.C
     if loss_weight == "auto":
         loss_weight = choose_loss_weight(problem.rows[problem.labelled], problem.y, seed=_seed(run.experiment))
-    record_choice(run, loss_weight)
+    record_choice(run, loss_weight, chosen)
 
     student = Students(network)
     run.begin_with(student, {"raw": network}, phase, eval_every=1)
@@ -66,11 +67,24 @@ def train(run: Trainer, network: nn.Module) -> None:
     for _ in run.epochs:
         # (1) - (3) rates, thresholds, pseudo-labels and weights: for each student; (4) L = L_sup + L_pseudo at its minimum
         _, solution, choice = problem.crossfit(loss_weight, make_labels)
-        record_choice(run, loss_weight, choice)
+        record_choice(run, loss_weight, choice.to_dict() if choice else {})
         students.set_solution(solution)
         run.checkpoint.row["loss"] = students.objective
         run.end_epoch()
     run.publish(students.curve_out_of_fold(problem))
+
+
+def choose_features(experiment: Experiment, network: nn.Module, phase: Phase) -> tuple[float | Literal["auto"], dict[str, str]]:
+    """Let the head see roots or standardised features, in place, where they are `auto`; linear.C, and what to record."""
+    y, given = experiment.labels.of(phase.labelled).numpy().astype(np.float32), experiment.settings.linear
+    if given.features != "auto" or len(y) < 2:  # a single labelled image chooses nothing
+        return given.C, {}
+    assert experiment.bank is not None
+    x, own = experiment.training_features(), experiment.bank.mean(phase.labelled)
+    fold = assign_folds(y, min(FOLDS, len(y)), _seed(experiment))
+    scaling, loss_weight, words = choose_scaling(x, own, y, fold, loss_weight=given.C)
+    fit_scaling(network, torch.from_numpy(x), scaling.kind)
+    return loss_weight, {"features": scaling.kind, "scaling": words}
 
 
 def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
@@ -87,10 +101,10 @@ def chosen_loss_weight(source: Path | None) -> float:
     return float(read_json(source / CHOICE)["C"])
 
 
-def record_choice(run: Trainer, loss_weight: float, choice: Choice | None = None) -> None:
-    """Write linear.C, and how much of the unlabelled images was used where that was chosen, beside the stage's model."""
+def record_choice(run: Trainer, loss_weight: float, chosen: dict[str, Any]) -> None:
+    """Write linear.C and what else was chosen, the scaling or how much of the unlabelled images is used, beside the model."""
     if run.experiment.group.is_main:
-        write_json({"C": loss_weight} | (choice.to_dict() if choice else {}), run.state.products / CHOICE)
+        write_json({"C": loss_weight} | chosen, run.state.products / CHOICE)
 
 
 def _seed(experiment: Experiment) -> int:

@@ -1,6 +1,5 @@
 """Stage 1: warm-up (docs/methods.md 2.8, 3.3)."""
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -8,7 +7,6 @@ from dicap.network.linear import fit_scaling
 from dicap.randomness import torch_seed
 from dicap.training.batches import Batches
 from dicap.training.experiment import Experiment
-from dicap.training.inputs import BankFeatures
 from dicap.training.plan import warmup_plan
 from dicap.training.trainer import Trainer
 
@@ -20,11 +18,10 @@ def initial_network(experiment: Experiment) -> nn.Module:
     solved = experiment.settings.solves("warmup")
     network = experiment.method.build_network(stored=experiment.stored_backbone if solved else None)
     if experiment.frozen:  # the backbone whose features the bank holds, also where its weights are random
-        inputs, roles, backbone = experiment.inputs, experiment.roles, experiment.stored_backbone
-        assert isinstance(inputs, BankFeatures) and backbone is not None
+        backbone = experiment.stored_backbone
+        assert backbone is not None
         network.backbone = backbone
-        training = np.sort(np.concatenate([roles.labelled, roles.unlabeled]))
-        fit_scaling(network, torch.from_numpy(inputs.mean(training)))
+        fit_scaling(network, torch.from_numpy(experiment.training_features()))
     return network
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,8 +27,9 @@ from dicap.provenance.dependencies import code
 from dicap.provenance.source_code import ROOT
 from dicap.settings import Settings
 from stages.support.common import ARTIFACTS, DATA, known_results, placed
+from stages.support.parent import STARTED_BY
 
-SAMPLE, LEAST = 256, 32  # images in all, and of a split
+SAMPLE, LEAST, LABELLED = 256, 32, 10  # images in all, of a split, and labelled ones: less than two make no D_sup and D_est
 STAGES = ("split", "features", "warmup", "pseudo-label", "train", "finetune", "evaluate")
 STEPS = ["minutes_data", "minutes_step", "minutes_refresh"]  # of an epoch
 
@@ -42,7 +44,10 @@ def forecast(settings: Settings, folder: Path) -> dict[str, float]:
     epochs = {stage: values[stage]["epochs"] for stage in ("warmup", "train", "finetune")}
     values |= {stage: values[stage] | {"epochs": 1} for stage in epochs}
     with tempfile.TemporaryDirectory() as scratch:
-        grown = store.n / _sample(store, Path(scratch, DATA))
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # the folder goes, and the stage ends
+        counts = _sample(store, Path(scratch, DATA))
+        grown, labelled = store.n / sum(counts.values()), int(settings.ratio * store.meta["counts"]["train"])
+        values["ratio"] = min(1.0, max(settings.ratio, (min(labelled, LABELLED) + 0.5) / counts["train"]))
         Path(scratch, "params.yaml").write_text(json.dumps(values), encoding="utf-8")
         for stage in STAGES:
             begin = time.perf_counter()
@@ -59,8 +64,8 @@ def forecast(settings: Settings, folder: Path) -> dict[str, float]:
     return {stage: round(value, 2) for stage, value in (minutes | {"all": sum(minutes.values())}).items()}
 
 
-def _sample(store: Store, folder: Path) -> int:
-    """Write a converted set of some of the images, of each split its share; returns their number."""
+def _sample(store: Store, folder: Path) -> dict[str, int]:
+    """Write a converted set of some of the images, of each split its share; returns their numbers."""
     table, rng = files.read_index(store.folder), np.random.default_rng(0)
     split, chosen = np.array(table["split"].to_pylist()), {}
     for name in files.SPLITS:
@@ -70,13 +75,15 @@ def _sample(store: Store, folder: Path) -> int:
     folder.mkdir(parents=True)
     np.save(folder / files.ARRAY, store.pixels(rows))
     files.write_index(folder / files.INDEX, table.take(rows), partial=files.is_partial(store.meta))
-    files.write_meta(folder, store.meta | {"counts": {name: len(part) for name, part in chosen.items()}})
-    return len(rows)
+    counts = {name: len(part) for name, part in chosen.items()}
+    files.write_meta(folder, store.meta | {"counts": counts})
+    return counts
 
 
 def _run(stage: str, folder: Path) -> dict[str, Any]:
     """Run a stage in a project; what it says."""
     kept = {key: value for key, value in os.environ.items() if key not in ("DVC_ROOT", "DVC_STAGE", "DICAP_PROJECT")}
+    kept[STARTED_BY] = str(os.getpid())
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     words = [sys.executable, "-m", "stages.cli", "--json", stage]
     done = subprocess.run(words, cwd=folder, env=kept, capture_output=True, text=True)

@@ -78,8 +78,9 @@ def _run(stage: str, folder: Path) -> dict[str, Any]:
     """Run a stage in a project; what it says."""
     kept = {key: value for key, value in os.environ.items() if key not in ("DVC_ROOT", "DVC_STAGE", "DICAP_PROJECT")}
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    words = [sys.executable, "-m", "stages.cli", "--json", stage]
-    done = subprocess.run(words, cwd=folder, env=kept, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "stages.cli", "--json", stage], cwd=folder, env=kept, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise DataError(f"{stage}, on some of the images: {done.stderr.strip().splitlines()[-1]}")
     return json.loads(done.stdout.splitlines()[-1])

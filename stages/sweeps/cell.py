@@ -33,8 +33,10 @@ from stages.sweeps.revisions import LOCK, cache_folder, git, in_cache
 EXIT_STOPPED = 75
 _SCRATCH = "dicap-cell-"
 LOCKED_BY = re.compile(r"Error: (?P<folder>.+): process \S+ is already running this")  # said by dicap.training.checkpoint.state
-# Set by DVC for its stages and by Git for its hooks; they would lead out of the clone.
+# Set by DVC for its stages and by Git for its hooks; they would lead out of the clone, and the project's own HEAD elsewhere.
 _LEADING = ("DVC_ROOT", "DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+# No hook, signature or ending of a line of the user's own Git may refuse a result.
+_PLAIN = ("core.hooksPath=/dev/null", "commit.gpgSign=false", "push.gpgSign=false", "core.safecrlf=false")
 
 
 def cell_job(
@@ -88,6 +90,8 @@ def exists(project: Path, name: str, rev: str) -> bool:
 @click.option("-S", "--set-param", "changes", multiple=True, metavar="KEY=JSON")
 def main(project: Path, rev: str, name: str, until: str | None, changes: tuple[str, ...]) -> None:
     """Run one experiment of a commit of the project and bring it back."""
+    for key in _LEADING:
+        os.environ.pop(key, None)
     with _scratch(name) as folder:
         end_with_parent(lambda: _remove(folder.with_name(f"{folder.name}.lock")))
         signal.signal(signal.SIGTERM, _stop)
@@ -108,7 +112,7 @@ def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Pa
     clone = _clone(project, rev, folder)
     # Not by DVC's own `-S`: its grammar reads some texts otherwise than they stand in a grid.
     change_settings(clone / PARAMS, {key: json.loads(value) for key, _, value in (change.partition("=") for change in changes)})
-    environment = {key: value for key, value in os.environ.items() if key not in _LEADING} | {
+    environment = os.environ | {
         "DICAP_PROJECT": str(project),
         "DVC_SITE_CACHE_DIR": str(folder / "site"),  # or each clone would leave a folder behind in the system's
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
@@ -136,7 +140,8 @@ def _clone(project: Path, rev: str, folder: Path) -> Path:
 
     top = Path(git("rev-parse", "--show-toplevel", folder=project).strip())
     clone = folder / "clone"
-    git("clone", "--quiet", "--shared", "--no-checkout", str(top), str(clone), folder=folder)
+    options = ["--shared", "--no-checkout", "--origin", "origin", *(part for value in _PLAIN for part in ("--config", value))]
+    git("clone", "--quiet", *options, str(top), str(clone), folder=folder)
     git("checkout", "--quiet", "--detach", rev, folder=clone)
     for key, of_commit in (("user.name", "%an"), ("user.email", "%ae")):  # perhaps said in the project alone, or nowhere
         otherwise = git("show", "--no-patch", f"--format={of_commit}", rev, folder=project).strip()
@@ -196,7 +201,7 @@ def _bring_back(clone: Path, project: Path, name: str, rev: str) -> None:
     git("add", LOCK, folder=clone)
     if not git("status", "--porcelain", "--untracked-files=no", folder=clone):
         return  # the result is that of the commit itself
-    git("commit", "--quiet", "--no-verify", "--no-gpg-sign", "--message", f"dvc: commit experiment {name}", folder=clone)
+    git("commit", "--quiet", "--message", f"dvc: commit experiment {name}", folder=clone)
     ref = experiment_ref(name, rev)
     try:
         git("push", "--quiet", f"--force-with-lease={ref}:", "origin", f"HEAD:{ref}", folder=clone)

@@ -171,6 +171,31 @@ def test_the_cache_may_be_the_user_s_or_the_system_s_and_the_author_the_project_
     assert applied.returncode == 0 and (project / "artifacts" / "result.txt").read_text() == "2"
 
 
+def test_nothing_that_a_user_s_git_is_told_refuses_a_result_or_leads_elsewhere(project, tmp_path):
+    for name in ("post-checkout", "pre-commit", "commit-msg", "post-commit", "pre-push"):
+        hook = tmp_path / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text("#!/bin/sh\nexit 1\n")
+        hook.chmod(0o755)
+    (tmp_path / "config").write_text(
+        f"[core]\nhooksPath = {tmp_path / 'hooks'}\nautocrlf = true\nsafecrlf = true\n[clone]\ndefaultRemoteName = upstream\n"
+        "[commit]\ngpgSign = true\n[push]\ngpgSign = true\n[log]\nshowSignature = true\n"
+    )
+    head, _, message = cell.git("cat-file", "commit", "HEAD", folder=project).partition("\n\n")
+    signed = f"{head}\ngpgsig -----BEGIN SSH SIGNATURE-----\n -----END SSH SIGNATURE-----\n\n{message}"
+    (tmp_path / "signed").write_text(signed)
+    cell.git(
+        "reset", "-q", cell.git("hash-object", "-tcommit", "-w", str(tmp_path / "signed"), folder=project).strip(), folder=project
+    )
+    branch = cell.git("symbolic-ref", "HEAD", folder=project)
+    inherited = {"GIT_DIR": str(project / ".git"), "GIT_INDEX_FILE": str(project / ".git" / "index")}  # as of a hook
+    code, output = ended(start(project, "two", "-S", "seed=2", GIT_CONFIG_GLOBAL=str(tmp_path / "config"), **inherited))
+    assert code == 0, output
+    shown = cell.git("log", "-1", "--format=%an of %P", cell.experiment_ref("two", rev(project)), folder=project)
+    assert shown.strip() == f"t of {rev(project)}" and cell.git("symbolic-ref", "HEAD", folder=project) == branch
+    assert not cell.git("status", "--porcelain", folder=project)
+
+
 def test_a_failure_has_dvcs_exit_code_and_leaves_nothing(project, tmp_path):
     code, output = ended(start(project, "seven", "-S", "seed=7"))
     assert code not in (0, 75) and "Error: seven is refused" in output

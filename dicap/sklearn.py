@@ -136,7 +136,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         given = None
         if scores is not None:
             options: dict[str, Any] = {"dtype": np.float64, "input_name": "scores"}
-            given = check_array(scores, **options)
+            given = check_array(_unmasked(scores, "scores"), **options)
             if given.shape != labels.shape:
                 raise ValueError(f"scores: found shape {given.shape}, expected {labels.shape}: a column for each class of y")
         self._solve(x, labels, labelled, given, seed)
@@ -183,10 +183,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
     def _features(self, X: Any, *, reset: bool) -> NDArray:
         """(n, D) finite, in single or double precision."""
-        if np.ma.is_masked(X):  # scikit-learn would read what lies under the mask
-            raise ValueError("X: some features are masked; fill them in")
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "reset": reset}
-        return np.asarray(validate_data(self, X, **options))
+        return np.asarray(validate_data(self, _unmasked(X, "X"), **options))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
@@ -302,6 +300,13 @@ class LabelledKFold:
         fold[labelled] = assign_folds(labels[labelled], self.n_splits, seed)
         for k in range(self.n_splits):
             yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+
+
+def _unmasked(values: Any, name: str) -> Any:
+    """The values, none of which is masked: scikit-learn would read what lies under the mask."""
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name}: some values are masked; fill them in")
+    return values
 
 
 def _known_labels(y: Any, name: str) -> NDArray:

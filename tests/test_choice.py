@@ -60,11 +60,14 @@ def test_scores_of_another_model_teach_as_far_as_they_tell_the_labels():
 
     alone, taught = fit(None), fit(good)
     assert taught.score(p.x_test, p.y_test) > alone.score(p.x_test, p.y_test) + 0.01, "without scores of the samples to predict"
-    assert np.allclose(fit(3 * good - np.arange(p.y.shape[1])).coef_, taught.coef_, atol=5e-3), "whatever their unit"
+    for unit in (3, 1e-8):
+        assert np.allclose(fit(unit * (good - np.arange(p.y.shape[1]))).coef_, taught.coef_, atol=5e-3), "whatever their unit"
     for useless in (noise, -good):
         assert abs(fit(useless).score(p.x_test, p.y_test) - alone.score(p.x_test, p.y_test)) < 0.005
     with pytest.raises(ValueError, match="scores: found shape"):
         fit(good[:, 1:])
+    with pytest.raises(ValueError, match="scores: some values are masked"):
+        fit(np.ma.masked_array(good, good > 3))
 
 
 # -- the parts

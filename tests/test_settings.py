@@ -72,6 +72,8 @@ def test_a_protocol_stands_between_the_data_set_and_the_published_values(write):
     differing = {key for key, value in flatten(published) if value != values[key]}
     assert differing == {"protocol", *changed}, "a key that repeats the published value is no recommendation"
     assert load(write({"protocol": "recommended", "calibration.estimator": "bins"})).calibration.estimator == "bins"
+    photographs = load(write({"dataset": "table", "data_root": "/photographs", "protocol": "recommended"})).model_dump()
+    assert changed.items() <= dict(flatten(photographs)).items(), "it is for them"
 
 
 @pytest.mark.parametrize("method", METHODS)

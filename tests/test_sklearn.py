@@ -221,7 +221,7 @@ def test_one_unlabelled_row_and_fewer_rows_than_neighbours():
         (lambda x, y: (x, y[:, 0]), "1d array"),
         (lambda x, y: (x[:-1], y), "inconsistent numbers of samples"),
         (lambda x, y: (np.where(x == x[3, 3], np.nan, x), y), "Input X contains NaN"),
-        (lambda x, y: (np.ma.masked_array(x, x == x[3, 3]), y), "X: some features are masked"),
+        (lambda x, y: (np.ma.masked_array(x, x == x[3, 3]), y), "X: some values are masked"),
         (lambda x, y: (1e30 * x, y), "whose squares overflow"),
         (lambda x, y: (1e-60 * x, y), "whose squares vanish"),
     ],

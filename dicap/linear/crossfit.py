@@ -142,7 +142,8 @@ class Teachers:
         weights of a logistic regression of the known labels on both, none below 0.
         """
         mean, deviation = self._moments(given)
-        unit = (given - mean) / np.maximum(deviation, 1e-6)
+        constant = 1e-9 * np.abs(given).max(0) + np.finfo(given.dtype).tiny  # of rounding alone, in whatever unit
+        unit = (given - mean) / np.maximum(deviation, constant)
         other = np.stack([mean + deviation * unit for mean, deviation in map(self._moments, self.logits)])  # (H, n, C)
         known, n = y >= 0, len(y)
         both = np.stack([log_odds(self.scores()[:n][known]), other[0, :n][known]], axis=1, dtype=np.float64)

@@ -181,7 +181,11 @@ def collect(
     """
     published = published or {}
     runs = runs[runs["row"].isin(list(spec.rows)) & runs[spec.value].notna()]
-    columns: list[Column] = sorted(set(zip(runs["dataset"], runs["ratio"], strict=True)))
+    rows_of = runs.groupby(["dataset", "ratio"])["row"].nunique()
+    several = rows_of[rows_of > 1]
+    # Where rows are compared with one another, what one row alone was run on belongs to another table's grid.
+    columns: list[Column] = sorted((several if spec.against and len(several) else rows_of).index)
+    runs = runs[pd.MultiIndex.from_frame(runs[["dataset", "ratio"]]).isin(columns)]
     cells: dict[str, dict[Column, Cell]] = {}
     for row in spec.rows:
         line = {column: _cell(runs, row, column, spec, published) for column in columns}

@@ -64,6 +64,7 @@ def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, changes:
             made += budget_tables(runs, spec, published)
         else:
             made.append(tables.collect(runs, spec, published, tables.published_averages(spec)))
+    made = [table for table in made if table.cells]  # on a processor nobody knows of a device's memory
     made[-1].notes.extend(notes + more)
     for ending, write in (("md", tables.to_markdown), ("csv", tables.to_csv)):
         with replacing_own(out / f"{kind}.{ending}") as temporary:

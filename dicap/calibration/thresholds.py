@@ -32,7 +32,7 @@ class PseudoLabels(NamedTuple):
 
 
 def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Thresholds:
-    """tau_pos[c] and tau_neg[c] from the scores on D_sup (paper section 4; docs/methods.md 3.5, 3.13-B).
+    """tau_pos[c] and tau_neg[c] from the scores on D_sup (paper section 4; docs/methods.md 3.5, equation (8), 3.13-B).
 
     Where tau_neg > tau_pos they are sorted, so the overlap is uncertain. A class without positives gets tau_pos = 1, one without
     negatives tau_neg = 0.

@@ -195,8 +195,10 @@ def git(*arguments: str, folder: Path | None = None) -> str:
 def _run(arguments: list[str], text: str | None = None, folder: Path | None = None) -> bytes:
     content = None if text is None else text.encode()
     try:
-        words = ["git", "-c", "log.showSignature=false", *arguments]  # or signatures would stand between the lines
-        done = subprocess.run(words, input=content, capture_output=True, check=False, cwd=folder)
+        done = subprocess.run(
+            ["git", "-c", "log.showSignature=false", *arguments],  # or signatures would stand between the lines
+            input=content, capture_output=True, check=False, cwd=folder,
+        )  # fmt: skip
     except FileNotFoundError:
         raise DataError("git: not found; install it") from None
     if done.returncode:

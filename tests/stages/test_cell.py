@@ -15,13 +15,15 @@ from pathlib import Path
 import psutil
 import pytest
 import tiny
+from dvc_objects.fs import local, system
+from dvc_objects.fs.generic import transfer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dicap.errors import DataError
 from dicap.settings import change_settings, changed, read_yaml
 from dicap.training.checkpoint.state import RunState
-from stages.sweeps import cell
+from stages.sweeps import cell, shared_cache
 
 pytestmark = pytest.mark.timeout(600)
 WORDS = st.sampled_from(
@@ -287,6 +289,24 @@ def test_what_a_killed_cell_left_is_removed_by_the_next_and_what_runs_is_not(pro
         with cell._scratch("next") as folder:
             assert folder.parent == tmp_path / "scratch" and not dead.exists() and running.exists()
     assert sorted(path.name for path in (tmp_path / "scratch").iterdir()) == ["dicap-cell-running", "dicap-cell-running.lock"]
+
+
+def test_what_another_cell_stored_is_neither_emptied_nor_removed(tmp_path, monkeypatch):
+    stored, linked, same = (tmp_path / name for name in ("stored", "linked", "same"))
+    monkeypatch.setattr(system, "reflink", system.reflink)
+    shared_cache.without_reflinks()
+    seen = []
+
+    def copied(source, target, **_):
+        seen.append((stored.read_text(), linked.read_text()))
+        shutil.copyfile(source, target)
+
+    monkeypatch.setattr(local, "copyfile", copied)
+    for path in (stored, same):
+        path.write_text("rows")
+    os.link(stored, linked)
+    transfer(local.LocalFileSystem(), str(same), local.LocalFileSystem(), str(stored))
+    assert [*seen, (stored.read_text(), linked.read_text())] == [("rows", "rows")] * 2
 
 
 def test_stages_whose_results_are_nowhere_leave_the_lock(tmp_path):

@@ -24,12 +24,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 from common import Parser, finish
 from made_up import settings
+from step_memory import Alive, expected_peak, loss_of, step_on_paper
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
-
-from dicap.training.memory import Alive, expected_peak, loss_of, step_on_paper
 
 GB = 1e9
 # Dense half-precision products a second, bytes of memory a second. 3090: 71 of 142 TFLOP/s, the rate with float32 sums.

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from dicap import __version__
-from dicap.errors import DataError, SettingsError, Stopped
+from dicap.errors import DataError, SettingsError, Stopped, first_line
 from dicap.machine.processes import is_main
 from stages.support.parent import STARTED_BY, end_with_parent
 
@@ -43,7 +43,7 @@ USE = {
     "suggest": "Choose the unlabelled images to label next.",
     "review": "Find labels that are probably wrong.",
     "import-labels": "Add new labels to your own data set.",
-    "export": "Write a model as ONNX or as a torch.export program.",
+    "export": "Write a model as ONNX.",
 }
 TOOLS = {
     "run": "Run the whole pipeline in this folder, without DVC.",
@@ -51,7 +51,7 @@ TOOLS = {
     "backbones": "List networks to freeze: image size, features, cost.",
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
-    "doctor": "Check a converted data set, and whether a run fits on the GPU.",
+    "doctor": "Check a converted data set; say how long a run takes.",
     "sweep": "Run a grid of experiments, here or on a cluster.",
     "formatted": "Convert by the published npy lists.",
     "figures": "Draw the paper's figures from finished runs.",
@@ -100,6 +100,10 @@ class LazyGroup(click.Group):
             code, message = EXIT_DATA, str(error)
         except Stopped as stop:
             code, message = EXIT_STOPPED, str(stop)
+        except RuntimeError as error:
+            if type(error).__name__ != "OutOfMemoryError":  # torch's, which may not be loaded
+                raise
+            code, message = EXIT_DATA, f"{first_line(error)} Halve train.batch_size or warmup.batch_size (docs/gpu.md)"
         except OSError as error:
             if error.errno not in DISK_TROUBLE:
                 raise

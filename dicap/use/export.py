@@ -1,4 +1,4 @@
-"""A model as ONNX or as a torch.export program, checked against the original before it is given its name."""
+"""A model as ONNX, checked against the original before it is given its name."""
 
 import importlib.util
 import json
@@ -15,7 +15,7 @@ from dicap.files.written import check_own, replacing_own
 from dicap.models import SavedModel
 from dicap.randomness import generator
 
-ENDINGS = {"onnx": ".onnx", "pt2": ".pt2"}
+ENDING = ".onnx"
 TOLERANCE = 1e-4
 CHECKED, BATCH = 100, 20  # images, and how many at a time
 
@@ -32,7 +32,7 @@ class Scorer(nn.Module):
         return self._scores(self.network, images)
 
 
-def export(model: SavedModel, out: Path, kind: str) -> float:
+def export(model: SavedModel, out: Path) -> float:
     """Write the model to `out`, and `<out>.json` with all that is needed to use it.
 
     Scores of CHECKED random images must agree with the original's to TOLERANCE, in batches of more than one size; otherwise
@@ -42,30 +42,27 @@ def export(model: SavedModel, out: Path, kind: str) -> float:
         The largest difference of a score.
 
     Raises:
-        SettingsError: unknown format, or a package is not installed; DataError: the network cannot be exported or does not agree.
+        SettingsError: another ending, or a package is not installed; DataError: the network cannot be exported or does not agree.
     """
-    if kind not in ENDINGS:
-        raise SettingsError(f"--format: found {kind!r}, allowed are {', '.join(ENDINGS)}")
-    other = {ending: name for name, ending in ENDINGS.items() if name != kind}.get(out.suffix.lower())
-    if other is not None or out.suffix.lower() != ENDINGS[kind]:
-        advice = f"--format {other}" if other else f"a name that ends in {ENDINGS[kind]}"
-        raise SettingsError(f"--out: found {out.name!r} for format {kind}, which ends in {ENDINGS[kind]}; give {advice}")
+    if out.suffix.lower() != ENDING:
+        raise SettingsError(f"--out: found {out.name!r}; give a name that ends in {ENDING}")
     described = out.with_name(f"{out.name}.json")
     check_own(out, described)
-    _need(kind)
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        if importlib.util.find_spec(name) is None:
+            raise SettingsError(f"export needs the package {name}; install the extra: pip install 'dicap[export]'")
     scorer = Scorer(model).cpu().eval()
     size = model.settings.image_size
     facts = description(model)
     pixels = generator(0, "export", 0, 0).integers(0, 256, (CHECKED, 3, size, size)).astype(np.uint8)
     with replacing_own(out) as temporary:
         try:
-            _write(scorer, torch.from_numpy(pixels[:BATCH]), temporary, kind, facts)
-        except Exception as error:  # the exporters raise many kinds; all mean the same to the user
-            reason = first_line(error)
-            raise DataError(f"{out}: this network cannot be exported as {kind} ({reason}); try the other format") from None
-        worst = _difference(scorer, _reader(temporary, kind), pixels)
+            _write(scorer, torch.from_numpy(pixels[:BATCH]), temporary, facts)
+        except Exception as error:  # the exporter raises many kinds; all mean the same to the user
+            raise DataError(f"{out}: this network cannot be exported ({first_line(error)})") from None
+        worst = _difference(scorer, _reader(temporary), pixels)
         if not worst <= TOLERANCE:
-            raise DataError(f"{out}: the exported scores are up to {worst:.2g} from the original's; try the other format")
+            raise DataError(f"{out}: the exported scores are up to {worst:.2g} from the original's, so nothing was written")
     with replacing_own(described) as temporary:
         temporary.write_text(json.dumps(facts, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return worst
@@ -96,24 +93,12 @@ def description(model: SavedModel) -> dict[str, Any]:
     }
 
 
-def _need(kind: str) -> None:
-    missing = [
-        name for name in ("onnx", "onnxscript", "onnxruntime") if kind == "onnx" and importlib.util.find_spec(name) is None
-    ]
-    if missing:
-        raise SettingsError(f"--format: onnx needs the package {missing[0]}; install the extra: pip install 'dicap[export]'")
+def _write(scorer: Scorer, images: Tensor, path: Path, facts: dict[str, Any]) -> None:
+    import onnx
 
-
-def _write(scorer: Scorer, images: Tensor, path: Path, kind: str, facts: dict[str, Any]) -> None:
     with quiet_exporters(), torch.no_grad():
         batch = torch.export.Dim("batch")
         program = torch.export.export(scorer, (images,), dynamic_shapes={"images": {0: batch}})
-        if kind == "pt2":
-            with path.open("wb") as file:
-                torch.export.save(program, file, extra_files={"dicap.json": json.dumps(facts)})
-            return
-        import onnx
-
         written = torch.onnx.export(program, (), input_names=["images"], output_names=["scores"], verbose=False)
         assert written is not None
         proto = written.model_proto
@@ -121,12 +106,8 @@ def _write(scorer: Scorer, images: Tensor, path: Path, kind: str, facts: dict[st
         onnx.save(proto, path)
 
 
-def _reader(path: Path, kind: str) -> Any:
+def _reader(path: Path) -> Any:
     """A function from images (n, 3, S, S) uint8 to scores, from the file alone."""
-    if kind == "pt2":
-        with path.open("rb") as file:
-            module = torch.export.load(file).module()
-        return lambda images: module(torch.from_numpy(images)).detach().numpy()
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

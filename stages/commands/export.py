@@ -15,23 +15,20 @@ if TYPE_CHECKING:
 @click.command("export")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
-    "--format", "kind", type=click.Choice(["onnx", "pt2"]), help="What to write; default: what --out ends in, else onnx."
+    "--out", type=click.Path(path_type=Path, dir_okay=False), default=Path("model.onnx"), show_default=True, help="A .onnx file."
 )
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Where to; default: model.onnx or model.pt2.")
 @target_options
-def command(model: Path, kind: str | None, out: Path | None, targets: "Targets") -> None:
-    """Write MODEL as ONNX or as a torch.export program, checked against the original.
+def command(model: Path, out: Path, targets: "Targets") -> None:
+    """Write MODEL as ONNX, checked against the original.
 
     Preprocessing, classes, thresholds and correctness curve stand in the file's metadata and in <out>.json beside it.
     """
     from dicap.use.export import export
     from dicap.use.predict import open_model
 
-    kind = kind or ("pt2" if out is not None and out.suffix.lower() == ".pt2" else "onnx")
     saved, promises = targets.applied(open_model(model, "cpu")[0])
-    out = out or Path(f"model.{kind}")
-    apart = export(saved, out, kind)
+    apart = export(saved, out)
     facts = {"model": str(out), "description": f"{out}.json", "largest difference of a score": f"{apart:.1e}"}
     say_promises(promises, facts)
     example = Path("docs/onnx_example.py")  # of this repository
-    finish("export", facts, [f"python {example} {out} PHOTO.jpg"] if kind == "onnx" and example.is_file() else [])
+    finish("export", facts, [f"python {example} {out} PHOTO.jpg"] if example.is_file() else [])

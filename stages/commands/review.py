@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dicap.data.store import Store
-    from dicap.machine.runtime import Runtime
     from dicap.settings import Settings
 
 
@@ -40,7 +39,6 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     from dicap.errors import DataError
     from dicap.files.artifacts import read_split
     from dicap.files.written import check_own
-    from dicap.machine.runtime import Runtime
     from dicap.pages.labelling import Question, write_labelling_page
     from dicap.use.review import chances, doubts
     from stages.support.photographs import originals, write_list
@@ -55,11 +53,9 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
         raise DataError(f"{store.folder}: fewer than two labelled images to compare; label some first (dicap-stage suggest)")
     labels = read_labels(store.folder, rows, partial=True)
     in_part = (labels < 0).any()
-    scores, out_of_sample, source = out_of_sample_scores(settings, store, rows, labels, roles, Runtime.choose(device))
-    if settings.own.added and not again:
-        known = added_before(settings.own.added)
-        out_of_sample &= np.array([store.ids[row] not in known for row in rows])
-    ranked = doubts(scores, labels, out_of_sample)
+    scores = out_of_fold_scores(settings, store, rows, labels, roles, device)
+    looked_at = added_before(settings.own.added) if settings.own.added and not again else {}
+    ranked = doubts(scores, labels, np.array([store.ids[row] not in looked_at for row in rows]))
     if not ranked:
         raise DataError(f"{store.folder}: every labelled image was looked at; --again shows them once more")
     chance, names = chances(scores, labels), store.classes
@@ -86,48 +82,27 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     ]
     pictures = originals(settings, store, [int(rows[found.row]) for found in shown])
     downloaded = write_labelling_page(questions, pictures, names, page, review=True, measured=True)
-    say(f"ranked by {source}")
+    seen_by = f"{settings.backbone} ({settings.backbone_weights} weights) before training"
+    say(f"ranked by linear heads on the features of {seen_by}, each image scored out of fold")
     facts = {"images": len(shown), "of": len(ranked), "page": str(page), "list": str(listing)}
     finish("review", facts, [opening(page), f"dicap-stage import-labels {downloaded}", "dvc repro"])
 
 
-def out_of_sample_scores(
-    settings: Settings, store: Store, rows: np.ndarray, labels: np.ndarray, roles: np.ndarray, runtime: Runtime
-) -> tuple[np.ndarray, np.ndarray, str]:
-    """Scores (n, C) of labelled rows, which of them are out of sample (n,) bool, and what gave them."""
+def out_of_fold_scores(
+    settings: Settings, store: Store, rows: np.ndarray, labels: np.ndarray, roles: np.ndarray, device: str
+) -> np.ndarray:
+    """Scores (n, C) of labelled rows, by heads on the features of the backbone as it was before training."""
     import numpy as np
-    from torch import nn
 
-    from dicap.errors import SettingsError
-    from dicap.methods.base import Calibrates
-    from dicap.network import build_network
+    from dicap.features.recipe import pretrained_network
+    from dicap.machine.runtime import Runtime
     from dicap.training.inputs import BankFeatures
-    from dicap.use.predict import open_model
     from dicap.use.review import among_neighbours, features_of, out_of_fold
     from stages.support.training import open_bank
 
-    every = np.ones(len(rows), bool)
-    source = f"linear heads on the features of {settings.backbone} as it was before training, each image scored out of fold"
-    if settings.needs_features:
-        seen = np.flatnonzero(roles != "test")  # the unlabelled ones tell what is alike
-        features = BankFeatures(open_bank(placed(settings)), settings.seed, settings.augment.flip).mean(seen)
-        return out_of_fold(among_neighbours(features)[np.searchsorted(seen, rows)], labels), every, source
-    if settings.backbone_weights != "random":
-        network = build_network(placed(settings), lambda channels: nn.Identity())
-        return out_of_fold(among_neighbours(features_of(network, store, rows, runtime)), labels), every, source
-    # A network that began with random weights knows only the labels it was trained on: the others' scores are out of sample.
-    saved, _ = open_model(ARTIFACTS / "train" / "model.safetensors", str(runtime.device))
-    if not hasattr(saved.network, "features"):
-        raise SettingsError(
-            f"params.yaml: method: found {settings.method!r}, whose network has no features; set backbone_weights"
-        )
-    scores = out_of_fold(among_neighbours(features_of(saved.network, store, rows, runtime)), labels)
-    out_of_sample = ~np.isin(roles[rows], ("sup",) if isinstance(saved.method, Calibrates) else ("sup", "est"))
-    source = "linear heads on the features of the main stage's network, each image scored out of fold"
-    if out_of_sample.any():
-        return scores, out_of_sample, f"{source}; images on whose labels that network was trained are left out"
-    return (
-        scores,
-        ~out_of_sample,
-        f"{source}; that network was trained on these very labels, so many wrong ones do not stand out",
-    )
+    if not settings.needs_features:
+        network = pretrained_network(placed(settings))
+        return out_of_fold(among_neighbours(features_of(network, store, rows, Runtime.choose(device))), labels)
+    seen = np.flatnonzero(roles != "test")  # the unlabelled ones tell what is alike
+    features = BankFeatures(open_bank(placed(settings)), settings.seed, settings.augment.flip).mean(seen)
+    return out_of_fold(among_neighbours(features)[np.searchsorted(seen, rows)], labels)

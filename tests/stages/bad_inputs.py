@@ -330,7 +330,6 @@ MADE = [
     Case("a histogram of a text", "histogram params.yaml", {}),
     Case("a file in the place of the converted set", "convert", replaced_by_file("data/converted")),
     Case("a check of no set", "doctor nowhere", {}),
-    Case("a model in the other format's name", "export artifacts/finetune --format pt2 --out model.onnx", {}, code=2),
     Case("a model in a name that says nothing", "export artifacts/finetune --out model.pt", {}, code=2),
     Case("a precision above 1", "predict artifacts/finetune photos --precision 1.5", {}, code=2),
     Case("a precision in words", "predict artifacts/finetune photos --precision red=high", {}, code=2),

@@ -25,7 +25,7 @@ MODEL = "artifacts/finetune"
 TYPED = {
     ("predict", "out"): f"predict {MODEL} photos --out {{}}p.csv",
     ("predict", "gallery"): f"predict {MODEL} photos --out q.csv --gallery {{}}",
-    ("export", "out"): f"export {MODEL} --format pt2 --out {{}}m.pt2",
+    ("export", "out"): f"export {MODEL} --out {{}}m.onnx",
     ("evaluate", "out"): f"evaluate --model {MODEL}/model.safetensors --out {{}}",
     ("evaluate", "gallery"): f"evaluate --model {MODEL}/model.safetensors --gallery {{}}",
     ("count", "out"): f"count photos --model {MODEL} --out {{}}c.csv",
@@ -75,8 +75,8 @@ def typed(project, raw_photos, monkeypatch):
     monkeypatch.setattr(finished, "finished", lambda *, everywhere: ([run], []))
     assert settings["dataset"] == run["settings"]["dataset"]
     # What is written, and that it agrees, is the matter of tests/use/test_export.py, and takes seconds.
-    monkeypatch.setattr(export, "_write", lambda scorer, images, path, kind, facts: path.write_bytes(b"a model"))
-    monkeypatch.setattr(export, "_reader", lambda path, kind: None)
+    monkeypatch.setattr(export, "_write", lambda scorer, images, path, facts: path.write_bytes(b"a model"))
+    monkeypatch.setattr(export, "_reader", lambda path: None)
     monkeypatch.setattr(export, "_difference", lambda scorer, run, images: 0.0)
 
     def type_(option, place):

@@ -64,7 +64,7 @@ def test_from_an_empty_folder_to_an_exported_model(environment, raw_photos, tmp_
     said = tiny.typed("dicap-stage sweep experiments/two.yaml", project, environment)
     assert "2 cells, 1 finished, 1 to run" in said and "1 of 1 cells finished" in said
     tiny.typed(f"dicap-stage predict artifacts/finetune {raw_photos} --out p.csv", project, environment)
-    tiny.typed("dicap-stage export artifacts/finetune --out m.pt2", project, environment)
+    tiny.typed("dicap-stage export artifacts/finetune --out m.onnx", project, environment)
 
     # The same in a folder beside the repository's code, without DVC.
     other = tmp_path / "clone"

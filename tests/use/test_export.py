@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 import dicap
@@ -40,7 +39,7 @@ def model(model_file):
 def exported(model, tmp_path_factory):
     need_onnx()
     out = tmp_path_factory.mktemp("export") / "model.onnx"
-    return out, export(model, out, "onnx")
+    return out, export(model, out)
 
 
 def test_onnx_agrees_with_the_original(exported, model):
@@ -70,28 +69,15 @@ def test_the_example_of_the_documentation_says_what_predict_says(exported, model
     assert np.allclose([float(line[4] or "nan") for line in lines], frame["chance"], atol=2e-3, equal_nan=True)
 
 
-def test_pt2_agrees_and_holds_the_description(model, tmp_path):
-    out = tmp_path / "model.pt2"
-    assert export(model, out, "pt2") <= TOLERANCE
-    extra = {"dicap.json": ""}
-    module_ = torch.export.load(out, extra_files=extra).module()
-    assert json.loads(extra["dicap.json"]) == description(model)
-    images = torch.zeros(3, 3, 32, 32, dtype=torch.uint8)
-    with torch.inference_mode():
-        assert torch.allclose(module_(images), model.method.scores(model.network, images), atol=TOLERANCE)
-
-
 def test_a_model_that_does_not_agree_is_not_written(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_reader", lambda path, kind: lambda images: np.full((len(images), 3), 0.5, np.float32))
-    out = tmp_path / "model.pt2"
+    monkeypatch.setattr(module, "_reader", lambda path: lambda images: np.full((len(images), 3), 0.5, np.float32))
+    need_onnx()
     with pytest.raises(DataError, match="from the original's"):
-        export(model, out, "pt2")
+        export(model, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 
 
 def test_refusals_name_what_to_do(model, tmp_path, monkeypatch):
-    with pytest.raises(SettingsError, match="allowed are onnx, pt2"):
-        export(model, tmp_path / "m", "tflite")
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(SettingsError, match=r"pip install 'dicap\[export\]'"):
-        export(model, tmp_path / "m.onnx", "onnx")
+        export(model, tmp_path / "m.onnx")

@@ -1,5 +1,8 @@
 """What a step needs of a GPU's memory, against torch's own count of the bytes that are alive."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import tiny
 import torch
@@ -8,7 +11,10 @@ from torch.distributed._tools.mem_tracker import MemTracker
 
 from dicap.settings.catalogue import OWN_HEAD
 from dicap.settings.methods import METHODS
-from dicap.training.memory import expected_peak, loss_of, step_on_paper
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+from step_memory import expected_peak, loss_of, step_on_paper
 
 
 class Tracker(MemTracker):

@@ -1,4 +1,4 @@
-"""What a training step needs of a GPU's memory, counted before a run from shapes alone: torch's fake tensors have no values."""
+"""What a training step needs of a GPU's memory, counted from shapes alone: torch's fake tensors have no values."""
 
 import weakref
 
@@ -15,7 +15,6 @@ from dicap.randomness import generator
 from dicap.settings import Settings
 from dicap.training.loops.table import LOOPS
 
-OWN = 10**9  # bytes of cuDNN's workspaces, the allocator's reserve and CUDA itself, beside the tensors: a rough allowance
 UNCERTAIN = 4  # every which entry is uncertain and contrasted: assumed
 ENOUGH = 1024  # made-up images of each role: more than a step holds
 

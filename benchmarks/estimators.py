@@ -73,13 +73,13 @@ def read_scores(artifacts: Path, dataset: Path) -> tuple[Tensor, Tensor, Tensor]
     path = files.epoch_file(folder, "pseudo_labels", files.epochs(folder, "pseudo_labels")[0])
     ids, confidence, _, _ = files.read_pseudo_labels(path)
     index = read_index(dataset, ["id", "split"]).to_pandas().set_index("id")
-    roles = files.read_split(artifacts / "split" / "split.parquet")
+    roles = files.read_roles(artifacts / "split" / "split.parquet", index.index)
     known = (index.loc[ids, "split"] == "train").to_numpy()  # rows of split `unlabeled` have no labels
 
     def labels(ids: Sequence[str]) -> Tensor:
         return torch.from_numpy(read_labels(dataset, index.index.get_indexer(list(ids)), partial=True).astype(np.int8))
 
-    labelled = roles.loc[roles["role"].isin(["sup", "est"]), "id"].tolist()
+    labelled = index.index[np.isin(roles, ["sup", "est"])].tolist()
     return torch.from_numpy(confidence[known].astype(np.float64)), labels(np.array(ids)[known].tolist()), labels(labelled)
 
 

@@ -71,6 +71,5 @@ def opened(
     """An experiment on such a set, converted and split below `place`."""
     folder = converted(place / "set", images, tests, classes, s.image_size)
     index = files.read_index(folder, ["id", "split"]).to_pandas().assign(labelled=True)
-    roles = split_roles(index, s.ratio, s.seed, s.split.est_fraction)
-    write_split(roles["id"].tolist(), roles["role"].tolist(), place / "split.parquet")
+    write_split(index["id"].tolist(), split_roles(index, s.ratio, s.seed, s.split.est_fraction), place / "split.parquet")
     return Experiment.open(s, runtime, folder, place / "split.parquet", group)

@@ -62,7 +62,7 @@ from dicap.features.folder import BACKBONE
 from dicap.features.recipe import Recipe, pretrained_network
 from dicap.files.artifacts import write_split
 from dicap.linear.choice import PART
-from dicap.linear.loss_weight import CANDIDATES, FOLDS, losses_out_of_fold
+from dicap.linear.loss_weight import CANDIDATES, FOLDS, log_losses, logits_out_of_fold
 from dicap.machine.runtime import Runtime
 from dicap.metrics.ranking import mean_average_precision
 from dicap.models import load_model, load_weights
@@ -116,7 +116,8 @@ def quick_search(x: np.ndarray, y: np.ndarray) -> float:
     for k, (_, outside) in enumerate(KFold(FOLDS, shuffle=True, random_state=0).split(x)):
         fold[outside] = k
     rows = StandardScaler().fit_transform(x).astype(np.float32)
-    return CANDIDATES[int(np.argmin(losses_out_of_fold(rows, y.astype(np.float32), fold, CANDIDATES)))]
+    y = y.astype(np.float32)
+    return CANDIDATES[int(np.argmin(log_losses(logits_out_of_fold(rows, y, fold, CANDIDATES), y)))]
 
 
 class Place:
@@ -150,9 +151,8 @@ class Place:
 
     def split(self, ratio: float, seed: int, est_fraction: float) -> Path:
         index = files.read_index(self.set, ["id", "split"]).to_pandas().assign(labelled=True)
-        roles = split_roles(index, ratio, seed, est_fraction)
         path = self.folder / "split.parquet"
-        write_split(roles["id"].tolist(), roles["role"].tolist(), path)
+        write_split(index["id"].tolist(), split_roles(index, ratio, seed, est_fraction), path)
         return path
 
     def experiment(self, changes: dict[str, Any], ratio: float, seed: int) -> Experiment:

@@ -44,7 +44,7 @@ def test_a_flipped_bit_in_a_page_is_found(tmp_path):
         damaged[place] ^= 1
         path.write_bytes(damaged)
         with pytest.raises(DataError, match="damaged"):
-            artifacts.read_split(path)
+            artifacts.read_roles(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"hello"])
@@ -52,9 +52,9 @@ def test_a_truncated_file_is_one_clear_line(tmp_path, content):
     path = tmp_path / "split.parquet"
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"split\.parquet: damaged"):
-        artifacts.read_split(path)
+        artifacts.read_roles(path)
     with pytest.raises(DataError, match="no such file"):
-        artifacts.read_split(tmp_path / "other.parquet")
+        artifacts.read_roles(tmp_path / "other.parquet")
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from dicap.linear import solver
 from dicap.linear.crossfit import out_of_fold
 from dicap.linear.folds import assign_folds, fold_weights, out_of_fold_scores
-from dicap.linear.loss_weight import losses_out_of_fold
+from dicap.linear.loss_weight import log_losses, logits_out_of_fold
 from dicap.linear.solver import Solution, rotate, solve
 
 TIGHT = 1e-7
@@ -184,7 +184,7 @@ def test_the_losses_of_penalties_are_those_of_a_loop_over_folds_and_candidates()
     x, y = world(80, 20, 3)
     fold, candidates = assign_folds(y, 4, 0), (0.001, 0.03, 1.0, 30.0)
     y[5:9, 1] = -1
-    found = losses_out_of_fold(x, y, fold, candidates, tolerance=1e-6)
+    found = log_losses(logits_out_of_fold(x, y, fold, candidates, tolerance=1e-6), y)
     known, losses = y >= 0, []
     for loss_weight in candidates:
         z = np.zeros_like(y)

@@ -13,7 +13,7 @@ from dicap.linear.folds import assign_folds
 from dicap.linear.scaling import NEVER, scaling_of
 from dicap.linear.scaling_choice import choose_scaling
 from dicap.models import load_model
-from dicap.network.linear import LinearHead, Scaling, fit_scaling
+from dicap.network.linear import LinearHead, Scaling, fit_scaling, set_scaling
 from dicap.report.page import _remarks
 from dicap.sklearn import DiCaPClassifier
 
@@ -42,7 +42,7 @@ def features(n=40, d=6):
 def test_rows_are_scaled_by_the_network_and_by_the_arrays_as_by_hand(kind):
     x, others = features(), features(9) + 0.1
     network = nn.ModuleDict({"head": LinearHead(6, 3, kind), "other": nn.Linear(2, 2)})
-    fit_scaling(network, torch.from_numpy(x))
+    fit_scaling(network, x)
     scaling = network["head"].scaling
     assert isinstance(scaling, Scaling)
     for rows in (x, others):
@@ -55,13 +55,13 @@ def test_rows_are_scaled_by_the_network_and_by_the_arrays_as_by_hand(kind):
 @pytest.mark.parametrize("far", [1 + 1e-6, 1e6])
 def test_a_constant_becomes_0_on_images_that_differ(kind, value, far):
     head = LinearHead(2, 2, kind)
-    fit_scaling(head, torch.stack([torch.full((1001,), value), torch.linspace(0, 1, 1001)], 1))
+    fit_scaling(head, np.stack([np.full(1001, value), np.linspace(0, 1, 1001)], 1).astype(np.float32))
     assert head.scaling(torch.tensor([[value * far, 0.5]]))[0, 0].abs() < 1e-5
 
 
 def test_a_row_equal_to_the_mean_stays_finite():
     head = LinearHead(4, 2, "root")
-    fit_scaling(head, torch.ones(5, 4))
+    fit_scaling(head, np.ones((5, 4), np.float32))
     assert head.scaling(torch.ones(1, 4)).isfinite().all()
 
 
@@ -69,7 +69,7 @@ def test_a_plain_head_has_nothing_to_save_and_pools_first():
     head = LinearHead(6, 3, "plain")
     assert set(head.state_dict()) == {"linear.weight", "linear.bias"}
     head = LinearHead(6, 3, "root")
-    fit_scaling(head, torch.from_numpy(features()))
+    fit_scaling(head, features())
     maps = torch.rand(2, 6, 3, 4)
     logits, z = head(maps)
     pooled = head.scaling(maps.mean((2, 3)))
@@ -79,10 +79,11 @@ def test_a_plain_head_has_nothing_to_save_and_pools_first():
 
 @pytest.mark.parametrize("chosen", ["standard", "root"])
 def test_a_head_that_chooses_is_the_head_of_what_was_chosen(chosen):
-    x = torch.from_numpy(features())
+    rows = features()
+    x = torch.from_numpy(rows)
     auto, later, given = LinearHead(6, 3, "auto"), LinearHead(6, 3, "auto"), LinearHead(6, 3, chosen)
-    fit_scaling(auto, x, chosen)
-    fit_scaling(given, x)
+    set_scaling(auto.scaling, scaling_of(rows, chosen))
+    fit_scaling(given, rows)
     later.load_state_dict(auto.state_dict())
     for scaling in (auto.scaling, later.scaling, torch.export.export(auto.scaling, (x,)).module()):
         assert torch.equal(scaling(x), given.scaling(x))

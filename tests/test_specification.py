@@ -32,7 +32,7 @@ def test_sizes_of_the_splits():
         (n,) = whole(total)
         index = pd.DataFrame({"id": np.arange(n + 1).astype(str), "split": ["train"] * n + ["test"], "labelled": True})
         for ratio, size, est in zip((0.05, 0.1, 0.15, 0.2), whole(labelled), whole(estimation), strict=True):
-            found = split_roles(index, ratio, 1, 0.2)["role"].value_counts()
+            found = pd.Series(split_roles(index, ratio, 1, 0.2)).value_counts()
             assert (found["sup"] + found["est"], found["est"], found["unlabeled"]) == (size, est, n - size)
 
 

@@ -163,8 +163,8 @@ def converted(raw: Path, folder: Path) -> Path:
 def draw_split(folder: Path, path: Path, s: Settings) -> Path:
     """The split file of a converted set, as `dicap-stage split` draws it."""
     own = s.dataset == OWN
-    roles = split_roles(split_index(folder), s.ratio, s.seed, s.split.est_fraction, by_id=own)
-    write_split(roles["id"].tolist(), roles["role"].tolist(), path)
+    index = split_index(folder)
+    write_split(index["id"], split_roles(index, s.ratio, s.seed, s.split.est_fraction, by_id=own), path)
     return path
 
 

@@ -1,9 +1,10 @@
 """Which labels may be used: the labelled/unlabelled split and D_sup / D_est (docs/methods.md 2.3, 3.2)."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dicap.data.format import read_index, read_meta
 from dicap.errors import DataError, SettingsError
@@ -18,7 +19,9 @@ def labelled_order(n_train: int, seed: int) -> np.ndarray:
     return np.random.RandomState(seed).permutation(n_train)
 
 
-def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: float, *, by_id: bool = False) -> pd.DataFrame:
+def split_roles(
+    index: Mapping[str, Sequence[Any]], ratio: float, seed: int, est_fraction: float, *, by_id: bool = False
+) -> np.ndarray:
     """Give every image its role.
 
     The first int(ratio * n_train) of the permuted training images are labelled; of these the first
@@ -29,7 +32,7 @@ def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: floa
     D_est by the same share among themselves, so that all other images keep the role they had before.
 
     Args:
-        index: a row an image, with columns id, split (train, test, unlabeled), labelled (bool), and perhaps `added`: what the
+        index: columns of a row an image: id, split (train, test, unlabeled), labelled (bool), and perhaps `added`: what the
             image was before its labels were given (`train` or `unlabeled`; None for all others).
         ratio: share of the training images whose labels may be used, in (0, 1].
         seed: of the experiment.
@@ -38,32 +41,32 @@ def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: floa
             most k images, hardly ever more than one or two, change sides at each border between two roles.
 
     Returns:
-        DataFrame of id and role (one of `dicap.files.artifacts.ROLES`), in the order of `index`.
+        The role of each image, (N,) of texts, one of `dicap.files.artifacts.ROLES`.
 
     Raises:
         SettingsError: D_sup or D_est would be empty.
         DataError: there are no training or no test images.
     """
-    split = index["split"].to_numpy()
+    ids, split = np.asarray(index["id"], object), np.asarray(index["split"], object)
     train = np.flatnonzero(split == "train")
     for name, count in (("train", len(train)), ("test", int((split == "test").sum()))):
         if count == 0:
             raise DataError(f"index.parquet: no images of split {name}; mark some in the labels file and convert again")
-    unlabelled_train = train[~index["labelled"].to_numpy(dtype=bool)[train]]
+    unlabelled_train = train[~np.asarray(index["labelled"], bool)[train]]
     if len(unlabelled_train):
-        name = index["id"].iloc[unlabelled_train[0]]
+        name = ids[unlabelled_train[0]]
         raise DataError(f"index.parquet: training image {name!r} has no labels; give it split unlabeled and convert again")
 
-    added = index["added"].to_numpy() if "added" in index else np.full(len(index), None)
+    added = np.asarray(index["added"], object) if "added" in index else np.full(len(ids), None)
     before = train[added[train] != "unlabeled"]  # what the ratio is a share of
     n_all = int(ratio * len(before))
 
     def permuted(rows: np.ndarray) -> np.ndarray:
-        return rows[order_by_name(index["id"].iloc[rows], seed, "split") if by_id else labelled_order(len(rows), seed)]
+        return rows[order_by_name(ids[rows], seed, "split") if by_id else labelled_order(len(rows), seed)]
 
     drawn = permuted(before)[:n_all]
     given = permuted(np.setdiff1d(train[[was is not None for was in added[train]]], drawn))
-    role = np.full(len(index), "unlabeled", dtype=object)
+    role = np.full(len(ids), "unlabeled", dtype=object)
     role[split == "test"] = "test"
     for rows in (drawn, given):
         n_sup = int((1 - est_fraction) * len(rows))
@@ -74,15 +77,12 @@ def split_roles(index: pd.DataFrame, ratio: float, seed: int, est_fraction: floa
             f"params.yaml: ratio: {ratio} of {len(before)} training images gives {n_sup} for D_sup and "
             f"{n_est} for D_est at split.est_fraction {est_fraction}; both need at least one: raise ratio, or label more"
         )
-    return pd.DataFrame({"id": index["id"].to_numpy(), "role": role})
+    return role
 
 
-def split_index(folder: Path) -> pd.DataFrame:
+def split_index(folder: Path) -> dict[str, Sequence[Any]]:
     """What `split_roles` needs of a converted set: id, split, labelled, added. Raises DataError."""
-    meta = read_meta(folder)
     table = read_index(folder, ["id", "split", "labels"])
-    index = table.select(["id", "split"]).to_pandas()
-    index["labelled"] = table["labels"].is_valid().to_numpy()
-    was = {name: split for split, names in meta.get("added", {}).items() for name in names}
-    index["added"] = pd.Series([was.get(name) for name in index["id"]], dtype=object)
-    return index
+    was = {name: split for split, names in read_meta(folder).get("added", {}).items() for name in names}
+    ids, split = table["id"].to_pylist(), table["split"].to_pylist()
+    return {"id": ids, "split": split, "labelled": table["labels"].is_valid().to_pylist(), "added": [*map(was.get, ids)]}

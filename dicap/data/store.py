@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from dicap.data import format as files
 from dicap.errors import DataError
@@ -14,6 +13,7 @@ from dicap.files.content_store import digest
 from dicap.files.npy import open_npy
 
 if TYPE_CHECKING:
+    import pandas as pd
     import torch
 
 
@@ -66,7 +66,7 @@ class Store:
         return Store.open, (self.folder,)
 
     @property
-    def index(self) -> pd.DataFrame:
+    def index(self) -> "pd.DataFrame":
         """What is known of the images; see above."""
         columns = ["id", "path", "width", "height", "split"]
         return files.read_index(self.folder, columns).to_pandas()

@@ -1,11 +1,11 @@
 """What one stage writes for another: schemas, reading, writing, in this one place."""
 
+import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from dicap.errors import DataError
@@ -77,24 +77,28 @@ def epochs(folder: Path, kind: str) -> list[int]:
     return sorted(found)
 
 
-def write_split(ids: Sequence[str], roles: Sequence[str], path: Path) -> None:
+def write_split(ids: Sequence[str], roles: Sequence[str] | np.ndarray, path: Path) -> None:
     """Write the role (one of ROLES) of every image."""
     assert set(roles) <= set(ROLES), set(roles) - set(ROLES)
     write_parquet(pa.table({"id": list(ids), "role": list(roles)}, schema=SPLIT), path)
 
 
-def read_split(path: Path, ids: Sequence[str] | np.ndarray | None = None) -> pd.DataFrame:
-    """Frame with id and role, in the order of the data set's rows, which has to be that of `ids` if given. Raises DataError."""
-    frame = read_parquet(path).to_pandas()
-    if list(frame.columns) != SPLIT.names:
-        raise DataError(f"{path}: columns {list(frame.columns)}, expected {SPLIT.names}; run `dvc repro split`")
-    strange = ~frame["role"].isin(ROLES)
-    if strange.any():
-        row = frame[strange].iloc[0]
-        raise DataError(f"{path}: {row['id']}: role {row['role']!r}, allowed are {', '.join(ROLES)}; run `dvc repro split`")
-    if ids is not None and frame["id"].tolist() != list(ids):
+def read_roles(path: Path, ids: Sequence[str] | np.ndarray | None = None) -> np.ndarray:
+    """The role of every image, (N,) of texts, in the order of the data set's rows, which has to be that of `ids` if given.
+
+    Raises:
+        DataError: the file is missing or damaged, holds anything else, or is of another data set.
+    """
+    table = read_parquet(path)
+    if table.column_names != SPLIT.names:
+        raise DataError(f"{path}: columns {table.column_names}, expected {SPLIT.names}; run `dvc repro split`")
+    names, roles = table["id"].to_pylist(), table["role"].to_pylist()
+    if strange := set(roles) - set(ROLES):
+        row = next(i for i, role in enumerate(roles) if role in strange)
+        raise DataError(f"{path}: {names[row]}: role {roles[row]!r}, allowed are {', '.join(ROLES)}; run `dvc repro split`")
+    if ids is not None and names != list(ids):
         raise DataError(f"{path}: made for another data set than the converted one; run `dvc repro split`")
-    return frame
+    return np.array(roles, object)
 
 
 def write_weights(columns: dict[str, Any], path: Path) -> None:
@@ -146,8 +150,17 @@ def write_predictions(ids: np.ndarray, scores: np.ndarray, answers: np.ndarray, 
 def write_history(rows: list[dict[str, Any]], path: Path, columns: Sequence[str] = ()) -> None:
     """Write history.csv or cost.csv, one row per epoch; its columns: `columns` and the rows' other keys, in order."""
     columns = list(dict.fromkeys([*columns, *(key for row in rows for key in row)]))
-    with replacing(path) as temporary:
-        pd.DataFrame(rows, columns=columns).to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
+
+
+def _cell(value: Any) -> Any:
+    """A number as CSV has it: six digits of a fraction, nothing of NaN."""
+    if not isinstance(value, float | np.floating):
+        return value
+    return "" if np.isnan(value) else f"{value:.6g}"
 
 
 def cost_file(artifacts: Path, stage: str) -> Path:

@@ -42,4 +42,4 @@ def scaling_of(x: NDArray, kind: Kind) -> Scaling:
 
 def _root(x: NDArray, kind: Kind) -> NDArray:
     """Signed square roots, where the kind is `root`."""
-    return np.sign(x) * np.sqrt(np.abs(x)) if kind == "root" else x
+    return np.copysign(np.sqrt(np.abs(x)), x) if kind == "root" else x

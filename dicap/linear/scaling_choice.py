@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dicap.linear.choice import calibrated_losses, evidence
-from dicap.linear.folds import fold_weights, out_of_fold_scores
-from dicap.linear.loss_weight import choose_loss_weight
+from dicap.linear.loss_weight import logits_out_of_fold, search
 from dicap.linear.scaling import Scaling, scaling_of
-from dicap.linear.solver import solve
 
 CLEAR = 1.0  # standard errors by which the loss has to fall: at 0 scene and birds lose 4 mAP in some seeds
 
@@ -33,9 +31,12 @@ def choose_scaling(
     scalings, weights, losses = (scaling_of(x, "root"), scaling_of(x, "standard")), [], []
     for scaling in scalings:
         rows = scaling.apply(own)
-        weights.append(choose_loss_weight(rows, y, fold) if loss_weight == "auto" else float(loss_weight))
-        heads = solve(rows, y, weight=fold_weights(fold) * (y >= 0), loss_weight=weights[-1])
-        losses.append(calibrated_losses(out_of_fold_scores(heads.logits(rows), fold).astype(np.float64), y))
+        if loss_weight == "auto":
+            weight, logits = search(rows, y, fold)
+        else:
+            weight, (logits,) = float(loss_weight), logits_out_of_fold(rows, y, fold, [loss_weight])
+        weights.append(weight)
+        losses.append(calibrated_losses(logits, y))
     errors = evidence(*losses)
     chosen = int(errors <= -CLEAR)
     root, standard = (each.sum() / np.count_nonzero(y >= 0) for each in losses)

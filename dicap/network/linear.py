@@ -3,8 +3,10 @@
 from typing import Literal
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from dicap.linear import scaling
 from dicap.linear.scaling import Kind, scaling_of
 
 SMALLEST = 1e-8  # below the least half above 0, so that no feature of a bank changes; the root's gradient at 0 is infinite
@@ -47,19 +49,19 @@ def signed_root(x: Tensor) -> Tensor:
     return x.sign() * x.abs().clamp_min(SMALLEST).sqrt()
 
 
-def fit_scaling(network: nn.Module, x: Tensor, chosen: Kind = "root") -> None:
-    """Take mean and deviation of every `Scaling` in the network from pooled features (n, D) of training images, in place.
-
-    Where the kind is `auto` they are of kind `chosen`.
-    """
+def fit_scaling(network: nn.Module, x: NDArray) -> None:
+    """Scale as every `Scaling` in the network says, by pooled features (n, D) of training images; `auto` by roots. In place."""
     for module in network.modules():
         if isinstance(module, Scaling) and module.kind != "plain":
-            kind = chosen if module.kind == "auto" else module.kind
-            scaling = scaling_of(x.double().cpu().numpy(), kind)
-            module.mean.copy_(torch.from_numpy(scaling.mean))
-            module.scale.copy_(torch.from_numpy(scaling.scale))
-            if module.kind == "auto":
-                module.rooted.fill_(kind == "root")
+            set_scaling(module, scaling_of(x, "root" if module.kind == "auto" else module.kind))
+
+
+def set_scaling(module: Scaling, chosen: scaling.Scaling) -> None:
+    """Scale as the arrays' scaling does, of the module's own kind, or of whichever kind where that is `auto`; in place."""
+    module.mean.copy_(torch.from_numpy(chosen.mean))
+    module.scale.copy_(torch.from_numpy(chosen.scale))
+    if module.kind == "auto":
+        module.rooted.fill_(chosen.kind == "root")
 
 
 class LinearHead(nn.Module):

@@ -264,8 +264,8 @@ def calibration_error(bins: pd.DataFrame) -> float:
 def _roles(path: Path) -> dict[str, int]:
     if not path.exists():
         return {}
-    counts = files.read_split(path)["role"].value_counts()
-    return {role: int(counts.get(role, 0)) for role in files.ROLES}
+    roles = files.read_roles(path)
+    return {role: int((roles == role).sum()) for role in files.ROLES}
 
 
 def _csv(path: Path, required: list[str]) -> pd.DataFrame:

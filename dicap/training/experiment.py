@@ -13,7 +13,7 @@ from dicap.data.labels import read_labels
 from dicap.data.store import Store
 from dicap.errors import SettingsError
 from dicap.features.bank import FeatureBank
-from dicap.files.artifacts import ROLES, read_split
+from dicap.files.artifacts import ROLES, read_roles
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
@@ -94,8 +94,8 @@ class Experiment:
                 f"params.yaml: method: found {settings.method!r}, which needs every label of a labelled image, but {folder} has "
                 f"images that are labelled in part; choose one of {able}"
             )
-        frame = read_split(split, store.ids)
-        rows = {role: np.flatnonzero(frame["role"].to_numpy() == role) for role in ROLES}
+        role_of = read_roles(split, store.ids)
+        rows = {role: np.flatnonzero(role_of == role) for role in ROLES}
         roles = Roles(**rows)
         counts = store.meta["counts"]  # of images without any labels `ratio` knows nothing, a step's composition must
         method = build_method(settings, len(store.classes), counts["train"] / (counts["train"] + counts["unlabeled"]))

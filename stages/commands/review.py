@@ -37,7 +37,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     from dicap.data.sources.own.read import added_before
     from dicap.data.store import Store
     from dicap.errors import DataError
-    from dicap.files.artifacts import read_split
+    from dicap.files.artifacts import read_roles
     from dicap.files.written import check_own
     from dicap.pages.labelling import Question, write_labelling_page
     from dicap.use.review import chances, doubts
@@ -47,7 +47,7 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     check_own(listing, page)
     settings = load(params)
     store = Store.open(data_folder(settings))
-    roles = read_split(ARTIFACTS / "split" / "split.parquet", store.ids)["role"].to_numpy()
+    roles = read_roles(ARTIFACTS / "split" / "split.parquet", store.ids)
     rows = np.flatnonzero(labelled_mask(store.folder) & (roles != "test"))  # those that `ratio` hides too: nothing trains here
     if len(rows) < 2:
         raise DataError(f"{store.folder}: fewer than two labelled images to compare; label some first (dicap-stage suggest)")

@@ -21,7 +21,6 @@ def command(params: Path) -> None:
     own = settings.dataset == OWN
     roles = split_roles(index, settings.ratio, settings.seed, settings.split.est_fraction, by_id=own)
     path = ARTIFACTS / "split" / "split.parquet"
-    artifacts.write_split(roles["id"].tolist(), roles["role"].tolist(), path)
-    counts = roles["role"].value_counts()
-    facts = {role: int(counts.get(role, 0)) for role in artifacts.ROLES}
+    artifacts.write_split(index["id"], roles, path)
+    facts = {role: int((roles == role).sum()) for role in artifacts.ROLES}
     finish("split", facts | {"file": str(path)}, ["dicap-stage warmup"])

@@ -22,9 +22,9 @@ def unlabelled(settings: Settings, store: Store) -> np.ndarray:
     import numpy as np
 
     from dicap.data.sources.own.read import added_before
-    from dicap.files.artifacts import read_split
+    from dicap.files.artifacts import read_roles
 
-    open_ = read_split(ARTIFACTS / "split" / "split.parquet", store.ids)["role"].to_numpy() == "unlabeled"
+    open_ = read_roles(ARTIFACTS / "split" / "split.parquet", store.ids) == "unlabeled"
     given = added_before(settings.own.added)
     return np.flatnonzero(open_ & np.array([image not in given for image in store.ids]))
 

@@ -1,5 +1,6 @@
 """What the training commands share: opening the experiment, running a stage, and what is said at the end."""
 
+import csv
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -83,11 +84,10 @@ def log_lines(lines: list[str]) -> None:
 
 def _facts(out: Path) -> dict[str, Any]:
     """Epochs and the last mAP of each network, from history.csv."""
-    import pandas as pd
-
-    history = pd.read_csv(out / "history.csv")
+    with (out / "history.csv").open(newline="", encoding="utf-8") as file:
+        history = list(csv.DictReader(file))
     facts: dict[str, Any] = {"epochs": len(history)}
     for name in ("map_raw", "map_ema"):
-        if history[name].notna().any():
-            facts[f"mAP {name.removeprefix('map_')}"] = round(float(history[name].dropna().iloc[-1]), 2)
+        if measured := [float(row[name]) for row in history if row[name]]:
+            facts[f"mAP {name.removeprefix('map_')}"] = round(measured[-1], 2)
     return facts

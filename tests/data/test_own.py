@@ -171,7 +171,7 @@ def test_a_list_that_is_sorted_or_grows_keeps_its_splits(tmp_path_factory, seed,
         items = own.read(root, options(test_share=0.2)).items
         index = pd.DataFrame({"id": [item.id for item in items], "split": [item.split for item in items], "labelled": True})
         found = split_roles(index, 0.5, 1, 0.2, by_id=True)
-        return dict(zip(found["id"], found["role"], strict=True))
+        return dict(zip(index["id"], found, strict=True))
 
     first = roles(range(120))
     assert roles(rng.permutation(120)) == first == roles(np.argsort(shown[:120].sum(1), kind="stable"))

@@ -26,7 +26,7 @@ from dicap.linear.loss_weight import FOLDS, choose_loss_weight
 from dicap.linear.scaling_choice import choose_scaling
 from dicap.linear.solver import Solution, solve
 from dicap.methods.base import Calibrates, HiddenLabels, Phase, Refresh, Roles, Teacher
-from dicap.network.linear import LinearHead, fit_scaling
+from dicap.network.linear import LinearHead, fit_scaling, set_scaling
 from dicap.randomness import torch_seed
 from dicap.training.decisions import CurveSource
 from dicap.training.experiment import Experiment
@@ -75,15 +75,20 @@ def train(run: Trainer, network: nn.Module) -> None:
 
 
 def choose_features(experiment: Experiment, network: nn.Module, phase: Phase) -> tuple[float | Literal["auto"], dict[str, str]]:
-    """Let the head see roots or standardised features, in place, where they are `auto`; linear.C, and what to record."""
+    """Scale the head's features, in place, as linear.features says or, where that is `auto`, as is chosen.
+
+    Returns:
+        linear.C, and what to record of the choice.
+    """
     y, given = experiment.labels.of(phase.labelled).numpy().astype(np.float32), experiment.settings.linear
+    x = experiment.training_features()
     if given.features != "auto" or len(y) < 2:  # a single labelled image chooses nothing
+        fit_scaling(network, x)
         return given.C, {}
-    assert experiment.bank is not None
-    x, own = experiment.training_features(), experiment.bank.mean(phase.labelled)
+    assert experiment.bank is not None and isinstance(network.head, LinearHead)
     fold = assign_folds(y, min(FOLDS, len(y)), _seed(experiment))
-    scaling, loss_weight, words = choose_scaling(x, own, y, fold, loss_weight=given.C)
-    fit_scaling(network, torch.from_numpy(x), scaling.kind)
+    scaling, loss_weight, words = choose_scaling(x, experiment.bank.mean(phase.labelled), y, fold, loss_weight=given.C)
+    set_scaling(network.head.scaling, scaling)
     return loss_weight, {"features": scaling.kind, "scaling": words}
 
 

@@ -28,6 +28,7 @@ from dicap.data.sources.own.sheet import MISSING
 from dicap.data.survey import survey
 from dicap.errors import DataError
 from dicap.settings import Own
+from dicap.settings.catalogue import FORMATS
 from stages.commands.import_labels import table_of
 
 # Letters that mean something to tables, lists, paths, addresses, XML or spreadsheets; an accent in both forms; capitals.
@@ -245,6 +246,17 @@ def read_back(form: str, what: Drawn, root: Path):
     ]
     assert len(dict(found)) == len(found) == sum(look.counts.values()) - len(look.missing) - look.unlisted
     return dict(found)
+
+
+def test_every_format_is_written_here_in_files_whose_change_is_noticed(tmp_path):
+    kinds = {}
+    for form, write in WRITERS.items():
+        (tmp_path / form).mkdir()
+        write(tmp_path / form, Drawn({"a/1.png": {"cat"}, "b/2.png": {"dog"}}, set(), "utf-8", ",", True, False))
+        kinds[form] = own.detect(tmp_path / form)
+        files = {path.suffix for path in (tmp_path / form).rglob("*") if path.is_file()}
+        assert files <= {".png", *FORMATS[kinds[form]]}, form
+    assert {*kinds.values()} == FORMATS.keys()
 
 
 @pytest.mark.parametrize("form", WRITERS)

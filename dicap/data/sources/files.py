@@ -6,7 +6,6 @@ from pathlib import Path
 from dicap.errors import DataError
 from dicap.files.written import written_below
 
-TABLES = (".csv", ".tsv", ".tab", ".txt", ".parquet")  # files of labels
 ENDINGS = frozenset(
     f".{name}"
     for name in (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, unknown_entries
-from dicap.data.sources.own.read import detect, read, with_unlabelled
+from dicap.data.sources.own.read import read, with_unlabelled
 from dicap.errors import first_of
 from dicap.machine.progress import progress
 from dicap.settings import Own
@@ -65,10 +65,9 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
     Raises:
         DataError: no labels are found.
     """
-    kind = detect(root) if options.format == "auto" else options.format
     drawing = options.model_copy(update={"test_share": options.test_share or TEST_SHARE})  # only where there is no test split
     raw = read(root, drawing)
-    drawn = raw.source.get("test_drawn", 0)
+    kind, drawn = raw.source["format"], raw.source.get("test_drawn", 0)
     options = drawing if drawn else options
     unlisted = 0
     if not options.unlabeled_root and root.is_dir() and kind != "folders":

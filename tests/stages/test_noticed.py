@@ -11,8 +11,6 @@ import pytest
 import tiny
 from PIL import Image
 
-from dicap.settings.catalogue import FORMATS
-
 TRAINED = {"features", "warmup", "pseudo_label", "train", "finetune"}
 
 
@@ -156,17 +154,6 @@ def test_the_look_at_many_photographs(tmp_path):
     print(f"{100 * (time.perf_counter() - begin):.2f} s for 100,000 photographs")
     (tmp_path / "3" / "13.jpg").write_bytes(b"1")
     assert tree_mark(tmp_path, tmp_path, is_own=True) != mark
-
-
-@pytest.mark.parametrize("ending", sorted({".jpg", ".PNG"}.union(*FORMATS.values())))
-def test_every_kind_of_file_that_is_read_is_noticed(tmp_path, ending):
-    from dicap.provenance.external import tree_mark
-
-    file = tmp_path / f"a{ending}"
-    file.write_bytes(b"1")
-    before = tree_mark(tmp_path, tmp_path, is_own=True)
-    file.write_bytes(b"22")
-    assert tree_mark(tmp_path, tmp_path, is_own=True) != before
 
 
 def test_relative_paths_mean_the_project_s_files_in_a_cell_too(own, tmp_path, monkeypatch):

@@ -7,11 +7,8 @@ from dicap.errors import DataError
 from dicap.files.written import written_below
 
 ENDINGS = frozenset(
-    f".{name}"
-    for name in (
-        *("jpg", "jpeg", "jpe", "jfif", "png", "bmp", "gif", "tif", "tiff", "webp", "ppm", "pgm", "pnm"),
-        *("heic", "heif", "hif", "avif"),
-    )
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm"}
+    | {".heic", ".heif", ".hif", ".avif"}
 )
 
 

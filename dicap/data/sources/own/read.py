@@ -12,7 +12,7 @@ from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.data.sources.files import linked_folder, list_images, readable, same_file
 from dicap.data.sources.own import coco_file, folders, label_studio, table, xml_files
 from dicap.data.sources.own.listing import Listing, read_json, to_raw, with_splits_of_folders
-from dicap.data.sources.own.sheet import ABSENT_HEADS, IMAGE_HEADS, LABEL_HEADS, OTHERS, Labels, read_sheet
+from dicap.data.sources.own.sheet import ABSENT, IMAGE, LABEL, OTHERS, Labels, read_sheet
 from dicap.errors import DataError
 from dicap.randomness import order_by_name
 from dicap.settings import Own
@@ -228,7 +228,7 @@ def read_added(
     if not path.is_file():
         raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it")
     sheet = read_sheet(path)
-    image, labels = sheet.column(IMAGE_HEADS), sheet.column(LABEL_HEADS)
+    image, labels = sheet.column(IMAGE), sheet.column(LABEL)
     for name, column in (("image", image), ("labels", labels)):
         if column is None:
             raise DataError(f"{path}: column {name} is missing (found {', '.join(sheet.header)}); expected image, labels")
@@ -238,7 +238,7 @@ def read_added(
     composed = {normalize("NFC", image): image for image in ids}  # a program may have written an accent as a letter of its own
     present = Labels(sheet, labels, separator, known).read()
     absent: list[list[str] | None] = [None] * len(present)
-    if (column := sheet.column(ABSENT_HEADS)) is not None:
+    if (column := sheet.column(ABSENT)) is not None:
         absent = table.read_absent(sheet, column, present, separator, known)
     in_part = any(gone is not None for gone in absent)
     for row, (name, names, gone) in enumerate(zip(sheet.texts(image), present, absent, strict=True)):

@@ -30,16 +30,13 @@ NONE = "-"  # a cell that says: none of the classes
 MISSING = ("nan", "NaN", "<NA>", "None", "null", "NULL", "NA", "N/A", "n/a", "#N/A")
 OTHERS = "*"  # a cell of absent classes that says: all but the labels
 # Heads that people give to a column, in the order in which they are believed; capitals, blanks and dashes do not count.
-IMAGE_HEADS = (
+IMAGE = (
     *("image", "images", "file_name", "filename", "file", "image_path", "filepath", "file_path", "path", "image_name"),
     *("image_file", "img", "photo", "photograph", "picture", "image_id", "imageid", "id"),
 )
-LABEL_HEADS = (
-    *("labels", "label", "tags", "tag", "classes", "class", "categories", "category", "keywords"),
-    *("class_name", "label_name"),
-)
-ABSENT_HEADS = ("absent",)  # one head alone: a column of another meaning would make a class's absence unknown
-SPLIT_HEADS = ("split", "set", "subset", "partition", "data_split", "phase")
+LABEL = ("labels", "label", "tags", "tag", "classes", "class", "categories", "category", "keywords", "class_name", "label_name")
+ABSENT = ("absent",)  # one head alone: a column of another meaning would make a class's absence unknown
+SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
 YES, NO = ("1", "1.0", "true", "yes"), ("0", "0.0", "false", "no")
 MARKS = frozenset((*YES, *NO, "x"))  # a tick is looked for, to be refused: is a cell beside it empty, or said to be absent?
 
@@ -118,7 +115,7 @@ def looks_like_labels(path: Path) -> bool:
     except (OSError, csv.Error, pa.ArrowException):
         return False
     cells = [cell for row in rows for cell in row if isinstance(cell, str)]
-    return max(map(len, rows), default=0) > 1 and any(plain(cell) in IMAGE_HEADS or is_image_name(cell) for cell in cells)
+    return max(map(len, rows), default=0) > 1 and any(plain(cell) in IMAGE or is_image_name(cell) for cell in cells)
 
 
 def decode(path: Path) -> tuple[str, str]:
@@ -163,7 +160,7 @@ def _csv(path: Path, text: str, encoding: str) -> Sheet:
 def _separator(text: str) -> str:
     """The separator that gives a head one knows; else the one that gives most columns, for the message that follows."""
     heads = {separator: _header(text, separator) for separator in SEPARATORS}
-    known = [separator for separator, head in heads.items() if any(plain(name) in IMAGE_HEADS for name in head)]
+    known = [separator for separator, head in heads.items() if any(plain(name) in IMAGE for name in head)]
     return max(known or heads, key=lambda separator: len(heads[separator]))
 
 

@@ -142,7 +142,7 @@ def _read_one(path: Path, default: str | None, separator: str, listed: Listed) -
             )
         listed.facts["labels"] = f"{len(classes)} columns of 0 and 1"
     else:
-        names, column = Labels(sheet, labels, separator).read(), sheet.column(sheets.ABSENT_HEADS)
+        names, column = Labels(sheet, labels, separator).read(), sheet.column(sheets.ABSENT)
         listed.facts["labels"] = f"column {sheet.header[labels]}"
         others = [c for c, name in enumerate(sheet.header) if name and c not in (image, labels, split, column)]
         left_out = [sheet.header[c] for c in others]
@@ -179,21 +179,21 @@ def _read_one(path: Path, default: str | None, separator: str, listed: Listed) -
 
 def _columns(sheet: Sheet) -> tuple[int, int | None, int | None]:
     """Columns of images, of labels (None: perhaps one a class) and of splits (None: there is none)."""
-    image = sheet.column(sheets.IMAGE_HEADS)
+    image = sheet.column(sheets.IMAGE)
     if image is None:
         found = ", ".join(sheet.header) or "nothing"
         raise DataError(
             f"{sheet.path}: column image is missing (found {found}); name the columns image, labels and perhaps split"
         )
-    labels = sheet.column(sheets.LABEL_HEADS)
+    labels = sheet.column(sheets.LABEL)
     if labels is not None and sheets.plain(sheet.header[labels]) != "labels":
-        rivals = [name for name in sheet.header if sheets.plain(name) in sheets.LABEL_HEADS]
+        rivals = [name for name in sheet.header if sheets.plain(name) in sheets.LABEL]
         if len(rivals) > 1:
             raise DataError(f"{sheet.path}: columns {' and '.join(rivals)} could be the labels; name the right one `labels`")
         if {text.casefold() for text in sheet.texts(labels)} <= sheets.MARKS and len(sheet.header) > 3:
             labels = None  # a class by the name of `class`, among others
-    split = sheet.column(sheets.SPLIT_HEADS)
-    if split is not None and sheets.plain(sheet.header[split]) != sheets.SPLIT_HEADS[0]:
+    split = sheet.column(sheets.SPLIT)
+    if split is not None and sheets.plain(sheet.header[split]) != sheets.SPLIT[0]:
         values = {text.casefold() for text in sheet.texts(split)} - {""}
         split = split if not values or values & set(SPLIT_NAMES) else None  # a misspelt split among others is complained of
     for c, name in enumerate(sheet.header):
@@ -213,7 +213,7 @@ def _more_labels(sheet: Sheet, column: int, labels: list[list[str] | None]) -> b
     """Whether a column beside that of labels holds labels too: by its head, or as all its cells are names of labels."""
     texts = {text for text in sheet.texts(column) if text}
     words = any(not re.fullmatch(r"[\d.]+", text) and text.casefold() not in sheets.MARKS for text in texts)
-    numbered = re.fullmatch(rf"({'|'.join(sheets.LABEL_HEADS)})[_.]?\d+", plain(sheet.header[column]))
+    numbered = re.fullmatch(rf"({'|'.join(sheets.LABEL)})[_.]?\d+", plain(sheet.header[column]))
     return bool(numbered) or (words and texts <= {name for names in labels for name in names or ()})
 
 

@@ -124,7 +124,7 @@ class PCLP(Method):
         return [Request("weak", np.concatenate([labelled, unlabelled]), self.weak), Request("strong", unlabelled, self.strong)]
 
     def encode(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Mean and log variance (B, L) of weak views, the losses of Equation (22) but D's; strong views pass apart, as published."""
+        """Mean and log variance (B, L) of weak views; Equation (22) without D; strong views pass apart, as published."""
         assert isinstance(network, LatentNetwork)
         weak, strong = batch.views["weak"], batch.views["strong"]
         mean, logvar = network.gaussian(weak)  # (B, L)

@@ -107,7 +107,8 @@ def test_the_example_method_makes_pseudo_labels_by_its_option(tiny_experiment, t
     from dicap.training.loops.main import first_refresh
     from dicap.training.loops.warmup import initial_network
 
-    options, method = {"__name__": __name__}, {}
+    options: dict = {"__name__": __name__}
+    method: dict = {}
     exec(python_of(CONTRIBUTING)[0], options)
     exec(python_of(CONTRIBUTING)[1], method)
     experiment = tiny_experiment({"method": "top1", "head": "linear"})

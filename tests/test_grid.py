@@ -15,7 +15,7 @@ from dicap.errors import SettingsError
 from dicap.methods import build_method
 from dicap.methods.base import Roles
 from dicap.report.budgets import equal_steps
-from dicap.report.experiments import FREE, LADDER, RECOMMENDED, row_of
+from dicap.report.experiments import FREE, LADDER, RECOMMENDED, frame_of, row_of
 from dicap.report.tables import published_numbers, spec_of
 from dicap.settings import Settings, flatten
 from dicap.settings.methods import METHODS
@@ -157,6 +157,17 @@ def test_the_ready_made_grids_are_valid_and_fill_their_table(path: Path):
     if path.stem == "weighting":
         assert set(rows) == set(get_args(Calibration.model_fields["policy"].annotation))
     assert json.dumps([cell.changes for cell in found])
+
+
+@pytest.mark.parametrize("dataset", ["voc2012", "coco2014", "nuswide", "awa2"])
+@pytest.mark.parametrize("name", ["paper", "cost", "ablation", "weighting", "main"])
+def test_on_every_set_of_the_paper_a_grid_is_one_table_from_which_no_cell_is_left_out(name, dataset):
+    plan = read_grid(tiny.ROOT / "experiments" / f"{name}.yaml").override({"dataset": [dataset], "data_root": ["photos"]})
+    found = [cell.settings for cell in cells(plan, PARAMS)]
+    runs = [{"name": "", "rev": "", "when": "", "data": "", "settings": s, "metrics": {"map": 50.0, "steps": 1}} for s in found]
+    for reference in (None, found[0]):
+        frame, notes = frame_of(runs, plan.table, reference)
+        assert len(frame) == len(runs) and not notes
 
 
 def test_methods_on_own_photographs_share_all_that_their_table_wants_shared():

@@ -182,9 +182,8 @@ def collect(
     published = published or {}
     runs = runs[runs["row"].isin(list(spec.rows)) & runs[spec.value].notna()]
     rows_of = runs.groupby(["dataset", "ratio"])["row"].nunique()
-    several = rows_of[rows_of > 1]
-    # Where rows are compared with one another, what one row alone was run on belongs to another table's grid.
-    columns: list[Column] = sorted((several if spec.against and len(several) else rows_of).index)
+    # Where rows are compared with one another, a column that has half of the rows or fewer belongs to another table's grid.
+    columns: list[Column] = sorted((rows_of[2 * rows_of > rows_of.max()] if spec.against else rows_of).index)
     runs = runs[pd.MultiIndex.from_frame(runs[["dataset", "ratio"]]).isin(columns)]
     cells: dict[str, dict[Column, Cell]] = {}
     for row in spec.rows:

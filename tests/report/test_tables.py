@@ -130,7 +130,7 @@ def test_rows_are_compared_seed_by_seed():
 
 def test_every_step_is_compared_with_the_one_before():
     frame = runs(baseline=[60.0, 61.0], dcw_hard=[61.0, 62.0], dth=[64.0, 65.0], fte=[70.0, 70.0])
-    elsewhere = runs(fte=[50.0, 51.0]).assign(dataset="awa2")  # a cell of the main table's grid
+    elsewhere = runs(baseline=[40.0, 41.0], fte=[50.0, 51.0]).assign(dataset="awa2")  # cells of the main table's grid
     table = collect(pd.concat([frame, elsewhere]), spec_of("ablation")[0])
     assert table.columns == [VOC] and collect(elsewhere, spec_of("ablation")[0]).columns == [("awa2", 0.05)]
     gains = table.gains

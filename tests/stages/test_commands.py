@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import tiny
+import torch
 
 from stages.commands.backbones import NAMES, describe
 
@@ -146,6 +147,15 @@ def test_a_full_disk_while_publishing_is_one_line_and_loses_nothing(project, mon
     assert tiny.content(Path("artifacts")) == before
     code, _, lines = project.run("warmup")
     assert code == 0 and "resuming warmup after 2 of 2 epochs" in lines  # nothing is trained twice
+
+
+def test_a_step_that_does_not_fit_is_one_line(project, monkeypatch):
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nSee the documentation.")
+
+    monkeypatch.setattr("stages.support.training.run_stage", full)
+    code, line = project.refused("warmup")
+    assert code == 1 and "Tried to allocate 2 GiB. Halve train.batch_size" in line and "documentation" not in line
 
 
 # -- processes ----------------------------------------------------------------------------------------------------------

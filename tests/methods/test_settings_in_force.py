@@ -103,7 +103,7 @@ def test_a_row_s_settings_in_force(line):
 
 
 def test_every_method_of_the_paper_s_table_has_a_row_for_every_set():
-    published = {(dataset, method) for method, dataset, _ in published_numbers(*spec_of("main"))}
+    published = {(dataset, method) for method, dataset, _ in published_numbers(spec_of("main")[0])}
     assert sorted(tuple(line.split(" | ")[:2]) for line in TABLE.strip().splitlines()) == sorted(published)
 
 

@@ -130,12 +130,15 @@ def test_the_specification_names_settings_that_exist():
     assert named <= set(known_keys()), sorted(named - set(known_keys()))
 
 
-def test_the_equations_are_numbered_in_order_and_cited_ones_exist():
+def test_the_equations_are_numbered_in_order_and_each_is_cited_by_the_code_that_computes_it():
     text = text_of(METHODS)
     numbered = [int(n) for n in re.findall(r"^\S.* {2,}\((\d+)\)$", text, re.MULTILINE)]
     assert numbered == list(range(1, len(numbered) + 1)) and len(numbered) > 25
     cited = {int(n) for line in text.splitlines() for n in re.findall(r"(?<= )\((\d{1,2})\)(?=[ ,.;:])", line)}
     assert cited <= set(numbered), sorted(cited - set(numbered))
+    code = "".join(text_of(name) for name in texts() if name.startswith(("dicap/", "stages/")))
+    assert {int(n) for n in re.findall(r"Equation \((\d+)\)", code)} == set(numbered), "of code, as Equation (6)"
+    assert not (other := re.findall(r"\b(?:eq\.|Eq\.|equation \(|Equations \()[^\n]*", code)), other
 
 
 # -- the checker itself

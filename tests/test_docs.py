@@ -103,24 +103,22 @@ def allow_a_broken_file(project):
     path.write_text(path.read_text().replace("max_rejected:\n", "max_rejected: 0.1\n"))
 
 
-def test_the_example_method_makes_pseudo_labels(tiny_experiment, tmp_path):
+def test_the_example_method_makes_pseudo_labels_by_its_option(tiny_experiment, tmp_path):
     from dicap.training.loops.main import first_refresh
     from dicap.training.loops.warmup import initial_network
 
-    namespace = {}
-    exec(python_of(CONTRIBUTING)[0], namespace)
+    options: dict = {"__name__": __name__}
+    method: dict = {}
+    exec(python_of(CONTRIBUTING)[0], options)
+    exec(python_of(CONTRIBUTING)[1], method)
     experiment = tiny_experiment({"method": "top1", "head": "linear"})
-    experiment.method = namespace["Half"](experiment.settings, len(tiny.COLOURS), experiment.settings.ratio)
-    shares = first_refresh(experiment, initial_network(experiment), tmp_path)
-    assert shares["share_uncertain"] == 0 and shares["share_pos"] + shares["share_neg"] == pytest.approx(1)
-
-
-def test_the_example_option_has_a_default_and_bounds():
-    namespace = {"__name__": __name__}
-    exec(python_of(CONTRIBUTING)[1], namespace)
-    assert namespace["Half"]().threshold == 0.5 and namespace["Half"].facts.title == "Half"
+    for sure, uncertain in ((0.5, 0), (1, 1)):
+        settings = experiment.settings.model_copy(update={"fixmatch": options["FixMatch"](threshold=sure)})
+        experiment.method = method["FixMatch"](settings, len(tiny.COLOURS), settings.ratio)
+        shares = first_refresh(experiment, initial_network(experiment), tmp_path / str(sure))
+        assert shares["share_uncertain"] == uncertain
     with pytest.raises(ValueError, match="less than or equal to 1"):
-        namespace["Half"](threshold=2)
+        options["FixMatch"](threshold=2)
 
 
 def test_the_example_policy_weights_by_the_distance_from_one_half():

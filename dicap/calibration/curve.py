@@ -22,7 +22,7 @@ class Curve(NamedTuple):
     def at(self, p: Tensor) -> Tensor:
         """The rate at confidences (N, C); float64 (N, C).
 
-        Between the knots x[k] <= p < x[k+1], as the paper writes it (docs/methods.md 3.4):
+        Between the knots x[k] <= p < x[k+1], as the paper writes it (docs/methods.md 3.4, Equation (7)):
         r(p) = ((x[k+1] - p) r[k] + (p - x[k]) r[k+1]) / (x[k+1] - x[k]).
         """
         p = log_odds(p) if self.log_odds else p.double()

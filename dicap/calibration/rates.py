@@ -20,7 +20,7 @@ EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias sma
 
 
 class Rates(NamedTuple):
-    """Correctness rates per confidence bin (paper eq. for r_pos, r_neg; docs/methods.md 3.4) and the curve of the weights.
+    """Correctness rates per confidence bin (docs/methods.md 3.4) and the curve of the weights.
 
     One table for the data set, tensors (K,) and (G,), or one per class, tensors (C, K) and (C, G).
     """
@@ -55,7 +55,7 @@ def bin_index(p: Tensor, bins: int) -> Tensor:
 
 
 def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> tuple[Tensor, Tensor]:
-    """n_pos[k], n_neg[k]: entries of bin k with y = 1 and with y = 0 (docs/methods.md 3.4, equation (5)).
+    """n_pos[k], n_neg[k]: entries of bin k with y = 1 and with y = 0 (docs/methods.md 3.4, Equation (5)).
 
     Args:
         p: (N, C) confidences; y: (N, C) labels 0/1, below 0 where unknown.
@@ -84,7 +84,7 @@ def count_bins(p: Tensor, y: Tensor, bins: int, *, per_class: bool = False) -> t
 
 
 def estimate_rates(n_pos: Tensor, n_neg: Tensor, *, anchor: str = "left", empty_bin: str = "interpolate") -> Rates:
-    """r_pos[k] = n_pos[k] / (n_pos[k] + n_neg[k] + eps) (docs/methods.md 3.4, equation (6)), with its gaps closed (3.13-A4).
+    """r_pos[k] = n_pos[k] / (n_pos[k] + n_neg[k] + eps) (docs/methods.md 3.4, Equation (6)), with its gaps closed (3.13-A4).
 
     Args:
         n_pos, n_neg: counts, (K,) or (C, K).
@@ -118,7 +118,7 @@ def _fill_empty(rates: Tensor, seen: Tensor) -> Tensor:
 
 
 def bin_curve(r_pos: Tensor, *, anchor: str = "left") -> Curve:
-    """w(p, 1) of the paper: the rates of bins, interpolated (docs/methods.md 3.4, equation (7)).
+    """w(p, 1) of the paper: the rates of bins, interpolated (docs/methods.md 3.4, Equation (7)).
 
     With k/K <= p < (k+1)/K and the rates at their bins' left edges,
     w(p, 1) = K ((k+1)/K - p) r_pos[k] + K (p - k/K) r_pos[k+1]. The factor K is missing in print; without it no weight

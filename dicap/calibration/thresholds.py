@@ -32,7 +32,7 @@ class PseudoLabels(NamedTuple):
 
 
 def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Thresholds:
-    """tau_pos[c] and tau_neg[c] from the scores on D_sup (paper section 4; docs/methods.md 3.5, equation (8), 3.13-B).
+    """tau_pos[c] and tau_neg[c] from the scores on D_sup (docs/methods.md 3.5, Equation (8), 3.13-B).
 
     Where tau_neg > tau_pos they are sorted, so the overlap is uncertain. A class without positives gets tau_pos = 1, one without
     negatives tau_neg = 0.
@@ -65,7 +65,7 @@ def _midrange(p: Tensor, chosen: Tensor) -> Tensor:
 
 
 def hard_labels(p: Tensor, thresholds: Thresholds, *, rule: str = "midrange") -> Tensor:
-    """1 if p > tau_pos, 0 if p < tau_neg, else -1: the closed band is uncertain (docs/methods.md 3.6, 3.13-B5).
+    """1 if p > tau_pos, 0 if p < tau_neg, else -1: the closed band is uncertain (docs/methods.md 3.6, Equation (9), 3.13-B5).
 
     With `rule="none"`: 1[p >= 0.5].
 

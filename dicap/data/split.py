@@ -24,9 +24,9 @@ def split_roles(
 ) -> np.ndarray:
     """Give every image its role.
 
-    The first int(ratio * n_train) of the permuted training images are labelled; of these the first
-    int((1 - est_fraction) * n_labelled) are D_sup and the others D_est. The remaining training images (labels
-    hidden) and the truly unlabelled ones are D_u.
+    The first int(ratio * n_train) of the permuted training images are labelled (docs/methods.md 2.3, Equation (1)); of these the
+    first int((1 - est_fraction) * n_labelled) are D_sup and the others D_est (Equation (2)). The remaining training images
+    (labels hidden) and the truly unlabelled ones are D_u.
 
     Labels that were given later always count: such images are labelled whatever the ratio, and cut into D_sup and
     D_est by the same share among themselves, so that all other images keep the role they had before.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, unknown_entries
-from dicap.data.sources.own import read as own
+from dicap.data.sources.own.read import read, with_unlabelled
 from dicap.errors import first_of
 from dicap.machine.progress import progress
 from dicap.settings import Own
@@ -65,17 +65,16 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
     Raises:
         DataError: no labels are found.
     """
-    kind = own.detect(root) if options.format == "auto" else options.format
     drawing = options.model_copy(update={"test_share": options.test_share or TEST_SHARE})  # only where there is no test split
-    raw = own.read(root, drawing)
-    drawn = raw.source.get("test_drawn", 0)
+    raw = read(root, drawing)
+    kind, drawn = raw.source["format"], raw.source.get("test_drawn", 0)
     options = drawing if drawn else options
     unlisted = 0
     if not options.unlabeled_root and root.is_dir() and kind != "folders":
         unlisted = _unlisted(raw, root)
         if unlisted:
             options = options.model_copy(update={"unlabeled_root": str(root)})
-            raw = own.read(root, options)
+            raw = read(root, options)
     elif options.unlabeled_root and root.is_dir() and (left_out := _unlisted(raw, root)):
         raw.notes.append(f"images below {root} that no annotation names, which are left out: {left_out}")
     unreadable, missing = [], []
@@ -110,7 +109,7 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
 def _unlisted(raw: RawSet, root: Path) -> int:
     """How many image files below a folder are none of the raw set's."""
     assert isinstance(raw.images, FileImages)
-    found, _ = own.with_unlabelled(raw, raw.images.paths, root, root)
+    found, _ = with_unlabelled(raw, raw.images.paths, root, root)
     return len(found.items) - len(raw.items)
 
 

@@ -94,7 +94,7 @@ class Refresh(NamedTuple):
     rates: Rates | None = None
     thresholds: Thresholds | None = None
     crossed: int = 0
-    guarded: int = 0  # classes (or angle maps) where a guard against a published defect acted
+    guarded: int | Tensor = 0  # () count of classes (or angle maps) where a guard against a published defect acted
     labelled_weight: Tensor | None = None  # (n_l, C) weights of the labelled entries, in the order of `Phase.labelled`
     carry: Mapping[str, Tensor] = {}  # what the next refresh, and `Phase.install`, may read
 
@@ -312,10 +312,10 @@ def reduced(elements: Tensor, images: int, settings: Settings, y: Tensor | None 
 
 
 def pseudo_loss(method: Method, logits: Tensor, batch: Batch) -> Tensor:
-    """Sum of w(p, label) * loss(logits, label) over confident entries (paper eq. L_pseudo; docs/methods.md 3.6)."""
+    """Sum of w(p, label) * loss(logits, label) over confident entries (docs/methods.md 3.6, Equation (10))."""
     positive = (batch.label == 1).float()
     elements = batch.weight * method.supervised(logits, positive)
-    if batch.soft:  # the opposite label with the opposite weight: a soft target
+    if batch.soft:  # the opposite label with the opposite weight: a soft target, Equation (15)
         elements = elements + (1 - batch.weight) * method.supervised(logits, 1 - positive)
     if method.settings.loss.reduction == "mean":
         return elements.sum() / (batch.label >= 0).sum().clamp_min(1)

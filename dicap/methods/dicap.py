@@ -49,7 +49,7 @@ class DiCaP(Method):
         return [*requests, Request("weak", rows, self.weak)] if self.settings.warmup.wcl else requests
 
     def warmup_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """L = L_sup + lambda L_con."""
+        """L = L_sup + lambda L_con (Equation (4)), L_con being the contrast of all entries (Equation (12))."""
         logits, z_s = network(batch.views["strong"])  # (B, C), (B, C, D)
         labelled = logits[: len(batch.y)]
         terms = {"loss_sup": reduced(self.supervised(labelled, batch.y), batch.images, self.settings, batch.y)}
@@ -126,7 +126,7 @@ class DiCaP(Method):
         return requests
 
     def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """The three terms; L_uncer is there only where the step has uncertain entries."""
+        """The three terms of Equation (13); L_uncer is there only where the step has uncertain entries."""
         logits, z_s = network(batch.views["strong"])  # (B, C), (B, C, D)
         n = len(batch.y)
         terms = {

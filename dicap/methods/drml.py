@@ -99,7 +99,7 @@ class DRML(Method):
         weight = torch.where(label == 1, confidence, 1 - confidence) * (label >= 0)
         return Refresh(
             PseudoLabels(confidence, label, weight, soft=True),
-            guarded=int((~active).sum()),
+            guarded=(~active).sum(),
             carry={"target": target, "adopted": adopted},
         )
 
@@ -160,5 +160,5 @@ def masked_mse(f: Tensor, target: Tensor, known: Tensor) -> Tensor:
 
 
 def discrepancy(f1: Tensor, f2: Tensor, rows: Tensor) -> Tensor:
-    """L_DA: the L1 norm of f1 - f2 over the whole matrix of the chosen images (B,): a sum, not a mean."""
+    """L_DA: the L1 norm of f1 - f2 over the whole matrix of the chosen images (B,): a sum, not a mean (Equation (18))."""
     return ((f1 - f2).abs() * rows.unsqueeze(1)).sum()

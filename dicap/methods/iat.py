@@ -18,4 +18,4 @@ class IAT(Method):
         active = rules.seen(y)
         p = teacher.scores(roles.unlabeled)  # (N_u, C)
         threshold = rules.matched_threshold(teacher.scores(roles.labelled), y) if s.rule == "matched" else s.threshold
-        return Refresh(hard_mask(p, rules.fixed_threshold(p, threshold, active)), guarded=int((~active).sum()))
+        return Refresh(hard_mask(p, rules.fixed_threshold(p, threshold, active)), guarded=(~active).sum())

@@ -15,7 +15,7 @@ class Topk(Method):
         active = rules.seen(y)
         p = teacher.scores(roles.unlabeled)  # (N_u, C)
         label = rules.top_k(p, self.k(y), active)
-        return Refresh(hard_mask(p, label), guarded=int((~active).sum()))
+        return Refresh(hard_mask(p, label), guarded=(~active).sum())
 
     def k(self, y: Tensor) -> int:
         """Positives an image, given the labels (N_l, C)."""

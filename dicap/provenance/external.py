@@ -10,14 +10,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dicap.data.sources.files import ENDINGS, TABLES
+from dicap.data.sources.files import ENDINGS
 from dicap.files.checksum import sha256
 from dicap.files.written import written_below
 from dicap.provenance.source_code import is_leftover
 from dicap.settings import Settings
-from dicap.settings.catalogue import NAMED_WEIGHTS, OWN
+from dicap.settings.catalogue import FORMATS, NAMED_WEIGHTS, OWN
 
-LABELS = frozenset((*TABLES, ".json", ".xml"))
 LIBRARIES = {"convert": ("pillow",)} | dict.fromkeys(
     ("features", "warmup", "pseudo_label", "train", "finetune", "evaluate"), ("timm", "torch")
 )
@@ -34,11 +33,11 @@ def surroundings(stage: str, settings: Settings, used: dict[str, Any], project: 
         return {}
     found: dict[str, Any] = {"versions": {name: version(name) for name in LIBRARIES.get(stage, ())}}
     if stage == "convert" and settings.data_root:
-        own = settings.own
-        found["data"] = tree_mark(project / settings.data_root, project, own=settings.dataset == OWN)
-        if settings.dataset == OWN:
-            found["unlabeled"] = own.unlabeled_root and tree_mark(project / own.unlabeled_root, project, own=True)
-            found["added"] = own.added and content_mark(Path(own.added))  # of the run itself, which may be a clone
+        options, is_own = settings.own, settings.dataset == OWN
+        found["data"] = tree_mark(project / settings.data_root, project, is_own=is_own)
+        if is_own:
+            found["unlabeled"] = options.unlabeled_root and tree_mark(project / options.unlabeled_root, project, is_own=True)
+            found["added"] = options.added and content_mark(Path(options.added))  # of the run itself, which may be a clone
     if "backbone_weights" in used and stage in LIBRARIES:
         found["weights"] = weights_mark(settings, project)
     return found
@@ -66,20 +65,20 @@ def content_mark(path: Path) -> str:
     return sha256(path) if path.is_file() else ""
 
 
-def tree_mark(root: Path, project: Path, *, own: bool) -> str:
+def tree_mark(root: Path, project: Path, *, is_own: bool) -> str:
     """sha256 of name, size and time of change of every file of a data set; empty where there is none.
 
-    Hidden files, those that editors and file managers leave, and those that commands wrote are passed over; of one's `own`
-    data what is neither a photograph nor a list of labels too. Where `root` is a file of labels, the photographs lie beside it.
+    Hidden files, those that editors and file managers leave, and those that commands wrote are passed over; of own data
+    what ends neither as a photograph nor as in FORMATS too. Where `root` is a file of labels, the photographs lie beside it.
     """
     if not root.exists():
         return ""
     folder = root if root.is_dir() else root.parent
-    kinds = ENDINGS | LABELS if root.is_dir() else ENDINGS
+    kinds = ENDINGS.union(*FORMATS.values()) if root.is_dir() else ENDINGS
     products = {project / "artifacts", project / "data" / "converted", project / "labels"}
     digest = hashlib.sha256()
     for entry in _files(str(folder), {str(path) for path in products if path != folder}, set()):
-        if not own or os.path.splitext(entry.name)[1].lower() in kinds or entry.path == str(root):
+        if not is_own or os.path.splitext(entry.name)[1].lower() in kinds or entry.path == str(root):
             try:
                 info = entry.stat()
                 mark = f"{info.st_size} {info.st_mtime_ns}"

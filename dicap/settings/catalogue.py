@@ -1,8 +1,15 @@
-"""What can be chosen by name: data sets, protocols and heads. The methods are in `dicap.settings.methods`."""
+"""What can be chosen by name: data sets, formats, protocols and heads. The methods are in `dicap.settings.methods`."""
 
 DATASETS = ("pictograms", "digits", "table", "voc2007", "voc2012", "coco2014", "coco2017", "nuswide", "awa2")
 
 OWN = "table"  # anybody's own images
+FORMATS = {  # of its labels (own.format), with the endings of their files, whose change `dvc repro` notices
+    "table": (".csv", ".tsv", ".tab", ".txt", ".parquet"),
+    "coco": (".json",),
+    "labelstudio": (".json",),
+    "voc_xml": (".xml", ".txt"),
+    "folders": (),
+}
 NAMED_WEIGHTS = ("imagenet", "lite", "random")  # of a backbone; anything else is the path of a file
 BUNDLED = ("pictograms", "digits")  # drawn when converted: they need no data_root
 

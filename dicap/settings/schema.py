@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from dicap.settings.catalogue import FORMATS
 from dicap.settings.fields import (
     Count,
     Fraction,
@@ -33,9 +34,7 @@ class Convert(Section):
 class Own(Section):
     """Options of the data set `table`: anybody's own images (docs/tutorial.md)."""
 
-    format: Literal["auto", "table", "coco", "labelstudio", "voc_xml", "folders"] = own(
-        "auto", "auto: the one that data_root looks like"
-    )
+    format: Literal["auto", *FORMATS] = own("auto", "auto: the one that data_root looks like")  # type: ignore[valid-type]
     unlabeled_root: str | None = own(None, "a second folder, of truly unlabelled images")
     test_share: Fraction = own(0.0, "share of the labelled images to draw as test split where there is none")
     added: str | None = own(None, "CSV of labels given later, as `dicap-stage import-labels` writes it")

@@ -71,7 +71,7 @@ class Diagnostics:
             "share_neg": _share(numbers[0], pseudo.label.numel()),
             "share_uncertain": _share(numbers[-1], pseudo.label.numel()),
             "n_crossed": refresh.crossed,
-            "n_guarded": refresh.guarded,
+            "n_guarded": int(refresh.guarded),
         }
         if refresh.rates is not None:
             estimated = refresh.rates.r_pos.cpu()

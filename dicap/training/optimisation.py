@@ -122,7 +122,7 @@ class Optimisation:
         self.steps += 1
 
     def average(self) -> None:
-        """Move the EMA towards the network (docs/methods.md 2.7); what counts, as BatchNorm's steps, is copied."""
+        """Move the EMA towards the network (docs/methods.md 2.7, Equation (3)); what counts, as BatchNorm's steps, is copied."""
         with torch.no_grad():
             if self._averaged:
                 averages, values = map(list, zip(*self._averaged, strict=True))

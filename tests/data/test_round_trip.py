@@ -27,7 +27,9 @@ from dicap.data.sources.own import read as own
 from dicap.data.sources.own.sheet import MISSING
 from dicap.data.survey import survey
 from dicap.errors import DataError
+from dicap.provenance.external import tree_mark
 from dicap.settings import Own
+from dicap.settings.catalogue import FORMATS
 from stages.commands.import_labels import table_of
 
 # Letters that mean something to tables, lists, paths, addresses, XML or spreadsheets; an accent in both forms; capitals.
@@ -245,6 +247,19 @@ def read_back(form: str, what: Drawn, root: Path):
     ]
     assert len(dict(found)) == len(found) == sum(look.counts.values()) - len(look.missing) - look.unlisted
     return dict(found)
+
+
+def test_an_edit_of_any_file_is_noticed_in_every_format(tmp_path):
+    kinds = set()
+    for form, write in WRITERS.items():
+        (root := tmp_path / form).mkdir()
+        write(root, Drawn({"a/1.png": {"cat"}, "b/2.png": {"dog"}}, set(), "utf-8", ",", True, False))
+        kinds.add(own.detect(root))
+        for path in [path for path in root.rglob("*") if path.is_file()]:
+            before = tree_mark(root, root, is_own=True)
+            path.write_bytes(b"edited")
+            assert tree_mark(root, root, is_own=True) != before, path
+    assert kinds == {*FORMATS}, "a format without a writer"
 
 
 @pytest.mark.parametrize("form", WRITERS)

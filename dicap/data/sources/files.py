@@ -6,13 +6,9 @@ from pathlib import Path
 from dicap.errors import DataError
 from dicap.files.written import written_below
 
-TABLES = (".csv", ".tsv", ".tab", ".txt", ".parquet")  # files of labels
 ENDINGS = frozenset(
-    f".{name}"
-    for name in (
-        *("jpg", "jpeg", "jpe", "jfif", "png", "bmp", "gif", "tif", "tiff", "webp", "ppm", "pgm", "pnm"),
-        *("heic", "heif", "hif", "avif"),
-    )
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm"}
+    | {".heic", ".heif", ".hif", ".avif"}
 )
 
 

@@ -9,14 +9,17 @@ from unicodedata import normalize
 import numpy as np
 
 from dicap.data.sources.base import FileImages, Item, RawSet
-from dicap.data.sources.files import TABLES, linked_folder, list_images, readable, same_file
+from dicap.data.sources.files import linked_folder, list_images, readable, same_file
 from dicap.data.sources.own import coco_file, folders, label_studio, table, xml_files
 from dicap.data.sources.own.listing import Listing, read_json, to_raw, with_splits_of_folders
-from dicap.data.sources.own.sheet import ABSENT, IMAGE, LABELS, OTHERS, Labels, read_sheet
+from dicap.data.sources.own.sheet import ABSENT, IMAGE, LABEL, OTHERS, Labels, read_sheet
 from dicap.errors import DataError
 from dicap.randomness import order_by_name
 from dicap.settings import Own
+from dicap.settings.catalogue import FORMATS
 
+# The readers that look for files of their own, in this order; `table` and `folders`, which have options, look besides.
+READERS = {"coco": coco_file, "labelstudio": label_studio, "voc_xml": xml_files}
 OPTIONS = {"table": ("separator", "empty", "empty_absent"), "folders": ("label_folder",)}  # of own, that one format alone reads
 
 
@@ -81,16 +84,13 @@ def detect(root: Path) -> str:
     """The format a folder or file looks like. Raises DataError where it looks like none."""
     if not root.exists():
         raise DataError(f"{root}: no such folder or file; set data_root to the folder that holds your images and labels")
-    if root.suffix.lower() in (*TABLES, ".xlsx", ".xls", ".ods") or (
+    if root.suffix.lower() in (*FORMATS["table"], ".xlsx", ".xls", ".ods") or (
         root.is_dir() and any((root / name).is_file() for name in table.NAMES)
     ):
         return "table"
-    if coco_file.find(root):
-        return "coco"
-    if label_studio.find(root) is not None:
-        return "labelstudio"
-    if xml_files.find(root):
-        return "voc_xml"
+    for kind, reader in READERS.items():
+        if reader.find(root):
+            return kind
     if root.is_dir() and table.candidates(root):
         return "table"
     for path in [root] if root.suffix == ".json" else sorted([*root.glob("*.json"), *root.glob("annotations/*.json")]):
@@ -112,11 +112,10 @@ def read_listing(root: Path, kind: str, own: Own) -> Listing:
         return table.read(root, separator=own.separator, empty=own.empty, empty_absent=own.empty_absent)
     if kind == "folders":
         return folders.read(root, own.label_folder, Path(own.unlabeled_root) if own.unlabeled_root else None)
-    reader = {"coco": coco_file, "labelstudio": label_studio, "voc_xml": xml_files}[kind]
-    found = reader.find(root)
+    found = READERS[kind].find(root)
     if not found:
         raise DataError(f"{root}: own.format is {kind}, but no such file is there; set it to auto")
-    return reader.read(root, found)
+    return READERS[kind].read(root, found)
 
 
 def one_each(raw: RawSet, files: list[Path]) -> tuple[RawSet, list[Path]]:
@@ -229,7 +228,7 @@ def read_added(
     if not path.is_file():
         raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it")
     sheet = read_sheet(path)
-    image, labels = sheet.column(IMAGE), sheet.column(LABELS)
+    image, labels = sheet.column(IMAGE), sheet.column(LABEL)
     for name, column in (("image", image), ("labels", labels)):
         if column is None:
             raise DataError(f"{path}: column {name} is missing (found {', '.join(sheet.header)}); expected image, labels")

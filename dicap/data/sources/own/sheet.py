@@ -34,7 +34,7 @@ IMAGE = (
     *("image", "images", "file_name", "filename", "file", "image_path", "filepath", "file_path", "path", "image_name"),
     *("image_file", "img", "photo", "photograph", "picture", "image_id", "imageid", "id"),
 )
-LABELS = ("labels", "label", "tags", "tag", "classes", "class", "categories", "category", "keywords", "class_name", "label_name")
+LABEL = ("labels", "label", "tags", "tag", "classes", "class", "categories", "category", "keywords", "class_name", "label_name")
 ABSENT = ("absent",)  # one head alone: a column of another meaning would make a class's absence unknown
 SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
 YES, NO = ("1", "1.0", "true", "yes"), ("0", "0.0", "false", "no")

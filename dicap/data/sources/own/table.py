@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dicap.data.sources.base import inside
-from dicap.data.sources.files import TABLES
 from dicap.data.sources.own import sheet as sheets
 from dicap.data.sources.own.listing import SPLIT_NAMES, Entry, Finder, Listing, has_control, split_in
 from dicap.data.sources.own.sheet import Labels, Sheet, one_hot, plain, read_sheet
 from dicap.errors import DataError
 from dicap.files.checksum import sha256
+from dicap.settings.catalogue import FORMATS
 
 NAMES = ("labels.csv", "labels.parquet")
 REPEATED = 0.1  # share of images on several rows above which a row is one label of an image, not the image
@@ -120,7 +120,7 @@ def candidates(root: Path) -> list[Path]:
     return sorted(
         path
         for path in places
-        if path.suffix.lower() in TABLES
+        if path.suffix.lower() in FORMATS["table"]
         and not any(part.startswith(".") for part in path.relative_to(root).parts)
         and path.is_file()
         and sheets.looks_like_labels(path)
@@ -185,9 +185,9 @@ def _columns(sheet: Sheet) -> tuple[int, int | None, int | None]:
         raise DataError(
             f"{sheet.path}: column image is missing (found {found}); name the columns image, labels and perhaps split"
         )
-    labels = sheet.column(sheets.LABELS)
+    labels = sheet.column(sheets.LABEL)
     if labels is not None and sheets.plain(sheet.header[labels]) != "labels":
-        rivals = [name for name in sheet.header if sheets.plain(name) in sheets.LABELS]
+        rivals = [name for name in sheet.header if sheets.plain(name) in sheets.LABEL]
         if len(rivals) > 1:
             raise DataError(f"{sheet.path}: columns {' and '.join(rivals)} could be the labels; name the right one `labels`")
         if {text.casefold() for text in sheet.texts(labels)} <= sheets.MARKS and len(sheet.header) > 3:
@@ -213,7 +213,7 @@ def _more_labels(sheet: Sheet, column: int, labels: list[list[str] | None]) -> b
     """Whether a column beside that of labels holds labels too: by its head, or as all its cells are names of labels."""
     texts = {text for text in sheet.texts(column) if text}
     words = any(not re.fullmatch(r"[\d.]+", text) and text.casefold() not in sheets.MARKS for text in texts)
-    numbered = re.fullmatch(rf"({'|'.join(sheets.LABELS)})[_.]?\d+", plain(sheet.header[column]))
+    numbered = re.fullmatch(rf"({'|'.join(sheets.LABEL)})[_.]?\d+", plain(sheet.header[column]))
     return bool(numbered) or (words and texts <= {name for names in labels for name in names or ()})
 
 

@@ -20,7 +20,7 @@ from dicap.calibration.thresholds import PseudoLabels
 from dicap.files.artifacts import CHOICE
 from dicap.files.json_files import read_json, write_json
 from dicap.linear.choice import Choice
-from dicap.linear.crossfit import Pseudo, Teachers, crossfit, out_of_fold, out_of_fold_at_rank, solve_teachers
+from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, out_of_fold_at_rank, solve_teachers
 from dicap.linear.folds import assign_folds, n_folds
 from dicap.linear.loss_weight import FOLDS, choose_loss_weight
 from dicap.linear.scaling_choice import choose_scaling
@@ -96,7 +96,8 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
     """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
     phase, experiment = experiment.method.main(experiment.roles), experiment.on_bank()
     problem = Problem.of(experiment, experiment.place(network), phase)
-    teacher = HeadTeacher(problem, problem.teachers(chosen_loss_weight(source)).scores())
+    options = {"loss_weight": chosen_loss_weight(source), "neighbours": experiment.settings.linear.neighbours}
+    teacher = HeadTeacher(problem, solve_teachers(problem.all_rows, problem.y, problem.fold, **options, pairs=False).scores())
     return record_first(experiment, experiment.method.refresh(teacher, experiment.roles), phase, folder)
 
 
@@ -156,11 +157,6 @@ class Problem:
     def all_rows(self) -> np.ndarray:
         """Rows (n_l + n_u, D) of the labelled images, then of the unlabelled ones."""
         return self.rows[np.concatenate([self.labelled, self.unlabelled])]
-
-    def teachers(self, loss_weight: float) -> Teachers:
-        """The heads that make pseudo-labels, on rows averaged with their neighbours where linear.neighbours says so."""
-        neighbours = self.experiment.settings.linear.neighbours
-        return solve_teachers(self.all_rows, self.y, self.fold, loss_weight=loss_weight, neighbours=neighbours)
 
     def roles_without(self, fold: int) -> Roles:
         """The roles as the student of a fold may know them: its fold is no labelled image."""

@@ -66,34 +66,12 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["metrics.json"]
 
 
-def test_a_failed_folder_leaves_the_old_folder(tmp_path):
-    out = tmp_path / "train"
-    with replacing_folder(out) as folder:
-        (folder / "a").write_text("old")
-
-    def fail():
-        with replacing_folder(out) as folder:
-            (folder / "a").write_text("new")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert (out / "a").read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["train"]
-
-
 @pytest.mark.parametrize("content", ["", "[1]", "{"])
 def test_damaged_json(tmp_path, content):
     path = tmp_path / "metrics.json"
     path.write_text(content)
     with pytest.raises(DataError, match=r"metrics\.json"):
         read_json(path)
-
-
-def test_parquet_bytes_are_a_function_of_their_content(tmp_path):
-    for name in "ab":
-        artifacts.write_split(["x", "y"], ["sup", "test"], tmp_path / name)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_a_record_of_no_images(tmp_path):

@@ -46,37 +46,18 @@ probabilities = arrays.arrays(np.float64, st.tuples(st.integers(1, 30), st.integ
 # -- counting ---------------------------------------------------------------------------------------------
 
 
-def slow_counts(p, y, bins):
-    n_pos, n_neg = [0] * bins, [0] * bins
-    for row, labels in zip(p.tolist(), y.tolist(), strict=True):
-        for score, label in zip(row, labels, strict=True):
-            k = bins - 1 if score >= 1 else math.floor(score * bins)
-            (n_pos if label else n_neg)[k] += 1
-    return n_pos, n_neg
-
-
 @pytest.mark.parametrize("bins", [1, 7, 20])
-def test_counts_equal_a_loop(bins):
+def test_counts_of_known_entries_equal_a_loop(bins):
     p, y = scores(200, 5)
-    p[0, 0], p[1, 1] = 0.0, 1.0
-    n_pos, n_neg = count_bins(p, y, bins)
-    assert (n_pos.tolist(), n_neg.tolist()) == slow_counts(p, y, bins)
-
-
-def test_counts_per_class_sum_to_the_pooled_ones():
-    p, y = scores(100, 4)
-    pooled, each = count_bins(p, y, K), count_bins(p, y, K, per_class=True)
-    for c in range(4):
-        assert each[0][c].tolist() == slow_counts(p[:, [c]], y[:, [c]], K)[0]
-    assert torch.equal(each[0].sum(0), pooled[0]) and torch.equal(each[1].sum(0), pooled[1])
+    p[0, 0], p[1, 1], y = 0.0, 1.0, torch.where(torch.rand(y.shape) < 0.3, -1, y.to(torch.int8))
+    expected = torch.zeros(2, 5, bins)
+    for i, c in torch.nonzero(y >= 0).tolist():
+        expected[1 - y[i, c], c, min(math.floor(p[i, c] * bins), bins - 1)] += 1
+    assert torch.equal(torch.stack(count_bins(p, y, bins)).float(), expected.sum(1))
+    assert torch.equal(torch.stack(count_bins(p, y, bins, per_class=True)).float(), expected)
 
 
 # -- rates ------------------------------------------------------------------------------------------------
-
-
-def test_empty_bins_literally_count_zero():
-    rates = estimate_rates(torch.tensor([0.0, 1.0]), torch.tensor([0.0, 0.0]), empty_bin="zero")
-    assert rates.r_pos.tolist() == pytest.approx([0.0, 1.0])
 
 
 def test_eps_is_what_the_specification_says():
@@ -109,12 +90,13 @@ def slow_fill(rates, seen):
     return out
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=12))
-def test_filling_empty_bins_equals_a_loop(counts):
+@pytest.mark.parametrize("empty_bin", ["interpolate", "zero"])
+@given(counts=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=12))
+def test_rates_of_bins_equal_a_loop(empty_bin, counts):
     n_pos, n_neg = torch.tensor(counts).double().unbind(1)
     rates = [(p / (p + n) if p + n else 0.0) for p, n in counts]
-    expected = slow_fill(rates, [p + n > 0 for p, n in counts])
-    assert estimate_rates(n_pos, n_neg).r_pos.tolist() == pytest.approx(expected, abs=1e-6)
+    expected = rates if empty_bin == "zero" else slow_fill(rates, [p + n > 0 for p, n in counts])
+    assert estimate_rates(n_pos, n_neg, empty_bin=empty_bin).r_pos.tolist() == pytest.approx(expected, abs=1e-6)
 
 
 # -- weights ----------------------------------------------------------------------------------------------
@@ -141,11 +123,12 @@ def test_weights_are_the_papers_equation(p, anchor, r, edges):
     assert found.flatten().tolist() == pytest.approx([papers_equation(value, r, anchor) for value in p.tolist()], abs=1e-13)
 
 
-def test_the_printed_equation_lacks_the_factor_k():
-    r = CALIBRATED.tolist()
-    printed = ((9 + 1) / K - 0.47) * r[9] + (0.47 - 9 / K) * r[10]
-    assert bin_curve(CALIBRATED).at(torch.tensor([[0.47]]).double()).item() == pytest.approx(K * printed)
-    assert printed < 1 / K
+@pytest.mark.parametrize(("anchor", "w"), [("left", 0.545), ("centre", 0.52), ("right", 0.495)])
+def test_weights_at_the_fixture_of_the_specification(anchor, w):
+    """docs/methods.md 9; and the first anchor is the default."""
+    p, counts = torch.tensor([[0.52]]).double(), (1e9 * CALIBRATED, 1e9 * (1 - CALIBRATED))
+    assert estimate_rates(*counts, anchor=anchor).curve.at(p).item() == pytest.approx(w)
+    assert anchor != "left" or estimate_rates(*counts).curve.at(p).item() == pytest.approx(w)
 
 
 @pytest.mark.parametrize("policy", get_args(Calibration.model_fields["policy"].annotation))
@@ -200,61 +183,26 @@ def test_a_rate_beside_a_knot_leaves_the_probabilities_by_no_rounding(anchor):
         assert (w >= 0).all() and (w <= 1).all()
 
 
-def test_log_odds_by_hand():
-    found = log_odds(np.array([0.0, 0.2, 0.5, 1.0]))
-    assert found.tolist() == pytest.approx(
-        [math.log(1e-6 / (1 - 1e-6)), math.log(0.25), 0, math.log((1 - 1e-6) / 1e-6)], rel=1e-6
-    )
-
-
-def test_rates_are_read_where_their_anchor_says():
-    n_pos, n_neg = torch.tensor([0.0, 1.0]).double(), torch.tensor([1.0, 0.0]).double()
-    for anchor, expected in (("left", 0.5), ("centre", 0.0), ("right", 0.0)):
-        rates = estimate_rates(n_pos, n_neg, anchor=anchor)
-        assert rates.curve.at(torch.tensor([[0.25]])).item() == pytest.approx(expected, abs=1e-7)
-    assert estimate_rates(n_pos, n_neg).knots.tolist() == [0, 0.5]
-
-
 # -- thresholds -------------------------------------------------------------------------------------------
 
 
-def column(*values):
-    return torch.tensor([[v] for v in values], dtype=torch.float64)
-
-
-def test_midrange_fixture():
-    t = dual_thresholds(column(0.9, 0.5, 0.4, 0.0), column(1, 1, 0, 0))
-    assert (t.tau_pos.item(), t.tau_neg.item()) == (pytest.approx(0.7), pytest.approx(0.2))
-    labels = hard_labels(column(0.2, t.tau_pos.item(), 0.71, 0.19), t)
-    assert labels.flatten().tolist() == [-1, -1, 1, 0]
-
-
-def test_crossed_thresholds_are_sorted_and_their_overlap_is_uncertain():
-    t = dual_thresholds(column(0.5, 0.1, 0.9, 0.1), column(1, 1, 0, 0))
-    assert t.crossed.tolist() == [True]
-    assert (t.tau_pos.item(), t.tau_neg.item()) == (pytest.approx(0.5), pytest.approx(0.3))
-    assert hard_labels(column(0.2, 0.4, 0.6), t).flatten().tolist() == [0, -1, 1]
-
-
-def test_classes_never_seen_positive_or_negative_are_guarded():
-    p = torch.tensor([[0.9, 0.9], [0.8, 0.8]])
-    y = torch.tensor([[0, 1], [0, 1]])
-    t = dual_thresholds(p, y)
-    assert t.tau_pos[0] == 1 and t.tau_neg[1] == 0
-    assert not t.crossed.any()
-    labels = hard_labels(torch.tensor([[1.0, 0.0]]), t)
-    assert labels.tolist() == [[-1, -1]]  # no invented positive for the one, no invented negative for the other
-
-
-def test_thresholds_equal_a_loop():
-    p, y = scores(60, 6, seed=3)
-    t = dual_thresholds(p, y)
-    for c in range(6):
-        positive = [p[i, c].item() for i in range(60) if y[i, c]]
-        negative = [p[i, c].item() for i in range(60) if not y[i, c]]
-        tau = sorted((max(values) + min(values)) / 2 for values in (positive, negative))
-        assert [t.tau_neg[c].item(), t.tau_pos[c].item()] == pytest.approx(tau)
+@given(
+    p=arrays.arrays(np.float64, (6, 3), elements=st.integers(0, 8).map(lambda eighths: eighths / 8)),
+    y=arrays.arrays(np.int8, (6, 3), elements=st.sampled_from([-1, 0, 0, 1])),
+)
+def test_thresholds_and_labels_equal_a_loop(p, y):
+    """Equal scores, crossed thresholds, whose overlap is uncertain, and classes never seen positive or negative."""
+    t = dual_thresholds(torch.from_numpy(p), torch.from_numpy(y))
+    labels = hard_labels(torch.from_numpy(p), t)
+    for c in range(3):
+        positive, negative = p[y[:, c] == 1, c], p[y[:, c] == 0, c]
+        pos = (max(positive) + min(positive)) / 2 if len(positive) else 1
+        neg = (max(negative) + min(negative)) / 2 if len(negative) else 0
+        crossed = len(positive) > 0 < len(negative) and neg > pos
+        low, high = (pos, neg) if crossed else (neg, pos)
+        assert (t.tau_neg[c], t.tau_pos[c], t.crossed[c]) == (low, high, crossed)
         assert (t.n_pos[c], t.n_neg[c]) == (len(positive), len(negative))
+        assert labels[:, c].tolist() == [1 if score > high else 0 if score < low else -1 for score in p[:, c]]
 
 
 def test_without_thresholds_an_entry_is_positive_from_a_half():
@@ -262,11 +210,6 @@ def test_without_thresholds_an_entry_is_positive_from_a_half():
     t = dual_thresholds(p, y, rule="none")
     assert t.tau_pos.tolist() == t.tau_neg.tolist() == [0.5] * 2
     assert hard_labels(torch.tensor([[0.5, 0.49]]), t, rule="none").tolist() == [[1, 0]]
-
-
-def test_equal_thresholds_are_not_crossed():
-    t = dual_thresholds(column(0.5, 0.25, 0.75), column(1, 0, 0))
-    assert t.tau_pos.item() == t.tau_neg.item() == 0.5 and not t.crossed.any()
 
 
 # -- the estimated curve ----------------------------------------------------------------------------------

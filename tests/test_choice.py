@@ -41,11 +41,12 @@ def test_where_unlabelled_rows_mislead_they_are_not_used():
 
 def test_where_they_help_it_is_the_full_student():
     rng = np.random.default_rng(1)
-    y = (rng.random((400, 4)) < 0.3).astype(int)
-    x = y @ rng.standard_normal((4, 40)) + 2 * rng.standard_normal((400, 40))
-    y[40:] = -1
+    truth = (rng.random((400, 4)) < 0.3).astype(int)
+    x = truth @ rng.standard_normal((4, 40)) + 2 * rng.standard_normal((400, 40))
+    y = np.where(np.arange(400)[:, None] < 40, truth, -1)
     auto, student = (DiCaPClassifier(pseudo_weight=weight, random_state=0).fit(x, y) for weight in ("auto", 0.5))
     assert auto.choice_ is not None and auto.choice_.share == 1 and student.choice_ is None
+    assert student.score(x, truth) > DiCaPClassifier(pseudo_weight=0.0, random_state=0).fit(x, y).score(x, truth) + 0.01
     assert np.array_equal(auto.coef_, student.coef_) and np.array_equal(auto.curve_, student.curve_)
     assert auto.choice_.in_words().startswith("helped: log loss 0.")
 

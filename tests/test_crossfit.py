@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dicap.calibration.logistic import class_shares, rates_of_classes
-from dicap.calibration.quota import quota_of
 from dicap.linear.choice import PART, SHARES
 from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, out_of_fold_at_rank, quota_labels, solve_students, solve_teachers
 from dicap.linear.folds import assign_folds
@@ -104,23 +103,6 @@ def test_pseudo_labels_are_those_of_a_loop_over_entries(partly):
     target, weight = slow_pseudo_labels(scores, y, open_entries, 2)
     assert np.array_equal(found.target, target) and np.allclose(found.weight, weight, atol=1e-6)
     assert not found.weight[:20][y >= 0].any() and (found.weight[:20][y < 0].any() == partly)
-
-
-def test_a_class_learns_from_its_own_known_entries_alone():
-    """Quota, shares and rates of a class are those of its known labels and its open entries, whatever the other classes know."""
-    rng = np.random.default_rng(2)
-    y = rng.integers(-1, 2, (40, 2)).astype(np.float32)
-    p = rng.random((30, 2))
-    p[:10, 1] = np.nan  # of the second class only twenty entries are open
-    for c in range(2):
-        known, there = y[:, c] >= 0, ~np.isnan(p[:, c])
-        whole, alone = quota_of(p, y), quota_of(p[there][:, [c]], y[known][:, [c]])
-        assert whole.threshold[c] == alone.threshold[0] and whole.tau_neg[c] == alone.tau_neg[0]
-        assert class_shares(y)[c] == class_shares(y[known][:, [c]])[0]
-    some = y[:, 0] >= 0
-    one = rates_of_classes(y[:, :1] * 0.3 + 0.4, y[:, :1], p[:, :1], class_shares(y[:, :1]))[1]
-    two = rates_of_classes(y[some][:, :1] * 0.3 + 0.4, y[some][:, :1], p[:, :1], class_shares(y[:, :1]))[1]
-    assert np.allclose(one, two)
 
 
 def test_teachers_score_what_they_never_saw():

@@ -46,17 +46,6 @@ def test_on_few_images_every_estimator_beats_the_papers_bins(name):
     assert np.mean(losses[name]) < np.mean(losses["bins"])
 
 
-def test_class_score_knows_what_one_curve_cannot():
-    """Two classes whose scores mean different things: one cries wolf."""
-    rng = np.random.default_rng(0)
-    y = rng.random((3000, 2)) < np.array([0.05, 0.4])
-    p = torch.from_numpy(1 / (1 + np.exp(-(2.5 * y - 1.5 + rng.normal(0, 1, y.shape)))))
-    y = torch.from_numpy(y.astype(np.int8))
-    share = class_shares(y.numpy())
-    optimal = estimate_rates(*count_bins(p, y, 20), anchor="centre").curve.at(p)
-    assert log_loss(fit_curve(p[:200], y[:200], p, share).at(p), y) < log_loss(optimal, y)
-
-
 def slow_class_score(p, y, p_unlabelled, share, at):
     """Rates (n, C) at confidences `at` (n, C), entry by entry: logistic regression on share, standardised score, and rank."""
     n, classes = p_unlabelled.shape
@@ -127,6 +116,7 @@ def test_one_image_one_class_one_outcome(name, label, shape):
     curve = learnt(name, p, y, p)
     r = curve.at(torch.linspace(0, 1, 50).repeat(shape[1], 1).T)
     assert r.isfinite().all() and (r >= 0).all() and (r <= 1).all()
+    assert name != "groups" or (r == label).all(), "of one kind of label it is flat"
     other = learnt(name, p, 1 - y, p)
     seen, unseen = float(curve.at(p)[0, 0]), float(other.at(p)[0, 0])
     assert (seen > unseen) == bool(label), "what was seen moves the rate its way"
@@ -192,26 +182,6 @@ def test_groups_find_the_truth_however_sure_the_network_is(sharpness):
     q, _, _ = drawn(500, 10, sharpness, 1)
     assert (curve.at(q) - true(q)).abs().mean() < 0.02
     assert (curve.knots.diff() > 0).all() and (curve.rate.diff() >= 0).all() and len(curve.knots) <= 60
-
-
-def test_forty_images_are_enough_for_a_rough_curve():
-    errors = []
-    for seed in range(20):
-        p, y, true = drawn(40, 10, 3.0, seed)
-        errors.append(float((curve_by_rank(p, y).at(p) - true(p)).abs().mean()))
-    assert np.mean(errors) < 0.06
-
-
-@pytest.mark.parametrize("value", [0, 1])
-def test_groups_of_one_kind_of_label_are_flat(value):
-    p = torch.linspace(0, 1, 60).reshape(20, 3)
-    assert torch.allclose(curve_by_rank(p, torch.full(p.shape, value)).at(p), torch.tensor(float(value)).double())
-
-
-def test_confidences_that_coincide_are_one_knot():
-    y = torch.tensor([1, 0, 0]).repeat(50, 1)
-    curve = curve_by_rank(torch.full((50, 3), 0.7), y)
-    assert len(curve.knots) == len(curve.rate) == 1 and curve.rate.item() == pytest.approx(1 / 3, abs=0.05)
 
 
 def test_carrying_over_finds_the_chance_at_the_new_confidences():

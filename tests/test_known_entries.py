@@ -32,7 +32,7 @@ def world(seed, unknown=0.4):
     """(p, y): scores and labels of int8 with -1 at unknown entries; every class has a known positive and a known negative."""
     rng = np.random.default_rng(seed)
     y = (rng.random((IMAGES, CLASSES)) < 0.4).astype(np.int8)
-    p = (0.3 * y + 0.7 * rng.random(y.shape)).clip(0.001, 0.999)
+    p = (0.3 * y + 0.7 * rng.random(y.shape)).round(2).clip(0.001, 0.999)  # some scores are equal
     y[rng.random(y.shape) < unknown] = -1
     y[0], y[1] = 1, 0
     y[(y < 0).all(1), 2] = 0  # an image of which nothing is known is not labelled
@@ -69,75 +69,14 @@ def test_a_mean_loss_is_over_known_entries():
     assert mean == pytest.approx(float(elements[y >= 0].mean()))
 
 
-@pytest.mark.parametrize("per_class", [False, True])
-def test_bins_count_known_entries(per_class):
-    p, y = world(2)
-    expected = np.zeros((2, CLASSES, 5))
-    for i, c in np.argwhere(y >= 0):
-        expected[1 - y[i, c], c, int(p[i, c] * 5)] += 1
-    found = count_bins(torch.from_numpy(p), torch.from_numpy(y), 5, per_class=per_class)
-    for counts, wanted in zip(found, expected, strict=True):
-        assert np.array_equal(counts.numpy(), wanted if per_class else wanted.sum(0))
-
-
-def test_thresholds_are_those_of_each_class_alone():
-    p, y = tensors(3)
-    found = dual_thresholds(p, y)
-    for c in range(CLASSES):
-        known = y[:, c] >= 0
-        alone = dual_thresholds(p[known, c, None], y[known, c, None])
-        assert [part[c] for part in found] == [part[0] for part in alone]
-
-
-def test_the_quota_of_a_class_is_its_share_among_known_labels():
-    p, _ = tensors(4)
-    _, y = tensors(5)
-    label, thresholds, _ = rules.quota(p, y)
-    for c in range(CLASSES):
-        known = y[:, c] >= 0
-        alone, its, _ = rules.quota(p[:, c, None], y[known, c, None])
-        assert torch.equal(label[:, c], alone[:, 0]) and thresholds.tau_pos[c] == its.tau_pos[0]
-
-
 def test_a_class_of_which_only_positives_are_known_gets_no_quota():
     p, y = tensors(6)
     y[:, 1] = torch.where(y[:, 1] == 1, 1, -1)
     label, thresholds, guarded = rules.quota(p, y)
     assert (label[:, 1] == -1).all() and guarded == 1 and not thresholds.active[1]
     y[:, 1] = 1  # in every image, and that is known
-    assert (rules.quota(p, y)[0][:, 1] == 1).all()
-
-
-def test_metric_thresholds_are_those_of_each_class_alone():
-    p, y = tensors(7)
-    found, _ = rules.metric_thresholds(p, y)
-    for c in range(CLASSES):
-        known = y[:, c] >= 0
-        assert found.tau_pos[c] == rules.metric_thresholds(p[known, c, None], y[known, c, None])[0].tau_pos[0]
-
-
-def test_the_matched_threshold_and_k_count_known_entries():
-    p, y = tensors(8)
-    flat, truth = p[y >= 0], y[y >= 0]
-    assert rules.matched_threshold(p, y) == rules.matched_threshold(flat[:, None], truth[:, None])
-    share = sum(float((y[:, c] == 1).sum() / (y[:, c] >= 0).sum()) for c in range(CLASSES))
-    assert rules.default_k(y, "table") == max(1, round(share))
-
-
-def test_a_curve_is_learnt_from_known_entries():
-    p, y = tensors(9)
-    known = y >= 0
-    found, expected = curve_by_rank(p, y), curve_by_rank(p[known][:, None], y[known][:, None])
-    assert torch.equal(found.knots, expected.knots) and torch.equal(found.rate, expected.rate)
-    assert log_loss(found.at(p), y) == log_loss(found.at(p)[known], y[known])
-
-
-def test_shares_and_priors_are_of_known_entries():
-    _, y = world(10)
-    shares, prior = class_shares(y), prior_of(y)
-    for c in range(CLASSES):
-        known = y[y[:, c] >= 0, c]
-        assert shares[c] == (known.sum() + 0.5) / (len(known) + 1) and prior[c] == known.mean()
+    for rows in (y, torch.cat([y, torch.full_like(y, -1)])):  # images of which nothing is known count nowhere
+        assert (rules.quota(p, rows)[0][:, 1] == 1).all()
 
 
 def test_average_precision_is_of_each_class_known_entries():
@@ -161,14 +100,6 @@ def test_a_class_of_which_only_positives_are_known_is_not_judged():
     assert can_be_tested(np.ones((3, 1), np.uint8)).all(), "in every image, and that is known"
 
 
-def test_answers_count_known_entries():
-    p, y = world(13)
-    answer = np.where(p > 0.6, 1, np.where(p < 0.3, 0, -1))
-    known = y >= 0
-    assert of_answers(answer, y) == of_answers(answer[known][:, None], y[known][:, None])
-    assert best_threshold(p, y) == best_threshold(p[known][:, None], y[known][:, None])
-
-
 def test_review_fits_and_doubts_known_entries():
     rng = np.random.default_rng(14)
     features, (_, y) = rng.normal(size=(IMAGES, 6)).astype(np.float32), world(14)
@@ -183,10 +114,22 @@ def test_review_fits_and_doubts_known_entries():
     assert np.isfinite(review.chances(scores, y)).all()
 
 
+def test_k_is_the_sum_of_the_shares_of_known_entries():
+    _, y = tensors(8)
+    assert rules.default_k(y, "table") == max(1, round(prior_of(y.numpy()).sum()))
+
+
+def answers(p, y):
+    """All that is counted of answers by two thresholds, some of them unsure."""
+    counted = of_answers(np.where(p > 0.6, 1, np.where(p < 0.3, 0, -1)), y)
+    return torch.tensor([float(value) for key, value in counted.items() if key != "constant"])
+
+
 EVERYTHING = {
     "asl": lambda p, y, u: asymmetric_loss(torch.logit(p), y),
     "bce": lambda p, y, u: binary_cross_entropy(torch.logit(p), y),
     "bins": lambda p, y, u: torch.stack(count_bins(p, y, 4)),
+    "bins of classes": lambda p, y, u: torch.stack(count_bins(p, y, 4, per_class=True)).movedim(1, -1),
     "midrange": lambda p, y, u: torch.stack(dual_thresholds(p, y)[:4]),
     "quota": lambda p, y, u: rules.quota(u, y)[0],
     "metric": lambda p, y, u: rules.metric_thresholds(p, y)[0].tau_pos,
@@ -194,15 +137,42 @@ EVERYTHING = {
     "top k": lambda p, y, u: torch.tensor(rules.default_k(y, "table")),
     "seen": lambda p, y, u: rules.seen(y),
     "class_score": lambda p, y, u: estimate_curve(p, y, u, class_shares(y.numpy())).at_knots,
-    "groups": lambda p, y, u: curve_by_rank(p, y).rate,
+    "groups": lambda p, y, u: torch.stack(curve_by_rank(p, y)[:2]),
+    "log loss": lambda p, y, u: torch.tensor(log_loss(p, y)),
     "precision": lambda p, y, u: torch.from_numpy(average_precision(p.numpy(), y.numpy())),
     "interval": lambda p, y, u: torch.tensor(map_interval(p.numpy(), y.numpy())),
-    "answers": lambda p, y, u: torch.tensor(of_answers((p > 0.5).numpy().astype(int), y.numpy())["f1"]),
+    "answers": lambda p, y, u: answers(p.numpy(), y.numpy()),
     "threshold": lambda p, y, u: torch.tensor(best_threshold(p.numpy(), y.numpy()) or 0.0),
+    "shares": lambda p, y, u: torch.from_numpy(class_shares(y.numpy())),
     "prior": lambda p, y, u: torch.from_numpy(prior_of(y.numpy())),
     "surprise": lambda p, y, u: torch.from_numpy(review.entry_surprise(p.numpy(), y.numpy())),
     "out of fold": lambda p, y, u: torch.from_numpy(review.out_of_fold(p.float().numpy(), y.numpy())),
 }
+
+OF_ALL = ("bins", "matched", "groups", "log loss", "answers", "threshold")
+OF_EACH_CLASS = ("bins of classes", "midrange", "quota", "metric", "seen", "shares", "prior")
+
+
+@pytest.mark.parametrize("name", OF_ALL)
+@settings(max_examples=5)
+@given(seed=st.integers(0, 1000))
+def test_all_known_entries_in_a_row_say_the_same(name, seed):
+    p, y = tensors(seed)
+    known = y >= 0
+    torch.testing.assert_close(EVERYTHING[name](p, y, None), EVERYTHING[name](p[known][:, None], y[known][:, None], None))
+
+
+@pytest.mark.parametrize("name", [*OF_EACH_CLASS, "class_score"])
+@settings(max_examples=5)
+@given(seed=st.integers(0, 1000))
+def test_the_known_entries_of_a_class_alone_say_the_same(name, seed):
+    (p, y), (u, _) = tensors(seed), tensors(seed + 1)
+    for c in range(CLASSES):
+        known = y[:, c] >= 0
+        alone = EVERYTHING[name](p[known, c, None], y[known, c, None], u[:, [c]])
+        torch.testing.assert_close(EVERYTHING[name](p[:, [c]], y[:, [c]], u[:, [c]]), alone)
+        if name in OF_EACH_CLASS:
+            torch.testing.assert_close(EVERYTHING[name](p, y, u)[..., c], alone[..., 0])
 
 
 @pytest.mark.parametrize("name", EVERYTHING)

@@ -1,5 +1,6 @@
-"""The linear head solved as a convex problem: against scikit-learn, a slow loop, and what must not change the answer."""
+"""The linear head solved as a convex problem: against scikit-learn, and what must not change the answer."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -27,57 +28,26 @@ def world(n=60, features=8, classes=5, seed=0, dtype=np.float64):
     return x.astype(dtype), y
 
 
-def slow(x, y, weight, loss_weight):
-    """One class by Newton's method with a full Hessian: (w, b, objective)."""
-    a = np.concatenate([x, np.ones((len(x), 1))], axis=1)
-    penalty = np.diag([1.0] * x.shape[1] + [0.0])
-    v = np.zeros(a.shape[1])
-
-    def value(v):
-        z = a @ v
-        return 0.5 * v @ penalty @ v + loss_weight * (weight * (np.logaddexp(0, z) - y * z)).sum()
-
-    for _ in range(100):
-        p = 1 / (1 + np.exp(-(a @ v)))
-        gradient = penalty @ v + loss_weight * a.T @ (weight * (p - y))
-        hessian = penalty + loss_weight * (a.T * (weight * p * (1 - p))) @ a
-        move, step = np.linalg.solve(hessian, gradient), 1.0
-        while value(v - step * move) > value(v) and step > 1e-9:
-            step /= 2
-        v = v - step * move
-    return v[:-1], v[-1], value(v)
-
-
 @pytest.mark.parametrize("shape", [(60, 8), (20, 50)])  # more rows than features, and fewer
-@pytest.mark.parametrize("loss_weight", [0.01, 1.0, 30.0])
-def test_every_class_is_what_scikit_learn_finds(shape, loss_weight):
-    x, y = world(*shape)
-    weight = np.random.default_rng(1).uniform(0.1, 2, y.shape)
-    found = solve(x, y, weight=weight, loss_weight=loss_weight, tolerance=TIGHT)
-    for c in range(y.shape[1]):
-        peer = LogisticRegression(C=loss_weight, tol=1e-10, max_iter=10000).fit(x, y[:, c], sample_weight=weight[:, c])
-        assert np.allclose(found.w[0, c], peer.coef_[0], atol=1e-3)
-        assert np.allclose(found.b[0, c], peer.intercept_[0], atol=1e-3)
-        z = x @ peer.coef_[0] + peer.intercept_[0]
-        loss = 0.5 * (peer.coef_**2).sum() + loss_weight * (weight[:, c] * (np.logaddexp(0, z) - y[:, c] * z)).sum()
-        assert found.objective[0, c] == pytest.approx(loss, rel=1e-6)
-
-
-@pytest.mark.parametrize("shape", [(60, 8), (20, 50)])
-def test_heads_soft_targets_entry_weights_and_penalties_are_those_of_a_slow_loop(shape):
+def test_heads_soft_targets_entry_weights_and_penalties_are_those_of_scikit_learn(shape):
+    """Which takes no soft targets: each row stands there twice, as a positive and as a negative of a part of its weight."""
     x, hard = world(*shape)
     rng = np.random.default_rng(2)
     heads, classes = 3, hard.shape[1]
     y = np.clip(hard * 0.9 + rng.uniform(0, 0.1, (heads, *hard.shape)), 0, 1)
-    weight = rng.uniform(0, 1, y.shape) * (rng.random(y.shape) < 0.7)
-    loss_weight = rng.uniform(0.1, 2, (heads, classes))
+    weight = rng.uniform(0.1, 2, y.shape) * (rng.random(y.shape) < 0.7)
+    loss_weight = np.geomspace(0.01, 30, heads * classes).reshape(heads, classes)
     found = solve(x, y, weight=weight, loss_weight=loss_weight, tolerance=TIGHT)
     assert found.w.shape == (heads, classes, x.shape[1]) and found.gradient.max() <= TIGHT
-    for h in range(heads):
-        for c in range(classes):
-            w, b, objective = slow(x, y[h, :, c], weight[h, :, c], loss_weight[h, c])
-            assert np.allclose(found.w[h, c], w, atol=1e-6) and found.b[h, c] == pytest.approx(b, abs=1e-6)
-            assert found.objective[h, c] == pytest.approx(objective, rel=1e-9)
+    twice, outcome = np.concatenate([x, x]), np.repeat([1, 0], len(x))
+    for h, c in itertools.product(range(heads), range(classes)):
+        part = np.concatenate([weight[h, :, c] * y[h, :, c], weight[h, :, c] * (1 - y[h, :, c])])
+        peer = LogisticRegression(C=loss_weight[h, c], tol=1e-10, max_iter=10000).fit(twice, outcome, sample_weight=part)
+        assert np.allclose(found.w[h, c], peer.coef_[0], atol=1e-3)
+        assert np.allclose(found.b[h, c], peer.intercept_[0], atol=1e-3)
+        z = peer.decision_function(twice)
+        loss = 0.5 * (peer.coef_**2).sum() + loss_weight[h, c] * (part * (np.logaddexp(0, z) - outcome * z)).sum()
+        assert found.objective[h, c] == pytest.approx(loss, rel=1e-6)
 
 
 def test_float32_reaches_its_tolerance_and_says_when_it_does_not(monkeypatch):
@@ -127,16 +97,6 @@ seeds = st.integers(0, 1000)
 
 
 @settings(max_examples=15, deadline=None)
-@given(n=rows, seed=seeds)
-def test_rows_of_weight_zero_do_not_matter(n, seed):
-    x, y = world(n, seed=seed)
-    junk = np.concatenate([x, 100 * x[:5]]), np.concatenate([y, 1 - y[:5]])
-    weight = np.concatenate([np.ones(n), np.zeros(5)])[:, None]
-    one, two = solve(x, y, tolerance=TIGHT), solve(*junk, weight=weight, tolerance=TIGHT)
-    assert np.allclose(one.w, two.w, atol=1e-6)
-
-
-@settings(max_examples=15, deadline=None)
 @given(n=rows, seed=seeds, features=st.integers(2, 40))
 def test_rotating_rows_loses_nothing(n, seed, features):
     x, _ = world(n, features, seed=seed)
@@ -170,12 +130,6 @@ def test_out_of_fold_scores_come_from_the_head_that_did_not_see_the_row():
     scores = out_of_fold_scores(heads.logits(x), fold)
     assert all(np.allclose(scores[i], x[i] @ heads.w[fold[i]].T + heads.b[fold[i]]) for i in range(len(x)))
     assert np.allclose(out_of_fold(heads.w, heads.b, x, fold), 1 / (1 + np.exp(-scores)))
-    permuted = y.copy()
-    permuted[fold == 0] = permuted[fold == 0][::-1]
-    other = solve(x, permuted, weight=fold_weights(fold), tolerance=TIGHT)
-    # A fold's labels never reach its own head (what remains is rounding: the heads share their matrix products).
-    assert np.allclose(out_of_fold_scores(other.logits(x), fold)[fold == 0], scores[fold == 0], atol=1e-5)
-    assert not np.allclose(other.w[1], heads.w[1], atol=1e-2)
     with pytest.raises(AssertionError, match="seen by every head"):
         out_of_fold_scores(heads.logits(x), np.where(fold == 0, -1, fold))
 

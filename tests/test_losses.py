@@ -26,38 +26,8 @@ def test_asymmetric_loss_equals_a_loop(gamma_neg, gamma_pos, clip):
     np.testing.assert_allclose(loss.numpy(), slow, rtol=2e-4, atol=1e-7)
 
 
-def slow_nt_xent(z_w, z_s, temperature):
-    z = np.concatenate([z_w, z_s])
-    z = z / np.linalg.norm(z, axis=1, keepdims=True)
-    pairs, n = len(z_w), len(z)
-    total = 0.0
-    for i in range(n):
-        partner = (i + pairs) % n
-        denominator = 0.0
-        for j in range(n):
-            if j != i:
-                denominator += math.exp(z[i] @ z[j] / temperature)
-        total -= math.log(math.exp(z[i] @ z[partner] / temperature) / denominator)
-    return total / n
-
-
-@pytest.mark.parametrize("chunk", [1, 5, 1024])
-def test_nt_xent_equals_a_loop(chunk):
-    z_w, z_s = np.random.default_rng(0).normal(size=(2, 7, 4))
-    loss = nt_xent(torch.from_numpy(z_w), torch.from_numpy(z_s), temperature=0.7, chunk=chunk)
-    assert loss.item() == pytest.approx(slow_nt_xent(z_w, z_s, 0.7), rel=1e-5)
-
-
-def test_defaults_are_the_published_ones():
-    """gamma- 4, gamma+ 0 and clip 0.05 (docs/methods.md 2.10); temperature 0.5 on unit vectors (3.13-E)."""
-    x, y = torch.linspace(-3, 3, 7), torch.tensor([0.0, 1, 0, 1, 0, 1, 0])
-    torch.testing.assert_close(asymmetric_loss(x, y), asymmetric_loss(x, y, gamma_neg=4, gamma_pos=0, clip=0.05), rtol=0, atol=0)
-    z_w, z_s = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0)) * 3
-    assert nt_xent(z_w, z_s).item() == pytest.approx(slow_nt_xent(z_w.numpy(), z_s.numpy(), 0.5), rel=1e-5)
-
-
 def plain_nt_xent(z_w, z_s, temperature):
-    """The whole similarity matrix at once, its gradient by autograd."""
+    """Of every row, which of the others is its partner: the whole similarity matrix at once, its gradient by autograd."""
     z = torch.nn.functional.normalize(torch.cat([z_w, z_s]), dim=1)
     n = len(z)
     partner = (torch.arange(n) + n // 2) % n
@@ -67,14 +37,21 @@ def plain_nt_xent(z_w, z_s, temperature):
 
 
 @pytest.mark.parametrize("chunk", [1, 5, 1024])
-def test_nt_xent_in_chunks_has_the_plain_gradient(chunk):
+def test_nt_xent_in_chunks_has_the_plain_value_and_gradient(chunk):
     z_w, z_s = torch.randn(2, 7, 4, generator=torch.Generator().manual_seed(1)).unbind()
-    gradients = []
-    for loss in (lambda a, b: nt_xent(a, b, chunk=chunk), lambda a, b: plain_nt_xent(a, b, 0.5)):
+    values, gradients = [], []
+    for loss in (lambda a, b: nt_xent(a, b, temperature=0.7, chunk=chunk), lambda a, b: plain_nt_xent(a, b, 0.7)):
         leaves = [z.clone().requires_grad_() for z in (z_w, z_s)]
-        (3 * loss(*leaves)).backward()
+        values.append(3 * loss(*leaves))
+        values[-1].backward()
         gradients.append(torch.stack([z.grad for z in leaves]))
+    torch.testing.assert_close(*values, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(*gradients, atol=1e-6, rtol=1e-5)
+
+
+def test_nt_xent_at_the_fixture_of_the_specification():
+    """docs/methods.md 9, by the published temperature."""
+    assert nt_xent(torch.eye(2), torch.eye(2)).item() == pytest.approx(0.239545, abs=1e-6)
 
 
 def test_parts_of_nt_xent_add_up_to_the_whole_and_to_its_gradient():

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import get_scorer, log_loss, roc_auc_score
 
-from dicap.calibration.quota import quota_of
 from dicap.linear.neighbours import principal_components
 from dicap.linear.solver import solve
 from dicap.sklearn import DiCaPClassifier
@@ -168,14 +167,6 @@ def test_a_class_of_one_outcome_is_counted_in_rows_whatever_the_penalty(n, loss_
     x = np.zeros((n, 2))  # nothing but the bias can answer
     p = 1 / (1 + np.exp(-solve(x, np.full((n, 1), outcome), loss_weight=loss_weight).logits(x)))
     assert np.allclose(p, (outcome * n + 1) / (n + 2))
-
-
-@many
-@given(world=worlds(), rows=st.integers(1, 5))
-def test_rows_of_unknown_labels_alone_change_no_quota(world, rows):
-    y, p = world.y[: world.labelled], np.random.default_rng(rows).random((30, world.y.shape[1]))
-    more = np.concatenate([y, np.full((rows, y.shape[1]), -1)])
-    assert all(np.array_equal(one, other) for one, other in zip(quota_of(p, y), quota_of(p, more), strict=True))
 
 
 def test_components_of_few_rows_take_no_matrix_of_all_features(monkeypatch):

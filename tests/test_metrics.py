@@ -1,4 +1,4 @@
-"""Average precision by the published rule, the jackknife against leaving images out by hand."""
+"""The jackknife against leaving images out by hand; tests/test_known_entries.py has average precision itself."""
 
 import math
 
@@ -13,31 +13,6 @@ from dicap.metrics.ranking import (
     map_interval,
     mean_average_precision,
 )
-
-
-def test_a_class_without_positives_counts_zero_and_stays_in_the_mean():
-    scores = np.array([[0.9, 0.1], [0.1, 0.2]])
-    labels = np.array([[1, 0], [0, 0]])
-    assert average_precision(scores, labels).tolist() == [1.0, 0.0]
-    assert mean_average_precision(scores, labels) == 50.0
-
-
-def slow_ap(scores, labels):
-    """Mean over the recall steps at each distinct score."""
-    total, previous, positives = 0.0, 0.0, labels.sum()
-    for threshold in sorted(set(scores), reverse=True):
-        chosen = scores >= threshold
-        recall = labels[chosen].sum() / positives
-        total += (recall - previous) * labels[chosen].mean()
-        previous = recall
-    return total
-
-
-def test_equals_a_loop_over_thresholds_with_ties():
-    rng = np.random.default_rng(0)
-    scores, labels = rng.integers(0, 8, (40, 3)) / 7, (rng.random((40, 3)) < 0.3).astype(int)
-    for c in range(3):
-        assert average_precision(scores, labels)[c] == pytest.approx(slow_ap(scores[:, c], labels[:, c]))
 
 
 @pytest.mark.parametrize("seed", range(4))

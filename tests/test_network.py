@@ -84,33 +84,24 @@ def test_two_backbones_lie_side_by_side():
 @pytest.mark.parametrize(
     ("name", "weights", "message"),
     [
+        ("resnet5000", "random", "'resnet5000'.*did you mean .*resnet"),
         ("test_resnet+test_efficientnet+resnet5000", "random", "'resnet5000'"),
         ("test_resnet+test_vit", "a.safetensors", "'a.safetensors' with 2 backbones"),
         ("test_resnet+test_vit", "random", "one stride"),
         ("test_resnet+", "random", "found ''"),
     ],
 )
-def test_backbones_that_do_not_lie_side_by_side_are_named(name, weights, message):
+def test_backbones_that_are_none_or_do_not_lie_side_by_side_are_named(name, weights, message):
     with pytest.raises(SettingsError, match=message):
         create_backbone(name, weights, 32, 64)
 
 
-def test_unknown_backbone_gets_a_hint():
-    with pytest.raises(SettingsError, match=r"'resnet5000'.*did you mean .*resnet"):
-        create_backbone("resnet5000", "random", 32, 64)
-
-
-@pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
-def test_weights_from_a_local_file(tmp_path, suffix):
+def test_weights_of_a_checkpoint_of_another_trainer(tmp_path):
+    """tests/features/test_backbones.py has safetensors files."""
     source, _ = create_backbone("test_resnet", "random", 32, 64)
-    path = tmp_path / f"weights{suffix}"
-    state = {name: tensor.clone() for name, tensor in source.state_dict().items()} | {"fc.weight": torch.zeros(3, 96)}
-    if suffix == ".pth":
-        torch.save({"state_dict": {f"module.{name}": tensor for name, tensor in state.items()}}, path)
-    else:
-        from safetensors.torch import save_file
-
-        save_file(state, path)
+    path = tmp_path / "weights.pth"
+    state = source.state_dict() | {"fc.weight": torch.zeros(3, 96)}
+    torch.save({"state_dict": {f"module.{name}": tensor for name, tensor in state.items()}}, path)
     loaded, _ = create_backbone("test_resnet", str(path), 32, 64)
     for name, tensor in source.state_dict().items():
         assert torch.equal(tensor, loaded.state_dict()[name])

@@ -15,7 +15,6 @@ from ruamel.yaml import YAML
 from dicap.provenance.dependencies import NEUTRAL, STAGE_SETTINGS, modules
 from dicap.provenance.source_code import source_file
 from dicap.settings import Settings
-from dicap.settings.methods import METHODS
 
 ROOT = tiny.ROOT
 COMMANDS = {
@@ -144,10 +143,6 @@ def test_the_tables_name_modules_that_are_imported(seen):
     everything = {name for stage in COMMANDS for name in seen[stage]["modules"]}
     sometimes = {"dicap.training.parallel.distributed", "dicap.provenance.dependencies", "dicap.provenance.source_code"}
     assert set(NEUTRAL) - everything - sometimes == set()
-
-
-def test_every_method_has_the_file_that_the_stages_list():
-    assert all((ROOT / "dicap" / "methods" / f"{name}.py").exists() for name in METHODS)
 
 
 def test_every_input_is_an_output_of_an_earlier_stage():

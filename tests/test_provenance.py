@@ -2,7 +2,6 @@
 
 import ast
 import json
-from importlib import import_module
 
 import pytest
 import tiny
@@ -13,7 +12,6 @@ from dicap.provenance import source_code
 from dicap.provenance.dependencies import REGISTRIES, STAGE_SETTINGS, code, modules, relevant
 from dicap.provenance.source_code import Choice, closure, code_digest, digests
 from dicap.settings.methods import METHODS
-from dicap.training.loops.table import LOOPS
 
 SOURCE = '''"""A module."""
 
@@ -84,12 +82,6 @@ def test_a_method_depends_on_its_own_module_and_on_no_other_s_by_the_registry(me
     own = closure(f"dicap.methods.{method}", {"dicap", "dicap.methods"}, {})
     for stage in ("warmup", "train", "finetune", "evaluate"):
         assert modules(stage, settings) & files == own & files
-
-
-@pytest.mark.parametrize("name", LOOPS.values())
-def test_every_loop_of_the_table_is_there(name):
-    module, function = name.split(":")
-    assert callable(getattr(import_module(module), function))
 
 
 def test_a_head_that_is_solved_has_the_solver_s_loops():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
+from tiny import ROOT, nested
 
 from dicap.errors import SettingsError
 from dicap.settings import ORIGINS, flatten, known_keys, load_settings, resolve
@@ -12,28 +13,19 @@ from dicap.settings.catalogue import DATASETS, OWN_HEAD
 from dicap.settings.methods import METHODS
 from dicap.settings.resolve import known_fields
 
-ROOT = Path(__file__).parents[1]
-
 
 @pytest.fixture
 def write(tmp_path):
-    """Write params.yaml with some keys changed; the configs are the project's."""
+    """Write params.yaml with some keys changed, or as a text; the configs are the project's."""
 
     def write(changes=None, text=None):
-        yaml = YAML(typ="safe", pure=True)
-        values = yaml.load((ROOT / "params.yaml").read_text())
-        for key, value in (changes or {}).items():
-            *parents, name = key.split(".")
-            target = values
-            for parent in parents:
-                target = target[parent]
-            target[name] = value
         path = tmp_path / "params.yaml"
-        if text is None:
-            with open(path, "w") as handle:
-                YAML().dump(values, handle)
-        else:
+        if text is not None:
             path.write_text(text)
+            return path
+        values = YAML(typ="safe", pure=True).load((ROOT / "params.yaml").read_text())
+        with open(path, "w") as handle:
+            YAML().dump(nested(values, changes or {}), handle)
         return path
 
     return write

@@ -8,7 +8,7 @@ import torch
 from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
-from dicap.methods.drml import answer_by_relation, discrepancy, masked_mse
+from dicap.methods.drml import answer_by_relation
 from dicap.training.loops.drml import step
 from dicap.training.optimisation import Optimisation
 from dicap.training.plan import pool_plan
@@ -28,14 +28,6 @@ def network(method):
     network = method.build_network()
     answer_by_relation(network)
     return network
-
-
-def test_losses_by_hand():
-    f1, f2 = torch.tensor([[0.5, 1.0], [0.0, 0.25]]), torch.tensor([[0.0, 1.0], [0.5, 0.5]])
-    target, known = torch.tensor([[1.0, 1.0], [0.5, 0.0]]), torch.tensor([[True, True], [False, True]])
-    assert float(masked_mse(f1, target, known)) == pytest.approx((0.25 + 0 + 0.0625) / 3)
-    assert float(discrepancy(f1, f2, torch.tensor([True, True]))) == pytest.approx(1.25)
-    assert float(discrepancy(f1, f2, torch.tensor([False, True]))) == pytest.approx(0.75)
 
 
 def test_the_relation_network_sees_the_outer_product(network):

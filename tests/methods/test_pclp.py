@@ -15,7 +15,7 @@ from dicap.errors import SettingsError
 from dicap.machine.runtime import Runtime
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles
-from dicap.methods.pclp import adversary_images, discriminator_loss, generator_loss
+from dicap.methods.pclp import adversary_images, generator_loss
 from dicap.network.adversary import Discriminator, Generator
 from dicap.network.causal_prior import CausalPrior
 from dicap.settings import resolve
@@ -24,27 +24,6 @@ from dicap.training.optimisation import Optimisation
 
 pytestmark = pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler")
 CHANGES = {"method": "pclp", "pclp.adversary_width": 2, "pclp.latent": "auto"}
-
-
-def test_prior_solves_the_structural_model_and_only_its_upper_triangle_learns():
-    torch.manual_seed(0)
-    prior, epsilon = CausalPrior(4), torch.randn(5, 6)
-    with torch.no_grad():
-        prior.adjacency.copy_(torch.randn(4, 4))
-        prior.affine["scale"].copy_(torch.tensor([1.0, 2.0, 3.0, 4.0]))
-        prior.affine["shift"].copy_(torch.tensor([0.5, 0.0, 0.0, 0.0]))
-    z = prior(epsilon)
-    assert torch.equal(prior.a, prior.adjacency.triu(1)) and not prior.a.tril().any()
-    a = prior.adjacency.tolist()
-    for b in range(5):  # z_j = epsilon_j + sum over causes i < j of z_i A_ij, one after the other
-        u = []
-        for j in range(4):
-            u.append(float(epsilon[b, j]) + sum(u[i] * a[i][j] for i in range(j)))
-        wanted = [u[0] + 0.5, 2 * u[1], 3 * u[2], 4 * u[3]]
-        assert z[b, :4].tolist() == pytest.approx(wanted, rel=1e-4, abs=1e-4)
-    assert torch.equal(z[:, 4:], epsilon[:, 4:])
-    z.square().sum().backward()
-    assert not prior.adjacency.grad.tril().any() and prior.adjacency.grad.triu(1).abs().sum() > 0
 
 
 def test_the_affine_map_starts_from_uniform_numbers_as_published():
@@ -56,16 +35,10 @@ def test_the_affine_map_starts_from_uniform_numbers_as_published():
     assert not torch.equal(prior.affine["scale"], prior.affine["shift"])
 
 
-def test_losses_by_hand():
-    fake, real = torch.tensor([0.5, -3.0]), torch.tensor([2.0, 0.0])
-    soft = lambda v: math.log1p(math.exp(v))  # noqa: E731
-    assert float(discriminator_loss(fake, real)) == pytest.approx((soft(0.5) + soft(-3)) / 2 + (soft(-2) + soft(0)) / 2)
+def test_the_generator_s_ratio_is_clamped_and_a_constant():
     fake = torch.tensor([0.5, -3.0, 2.0], requires_grad=True)
-    loss = generator_loss(fake)
-    weights = [math.exp(0.5), 0.5, 2.0]
-    assert float(loss) == pytest.approx(-(weights[0] * 0.5 - 0.5 * 3 + 2 * 2) / 3)
-    loss.backward()
-    assert fake.grad.tolist() == pytest.approx([-w / 3 for w in weights])  # the clamped ratio is a constant
+    generator_loss(fake).backward()
+    assert fake.grad.tolist() == pytest.approx([-ratio / 3 for ratio in (math.exp(0.5), 0.5, 2.0)])
 
 
 @pytest.mark.parametrize("size", [8, 16, 32, 64])
@@ -153,55 +126,12 @@ def setup(changes=None):
     return method, network, companions, optimisation, Batch(views, y, none.to(torch.int8), none, False, none, 5)
 
 
-def test_discriminator_encoder_and_generator_move_in_turn_and_alone():
-    method, network, companions, optimisation, batch = setup()
-    optimisation.advance()  # the first rate of a one-cycle is small, not 0
-    whole = torch.nn.ModuleDict({"encoder": network, "others": companions})
-    turns = []
-
-    def update(terms, groups):
-        before = {n: p.detach().clone() for n, p in whole.named_parameters()}
-        optimisation.update(sum(terms.values()), groups)
-        changed = {
-            n.split(".")[1 if n.startswith("others") else 0] for n, p in whole.named_parameters() if not torch.equal(p, before[n])
-        }
-        turns.append((set(terms), changed))
-
-    step(tiny.Updates(update), method, network, companions, batch)
-    assert turns == [
-        ({"loss_discriminator"}, {"discriminator"}),
-        ({"loss_sup", "loss_pseudo", "loss_adversarial"}, {"encoder"}),
-        ({"loss_generator"}, {"generator", "prior"}),
-    ]
-    assert set(optimisation.optimisers) == {"encoder", "discriminator", "generator", "adjacency", "affine"}
-    assert all(o.param_groups[0]["weight_decay"] == 0 for o in optimisation.optimisers.values())
-    assert len(optimisation.schedules) == 5
-
-
 def test_without_a_prior_the_encoder_is_alone():
     method, network, companions, _, batch = setup({"pclp.prior": "none"})
     assert not companions
     updates = []
     step(tiny.Updates(lambda terms, groups: updates.append((set(terms), groups))), method, network, companions, batch)
     assert updates == [({"loss_sup", "loss_pseudo"}, ("encoder",))]
-
-
-def test_encoder_terms_equal_the_printed_means_and_the_weak_look_is_a_constant():
-    method, *_ = setup()
-    torch.manual_seed(1)
-    labelled, weak, strong = (torch.randn(2, 3, requires_grad=True) for _ in range(3))
-    y = torch.tensor([[1, 0, 0], [0, 1, 1]])
-    terms = method.encoder_terms(labelled, y, weak, strong)
-    p, q = torch.sigmoid(weak), torch.sigmoid(strong)
-    bce = -(p * q.log() + (1 - p) * (1 - q).log()).mean()
-    assert float(terms["loss_pseudo"]) == pytest.approx(0.1 * float(bce), rel=1e-5)
-    assert float(terms["loss_sup"]) == pytest.approx(float(method.supervised(labelled, y).mean()), rel=1e-6)
-    terms["loss_pseudo"].backward()
-    assert weak.grad is None and strong.grad.abs().sum() > 0
-    active = torch.tensor([[True, True, False], [True, True, False]])
-    masked = method.encoder_terms(labelled, y, weak, strong, active)["loss_pseudo"]
-    wanted = -(p * q.log() + (1 - p) * (1 - q).log())[:, :2].mean()
-    assert float(masked) == pytest.approx(0.1 * float(wanted), rel=1e-5)
 
 
 def test_label_logits_are_the_first_means():
@@ -330,6 +260,7 @@ def test_a_main_step_equals_the_published_one_and_batchnorm_counts_the_weak_view
 @pytest.mark.parametrize("broadcast", [False, True])
 def test_a_step_of_stage_1_equals_the_published_one(broadcast):
     method, network, companions, optimisation, batch = setup({"pclp.broadcast": broadcast})
+    torch.nn.init.constant_(companions["prior"].adjacency, 0.5)  # from zeros every order of the classes would do
     both = torch.nn.ModuleDict({"encoder": network, "others": companions})
     slow = copy.deepcopy(both)
     rate = {name: o.param_groups[0]["lr"] for name, o in optimisation.optimisers.items()}

@@ -64,14 +64,6 @@ def test_matched_threshold_gives_as_many_positives_as_labels():
     assert rules.matched_threshold(p_l, torch.zeros_like(y)) == float("inf")
 
 
-def test_quota_fixture():
-    p = torch.tensor([[0.1], [0.9], [0.3], [0.8], [0.2], [0.0], [0.4], [0.5], [0.6], [0.7]])
-    label, _, guarded = rules.quota(p, torch.tensor([[1], [0], [0], [0]]), eta_neg=1.0)  # f = 0.25, N = 10: a = 2
-    assert torch.nonzero(label[:, 0] == 1).flatten().tolist() == [1, 3] and guarded == 0
-    label, _, guarded = rules.quota(p, torch.tensor([[1]] + [[0]] * 19))  # f = 0.05: a = 0
-    assert (label == -1).all() and guarded == 1
-
-
 def slow_quota(p, y, eta_pos, eta_neg):
     """As the published code: sort each class, take ranks by int(), compare with >= and <=."""
     n, classes = p.shape
@@ -92,26 +84,18 @@ def slow_quota(p, y, eta_pos, eta_neg):
     return label
 
 
-@pytest.mark.parametrize("eta", [(1.0, 0.998), (1.0, 1.0), (0.5, 0.7)])
-@pytest.mark.parametrize("ties", [False, True])
-def test_quota_equals_a_slow_version(eta, ties):
-    for seed in range(4):
-        p, _, y = scores(seed, ties=ties)
+def test_quota_equals_a_slow_version():
+    """With ties and without; among the classes are some in which 1 - f would give another number of negatives."""
+    rng, differing = np.random.default_rng(0), 0
+    for i in range(60):
+        n, n_l, eta = int(rng.integers(20, 400)), int(rng.integers(3, 60)), [(1.0, 0.998), (1.0, 1.0), (0.5, 0.7)][i % 3]
+        p, _, y = scores(int(rng.integers(1e6)), n, n_l, classes=30, ties=i % 2 == 1)
         got, thresholds, guarded = rules.quota(p, y, eta_pos=eta[0], eta_neg=eta[1])
         assert (got.numpy() == slow_quota(p, y, *eta)).all()
         assert guarded >= 1 and not thresholds.active[-1]
         assert ((thresholds.tau_pos >= 0) & (thresholds.tau_pos <= 1)).all()
-
-
-def test_quota_counts_the_negatives_as_published():
-    """In every class, and there are classes in which 1 - f would give another integer."""
-    rng, differing = np.random.default_rng(0), 0
-    for _ in range(60):
-        n, n_l, eta_neg = int(rng.integers(20, 400)), int(rng.integers(3, 60)), float(rng.choice([0.998, 1.0]))
-        p, _, y = scores(int(rng.integers(1e6)), n, n_l, classes=30)
-        assert (rules.quota(p, y, eta_neg=eta_neg)[0].numpy() == slow_quota(p, y, 1.0, eta_neg)).all()
         f, g = y.double().mean(0).numpy(), (y == 0).sum(0).numpy() / n_l
-        differing += int(((eta_neg * g * n).astype(int) != (eta_neg * (1 - f) * n).astype(int)).sum())
+        differing += int(((eta[1] * g * n).astype(int) != (eta[1] * (1 - f) * n).astype(int)).sum())
     assert differing > 0
 
 
@@ -195,11 +179,3 @@ def test_no_class_without_a_labelled_positive_gets_a_pseudo_positive(name, seed,
     assert label.shape == p.shape and label.dtype == torch.int8
     assert set(label.unique().tolist()) <= {-1, 0, 1}
     assert not (label[:, ~rules.seen(y)] == 1).any()
-
-
-@given(seed=st.integers(0, 10**6), n=st.integers(1, 60), n_l=st.integers(1, 30))
-def test_without_ties_a_quota_is_met_exactly(seed, n, n_l):
-    p, _, y = scores(seed, n, n_l)
-    label, _, _ = rules.quota(p, y)
-    wanted = [int(float(f) * n) for f in y.double().mean(0)]
-    assert (label == 1).sum(0).tolist() == wanted

@@ -12,6 +12,7 @@ from dicap.settings import ORIGINS
 from dicap.settings.methods import METHODS
 from dicap.settings.resolve import resolve_values
 
+VALUES = YAML(typ="safe", pure=True).load((ROOT / "params.yaml").read_text())
 RATIOS = (0.05, 0.1, 0.15, 0.2)
 CLASSES = {"voc2012": 20, "coco2014": 80, "nuswide": 81, "awa2": 85}
 ROLES = Roles(np.arange(40), np.arange(40, 50), np.arange(50, 1000), np.arange(0))
@@ -71,11 +72,10 @@ awa2 | d2l | linear | 12 x 16 32 48 64 | raw | 28/40 x 4+60 8+56 12+52 16+48 | 0
 
 def in_force(dataset: str, method: str) -> str:
     """Warm-up epochs x images at the four ratios -> what it passes on; main epochs / cycle x labelled + unlabelled; peak rate."""
-    values = YAML(typ="safe", pure=True).load((ROOT / "params.yaml").read_text())
     cells = []
     for ratio in RATIOS:
         changes = {"dataset": dataset, "data_root": "/nowhere", "method": method, "ratio": ratio}
-        found = resolve_values(nested(values, changes), ROOT / "params.yaml")
+        found = resolve_values(nested(VALUES, changes), ROOT / "params.yaml")
         phases = build_method(found.settings, CLASSES[dataset])
         cells.append((phases.warmup(ROLES), phases.main(ROLES)))
     s, starred = found.settings, [key for key, origin in found.origins.items() if origin == ORIGINS["assumed"]]
@@ -108,18 +108,15 @@ def test_every_method_of_the_paper_s_table_has_a_row_for_every_set():
 
 
 def test_what_is_passed_on_may_be_set_for_every_method():
-    values = YAML(typ="safe", pure=True).load((ROOT / "params.yaml").read_text())
     changes = {"dataset": "nuswide", "data_root": "/nowhere", "method": "cap", "warmup.passes_on": "raw"}
-    found = resolve_values(nested(values, changes), ROOT / "params.yaml")
+    found = resolve_values(nested(VALUES, changes), ROOT / "params.yaml")
     assert found.settings.warmup.passes_on == "raw" and found.origins["warmup.passes_on"] == "params.yaml"
 
 
 def test_features_of_the_pretrained_network_are_normalised_as_it_was_trained_unless_set():
-    values = YAML(typ="safe", pure=True).load((ROOT / "params.yaml").read_text())
-
     def normalize(**changes):
         changes = {"dataset": "voc2012", "data_root": "/nowhere", "method": "drml"} | changes
-        return resolve_values(nested(values, changes), ROOT / "params.yaml").settings.network.normalize
+        return resolve_values(nested(VALUES, changes), ROOT / "params.yaml").settings.network.normalize
 
     assert normalize() == "auto" and normalize(method="cap") == "none"
     assert normalize(**{"drml.features": "warmup"}) == "none" and normalize(**{"network.normalize": "half"}) == "half"

@@ -110,8 +110,6 @@ def test_a_batch_that_does_not_fit_is_halved(model, photos, monkeypatch):
 def test_refusals_name_what_to_do(model, photos, tmp_path):
     with pytest.raises(SettingsError, match=r"\.parquet or \.csv"):
         predict_to_file(model, photos, tmp_path / "p.txt")
-    with pytest.raises(DataError, match="no such file or folder"):
-        predict(model, tmp_path / "nowhere")
     (tmp_path / "only.jpg").write_text("<html>")
     with pytest.raises(DataError, match=r"only\.jpg: not an image"):
         predict_to_file(model, tmp_path, tmp_path / "p.csv")

@@ -1,12 +1,10 @@
-"""Which labels are doubted: scores that leave each image out against a slow loop, the order, and what is pointed out."""
+"""Which labels are doubted: what must not change the scores, the order, and what is pointed out."""
 
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
 
 from dicap.data.store import Store
-from dicap.linear.folds import assign_folds
 from dicap.machine.runtime import Runtime
 from dicap.network import build_network
 from dicap.use import review
@@ -17,41 +15,14 @@ def scored(features, labels):
     return out_of_fold(among_neighbours(features), labels)
 
 
-def test_a_score_does_not_know_its_own_label():
-    """With the folds held fast, whatever an image is labelled leaves its own scores as they are."""
-    rng = np.random.default_rng(0)
-    features, labels = rng.normal(size=(20, 8)), rng.integers(0, 2, (20, 3))
-    other = labels.copy()
-    other[4] = 1 - other[4]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(review, "assign_folds", lambda y, folds, seed: np.arange(len(y)) % folds)
-        before, after = (scored(features, y) for y in (labels, other))
-    assert np.allclose(before[4], after[4], atol=1e-4)
-    assert np.abs(np.delete(before - after, [4, 14], 0)).max() > 1e-3, "others learn from it; 14 is of its fold"
-
-
-def test_out_of_fold_scores_against_scikit_learn():
-    features, labels, _, _ = blobs(60, 4)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(review, "averaged", lambda rows, k: rows)
-        found = scored(features, labels)
-    roots = np.sign(features) * np.sqrt(np.abs(features))
-    x = (roots - roots.mean(0)) / roots.std(0)
-    x *= np.sqrt(x.shape[1]) / np.linalg.norm(x, axis=1, keepdims=True)
-    fold = assign_folds(labels, 10, 0)
-    for k in range(10):
-        for c in range(labels.shape[1]):
-            model = LogisticRegression(C=review.LOSS_WEIGHT, tol=1e-8, max_iter=1000).fit(x[fold != k], labels[fold != k, c])
-            assert np.allclose(found[fold == k, c], model.predict_proba(x[fold == k])[:, 1], atol=2e-3)
-
-
 def test_images_without_labels_say_what_is_alike():
-    """The order of the images is no matter, and those without labels take part as neighbours."""
+    """The order of the images is no matter, nor a feature's unit, and those without labels take part as neighbours."""
     rng = np.random.default_rng(3)
     features, labelled, y = rng.normal(size=(80, 12)), np.arange(0, 80, 4), rng.integers(0, 2, (20, 3))
-    order = rng.permutation(80)
+    order, unit = rng.permutation(80), 10 ** rng.uniform(-2, 2, 12)
     found = out_of_fold(among_neighbours(features)[labelled], y)
-    assert np.allclose(found, out_of_fold(among_neighbours(features[order])[np.argsort(order)[labelled]], y), atol=1e-3)
+    again = among_neighbours(features[order] * unit)[np.argsort(order)[labelled]]
+    assert np.allclose(found, out_of_fold(again, y), atol=1e-3)
     assert not np.allclose(found, scored(features[labelled], y), atol=1e-3)
 
 

@@ -85,16 +85,6 @@ def test_the_test_view_is_the_image():
     assert (render(image, View("test"), np.random.default_rng(0)) == image).all()
 
 
-def test_flip_commutes_with_the_resize():
-    # why the converted array, resized once, is the published pipeline (flip first, then resize)
-    for seed in range(5):
-        big = photo(seed, 50 + 13 * seed, 91)
-        mirror = Image.Transpose.FLIP_LEFT_RIGHT
-        a = big.transpose(mirror).resize((32, 32), Image.Resampling.BILINEAR)
-        b = big.resize((32, 32), Image.Resampling.BILINEAR).transpose(mirror)
-        assert (pixels(a) == pixels(b)).all()
-
-
 def test_tiles_are_quarters_resized_each_with_its_own_draw():
     image = np.asarray(PICTURE)
     tiles = cut_tiles(image[None], 2)[0]

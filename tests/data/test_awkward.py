@@ -62,6 +62,7 @@ def test_it_is_read_as_meant_or_refused_in_one_line(case, tmp_path, told, monkey
             for item in raw.items
         }
         assert labels == case.meant and len(raw.items) == len(case.meant)
+        assert raw.classes == sorted({name for names in labels.values() for name in names or ()})
         splits = {item.path.rpartition("/")[2]: item.split for item in raw.items}
         assert {name: splits[name] for name in case.splits} == case.splits
         assert sum(unreadable(raw, i) is not None for i in range(len(raw.items))) == case.unreadable

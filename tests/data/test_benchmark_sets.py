@@ -161,19 +161,6 @@ def test_coco_names_what_is_missing_or_contradicts_itself(tmp_path):
 
 # ---- AWA2
 
-TEST_SPECIES = [
-    "chimpanzee",
-    "giant+panda",
-    "leopard",
-    "persian+cat",
-    "pig",
-    "hippopotamus",
-    "humpback+whale",
-    "raccoon",
-    "rat",
-    "seal",
-]
-
 
 def test_awa2_with_the_real_matrix(tmp_path):
     texts = shared("awa2_text")
@@ -182,26 +169,23 @@ def test_awa2_with_the_real_matrix(tmp_path):
     for path in texts.iterdir():
         (base / path.name).symlink_to(path)
     species = [line.split()[1] for line in (texts / "classes.txt").read_text().splitlines()]
-    train = [name for name in species if name not in TEST_SPECIES]
+    train, test = species[:40], species[40:]
     (base / "trainclasses.txt").write_text("\n".join(train) + "\n")
-    (base / "testclasses.txt").write_text("\n".join(TEST_SPECIES) + "\n")
+    (base / "testclasses.txt").write_text("\n".join(test) + "\n")
     for name in species:
         for i in (10002, 10001):
             save(base / "JPEGImages" / name / f"{name}_{i}.jpg", len(name) + i)
         (base / "JPEGImages" / name / ".DS_Store").write_bytes(b"x")
     raw = read_raw("awa2", tmp_path)
-    ids, labels = matrix(raw, "test")
-    assert len(raw.classes) == 85 and len(ids) == 20 and len(matrix(raw, "train")[0]) == 80
-    assert ids[:3] == ["chimpanzee_10001", "chimpanzee_10002", "giant+panda_10001"]
-    empty = [raw.classes[c] for c in np.flatnonzero(labels.sum(0) == 0)]
-    assert empty == ["orange", "red", "longneck", "horns", "tusks", "flys", "hops", "desert", "cave"]
-    assert labels[:, raw.classes.index("oldworld")].all() and labels.mean() == pytest.approx(0.38, abs=0.01)
+    assert len(raw.classes) == 85 and raw.classes[:2] == ["black", "white"]
     slow = {
         name: row.split()
         for name, row in zip(species, (texts / "predicate-matrix-binary.txt").read_text().splitlines(), strict=True)
     }
-    for name, row in zip(*matrix(raw, "train"), strict=True):
-        assert [str(value) for value in row] == slow[name.split("_")[0]]
+    for split, names in (("train", train), ("test", test)):
+        ids, labels = matrix(raw, split)
+        assert ids == [f"{name}_{i}" for name in names for i in (10001, 10002)]
+        assert labels.astype(str).tolist() == [slow[name.split("_")[0]] for name in ids]
     convert(raw, tmp_path / "set", image_size=8, workers=0)
     (base / "testclasses.txt").write_text("unicorn\n")
     with pytest.raises(DataError, match=r"testclasses.txt: species 'unicorn' is not in classes.txt"):

@@ -30,6 +30,7 @@ def listed(root: Path, names, split="train"):
 
 def test_pixels_are_pillows_bilinear_resize_without_the_aspect_ratio(tmp_path):
     raw = raw_set(tmp_path / "raw")
+    Image.new("RGB", (1, 1), (3, 0, 0)).save(tmp_path / "raw" / raw.items[2].path)
     meta = convert(raw, tmp_path / "set", image_size=20, workers=0)
     store = Store.open(tmp_path / "set")
     for i, item in enumerate(raw.items):

@@ -27,21 +27,6 @@ def batches(store, plan, **options):
     return list(load(store, plan, **options))
 
 
-def same(a, b):
-    pairs = list(zip(a, b, strict=True))
-    return all(x.keys() == y.keys() and all(torch.equal(x[key], y[key]) for key in x) for x, y in pairs)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_workers_change_nothing(store, workers):
-    assert same(batches(store, steps()), batches(store, steps(), workers=workers))
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_resumed_epoch_continues_with_the_same_batches(store, workers):
-    assert same(batches(store, steps())[2:], batches(store, steps(), start=2, workers=workers))
-
-
 def test_a_view_belongs_to_its_row_whatever_stands_beside_it(store):
     alone = batches(store, [[Request("x", np.array([7]), STRONG)]])[0]["x"][0]
     among = batches(store, [[Request("x", np.array([3]), STRONG)], [Request("x", np.array([1, 7, 2]), STRONG)]])[1]["x"][1]
@@ -67,11 +52,6 @@ def test_weak_and_strong_of_one_key_flip_independently(store):
         agree.append(((batch["w"] != plain).flatten(1).any(1) == (batch["v"] != plain).flatten(1).any(1)).float().mean())
     assert 0.3 < float(torch.stack(agree).mean()) < 0.7
     assert batches(store, [[Request("w", rows, STRONG)]])[0]["w"].shape == plain.shape
-
-
-def test_tiles_come_as_four_images(store):
-    batch = batches(store, [[Request("x", np.arange(3), View("weak", tiles=2))]])[0]["x"]
-    assert batch.shape == (3, 4, 3, 24, 24)
 
 
 def test_batches_keep_the_files_order_in_memory_and_may_be_empty(store):
@@ -111,14 +91,3 @@ def test_weak_scoring_mirrors_half_of_the_rows_whatever_the_batches(store):
 
 def test_few_cores_get_no_workers():
     assert [worker_count(cores) for cores in (1, 2, 3, 8, 64)] == [0, 0, 2, 7, 12]
-
-
-def test_workers_use_one_thread_each(store):
-    from dicap.data.loader import _one_thread
-
-    threads = torch.get_num_threads()
-    try:
-        _one_thread(0)
-        assert torch.get_num_threads() == 1
-    finally:
-        torch.set_num_threads(threads)

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from data.awkward import HEIC
+from dicap.data.sources import base
 from dicap.data.sources.base import Rejected, read_rgb
 from dicap.data.sources.own.read import read
+from dicap.data.survey import survey
 from dicap.errors import DataError
 from dicap.settings import Own
 
@@ -89,35 +92,6 @@ def test_lists_of_splits_say_the_split_or_are_refused(tmp_path, lists, refused):
         assert [item.split for item in items] == ["train", "train", "test", "test"]
 
 
-@pytest.mark.parametrize("head", ["subset", "Set", "phase", "usage"])
-def test_a_column_of_splits_is_used_whatever_its_head_or_refused(tmp_path, head):
-    names = [f"{i}.png" for i in range(6)]
-    splits = ["train", "train", "train", "train", "test", "test"]
-    rows = "".join(
-        f"{name},{split},{'cat' if i % 2 else 'dog'}\n" for i, (name, split) in enumerate(zip(names, splits, strict=True))
-    )
-    root = table(tmp_path / "a", f"image,{head},labels\n{rows}", names)
-    own = Own(test_share=0.5)
-    if head == "usage":
-        with pytest.raises(DataError, match="column usage holds splits; name it `split`"):
-            read(root, own)
-    else:
-        assert [item.split for item in read(root, own).items] == splits
-        with pytest.raises(DataError, match="split: found 'tset', allowed are"):
-            labels_of(table(tmp_path / "b", f"image,{head},labels\n{rows.replace('test', 'tset')}", names))
-
-
-@pytest.mark.parametrize("head", ["secondary", "label.1", "also"])
-def test_labels_in_another_column_are_refused_and_what_is_passed_over_is_said(tmp_path, head):
-    rows = "a.png,cat,dog,1\nb.png,dog,,2\nc.png,cat,,3\n"
-    root = table(tmp_path, f"image,label,{head},note\n{rows}", ["a.png", "b.png", "c.png"])
-    with pytest.raises(DataError, match=f"column {head} holds more labels"):
-        labels_of(root)
-    own = Own(test_share=0.3)
-    notes = read(table(tmp_path, f"image,label,camera,note\n{rows.replace(',dog,1', ',old,1')}"), own).notes
-    assert "labels.csv: columns that were passed over: camera, note" in notes
-
-
 def test_a_copy_among_the_unlabelled_takes_no_label_and_no_test_image_away(tmp_path):
     for i, name in enumerate(["train/zebra/1.png", "train/cat/2.png", "val/zebra/a.png", "val/cat/b.png"]):
         image(tmp_path / name, i)
@@ -158,3 +132,20 @@ def test_grey_of_unknown_range_is_rejected_and_what_is_transparent_is_white(tmp_
     assert np.asarray(read_rgb(tmp_path / "x.png")).min() == 255
     Image.new("LA", (2, 2), (0, 255)).save(tmp_path / "y.png")
     assert np.asarray(read_rgb(tmp_path / "y.png")).max() == 0
+
+
+def test_a_telephones_photograph_says_which_package_it_needs(tmp_path, monkeypatch):
+    (tmp_path / "a.jpg").write_bytes(HEIC)
+    monkeypatch.setattr(base, "_know_heic", lambda: False)
+    with pytest.raises(Rejected, match=r"HEIC, which needs one more package: pip install 'dicap\[heic\]'"):
+        read_rgb(tmp_path / "a.jpg")
+    (tmp_path / "dog").mkdir()
+    for name in ("dog/a.heic", "dog/b.HEIC"):
+        (tmp_path / name).write_bytes(HEIC)
+    found, _ = survey(tmp_path, Own())
+    assert len(found.unreadable) == 3 and any("pip install 'dicap[heic]'" in problem for problem in found.problems)
+
+
+def test_a_telephones_photograph_is_read_where_the_package_is(tmp_path):
+    pytest.importorskip("pi_heif", reason="the extra `heic` is not installed: pip install 'dicap[heic]'")
+    assert base._know_heic() and ".HEIC" in {ending.upper() for ending in Image.registered_extensions()}

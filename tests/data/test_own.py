@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from data.awkward import picture, pictures
+from data.awkward import linked, picture, pictures
 from data.raw import shared
 from dicap.data.convert import convert
 from dicap.data.sources.base import Rejected
@@ -47,18 +47,6 @@ def by_image(raw):
         item.id.split("/")[-1]: None if item.labels is None else {raw.classes[label] for label in item.labels}
         for item in raw.items
     }
-
-
-def test_a_table_becomes_items_with_sorted_classes(tmp_path):
-    text = "image,split,labels\na.png,train,dog;cat\nb.png,train,\nsub/c.png,test,cat\nd.png,unlabeled,zebra\n"
-    (tmp_path / "mine.csv").write_text(text)
-    raw = own.read(tmp_path / "mine.csv", Own())
-    assert raw.classes == ["cat", "dog"] and "1 images of split unlabeled have labels, which were ignored" in raw.notes
-    assert [(item.id, item.split, item.labels) for item in raw.items] == [
-        ("a.png", "train", (0, 1)), ("b.png", "train", ()), ("sub/c.png", "test", (0,)), ("d.png", "unlabeled", None)
-    ]  # fmt: skip
-    notes = own.read(tmp_path / "mine.csv", Own(label_folder="last", separator=";")).notes
-    assert notes[-1] == "nothing reads own.label_folder 'last': the labels are of the format table"
 
 
 def test_a_damaged_parquet_file_is_one_line(root):
@@ -230,3 +218,18 @@ def test_a_link_out_of_the_folder_is_refused_where_a_table_names_it_and_meant_wh
     (tmp_path / "tree" / "cat" / "link.png").symlink_to(tmp_path / "elsewhere.png")
     raw = own.read(tmp_path / "tree", options())
     assert all(raw.images.read(i).size == (10, 8) for i in range(len(raw.items))) and len(raw.items) == 9
+
+
+def test_a_linked_folder_is_followed_and_a_link_in_it_that_leads_elsewhere_is_not(tmp_path):
+    linked(tmp_path / "set")
+    secret = picture(tmp_path / "secret.png", 3)
+    inside = tmp_path / "set-elsewhere" / "b.png"
+    inside.unlink()
+    inside.symlink_to(secret)
+    raw = own.read(tmp_path / "set", options())
+    for i, item in enumerate(raw.items):
+        if item.path.endswith("b.png"):
+            with pytest.raises(Rejected, match="out of the data set's folder"):
+                raw.images.read(i)
+        else:
+            assert raw.images.read(i).size == (10, 8)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dicap.data.policy import COLUMNS, KINDS, OPERATIONS, SLOTS, affine, draw
+from dicap.data.policy import COLUMNS, KINDS, OPERATIONS, SLOTS, draw
 
 
 def plans(n, cutout=0.0, seed=0, size=(224, 224)):
@@ -80,8 +80,3 @@ def test_colours_of_holes_cover_the_cube():
     colour = plans(20_000, cutout=0.5).colour
     assert colour.mean(0) == pytest.approx([127.5] * 3, abs=2)
     assert (colour.min(0) <= 1).all() and (colour.max(0) >= 254).all()
-
-
-def test_rotation_map_turns_about_the_centre():
-    a, b, c, d, e, f = affine("rotate", 90.0, (10, 20))
-    assert (a * 10 + b * 5 + c, d * 10 + e * 5 + f) == pytest.approx((10, 5))

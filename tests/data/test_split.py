@@ -58,11 +58,6 @@ def test_the_global_generator_is_neither_read_nor_moved():
     assert (labelled_order(50, 1) == a).all()
 
 
-def test_a_ratio_that_leaves_a_part_empty_is_refused_with_numbers():
-    with pytest.raises(SettingsError, match=r"ratio: 0.01 of 100 training images gives 0 for D_sup and 1 for D_est"):
-        split_roles(index(100), 0.01, 1, 0.2)
-
-
 def test_missing_splits_and_unlabelled_training_images_are_data_errors():
     with pytest.raises(DataError, match="no images of split test"):
         split_roles(index(10, 0), 0.5, 1, 0.2)

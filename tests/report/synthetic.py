@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
+from data.raw import small_set
 
-from dicap.data import format
 from dicap.files import artifacts as files
-from dicap.files.checksum import sha256
 from dicap.files.json_files import write_json
 
 SETTINGS: dict[str, Any] = {
@@ -27,34 +25,17 @@ SETTINGS: dict[str, Any] = {
 }
 ENVIRONMENT = {"python": "3.11", "torch": "2.14.1", "device": "cpu"}
 EVIL = "<script>alert(1)</script>"
+# Names with what breaks carelessly written pages: markup, a formula, quotes, another script, great length.
+CLASSES = [EVIL, '$x_{1$ & "quotes"', "a very long name of a class that fits beside no axis at all", "naïve 海", "one", "two"]
 
 
-def class_names(n: int) -> list[str]:
-    """Names with what breaks carelessly written pages: markup, a formula, quotes, another script, great length."""
-    awkward = [EVIL, '$x_{1$ & "quotes"', "a very long name of a class that fits beside no axis at all", "naïve 海"]
-    return (awkward + [f"class {k}" for k in range(n)])[:n]
-
-
-def write_run(
-    folder: Path,
-    *,
-    images: int = 60,
-    classes: int = 6,
-    epochs: int = 6,
-    pseudo: bool = True,
-    hidden: bool = True,
-    seed: int = 0,
-) -> Path:
+def write_run(folder: Path, *, images: int = 60, epochs: int = 6, pseudo: bool = True, hidden: bool = True) -> Path:
     """Write a whole artifacts folder; `hidden=False` as for a data set without hidden labels. Returns `folder`."""
-    rng = np.random.default_rng(seed)
-    names = class_names(classes)
-    frequency = np.linspace(0.35, 0.04, classes)
-    truth = (rng.random((images, classes)) < frequency).astype(np.int8)  # (n, C)
+    rng, names = np.random.default_rng(0), CLASSES
+    truth = (rng.random((images, len(names))) < np.linspace(0.35, 0.04, len(names))).astype(np.int8)  # (n, C)
     ids = np.array([f"train/{k:05d}.png" for k in range(images)])
     roles = ["sup"] * 4 + ["est"] * 2 + ["unlabeled"] * (images - 6) + ["test"] * images
-    files.write_split(
-        [*(f"s{k}" for k in range(len(roles) - images)), *(f"t{k}" for k in range(images))], roles, folder / "split/split.parquet"
-    )
+    files.write_split([*ids, *(f"test-{k:03d}" for k in range(images))], roles, folder / "split/split.parquet")
     for stage, n in (("warmup", 3), ("train", epochs), ("finetune", 2)):
         files.write_history(_history(stage, n, rng, hidden), folder / stage / "history.csv")
     if pseudo:
@@ -144,7 +125,7 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
     }
     write_json(metrics, folder / "metrics.json")
     files.write_predictions(
-        np.array([f"t{k}" for k in range(len(truth))]),
+        np.array([f"test-{k:03d}" for k in range(len(truth))]),
         score,
         np.where(score > 0.6, 1, np.where(score > 0.4, -1, 0)),
         truth,
@@ -152,27 +133,9 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
     )
 
 
-def write_dataset(folder: Path, *, images: int = 60, side: int = 16) -> Path:
-    """A converted set of the test images that `write_run` made up, each a flat colour."""
-    folder.mkdir(parents=True)
-    colours = np.random.default_rng(0).integers(0, 256, (images, 1, 1, 3), dtype=np.uint8)
-    np.save(folder / format.ARRAY, np.broadcast_to(colours, (images, side, side, 3)))
-    names = [f"t{k}" for k in range(images)]
-    columns = {"id": names, "path": names, "width": [side] * images, "height": [side] * images, "split": ["test"] * images}
-    format.write_index(folder / format.INDEX, pa.table(columns | {"labels": [[0]] * images}, schema=format.INDEX_SCHEMA))
-    meta = {
-        "schema": format.SCHEMA,
-        "dataset": "made-up",
-        "image_size": side,
-        "classes": class_names(6),
-        "counts": {"train": 0, "test": images, "unlabeled": 0},
-        "rejected": [],
-        "checksums": {name: sha256(folder / name) for name in (format.ARRAY, format.INDEX)},
-        "notes": [],
-        "source": {},
-    }
-    format.write_meta(folder, meta)
-    return folder
+def write_dataset(folder: Path) -> Path:
+    """A converted set with the test images that `write_run` made up."""
+    return small_set(folder, n_train=1, n_test=60, size=16)
 
 
 def _rates(confidence: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -235,8 +235,3 @@ def test_runs_of_one_cell_agree_in_all_that_they_read(defaults, kind, data):
 def _cell(run: dict[str, Any], kind: str) -> tuple:
     settings = run["settings"]
     return row_of(kind, settings), settings["ratio"], settings["seed"], run["metrics"]["steps"] if kind == "main" else 0
-
-
-def test_nothing_finished():
-    frame, notes = frame_of([], "main")
-    assert frame.empty and notes == []

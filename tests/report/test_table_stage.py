@@ -1,4 +1,4 @@
-"""`dicap-stage table` and `figures`: from what Git and DVC hold to files; DVC itself only in the last test."""
+"""`dicap-stage table`, `figures` and `report`: from what Git, DVC and a run hold to files and lines."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from dicap.files.json_files import write_json
 from dicap.settings import resolve_values
 from stages.cli import main
 from stages.sweeps import finished, revisions
@@ -54,6 +55,19 @@ def dvc(monkeypatch):
         monkeypatch.setattr(revisions, "fetch", fetch)
 
     return replace
+
+
+def test_the_report_prints_the_score_and_the_place(project):
+    run = synthetic.write_run(project / "artifacts", epochs=1)
+    result = CliRunner().invoke(main, ["report"])
+    assert result.exit_code == 0, result.output
+    assert result.output.split("\n")[:3] == [
+        "report", "  mAP   83.53 (95 % interval 81.20 to 85.60)", "  page  artifacts/report/index.html",
+    ]  # fmt: skip
+    html = (project / "artifacts/report/index.html").read_text(encoding="utf-8")
+    assert str(project) not in html, "no path of the machine on the page"
+    write_json({"map": 40.0, "map_low": None, "map_high": None}, run / "evaluate" / "metrics.json")
+    assert CliRunner().invoke(main, ["report"]).output.splitlines()[1] == "  mAP   40.00", "no interval, none is told"
 
 
 def test_table_main(project, dvc):

@@ -69,31 +69,6 @@ def parquet(**columns):
     return spoil
 
 
-def image(make):
-    """Half of the training photographs made bad by `make(path)`, so that too many are rejected."""
-
-    def spoil(project):
-        for i in range(14):
-            path = Path(f"photos/train-{i:03d}.png")
-            path.unlink()
-            make(path)
-
-    return spoil
-
-
-def cut(path, n=20):
-    return lambda project: Path(path).write_bytes(Path(path).read_bytes()[:-n])
-
-
-def flip(path, place):
-    def spoil(project):
-        content = bytearray(Path(path).read_bytes())
-        content[place] ^= 1
-        Path(path).write_bytes(content)
-
-    return spoil
-
-
 def written(path, content):
     def spoil(project):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -119,15 +94,6 @@ def frame(path, change):
         pq.write_table(pa.Table.from_pandas(change(old.to_pandas()), preserve_index=False), path)
 
     return spoil
-
-
-def column(name, row, value):
-    def change(frame):
-        values = frame[name].tolist()
-        values[row] = value
-        return frame.assign(**{name: values})
-
-    return change
 
 
 class Planted:
@@ -170,11 +136,6 @@ def frozen(**settings):
     return wrong(warmup__trainable="head", train__trainable="head", features__views=1) | wrong(**settings)
 
 
-def computed(*spoils):
-    """Features of the frozen backbone, and then what is wrong with them."""
-    return both(frozen(), lambda project: project.done("features", "--workers", "0"), *spoils)
-
-
 # -- the table --------------------------------------------------------------------------------------------------------
 
 SETTINGS = [
@@ -202,14 +163,11 @@ SETTINGS = [
     Case("ratio 0", "split", wrong(ratio=0), code=2),
     Case("ratio above 1", "split", wrong(ratio=1.5), code=2),
     Case("ratio that is not a number", "split", wrong(ratio=float("nan")), code=2),
-    Case("ratio as a text", "split", wrong(ratio="5 %"), code=2),
     Case("ratio as a list", "split", wrong(ratio=[0.05, 0.1]), code=2),
     Case("a ratio that leaves nothing", "split", wrong(ratio=0.01), code=2),
-    Case("a share that leaves D_sup empty", "split", wrong(split__est_fraction=0.99), code=2),
     Case("a negative seed", "split", wrong(seed=-1), code=2),
     Case("a misspelt setting", "train", wrong(train__epoch=3), code=2),
     Case("a value in the place of a section", "train", wrong(train=3), code=2),
-    Case("a text for a number", "train", wrong(train__epochs="ten"), code=2),
     Case("a fraction for a count", "train", wrong(train__epochs=2.5), code=2),
     Case("a truth value for a count", "train", wrong(train__epochs=True), code=2),
     Case("an infinite learning rate", "warmup", wrong(optimiser__lr=float("inf")), code=2),
@@ -220,12 +178,6 @@ SETTINGS = [
     Case("a batch of labelled images alone", "train", wrong(train__batch_labelled=8), code=2),
     Case("features of a backbone that was trained", "train", wrong(train__trainable="head"), code=2),
     Case("cross-fitting of the whole network", "train", wrong(calibration__source="cross_fit"), code=2),
-    Case(
-        "cross-fitting of a head that is trained by steps",
-        "train",
-        frozen(head="linear", linear__solver="steps", calibration__source="cross_fit"),
-        code=2,
-    ),
     Case("images for a generator that gets features", "warmup", frozen(method="pclp", head=None), code=2),
     Case("tiles for a method that gets features", "warmup", frozen(method="d2l", head="linear"), code=2),
     Case("no strong views to train on", "warmup", frozen(features__views=0), code=2),
@@ -287,9 +239,8 @@ TABLES = [
     Case("mixed types in Parquet", "convert", parquet(image=[1, 2], split=["train", "test"], labels=[{"a": 1}, {"a": 2}])),
 ]
 
-IMAGES = [
-    Case("web pages saved as images", "convert", image(lambda path: path.write_text("<!doctype html><title>404</title>"))),
-]
+WEB_PAGES = [written(f"photos/train-{i:03d}.png", "<!doctype html><title>404</title>") for i in range(14)]
+IMAGES = [Case("web pages saved as images", "convert", both(*WEB_PAGES))]  # half of the training photographs: too many
 
 ARCHIVES = [
     Case("a folder that is no VOC archive", "convert", wrong(dataset="voc2012", data_root="photos")),
@@ -312,9 +263,13 @@ MADE = [
         "evaluate",
         frame("artifacts/split/split.parquet", lambda f: f.rename(columns={"id": "name"})),
     ),
-    Case("an unknown role", "warmup", frame("artifacts/split/split.parquet", column("role", 0, "trian"))),
+    Case("an unknown role", "warmup", frame("artifacts/split/split.parquet", lambda f: f.assign(role="trian"))),
     Case("no features of the frozen backbone", "warmup", frozen()),
-    Case("features of other views", "warmup", computed(wrong(features__views=2))),
+    Case(
+        "features of other views",
+        "warmup",
+        both(frozen(), lambda p: p.done("features", "--workers", "0"), wrong(features__views=2)),
+    ),
     Case("no model to start from", "train", remove("artifacts/warmup")),
     Case("no model to look at", "pseudo-label", remove("artifacts/warmup")),
     Case("a model that is a pickle", "evaluate --model m.safetensors", pickled("m.safetensors"), vague=True),

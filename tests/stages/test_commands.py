@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import tiny
@@ -81,6 +82,14 @@ def test_evaluate_takes_another_model_and_writes_nothing_then(project):
     assert not Path("artifacts/evaluate").exists()
     project.done("evaluate", "--model", "artifacts/train/model.safetensors", "--out", "elsewhere")
     assert json.loads(Path("elsewhere/metrics.json").read_text())["stage"] == "train"
+
+
+def test_a_set_is_converted_by_lists(project):
+    for phase, names in (("train", ["train-003.png", "train-001.png"]), ("val", ["test-000.png"])):
+        np.save(f"formatted_{phase}_images.npy", names)
+        np.save(f"formatted_{phase}_labels.npy", np.ones((len(names), 2)))
+    made = json.loads(project.done("--json", "formatted", ".", "--workers", "0"))
+    assert (made["train"], made["test"], made["classes"], made["folder"]) == (2, 1, 2, "data/converted")
 
 
 def test_config_prints(project):
@@ -193,9 +202,7 @@ HEAVY = ("torch", "timm", "pandas", "numpy", "pyarrow", "PIL", "matplotlib", "sk
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], ["train", "--help"], ["config", "--help"]])
-def test_help_is_instant_and_loads_nothing_heavy(
-    arguments,
-):
+def test_help_is_instant_and_loads_nothing_heavy(arguments):
     script = (
         "import sys, time; begin = time.perf_counter()\n"
         "from stages.cli import main\n"

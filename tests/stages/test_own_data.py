@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -180,6 +181,12 @@ def test_suggest_offers_nothing_that_is_labelled(project):
 def test_doctor_says_what_it_found(project):
     facts = json.loads(project.done("--json", "doctor"))
     assert facts["images"]["train"] == 28 and facts["duplicates"] == []
+    photos = tiny.photographs(project.folder / "photos", {"train": 8, "test": 4})
+    shutil.copy(photos / "train-003.png", photos / "test-001.png")
+    project.set({"data_root": "photos"})
+    project.done("convert")
+    assert "duplicate: test test-001.png = train train-003.png" in project.done("doctor")
+    assert project.run("doctor", "--strict")[0] == 1
 
 
 def test_doctor_counts_up_what_an_epoch_on_some_images_took(project, monkeypatch):
@@ -212,17 +219,9 @@ def test_doctor_counts_up_what_an_epoch_on_some_images_took(project, monkeypatch
 def test_init_data_shows_what_it_understood_and_says_why(project, tmp_path):
     photos = tmp_path / "mine"
     tiny.photographs(photos, {"train": 20})
-    text = (
-        (photos / "labels.csv")
-        .read_text()
-        .replace(";", "+")
-        .replace(",", ";")
-        .replace("+", ",")
-        .replace("image;split", "Image ;Split")
-    )
-    rows = [line.split(";") for line in text.splitlines()]
-    lines = [";".join([image, split, f'"{labels.replace(",", ";")}"']) for image, split, labels in rows]
-    (photos / "labels.csv").write_text("\n".join(lines))
+    _, *rows = csv.reader((photos / "labels.csv").open())
+    with (photos / "labels.csv").open("w", newline="") as file:
+        csv.writer(file, delimiter=";").writerows([("Image ", "Split", "labels"), *rows])
     before = (project.folder / "params.yaml").read_text()
     out = project.done("init-data", photos, "--dry-run")
     assert (project.folder / "params.yaml").read_text() == before

@@ -14,7 +14,7 @@ from dicap.settings import load_settings
 from stages.sweeps import finished as finished_module
 from stages.sweeps import revisions as module
 from stages.sweeps.finished import METRICS, SETTINGS, finished
-from stages.sweeps.revisions import Stage, cached_files, fetch, revisions, stages_of, text_of
+from stages.sweeps.revisions import Stage, cached_files, fetch, revisions, stages_of
 
 PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
 
@@ -190,10 +190,6 @@ def test_outside_a_repository_is_one_line(tmp_path, monkeypatch):
     subprocess.run(["git", "init", "-q"], check=True)
     with pytest.raises(DataError, match="nothing is committed yet; git add"):
         revisions(everywhere=True)
-
-
-def test_texts_of_no_blobs_ask_nobody():
-    assert text_of([]) == {}
 
 
 def test_the_stages_of_a_lock_are_what_a_yaml_parser_finds():

@@ -1,4 +1,4 @@
-"""Warm-up and main stage solved as convex problems: the optimum, nothing leaks, and a published model is whole."""
+"""Warm-up and main stage solved as convex problems: the optimum, and nothing leaks."""
 
 import numpy as np
 import pytest
@@ -7,27 +7,19 @@ import torch
 from safetensors.numpy import load_file
 from sklearn.linear_model import LogisticRegression
 
-import dicap
 from dicap import sklearn
 from dicap.calibration.curve import curve_by_rank
 from dicap.calibration.rates import count_bins, estimate_rates
 from dicap.calibration.thresholds import PseudoLabels
-from dicap.errors import Stopped
 from dicap.evaluation.evaluate import evaluate
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.files.json_files import read_json
-from dicap.linear import crossfit
-from dicap.linear.folds import n_folds
 from dicap.methods import build_method
 from dicap.models import load_model
 from dicap.report.page import _remarks
-from dicap.training import run
-from dicap.training.checkpoint.state import StopSignal
 from dicap.training.loops import solved as convex
 from dicap.training.loops.solved import Problem, Students, entries
-from dicap.use.predict import predict
-from training.test_leaks import invert_labels
-from training.test_resume import Killed, StopAfter
+from training.test_resume import run_all
 
 HOLDOUT = {"method": "dicap", "head": "linear", "linear.solver": "convex", "linear.features": "root", "linear.C": 0.05}
 RECOMMENDED = HOLDOUT | {
@@ -41,13 +33,6 @@ RECOMMENDED = HOLDOUT | {
 }
 AUTO = RECOMMENDED | {"linear.pseudo_weight": "auto"}
 ALIKE = {"atol": 2e-3}  # a solution is within its tolerance of the optimum, and so are two of the same problem
-
-
-def run_all(experiment, place, stages=("warmup", "train")):
-    source = None
-    for stage in stages:
-        source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
-    return place
 
 
 @pytest.fixture
@@ -180,28 +165,6 @@ def test_a_soft_target_is_the_chance_of_presence(power):
     assert (weight == 1).all() and np.allclose(target, rates.curve.at(p).numpy(), atol=1e-6)
 
 
-def test_roles_without_a_fold_know_no_label_of_it(frozen_experiment, tmp_path):
-    experiment = frozen_experiment(RECOMMENDED)
-    problem = problem_of(experiment, run_all(experiment, tmp_path, ("warmup",)))
-    assert n_folds(problem.fold) == 3 and len(problem.labelled) == 14
-    for k in range(3):
-        roles = problem.roles_without(k)
-        assert set(roles.labelled) == {row for row, fold in zip(problem.labelled, problem.fold, strict=True) if fold != k}
-        assert not len(roles.est) and np.array_equal(roles.unsup, experiment.roles.unlabeled)
-
-
-# -- a published model is whole ---------------------------------------------------------------------------------------
-
-
-def test_a_published_model_predicts_and_says_what_its_chance_was_counted_on(frozen_experiment, raw_photos, tmp_path):
-    experiment = frozen_experiment(RECOMMENDED)
-    model = dicap.load_model(run_all(experiment, tmp_path) / "train" / "model.safetensors")
-    frame = predict(model, raw_photos)
-    assert len(frame) == 48 * 3 and frame["chance"].dropna().between(0.5, 1).all()
-    assert "14 labelled images, each scored by a head that never saw it" in model.decisions.note
-    assert model.decisions.entries == 14 * 3
-
-
 # -- nothing leaks ----------------------------------------------------------------------------------------------------
 
 
@@ -247,55 +210,6 @@ def test_the_chance_is_counted_on_scores_of_heads_that_never_saw_the_image(froze
     assert torch.allclose(published.knots, expected.knots, atol=1e-3)
     seen = 1 / (1 + np.exp(-(problem.rows[problem.labelled] @ w[-1].T + b[-1])))
     assert ((seen - y) ** 2).mean() < ((p - y) ** 2).mean(), "scores of images that were trained on look better"
-
-
-def test_labels_of_a_holdout_reach_the_student_through_the_weights_alone(frozen_experiment, own_set, tmp_path):
-    found = {}
-    for policy in ("estimated", "uniform"):
-        changes = HOLDOUT | {"calibration.policy": policy, "thresholds.rule": "none"}
-        for name, folder in (("before", None), ("after", own_set)):
-            experiment = frozen_experiment(changes, **({} if folder is None else {"folder": folder}))
-            place = run_all(experiment, tmp_path / policy / name)
-            found[policy, name] = [load_file(place / stage / "model.safetensors") for stage in ("warmup", "train")]
-            if name == "before" and policy == "estimated":
-                invert_labels(own_set, list(experiment.roles.est))
-    for policy, same in (("estimated", False), ("uniform", True)):
-        (warmup, train), (warmup_after, train_after) = found[policy, "before"], found[policy, "after"]
-        assert all((warmup[name] == warmup_after[name]).all() for name in warmup)
-        assert all((train[name] == train_after[name]).all() for name in train) == same, policy
-
-
-# -- resuming, recording ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stage", ["warmup", "train"])
-@pytest.mark.parametrize("when", ["solving", "publishing", "stopped"])
-def test_killed_anywhere_it_ends_in_the_same_bytes(frozen_experiment, monkeypatch, tmp_path, stage, when):
-    experiment = frozen_experiment(AUTO)
-    whole = run_all(experiment, tmp_path / "whole")
-    source = None if stage == "warmup" else whole / "warmup" / "model.safetensors"
-
-    def die(*_, **__):
-        raise Killed
-
-    lines = []
-    with monkeypatch.context() as patch:
-        match when:
-            case "solving":  # the last solve of the stage
-                if stage == "warmup":
-                    patch.setattr(convex, "solve", die)
-                else:
-                    patch.setattr(crossfit, "solve_students", die)
-            case "publishing":
-                patch.setattr(run, "replacing_folder", die)
-            case "stopped":
-                patch.setattr(run, "StopSignal", lambda: StopAfter(1))
-        with pytest.raises((Killed, Stopped)):
-            tiny.run_stage(experiment, stage, source, tmp_path / "again")
-    assert not (tmp_path / "again" / stage).exists() and not StopSignal()
-    out = tiny.run_stage(experiment, stage, source, tmp_path / "again", log=lines.extend)
-    assert tiny.content(out) == tiny.content(whole / stage)
-    assert (lines[-1:] == [f"resuming {stage} after 1 of 1 epochs"]) == (when != "solving")
 
 
 @pytest.mark.parametrize("method", ["asl", "top1", "topk", "iat", "cap"])

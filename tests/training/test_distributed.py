@@ -38,26 +38,23 @@ def runs(places, request):
     return places[1], places[request.param]
 
 
-@pytest.mark.parametrize("case", together.CASES)
-def test_several_processes_take_the_steps_of_one(runs, case):
-    stage = together.stage_of(together.CASES[case]["method"])
-    one, more = (pd.read_csv(place / case / stage / "history.csv") for place in runs)
-    one, more = (frame.drop(columns=["map_raw", "map_ema"]) for frame in (one, more))  # scores a rounding apart change places
-    np.testing.assert_allclose(more.to_numpy(dtype=float), one.to_numpy(dtype=float), rtol=1e-5, atol=1e-5)
-    if case == "few":  # entries of 27 images, for 12 or 8 parts of steps
-        assert (one["loss_con"] > 0).all() and (one["share_uncertain"] < 0.1).all()
-
-
 def frames(runs, name):
     return [pd.read_csv(place / name) for place in runs]
 
 
-@pytest.mark.parametrize("stage", ["warmup", "train", "finetune"])
+STAGES = [f"{case}/{together.stage_of(changes['method'])}" for case, changes in together.CASES.items()]
+
+
+@pytest.mark.parametrize("stage", [*STAGES, "warmup", "train", "finetune"])
 def test_losses_shares_and_scores_of_every_epoch_are_those_of_one_process(runs, stage):
-    one, two = frames(runs, f"{stage}/history.csv")
-    assert list(one) == list(two) and len(one) == len(two) > 0
-    assert one["loss"].notna().all() and (stage == "finetune" or (one["loss_con"] > 0).any())
-    np.testing.assert_allclose(two.to_numpy(dtype=float), one.to_numpy(dtype=float), rtol=1e-5, atol=1e-5)
+    one, more = frames(runs, f"{stage}/history.csv")
+    assert list(one) == list(more) and len(one) == len(more) > 0 and one["loss"].notna().all()
+    if stage in STAGES:  # scores a rounding apart change places
+        one, more = (frame.drop(columns=["map_raw", "map_ema"]) for frame in (one, more))
+    np.testing.assert_allclose(more.to_numpy(dtype=float), one.to_numpy(dtype=float), rtol=1e-5, atol=1e-5)
+    assert stage not in ("warmup", "train") or (one["loss_con"] > 0).any()
+    if stage == "few/train":  # entries of 27 images, for 12 or 8 parts of steps
+        assert (one["loss_con"] > 0).all() and (one["share_uncertain"] < 0.1).all()
 
 
 def test_rates_thresholds_and_pseudo_labels_are_those_of_one_process(runs):

@@ -116,7 +116,7 @@ def undisturbed(tiny_set, bank, tmp_path_factory):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_stopped_at_every_second_step_it_ends_in_the_same_bytes(tiny_set, bank, undisturbed, tmp_path, name):
-    place = run_all(tiny_set, bank, tmp_path / "again", name, stop_every=2)
+    place = run_all(tiny_set, bank, tmp_path / "again", name, stop_every=1 if name in SOLVED else 2)  # a solution is one step
     for stage in stages_of(name):
         assert tiny.content(place / stage) == tiny.content(undisturbed(name) / stage), stage
 

@@ -9,6 +9,8 @@ from safetensors.numpy import load_file
 from dicap.methods.leaks import named_leak
 from dicap.training import trainer
 from dicap.training.hidden import HiddenLabelReader
+from training.test_convex import HOLDOUT
+from training.test_resume import SOURCES, run_all
 
 DIAGNOSTIC = ["optimal_r_pos", "optimal_n"]
 
@@ -16,13 +18,6 @@ DIAGNOSTIC = ["optimal_r_pos", "optimal_n"]
 def invert_labels(folder, rows):
     """Give every row of `rows` exactly the classes it does not show."""
     tiny.set_labels(folder, rows, lambda labels: [c for c in range(len(tiny.COLOURS)) if c not in labels])
-
-
-def run_all(experiment, place, stages=("warmup", "train", "finetune")):
-    source = None
-    for stage in stages:
-        source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
-    return place
 
 
 def models(folder):
@@ -56,19 +51,23 @@ def hidden_rows(experiment):
     "changes", [{"calibration.policy": "optimal"}, {"method": "bbam", "head": "own", "bbam.transform": "hidden_labels"}]
 )
 def test_an_option_that_may_look_does(tiny_experiment, own_set, tmp_path, changes):
-    before = run_all(tiny_experiment(changes), tmp_path / "before", ("warmup", "train"))
+    before = run_all(tiny_experiment(changes), tmp_path / "before")
     invert_labels(own_set, hidden_rows(tiny_experiment())[0])
-    after = run_all(tiny_experiment(changes, folder=own_set), tmp_path / "after", ("warmup", "train"))
+    after = run_all(tiny_experiment(changes, folder=own_set), tmp_path / "after")
     assert models(after / "warmup") == models(before / "warmup")
     assert models(after / "train") != models(before / "train")
 
 
+@pytest.mark.parametrize("head", ["by steps", "solved"])
 @pytest.mark.parametrize(("policy", "same"), [("uniform", True), ("estimated", False)])
-def test_labels_of_d_est_reach_training_through_the_weights_alone(tiny_experiment, own_set, tmp_path, policy, same):
-    changes = {"calibration.policy": policy, "thresholds.rule": "none"}  # so there are entries to weigh
-    before = run_all(tiny_experiment(changes), tmp_path / "before")
-    invert_labels(own_set, list(tiny_experiment().roles.est))
-    after = run_all(tiny_experiment(changes, folder=own_set), tmp_path / "after")
+def test_labels_of_d_est_reach_training_through_the_weights_alone(
+    tiny_experiment, frozen_experiment, own_set, tmp_path, policy, same, head
+):
+    opened, loop = {"by steps": (tiny_experiment, {}), "solved": (frozen_experiment, HOLDOUT)}[head]
+    changes = loop | {"calibration.policy": policy, "thresholds.rule": "none"}  # so there are entries to weigh
+    before = run_all(opened(changes), tmp_path / "before", SOURCES)
+    invert_labels(own_set, list(opened(changes).roles.est))
+    after = run_all(opened(changes, folder=own_set), tmp_path / "after", SOURCES)
     assert tensors(after / "warmup") == tensors(before / "warmup")
     assert (tensors(after / "train") == tensors(before / "train")) == same
     counted = [pd.read_parquet(place / "train" / "weights") for place in (before, after)]

@@ -41,8 +41,8 @@ def test_one_cycle_has_the_published_learning_rates_and_momenta():
             assert o.lr == pytest.approx(lr, rel=2e-3)
             if beta1 is not None:
                 assert o.optimiser.param_groups[0]["betas"][0] == pytest.approx(beta1, abs=6e-4)
-        o.schedules["network"].step()
-    assert o.optimiser.param_groups[0]["betas"][1] == 0.999
+        o.advance()
+    assert o.optimiser.param_groups[0]["betas"][1] == 0.999 and o.steps == 28_000
 
 
 @pytest.mark.parametrize("pct_start", [0.1, 0.2, 0.25, 0.5, 0.9])
@@ -54,23 +54,6 @@ def test_a_cycle_may_be_of_any_length(pct_start):
             seen.append(o.lr)
             o.schedules["network"].step()
         assert all(0 <= lr <= 1.0 for lr in seen), steps
-
-
-def test_every_step_advances_the_schedule_once():
-    o, fresh = optimisation(small_network()), optimisation(small_network())
-    for _ in range(7):
-        take_step(o)
-        fresh.schedules["network"].step()
-    assert o.lr == fresh.lr and o.steps == 7
-
-
-def test_adamw_decays_every_trainable_tensor_and_no_other():
-    network = small_network()
-    network[0].requires_grad_(False)
-    o = optimisation(network, weight_decay=0.5)
-    (group,) = o.optimiser.param_groups
-    assert [id(p) for p in group["params"]] == [id(p) for p in network.parameters() if p.requires_grad]
-    assert group["weight_decay"] == 0.5 and group["eps"] == 1e-8
 
 
 def test_a_step_equals_adamw_written_out():
@@ -102,19 +85,14 @@ def test_ema_of_parameters_and_batchnorm_buffers_equals_a_slow_version():
     assert not o.ema.training
 
 
-def not_a_number(network):
-    return network(torch.randn(5, 3)).mean() * float("nan")
+BAD = {
+    "not a number": lambda network: network(torch.randn(5, 3)).mean() * float("nan"),
+    "infinite": lambda network: network(torch.randn(5, 3)).mean() + float("inf"),
+    "0, of infinite slope": lambda network: network[0].weight.sub(network[0].weight.detach()).abs().sum().sqrt(),
+}
 
 
-def infinite(network):
-    return network(torch.randn(5, 3)).mean() + float("inf")
-
-
-def infinite_gradient(network):
-    return network[0].weight.sub(network[0].weight.detach()).abs().sum().sqrt()  # 0, with a slope that is not finite
-
-
-@pytest.mark.parametrize("bad", [not_a_number, infinite, infinite_gradient])
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 def test_what_is_not_finite_updates_nothing(bad):
     o = optimisation(small_network(), lr=0.05)
     take_step(o)
@@ -132,23 +110,6 @@ def test_what_is_not_finite_updates_nothing(bad):
     take_step(o, bad(o.network))
     assert int(o.first_bad_step) == 1  # the first one is remembered
     assert all(torch.isfinite(p).all() for p in o.network.parameters())
-
-
-def test_a_saved_optimisation_continues_bit_for_bit():
-    o = optimisation(small_network(), lr=0.05, cycle_steps=10)
-    for step in range(3):
-        torch.manual_seed(step)
-        take_step(o)
-    saved = copy.deepcopy(o.state_dict())
-    again = optimisation(small_network(), lr=0.05, cycle_steps=10)
-    again.load_state_dict(saved)
-    for step in range(3, 9):
-        for each in (o, again):
-            torch.manual_seed(step)
-            take_step(each)
-    for one, other in ((o.network, again.network), (o.ema, again.ema)):
-        assert all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
-    assert o.lr == again.lr and o.steps == again.steps
 
 
 def test_adamw_is_torchs_own_to_the_bit():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dicap.training.parallel.process_group import ProcessGroup, local_pairs, mask_of, pieces, shards
+from dicap.training.parallel.process_group import local_pairs, mask_of, pieces, shards
 from dicap.training.plan import Step
 
 counts = st.integers(0, 70)
@@ -61,10 +61,3 @@ def test_every_pair_goes_to_the_process_that_has_its_views(n_labelled, n_unlabel
             stood[place] = 3 * (here[a] - 500) + c
     wanted = 3 * pairs[:, 0] + pairs[:, 1]
     assert sorted(stood) == sorted(wanted)
-
-
-def test_in_a_run_of_one_process_everything_is_its_own():
-    group, step = ProcessGroup(), step_of(3, 5)
-    assert group.shard(step).weight == 1
-    assert all(np.array_equal(a, b) for a, b in zip(group.shard(step).of(step), step, strict=True))
-    assert group.shard_rows(7) == slice(0, 7) and group.agree(True, False) == (True, False) and group.is_main

@@ -74,48 +74,48 @@ def counted():
 
 
 def slow_optimal(refresh, labels):
-    pos, total = np.zeros(K), np.zeros(K)
+    """(C, K) positive and all entries of every class and bin."""
+    pos, total = np.zeros((C, K)), np.zeros((C, K))
     for i in counted():
         for c in range(C):
             k = min(int(float(refresh.pseudo.confidence[i, c]) * K), K - 1)
-            pos[k] += labels[i, c]
-            total[k] += 1
+            pos[c, k] += labels[i, c]
+            total[c, k] += 1
     return pos, total
 
 
-def test_weights_hold_rates_and_the_optimal_curve(refresh, labels, tmp_path):
-    record(
-        refresh,
-        tmp_path,
-        3,
-        ids=np.array(list("abcdefghi")),
-        classes=["x", "y", "z"],
-        optimal=diagnostics_of(labels).optimal,
-    )
+def by_class(refresh):
+    """The same with a curve per class."""
+    return refresh._replace(rates=rates_of(torch.ones(C, K).double(), torch.zeros(C, K).double(), torch.rand(C, K).double()))
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_what_is_written_of_an_epoch_is_what_it_trained_on_and_what_hidden_labels_say(refresh, labels, tmp_path, per_class):
+    refresh, ids, known = by_class(refresh) if per_class else refresh, list("abcdefghi"), diagnostics_of(labels)
+    record(refresh, tmp_path, 3, ids=np.array(ids, dtype=object), classes=["x", "y", "z"], optimal=known.optimal)
     frame = pd.read_parquet(tmp_path / "weights")
-    assert frame["epoch"].astype(int).tolist() == [3] * K
-    assert frame["bin"].tolist() == [0, 1, 2, 3]
-    assert frame["left"].tolist() == [0, 0.25, 0.5, 0.75] and frame["right"].tolist() == [0.25, 0.5, 0.75, 1]
-    assert frame["n_pos"].tolist() == [1, 0, 3, 4] and frame["n_neg"].tolist() == [5, 0, 1, 0]
-    np.testing.assert_allclose(frame["r_pos"] + frame["r_neg"], 1)
-    pos, total = slow_optimal(refresh, labels)
+    assert frame["epoch"].astype(int).unique().tolist() == [3] and len(frame) == (C * K if per_class else K)
+    assert frame["bin"].tolist() == [0, 1, 2, 3] * (C if per_class else 1)
+    assert frame["left"].tolist()[:K] == [0, 0.25, 0.5, 0.75] and frame["right"].tolist()[:K] == [0.25, 0.5, 0.75, 1]
+    assert ("class" in frame) == per_class and (not per_class or frame["class"].tolist() == [c for c in "xyz" for _ in range(K)])
+    for name in ("n_pos", "n_neg", "r_pos", "r_neg"):
+        np.testing.assert_array_equal(frame[name], getattr(refresh.rates, name).numpy().ravel())
+    pos, total = (table.ravel() if per_class else table.sum(0) for table in slow_optimal(refresh, labels))
     assert frame["optimal_n"].tolist() == total.tolist()
     seen = total > 0
     np.testing.assert_allclose(frame["optimal_r_pos"][seen], (pos[seen] / total[seen]), atol=1e-6)
 
-
-def test_thresholds_and_pseudo_labels_are_those_of_the_epoch(refresh, labels, tmp_path):
-    ids = np.array(list("abcdefghi"), dtype=object)
-    record(refresh, tmp_path, 0, ids=ids, classes=["x", "y", "z"], optimal=diagnostics_of(labels).optimal)
     frame = pd.read_parquet(tmp_path / "thresholds")
     assert frame["class"].tolist() == ["x", "y", "z"]
     assert frame["tau_pos"].tolist() == [0.6, 0.7, 1.0] and frame["tau_neg"].tolist() == [0.2, 0.7, 0.0]
     assert frame["n_pos"].tolist() == [3, 2, 0] and frame["crossed"].tolist() == [False, True, False]
-    found, p, label, weight = artifacts.read_pseudo_labels(artifacts.epoch_file(tmp_path, "pseudo_labels", 0))
-    assert found == ids.tolist()
-    assert (label == refresh.pseudo.label.numpy()).all()
+    found, p, label, weight = artifacts.read_pseudo_labels(artifacts.epoch_file(tmp_path, "pseudo_labels", 3))
+    assert found == ids and (label == refresh.pseudo.label.numpy()).all()
     np.testing.assert_array_equal(p, refresh.pseudo.confidence.numpy().astype(np.float16))
     np.testing.assert_array_equal(weight, refresh.pseudo.weight.numpy().astype(np.float16))
+
+    (error,) = curve_errors(read_curves(tmp_path / "weights"))["curve_error"]
+    assert error == pytest.approx(known.summary(refresh)["curve_error"], abs=1e-6), "the report says the same"
 
 
 def test_without_hidden_labels_the_optimal_columns_are_null(refresh, labels, tmp_path):
@@ -127,44 +127,9 @@ def test_without_hidden_labels_the_optimal_columns_are_null(refresh, labels, tmp
     assert math.isnan(summary["curve_error"]) and "precision_pos" not in summary
 
 
-def test_a_table_per_class_names_the_class(refresh, labels, tmp_path):
-    per_class = rates_of(torch.ones(C, K).double(), torch.zeros(C, K).double(), torch.rand(C, K).double())
-    record(
-        refresh._replace(rates=per_class), tmp_path, 0, ids=np.array(list("abcdefghi")), classes=["x", "y", "z"],
-        optimal=diagnostics_of(labels).optimal,
-    )  # fmt: skip
-    frame = pd.read_parquet(tmp_path / "weights")
-    assert frame["class"].tolist() == [name for name in "xyz" for _ in range(K)]
-    assert frame["bin"].tolist() == list(range(K)) * C
-    np.testing.assert_array_equal(frame["r_pos"].to_numpy().reshape(C, K), per_class.r_pos.numpy())
-    pos, total = np.zeros((C, K)), np.zeros((C, K))
-    for i in counted():
-        for c in range(C):
-            k = min(int(float(refresh.pseudo.confidence[i, c]) * K), K - 1)
-            pos[c, k] += labels[i, c]
-            total[c, k] += 1
-    assert frame["optimal_n"].tolist() == total.ravel().tolist()
-    seen = total.ravel() > 0
-    np.testing.assert_allclose(frame["optimal_r_pos"][seen], (pos.ravel()[seen] / total.ravel()[seen]), atol=1e-6)
-    row = diagnostics_of(labels).summary(refresh._replace(rates=per_class))
-    gaps = [
-        abs(sum(float(per_class.r_pos[c, k]) * total[c, k] - pos[c, k] for c in range(C)))  # of the bin's entries together
-        for k in range(K)
-    ]
-    assert row["curve_error"] == pytest.approx(sum(gaps) / total.sum(), abs=1e-6)
-    errors = curve_errors(read_curves(tmp_path / "weights"))
-    assert errors["curve_error"].tolist() == [pytest.approx(row["curve_error"], abs=1e-6)], "the report says the same"
-
-
-def test_a_method_without_rates_and_thresholds_records_its_labels(refresh, labels, tmp_path):
-    record(
-        Refresh(refresh.pseudo), tmp_path, 0, ids=np.array(list("abcdefghi")), classes=["x"],
-        optimal=diagnostics_of(labels).optimal,
-    )  # fmt: skip
-    assert [path.name for path in tmp_path.iterdir()] == ["pseudo_labels"]
-
-
-def test_the_summary_equals_loops(refresh, labels):
+@pytest.mark.parametrize("per_class", [False, True])
+def test_the_summary_equals_loops(refresh, labels, per_class):
+    refresh = by_class(refresh) if per_class else refresh
     row = diagnostics_of(labels).summary(refresh)
     label = refresh.pseudo.label.numpy()
     for name, value in (("pos", 1), ("neg", 0), ("uncertain", -1)):
@@ -175,8 +140,8 @@ def test_the_summary_equals_loops(refresh, labels):
         chosen = [labels[i, c] == value for i in counted() for c in range(C) if label[i, c] == value]
         assert row[f"precision_{name}"] == pytest.approx(sum(chosen) / len(chosen))
     pos, total = slow_optimal(refresh, labels)
-    gaps = [abs(float(refresh.rates.r_pos[k]) - pos[k] / total[k]) * total[k] for k in range(K) if total[k]]
-    assert row["curve_error"] == pytest.approx(sum(gaps) / total.sum(), abs=1e-6)
+    stated = np.broadcast_to(refresh.rates.r_pos, (C, K)) * total
+    assert row["curve_error"] == pytest.approx(np.abs((stated - pos).sum(0)).sum() / total.sum(), abs=1e-6)
     stated, best = slow_log_losses(refresh, labels)
     assert row["log_loss"] == pytest.approx(stated, abs=1e-6)
     assert row["excess_log_loss"] == pytest.approx(stated - best, abs=1e-6)
@@ -184,14 +149,14 @@ def test_the_summary_equals_loops(refresh, labels):
 
 def slow_log_losses(refresh, labels):
     """Mean log loss of the rates, whose anchors are the bins' left ends, and of the optimal ones at their centres."""
-    pos, total = slow_optimal(refresh, labels)
+    pos, total = (table.sum(0) for table in slow_optimal(refresh, labels))
     seen = np.flatnonzero(total)
     optimal = np.interp(np.arange(K), seen, pos[seen] / total[seen])
     losses = []
     for i in counted():
         for c in range(C):
             p = float(refresh.pseudo.confidence[i, c])
-            ours = np.interp(p, np.arange(K) / K, refresh.rates.r_pos.numpy())
+            ours = np.interp(p, np.arange(K) / K, np.broadcast_to(refresh.rates.r_pos, (C, K))[c])
             best = np.interp(p, (np.arange(K) + 0.5) / K, optimal)
             rates = [min(max(r, 1e-4), 1 - 1e-4) for r in (ours, best)]
             losses.append([-math.log(r if labels[i, c] else 1 - r) for r in rates])
@@ -207,10 +172,7 @@ def test_precision_of_labels_nobody_got_is_not_a_number(refresh, labels):
 @pytest.mark.parametrize("per_class", [False, True])
 @pytest.mark.parametrize("rows", [1, 4])
 def test_counted_block_by_block_the_summary_is_the_same(refresh, labels, monkeypatch, rows, per_class):
-    if per_class:
-        refresh = refresh._replace(
-            rates=rates_of(torch.ones(C, K).double(), torch.zeros(C, K).double(), torch.rand(C, K).double())
-        )
+    refresh = by_class(refresh) if per_class else refresh
     whole = diagnostics_of(labels).summary(refresh)
     monkeypatch.setattr(diagnostics, "BLOCK", rows * C)
     assert diagnostics_of(labels).summary(refresh) == pytest.approx(whole, rel=1e-12)

@@ -14,6 +14,14 @@ from dicap.training.optimisation import Optimisation
 SOURCES = {"warmup": None, "train": "warmup", "finetune": "train"}
 
 
+def run_all(experiment, place, stages=("warmup", "train")):
+    """Stages one after the other, each from the model before; their folder."""
+    source = None
+    for stage in stages:
+        source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
+    return place
+
+
 class Killed(BaseException):
     """What SIGKILL leaves: no handler runs, nothing more is written."""
 

@@ -5,8 +5,6 @@ import io
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,7 +14,6 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dicap.errors import DataError
 from dicap.provenance.dependencies import STAGE_SETTINGS, code, relevant
 from dicap.settings import Settings
 from dicap.settings.methods import METHODS
@@ -31,10 +28,6 @@ def state(tmp_path):
         yield state
 
 
-def test_nothing_saved_is_nothing_loaded(state):
-    assert state.load() == (None, [])
-
-
 def test_the_newest_generation_is_loaded(state):
     for epoch in range(3):
         state.save({"epoch": epoch, "x": torch.full((3,), float(epoch))})
@@ -43,31 +36,24 @@ def test_the_newest_generation_is_loaded(state):
     assert sorted(path.name for path in state.folder.iterdir()) == ["lock", "previous.pt", "state.pt"]
 
 
-def damage_cases():
-    def flipped(content):
-        content = bytearray(content)
-        content[len(content) // 2] ^= 1
-        return bytes(content)
-
-    return {
-        "truncated": lambda content: content[: len(content) // 2],
-        "bit-flipped": flipped,
-        "empty": lambda content: b"",
-        "text": lambda content: b"<html>",
-        "a whole file that is no state": lambda content: hashlib.sha256(b"hello").digest() + b"hello",
-        "a pickle": lambda content: _signed({"schema": module.SCHEMA, "epoch": Path("x")}),
-        "of another schema": lambda content: _signed({"schema": module.SCHEMA + 1, "epoch": 7}),
-        "of no schema": lambda content: _signed({"epoch": 7}),
-    }
-
-
 def _signed(payload):
     buffer = io.BytesIO()
     torch.save(payload, buffer)
     return hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue()
 
 
-@pytest.mark.parametrize("damage", damage_cases().values(), ids=damage_cases().keys())
+DAMAGE = {
+    "truncated": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "text": lambda content: b"<html>",
+    "a whole file that is no state": lambda content: hashlib.sha256(b"hello").digest() + b"hello",
+    "a pickle": lambda content: _signed({"schema": module.SCHEMA, "epoch": Path("x")}),
+    "of another schema": lambda content: _signed({"schema": module.SCHEMA + 1, "epoch": 7}),
+    "of no schema": lambda content: _signed({"epoch": 7}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_generation_is_passed_over_with_a_line(state, damage):
     state.save({"epoch": 1})
     state.save({"epoch": 2})
@@ -121,46 +107,6 @@ def test_a_kill_between_the_two_renames_loses_nothing(state, monkeypatch):
         state.save({"epoch": 2})
     assert not (state.folder / "state.pt").exists()
     assert state.load() == ({"schema": module.SCHEMA, "epoch": 1}, [])
-
-
-def test_a_second_process_is_refused_and_told_who_is_first(tmp_path):
-    script = (
-        "import sys, pathlib\n"
-        "from dicap.training.checkpoint.state import RunState\n"
-        "with RunState(pathlib.Path(sys.argv[1]), 'train', '0123'):\n"
-        "    print('holding', flush=True)\n"
-        "    sys.stdin.read()\n"
-    )
-    holder = subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tiny.ROOT
-    )
-    try:
-        assert holder.stdout.readline() == b"holding\n"
-        with pytest.raises(DataError) as caught, RunState(tmp_path, "train", "0123"):
-            raise AssertionError("two owners")
-        assert f"process {holder.pid} is already running this train" in str(caught.value)
-        assert (tmp_path / ".dicap" / "state" / "train-0123" / "lock").read_text() == str(holder.pid)
-        with RunState(tmp_path, "train", "4567"):
-            pass  # another experiment is free to run
-    finally:
-        holder.kill()
-        holder.wait()
-    with RunState(tmp_path, "train", "0123") as state:  # a killed owner leaves no lock behind
-        assert (state.folder / "lock").read_text() == str(os.getpid())
-
-
-def test_a_state_folder_that_cannot_be_made_is_one_line(tmp_path):
-    (tmp_path / ".dicap").write_text("a file")
-    with pytest.raises(DataError, match="cannot be made"), RunState(tmp_path, "train", "0123"):
-        pass
-
-
-def test_finish_removes_all(state):
-    state.save({"epoch": 1})
-    state.products.mkdir()
-    (state.products / "model").touch()
-    state.finish()
-    assert not state.folder.exists()
 
 
 def test_only_a_state_that_nobody_has_touched_for_long_and_no_run_holds_is_removed(tmp_path):

@@ -1,6 +1,5 @@
 """From a solution on the frozen backbone to the whole network: where it starts, what it learns from, what a model carries."""
 
-from collections import defaultdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,12 +14,12 @@ from dicap.linear import crossfit
 from dicap.linear.choice import PART
 from dicap.models import load_model
 from dicap.network.linear import signed_root
-from dicap.settings.checks import contradictions
 from dicap.training.decisions import thresholds_at_equal_rank
 from dicap.training.loops import finetune_from_solved as unfrozen
 from dicap.training.loops import main
 from dicap.training.loops.main import hold_statistics, own_rates
 from training.test_convex import RECOMMENDED
+from training.test_resume import run_all
 
 WHOLE = RECOMMENDED | {
     "weights": "ema",
@@ -51,10 +50,7 @@ def unfreeze(frozen_experiment, tmp_path):
 @pytest.fixture
 def solved(frozen_experiment, tmp_path):
     """The folder of the same two stages on features alone."""
-    experiment, place, source = frozen_experiment(RECOMMENDED), tmp_path / "solved", None
-    for stage in ("warmup", "train"):
-        source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
-    return place
+    return run_all(frozen_experiment(RECOMMENDED), tmp_path / "solved")
 
 
 def weights(place, name="model_raw"):
@@ -71,6 +67,10 @@ def test_without_a_learning_rate_it_stays_the_solution_on_the_frozen_backbone(un
         found = weights(place, name)
         assert found.keys() == expected.keys()
         assert all(np.allclose(found[key], expected[key], atol=1e-6) for key in expected)
+    still, heads = (load_model(each / "train" / "model.safetensors").decisions for each in (place, solved))
+    assert np.allclose(still.tau_pos, heads.tau_pos, atol=5e-3) and np.allclose(still.tau_neg, heads.tau_neg, atol=5e-3)
+    p = torch.linspace(0.05, 0.95, 19, dtype=torch.float64)[:, None].repeat(1, 3)
+    assert (still.curve.at(p) - heads.curve.at(p)).abs().mean() < 0.1
 
 
 @pytest.mark.parametrize(("part", "other"), [("head", "backbone"), ("backbone", "head")])
@@ -164,14 +164,6 @@ def test_its_model_states_a_chance_that_was_counted_out_of_fold(unfreeze):
     assert "14 labelled images, each scored by a head that never saw it, on the frozen backbone" in decisions.note
 
 
-def test_without_a_learning_rate_its_thresholds_and_chances_are_those_of_the_heads(unfreeze, solved):
-    still = load_model(unfreeze({"train.backbone_lr": 1e-12, "train.head_lr": 1e-12}) / "train" / "model.safetensors").decisions
-    heads = load_model(solved / "train" / "model.safetensors").decisions
-    assert np.allclose(still.tau_pos, heads.tau_pos, atol=5e-3) and np.allclose(still.tau_neg, heads.tau_neg, atol=5e-3)
-    p = np.linspace(0.05, 0.95, 19)[:, None].repeat(3, 1)
-    assert (still.curve.at(torch.from_numpy(p)) - heads.curve.at(torch.from_numpy(p))).abs().mean() < 0.1
-
-
 def test_a_moved_threshold_has_the_rank_it_had():
     rng = np.random.default_rng(0)
     before = rng.random((50, 3))
@@ -182,16 +174,3 @@ def test_a_moved_threshold_has_the_rank_it_had():
         for c in range(3):
             assert (after[:, c] > found[c]).sum() == (before[:, c] > tau).sum()
     assert thresholds_at_equal_rank(np.array([0.0, 1.0, 0.5]), before, after)[:2].tolist() == [0, 1]
-
-
-# -- settings ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("changes", [{"linear.solver": "steps"}, {"head": "ml_decoder"}, {"warmup.trainable": "all"}])
-def test_what_cross_fitting_needs_is_a_warm_up_that_is_solved(changes):
-    whole = RECOMMENDED | {"warmup.trainable": "head", "train.trainable": "all"}
-    origins = defaultdict(lambda: "params.yaml")
-    assert tiny.settings(whole).unfreezes and not contradictions(tiny.settings(whole), origins)
-    assert not tiny.settings(whole | {"calibration.source": "holdout"}).unfreezes
-    lines = contradictions(tiny.settings(whole | changes), origins)
-    assert any("calibration.source: found 'cross_fit', which needs head linear" in line for line in lines)

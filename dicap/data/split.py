@@ -82,7 +82,7 @@ def split_roles(
 
 def split_index(folder: Path) -> dict[str, Sequence[Any]]:
     """What `split_roles` needs of a converted set: id, split, labelled, added. Raises DataError."""
-    table = read_index(folder, ["id", "split", "labels"])
     was = {name: split for split, names in read_meta(folder).get("added", {}).items() for name in names}
+    table = read_index(folder, ["id", "split", "labels"])
     ids, split = table["id"].to_pylist(), table["split"].to_pylist()
     return {"id": ids, "split": split, "labelled": table["labels"].is_valid().to_pylist(), "added": [*map(was.get, ids)]}

@@ -183,7 +183,8 @@ def collect(
     runs = runs[runs["row"].isin(list(spec.rows)) & runs[spec.value].notna()]
     rows_of = runs.groupby(["dataset", "ratio"])["row"].nunique()
     # Where rows are compared with one another, a column that has half of the rows or fewer belongs to another table's grid.
-    columns: list[Column] = sorted((rows_of[2 * rows_of > rows_of.max()] if spec.against else rows_of).index)
+    kept = 2 * rows_of > (rows_of.max() if spec.against else 0)
+    columns: list[Column] = sorted(rows_of[kept].index)
     runs = runs[pd.MultiIndex.from_frame(runs[["dataset", "ratio"]]).isin(columns)]
     cells: dict[str, dict[Column, Cell]] = {}
     for row in spec.rows:
@@ -218,6 +219,9 @@ def collect(
     if spec.average and len(columns) > 1:
         theirs = averages if averages and set(columns) == {key[1:] for key in published} else {}
         table.more.update(_averages(cells, spec, theirs))
+    if not kept.all():
+        left_out = ", ".join(f"{dataset} {_percent(ratio)} %" for dataset, ratio in rows_of[~kept].index)
+        table.notes.append(f"Not shown, with half of the rows or fewer: {left_out}.")
     if "network" in runs and any(cell.published is not None for line in cells.values() for cell in line.values()):
         table.notes.append(_networks(runs))
     return table

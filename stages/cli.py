@@ -103,7 +103,8 @@ class LazyGroup(click.Group):
         except RuntimeError as error:
             if type(error).__name__ != "OutOfMemoryError":  # torch's, which may not be loaded
                 raise
-            code, message = EXIT_DATA, f"{first_line(error)} Halve train.batch_size or warmup.batch_size (docs/gpu.md)"
+            what = first_line(error).split(". ")[0]
+            code, message = EXIT_DATA, f"{what}: this device has too little memory; docs/gpu.md says what to lower"
         except OSError as error:
             if error.errno not in DISK_TROUBLE:
                 raise

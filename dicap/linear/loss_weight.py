@@ -47,13 +47,14 @@ def search(x: NDArray, y: NDArray, fold: NDArray) -> tuple[float, NDArray]:
         further = _round(best * np.array(outwards))
         other, loss = least_of(further)
         if loss > FALLS * least:
-            return best, found[best]
+            break
         best, least = other, loss
         if best != further[-1]:
-            return best, found[best]
-    if outwards:
-        warnings.warn(f"C: auto: {best:g}, the best, is the last that was tried", RuntimeWarning, stacklevel=3)
-    return best, found[best]
+            break
+    else:
+        if outwards:
+            warnings.warn(f"C: auto: {best:g}, the best, is the last that was tried", RuntimeWarning, stacklevel=3)
+    return best, found[best].copy()  # not a view, with which those of all candidates would stay
 
 
 def _candidates(x: NDArray) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,7 @@ class Spec:
     rows: key -> title, in order. ours: the row that Delta compares with the best other one; None: no Delta.
     value: the frame's column. higher: whether more is better.
     against: row -> the row that it is compared with, seed by seed; gain: the title of these differences.
+    shared: rows that other tables' grids run too; where others are there, a column of these alone is those grids'.
     average: whether a column has the mean of the others; before: row -> the row that the paper's gain of that mean is over.
     """
 
@@ -37,6 +38,7 @@ class Spec:
     higher: bool = True
     against: Mapping[str, str] = field(default_factory=dict)
     gain: str = ""
+    shared: Collection[str] = ()
     average: bool = False
     before: Mapping[str, str] = field(default_factory=dict)
 
@@ -122,6 +124,7 @@ def spec_of(kind: str) -> list[Spec]:
                 steps,
                 against=against,
                 gain="over the step before",
+                shared=("baseline", "dth", "fte"),
                 average=True,
                 before=before,
             )
@@ -134,6 +137,7 @@ def spec_of(kind: str) -> list[Spec]:
                 policies,
                 against=_others(policies, "estimated"),
                 gain="minus Estimated",
+                shared=("estimated",),
                 average=True,
             )
         ],
@@ -181,10 +185,8 @@ def collect(
     """
     published = published or {}
     runs = runs[runs["row"].isin(list(spec.rows)) & runs[spec.value].notna()]
-    rows_of = runs.groupby(["dataset", "ratio"])["row"].nunique()
-    # Where rows are compared with one another, a column that has half of the rows or fewer belongs to another table's grid.
-    kept = 2 * rows_of > (rows_of.max() if spec.against else 0)
-    columns: list[Column] = sorted(rows_of[kept].index)
+    places = list(zip(runs["dataset"], runs["ratio"], runs["row"], strict=True))
+    columns: list[Column] = sorted({place[:2] for place in places if place[2] not in spec.shared} or {p[:2] for p in places})
     runs = runs[pd.MultiIndex.from_frame(runs[["dataset", "ratio"]]).isin(columns)]
     cells: dict[str, dict[Column, Cell]] = {}
     for row in spec.rows:
@@ -219,9 +221,6 @@ def collect(
     if spec.average and len(columns) > 1:
         theirs = averages if averages and set(columns) == {key[1:] for key in published} else {}
         table.more.update(_averages(cells, spec, theirs))
-    if not kept.all():
-        left_out = ", ".join(f"{dataset} {_percent(ratio)} %" for dataset, ratio in rows_of[~kept].index)
-        table.notes.append(f"Not shown, with half of the rows or fewer: {left_out}.")
     if "network" in runs and any(cell.published is not None for line in cells.values() for cell in line.values()):
         table.notes.append(_networks(runs))
     return table

@@ -104,20 +104,20 @@ def entry_surprise(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.where(known, np.where(y, -np.log(p) + SHARE * np.log(share), -np.log1p(-p)), -np.inf)
 
 
-def doubts(scores: np.ndarray, labels: np.ndarray, out_of_sample: np.ndarray | None = None) -> list[Doubt]:
+def doubts(scores: np.ndarray, labels: np.ndarray, ranked: np.ndarray | None = None) -> list[Doubt]:
     """Labelled images, the most surprising first: the worst entry of the classes it bears plus ABSENT times that of the others.
 
     Args:
-        scores: (n, C) in [0, 1], by a model that did not learn from these labels (out of fold, left out, or of D_est).
+        scores: (n, C) in [0, 1], by a model that did not learn from these labels (out of fold).
         labels: (n, C) of 0 and 1, -1 where unknown.
-        out_of_sample: (n,) rows whose scores are such; the others are not ranked. None: all.
+        ranked: (n,) bool: rows that are ranked. None: all.
     """
     assert scores.shape == labels.shape, (scores.shape, labels.shape)
     y = labels > 0
     entries = entry_surprise(scores, labels)
     worst_on, worst_off = (np.where(chosen, entries, -np.inf).max(1) for chosen in (y, labels == 0))
     total = np.where(np.isneginf(worst_on), 0.0, worst_on) + ABSENT * np.where(np.isneginf(worst_off), 0.0, worst_off)
-    rows = np.arange(len(y)) if out_of_sample is None else np.flatnonzero(out_of_sample)
+    rows = np.arange(len(y)) if ranked is None else np.flatnonzero(ranked)
     found = []
     for row in rows[np.argsort(-total[rows], kind="stable")]:
         order = np.argsort(-entries[row], kind="stable")

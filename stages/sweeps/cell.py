@@ -130,6 +130,7 @@ def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Pa
         click.echo(f"{held}: held by another run of the same stage; waiting for it")
         with contextlib.suppress(FileNotFoundError), locked(held / "lock", wait=True):
             pass  # not found: the stage was finished
+        click.echo(f"{BEGIN}{name}: goes on")  # what was said so far is no reason to fail
     click.echo(f"{name}: the project has its result")
     return 0
 

@@ -133,7 +133,8 @@ def test_every_step_is_compared_with_the_one_before():
     elsewhere = runs(baseline=[40.0, 41.0], fte=[50.0, 51.0]).assign(dataset="awa2")  # cells of the main table's grid
     table = collect(pd.concat([frame, elsewhere]), spec_of("ablation")[0])
     assert table.columns == [VOC] and collect(elsewhere, spec_of("ablation")[0]).columns == [("awa2", 0.05)]
-    assert table.notes == ["Not shown, with half of the rows or fewer: awa2 5 %."]
+    begun = collect(pd.concat([frame, runs(dcw_hard=[61.0]).assign(dataset="nuswide")]), spec_of("ablation")[0])
+    assert begun.columns == [("nuswide", 0.05), VOC], "a sweep that has begun"
     gains = table.gains
     assert {row: g[VOC].mean for row, g in gains.items()} == {"dcw_hard": 1.0, "dth": 3.0}, "the step before fte was not run"
 

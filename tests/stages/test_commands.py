@@ -164,7 +164,7 @@ def test_a_step_that_does_not_fit_is_one_line(project, monkeypatch):
 
     monkeypatch.setattr("stages.support.training.run_stage", full)
     code, line = project.refused("warmup")
-    assert code == 1 and "Tried to allocate 2 GiB. Halve train.batch_size" in line and "documentation" not in line
+    assert code == 1 and "CUDA out of memory: this device has too little memory" in line and "documentation" not in line
 
 
 # -- processes ----------------------------------------------------------------------------------------------------------

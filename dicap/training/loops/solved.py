@@ -97,7 +97,8 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
     phase, experiment = experiment.method.main(experiment.roles), experiment.on_bank()
     problem = Problem.of(experiment, experiment.place(network), phase)
     options = {"loss_weight": chosen_loss_weight(source), "neighbours": experiment.settings.linear.neighbours}
-    teacher = HeadTeacher(problem, solve_teachers(problem.all_rows, problem.y, problem.fold, **options, pairs=False).scores())
+    # Those of the fold students too, as in `train`: by fewer products at once the last digits would be others.
+    teacher = HeadTeacher(problem, solve_teachers(problem.all_rows, problem.y, problem.fold, **options).scores())
     return record_first(experiment, experiment.method.refresh(teacher, experiment.roles), phase, folder)
 
 

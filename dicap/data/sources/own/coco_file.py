@@ -4,8 +4,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from dicap.data.sources.files import files_ending
 from dicap.data.sources.own.listing import Entry, Finder, Listing, read_json, relative_id, split_in
 from dicap.errors import DataError
+from dicap.settings.catalogue import FORMATS
 
 # Other annotations of the same images, in a download of COCO beside its `instances_*.json`.
 OTHERS = ("person_keypoints", "captions", "stuff", "panoptic")
@@ -20,7 +22,7 @@ def find(root: Path) -> list[Path]:
 
     Where `instances_*.json` lie, keypoints and captions of the same images beside them are passed by.
     """
-    places = [root] if root.is_file() else sorted([*root.glob("*.json"), *root.glob("*/*.json")])
+    places = [root] if root.is_file() else files_ending(root, FORMATS["coco"])
     instances = {path.parent for path in places if path.name.startswith("instances_")}
     return [path for path in places if not (path.parent in instances and path.name.startswith(OTHERS)) and _is_coco(path)]
 

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from dicap.data.sources.files import is_image_name
+from dicap.data.sources.files import files_ending, is_image_name
 from dicap.data.sources.own.listing import Entry, Finder, Listing, read_json, relative_id
 from dicap.errors import DataError
+from dicap.settings.catalogue import FORMATS
 
 
 def find(root: Path) -> Path | None:
     """The export in a folder, or the file itself."""
-    places = [root] if root.is_file() else sorted(root.glob("*.json"))
+    places = [root] if root.is_file() else files_ending(root, FORMATS["labelstudio"], ("*",))
     return next((path for path in places if _is_export(path)), None)
 
 

@@ -9,7 +9,7 @@ from unicodedata import normalize
 import numpy as np
 
 from dicap.data.sources.base import FileImages, Item, RawSet
-from dicap.data.sources.files import linked_folder, list_images, readable, same_file
+from dicap.data.sources.files import files_ending, linked_folder, list_images, readable, same_file
 from dicap.data.sources.own import coco_file, folders, label_studio, table, xml_files
 from dicap.data.sources.own.listing import Listing, read_json, to_raw, with_splits_of_folders
 from dicap.data.sources.own.sheet import ABSENT, IMAGE, LABEL, OTHERS, Labels, read_sheet
@@ -93,8 +93,8 @@ def detect(root: Path) -> str:
             return kind
     if root.is_dir() and table.candidates(root):
         return "table"
-    for path in [root] if root.suffix == ".json" else sorted([*root.glob("*.json"), *root.glob("annotations/*.json")]):
-        if path.is_file():
+    for path in [root] if root.is_file() else files_ending(root, FORMATS["coco"], ("*", "annotations/*")):
+        if path.suffix.lower() in FORMATS["coco"]:
             read_json(path)  # it may hold the labels; where it cannot be read, folders would be taken for labels
     if root.is_dir() and any(path.is_dir() and not path.name.startswith(".") for path in root.iterdir()):
         return "folders"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dicap.data.sources.base import inside
+from dicap.data.sources.files import files_ending
 from dicap.data.sources.own import sheet as sheets
 from dicap.data.sources.own.listing import SPLIT_NAMES, Entry, Finder, Listing, has_control, split_in
 from dicap.data.sources.own.sheet import Labels, Sheet, one_hot, plain, read_sheet
@@ -116,15 +117,7 @@ def find(root: Path) -> list[Path]:
 
 def candidates(root: Path) -> list[Path]:
     """Files in a folder or in one of its folders that begin as a table of images does."""
-    places = [path for pattern in ("*", "*/*") for path in root.glob(pattern)]
-    return sorted(
-        path
-        for path in places
-        if path.suffix.lower() in FORMATS["table"]
-        and not any(part.startswith(".") for part in path.relative_to(root).parts)
-        and path.is_file()
-        and sheets.looks_like_labels(path)
-    )
+    return [path for path in files_ending(root, FORMATS["table"]) if sheets.looks_like_labels(path)]
 
 
 def _read_one(path: Path, default: str | None, separator: str, listed: Listed) -> None:

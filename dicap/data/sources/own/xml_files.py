@@ -3,6 +3,7 @@
 from pathlib import Path
 from xml.etree import ElementTree
 
+from dicap.data.sources.files import files_ending
 from dicap.data.sources.own.listing import SPLIT_NAMES, Entry, Finder, Listing, relative_id
 from dicap.data.sources.own.sheet import decode
 from dicap.errors import DataError
@@ -12,8 +13,7 @@ def find(root: Path) -> list[Path]:
     """The XML files of a folder (at any depth), or the file itself."""
     if not root.is_dir():
         return [root] if root.suffix.lower() == ".xml" and root.is_file() else []
-    found = sorted(root.rglob("*.xml"))
-    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(root).parts)]
+    return files_ending(root, (".xml",), ("**/*",))
 
 
 def read(root: Path, files: list[Path]) -> Listing:

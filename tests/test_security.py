@@ -124,7 +124,7 @@ def test_no_program_is_started_but_dvc_git_and_ourselves_with_a_list_of_argument
     # cells of a sweep.
     known_at = {f"stages/sweeps/engines/{name}.py": "[*command]" for name in ("ray", "slurm")}
     known_at |= {"stages/sweeps/engines/here.py": "[*job.command]"}
-    known = ("'-m', 'dvc'", "'-m', 'stages.cli'", "['git', '-c', 'log.showSignature=false', *")
+    known = ("'-m', 'dvc'", "'-m', 'stages.cli'", "'-m', 'stages.sweeps.shared_", "['git', '-c', 'log.showSignature=false', *")
     assert started and all(known_at.get(path) == command or any(k in command for k in known) for path, command in started), (
         started
     )

@@ -181,9 +181,9 @@ def _forget_absent(lock: Path, cache: Path) -> None:
 
 def _dvc(arguments: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, Path | None]:
     """Run DVC and print what it prints: its exit code, and what another run of the same stage holds."""
-    command = [sys.executable, "-m", "stages.sweeps.shared_cache", *arguments]
     process = subprocess.Popen(
-        command, cwd=folder, env=environment, text=True, errors="replace",
+        [sys.executable, "-m", "stages.sweeps.shared_cache", *arguments],
+        cwd=folder, env=environment, text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert process.stdout is not None

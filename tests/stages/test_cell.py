@@ -29,9 +29,9 @@ pytestmark = pytest.mark.timeout(600)
 WORDS = st.sampled_from(
     ["null", "1", "1e-3", "on", "~", "${HOME}", "a\\b", "it's", "a: b", "/ü #1", "'", "a,b=c", " a ", "0x1", "-"]
 )
-VALUE = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), WORDS, st.text(max_size=9)
-)
+# But for the line breaks of YAML 1.1 beside "\n": ruamel.yaml writes them as they are and reads them as blanks.
+TEXT = st.text(st.characters(exclude_characters="\x85\u2028\u2029", codec="utf-8"), max_size=9)
+VALUE = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), WORDS, TEXT)
 
 # A stage that is refused while its lock is held, as a training is, and one that takes as long as it is told.
 WORK = """

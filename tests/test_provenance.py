@@ -88,7 +88,7 @@ def test_a_head_that_is_solved_has_the_solver_s_loops():
     solver = {"head": "linear", "linear.solver": "convex", "warmup.trainable": "head", "train.trainable": "head"}
     for method, facts in METHODS.items():
         settings = tiny.settings({"method": method, "head": facts.head} | (solver if facts.convex else {}))
-        for stage in ("warmup", "pseudo_label", "train", "finetune"):
+        for stage in ("warmup", "train", "finetune"):
             loop = "dicap.training.loops.solved" in modules(stage, settings)
             assert loop == settings.solves(stage) == (facts.convex and stage != "finetune")
 

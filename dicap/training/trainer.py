@@ -31,7 +31,7 @@ from dicap.training.records import record
 from dicap.training.teacher import EpochTeacher
 
 CHECK_EVERY = 50  # steps between looks at the finite flag on a GPU, where each look waits for the device
-SAVE_SECONDS = 300.0  # at most so much of an epoch is lost to a kill
+SAVE_SECONDS = 300.0  # of steps at most so much is lost to a kill
 
 Log = Callable[[list[str]], object]  # takes lines worth knowing
 

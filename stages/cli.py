@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from dicap import __version__
-from dicap.errors import DataError, SettingsError, Stopped, first_line
+from dicap.errors import DataError, SettingsError, Stopped, out_of_memory
 from dicap.machine.processes import is_main
 from stages.support.parent import STARTED_BY, end_with_parent
 
@@ -100,11 +100,10 @@ class LazyGroup(click.Group):
             code, message = EXIT_DATA, str(error)
         except Stopped as stop:
             code, message = EXIT_STOPPED, str(stop)
-        except RuntimeError as error:
-            if type(error).__name__ != "OutOfMemoryError":  # torch's, which may not be loaded
+        except (RuntimeError, MemoryError) as error:
+            if (what := out_of_memory(error)) is None:
                 raise
-            what = first_line(error).split(". ")[0]
-            code, message = EXIT_DATA, f"{what}: this device has too little memory; docs/gpu.md says what to lower"
+            code, message = EXIT_DATA, f"{what}; lower train.batch_size, or --workers; docs/gpu.md has more"
         except OSError as error:
             if error.errno not in DISK_TROUBLE:
                 raise

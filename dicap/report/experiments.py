@@ -64,55 +64,37 @@ FREE = {
 _OF_METHODS = {"main", "photographs", "cost"}  # tables whose rows are methods; the others' rows are steps of one
 
 
-def ladder_step(settings: dict[str, Any]) -> str | None:
-    """Step of the ablation ladder: `baseline` (labelled only), a key of LADDER, or None for anything off the ladder."""
-    values = dict(flatten(settings))
-    if values["method"] == "mld":
-        return "baseline"
-    if values["method"] != "dicap" or values["calibration.policy"] != "estimated":
-        return None
-    return _step_of(values)
-
-
-def weighting_policy(settings: dict[str, Any]) -> str | None:
-    """The weighting policy of a run at the step with dual thresholds and nothing after it; None for any other run."""
-    values = dict(flatten(settings))
-    return values["calibration.policy"] if values["method"] == "dicap" and _step_of(values) == "dth" else None
-
-
-def photographs_row(settings: dict[str, Any]) -> str | None:
-    """The method of a run on frozen features, or RECOMMENDED; None for a DiCaP with neither its rule nor the published."""
-    values = dict(flatten(settings))
-    theirs, own = ({key: pair[i] for key, pair in _RULE.items()} for i in (0, 1))
-    rule = {key: values[key] for key in _RULE}
-    if rule == own:
-        return RECOMMENDED if values["method"] == "dicap" else None
-    return settings["method"] if rule == theirs and _method_row(settings) else None
-
-
 def row_of(kind: str, settings: dict[str, Any]) -> str | None:
-    """Row of table `kind` (a key of FREE) that a run belongs to, or None."""
+    """Row of table `kind` (a key of FREE) that a run belongs to, or None.
+
+    ablation: `baseline` (labelled only), or a key of LADDER. weighting: the policy, at the step with dual thresholds and nothing
+    after it. main, cost: see `_method_row`; cost has published heads alone. photographs: the method, or RECOMMENDED; None for a
+    DiCaP with neither its rule nor the published one.
+    """
+    values = dict(flatten(settings))
+    method, step, row = values["method"], _step_of(values), _method_row(values)
     if kind == "ablation":
-        return ladder_step(settings)
+        return "baseline" if method == "mld" else step if values["calibration.policy"] == "estimated" else None
     if kind == "weighting":
-        return weighting_policy(settings)
+        return values["calibration.policy"] if step == "dth" else None
     if kind == "photographs":
-        return photographs_row(settings)
+        theirs, own = (all(values[key] == pair[i] for key, pair in _RULE.items()) for i in (0, 1))
+        return method if theirs and row else RECOMMENDED if own and method == "dicap" else None
     if kind == "cost":
-        return settings["method"] if _method_row(settings) == settings["method"] else None
+        return row if row == method else None
     assert kind == "main", kind
-    return _method_row(settings)
+    return row
 
 
-def _method_row(settings: dict[str, Any]) -> str | None:
+def _method_row(values: dict[str, Any]) -> str | None:
     """The method, with its head where that is not the published one: `cap`, `cap ml_decoder`, `iat_matched`.
 
     None for steps of the ladder and other weights: they are runs of DiCaP too, but not what the main table means by its name.
     """
-    method, head = settings["method"], settings["head"]
-    if method == "dicap" and ladder_step(settings) != "fte":
+    method, head = values["method"], values["head"]
+    if method == "dicap" and (_step_of(values) != "fte" or values["calibration.policy"] != "estimated"):
         return None
-    rule = settings["iat"]["rule"] if method == "iat" else "fixed"
+    rule = values["iat.rule"] if method == "iat" else "fixed"
     name = method if rule == "fixed" else f"{method}_{rule}"
     return name if head == METHODS[method].head else f"{name} {head}"
 
@@ -244,8 +226,9 @@ def _network(settings: dict[str, Any]) -> str:
 
 
 def _step_of(values: dict[str, Any]) -> str | None:
+    """The step of LADDER that a run of DiCaP is at; None off the ladder, and for other methods."""
     found = tuple(values[key] for key in _STEPS)
-    return next((name for name, step in LADDER.items() if step == found), None)
+    return next((name for name, step in LADDER.items() if step == found and values["method"] == "dicap"), None)
 
 
 def _runs(number: int) -> str:

@@ -132,7 +132,7 @@ def spec_of(kind: str) -> list[Spec]:
                 "Weighting policies, mAP (%)",
                 "policy",
                 policies,
-                against=_others(policies, "estimated"),
+                against={row: "estimated" for row in policies if row != "estimated"},
                 gain="minus Estimated",
                 average=True,
             )
@@ -286,11 +286,6 @@ def _cell(runs: pd.DataFrame, row: str, column: Column, spec: Spec, published: M
         return Cell(published=printed)
     sd = float(values.std(ddof=1)) if len(values) > 1 else None
     return Cell(float(values.mean()), sd, len(values), printed)
-
-
-def _others(rows: Mapping[str, str], one: str) -> dict[str, str]:
-    """Every row but `one`, compared with it."""
-    return {row: one for row in rows if row != one}
 
 
 def _averages(

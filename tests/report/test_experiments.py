@@ -16,7 +16,6 @@ from dicap.report.experiments import (
     SOLVED,
     frame_of,
     row_of,
-    weighting_policy,
 )
 from dicap.settings import Settings, flatten, known_keys, load_settings
 from dicap.settings.catalogue import OWN_HEAD
@@ -105,7 +104,7 @@ def test_every_step_and_policy_is_told_apart(defaults):
     for policy in ("uniform", "confidence", "labeled", "estimated", "optimal"):
         at_step = changed(step(defaults, "dth"), calibration__policy=policy)
         assert rows_of(at_step) == (None, "dth" if policy == "estimated" else None, policy)
-        assert weighting_policy(changed(defaults, calibration__policy=policy)) is None
+        assert row_of("weighting", changed(defaults, calibration__policy=policy)) is None
 
 
 def test_the_latest_run_of_a_cell_counts(defaults):

@@ -50,9 +50,7 @@ def figure_1d(scores: pd.DataFrame) -> Figure:
     return figure
 
 
-def figure_3(weights: pd.DataFrame) -> Figure:
-    """The estimate early and late in training. weights: all epochs."""
-    return early_and_late(weights)
+figure_3 = early_and_late
 
 
 def _at(weights: pd.DataFrame, epoch: int) -> pd.DataFrame:

@@ -104,9 +104,7 @@ def gather(artifacts: Path) -> Evidence:
         per_class=per_class,
         reliability=reliability,
         examples=shown,
-        learning_curve=_csv(curve, LEARNING_CURVE)
-        if (curve := artifacts / "learning_curve" / "curve.csv").exists()
-        else pd.DataFrame(),
+        learning_curve=_csv(curve, LEARNING_CURVE) if curve.exists() else pd.DataFrame(),
         metrics=metrics,
         roles=_roles(artifacts / "split" / "split.parquet"),
     )

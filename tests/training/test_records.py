@@ -58,13 +58,8 @@ def refresh():
     p = torch.from_numpy(rng.random((N, C)).astype(np.float32))
     label = torch.from_numpy(rng.integers(-1, 2, (N, C)).astype(np.int8))
     weight = torch.from_numpy(rng.random((N, C)).astype(np.float32))
-    return Refresh(
-        PseudoLabels(p, label, weight),
-        rates_of(n_pos, n_neg, torch.tensor([0.2, 0.5, 0.7, 0.9]).double()),
-        thresholds,
-        torch.tensor(1),
-        torch.tensor(1),
-    )
+    rates, one = rates_of(n_pos, n_neg, torch.tensor([0.2, 0.5, 0.7, 0.9]).double()), torch.tensor(1)
+    return Refresh(PseudoLabels(p, label, weight), rates, thresholds, one, one)
 
 
 def rates_of(n_pos, n_neg, r_pos):

@@ -8,7 +8,7 @@ import pyarrow as pa
 from ruamel.yaml import YAML
 
 from dicap.data import format as files
-from dicap.data.split import split_roles
+from dicap.data.split import split_index, split_roles
 from dicap.files.artifacts import write_split
 from dicap.machine.runtime import Runtime
 from dicap.settings import Settings, load_settings
@@ -70,6 +70,7 @@ def opened(
 ) -> Experiment:
     """An experiment on such a set, converted and split below `place`."""
     folder = converted(place / "set", images, tests, classes, s.image_size)
-    index = files.read_index(folder, ["id", "split"]).to_pandas().assign(labelled=True)
-    write_split(index["id"].tolist(), split_roles(index, s.ratio, s.seed, s.split.est_fraction), place / "split.parquet")
+    ids, *more = split_index(folder)
+    roles = split_roles(ids, *more, ratio=s.ratio, seed=s.seed, est_fraction=s.split.est_fraction)
+    write_split(ids, roles, place / "split.parquet")
     return Experiment.open(s, runtime, folder, place / "split.parquet", group)

@@ -51,10 +51,9 @@ from sklearn.preprocessing import StandardScaler
 from dicap.calibration.decision import Decisions
 from dicap.calibration.estimators import log_loss
 from dicap.calibration.rates import bin_curve, count_bins, curve_error, estimate_rates
-from dicap.data import format as files
 from dicap.data.convert import convert
 from dicap.data.sources import read_raw
-from dicap.data.split import split_roles
+from dicap.data.split import split_index, split_roles
 from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
 from dicap.features.compute import fill
@@ -150,9 +149,9 @@ class Place:
         return settings(self.folder, BASE | self.common | changes)
 
     def split(self, ratio: float, seed: int, est_fraction: float) -> Path:
-        index = files.read_index(self.set, ["id", "split"]).to_pandas().assign(labelled=True)
+        ids, *more = split_index(self.set)
         path = self.folder / "split.parquet"
-        write_split(index["id"].tolist(), split_roles(index, ratio, seed, est_fraction), path)
+        write_split(ids, split_roles(ids, *more, ratio=ratio, seed=seed, est_fraction=est_fraction), path)
         return path
 
     def experiment(self, changes: dict[str, Any], ratio: float, seed: int) -> Experiment:

@@ -1,6 +1,7 @@
 """The three ways a run ends early: each carries one line for the user."""
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 
 
@@ -31,3 +32,16 @@ def first_of(names: Sequence[str], most: int) -> str:
 def first_line(error: object) -> str:
     """The first line of another library's message, to be part of one line of our own; without a message, its kind."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+
+
+def out_of_memory(error: BaseException) -> str | None:
+    """What an error says of memory that does not suffice; None where it is another error.
+
+    torch has a class for the allocator of a GPU alone. A kernel's, the processor's and MPS's are told by their words.
+    """
+    if isinstance(error, MemoryError):
+        return first_line(error)
+    found = (
+        re.search(r"[^.\n]*(out of memory|can't allocate memory)[^.\n]*", str(error)) if isinstance(error, RuntimeError) else None
+    )
+    return found and found[0].strip()

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from dicap import __version__
-from dicap.errors import DataError, SettingsError, Stopped, first_line
+from dicap.errors import DataError, SettingsError, Stopped, out_of_memory
 from dicap.machine.processes import is_main
 from stages.support.parent import STARTED_BY, end_with_parent
 
@@ -51,7 +51,7 @@ TOOLS = {
     "backbones": "List networks to freeze: image size, features, cost.",
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
-    "doctor": "Check a converted data set; say how long a run takes.",
+    "doctor": "Check a converted data set.",
     "sweep": "Run a grid of experiments, here or on a cluster.",
     "formatted": "Convert by the published npy lists.",
     "figures": "Draw the paper's figures from finished runs.",
@@ -63,19 +63,18 @@ class LazyGroup(click.Group):
     """A group that knows its commands by name and imports `stages.commands.<name>` on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in (*PIPELINE, *USE, *TOOLS) if _source(name).exists()]
+        return [*PIPELINE, *USE, *TOOLS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        return importlib.import_module(f"stages.commands.{_module(cmd_name)}").command
+        return importlib.import_module(f"stages.commands.{cmd_name.replace('-', '_')}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # click's own listing imports every command for its first line
-        names = self.list_commands(ctx)
         for title, group in (("Pipeline, in this order", PIPELINE), ("Your own data", USE), ("Tools", TOOLS)):
             with formatter.section(title):
-                formatter.write_dl([(name, group[name]) for name in names if name in group])
+                formatter.write_dl([*group.items()])
 
     def invoke(self, ctx: click.Context):
         """Run a command; users' errors become their own lines and exit codes, never tracebacks."""
@@ -100,11 +99,10 @@ class LazyGroup(click.Group):
             code, message = EXIT_DATA, str(error)
         except Stopped as stop:
             code, message = EXIT_STOPPED, str(stop)
-        except RuntimeError as error:
-            if type(error).__name__ != "OutOfMemoryError":  # torch's, which may not be loaded
+        except (RuntimeError, MemoryError) as error:
+            if (what := out_of_memory(error)) is None:
                 raise
-            what = first_line(error).split(". ")[0]
-            code, message = EXIT_DATA, f"{what}: this device has too little memory; docs/gpu.md says what to lower"
+            code, message = EXIT_DATA, f"{what}; lower train.batch_size, or --workers; docs/gpu.md has more"
         except OSError as error:
             if error.errno not in DISK_TROUBLE:
                 raise
@@ -129,14 +127,6 @@ def _run_own_program() -> None:
     if not own.samefile(__file__) and path.split(os.pathsep)[0] != os.getcwd():
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.getcwd(), path)))
         os.execv(sys.executable, [sys.executable, "-m", "stages.cli", *sys.argv[1:]])
-
-
-def _module(name: str) -> str:
-    return name.replace("-", "_")
-
-
-def _source(name: str) -> Path:
-    return Path(__file__).with_name("commands") / f"{_module(name)}.py"
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import tiny
 import torch
 
-from dicap.data.split import split_roles
 from dicap.losses import asymmetric_loss
 
 ROOT = Path(__file__).parents[1]
@@ -30,9 +30,9 @@ def test_sizes_of_the_splits():
     assert len(rows) == 4
     for _, total, labelled, estimation in rows:
         (n,) = whole(total)
-        index = pd.DataFrame({"id": np.arange(n + 1).astype(str), "split": ["train"] * n + ["test"], "labelled": True})
+        index = pd.DataFrame({"id": np.arange(n + 1).astype(str), "split": ["train"] * n + ["test"]})
         for ratio, size, est in zip((0.05, 0.1, 0.15, 0.2), whole(labelled), whole(estimation), strict=True):
-            found = pd.Series(split_roles(index, ratio, 1, 0.2)).value_counts()
+            found = pd.Series(tiny.roles_of(index, ratio, 1, 0.2)).value_counts()
             assert (found["sup"] + found["est"], found["est"], found["unlabeled"]) == (size, est, n - size)
 
 

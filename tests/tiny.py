@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
@@ -160,11 +161,20 @@ def converted(raw: Path, folder: Path) -> Path:
     return folder
 
 
+def roles_of(index: pd.DataFrame, ratio: float, seed: int, est_fraction: float, *, by_id: bool = False) -> np.ndarray:
+    """`split_roles` of columns id, split and perhaps labelled (else all are) and added."""
+    n = len(index)
+    labelled, added = index.get("labelled", np.full(n, True)), index.get("added", np.full(n, None))
+    columns = np.asarray(index["id"]), np.asarray(index["split"]), np.asarray(labelled, bool), np.asarray(added)
+    return split_roles(*columns, ratio=ratio, seed=seed, est_fraction=est_fraction, by_id=by_id)
+
+
 def draw_split(folder: Path, path: Path, s: Settings) -> Path:
     """The split file of a converted set, as `dicap-stage split` draws it."""
     own = s.dataset == OWN
-    index = split_index(folder)
-    write_split(index["id"], split_roles(index, s.ratio, s.seed, s.split.est_fraction, by_id=own), path)
+    ids, *more = split_index(folder)
+    roles = split_roles(ids, *more, ratio=s.ratio, seed=s.seed, est_fraction=s.split.est_fraction, by_id=own)
+    write_split(ids, roles, path)
     return path
 
 

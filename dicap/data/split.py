@@ -1,8 +1,6 @@
 """Which labels may be used: the labelled/unlabelled split and D_sup / D_est (docs/methods.md 2.3, 3.2)."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +18,15 @@ def labelled_order(n_train: int, seed: int) -> np.ndarray:
 
 
 def split_roles(
-    index: Mapping[str, Sequence[Any]], ratio: float, seed: int, est_fraction: float, *, by_id: bool = False
+    ids: np.ndarray,
+    split: np.ndarray,
+    labelled: np.ndarray,
+    added: np.ndarray,
+    *,
+    ratio: float,
+    seed: int,
+    est_fraction: float,
+    by_id: bool = False,
 ) -> np.ndarray:
     """Give every image its role.
 
@@ -32,8 +38,9 @@ def split_roles(
     D_est by the same share among themselves, so that all other images keep the role they had before.
 
     Args:
-        index: columns of a row an image: id, split (train, test, unlabeled), labelled (bool), and perhaps `added`: what the
-            image was before its labels were given (`train` or `unlabeled`; None for all others).
+        ids, split: (N,) of texts; split is train, test or unlabeled.
+        labelled: (N,) bool.
+        added: (N,) what an image was before its labels were given (`train` or `unlabeled`; None for all others).
         ratio: share of the training images whose labels may be used, in (0, 1].
         seed: of the experiment.
         est_fraction: share of the labelled images that goes to D_est, in (0, 1).
@@ -47,17 +54,15 @@ def split_roles(
         SettingsError: D_sup or D_est would be empty.
         DataError: there are no training or no test images.
     """
-    ids, split = np.asarray(index["id"], object), np.asarray(index["split"], object)
     train = np.flatnonzero(split == "train")
     for name, count in (("train", len(train)), ("test", int((split == "test").sum()))):
         if count == 0:
             raise DataError(f"index.parquet: no images of split {name}; mark some in the labels file and convert again")
-    unlabelled_train = train[~np.asarray(index["labelled"], bool)[train]]
+    unlabelled_train = train[~labelled[train]]
     if len(unlabelled_train):
         name = ids[unlabelled_train[0]]
         raise DataError(f"index.parquet: training image {name!r} has no labels; give it split unlabeled and convert again")
 
-    added = np.asarray(index["added"], object) if "added" in index else np.full(len(ids), None)
     before = train[added[train] != "unlabeled"]  # what the ratio is a share of
     n_all = int(ratio * len(before))
 
@@ -80,9 +85,9 @@ def split_roles(
     return role
 
 
-def split_index(folder: Path) -> dict[str, Sequence[Any]]:
-    """What `split_roles` needs of a converted set: id, split, labelled, added. Raises DataError."""
+def split_index(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """What `split_roles` needs of a converted set: ids, split, labelled, added. Raises DataError."""
     was = {name: split for split, names in read_meta(folder).get("added", {}).items() for name in names}
     table = read_index(folder, ["id", "split", "labels"])
-    ids, split = table["id"].to_pylist(), table["split"].to_pylist()
-    return {"id": ids, "split": split, "labelled": table["labels"].is_valid().to_pylist(), "added": [*map(was.get, ids)]}
+    ids, split = table["id"].to_numpy(), table["split"].to_numpy()
+    return ids, split, table["labels"].is_valid().to_numpy(), np.array([*map(was.get, ids)], object)

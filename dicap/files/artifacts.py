@@ -77,7 +77,7 @@ def epochs(folder: Path, kind: str) -> list[int]:
     return sorted(found)
 
 
-def write_split(ids: Sequence[str], roles: Sequence[str] | np.ndarray, path: Path) -> None:
+def write_split(ids: Sequence[str] | np.ndarray, roles: Sequence[str] | np.ndarray, path: Path) -> None:
     """Write the role (one of ROLES) of every image."""
     assert set(roles) <= set(ROLES), set(roles) - set(ROLES)
     write_parquet(pa.table({"id": list(ids), "role": list(roles)}, schema=SPLIT), path)

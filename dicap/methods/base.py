@@ -93,8 +93,8 @@ class Refresh(NamedTuple):
     pseudo: PseudoLabels  # of D_unsup (or the method's unlabelled images), in its order
     rates: Rates | None = None
     thresholds: Thresholds | None = None
-    crossed: int = 0
-    guarded: int | Tensor = 0  # () count of classes (or angle maps) where a guard against a published defect acted
+    crossed: Tensor | None = None  # () count of classes whose thresholds cross; on the device, as the next
+    guarded: Tensor | None = None  # () count of classes (or angle maps) where a guard against a published defect acted
     labelled_weight: Tensor | None = None  # (n_l, C) weights of the labelled entries, in the order of `Phase.labelled`
     carry: Mapping[str, Tensor] = {}  # what the next refresh, and `Phase.install`, may read
 

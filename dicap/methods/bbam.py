@@ -97,7 +97,7 @@ class BBAM(Method):
         old = (teacher.carry["mean"], teacher.carry["variance"]) if teacher.carry else None
         mean, variance, unknown = angle_statistics(cosine, both, old, momentum=s.momentum, clamp=s.clamp)
         if not s.balance:
-            mean, variance, unknown = torch.zeros_like(mean), torch.zeros_like(variance), 0
+            mean, variance, unknown = torch.zeros_like(mean), torch.zeros_like(variance), torch.zeros_like(unknown)
 
         kept = rules.hard_negatives(cosine, both, s.negatives).float()
         labelled_weight = kept[: len(y)]
@@ -110,7 +110,7 @@ class BBAM(Method):
         return Refresh(
             pseudo._replace(weight=pseudo.weight * kept[len(y) :]),
             thresholds=thresholds,
-            guarded=max(guarded, unknown),
+            guarded=torch.maximum(guarded, unknown),
             labelled_weight=labelled_weight,
             carry=carry,
         )
@@ -155,7 +155,7 @@ def prototypes(h: Tensor, label: Tensor) -> Tensor:
 
 def angle_statistics(
     cosine: Tensor, label: Tensor, old: tuple[Tensor, Tensor] | None, *, momentum: float = 0.01, clamp: float = 1e-6
-) -> tuple[Tensor, Tensor, int]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and variance of the angles to the prototypes, over negatives and positives of every class, as published.
 
     new = (1 - momentum) * current + momentum * old, of both; what there was before the first epoch is 0, and the current
@@ -166,7 +166,7 @@ def angle_statistics(
         old: statistics of the epoch before; None: zeros.
 
     Returns:
-        mean, variance, (2, C) float32 each, row 0 of the negatives; the number of classes without statistics of their own
+        mean, variance, (2, C) float32 each, row 0 of the negatives; the number of classes without statistics of their own, ()
         (fewer than two positives or negatives, or no spread), which keep the old ones: 0 stands for "unknown". The published
         code divides by 0 there.
     """
@@ -185,4 +185,4 @@ def angle_statistics(
         known.append(torch.where(chosen, theta, -torch.inf).amax(0) > torch.where(chosen, theta, torch.inf).amin(0))
     known = torch.stack(known).all(0)  # (C,)
     mean, variance = torch.where(known, torch.stack(means), before[0]), torch.where(known, torch.stack(variances), before[1])
-    return mean.float(), variance.float(), int((~known).sum())
+    return mean.float(), variance.float(), (~known).sum()

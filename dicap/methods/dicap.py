@@ -94,8 +94,8 @@ class DiCaP(Method):
 
         # (3) pseudo-labels and their weights
         pseudo = self.pseudo_labels(p, rates, thresholds)
-        guarded = int(((thresholds.n_pos == 0) | (thresholds.n_neg == 0)).sum()) if t.rule != "none" else 0
-        return Refresh(pseudo, rates, thresholds, int(thresholds.crossed.sum()), guarded)
+        guarded = ((thresholds.n_pos == 0) | (thresholds.n_neg == 0)).sum() if t.rule != "none" else None
+        return Refresh(pseudo, rates, thresholds, thresholds.crossed.sum(), guarded)
 
     def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
         """Dual thresholds from scores and labels of D_sup (docs/methods.md 3.5)."""

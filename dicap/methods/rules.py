@@ -65,7 +65,7 @@ def matched_threshold(p_l: Tensor, y: Tensor) -> float:
 
 def quota(
     p: Tensor, y: Tensor, *, eta_pos: float = 1.0, eta_neg: float = 0.998, unseen: str = "mask"
-) -> tuple[Tensor, Thresholds, int]:
+) -> tuple[Tensor, Thresholds, Tensor]:
     """CAP's rank rule: a class's share of pseudo-positives is that of its labelled ones (docs/methods.md 4.6, Equation (19)).
 
     The thresholds are those of `dicap.calibration.quota.quota_of`.
@@ -76,7 +76,7 @@ def quota(
         unseen: a class with a quota of 0 is left out (`mask`) or, by an index of -1, positive in every image (`published`).
 
     Returns:
-        labels (N, C) int8; the thresholds between which entries do not train; the number of guarded classes.
+        labels (N, C) int8; the thresholds between which entries do not train; the number of guarded classes, ().
     """
     arrays = quota_of(p.cpu().numpy(), y.cpu().numpy(), eta_pos=eta_pos, eta_neg=eta_neg)
     threshold, tau_pos, tau_neg, n_pos, n_neg, there = (torch.from_numpy(part).to(p.device) for part in arrays)
@@ -96,7 +96,7 @@ def quota(
         tau_pos = torch.where(guarded, p.amin(0).double() if len(p) else tau_pos, tau_pos)
     # What is written down stays within [0, 1]: no score is above 1, none below 0.
     thresholds = Thresholds(tau_pos.clamp(0, 1), tau_neg.clamp(0, 1), n_pos, n_neg, torch.zeros_like(guarded), active)
-    return label, thresholds, int(guarded.sum())
+    return label, thresholds, guarded.sum()
 
 
 def between(p: Tensor, thresholds: Thresholds) -> Tensor:
@@ -122,7 +122,7 @@ def f_beta(precision: Tensor, recall: Tensor, beta: float, *, formula: str = "pu
 
 def metric_thresholds(
     p_l: Tensor, y: Tensor, *, beta: float = 0.5, formula: str = "published", unseen: str = "mask", steps: int = 100
-) -> tuple[Thresholds, int]:
+) -> tuple[Thresholds, Tensor]:
     """D2L's metric-adaptive thresholds: per class that of 0.00, 0.01 ... 0.99 with the best F-beta, the first of equals.
 
     Args:
@@ -131,7 +131,7 @@ def metric_thresholds(
             (`published`).
 
     Returns:
-        thresholds with tau_pos = tau_neg = (C,); the number of guarded classes.
+        thresholds with tau_pos = tau_neg = (C,); the number of guarded classes, ().
     """
     p_l, positive = p_l.double(), y > 0
     n_pos, n_neg = positive.sum(0), (y == 0).sum(0)
@@ -148,7 +148,7 @@ def metric_thresholds(
     active = ~guarded if unseen == "mask" else torch.ones_like(guarded)
     never = torch.nextafter(torch.ones_like(tau), torch.full_like(tau, 2.0))  # above every score
     tau = torch.where(guarded, torch.zeros_like(tau) if unseen == "published" else never, tau)
-    return Thresholds(tau, tau, n_pos, n_neg, torch.zeros_like(guarded), active), int(guarded.sum())
+    return Thresholds(tau, tau, n_pos, n_neg, torch.zeros_like(guarded), active), guarded.sum()
 
 
 def hard_negatives(cosine: Tensor, label: Tensor, ratio: float) -> Tensor:

@@ -104,9 +104,7 @@ def gather(artifacts: Path) -> Evidence:
         per_class=per_class,
         reliability=reliability,
         examples=shown,
-        learning_curve=_csv(curve, LEARNING_CURVE)
-        if (curve := artifacts / "learning_curve" / "curve.csv").exists()
-        else pd.DataFrame(),
+        learning_curve=_csv(curve, LEARNING_CURVE) if curve.exists() else pd.DataFrame(),
         metrics=metrics,
         roles=_roles(artifacts / "split" / "split.parquet"),
     )
@@ -175,19 +173,6 @@ def read_curves(folder: Path) -> pd.DataFrame:
     if not files.epochs(folder.parent, folder.name):
         raise DataError(f"{folder}: holds no epoch=NNN folders; dvc repro train writes them")
     return pool_classes(_frames(folder.parent, folder.name))
-
-
-def curve_errors(weights: pd.DataFrame) -> pd.DataFrame:
-    """epoch, curve_error: mean |estimated - optimal| rate, weighted by the hidden entries of the bins.
-
-    Empty without hidden labels.
-    """
-    if weights.empty:
-        return pd.DataFrame(columns=["epoch", "curve_error"])
-    known = weights[weights["optimal_r_pos"].notna() & (weights["optimal_n"] > 0)]
-    difference = (known["r_pos"] - known["optimal_r_pos"]).abs() * known["optimal_n"]
-    sums = known.assign(difference=difference).groupby("epoch")[["difference", "optimal_n"]].sum()
-    return (sums["difference"] / sums["optimal_n"]).rename("curve_error").reset_index()
 
 
 def _history(artifacts: Path) -> pd.DataFrame:

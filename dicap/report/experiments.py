@@ -7,7 +7,7 @@ tells its converted images and labels from others).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -57,61 +57,44 @@ RECOMMENDED = "dicap_recommended"  # its row beside that of DiCaP's published ru
 FREE = {
     "main": _IDENTITY | _BUDGET | _START | {"iat.rule"},
     "photographs": _IDENTITY | set(_RULE) | _BY_STEPS | _LOOPS | _START,
-    "cost": _IDENTITY | _START | {"warmup.trainable", "train.trainable"},  # D2L trains the whole network everywhere
+    "cost": _IDENTITY - {"ratio"} | _START | {"warmup.trainable", "train.trainable"},  # D2L trains the whole network everywhere
     "ablation": _IDENTITY | set(_STEPS),
     "weighting": _IDENTITY | set(_STEPS) | {"calibration.policy"},
 }
-
-
-def ladder_step(settings: dict[str, Any]) -> str | None:
-    """Step of the ablation ladder: `baseline` (labelled only), a key of LADDER, or None for anything off the ladder."""
-    values = dict(flatten(settings))
-    if values["method"] == "mld":
-        return "baseline"
-    if values["method"] != "dicap" or values["calibration.policy"] != "estimated":
-        return None
-    return _step_of(values)
-
-
-def weighting_policy(settings: dict[str, Any]) -> str | None:
-    """The weighting policy of a run at the step with dual thresholds and nothing after it; None for any other run."""
-    values = dict(flatten(settings))
-    return values["calibration.policy"] if values["method"] == "dicap" and _step_of(values) == "dth" else None
-
-
-def photographs_row(settings: dict[str, Any]) -> str | None:
-    """The method of a run on frozen features, or RECOMMENDED; None for a DiCaP with neither its rule nor the published."""
-    values = dict(flatten(settings))
-    theirs, own = ({key: pair[i] for key, pair in _RULE.items()} for i in (0, 1))
-    rule = {key: values[key] for key in _RULE}
-    if rule == own:
-        return RECOMMENDED if values["method"] == "dicap" else None
-    return settings["method"] if rule == theirs and _method_row(settings) else None
+_OF_METHODS = {"main", "photographs", "cost"}  # tables whose rows are methods; the others' rows are steps of one
 
 
 def row_of(kind: str, settings: dict[str, Any]) -> str | None:
-    """Row of table `kind` (a key of FREE) that a run belongs to, or None."""
+    """Row of table `kind` (a key of FREE) that a run belongs to, or None.
+
+    ablation: `baseline` (labelled only), or a key of LADDER. weighting: the policy, at the step with dual thresholds and nothing
+    after it. main, cost: see `_method_row`; cost has published heads alone. photographs: the method, or RECOMMENDED; None for a
+    DiCaP with neither its rule nor the published one.
+    """
+    values = dict(flatten(settings))
+    method, step, row = values["method"], _step_of(values), _method_row(values)
     if kind == "ablation":
-        return ladder_step(settings)
+        return "baseline" if method == "mld" else step if values["calibration.policy"] == "estimated" else None
     if kind == "weighting":
-        return weighting_policy(settings)
+        return values["calibration.policy"] if step == "dth" else None
     if kind == "photographs":
-        return photographs_row(settings)
+        theirs, own = (all(values[key] == pair[i] for key, pair in _RULE.items()) for i in (0, 1))
+        return method if theirs and row else RECOMMENDED if own and method == "dicap" else None
     if kind == "cost":
-        return settings["method"] if _method_row(settings) == settings["method"] else None
+        return row if row == method else None
     assert kind == "main", kind
-    return _method_row(settings)
+    return row
 
 
-def _method_row(settings: dict[str, Any]) -> str | None:
+def _method_row(values: dict[str, Any]) -> str | None:
     """The method, with its head where that is not the published one: `cap`, `cap ml_decoder`, `iat_matched`.
 
     None for steps of the ladder and other weights: they are runs of DiCaP too, but not what the main table means by its name.
     """
-    method, head = settings["method"], settings["head"]
-    if method == "dicap" and ladder_step(settings) != "fte":
+    method, head = values["method"], values["head"]
+    if method == "dicap" and (_step_of(values) != "fte" or values["calibration.policy"] != "estimated"):
         return None
-    rule = settings["iat"]["rule"] if method == "iat" else "fixed"
+    rule = values["iat.rule"] if method == "iat" else "fixed"
     name = method if rule == "fixed" else f"{method}_{rule}"
     return name if head == METHODS[method].head else f"{name} {head}"
 
@@ -139,18 +122,21 @@ def labelled_only(row: str) -> bool:
 
 
 def frame_of(
-    experiments: Sequence[dict[str, Any]], kind: str, reference: dict[str, Any] | None = None
+    experiments: Sequence[dict[str, Any]], kind: str, reference: Mapping[str, dict[str, Any]] | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
     """The runs of table `kind`, a row each.
 
     Columns: dataset, row, ratio, seed, map, minutes_per_epoch, peak_memory_gb, rev, name; steps (a number, SOLVED, or empty where
     nothing is known); network, in words; which, the network that was scored, and other, the mAP of the other one;
-    best_on_test.
+    best_on_test; shared: whether the run belongs to a table of the other sort too, so that another grid may have asked for it.
 
     Runs of one data set are comparable if all settings but FREE[kind] agree, and images and labels are the same. Where they are
-    not, those that agree with `reference` (the settings of params.yaml) are kept, or else the most numerous ones; of other images
-    or labels the latest. Of a cell (data set, row, ratio; in the main table also the number of steps) the runs have to
-    agree in the rest of what they read, and are chosen alike. Of several runs of one cell and seed the latest counts.
+    not, those that agree with `reference` (by data set, the settings of params.yaml on it) are kept, or else the most numerous
+    ones; of other images or labels the latest. In a table of several data sets, one on which no run agrees with the reference
+    is left out where on another some do: other tables' grids ran there.
+
+    Of a cell (data set, row, ratio; in the main table also the number of steps) the runs have to agree in the rest of what they
+    read, and are chosen alike. Of several runs of one cell and seed the latest counts.
 
     Returns the frame and a sentence about every group that was left out.
     """
@@ -180,12 +166,19 @@ def frame_of(
                 "rest": _rest(settings, kind),
                 "data": experiment["data"],
                 "read": _read(settings, kind),
+                "shared": any(row_of(k, settings) for k in FREE.keys() - (_OF_METHODS if kind in _OF_METHODS else {kind})),
             }
         )
     if not rows:
         return pd.DataFrame(columns=["dataset", "row", "ratio", "seed", "map"]), notes
     rows.sort(key=lambda row: row["when"])
-    wanted = dict(flatten(reference)) if reference else {}
+    wanted = {dataset: dict(flatten(settings)) for dataset, settings in (reference or {}).items()}
+    asked = {row["dataset"] for row in rows if _agrees(row["rest"], wanted.get(row["dataset"]))}
+    if kind != "main" and asked:
+        for dataset in sorted({row["dataset"] for row in rows} - asked):
+            number = sum(row["dataset"] == dataset for row in rows)
+            notes.append(f"{dataset}: left out {_runs(number)}; none has the settings asked for.")
+        rows = [row for row in rows if row["dataset"] in asked]
     cell = ["dataset", "row", "ratio", *(["steps"] if kind == "main" else [])]
     for names in (["dataset"], cell):
         rest = "rest" if names == ["dataset"] else "read"
@@ -193,13 +186,13 @@ def frame_of(
         for place in dict.fromkeys(tuple(row[name] for name in names) for row in rows):
             here = [row for row in rows if tuple(row[name] for name in names) == place]
             groups = Counter(row[rest] for row in here)
-            agree = [group for group in groups if reference and all(repr(wanted[key]) == value for key, value in group)]
+            agree = [group for group in groups if _agrees(group, wanted.get(place[0]))]
             most = [group for group in groups if groups[group] == max(groups.values())]
             chosen = (agree or most)[-1]  # the latest of those
             same = [row for row in here if row[rest] == chosen]
             label = " ".join(map(str, place)).strip()
-            if not agree and names == ["dataset"] and reference and reference["dataset"] == place[0]:
-                keys = sorted(key for key, value in chosen if repr(wanted[key]) != value)
+            if not agree and names == ["dataset"] and place[0] in wanted:
+                keys = sorted(key for key, value in chosen if repr(wanted[place[0]][key]) != value)
                 notes.append(f"{label}: no run has the settings asked for; those shown differ in {', '.join(keys)}.")
             if len(groups) > 1:
                 keys = sorted({key for other in groups for key, _ in set(other) ^ set(chosen)})
@@ -233,8 +226,9 @@ def _network(settings: dict[str, Any]) -> str:
 
 
 def _step_of(values: dict[str, Any]) -> str | None:
+    """The step of LADDER that a run of DiCaP is at; None off the ladder, and for other methods."""
     found = tuple(values[key] for key in _STEPS)
-    return next((name for name, step in LADDER.items() if step == found), None)
+    return next((name for name, step in LADDER.items() if step == found and values["method"] == "dicap"), None)
 
 
 def _runs(number: int) -> str:
@@ -246,6 +240,10 @@ def _rest(settings: dict[str, Any], kind: str) -> tuple[tuple[str, str], ...]:
     if values["method"] == "drml" and (values["drml.features"], values["network.normalize"]) == ("pretrained", "auto"):
         values["network.normalize"] = "none"  # as of the other methods where nothing is given (docs/methods.md 4.5)
     return tuple((key, repr(value)) for key, value in sorted(values.items()) if key not in FREE[kind])
+
+
+def _agrees(group: tuple[tuple[str, str], ...], wanted: dict[str, Any] | None) -> bool:
+    return wanted is not None and all(repr(wanted[key]) == value for key, value in group)
 
 
 def _read(settings: dict[str, Any], kind: str) -> tuple[tuple[str, str], ...]:

@@ -29,17 +29,18 @@ def lines(bars: Sequence[Bar], width: int) -> list[str]:
 
 
 def open_histogram(folder: Path, epoch: int | None = None) -> tuple[str, list[Bar]]:
-    """Title and bars of an epoch, the last one by default, of a `folder` weights or pseudo_labels.
+    """Title and bars of an epoch, counted from 1, the last one by default, of a `folder` weights or pseudo_labels.
 
     Raises DataError in one line if it is none, or has no such epoch.
     """
     epochs = files.epochs(folder.parent, folder.name)
     if folder.name not in KINDS or not epochs:
         raise DataError(f"{folder}: holds no epochs of {' or '.join(KINDS)}; give such a folder, as artifacts/train/weights")
-    epoch = epochs[-1] if epoch is None else epoch
-    if epoch not in epochs:
-        raise DataError(f"{folder}: epoch {epoch} is not there; it has {epochs[0]} to {epochs[-1]}")
-    path = files.epoch_file(folder.parent, folder.name, epoch)
+    epoch = epochs[-1] + 1 if epoch is None else epoch
+    if epoch - 1 not in epochs:
+        raise DataError(f"{folder}: epoch {epoch} is not there; it has {epochs[0] + 1} to {epochs[-1] + 1}")
+    path = files.epoch_file(folder.parent, folder.name, epoch - 1)
+    title = f"{folder}, epoch {epoch} of {epochs[-1] + 1}"
     if folder.name == "weights":
         bars = []
         for row in pool_classes(read_parquet(path).to_pandas()).to_dict("records"):
@@ -48,7 +49,7 @@ def open_histogram(folder: Path, epoch: int | None = None) -> tuple[str, list[Ba
             rate, words = (row["r_pos"], f"{row['r_pos']:.3f}") if entries else (0.0, "-")
             optimal = f", optimal {row['optimal_r_pos']:.3f}" if row["optimal_r_pos"] == row["optimal_r_pos"] else ""
             bars.append((f"{row['left']:.2f}-{row['right']:.2f}", rate, f"{words} of {entries:,}{optimal}"))
-        return f"{folder}, epoch {epoch}: share of positives by confidence, entries counted", bars
+        return f"{title}: share of positives by confidence, entries counted", bars
     by_weight, numbers = histogram_of_record(path)
     most = by_weight.groupby("label")["n"].max().clip(lower=1)
     bars = [
@@ -56,4 +57,4 @@ def open_histogram(folder: Path, epoch: int | None = None) -> tuple[str, list[Ba
         for kind, left, right, n in by_weight[["label", "left", "right", "n"]].itertuples(index=False)
     ]
     shares = ", ".join(f"{numbers[kind]:,} {name}" for kind, (name, _) in LABELS.items())
-    return f"{folder}, epoch {epoch}: weights of the pseudo-labels ({shares})", bars
+    return f"{title}: weights of the pseudo-labels ({shares})", bars

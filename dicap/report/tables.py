@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +25,6 @@ class Spec:
     rows: key -> title, in order. ours: the row that Delta compares with the best other one; None: no Delta.
     value: the frame's column. higher: whether more is better.
     against: row -> the row that it is compared with, seed by seed; gain: the title of these differences.
-    shared: rows that other tables' grids run too; where others are there, a column of these alone is those grids'.
     average: whether a column has the mean of the others; before: row -> the row that the paper's gain of that mean is over.
     """
 
@@ -38,7 +37,6 @@ class Spec:
     higher: bool = True
     against: Mapping[str, str] = field(default_factory=dict)
     gain: str = ""
-    shared: Collection[str] = ()
     average: bool = False
     before: Mapping[str, str] = field(default_factory=dict)
 
@@ -124,7 +122,6 @@ def spec_of(kind: str) -> list[Spec]:
                 steps,
                 against=against,
                 gain="over the step before",
-                shared=("baseline", "dth", "fte"),
                 average=True,
                 before=before,
             )
@@ -135,9 +132,8 @@ def spec_of(kind: str) -> list[Spec]:
                 "Weighting policies, mAP (%)",
                 "policy",
                 policies,
-                against=_others(policies, "estimated"),
+                against={row: "estimated" for row in policies if row != "estimated"},
                 gain="minus Estimated",
-                shared=("estimated",),
                 average=True,
             )
         ],
@@ -176,7 +172,8 @@ def collect(
     published: Mapping[tuple[str, str, float], float] | None = None,
     averages: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Table:
-    """A table from one row per run: columns dataset, row, ratio, seed and `spec.value`, and where known network and steps.
+    """A table from one row per run: columns dataset, row, ratio, seed and `spec.value`, and where known network, steps and
+    shared: where others are there, a column of these alone is another grid's and not shown.
 
     `published` and `averages` are as `published_numbers` and `published_averages` give them.
 
@@ -185,8 +182,9 @@ def collect(
     """
     published = published or {}
     runs = runs[runs["row"].isin(list(spec.rows)) & runs[spec.value].notna()]
-    places = list(zip(runs["dataset"], runs["ratio"], runs["row"], strict=True))
-    columns: list[Column] = sorted({place[:2] for place in places if place[2] not in spec.shared} or {p[:2] for p in places})
+    own = runs[~runs["shared"].astype(bool)] if "shared" in runs else runs
+    shown = own if len(own) else runs
+    columns: list[Column] = sorted(set(zip(shown["dataset"], shown["ratio"], strict=True)))
     runs = runs[pd.MultiIndex.from_frame(runs[["dataset", "ratio"]]).isin(columns)]
     cells: dict[str, dict[Column, Cell]] = {}
     for row in spec.rows:
@@ -288,11 +286,6 @@ def _cell(runs: pd.DataFrame, row: str, column: Column, spec: Spec, published: M
         return Cell(published=printed)
     sd = float(values.std(ddof=1)) if len(values) > 1 else None
     return Cell(float(values.mean()), sd, len(values), printed)
-
-
-def _others(rows: Mapping[str, str], one: str) -> dict[str, str]:
-    """Every row but `one`, compared with it."""
-    return {row: one for row in rows if row != one}
 
 
 def _averages(

@@ -70,8 +70,8 @@ class Diagnostics:
             "share_pos": _share(numbers[1], pseudo.label.numel()),
             "share_neg": _share(numbers[0], pseudo.label.numel()),
             "share_uncertain": _share(numbers[-1], pseudo.label.numel()),
-            "n_crossed": refresh.crossed,
-            "n_guarded": int(refresh.guarded),
+            "n_crossed": 0 if refresh.crossed is None else int(refresh.crossed),
+            "n_guarded": 0 if refresh.guarded is None else int(refresh.guarded),
         }
         if refresh.rates is not None:
             estimated = refresh.rates.r_pos.cpu()

@@ -73,21 +73,9 @@ def main_plan(
     order = permutation(seed, stage, epoch, n_unlabelled, "unlabelled") if shuffle else np.arange(n_unlabelled)
     pieces = chunks(order, batch_unlabelled)
     start = epoch * len(pieces) * batch_labelled
-    return [
-        Step(
-            cycled(
-                n_labelled,
-                start + i * batch_labelled,
-                batch_labelled,
-                seed=seed,
-                stage=stage,
-                stream="labelled",
-                shuffle=shuffle,
-            ),
-            piece,
-        )
-        for i, piece in enumerate(pieces)
-    ]
+    stream = {"seed": seed, "stage": stage, "stream": "labelled", "shuffle": shuffle}
+    passed = (cycled(n_labelled, start + i * batch_labelled, batch_labelled, **stream) for i in range(len(pieces)))
+    return [Step(labelled, piece) for labelled, piece in zip(passed, pieces, strict=True)]
 
 
 def pool_plan(n_labelled: int, adopted: np.ndarray, batch: int, steps: int, *, seed: int, epoch: int) -> list[Step]:

@@ -30,15 +30,12 @@ class EpochTeacher:
 
     def scores(self, rows: np.ndarray) -> Tensor:
         """(n, C) float32 scores."""
-        return self._outputs(rows, self.experiment.method.scores, self.network)
+        return self.outputs(rows, self.experiment.method.scores)
 
     def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
         """(n, ...) float32 of the teacher, or of the network in training."""
-        return self._outputs(rows, function, self.online if online else self.network)
-
-    def _outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], network: nn.Module) -> Tensor:
         weak = ("refresh", self.epoch) if self.experiment.settings.calibration.view == "weak" else None
-        return self.experiment.predict(network, rows, function=function, weak=weak)
+        return self.experiment.predict(self.online if online else self.network, rows, function=function, weak=weak)
 
     def labels(self, rows: np.ndarray) -> Tensor:
         """(n, C) labels of D_l, -1 where unknown."""

@@ -194,10 +194,11 @@ class Trainer:
         if parquet and self.group.is_main:
             ids, optimal = self.experiment.store.ids[self.phase.unlabelled], self.diagnostics.optimal
             record(refresh, self.state.products, at.epoch, ids=ids, classes=classes, optimal=optimal)
-        if (guarded := int(refresh.guarded)) != (at.history[-1].get("n_guarded", 0) if at.history else 0):
-            count = f"{guarded} of {len(classes)} classes"
-            self.log([f"train: from epoch {at.epoch + 1} on {count} are guarded (n_guarded in history.csv)"])
-        at.row |= self.diagnostics.summary(refresh) if self.group.is_main else {}
+        if self.group.is_main:
+            at.row |= self.diagnostics.summary(refresh)
+            if (guarded := at.row["n_guarded"]) != (at.history[-1]["n_guarded"] if at.history else 0):
+                count = f"{guarded} of {len(classes)} classes"
+                self.log([f"train: from epoch {at.epoch + 1} on {count} are guarded (n_guarded in history.csv)"])
         at.carry, at.refresh = dict(refresh.carry), refresh.without_confidences().state_dict()
         return Refresh.from_state_dict(at.refresh, self.experiment.runtime.device)
 

@@ -24,7 +24,6 @@ def count(
     classes: Sequence[str] = (),
     *,
     device: str = "auto",
-    workers: int | None = None,
     known: Path | None = None,
 ) -> tuple[pd.DataFrame, Outcome, list[str]]:
     """A row for every class, what came of the photographs, and what is to be said of the numbers.
@@ -54,7 +53,7 @@ def count(
         )
     outcome, folder = Outcome(), None
     with closing(progress(photos, desc="count", total=images, unit="image")) as shown:
-        for _, scores in stream(saved, shown, runtime, None, outcome, workers, seen):
+        for _, scores in stream(saved, shown, runtime, None, outcome, seen=seen):
             part = Moments.of(saved.decisions.present(scores))
             folder = part if folder is None else folder + part
     if folder is None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dicap.calibration.ranks import GROUP, MOST_GROUPS
 from dicap.data.loader import worker_count
-from dicap.errors import DataError, SettingsError
+from dicap.errors import DataError, SettingsError, out_of_memory
 from dicap.features.accelerated import accelerated, engines, with_backbone
 from dicap.features.known import KnownFeatures
 from dicap.files.written import check_own, remove_own, replacing_own
@@ -235,7 +235,9 @@ def score(model: SavedModel, images: Tensor, runtime: Runtime) -> np.ndarray:
     try:
         with torch.inference_mode(), runtime.autocast():
             return model.method.scores(model.network, images.to(runtime.device)).float().cpu().numpy()
-    except torch.OutOfMemoryError:
+    except (RuntimeError, MemoryError) as error:
+        if out_of_memory(error) is None:
+            raise
         if len(images) == 1:
             raise DataError("one image does not fit into the device's memory; use --device cpu") from None
     torch.cuda.empty_cache()

@@ -7,7 +7,7 @@ import click
 
 @click.command("histogram")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--epoch", type=click.IntRange(0), help="Which epoch; the last one if not given.")
+@click.option("--epoch", type=click.IntRange(1), help="Which epoch, from 1; the last one if not given.")
 def command(folder: Path, epoch: int | None) -> None:
     """Draw the histogram of a Parquet artifact.
 

@@ -17,10 +17,10 @@ def command(params: Path) -> None:
     from dicap.settings.catalogue import OWN
 
     settings = load(params)
-    index = split_index(data_folder(settings))  # a set of another schema is refused here, not three stages later
-    own = settings.dataset == OWN
-    roles = split_roles(index, settings.ratio, settings.seed, settings.split.est_fraction, by_id=own)
+    ids, *more = split_index(data_folder(settings))  # a set of another schema is refused here, not three stages later
+    own, est_fraction = settings.dataset == OWN, settings.split.est_fraction
+    roles = split_roles(ids, *more, ratio=settings.ratio, seed=settings.seed, est_fraction=est_fraction, by_id=own)
     path = ARTIFACTS / "split" / "split.parquet"
-    artifacts.write_split(index["id"], roles, path)
+    artifacts.write_split(ids, roles, path)
     facts = {role: int((roles == role).sum()) for role in artifacts.ROLES}
     finish("split", facts | {"file": str(path)}, ["dicap-stage warmup"])

@@ -118,9 +118,7 @@ def _missing(wanted: Sequence[Cell], done: Sequence[dict[str, Any]]) -> list[Cel
         return beside(stage, Settings.model_validate_json(settings), here, root)
 
     def now(settings: Settings) -> dict[str, str]:
-        alike = settings.model_copy(
-            update={"seed": 0, "ratio": 1.0}
-        ).model_dump_json()  # neither alters what is beside the settings
+        alike = settings.model_copy(update={"seed": 0, "ratio": 1.0}).model_dump_json()  # neither alters what is beside them
         texts = dependencies_of(settings, lambda stage, _: known(stage, alike))
         return {stage: hashlib.md5(text.encode()).hexdigest() for stage, text in texts.items()}
 

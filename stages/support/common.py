@@ -13,7 +13,8 @@ from unicodedata import normalize
 import click
 
 from dicap.machine.gpus import check_device, count_gpus
-from dicap.settings import Resolved, Settings, load_settings, resolve
+from dicap.settings import Resolved, Settings, resolve
+from dicap.settings import load_settings as load
 from dicap.settings.catalogue import NAMED_WEIGHTS
 from stages.support.launch import check_processes, launch
 
@@ -35,11 +36,6 @@ def params_option(function: Callable) -> Callable:
         show_default=True,
         help="The experiment's settings.",
     )(function)
-
-
-def load(params: Path) -> Settings:
-    """Read and check the settings. Raises SettingsError."""
-    return load_settings(params)
 
 
 def resolve_and_warn(params: Path) -> Resolved:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tiny
 
 from data.raw import save
 from data.test_benchmark_sets import coco_folder, voc_folder
@@ -10,7 +11,6 @@ from dicap.data.format import read_index
 from dicap.data.labels import read_labels
 from dicap.data.sources import read_raw
 from dicap.data.sources.benchmarks.formatted import PHASES, read_formatted
-from dicap.data.split import split_roles
 from dicap.errors import DataError
 
 
@@ -54,7 +54,7 @@ def test_the_split_of_imported_lists_is_the_published_rule(tmp_path):
     # the published code: a fresh RandomState, and the head of its permutation
     labelled = np.random.RandomState(1).permutation(len(images))[: int(0.5 * len(images))]
     index = read_index(tmp_path / "set", ["id", "path", "split"]).to_pandas()
-    roles = split_roles(index.assign(labelled=True), 0.5, 1, 0.2)
+    roles = tiny.roles_of(index, 0.5, 1, 0.2)
     chosen = np.isin(roles, ["sup", "est"])
     assert set(index["path"][chosen]) == {f"Flickr/{name}" for name in images[labelled]}
     assert (read_labels(tmp_path / "set", np.arange(20)) == labels).all()

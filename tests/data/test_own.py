@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -16,7 +17,6 @@ from data.raw import shared
 from dicap.data.convert import convert
 from dicap.data.sources.base import Rejected
 from dicap.data.sources.own import read as own
-from dicap.data.split import split_roles
 from dicap.errors import DataError
 from dicap.settings import Own
 
@@ -157,8 +157,8 @@ def test_a_list_that_is_sorted_or_grows_keeps_its_splits(tmp_path_factory, seed,
         lines = [f"{names[row]},train,{';'.join(np.array(list('abcde'))[shown[row]]) or '-'}" for row in rows]
         (root / "labels.csv").write_text("\n".join(["image,split,labels", *lines]))
         items = own.read(root, options(test_share=0.2)).items
-        index = pd.DataFrame({"id": [item.id for item in items], "split": [item.split for item in items], "labelled": True})
-        found = split_roles(index, 0.5, 1, 0.2, by_id=True)
+        index = pd.DataFrame({"id": [item.id for item in items], "split": [item.split for item in items]})
+        found = tiny.roles_of(index, 0.5, 1, 0.2, by_id=True)
         return dict(zip(index["id"], found, strict=True))
 
     first = roles(range(120))

@@ -5,10 +5,11 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
+import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dicap.data.split import labelled_order, split_roles
+from dicap.data.split import labelled_order
 from dicap.errors import DataError, SettingsError
 
 
@@ -24,7 +25,7 @@ def test_the_permutation_is_the_published_one():
 
 def test_labelled_images_are_the_head_of_the_permutation_wherever_training_rows_stand():
     frame = index(40, 10, 5).sample(frac=1, random_state=0).reset_index(drop=True)
-    roles = split_roles(frame, 0.5, 3, 0.2)
+    roles = tiny.roles_of(frame, 0.5, 3, 0.2)
     train = frame["id"][frame["split"] == "train"].tolist()
     order = np.random.RandomState(3).permutation(40)
     role = dict(zip(frame["id"], roles, strict=True))
@@ -36,7 +37,7 @@ def test_labelled_images_are_the_head_of_the_permutation_wherever_training_rows_
 @given(st.integers(10, 300), st.floats(0.05, 1.0), st.integers(0, 99), st.floats(0.05, 0.95))
 def test_roles_partition_the_images_or_the_ratio_is_refused(n, ratio, seed, est):
     try:
-        found = Counter(split_roles(index(n), ratio, seed, est))
+        found = Counter(tiny.roles_of(index(n), ratio, seed, est))
     except SettingsError:
         n_labelled = int(ratio * n)
         assert int((1 - est) * n_labelled) in (0, n_labelled)
@@ -45,7 +46,7 @@ def test_roles_partition_the_images_or_the_ratio_is_refused(n, ratio, seed, est)
 
 
 def test_a_larger_ratio_keeps_the_labelled_images_of_a_smaller_one():
-    small, large = (np.isin(split_roles(index(100), ratio, 1, 0.2), ["sup", "est"]) for ratio in (0.1, 0.3))
+    small, large = (np.isin(tiny.roles_of(index(100), ratio, 1, 0.2), ["sup", "est"]) for ratio in (0.1, 0.3))
     assert (small <= large).all() and small.sum() < large.sum()
 
 
@@ -60,13 +61,13 @@ def test_the_global_generator_is_neither_read_nor_moved():
 
 def test_missing_splits_and_unlabelled_training_images_are_data_errors():
     with pytest.raises(DataError, match="no images of split test"):
-        split_roles(index(10, 0), 0.5, 1, 0.2)
+        tiny.roles_of(index(10, 0), 0.5, 1, 0.2)
     with pytest.raises(DataError, match="no images of split train"):
-        split_roles(index(0, 3), 0.5, 1, 0.2)
+        tiny.roles_of(index(0, 3), 0.5, 1, 0.2)
     frame = index(10)
     frame.loc[4, "labelled"] = False
     with pytest.raises(DataError, match="training image 'i4' has no labels"):
-        split_roles(frame, 0.5, 1, 0.2)
+        tiny.roles_of(frame, 0.5, 1, 0.2)
 
 
 def added_index(n=40, unlabeled=10):
@@ -83,7 +84,7 @@ def added_index(n=40, unlabeled=10):
 @pytest.mark.parametrize("ratio", [0.2, 0.5, 1.0])
 def test_labels_given_later_count_whatever_the_ratio_and_move_nobody_else(ratio):
     index = added_index()
-    before = split_roles(index, ratio, 3, 0.25)
+    before = tiny.roles_of(index, ratio, 3, 0.25)
     hidden = [row for row in range(40) if before[row] == "unlabeled"][:4]
     given = [*hidden, 41, 44, 45, 49]
     after = index.copy()
@@ -91,7 +92,7 @@ def test_labels_given_later_count_whatever_the_ratio_and_move_nobody_else(ratio)
     after.loc[given, "labelled"] = True
     after.loc[hidden, "added"] = "train"
     after.loc[[41, 44, 45, 49], "added"] = "unlabeled"
-    roles = split_roles(after, ratio, 3, 0.25)
+    roles = tiny.roles_of(after, ratio, 3, 0.25)
     assert {roles[row] for row in given} == {"sup", "est"}
     others = [row for row in range(len(index)) if row not in given]
     assert (roles[others] == before[others]).all()
@@ -100,7 +101,7 @@ def test_labels_given_later_count_whatever_the_ratio_and_move_nobody_else(ratio)
 def test_labels_given_later_are_enough_where_the_ratio_alone_is_not():
     index = added_index()
     with pytest.raises(SettingsError, match="gives 0 for D_sup"):
-        split_roles(index, 0.02, 1, 0.5)
+        tiny.roles_of(index, 0.02, 1, 0.5)
     index.loc[40:43, ["split", "labelled", "added"]] = ["train", True, "unlabeled"]
-    roles = split_roles(index, 0.02, 1, 0.5)
+    roles = tiny.roles_of(index, 0.02, 1, 0.5)
     assert (roles == "sup").sum() == 2 and (roles == "est").sum() == 2

@@ -37,13 +37,13 @@ def test_every_kind_uses_the_width_of_the_terminal(run, monkeypatch):
     for kind, width in (("weights", 60), ("pseudo_labels", 80)):
         monkeypatch.setenv("COLUMNS", str(width))
         title, _, *shown = call(run / "train" / kind).output.splitlines()
-        assert "epoch 2" in title and width - 20 < max(map(len, shown)) <= width
+        assert "epoch 3 of 3: " in title and width - 20 < max(map(len, shown)) <= width
 
 
 def test_an_epoch_can_be_chosen(run):
     folder = run / "train" / "weights"
     chosen = call(folder, "--epoch", 1).output
-    assert "epoch 1" in chosen and call(folder).output != chosen
+    assert "epoch 1 of 3: " in chosen and call(folder).output != chosen
 
 
 def test_a_bin_without_entries_has_no_bar(tmp_path):
@@ -59,7 +59,7 @@ def test_bad_input_is_one_line_and_exit_code_1(run, tmp_path):
     cases = {
         (run / "train",): "holds no epochs",
         (weights / "epoch=001",): "give such a folder",
-        (weights, "--epoch", 9): "it has 0 to 2",
+        (weights, "--epoch", 9): "it has 1 to 3",
     }
     for arguments, words in cases.items():
         result = call(*arguments)

@@ -18,6 +18,7 @@ import pytest
 import tiny
 import torch
 
+from dicap.errors import out_of_memory
 from stages.commands.backbones import NAMES, describe
 
 OUT = {
@@ -158,13 +159,36 @@ def test_a_full_disk_while_publishing_is_one_line_and_loses_nothing(project, mon
     assert code == 0 and "resuming warmup after 2 of 2 epochs" in lines  # nothing is trained twice
 
 
-def test_a_step_that_does_not_fit_is_one_line(project, monkeypatch):
+@pytest.mark.parametrize(
+    ("fail", "said"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nSee the documentation."), "CUDA out of memory"),
+        (
+            torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be reported later."),
+            "CUDA error: out of memory",
+        ),
+        (
+            lambda: torch.empty(1 << 55),
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 144115188075855872 bytes",
+        ),
+        (
+            lambda: np.empty(1 << 55),
+            "Unable to allocate 256. PiB for an array with shape (36028797018963968,) and data type float64",
+        ),
+        (MemoryError(), "MemoryError"),
+    ],
+)
+def test_a_step_that_does_not_fit_is_one_line(project, monkeypatch, fail, said):
     def full(*_, **__):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nSee the documentation.")
+        raise fail() if callable(fail) else fail
 
     monkeypatch.setattr("stages.support.training.run_stage", full)
     code, line = project.refused("warmup")
-    assert code == 1 and "CUDA out of memory: this device has too little memory" in line and "documentation" not in line
+    assert code == 1 and line == f"Error: {said}; lower train.batch_size, or --workers; docs/gpu.md has more"
+
+
+def test_another_error_is_not_said_to_be_one_of_memory():
+    assert out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered")) is None
 
 
 # -- processes ----------------------------------------------------------------------------------------------------------

@@ -325,7 +325,7 @@ def test_refresh_counts_guarded_classes():
     refresh = method_of().refresh(Table(scores, y), roles)
     assert refresh.guarded == 2  # class 0 has no negative, class 2 no positive
     assert not (refresh.pseudo.label[:, 0] == 0).any() and not (refresh.pseudo.label[:, 2] == 1).any()
-    assert method_of(thresholds__rule="none").refresh(Table(scores, y), roles).guarded == 0
+    assert method_of(thresholds__rule="none").refresh(Table(scores, y), roles).guarded is None
 
 
 def test_frozen_statistics_normalise_by_the_batch_and_remember_nothing():

@@ -97,7 +97,7 @@ def test_a_batch_that_does_not_fit_is_halved(model, photos, monkeypatch):
     def narrow(network, images):
         sizes.append(len(images))
         if len(images) > 3:
-            raise torch.OutOfMemoryError("full")
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
         return plain(network, images)
 
     monkeypatch.setattr(model.method, "scores", narrow)

@@ -51,7 +51,7 @@ TOOLS = {
     "backbones": "List networks to freeze: image size, features, cost.",
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
-    "doctor": "Check a converted data set.",
+    "doctor": "Check a converted data set; say how long a run takes.",
     "sweep": "Run a grid of experiments, here or on a cluster.",
     "formatted": "Convert by the published npy lists.",
     "figures": "Draw the paper's figures from finished runs.",

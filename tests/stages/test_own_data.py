@@ -2,7 +2,9 @@
 
 import csv
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import pandas as pd
@@ -185,6 +187,33 @@ def test_doctor_says_what_it_found(project):
     project.done("convert")
     assert "duplicate: test test-001.png = train train-003.png" in project.done("doctor")
     assert project.run("doctor", "--strict")[0] == 1
+
+
+def test_doctor_counts_up_what_an_epoch_on_some_images_took(project, monkeypatch):
+    """Twice the epochs take twice the steps, of so many more images as there are; both parts have a labelled one."""
+    from dicap.files.artifacts import write_history
+    from stages.support import forecast
+
+    def run(stage, folder):
+        places.append(folder)
+        settings, meta = (json.loads((folder / name).read_text()) for name in ("params.yaml", "data/converted/meta.json"))
+        assert int(settings["ratio"] * meta["counts"]["train"]) == labelled
+        if stage == stopped:
+            os.kill(os.getpid(), signal.SIGTERM)
+        parts = {f"minutes_{part}": 1.0 for part in ("data", "step", "refresh", "evaluation")}
+        write_history([parts] if stage in ("warmup", "train") else [], forecast.cost_file(folder / "artifacts", stage), [*parts])
+        return {}
+
+    for name, value in (("_run", run), ("SAMPLE", 16), ("LEAST", 4)):
+        monkeypatch.setattr(forecast, name, value)
+    told, places, stopped, labelled = [], [], None, 2
+    for epochs in (2, 4):
+        project.set({"train.epochs": epochs, "train.eval_every": 8, "ratio": 0.1})
+        told.append(json.loads(project.done("--json", "doctor", "--time"))["minutes"]["train"])
+    images = sum(json.loads(Path("data/converted/meta.json").read_text())["counts"].values())
+    assert told[1] - told[0] == pytest.approx(2 * 3 * images / 16, rel=0.1) and told[0] > 6
+    stopped = "features"
+    assert project.run("doctor", "--time")[0] == 1 and not any(place.exists() for place in places)
 
 
 def test_init_data_shows_what_it_understood_and_says_why(project, tmp_path):

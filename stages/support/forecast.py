@@ -18,7 +18,7 @@ from dicap.data import format as files
 from dicap.data.store import Store
 from dicap.errors import DataError
 from dicap.features.accelerated import engines
-from dicap.features.compute import store_of
+from dicap.features.compute import needed_features, store_of
 from dicap.features.recipe import Recipe, pretrained_network
 from dicap.files.artifacts import cost_file
 from dicap.files.content_store import ABSENT
@@ -94,13 +94,15 @@ def _run(stage: str, folder: Path) -> dict[str, Any]:
 
 
 def _unknown(settings: Settings, store: Store) -> float:
-    """Share of the images' views whose features nobody has computed yet."""
+    """Share of the features of the bank that nobody has computed yet."""
     chosen, keys = Runtime.choose(), store.digests()
     recipe = Recipe.of(settings, store, pretrained_network(settings))
     sort = [str(chosen.amp or torch.float32).removeprefix("torch."), chosen.device.type]
     made_by = [{"engine": [*each, *sort], "code": code("features", settings)} for each in engines()]
     stores = [[store_of(known_results("features"), recipe, view, by) for view in recipe.files] for by in made_by]
-    return min(float(np.mean([each.find(keys) == ABSENT for each in views])) for views in stores)
+    needed = needed_features(recipe, store, keys)
+    found = [np.stack([each.find(keys) != ABSENT for each in views], 1) for views in stores]  # (N, V) bool, of each engine
+    return min(1 - float(each[needed].mean()) for each in found)
 
 
 def _solution(store: Store, stage: str, passes: int = 40, heads: int = 6, components: int = 256, features: int = 1280) -> float:

@@ -23,16 +23,20 @@ def command(images: tuple[str, ...], model: Path | None, classes: tuple[str, ...
 
     IMAGES as for `predict`. The sum of the model's chances is corrected by its errors on labelled images that it had not learnt.
     The interval holds where those were drawn at random from the same photographs, which images that `suggest` chose are not
-    (but for --by random). Where IMAGES look unlike them a warning says so, and by_shift has another estimate. Writes OUT.
+    (but for --by random). Where IMAGES look unlike them a warning says so, and by_shift has another estimate. Writes OUT and
+    beside it the same as a bar chart, .svg.
     """
     from dicap.errors import DataError, SettingsError
     from dicap.files.written import check_own, replacing_own
+    from dicap.report import style
+    from dicap.report.figures.counts import bars
     from dicap.use.count import count
     from dicap.use.folder import Photograph, photographs
 
     if out.suffix.lower() != ".csv":
         raise SettingsError(f"--out: found {str(out)!r}, expected a file that ends in .csv")
-    check_own(out)
+    chart = out.with_suffix(".svg")
+    check_own(out, chart)
     if images:
         named = photographs(images[0] if len(images) == 1 else images)
         photos = list({os.path.abspath(str(one.source)): one for one in named}.values())  # what is named twice counts once
@@ -52,12 +56,14 @@ def command(images: tuple[str, ...], model: Path | None, classes: tuple[str, ...
     )
     with replacing_own(out) as temporary:
         table.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+    with style.house_style():
+        style.save(bars(table), chart)
     shown = [(row["class"], f"{row['count']:,.0f}", f"{row['low']:,.0f} to {row['high']:,.0f}") for _, row in table.iterrows()]
     for line in columns([("class", "count", "95 % interval"), *shown], right={1, 2}):
         say(line)
     for line in warnings:
         click.echo(f"Warning: {line}", err=True)
-    facts = {"images": outcome.images, "classes": len(table), "counts": str(out)}
+    facts = {"images": outcome.images, "classes": len(table), "counts": str(out), "chart": str(chart)}
     facts["assumes"] = "labelled photographs drawn at random from the same ones"
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)

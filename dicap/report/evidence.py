@@ -175,19 +175,6 @@ def read_curves(folder: Path) -> pd.DataFrame:
     return pool_classes(_frames(folder.parent, folder.name))
 
 
-def curve_errors(weights: pd.DataFrame) -> pd.DataFrame:
-    """epoch, curve_error: mean |estimated - optimal| rate, weighted by the hidden entries of the bins.
-
-    Empty without hidden labels.
-    """
-    if weights.empty:
-        return pd.DataFrame(columns=["epoch", "curve_error"])
-    known = weights[weights["optimal_r_pos"].notna() & (weights["optimal_n"] > 0)]
-    difference = (known["r_pos"] - known["optimal_r_pos"]).abs() * known["optimal_n"]
-    sums = known.assign(difference=difference).groupby("epoch")[["difference", "optimal_n"]].sum()
-    return (sums["difference"] / sums["optimal_n"]).rename("curve_error").reset_index()
-
-
 def _history(artifacts: Path) -> pd.DataFrame:
     parts = []
     for stage in STAGES:

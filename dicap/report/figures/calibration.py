@@ -24,7 +24,7 @@ def correctness(weights: pd.DataFrame) -> Figure:
     return figure
 
 
-def overlaid(curves: Mapping[str, tuple[pd.DataFrame, str]], title: str | None = None) -> Figure:
+def overlaid(curves: Mapping[str, tuple[pd.DataFrame, str]]) -> Figure:
     """Curves by name, each a frame of one epoch's bins and its column, told apart by colour, dash and marker."""
     figure = style.canvas(3.4, 3.6)
     ax = figure.add_subplot()
@@ -35,7 +35,7 @@ def overlaid(curves: Mapping[str, tuple[pd.DataFrame, str]], title: str | None =
     ax.set_ylim(-0.03, 1.03)
     ax.set_xlabel("confidence of the network")
     ax.set_ylabel("share of positives")
-    ax.legend(loc="upper left", title=title, alignment="left")  # above the diagonal, where curves seldom are
+    ax.legend(loc="upper left")  # above the diagonal, where curves seldom are
     return figure
 
 

@@ -8,7 +8,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dicap.report import style
-from dicap.report.evidence import curve_errors
 from dicap.report.figures.calibration import early_and_late, overlaid
 
 
@@ -31,9 +30,7 @@ def figure_1b(runs: Mapping[float, pd.DataFrame]) -> Figure:
 def figure_1c(weights: pd.DataFrame) -> Figure:
     """How well a few labelled images that were held out estimate the curve. weights: all epochs."""
     first = _at(weights, weights["epoch"].min())
-    errors = curve_errors(first)["curve_error"]
-    title = f"mean difference {errors.iloc[0]:.3f}" if len(errors) else None
-    return overlaid({"estimated": (first, "r_pos"), "optimal": (first, "optimal_r_pos")}, title)
+    return overlaid({"estimated": (first, "r_pos"), "optimal": (first, "optimal_r_pos")})
 
 
 def figure_1d(scores: pd.DataFrame) -> Figure:

@@ -69,7 +69,8 @@ def study(p: Tensor, y: Tensor, y_labelled: Tensor, sizes: Sequence[int], draws:
 
 def read_scores(artifacts: Path, dataset: Path) -> tuple[Tensor, Tensor, Tensor]:
     """(p, y, y_labelled) of a run: the scores before the main stage, their hidden labels, the labelled images' labels."""
-    folder = artifacts / "pseudo_label"
+    stages = (artifacts / "pseudo_label", artifacts / "train")  # a solved head has them in the second alone
+    folder = next(stage for stage in stages if files.epochs(stage, "pseudo_labels"))
     path = files.epoch_file(folder, "pseudo_labels", files.epochs(folder, "pseudo_labels")[0])
     ids, confidence, _, _ = files.read_pseudo_labels(path)
     index = read_index(dataset, ["id", "split"]).to_pandas().set_index("id")

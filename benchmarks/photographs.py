@@ -55,6 +55,7 @@ from dicap.data.convert import convert
 from dicap.data.sources import read_raw
 from dicap.data.split import split_index, split_roles
 from dicap.data.store import Store
+from dicap.features.accelerated import accelerated
 from dicap.features.bank import FeatureBank
 from dicap.features.compute import fill
 from dicap.features.folder import BACKBONE
@@ -62,6 +63,7 @@ from dicap.features.recipe import Recipe, pretrained_network
 from dicap.files.artifacts import write_split
 from dicap.linear.choice import PART
 from dicap.linear.loss_weight import CANDIDATES, FOLDS, log_losses, logits_out_of_fold
+from dicap.machine.processes import keep_freed_memory
 from dicap.machine.runtime import Runtime
 from dicap.metrics.ranking import mean_average_precision
 from dicap.models import load_model, load_weights
@@ -138,7 +140,11 @@ class Place:
         recipe = Recipe.of(s, self.store, network)
         bank, begin = folder / f"features-{recipe.fingerprint[:16]}", time.perf_counter()
         if not (bank / "meta.json").exists():
-            fill(bank, recipe, self.store, network, device=self.runtime.device, autocast=self.runtime.amp)
+            computing, device = network, self.runtime.device
+            if self.runtime.amp is None:  # as the stage does
+                keep_freed_memory()
+                computing, _ = accelerated(network, self.store.n * len(recipe.files), s.image_size, device)
+            fill(bank, recipe, self.store, computing, device=device, autocast=self.runtime.amp)
             save_backbone(network.backbone, bank / BACKBONE)
         self.seconds = time.perf_counter() - begin
         self.bank = FeatureBank.open(bank)

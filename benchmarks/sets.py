@@ -11,6 +11,7 @@ order of the published split; where two ratios come to the same rows the smaller
     cap, cap_tenth  CAP's quota, pseudo-labelled rows of weight 0.3 or 0.1
     always          the student of `pseudo_weight` 0.5
     auto            `pseudo_weight: auto`: as much of that student as the labelled rows gain from out of fold
+    averaged        the same, its scores averaged with those of the nearest rows (`averaged.py`; not in the product)
 
 with paired differences and 95 % t intervals over seeds, the choice, seconds, and how far the stated chance lies from the share
 that is right, over deciles of the test decisions (`fixed`: with the same weight of the logistic curve whatever the labels).
@@ -29,6 +30,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
+from averaged import Neighbours, choose_share
 from common import Parser, finish, gap_of_deciles, paired
 from populations import HELPING, MISLEADING, Population, draw
 
@@ -46,7 +48,7 @@ from dicap.metrics.ranking import mean_average_precision
 from dicap.randomness import torch_seed
 
 TARGET, BELOW, LEAST, FIRST = 0.95, 0.3, 40, 20000
-NAMES = ("regression", "root", "labelled_only", "cap", "cap_tenth", "always", "auto")
+NAMES = ("regression", "root", "labelled_only", "cap", "cap_tenth", "always", "auto", "averaged")
 
 
 def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
@@ -90,6 +92,9 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     took("choice")
     for name, heads in {"labelled_only": own, "always": students, "auto": auto}.items():
         keep(name, heads, test)
+    near = Neighbours.of(axes)
+    found["averaged"] = choose_share(auto, near, rows, y, fold)
+    keep("averaged", auto, near.averaged(test, rows, found["averaged"]))
     found["choice"] = choice.to_dict() | {"features": scaling.kind}
     for key, many in {"chance_gap": ranks.MANY, "chance_gap_fixed": 0}.items():
         found[key] = chance_gap(auto, rows[:n], test, p, fold, many)
@@ -140,11 +145,13 @@ def table(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
         found[ratio] = {
             "seeds": len(some),
             "map": {name: round(float(np.mean(values)), 2) for name, values in maps.items()},
-            "auto_against": {name: paired(maps["auto"], maps[name]) for name in NAMES if name != "auto"},
+            "auto_against": {name: paired(maps["auto"], maps[name]) for name in NAMES if name not in ("auto", "averaged")},
+            "averaged_against": {name: paired(maps["averaged"], maps[name]) for name in NAMES if name != "averaged"},
             "always_against_labelled_only": paired(maps["always"], maps["labelled_only"]),
             "labelled_only_against_root": paired(maps["labelled_only"], maps["root"]),
             "features": [each["choice"]["features"] for each in some],
             "shares": [each["choice"]["share"] for each in some],
+            "averaged": [each["averaged"] for each in some],
             "evidence": [round(each["choice"]["candidates"][1]["evidence"], 2) for each in some],
             "chance_gap": round(float(np.mean([each["chance_gap"] for each in some])), 4),
             "chance_gap_fixed": round(float(np.mean([each["chance_gap_fixed"] for each in some])), 4),
@@ -153,9 +160,9 @@ def table(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def draws(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """How often `always` and `auto` end more than BELOW under the labelled rows' own head."""
+    """How often each of the three rules ends more than BELOW under the labelled rows' own head."""
     found = {}
-    for name in ("always", "auto"):
+    for name in ("always", "auto", "averaged"):
         gains = np.array([each["map"][name] - each["map"]["labelled_only"] for each in cells.values()])
         found[name] = {"below": round(float((gains < -BELOW).mean()), 4), "mean": round(float(gains.mean()), 3)}
         found[name]["worst"] = round(float(gains.min()), 2)

@@ -127,7 +127,7 @@ def needed_features(recipe: Recipe, store: Store, pixels: np.ndarray) -> np.ndar
 def store_of(known: Path, recipe: Recipe, view: BankView, made_by: Any) -> ContentStore:
     """The store of all that the features of an image in a view depend on beside its pixels."""
     # What the view has of the views, and the weights and numbers of the network, not where they came from.
-    others = ("images", "n", "cutout", "flip", "views", "test", "origin", "normalize")
+    others = ("images", "n", "cutout", "flip", "views", "test_split", "origin", "normalize")
     facts = {name: value for name, value in recipe.to_dict().items() if name not in others}
     versions = [version(name) for name in ("torch", "timm")]  # whose the networks are
     facts |= {"view": asdict(view), "drawn by": [SEED, STAGE, EPOCH], "made by": made_by, "versions": versions}

@@ -38,7 +38,7 @@ class Recipe:
         tokens: the setting network.tokens.
         cutout, flip: of the strong views.
         views: V, the number of strong views.
-        test: checksum of the test split, whose images have no strong views; empty where V is 0.
+        test_split: checksum of the test split, whose images have no strong views; empty where V is 0.
         grid: g; the map is pooled to g x g positions.
         channels: D.
     """
@@ -57,7 +57,7 @@ class Recipe:
     cutout: float
     flip: float
     views: int
-    test: str
+    test_split: str
     grid: int
     channels: int
 
@@ -128,7 +128,7 @@ def asked_for(settings: Settings, store: Store | None) -> dict[str, Any]:
         "cutout": settings.augment.cutout,
         "flip": settings.augment.flip,
         "views": settings.features.views,
-        "test": store.test_checksum if store is not None and settings.features.views else "",
+        "test_split": store.test_checksum if store is not None and settings.features.views else "",
         "grid": settings.features.grid,
     }
 

@@ -2,7 +2,7 @@
 
 Plain and mirrored views of every image, and V strong views of all but the test images, on which nothing is trained. What a strong
 view looks like depends on the image's pixels and the number of the view and on nothing else, so that one bank serves every
-method, ratio, seed and estimator, and a set that is sorted, split or grows needs no feature anew. Which of the V an image gets in
+method, ratio, seed and estimator, and a set that is sorted or grows needs no feature anew. Which of the V an image gets in
 a step is drawn as the image loader draws: a pure function of (seed, stage, epoch, row, key of the request)."""
 
 from dataclasses import dataclass

@@ -17,17 +17,14 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     """Write a table with page checksums, atomically."""
     # A dictionary of numbers, or of ids, is made and thrown away again; labels have three values.
     many = ["id", *(f"{field.name}.list.element" for field in table.schema if field.type == pa.list_(pa.float16()))]
-    few = [leaf for leaf in _leaves(table.schema) if leaf not in many]
+    leaves = (f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name for field in table.schema)
+    few = [leaf for leaf in leaves if leaf not in many]
     options: dict[str, Any] = {"use_dictionary": few, "write_statistics": few, "write_batch_size": 65536}
     with (
         replacing(path) as temporary,
         pq.ParquetWriter(temporary, table.schema, write_page_checksum=True, compression="zstd", **options) as writer,
     ):
         writer.write_table(table)
-
-
-def _leaves(schema: pa.Schema) -> list[str]:
-    return [f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name for field in schema]
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

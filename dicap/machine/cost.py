@@ -88,10 +88,6 @@ class Meter:
         row |= {f"minutes_{part}": spent[part] / 60 for part in PARTS}
         row["images_per_s"] = spent["images"] / steps if steps else None
         row["peak_memory_gb"] = torch.cuda.max_memory_allocated(self._device) / GIB if self._device.type == "cuda" else None
-        row["peak_resident_gb"] = peak_resident() / GIB
+        unit = 1 if sys.platform == "darwin" else 1024  # bytes of what the system counts in
+        row["peak_resident_gb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / GIB
         return row
-
-
-def peak_resident() -> int:
-    """The most main memory this process ever held, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dicap.data.format import is_partial
 from dicap.data.labels import read_labels
 from dicap.data.store import Store
-from dicap.errors import SettingsError
+from dicap.errors import DataError, SettingsError
 from dicap.features.bank import FeatureBank
 from dicap.files.artifacts import ROLES, read_roles
 from dicap.machine.progress import progress
@@ -95,6 +95,8 @@ class Experiment:
                 f"images that are labelled in part; choose one of {able}"
             )
         role_of = read_roles(split, store.ids)
+        if not np.array_equal(role_of == "test", store.is_test):
+            raise DataError(f"{split}: its test images are not those of {folder}; run `dvc repro` (or `dicap-stage split`)")
         rows = {role: np.flatnonzero(role_of == role) for role in ROLES}
         roles = Roles(**rows)
         counts = store.meta["counts"]  # of images without any labels `ratio` knows nothing, a step's composition must

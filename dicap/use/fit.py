@@ -138,20 +138,16 @@ def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -
     for name in list_images(photographs, again=True, required=False):
         if (photographs / name).is_file():  # and no broken link
             (place / name).parent.mkdir(parents=True, exist_ok=True)
-            _linked(photographs / name, place / name)
+            try:
+                os.link(photographs / name, place / name)
+            except OSError:  # on another disk
+                shutil.copy2(photographs / name, place / name)
     if isinstance(labels, pd.DataFrame):
         below = f"{photographs}{os.sep}"
         cells = labels.map(lambda cell: str(cell).removeprefix(below) if isinstance(cell, str | Path) else cell)
         cells.to_csv(place / LABELS, index=False)
         return place / LABELS
     return Path(shutil.copy2(labels, place))
-
-
-def _linked(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,16 +21,16 @@ def command(params: Path, **runtime) -> None:
     from dicap.settings.methods import METHODS
 
     settings, source, out = load(params), ARTIFACTS / "warmup", ARTIFACTS / "pseudo_label"
-    none = None
+    why_none = None
     if not settings.trains("train"):
-        none = f"none: {METHODS[settings.method].title} trains on labelled images only"
+        why_none = f"{METHODS[settings.method].title} trains on labelled images only."
     elif settings.solves("train"):
-        none = f"none: the main stage solves for the head in seconds, and writes them to {ARTIFACTS / 'train' / 'pseudo_labels'}"
-    if none is not None:
+        why_none = f"The main stage solves for the head in seconds, and writes them to {ARTIFACTS / 'train' / 'pseudo_labels'}."
+    if why_none is not None:
         if is_main():
             with replacing_folder(out) as folder:
-                (folder / "none.txt").write_text(f"{none}\n", encoding="utf-8")
-            finish("pseudo-label", {"entries": none, "folder": str(out)})
+                (folder / "none.txt").write_text(f"{why_none}\n", encoding="utf-8")
+            finish("pseudo-label", {"entries": f"none. {why_none}", "folder": str(out)})
         return
     from dicap.training.loops.table import loop_of
     from stages.support.training import open_experiment, start_from

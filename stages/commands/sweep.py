@@ -77,7 +77,7 @@ def command(
     _refuse_what_would_be_lost(missing, named)
 
     running = open_engine(engine, jobs)
-    cpus = cpus or _cores_per_cell(engine, jobs)
+    cpus = cpus or (max(1, cores() // (jobs or 1)) if engine == "here" else 1)
     at_once = jobs or (1 if engine == "here" else None)
     # Here the cells that would use the other cores wait for the preparation: one job uses them all.
     preparing = max(cpus, min(cores(), cpus * (at_once or 1))) if engine == "here" else cpus
@@ -224,11 +224,6 @@ def _experiments(rev: str) -> set[str]:
 
     place = experiment_ref("", rev)
     return {line.removeprefix(place) for line in git("for-each-ref", "--format=%(refname)", place).splitlines()}
-
-
-def _cores_per_cell(engine: str, jobs: int | None) -> int:
-    """Processor cores of a cell where the user does not say and so many run at a time."""
-    return max(1, cores() // (jobs or 1)) if engine == "here" else 1
 
 
 def _print_how_to_see(plan: Grid) -> None:

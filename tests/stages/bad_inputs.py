@@ -263,6 +263,7 @@ MADE = [
         "evaluate",
         frame("artifacts/split/split.parquet", lambda f: f.rename(columns={"id": "name"})),
     ),
+    Case("another test split", "warmup", frame("artifacts/split/split.parquet", lambda f: f.replace("test", "unlabeled"))),
     Case("an unknown role", "warmup", frame("artifacts/split/split.parquet", lambda f: f.assign(role="trian"))),
     Case("no features of the frozen backbone", "warmup", frozen()),
     Case(

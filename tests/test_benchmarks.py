@@ -9,7 +9,7 @@ import tiny
 import warm
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-SHARED = ("common", "made_up", "populations", "step_memory")  # no benchmarks themselves
+SHARED = ("averaged", "common", "made_up", "populations", "step_memory")  # no benchmarks themselves
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in (*SHARED, "suite"))
 
 

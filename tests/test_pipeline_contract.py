@@ -57,12 +57,12 @@ def look(self, name):
         read.add(name)
     return plain(self, name)
 Settings.__getattribute__ = look
-load = common.load_settings
+load = common.load
 def loaded(params):
     settings = load(params)
     armed.append(settings)
     return settings
-common.load_settings = loaded
+common.load = loaded
 from stages.cli import main
 try:
     main([COMMAND])

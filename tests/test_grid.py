@@ -16,12 +16,11 @@ from dicap.methods import build_method
 from dicap.methods.base import Roles
 from dicap.report.budgets import equal_steps
 from dicap.report.experiments import FREE, LADDER, RECOMMENDED, frame_of, row_of
-from dicap.report.tables import collect, published_numbers, spec_of
+from dicap.report.tables import published_numbers, spec_of
 from dicap.settings import Settings, flatten
 from dicap.settings.methods import METHODS
 from dicap.settings.schema import Calibration
 from stages.sweeps import grid as grid_module
-from stages.sweeps.finished import asked_for
 from stages.sweeps.grid import Grid, cells, read_grid
 
 PARAMS = tiny.ROOT / "params.yaml"
@@ -160,42 +159,9 @@ def test_on_every_set_of_the_paper_a_grid_is_one_table_from_which_no_cell_is_lef
     plan = read_grid(tiny.ROOT / "experiments" / f"{name}.yaml").override({"dataset": [dataset], "data_root": ["photos"]})
     found = [cell.settings for cell in cells(plan, PARAMS)]
     runs = [{"name": "", "rev": "", "when": "", "data": "", "settings": s, "metrics": {"map": 50.0, "steps": 1}} for s in found]
-    for reference in (None, {dataset: found[0]}):
+    for reference in (None, found[0]):
         frame, notes = frame_of(runs, plan.table, reference)
         assert len(frame) == len(runs) and not notes
-
-
-@pytest.fixture(scope="module")
-def run_everywhere():
-    """Every cell of every ready-made grid as a finished run, with its grid's name; on coco2014 main's alone."""
-    runs = []
-    for path in GRIDS:
-        for dataset in ("voc2012", "nuswide", *{"main": ("pictograms", "coco2014"), "paper": ()}.get(path.stem, ("pictograms",))):
-            changes = {"dataset": [dataset], "data_root": [None if dataset == "pictograms" else "photos"]}
-            if path.stem in ("paper", "ablation"):
-                changes["ratio"] = [0.05, 0.1]
-            for s in (cell.settings for cell in cells(read_grid(path).override(changes), PARAMS)):
-                steps = s["warmup"]["epochs"] + 1000 * s["train"]["epochs"]
-                metrics = {"map": 50.0, "steps": steps, "minutes_per_epoch": 1.0}
-                runs.append({"name": path.stem, "rev": "", "when": "", "data": "", "settings": s, "metrics": metrics})
-    return runs
-
-
-@pytest.mark.parametrize("dataset", ["pictograms", "nuswide"])
-@pytest.mark.parametrize("kind", ["ablation", "weighting", "cost", "main"])
-def test_whatever_else_was_run_a_table_has_all_of_its_grid_and_no_column_more(run_everywhere, kind, dataset, tmp_path):
-    params = tmp_path / "params.yaml"
-    params.write_text(json.dumps({"dataset": dataset, "ratio": 0.05, "seed": 1, "method": "dicap", "data_root": "photos"}))
-    (tmp_path / "configs").symlink_to(tiny.ROOT / "configs")
-    frame, _ = frame_of(run_everywhere, kind, asked_for(run_everywhere, params, {}))
-
-    def cell(s):
-        return s["dataset"], row_of(kind, s), s["ratio"], s["seed"]
-
-    own = {cell(run["settings"]) for run in run_everywhere if (grid := run["name"]) == kind or (kind, grid) == ("main", "paper")}
-    assert own <= set(frame[["dataset", "row", "ratio", "seed"]].itertuples(index=False, name=None))
-    if kind != "main":
-        assert set(collect(frame, spec_of(kind)[0]).columns) == {(dataset, ratio) for dataset, _, ratio, _ in own}
 
 
 def test_methods_on_own_photographs_share_all_that_their_table_wants_shared():

@@ -7,7 +7,7 @@ tells its converted images and labels from others).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -57,11 +57,10 @@ RECOMMENDED = "dicap_recommended"  # its row beside that of DiCaP's published ru
 FREE = {
     "main": _IDENTITY | _BUDGET | _START | {"iat.rule"},
     "photographs": _IDENTITY | set(_RULE) | _BY_STEPS | _LOOPS | _START,
-    "cost": _IDENTITY - {"ratio"} | _START | {"warmup.trainable", "train.trainable"},  # D2L trains the whole network everywhere
+    "cost": _IDENTITY | _START | {"warmup.trainable", "train.trainable"},  # D2L trains the whole network everywhere
     "ablation": _IDENTITY | set(_STEPS),
     "weighting": _IDENTITY | set(_STEPS) | {"calibration.policy"},
 }
-_OF_METHODS = {"main", "photographs", "cost"}  # tables whose rows are methods; the others' rows are steps of one
 
 
 def row_of(kind: str, settings: dict[str, Any]) -> str | None:
@@ -122,21 +121,18 @@ def labelled_only(row: str) -> bool:
 
 
 def frame_of(
-    experiments: Sequence[dict[str, Any]], kind: str, reference: Mapping[str, dict[str, Any]] | None = None
+    experiments: Sequence[dict[str, Any]], kind: str, reference: dict[str, Any] | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
     """The runs of table `kind`, a row each.
 
     Columns: dataset, row, ratio, seed, map, minutes_per_epoch, peak_memory_gb, rev, name; steps (a number, SOLVED, or empty where
     nothing is known); network, in words; which, the network that was scored, and other, the mAP of the other one;
-    best_on_test; shared: whether the run belongs to a table of the other sort too, so that another grid may have asked for it.
+    best_on_test.
 
     Runs of one data set are comparable if all settings but FREE[kind] agree, and images and labels are the same. Where they are
-    not, those that agree with `reference` (by data set, the settings of params.yaml on it) are kept, or else the most numerous
-    ones; of other images or labels the latest. In a table of several data sets, one on which no run agrees with the reference
-    is left out where on another some do: other tables' grids ran there.
-
-    Of a cell (data set, row, ratio; in the main table also the number of steps) the runs have to agree in the rest of what they
-    read, and are chosen alike. Of several runs of one cell and seed the latest counts.
+    not, those that agree with `reference` (the settings of params.yaml) are kept, or else the most numerous ones; of other images
+    or labels the latest. Of a cell (data set, row, ratio; in the main table also the number of steps) the runs have to
+    agree in the rest of what they read, and are chosen alike. Of several runs of one cell and seed the latest counts.
 
     Returns the frame and a sentence about every group that was left out.
     """
@@ -166,19 +162,12 @@ def frame_of(
                 "rest": _rest(settings, kind),
                 "data": experiment["data"],
                 "read": _read(settings, kind),
-                "shared": any(row_of(k, settings) for k in FREE.keys() - (_OF_METHODS if kind in _OF_METHODS else {kind})),
             }
         )
     if not rows:
         return pd.DataFrame(columns=["dataset", "row", "ratio", "seed", "map"]), notes
     rows.sort(key=lambda row: row["when"])
-    wanted = {dataset: dict(flatten(settings)) for dataset, settings in (reference or {}).items()}
-    asked = {row["dataset"] for row in rows if _agrees(row["rest"], wanted.get(row["dataset"]))}
-    if kind != "main" and asked:
-        for dataset in sorted({row["dataset"] for row in rows} - asked):
-            number = sum(row["dataset"] == dataset for row in rows)
-            notes.append(f"{dataset}: left out {_runs(number)}; none has the settings asked for.")
-        rows = [row for row in rows if row["dataset"] in asked]
+    wanted = dict(flatten(reference)) if reference else {}
     cell = ["dataset", "row", "ratio", *(["steps"] if kind == "main" else [])]
     for names in (["dataset"], cell):
         rest = "rest" if names == ["dataset"] else "read"
@@ -186,13 +175,13 @@ def frame_of(
         for place in dict.fromkeys(tuple(row[name] for name in names) for row in rows):
             here = [row for row in rows if tuple(row[name] for name in names) == place]
             groups = Counter(row[rest] for row in here)
-            agree = [group for group in groups if _agrees(group, wanted.get(place[0]))]
+            agree = [group for group in groups if reference and all(repr(wanted[key]) == value for key, value in group)]
             most = [group for group in groups if groups[group] == max(groups.values())]
             chosen = (agree or most)[-1]  # the latest of those
             same = [row for row in here if row[rest] == chosen]
             label = " ".join(map(str, place)).strip()
-            if not agree and names == ["dataset"] and place[0] in wanted:
-                keys = sorted(key for key, value in chosen if repr(wanted[place[0]][key]) != value)
+            if not agree and names == ["dataset"] and reference and reference["dataset"] == place[0]:
+                keys = sorted(key for key, value in chosen if repr(wanted[key]) != value)
                 notes.append(f"{label}: no run has the settings asked for; those shown differ in {', '.join(keys)}.")
             if len(groups) > 1:
                 keys = sorted({key for other in groups for key, _ in set(other) ^ set(chosen)})
@@ -240,10 +229,6 @@ def _rest(settings: dict[str, Any], kind: str) -> tuple[tuple[str, str], ...]:
     if values["method"] == "drml" and (values["drml.features"], values["network.normalize"]) == ("pretrained", "auto"):
         values["network.normalize"] = "none"  # as of the other methods where nothing is given (docs/methods.md 4.5)
     return tuple((key, repr(value)) for key, value in sorted(values.items()) if key not in FREE[kind])
-
-
-def _agrees(group: tuple[tuple[str, str], ...], wanted: dict[str, Any] | None) -> bool:
-    return wanted is not None and all(repr(wanted[key]) == value for key, value in group)
 
 
 def _read(settings: dict[str, Any], kind: str) -> tuple[tuple[str, str], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,7 @@ class Spec:
     rows: key -> title, in order. ours: the row that Delta compares with the best other one; None: no Delta.
     value: the frame's column. higher: whether more is better.
     against: row -> the row that it is compared with, seed by seed; gain: the title of these differences.
+    shared: rows that other tables' grids run too; where others are there, a column of these alone is those grids'.
     average: whether a column has the mean of the others; before: row -> the row that the paper's gain of that mean is over.
     """
 
@@ -37,6 +38,7 @@ class Spec:
     higher: bool = True
     against: Mapping[str, str] = field(default_factory=dict)
     gain: str = ""
+    shared: Collection[str] = ()
     average: bool = False
     before: Mapping[str, str] = field(default_factory=dict)
 
@@ -122,6 +124,7 @@ def spec_of(kind: str) -> list[Spec]:
                 steps,
                 against=against,
                 gain="over the step before",
+                shared=("baseline", "dth", "fte"),
                 average=True,
                 before=before,
             )
@@ -134,6 +137,7 @@ def spec_of(kind: str) -> list[Spec]:
                 policies,
                 against={row: "estimated" for row in policies if row != "estimated"},
                 gain="minus Estimated",
+                shared=("estimated",),
                 average=True,
             )
         ],
@@ -172,8 +176,7 @@ def collect(
     published: Mapping[tuple[str, str, float], float] | None = None,
     averages: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Table:
-    """A table from one row per run: columns dataset, row, ratio, seed and `spec.value`, and where known network, steps and
-    shared: where others are there, a column of these alone is another grid's and not shown.
+    """A table from one row per run: columns dataset, row, ratio, seed and `spec.value`, and where known network and steps.
 
     `published` and `averages` are as `published_numbers` and `published_averages` give them.
 
@@ -182,9 +185,8 @@ def collect(
     """
     published = published or {}
     runs = runs[runs["row"].isin(list(spec.rows)) & runs[spec.value].notna()]
-    own = runs[~runs["shared"].astype(bool)] if "shared" in runs else runs
-    shown = own if len(own) else runs
-    columns: list[Column] = sorted(set(zip(shown["dataset"], shown["ratio"], strict=True)))
+    places = list(zip(runs["dataset"], runs["ratio"], runs["row"], strict=True))
+    columns: list[Column] = sorted({place[:2] for place in places if place[2] not in spec.shared} or {p[:2] for p in places})
     runs = runs[pd.MultiIndex.from_frame(runs[["dataset", "ratio"]]).isin(columns)]
     cells: dict[str, dict[Column, Cell]] = {}
     for row in spec.rows:

@@ -72,11 +72,11 @@ def command(
 def _runs(panel: str, params: Path, dataset: str, *, here: bool):
     """Finished runs of the table that a panel's runs belong to, on the data set; of DiCaP's curves those with one budget."""
     from dicap.report.experiments import frame_of
-    from stages.sweeps.finished import asked_for, finished
+    from stages.sweeps.finished import finished
 
     experiments, notes = finished(everywhere=not here)
     experiments = [one for one in experiments if one["settings"]["dataset"] == dataset]
-    runs, more = frame_of(experiments, "weighting" if panel in ("1a", "1d") else "ablation", asked_for(experiments, params, {}))
+    runs, more = frame_of(experiments, "weighting" if panel in ("1a", "1d") else "cost", load(params).model_dump())
     for note in [*notes, *more]:
         click.echo(note, err=True)
     return runs
@@ -90,7 +90,7 @@ def _curves(panel: str, runs, seed: int, ratio: float):
     from dicap.report.evidence import read_curves
     from stages.sweeps.revisions import fetch
 
-    runs = runs[(runs["row"] == ("labeled" if panel == "1a" else "fte")) & (runs["seed"] == seed)]
+    runs = runs[(runs["row"] == ("labeled" if panel == "1a" else "dicap")) & (runs["seed"] == seed)]
     curves = {}
     with tempfile.TemporaryDirectory() as folder:
         for run in runs.to_dict("records"):

@@ -39,19 +39,21 @@ def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, changes:
     from dicap.files.written import replacing_own
     from dicap.report import tables
     from dicap.report.budgets import budget_tables
-    from dicap.report.experiments import FREE, frame_of
-    from stages.sweeps.finished import asked_for, finished
+    from dicap.report.experiments import frame_of
+    from dicap.settings import changed, read_yaml, resolve_values
+    from stages.sweeps.finished import finished
 
     given = parse_changes(changes)
     if several := [key for key, values in given.items() if len(values) > 1]:
         raise SettingsError(f"-S {several[0]}: has several values, of which a table shows the runs of one; give one")
-    if unheard := sorted({"dataset", "ratio", "seed"} & FREE[kind] & given.keys()):
-        raise SettingsError(f"-S {unheard[0]}: the table shows the runs of every {unheard[0]}; leave it out")
+    if unheard := sorted({"ratio", "seed"} & given.keys()):
+        raise SettingsError(f"-S {unheard[0]}: a table shows the runs of every ratio and seed; leave it out")
     wanted = {key: values[0] for key, values in given.items()}
+    reference = resolve_values(changed(read_yaml(params), wanted), params).settings.model_dump()
     experiments, notes = finished(everywhere=not here)
     if dataset:
         experiments = [experiment for experiment in experiments if experiment["settings"]["dataset"] in dataset]
-    runs, more = frame_of(experiments, kind, asked_for(experiments, params, wanted))
+    runs, more = frame_of(experiments, kind, reference)
     if runs.empty:
         nothing = f"table {kind}: no finished run belongs to it; run some with dvc exp run, then ask again"
         raise DataError("\n".join([*notes, *more, nothing]))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,15 +56,6 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
             "`dvc fetch` gets them from a remote."
         )
     return found, notes
-
-
-def asked_for(experiments: Iterable[dict[str, Any]], params: Path, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What the settings file says, with the changes, of each data set that experiments ran on. Raises SettingsError."""
-    from dicap.settings import changed, read_yaml, resolve_values
-
-    roots = {one["settings"]["dataset"]: one["settings"]["data_root"] for one in experiments}
-    values = [changed(read_yaml(params), {**changes, "dataset": name, "data_root": root}) for name, root in roots.items()]
-    return {one["dataset"]: resolve_values(one, params).settings.model_dump() for one in values}
 
 
 def _of_one_run(stages: dict[str, Stage]) -> bool:

@@ -117,10 +117,10 @@ def test_the_latest_run_of_a_cell_counts(defaults):
 def test_runs_with_other_settings_are_left_out_with_a_sentence(defaults):
     other = changed(defaults, train__batch_size=99)
     runs = [experiment(changed(other, seed=k), 70.0) for k in (1, 2)] + [experiment(changed(defaults, seed=3), 50.0)]
-    frame, notes = frame_of(runs, "main", {"digits": defaults})
+    frame, notes = frame_of(runs, "main", defaults)
     assert frame["seed"].tolist() == [3], "those that agree with params.yaml"
     assert notes == ["digits: left out 2 runs with other settings (train.batch_size)."]
-    frame, notes = frame_of(runs, "main", {"digits": changed(defaults, train__batch_size=7)})
+    frame, notes = frame_of(runs, "main", changed(defaults, train__batch_size=7))
     assert frame["seed"].tolist() == [1, 2], "else the most numerous"
     assert notes[0] == "digits: no run has the settings asked for; those shown differ in train.batch_size."
 
@@ -129,7 +129,7 @@ def test_drml_s_own_normalisation_is_a_row_beside_the_others_and_another_for_all
     plain = changed(defaults, network__normalize="none")
     for normalize, found in (("auto", ["dicap", "drml"]), ("imagenet", ["dicap"])):
         drml = changed(plain, method="drml", head="own", drml__features="pretrained", network__normalize=normalize)
-        assert frame_of([experiment(plain, 50.0), experiment(drml, 40.0)], "main", {"digits": plain})[0]["row"].tolist() == found
+        assert frame_of([experiment(plain, 50.0), experiment(drml, 40.0)], "main", plain)[0]["row"].tolist() == found
 
 
 def test_budgets_and_heads_are_rows_of_one_table(defaults):
@@ -143,7 +143,7 @@ def test_budgets_and_heads_are_rows_of_one_table(defaults):
         experiment(changed(cap, method="iat"), 61.0),
         experiment(changed(cap, method="iat", iat__rule="matched"), 62.0),
     ]
-    frame, notes = frame_of(runs, "main", {"digits": defaults})
+    frame, notes = frame_of(runs, "main", defaults)
     assert notes == []
     assert sorted(zip(frame["row"], map(str, frame["steps"]), frame["map"], strict=True)) == [
         ("cap", "100", 50.0), ("cap", "200", 55.0), ("cap", SOLVED, 56.0), ("cap ml_decoder", "", 60.0), ("iat", "", 61.0),
@@ -158,31 +158,31 @@ def test_as_many_steps_in_another_way_are_another_budget(defaults):
     """Seeds of one are not averaged with those of the other."""
     one, other = (changed(defaults, method="cap", warmup__epochs=n, train__epochs=m) for n, m in ((4, 6), (6, 4)))
     runs = [experiment(changed(s, seed=k), 50.0, f"2026-01-0{k}", steps=1000) for s, k in ((one, 1), (other, 2), (other, 3))]
-    frame, notes = frame_of(runs, "main", {"digits": defaults})
+    frame, notes = frame_of(runs, "main", defaults)
     assert frame["seed"].tolist() == [2, 3]
     assert notes == ["digits cap ml_decoder 0.05 1000: left out 1 run with other settings (train.epochs, warmup.epochs)."]
-    frame, _ = frame_of(runs, "main", {"digits": changed(one, method="cap")})
+    frame, _ = frame_of(runs, "main", changed(one, method="cap"))
     assert frame["seed"].tolist() == [1], "those that agree with params.yaml"
 
 
 def test_runs_on_other_photographs_of_one_name_are_left_out(defaults):
     own = changed(defaults, dataset="table", data_root="x")
     runs = [experiment(changed(own, seed=k), 50.0, f"2026-01-0{k}") | {"data": "a" if k < 3 else "b"} for k in (1, 2, 3)]
-    frame, notes = frame_of(runs, "main", {"table": own})
+    frame, notes = frame_of(runs, "main", own)
     assert frame["seed"].tolist() == [3]
     assert notes == ["table: left out 2 runs on other images or labels than the latest."]
 
 
 def test_data_sets_are_judged_apart(defaults):
     runs = [experiment(defaults), experiment(changed(defaults, dataset="table", data_root="x", image_size=128))]
-    frame, notes = frame_of(runs, "main", {"digits": defaults})
+    frame, notes = frame_of(runs, "main", defaults)
     assert frame["dataset"].tolist() == ["digits", "table"]
     assert notes == []
 
 
 def test_the_ladder_is_one_table(defaults):
     runs = [experiment(step(defaults, name)) for name in LADDER] + [experiment(changed(defaults, method="mld"))]
-    frame, notes = frame_of(runs, "ablation", {"digits": defaults})
+    frame, notes = frame_of(runs, "ablation", defaults)
     assert sorted(frame["row"]) == sorted([*LADDER, "baseline"])
     assert notes == []
 
@@ -214,7 +214,7 @@ def test_runs_of_one_cell_agree_in_all_that_they_read(defaults, kind, data):
         if METHODS[own["method"]].is_its_head or METHODS[own["method"]].head == OWN_HEAD:
             own["head"] = METHODS[own["method"]].head
         runs.append(experiment(own, float(number), f"{number:03}", steps=steps) | {"data": data.draw(st.sampled_from("aaab"))})
-    frame, notes = frame_of(runs, kind, {"digits": defaults})
+    frame, notes = frame_of(runs, kind, defaults)
     names = ["dataset", "row", "ratio", *(["steps"] if kind == "main" else [])]
     by_rev = {run["rev"]: run for run in runs}
     for _, part in frame.groupby(names) if len(frame) else ():

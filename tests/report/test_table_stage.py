@@ -131,7 +131,9 @@ def test_a_figure_s_curves_have_one_budget(project, dvc, tmp_path_factory):
     assert "there are ratios 0.05, 0.1;" in CliRunner().invoke(main, ["figures", "3", "--ratio", "0.2"]).output
 
 
-@pytest.mark.parametrize(("change", "words"), [("train.batch_size=32,64", "has several values"), ("seed=1", "every seed")])
+@pytest.mark.parametrize(
+    ("change", "words"), [("train.batch_size=32,64", "has several values"), ("seed=1", "every ratio and seed")]
+)
 def test_a_setting_that_chooses_no_runs_is_refused(project, dvc, change, words):
     dvc()
     result = CliRunner().invoke(main, ["table", "main", "-S", change])

@@ -15,6 +15,7 @@ from dicap.files.npy import open_npy
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
     import torch
 
 
@@ -73,9 +74,13 @@ class Store:
         return files.read_index(self.folder, columns).to_pandas()
 
     @cached_property
+    def _names(self) -> "pa.Table":
+        return files.read_index(self.folder, ["id", "split"])
+
+    @cached_property
     def is_test(self) -> np.ndarray:
         """Which images are of the test split, (N,) bool."""
-        return files.read_index(self.folder, ["split"])["split"].to_numpy() == "test"
+        return self._names["split"].to_numpy() == "test"
 
     @property
     def test_checksum(self) -> str:
@@ -85,7 +90,7 @@ class Store:
     @cached_property
     def ids(self) -> np.ndarray:
         """The images' names, (N,) of texts, read when they are first asked for."""
-        return files.read_index(self.folder, ["id"])["id"].to_numpy()
+        return self._names["id"].to_numpy()
 
     def pixels(self, rows: np.ndarray) -> np.ndarray:
         """A fresh (B, H, W, 3) uint8 array of the images at `rows`, as they lie in the file."""

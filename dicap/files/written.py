@@ -22,16 +22,19 @@ def check_own(*paths: Path) -> None:
     """Ask this before the work is done.
 
     Raises:
-        DataError: at one of these places there is something that no command wrote, or that was changed since.
+        DataError: at one of these places there is something that no command wrote, or that was changed since; or its name is
+            too long.
     """
     for path in map(Path, paths):
         if os.path.lexists(path) and (path.is_dir() or _noted(path.parent / NOTE).get(path.name) != _mark(path)):
             raise not_own(path)
+        _lock(path)
 
 
 def check_own_folder(path: Path) -> None:
     """The same for a folder that is replaced as a whole: absent, empty, or as a command left it. Raises DataError."""
     path = Path(path).resolve()
+    _lock(path)
     if Path.cwd().is_relative_to(path):
         raise DataError(f"{path}: this folder is worked in and cannot be replaced; name one in it")
     make_room(path, folder=True)
@@ -79,7 +82,7 @@ def replacing_own_folder(path: Path) -> Iterator[Path]:
 @contextmanager
 def _alone(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Of several processes that write to one place one at a time. Raises DataError where another one does, without `wait`."""
-    lock = path.with_name(f".{path.name}.dicap-lock")
+    lock = _lock(path)
     with locked(lock, wait=wait) as mine:
         if not mine:
             raise DataError(f"{path}: another process is writing this; wait until it is done, or give another place")
@@ -87,6 +90,14 @@ def _alone(path: Path, *, wait: bool = False) -> Iterator[None]:
             yield
         finally:
             lock.unlink(missing_ok=True)  # while it is held: who waits for it notices
+
+
+def _lock(path: Path) -> Path:
+    """The lock of a place, whose name is the longest of all that stand beside it. Raises DataError where it is too long."""
+    lock = path.with_name(f".{path.name}.dicap-lock")
+    if any(len(os.fsencode(part)) > 255 for part in lock.parts):
+        raise DataError(f"{path}: a name in this path is too long; give a shorter one")
+    return lock
 
 
 def remove_own(path: Path) -> None:

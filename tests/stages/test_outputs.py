@@ -167,6 +167,14 @@ def test_of_two_that_write_to_one_place_one_is_refused(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".dicap-written.json", "g", "p.csv"]
 
 
+@pytest.mark.parametrize("option", TYPED, ids="-".join)
+def test_a_name_that_is_too_long_is_one_line(project, typed, option):
+    for letters in (250, 300):
+        code, _, errors = project.run(*TYPED[option].format("a" * letters).split())
+        lines = [line for line in errors.splitlines() if line.startswith("Error: ")]
+        assert (code, len(lines)) in ((1, 1), (0, 0))[: 1 + (letters < 256)], errors  # of such a folder for files all is well
+
+
 @pytest.mark.parametrize("option", [option for option, text in TYPED.items() if text.endswith("{}")], ids="-".join)
 def test_the_folder_one_works_in_loses_nothing(project, typed, option):
     before = tiny.content(project.folder)

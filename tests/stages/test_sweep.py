@@ -263,7 +263,10 @@ def test_what_is_not_committed_is_refused(project, monkeypatch, name):
     fake.jobs.clear()
     result = run("grid.yaml", *options[:-1], f"own.added={added}")
     assert result.exit_code == 1 and not fake.jobs
-    assert f"{path.relative_to(project)}: not committed" in result.stderr and "git commit it first" in result.stderr
+    assert (
+        f"{path.relative_to(project)}: not committed" in result.stderr
+        and f"first: git add {path.relative_to(project)} && " in result.stderr
+    )
 
 
 def test_an_experiment_without_a_result_is_not_overwritten(project, monkeypatch):

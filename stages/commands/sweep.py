@@ -210,11 +210,8 @@ def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None
     unknown = sorted(added for added in given if not git("ls-files", "--", added))
     paths = list(dict.fromkeys([*(line[3:] for line in (*changed, *new)), *unknown]))
     if paths:
-        more, first = (
-            f" and {len(paths) - 1} more" if len(paths) > 1 else "",
-            f"git add {' '.join(paths)} && git commit -m changes",
-        )
-        raise DataError(f"{paths[0]}{more}: not committed, and a sweep runs what is committed; first: {first}")
+        first = f"git add {' '.join(paths)} && git commit -m 'My settings'"
+        raise DataError(f"{paths[0]}: not committed, and a sweep runs what is committed; first: {first}")
     if taken := [cell.name for cell in missing if cell.name in named]:
         others = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
         raise DataError(

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dicap.calibration.ranks import curve_by_rank, log_odds
 from dicap.calibration.risk_control import check_share, rankings, targets_of, threshold
-from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, out_of_fold_at_rank, quota_labels
+from dicap.linear.crossfit import Pseudo, crossfit, quota_labels
 from dicap.linear.folds import assign_folds
 from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.scaling import NEVER, Kind, scaling_of
@@ -166,20 +166,20 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             rows = self._scaling.apply(x)[order]
         else:
             self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
-        self.features_, own = self._scaling.kind, rows[: len(y)]
+        self.features_ = self._scaling.kind
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
 
         def rule(scores: NDArray, known: NDArray, _: int | None) -> Pseudo:
             return quota_labels(scores, known, open_entries, power=self.power)
 
-        heads, self.choice_ = crossfit(
+        found = crossfit(
             rows, y, fold, rule, loss_weight=self.C_, pseudo_weight=self.pseudo_weight,
             neighbours=min(self.neighbours, len(rows) - 1), scores=None if scores is None else scores[order],
         )  # fmt: skip
-        self.coef_, self.intercept_ = heads.w[-1], heads.b[-1]
-        scores = out_of_fold(heads.w, heads.b, own, fold)
-        self.curve_ = np.stack(curve_by_rank(scores, y))
-        self.rankings_ = rankings(out_of_fold_at_rank(heads.w, heads.b, own, fold, rows[len(y) :]), y)
+        self.choice_, self._smoothing, self.smoothed_ = found[1:]
+        self.coef_, self.intercept_ = found.heads.w[-1], found.heads.b[-1]
+        scores, ranked = found.out_of_fold(rows, fold)
+        self.curve_, self.rankings_ = np.stack(curve_by_rank(scores, y)), rankings(ranked, y)
 
     def _features(self, X: Any, *, reset: bool) -> NDArray:
         """(n, D) finite, in single or double precision."""
@@ -190,10 +190,15 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
         check_is_fitted(self, "coef_")
         x = self._features(X, reset=False)
-        stated = self._scaling.apply(x).astype(np.float64) @ self.coef_.T + self.intercept_
+        stated = self._stated(x)
         if len(lost := np.flatnonzero(~np.isfinite(stated).all(1))):
             raise ValueError(f"X: row {lost[0]} has features of up to {np.abs(x[lost[0]]).max():.3g}, too far from those of fit")
         return self._decided(stated)
+
+    def _stated(self, x: NDArray) -> NDArray:
+        rows = self._scaling.apply(x)
+        stated = rows.astype(np.float64) @ self.coef_.T + self.intercept_
+        return stated if self._smoothing is None else self._smoothing(rows, stated)
 
     def _decided(self, stated: NDArray) -> NDArray:
         return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * np.arcsinh(stated)

@@ -167,9 +167,9 @@ def evaluate(
     if promises:
         result["promises"] = promises
     result |= _from_histories(artifacts, model.settings.weights) | _from_costs(artifacts)
-    for stage, key in (("warmup", "scaling"), ("train", "unlabelled"))[: 1 if model.stage == "warmup" else 2]:
+    for stage in ("warmup", "train")[: 1 if model.stage == "warmup" else 2]:
         said = read_json(path) if (path := artifacts / stage / CHOICE).exists() else {}
-        result |= {key: said[key]} if key in said else {}
+        result |= {key: said[key] for key in ("scaling", "unlabelled", "neighbours") if key in said}
 
     table = by_class(experiment.store.classes, scores, labels, model.decisions)
     y_labelled = experiment.labels.of(experiment.roles.labelled)

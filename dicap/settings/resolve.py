@@ -38,7 +38,7 @@ class Resolved:
     @property
     def warnings(self) -> list[str]:
         """A line for every setting that is valid but suspicious; see `dicap.settings.checks`."""
-        return warnings(self.settings, self.origins)
+        return [*warnings(self.settings, self.origins)]
 
 
 def load_settings(params: Path, configs: Path | None = None) -> Settings:

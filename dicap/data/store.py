@@ -14,7 +14,6 @@ from dicap.files.content_store import digest
 from dicap.files.npy import open_npy
 
 if TYPE_CHECKING:
-    import pandas as pd
     import torch
 
 
@@ -29,8 +28,6 @@ class Store:
         meta: the content of meta.json.
         classes: names of the classes in order.
         image_size: side of the square images in pixels.
-        index: DataFrame of id, path, width, height, split: a row an image, in the order of the array. No labels. Read anew
-            each time.
         ids: (N,) unique names of the images.
         checksum: identity of the set; pixels_checksum: of its images alone, whatever their names and labels.
         n: number of images.
@@ -65,12 +62,6 @@ class Store:
     def __reduce__(self):
         # A worker process maps the file itself; pixels never travel through a pipe.
         return Store.open, (self.folder,)
-
-    @property
-    def index(self) -> "pd.DataFrame":
-        """What is known of the images; see above."""
-        columns = ["id", "path", "width", "height", "split"]
-        return files.read_index(self.folder, columns).to_pandas()
 
     @cached_property
     def is_test(self) -> np.ndarray:

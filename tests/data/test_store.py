@@ -29,8 +29,7 @@ def test_images_come_by_row_in_any_order_and_repeated(tmp_path):
 def test_a_store_knows_its_set_and_no_labels(tmp_path):
     store = Store.open(small_set(tmp_path, n_unlabeled=2))
     assert (store.n, store.image_size, store.classes) == (14, 24, ["c0", "c1", "c2"])
-    assert list(store.index.columns) == ["id", "path", "width", "height", "split"]
-    assert store.ids[0] == "train-000" and store.index["width"].tolist() == [40] * 14
+    assert store.ids[0] == "train-000" and files.read_index(store.folder)["width"].to_pylist() == [40] * 14
     assert not [name for name in vars(store) if "label" in name]
 
 

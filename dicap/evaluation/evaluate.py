@@ -225,9 +225,7 @@ def _from_histories(artifacts: Path, weights: str) -> dict[str, Any]:
     for name in ("map_c1", "map_c2"):  # beside R's, which is DRML's answer
         if (value := last("train", name)) is not None:
             out[name] = value
-    for name in ("curve_error", "excess_log_loss"):
-        errors = frames["train"].get(name, pd.Series(dtype=float)).dropna()
-        out[name] = float(errors.iloc[-1]) if len(errors) else None
+    out |= {name: last("train", name) for name in ("curve_error", "excess_log_loss")}
     # The published protocol's number: the best epoch on the test set, over both models (docs/methods.md 2.9). Not an honest
     # estimate, so it is named for what it is and never used to choose anything.
     best = [

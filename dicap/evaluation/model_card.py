@@ -51,11 +51,7 @@ def model_card(
             ("part", "images", "what for"),
             [
                 ("D_sup", roles["sup"], "labelled, trained on"),
-                (
-                    "D_est",
-                    roles["est"],
-                    "labelled, kept for estimating correctness" if held_out else "labelled, trained on",
-                ),
+                ("D_est", roles["est"], "labelled, kept for estimating correctness" if held_out else "labelled, trained on"),
                 ("D_u", roles["unlabeled"], "unlabelled"),
                 ("test", roles["test"], "scored, never trained on"),
             ],

@@ -38,7 +38,7 @@ class Resolved:
     @property
     def warnings(self) -> list[str]:
         """A line for every setting that is valid but suspicious; see `dicap.settings.checks`."""
-        return warnings(self.settings, self.origins)
+        return [*warnings(self.settings, self.origins)]
 
 
 def load_settings(params: Path, configs: Path | None = None) -> Settings:
@@ -184,12 +184,11 @@ def _merge(layers: list[tuple[str, dict[str, Any]]]) -> tuple[dict[str, Any], di
     """The first value that is not null wins, key by key; last comes the setting's own."""
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
+    given = [(origin, values | dict(flatten(values))) for origin, values in layers]  # both: a value may be a mapping
     for key, field in known_fields():
-        *parents, name = key.split(".")
-        target = merged
-        for parent in parents:
-            target = target.setdefault(parent, {})
-        values = ((origin, _look_up(values, key)) for origin, values in layers)
+        section, _, name = key.rpartition(".")
+        target = merged.setdefault(section, {}) if section else merged
+        values = ((origin, values.get(key)) for origin, values in given)
         own = ("", None) if field.is_required() else (ORIGINS[field.json_schema_extra["origin"]], field.default)  # type: ignore[index]
         origin, target[name] = next(((origin, value) for origin, value in values if value is not None), own)
         if target[name] is not None:
@@ -206,14 +205,6 @@ def _values_of_method(method: str, merged: dict[str, Any], origins: dict[str, st
     fixed = method == "drml" and merged["drml"]["features"] == "pretrained"
     if fixed and origins["network.normalize"] == ORIGINS["assumed"]:
         merged["network"]["normalize"] = "auto"
-
-
-def _look_up(values: dict[str, Any], key: str) -> Any:
-    for part in key.split("."):
-        if not isinstance(values, dict):
-            return None
-        values = values.get(part)  # type: ignore[assignment]
-    return values
 
 
 def _short(path: Path) -> str:

@@ -4,6 +4,13 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
+# The rest of the sentence after what torch, its kernels and ONNX Runtime say; torch has a class for a GPU's allocator alone.
+_TOO_LITTLE = re.compile(
+    r"(?<!\S)((CUDA|HIP|XPU|MPS backend)( error:)? out of memory|DefaultCPUAllocator: (can't allocate|not enough) memory"
+    r"|Failed to allocate memory for requested buffer|std::bad_alloc).*?(?=\.\s|\.?$)",
+    re.MULTILINE,
+)
+
 
 class SettingsError(ValueError):
     """A setting is wrong. The message names file, key, value and remedy; commands exit with code 2."""
@@ -35,13 +42,8 @@ def first_line(error: object) -> str:
 
 
 def out_of_memory(error: BaseException) -> str | None:
-    """What an error says of memory that does not suffice; None where it is another error.
-
-    torch has a class for the allocator of a GPU alone. A kernel's, the processor's and MPS's are told by their words.
-    """
+    """What an error says of memory that does not suffice; None where it is another error."""
     if isinstance(error, MemoryError):
         return first_line(error)
-    found = (
-        re.search(r"[^.\n]*(out of memory|can't allocate memory)[^.\n]*", str(error)) if isinstance(error, RuntimeError) else None
-    )
-    return found and found[0].strip()
+    found = _TOO_LITTLE.search(str(error))
+    return found and found[0]

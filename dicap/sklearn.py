@@ -38,7 +38,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     A teacher is solved on the labelled samples, whose rows are averaged with their neighbours'. It labels whatever has no label,
     as large a share of each class positive as among the known labels; these labels are weighted by how often such labels are
     right, which is counted out of fold, and the classifier is solved on labels and pseudo-labels: it is used as far as the
-    labelled samples gain from that, out of fold, and otherwise learns from them alone (docs/photographs.md).
+    labelled samples gain from that, out of fold, and otherwise learns from them alone. Last, its scores are smoothed by those of
+    the nearest samples of the fit, again as far as the labelled ones gain (docs/photographs.md).
 
     A label may be missing entry by entry: an entry of Y that is -1 or NaN is unknown, not negative. A sample without any known
     entry is an unlabelled one.
@@ -52,7 +53,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             scaling learns from all samples, labelled or not.
         pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, mixed with the
             labelled-only classifier or left out where the labelled samples gain nothing.
-        neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
+        neighbours: nearest samples with which the teacher's rows are averaged and, with `pseudo_weight="auto"` and up to 50,000
+            samples, scores are smoothed; 0: none.
         folds: of the labelled samples; each is scored by heads that never saw it. As many as there are labelled samples at most.
         power: exponent of the chance of being right in the weight of a pseudo-label.
         random_state: of the folds. They depend on it and on the samples, not on the order of samples nor, unless samples are
@@ -65,6 +67,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         C_, features_: C and features, given or chosen.
         choice_: with `pseudo_weight="auto"`, how much of what the unlabelled samples say was used (`share`, 0: nothing), and what
             was tried: `in_words()` says it; else None.
+        smoothed_: the same of the smoothing; None where it was not tried.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
         rankings_: of each class, the labelled samples by their scores out of fold, which `thresholds` chooses by.
         n_labelled_: samples with a known entry.

@@ -99,15 +99,15 @@ class LazyGroup(click.Group):
             code, message = EXIT_DATA, str(error)
         except Stopped as stop:
             code, message = EXIT_STOPPED, str(stop)
-        except (RuntimeError, MemoryError) as error:
-            if (what := out_of_memory(error)) is None:
-                raise
-            code, message = EXIT_DATA, f"{what}; lower train.batch_size, or --workers; docs/gpu.md has more"
         except OSError as error:
             if error.errno not in DISK_TROUBLE:
                 raise
             place = error.filename2 or error.filename or "the disk"
             code, message = EXIT_DATA, f"{place}: {error.strerror}; make room or choose another disk, and run again"
+        except Exception as error:
+            if (what := out_of_memory(error)) is None:
+                raise
+            code, message = EXIT_DATA, f"{what}; lower train.batch_size, or --workers; docs/gpu.md has more"
         if code == EXIT_STOPPED and not is_main():
             ctx.exit(code)
         for line in message.splitlines():

@@ -11,6 +11,7 @@ import warm
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 SHARED = ("averaged", "common", "made_up", "populations", "step_memory")  # no benchmarks themselves
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in (*SHARED, "suite"))
+ALONE = ["rows: convert, known", "rows: features, known", "rows: gallery"]  # of a benchmark a part, which needs others
 
 
 # All in one process, and those that they start from one that has the libraries: loading them takes longer than most toys.
@@ -22,8 +23,9 @@ _, folder, place, *names = sys.argv
 sys.path.insert(0, folder)
 for name in names:
     code, out, threads = 0, io.StringIO(), torch.get_num_threads()
-    more = ["--only", "refresh"] if name == "suite" else []
-    sys.argv = [f"{folder}/{name}.py", "--smoke", "--out", f"{place}/{name}.json", *more]
+    script, *only = name.split(": ")
+    more = ["--only", *only] if only else []
+    sys.argv = [f"{folder}/{script}.py", "--smoke", "--out", f"{place}/{name}.json", *more]
     with contextlib.redirect_stdout(out), warnings.catch_warnings():  # what one makes an error is none in the next
         try:
             runpy.run_path(sys.argv[0], run_name="__main__")
@@ -45,7 +47,7 @@ def results() -> dict[Path, bytes]:
 def toys(tmp_path_factory) -> Path:
     """Where every benchmark wrote what it found at toy size, and what it said."""
     place, before = tmp_path_factory.mktemp("toys"), results()
-    words = [str(FOLDER), str(place), *NAMES, "suite"]
+    words = [str(FOLDER), str(place), *NAMES, *ALONE, "suite: refresh"]
     server = {key: value for key, value in tiny.warm_environment().items() if key == warm.PLACE}
     code, said = tiny.Child(tiny.ROOT, ONE_AFTER_ANOTHER, words=words, **server).wait(1500)
     assert code == 0, said
@@ -53,18 +55,18 @@ def toys(tmp_path_factory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *ALONE])
 def test_runs_at_toy_size(toys, name):
     said = json.loads((toys / f"{name}.said").read_text())
     assert said["code"] == 0, said
     assert json.loads((toys / f"{name}.json").read_text())
     if name not in ("suggest", "review"):  # their questions are differences, not ratios
-        assert re.fullmatch(rf"{name} ratio=\S+ target=\S+", said["out"].splitlines()[-1])
+        assert re.fullmatch(rf"{name.partition(':')[0]} ratio=\S+ target=\S+", said["out"].splitlines()[-1])
 
 
 def test_the_suite_reports_what_it_ran(toys):
-    assert json.loads((toys / "suite.said").read_text())["code"] == 0
-    assert [row["name"] for row in json.loads((toys / "suite.json").read_text())["benchmarks"]] == ["refresh"]
+    assert json.loads((toys / "suite: refresh.said").read_text())["code"] == 0
+    assert [row["name"] for row in json.loads((toys / "suite: refresh.json").read_text())["benchmarks"]] == ["refresh"]
 
 
 def test_the_suite_and_the_list_name_every_benchmark():

@@ -14,6 +14,7 @@ from dicap.files.content_store import digest
 from dicap.files.npy import open_npy
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import torch
 
 
@@ -64,9 +65,13 @@ class Store:
         return Store.open, (self.folder,)
 
     @cached_property
+    def _names(self) -> "pa.Table":
+        return files.read_index(self.folder, ["id", "split"])
+
+    @cached_property
     def is_test(self) -> np.ndarray:
         """Which images are of the test split, (N,) bool."""
-        return files.read_index(self.folder, ["split"])["split"].to_numpy() == "test"
+        return self._names["split"].to_numpy() == "test"
 
     @property
     def test_checksum(self) -> str:
@@ -76,7 +81,7 @@ class Store:
     @cached_property
     def ids(self) -> np.ndarray:
         """The images' names, (N,) of texts, read when they are first asked for."""
-        return files.read_index(self.folder, ["id"])["id"].to_numpy()
+        return self._names["id"].to_numpy()
 
     def pixels(self, rows: np.ndarray) -> np.ndarray:
         """A fresh (B, H, W, 3) uint8 array of the images at `rows`, as they lie in the file."""

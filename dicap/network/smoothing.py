@@ -7,8 +7,8 @@ from dicap.linear import smoothing
 from dicap.linear.neighbours import POWER
 from dicap.linear.smoothing import OWN, SHORT
 
-# Cosine from which an image is one of the fit's. Their rows are means of an image and its mirror image: of 99.8 % of photographs, and
-# of 96 % of pictograms, the image alone is as near as this to its own row, of at most 0.2 % to another's.
+# Cosine from which an image is one of the fit's. Their rows are means of an image and its mirror image: of 99.8 % of photographs
+# and 96 % of pictograms the image alone is as near as this to its own row, of at most 0.2 % to another's.
 SAME = 0.95
 
 

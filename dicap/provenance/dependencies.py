@@ -22,7 +22,7 @@ _METHODS = tuple(MethodSections.model_fields)  # the sections of single methods
 # The settings that a stage's result depends on: sections, or single keys of one. A protocol is a name for values, and these are
 # compared.
 STAGE_SETTINGS = {
-    "convert": ("dataset", "data_root", "image_size", "convert", "own"),
+    "convert": ("dataset", "data_root", "image_size", "convert", "own", "features.views"),
     # Not method, ratio or seed: one bank serves them all. Of a section only what alters the features.
     "features": (
         *("dataset", "image_size", "backbone", "backbone_weights", "network.normalize", "network.stride", "network.tokens"),
@@ -106,7 +106,9 @@ def relevant(settings: Settings, stage: str) -> dict[str, Any]:
     """
     values = settings.model_dump(mode="json")
     others = [] if stage == "report" else unread_sections(settings.method)
-    chosen = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage] if key not in others}
+    chosen: dict[str, Any] = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage] if key not in others}
+    if stage == "convert":  # whether there are any is all: test images have none
+        chosen["features.views"] = settings.features.views > 0
     if stage == "features":  # which stage needs them is no matter, and an empty bank is the same for all
         needed = "head" in (chosen.pop("warmup.trainable"), chosen.pop("train.trainable"))
         return chosen if needed else {}

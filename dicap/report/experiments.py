@@ -111,13 +111,17 @@ def row_titles() -> dict[str, str]:
 
 def head_of(row: str) -> str:
     """The head of a row of the main table: linear, ml_decoder, or own."""
-    name, _, head = row.partition(" ")
-    return head or METHODS[name.partition("_")[0]].head
+    return row.partition(" ")[2] or METHODS[_method_of(row)].head
 
 
 def labelled_only(row: str) -> bool:
     """Whether a row of the main table uses no unlabelled images."""
-    return not METHODS[row.partition(" ")[0].partition("_")[0]].unlabelled
+    return not METHODS[_method_of(row)].unlabelled
+
+
+def _method_of(row: str) -> str:
+    name = row.partition(" ")[0]
+    return name if name in METHODS else name.rpartition("_")[0]  # without its rule
 
 
 def frame_of(
@@ -198,7 +202,7 @@ def frame_of(
 
 
 def method_titles() -> dict[str, str]:
-    """Titles of the methods in the paper's order, in which METHODS has them, but that ours comes last."""
+    """Titles of the methods in the paper's order, which is that of METHODS, but for DiCaP, the last."""
     titles = {key: facts.title for key, facts in METHODS.items()}
     ours = titles.pop("dicap")
     return titles | {"dicap": ours}

@@ -235,7 +235,7 @@ def score(model: SavedModel, images: Tensor, runtime: Runtime) -> np.ndarray:
     try:
         with torch.inference_mode(), runtime.autocast():
             return model.method.scores(model.network, images.to(runtime.device)).float().cpu().numpy()
-    except (RuntimeError, MemoryError) as error:
+    except Exception as error:
         if out_of_memory(error) is None:
             raise
         if len(images) == 1:

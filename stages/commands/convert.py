@@ -44,6 +44,7 @@ def own_data(settings: "Settings") -> "Own":
 def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> None:
     """Convert a listed data set and say what came of it; what nobody used for long goes from the store of results."""
     from dicap.data.convert import convert
+    from dicap.data.format import ARRAY
     from dicap.data.store import Store
     from dicap.files.atomic import replacing
     from dicap.files.content_store import remove_unused
@@ -61,9 +62,9 @@ def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> Non
         code=digest,
     )
     remove_unused(known_results("convert").parent)
-    store = Store.open(folder)
+    identity = [meta["checksums"][ARRAY], *([Store.open(folder).test_checksum] if settings.features.views else [])]
     with replacing(PIXELS) as temporary:
-        temporary.write_text(f"{store.pixels_checksum}\n{store.test_checksum}\n", encoding="utf-8")
+        temporary.write_text("".join(f"{checksum}\n" for checksum in identity), encoding="utf-8")
     if meta["rejected"]:
         say(f"{folder}: {len(meta['rejected'])} images rejected, listed with reasons in {folder / 'meta.json'}")
         for entry in meta["rejected"][:5]:

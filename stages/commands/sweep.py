@@ -154,11 +154,13 @@ def _jobs(
 
 
 def _recipe(cell: Cell) -> str:
-    """What decides the converted images and the features of a cell."""
+    """What decides the photographs of a cell and their features, whichever of them are for testing."""
     from dicap.provenance.dependencies import relevant
 
     settings = Settings.model_validate(cell.settings)
-    return json.dumps([relevant(settings, stage) for stage in ("convert", "features")], sort_keys=True)
+    images, features = (relevant(settings, stage) for stage in ("convert", "features"))
+    del images["own"]["test_share"]
+    return json.dumps([images, features], sort_keys=True)
 
 
 def _watch(engine: Engine, planned: list[Job], missing: Sequence[Cell], rev: str, title: str) -> int:

@@ -23,7 +23,7 @@ FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
 # One place for all data sets, so that every `dvc.lock` knows it. DVC takes the hash of an output that the lock's stage lacks for
 # one of DVC 2, and with a folder named after the data set read a whole array twice in each stage of a sweep (seen with DVC 3.67).
 DATA = Path("data") / "converted"
-PIXELS = Path("data") / "images.sha256"  # of its array and its test split: on these the features depend, not on labels
+PIXELS = Path("data") / "images.sha256"  # what features depend on: its array and, with strong views, its test split
 PARAMS = Path("params.yaml")  # what the pipeline reads
 
 

@@ -24,6 +24,7 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
     converted set), resolved (stage -> checksum of what `resolve` wrote for it)}. Raises DataError outside a Git repository.
     """
     from dicap.settings import Settings
+    from dicap.settings.methods import METHODS
 
     found, notes, absent = [], [], 0
     every = revisions(everywhere=everywhere)
@@ -45,6 +46,9 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"]))
             notes.append(f"{revision.name}: left out, its settings are no longer valid ({where}).")
+            continue
+        if (method := settings["method"]) not in METHODS:
+            notes.append(f"{revision.name}: left out, this version has no method {method!r}.")
             continue
         outs = {path: md5 for stage in stages.values() for path, md5 in stage.outs.items()}
         facts = {"name": revision.name, "rev": revision.rev, "when": revision.when, "data": outs.get(CONVERTED, "")}

@@ -10,6 +10,7 @@ from dicap.report import tables
 from dicap.report.budgets import budget_tables, equal_steps
 from dicap.report.experiments import SOLVED, head_of, labelled_only, row_titles
 from dicap.report.tables import spec_of
+from dicap.settings.methods import METHODS
 
 DIGITS = ("digits", 0.05)
 
@@ -93,6 +94,14 @@ def test_equal_budgets_differ_by_a_twentieth_at_most_either_way(one, other):
 
 def test_solved_and_unknown_budgets():
     assert equal_steps(SOLVED, SOLVED) and not equal_steps(SOLVED, 5) and not equal_steps("", "")
+
+
+def test_a_method_s_name_may_have_an_underscore(monkeypatch):
+    for name, method in (("fix_match", "cap"), ("two_matched", "bce")):
+        monkeypatch.setitem(METHODS, name, METHODS[method])
+        (table,) = made(run(f"{name} ml_decoder", 10, [60.0]), run(name, 10, [50.0]))
+        assert table.facts["head"] == {f"{name} 10": "linear", f"{name} ml_decoder 10": "ML-Decoder"}
+        assert labelled_only(name) == (method == "bce")
 
 
 def test_heads_and_labels_of_the_rows():

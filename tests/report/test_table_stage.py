@@ -144,7 +144,8 @@ def test_a_setting_that_chooses_no_runs_is_refused(project, dvc, change, words):
     ("arguments", "words"),
     [
         (["table", "main", "--dataset", "voc2012"], "no finished run"),
-        (["table", "weighting"], "no finished run"),
+        (["table", "weighting"], "no finished run belongs to it"),
+        (["table", "cost"], "no finished run has a number for it"),
         (["figures", "1c", "--seed", "9"], "seed 9"),
         (["figures", "1b"], "two labelled ratios with seed 1; there are ratios 0.05"),
         (["figures", "1a"], "calibration.policy labeled"),

@@ -175,6 +175,16 @@ def test_a_full_disk_while_publishing_is_one_line_and_loses_nothing(project, mon
             lambda: np.empty(1 << 55),
             "Unable to allocate 256. PiB for an array with shape (36028797018963968,) and data type float64",
         ),
+        (
+            RuntimeError("MPS backend out of memory (MPS allocated: 5.50 GB, max allowed: 20.40 GB). Tried to allocate 7.24 MB."),
+            "MPS backend out of memory (MPS allocated: 5.50 GB, max allowed: 20.40 GB)",
+        ),
+        (
+            Exception(
+                "bfc_arena.cc:360 void* AllocateRawInternal(size_t) Failed to allocate memory for requested buffer of size 1\n"
+            ),
+            "Failed to allocate memory for requested buffer of size 1",
+        ),
         (MemoryError(), "MemoryError"),
     ],
 )
@@ -188,7 +198,8 @@ def test_a_step_that_does_not_fit_is_one_line(project, monkeypatch, fail, said):
 
 
 def test_another_error_is_not_said_to_be_one_of_memory():
-    assert out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered")) is None
+    for words in ("CUDA error: an illegal memory access was encountered", "data/CUDA out of memory/a.pt: no zip archive"):
+        assert out_of_memory(RuntimeError(words)) is None
 
 
 # -- processes ----------------------------------------------------------------------------------------------------------

@@ -169,10 +169,17 @@ def test_scores_of_an_earlier_run_than_the_model_are_left_out(repository):
         assert not experiments and notes == ["main: left out, its scores are of an earlier run than what they are made from."]
 
 
-def test_settings_that_are_no_more_are_named(repository, monkeypatch):
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"ratoi": 1}, "its settings are no longer valid (ratoi)"),
+        ({"method": "fixmatch"}, "this version has no method 'fixmatch'"),
+    ],
+)
+def test_settings_that_are_no_more_are_named(repository, monkeypatch, change, why):
     whole = load_settings(Path("params.yaml")).model_dump(mode="json")
-    monkeypatch.setattr(finished_module, "_json", lambda lock, path: {"settings": whole | {"ratoi": 1}})
-    assert finished(everywhere=False) == ([], ["main: left out, its settings are no longer valid (ratoi)."])
+    monkeypatch.setattr(finished_module, "_json", lambda lock, path: {"settings": whole | change})
+    assert finished(everywhere=False) == ([], [f"main: left out, {why}."])
 
 
 def test_another_folder_for_the_cache_is_found(repository):

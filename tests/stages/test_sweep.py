@@ -189,6 +189,14 @@ def test_every_data_set_and_features_recipe_has_a_preparation_of_its_own(project
         assert {changes_of(job)["backbone"] for job in each} == {changes_of(prepared)["backbone"]}
 
 
+def test_cells_of_the_same_photographs_share_a_preparation_whichever_are_for_testing(project, monkeypatch):
+    fake = Fake(monkeypatch, [])
+    (project / "grid.yaml").write_text("axes: {own.test_share: [0.2, 0.3], seed: [1], ratio: [0.1]}\n")
+    git("commit", "-qam", "grid")
+    run("grid.yaml", "--jobs", "2")
+    assert [job.after for job in fake.jobs] == [(), *[(fake.jobs[0].name,)] * 2]
+
+
 def test_a_failed_cell_is_reported_and_the_rest_runs(project, monkeypatch):
     fake = Fake(monkeypatch, [], bad="mld-r0_05-s2")
     result = run("grid.yaml")

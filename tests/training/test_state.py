@@ -166,6 +166,8 @@ def test_features_that_no_stage_needs_depend_on_nothing():
     assert relevant(tiny.settings(), "features") == relevant(tiny.settings({"backbone": "test_vit"}), "features") == {}
     first, both = ({"warmup.trainable": "head"}, {"warmup.trainable": "head", "train.trainable": "head"})
     assert relevant(tiny.settings(first), "features") == relevant(tiny.settings(both), "features")
+    none, one, two = (relevant(tiny.settings({"features.views": n}), "convert") for n in range(3))
+    assert none != one == two, "whether the test split is part of what they depend on"
 
 
 def test_the_fingerprint_knows_the_inputs_the_code_and_the_schema(tiny_experiment, tmp_path, monkeypatch):

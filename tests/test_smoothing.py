@@ -11,6 +11,8 @@ from dicap.linear import choice, crossfit, smoothing
 from dicap.linear.smoothing import choose_smoothing
 from dicap.linear.solver import Solution, rotate
 from dicap.network import smoothing as network
+from dicap.network.linear import LinearHead
+from dicap.network.onnx_file import PACKAGES, write_onnx
 from dicap.sklearn import DiCaPClassifier
 
 
@@ -144,3 +146,27 @@ def test_a_classifier_that_smooths_survives_a_copy_and_batches(monkeypatch):
     asked = rng.standard_normal((20, 5))
     one_by_one = np.concatenate([model.decision_function(asked[i : i + 1]) for i in range(20)])
     assert np.allclose(one_by_one, pickle.loads(pickle.dumps(model)).decision_function(asked), atol=1e-4)
+
+
+def test_a_smoothed_head_is_an_onnx_file_for_batches_of_any_size(tmp_path):
+    for name in PACKAGES:
+        pytest.importorskip(name)
+    import onnxruntime
+
+    x, heads, y, fold = problem_of(0)
+    head = LinearHead(6, 3, "plain").eval()
+    head.smoothing = network.Smoothing(network.to_tensors(smoothing_of(x, heads, y, fold, 4)))
+
+    class Scorer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = head
+
+        def forward(self, maps):
+            return self.head(maps)[0]
+
+    maps = torch.from_numpy(problem_of(1)[0])[:, :, None, None]
+    write_onnx(Scorer(), maps[:2], tmp_path / "head.onnx", ("maps", "logits"))
+    session = onnxruntime.InferenceSession(str(tmp_path / "head.onnx"), providers=["CPUExecutionProvider"])
+    for size in (1, 3, 40):
+        assert np.allclose(session.run(None, {"maps": maps[:size].numpy()})[0], head(maps[:size])[0].detach(), atol=1e-5)

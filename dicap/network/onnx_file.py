@@ -59,7 +59,7 @@ def _by_torchscript(program: torch.export.ExportedProgram, example: Tensor, path
 
 
 def probe(count: int, side: int) -> Tensor:
-    """Random images (n, 3, S, S) uint8 on which a file is compared with its module: half are blurred, as all noise looks alike."""
+    """Random images (n, 3, S, S) uint8 on which a file is compared with its module: half are blurred, for noise looks alike."""
     numbers = torch.from_numpy(generator(0, "probe", 0, 0).random((count, 3, side, side), dtype=np.float32))
     coarse = interpolate(numbers[: count // 2, :, :4, :4], side, mode="bilinear")
     return (torch.cat([coarse, numbers[count // 2 :]]) * 255).to(torch.uint8)

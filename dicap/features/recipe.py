@@ -12,7 +12,7 @@ from torch import nn
 from dicap.data.augment import View
 from dicap.data.store import Store
 from dicap.errors import SettingsError
-from dicap.features.views import BankView, bank_views
+from dicap.features.views import BankView
 from dicap.files.checksum import sha256
 from dicap.network import Network, build_network
 from dicap.network.backbone import weights_checksum
@@ -102,8 +102,10 @@ class Recipe:
 
     @property
     def files(self) -> list[BankView]:
-        """The views, in the order in which they are computed."""
-        return bank_views(View("strong", cutout=self.cutout, flip=self.flip), self.views)
+        """The views, in the order in which they are computed: that of the numbers by which `choose` names them."""
+        strong = View("strong", cutout=self.cutout, flip=self.flip)
+        plain = [BankView("plain", View("test")), BankView("mirror", View("weak", flip=1.0))]
+        return plain + [BankView(f"strong_{number}", strong) for number in range(self.views)]
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -41,31 +41,26 @@ class Resolved:
         return [*warnings(self.settings, self.origins)]
 
 
-def load_settings(params: Path, configs: Path | None = None) -> Settings:
+def load_settings(params: Path) -> Settings:
     """Read, merge and check the settings; see `resolve`."""
-    return resolve(params, configs).settings
+    return resolve(params).settings
 
 
-def resolve(params: Path, configs: Path | None = None) -> Resolved:
+def resolve(params: Path) -> Resolved:
     """Merge params.yaml over the files in configs/ that it names and the published values, and check everything.
 
-    Args:
-        params: the experiment's file.
-        configs: folder of the data sets' settings; default: `configs` beside `params`, else in this folder, else the package's.
+    The data sets' settings are those in `configs` beside `params`, else in this folder, else the package's.
 
     Raises:
         SettingsError: with one line for every mistake found.
     """
-    return resolve_values(read_yaml(params), params, configs)
+    return resolve_values(read_yaml(params), params)
 
 
-def resolve_values(
-    values: dict[str, Any], params: Path, configs: Path | None = None, read: Callable[[Path], dict[str, Any]] | None = None
-) -> Resolved:
+def resolve_values(values: dict[str, Any], params: Path, read: Callable[[Path], dict[str, Any]] | None = None) -> Resolved:
     """`resolve` for the content `values` of a file `params` that need not exist. `read` reads the data sets' settings."""
     read = read or read_yaml
-    if configs is None:
-        configs = next(path for folder in (params.parent, Path(), TEMPLATE) if (path := folder / "configs").is_dir())
+    configs = next(path for folder in (params.parent, Path(), TEMPLATE) if (path := folder / "configs").is_dir())
     dataset, protocol = values.get("dataset"), values.get("protocol", PROTOCOLS[0])
     if dataset not in DATASETS:
         misspelt = _unknown_keys(params, values) if dataset is None else []

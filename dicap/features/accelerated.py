@@ -74,8 +74,6 @@ class OnnxBackbone(nn.Module):
         super().__init__()
         import onnxruntime
 
-        # Threads that share each operator wait for one another at its end: beside another process two were slower than one alone.
-        self._threads = ThreadPoolExecutor(torch.get_num_threads())
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 3
@@ -85,8 +83,10 @@ class OnnxBackbone(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """Of any number of images."""
         parts = [part.numpy() for part in pixels.float().contiguous().split(GROUP)]
-        found = self._threads.map(lambda part: np.asarray(self._session.run(None, {"pixels": part})[0]), parts)
-        return torch.from_numpy(np.concatenate(list(found)))
+        # Threads that share each operator wait for one another at its end: beside another process two were slower than one alone.
+        with ThreadPoolExecutor(torch.get_num_threads()) as threads:  # they would not live on in a forked process
+            found = threads.map(lambda part: np.asarray(self._session.run(None, {"pixels": part})[0]), parts)
+            return torch.from_numpy(np.concatenate(list(found)))
 
 
 class _FeatureMap(nn.Module):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dicap.data.sources.files import ENDINGS
+from dicap.data.sources.own.coco_file import base_of
 from dicap.files.checksum import sha256
 from dicap.files.written import written_below
 from dicap.provenance.source_code import is_leftover
@@ -69,11 +70,12 @@ def tree_mark(root: Path, project: Path, *, is_own: bool) -> str:
     """sha256 of name, size and time of change of every file of a data set; empty where there is none.
 
     Hidden files, those that editors and file managers leave, and those that commands wrote are passed over; of own data
-    what ends neither as a photograph nor as in FORMATS too. Where `root` is a file of labels, the photographs lie beside it.
+    what ends neither as a photograph nor as in FORMATS too. Where `root` is a file of labels, the photographs lie in its folder, or
+    in the one above.
     """
     if not root.exists():
         return ""
-    folder = root if root.is_dir() else root.parent
+    folder = base_of(root)
     kinds = ENDINGS.union(*FORMATS.values()) if root.is_dir() else ENDINGS
     products = {project / "artifacts", project / "data" / "converted", project / "labels"}
     digest = hashlib.sha256()

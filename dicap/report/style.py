@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import io
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,7 +96,8 @@ _STACK = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial,
 @contextmanager
 def house_style() -> Iterator[None]:
     """Draw and save inside this block: the settings above hold within it and nothing of them stays behind."""
-    with matplotlib.rc_context(_RC):
+    with matplotlib.rc_context(_RC), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # of names: the reader's fonts have them
         yield
 
 

@@ -34,7 +34,7 @@ class Convert(Section):
 class Own(Section):
     """Options of the data set `table`: anybody's own images (docs/tutorial.md)."""
 
-    format: Literal["auto", *FORMATS] = own("auto", "auto: the one that data_root looks like")  # type: ignore[valid-type]
+    format: Literal["auto", *FORMATS, "cvat"] = own("auto", "auto: what data_root looks like")  # type: ignore[valid-type]
     unlabeled_root: str | None = own(None, "a second folder, of truly unlabelled images")
     test_share: Fraction = own(0.0, "share of the labelled images to draw as test split where there is none")
     added: str | None = own(None, "CSV of labels given later, as `dicap-stage import-labels` writes it")

@@ -120,7 +120,7 @@ def _added(params: Path, folder: Path, unlabeled: Path | None) -> tuple[str | No
     added, root = (values.get("own") or {}).get("added"), values.get("data_root")
     if added is None:
         return None, []
-    same = root is not None and _images_of(project_root() / root) == _images_of(folder)
+    same = root is not None and bool(_images_of(project_root() / root) & _images_of(folder))
     if same and unlabeled is not None and (old := (values.get("own") or {}).get("unlabeled_root")):
         _check_other(project_root() / old, unlabeled, added_before(project_root() / added))
     note = f"the labels in {added} were given to the images of {root} and are not used here: own.added is empty now"
@@ -137,9 +137,12 @@ def _check_other(old: Path, new: Path, labelled: Iterable[str]) -> None:
             raise DataError(f"{new}: {image!r} is another photograph than the one of {old} that was labelled; rename the folder")
 
 
-def _images_of(root: Path) -> Path:
-    """The folder that the images lie in, of a folder or the file of labels in it."""
-    return root.resolve().parent if root.is_file() else root.resolve()
+def _images_of(root: Path) -> set[Path]:
+    """The folders that the images may lie below, of a folder or the file of labels in it."""
+    from dicap.data.sources.own.coco_file import base_of
+
+    root = root.resolve()
+    return {base_of(root), root.parent if root.is_file() else root}
 
 
 def _allowed(params: Path) -> float:

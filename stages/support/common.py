@@ -11,6 +11,7 @@ from typing import Any
 from unicodedata import normalize
 
 import click
+from click.core import ParameterSource
 
 from dicap.machine.gpus import check_device, count_gpus
 from dicap.settings import Resolved, Settings, resolve
@@ -122,8 +123,14 @@ def target_options(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def begin(*args: Any, precision: Any, recall: Any, confidence: float, **more: Any) -> Any:
+        from dicap.errors import SettingsError
         from dicap.evaluation.targets import Targets  # loads torch
 
+        given = click.get_current_context().get_parameter_source("confidence") != ParameterSource.DEFAULT
+        if given and precision is recall is None:
+            raise SettingsError(
+                f"--confidence: found {confidence:g} and nothing to promise with it; give --precision or --recall too"
+            )
         return function(*args, targets=Targets(precision, recall, confidence), **more)
 
     words = {"recall": "so often that this share of it is found", "precision": "where this share of these answers is right"}

@@ -26,7 +26,7 @@ from dicap.machine.runtime import Runtime
 from dicap.provenance.dependencies import code
 from dicap.provenance.source_code import ROOT
 from dicap.settings import Settings
-from stages.support.common import ARTIFACTS, DATA, known_results, placed
+from stages.support.common import ARTIFACTS, DATA, known_results, placed, project_root
 from stages.support.parent import STARTED_BY
 
 SAMPLE, LEAST, LABELLED = 256, 32, 10  # images in all, of a split, and labelled ones: less than two make no D_sup and D_est
@@ -43,7 +43,9 @@ def forecast(settings: Settings, folder: Path) -> dict[str, float]:
     values = settings.model_dump(mode="json")
     epochs = {stage: values[stage]["epochs"] for stage in ("warmup", "train", "finetune")}
     values |= {stage: values[stage] | {"epochs": 1} for stage in epochs}
-    with tempfile.TemporaryDirectory() as scratch:
+    states = project_root() / ".dicap" / "state"  # of those nobody goes on with, which are removed, a kill leaves another
+    states.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=states) as scratch:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # the folder goes, and the stage ends
         counts = _sample(store, Path(scratch, DATA))
         grown, labelled = store.n / sum(counts.values()), int(settings.ratio * store.meta["counts"]["train"])
@@ -54,7 +56,8 @@ def forecast(settings: Settings, folder: Path) -> dict[str, float]:
             said = _run(stage, Path(scratch))
             minutes[stage] = (time.perf_counter() - begin) / 60
             if rate := said.get("images a second"):
-                minutes[stage] += (store.n * _unknown(settings, store) - said["images"]) / rate / 60
+                unknown = store.n * _unknown(settings, store)
+                minutes[stage] = minutes[stage] + (unknown - said["images"]) / rate / 60 if unknown else 0.0
             if stage in epochs and settings.solves(stage):
                 minutes[stage] += _solution(store, stage)
             elif stage in epochs and len(cost := pd.read_csv(cost_file(Path(scratch, ARTIFACTS), stage))):

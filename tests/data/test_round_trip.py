@@ -236,7 +236,7 @@ def read_back(form: str, what: Drawn, root: Path):
     """{picture: labels} of the images that are there, each once; the error's one line where the set is refused."""
     try:
         WRITERS[form](root, what)
-        options = Own(test_share=0.3)
+        options = Own(test_share=0.3, format="cvat" if form == "cvat" else "auto")
         raw = read_raw("table", root, options)
         look, _ = survey(root, options)  # as `init-data` does
     except DataError as error:
@@ -269,6 +269,16 @@ def test_an_edit_of_any_file_is_noticed_in_every_format(tmp_path):
             path.rename(path.with_suffix(path.suffix.upper()))
         assert own.detect(root) == own.read(root, Own(test_share=0.5)).source["format"] == [*kinds][-1]
     assert {*kinds} == {*FORMATS}, "a format without a writer"
+
+
+def test_photographs_beside_the_annotations_folder_of_a_file_are_looked_at(tmp_path):
+    file, photo = tmp_path / "annotations" / "a.json", tmp_path / "images" / "1.png"
+    for path in (file, photo):
+        path.parent.mkdir()
+        path.write_bytes(b"{}")
+    before = tree_mark(file, tmp_path, is_own=True)
+    photo.write_bytes(b"edited")
+    assert tree_mark(file, tmp_path, is_own=True) != before
 
 
 @pytest.mark.parametrize("form", WRITERS)

@@ -1,6 +1,8 @@
 """A backbone computed by ONNX Runtime against torch, and what becomes of it where it cannot be used."""
 
 import importlib.util
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -53,6 +55,17 @@ def test_it_gives_torch_s_features_and_scores_and_is_exported_once(tmp_path, mon
     assert network.backbone is not fast.backbone and fast.head is network.head
     monkeypatch.setattr(module, "_export", None)
     assert accelerated(network, MANY, SIDE, CPU, tmp_path)[1] == by
+
+
+def test_a_forked_process_computes_too():
+    fast, _ = accelerated(network_of(), MANY, SIDE, CPU)
+    with torch.inference_mode():
+        expected = fast.features(images(2))
+        if not (child := os.fork()):
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(20)
+            os._exit(not torch.equal(fast.features(images(2)), expected))
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_damaged_file_or_another_s_in_the_cache_is_exported_again(tmp_path):

@@ -213,18 +213,21 @@ def test_doctor_counts_up_what_an_epoch_on_some_images_took(project, monkeypatch
             os.kill(os.getpid(), signal.SIGTERM)
         parts = {f"minutes_{part}": 1.0 for part in ("data", "step", "refresh", "evaluation")}
         write_history([parts] if stage in ("warmup", "train") else [], forecast.cost_file(folder / "artifacts", stage), [*parts])
-        return {}
+        return {"images a second": 1.0, "images": 60} if stage == "features" else {}
 
-    for name, value in (("_run", run), ("SAMPLE", 16), ("LEAST", 4)):
+    for name, value in (("_run", run), ("SAMPLE", 16), ("LEAST", 4), ("_unknown", lambda *_: 0.0)):
         monkeypatch.setattr(forecast, name, value)
     told, places, stopped, labelled = [], [], None, 2
     for epochs in (2, 4):
         project.set({"train.epochs": epochs, "train.eval_every": 8, "ratio": 0.1})
-        told.append(json.loads(project.done("--json", "doctor", "--time"))["minutes"]["train"])
+        minutes = json.loads(project.done("--json", "doctor", "--time"))["minutes"]
+        told.append(minutes["train"])
+        assert minutes["features"] == 0, "all known"
     images = sum(json.loads(Path("data/converted/meta.json").read_text())["counts"].values())
     assert told[1] - told[0] == pytest.approx(2 * 3 * images / 16, rel=0.1) and told[0] > 6
     stopped = "features"
     assert project.run("doctor", "--time")[0] == 1 and not any(place.exists() for place in places)
+    assert {place.parent for place in places} == {project.folder / ".dicap" / "state"}, "where a kill's leftovers go in time"
 
 
 def test_init_data_shows_what_it_understood_and_says_why(project, tmp_path):

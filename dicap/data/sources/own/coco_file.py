@@ -31,7 +31,8 @@ def base_of(root: Path) -> Path:
     """The folder of a data set that its folder or one of its annotation files names: that of annotations/ is the one above."""
     if root.is_dir():
         return root
-    return root.parent.parent if root.parent.name.lower() in ("annotations", "labels") else root.parent
+    above = root.suffix.lower() in FORMATS["coco"] and root.parent.name.lower() in ("annotations", "labels")
+    return root.parent.parent if above else root.parent
 
 
 def read(root: Path, files: list[Path]) -> Listing:

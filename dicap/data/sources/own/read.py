@@ -19,7 +19,7 @@ from dicap.settings import Own
 from dicap.settings.catalogue import FORMATS
 
 # The readers that look for files of their own, in this order; `table` and `folders`, which have options, look besides.
-READERS = {"coco": coco_file, "labelstudio": label_studio, "voc_xml": xml_files}
+READERS = {"coco": coco_file, "labelstudio": label_studio, "voc_xml": xml_files, "cvat": xml_files}
 OPTIONS = {"table": ("separator", "empty", "empty_absent"), "folders": ("label_folder",)}  # of own, that one format alone reads
 
 

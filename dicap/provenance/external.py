@@ -69,9 +69,9 @@ def content_mark(path: Path) -> str:
 def tree_mark(root: Path, project: Path, *, is_own: bool) -> str:
     """sha256 of name, size and time of change of every file of a data set; empty where there is none.
 
-    Hidden files, those that editors and file managers leave, and those that commands wrote are passed over; of own data
-    what ends neither as a photograph nor as in FORMATS too. Where `root` is a file of labels, the photographs lie in its folder, or
-    in the one above.
+    Hidden files, those that editors and file managers leave, and those that commands wrote are passed over; of own data what
+    ends neither as a photograph nor as in FORMATS too. Where `root` is a file of labels, the photographs lie in its folder or in
+    the one above.
     """
     if not root.exists():
         return ""

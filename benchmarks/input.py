@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from dicap.data.augment import View, operate
 from dicap.data.convert import convert
+from dicap.data.format import read_index
 from dicap.data.loader import Request, load, scoring_batches, worker_count
 from dicap.data.policy import OPERATIONS
 from dicap.data.sources.base import FileImages, Item, RawSet
@@ -101,7 +102,7 @@ def measure(photos: Path, workers: int, size: int, rounds: int, seconds: float) 
     with tempfile.TemporaryDirectory() as place:
         store = converted(paths, Path(place) / "set", size)
         classic_loader = {"batch_size": BATCH, "num_workers": workers, "prefetch_factor": 4 if workers else None}
-        mean_size = [round(value) for value in store.index[["width", "height"]].mean()]
+        mean_size = [round(value) for value in read_index(store.folder, ["width", "height"]).to_pandas().mean()]
         rows = np.resize(np.random.default_rng(0).permutation(store.n), 64 * BATCH)
         strong = View("strong", cutout=0.5)
 

@@ -33,7 +33,7 @@ def settings(folder: Path, changes: dict[str, Any]) -> Settings:
         target[name] = value
     with open(folder / "params.yaml", "w") as handle:
         yaml.dump(values, handle)
-    return load_settings(folder / "params.yaml", ROOT / "configs")
+    return load_settings(folder / "params.yaml")
 
 
 def converted(folder: Path, images: int, tests: int, classes: int, side: int, *, distinct: int = 4096) -> Path:

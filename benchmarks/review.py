@@ -26,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dicap.data.format import read_index
 from dicap.data.labels import read_labels
 from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
@@ -67,7 +68,7 @@ def main() -> None:
 def photographs(project: Path) -> tuple[np.ndarray, np.ndarray]:
     """Features (N, D) and labels (N, C) of the training split."""
     store, bank = Store.open(project / "data" / "converted"), FeatureBank.open(project / "artifacts" / "features")
-    rows = np.flatnonzero(store.index["split"].to_numpy() == "train")
+    rows = np.flatnonzero(read_index(store.folder)["split"].to_numpy() == "train")
     return BankFeatures(bank, seed=1, flip=0.5).mean(rows), read_labels(store.folder, rows)
 
 

@@ -5,8 +5,8 @@
 Parts: conversion and features of images never seen (`new`) and seen before (`known`), averages with neighbours, the linear head,
 the refresh and its Parquet, scores of the test images, the gallery of predictions. Images are 32 x 32 pixels, of 64 features and
 20 classes. Memory is what a part needs at its peak beyond what the process held before. An exponent is the slope in logarithms
-between the smallest and the largest number of rows: 1 is proportional, 2 quadratic. Parts that another needs run before it, unmeasured
-where they were not asked for.
+between the smallest and the largest number of rows: 1 is proportional, 2 quadratic. Parts that another needs run before it,
+unmeasured where they were not asked for.
 
 Writes rows.json among the results, what other numbers of rows found is kept there; its last line is `rows ratio=R target=0.9`,
 R: 2 over the largest exponent of time.

@@ -10,8 +10,8 @@ order of the published split; where two ratios come to the same rows the smaller
     labelled_only   the same on `features: auto`, and so are those below
     cap, cap_tenth  CAP's quota, pseudo-labelled rows of weight 0.3 or 0.1
     always          the student of `pseudo_weight` 0.5
-    auto            `pseudo_weight: auto`: as much of that student as the labelled rows gain from out of fold
-    averaged        the same, its scores averaged with those of the nearest rows (`averaged.py`; not in the product)
+    unsmoothed      as much of that student as the labelled rows gain from out of fold
+    auto            `pseudo_weight: auto`: the same, smoothed as far as they gain from that
 
 with paired differences and 95 % t intervals over seeds, the choice, seconds, and how far the stated chance lies from the share
 that is right, over deciles of the test decisions (`fixed`: with the same weight of the logistic curve whatever the labels).
@@ -30,7 +30,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from averaged import Neighbours, choose_share
 from common import Parser, finish, gap_of_deciles, paired
 from populations import HELPING, MISLEADING, Population, draw
 
@@ -38,17 +37,18 @@ from dicap.calibration import ranks
 from dicap.calibration.quota import quota_of
 from dicap.data.split import labelled_order
 from dicap.linear.choice import PART, SHARES, safe_mixture
-from dicap.linear.crossfit import out_of_fold, pseudo_labels_per_fold, quota_labels, solve_students, solve_teachers
+from dicap.linear.crossfit import Fit, pseudo_labels_per_fold, quota_labels, solve_students, solve_teachers
 from dicap.linear.folds import assign_folds, fold_weights
 from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.scaling import Kind, scaling_of
 from dicap.linear.scaling_choice import choose_scaling
+from dicap.linear.smoothing import choose_smoothing
 from dicap.linear.solver import Solution, rotate, solve
 from dicap.metrics.ranking import mean_average_precision
 from dicap.randomness import torch_seed
 
 TARGET, BELOW, LEAST, FIRST = 0.95, 0.3, 40, 20000
-NAMES = ("regression", "root", "labelled_only", "cap", "cap_tenth", "always", "auto", "averaged")
+NAMES = ("regression", "root", "labelled_only", "cap", "cap_tenth", "always", "unsmoothed", "auto")
 
 
 def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
@@ -88,16 +88,17 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     axes = rotate(rows)
     students = solve_students(axes, y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=PART)
     took("students")
-    auto, choice = safe_mixture(own, students, rows[:n], y, fold)
+    mixed, choice = safe_mixture(own, students, rows[:n], y, fold)
     took("choice")
-    for name, heads in {"labelled_only": own, "always": students, "auto": auto}.items():
+    for name, heads in {"labelled_only": own, "always": students, "unsmoothed": mixed}.items():
         keep(name, heads, test)
-    near = Neighbours.of(axes)
-    found["averaged"] = choose_share(auto, near, rows, y, fold)
-    keep("averaged", auto, near.averaged(test, rows, found["averaged"]))
-    found["choice"] = choice.to_dict() | {"features": scaling.kind}
+    smoothing, smoothed = choose_smoothing(mixed, axes, rows, y, fold, 10)
+    auto = Fit(mixed, choice, smoothing, smoothed)
+    found["map"]["auto"] = mean_average_precision(smoothing(test, mixed.logits(test)[-1]), p.y_test)
+    took("smoothing")
+    found["choice"] = choice.to_dict() | {"features": scaling.kind, "smoothing": smoothed.to_dict()}
     for key, many in {"chance_gap": ranks.MANY, "chance_gap_fixed": 0}.items():
-        found[key] = chance_gap(auto, rows[:n], test, p, fold, many)
+        found[key] = chance_gap(auto, rows, test, p, fold, many)
     if peers:
         a, b, c = on("standard")
         keep("regression", solve(a[:n], y, loss_weight=c), b)
@@ -112,14 +113,16 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     return found
 
 
-def chance_gap(heads: Solution, own: np.ndarray, test: np.ndarray, p: Population, fold: np.ndarray, many: int) -> float:
+def chance_gap(found: Fit, rows: np.ndarray, test: np.ndarray, p: Population, fold: np.ndarray, many: int) -> float:
     """Mean over deciles of the test decisions of |mean stated chance - share right|."""
     before, ranks.MANY = ranks.MANY, many
     try:
-        knots, rate = ranks.curve_by_rank(out_of_fold(heads.w, heads.b, own, fold), p.y[: p.labelled])
+        knots, rate = ranks.curve_by_rank(found.out_of_fold(rows, fold)[0], p.y[: p.labelled])
     finally:
         ranks.MANY = before
-    present = np.interp(heads.logits(test)[-1].astype(np.float64), knots, rate)
+    assert found.smoothing is not None
+    logits = found.smoothing(test, found.heads.logits(test)[-1]).astype(np.float64)
+    present = np.interp(logits, knots, rate)
     return gap_of_deciles(np.maximum(present, 1 - present), (present > 0.5) == (p.y_test > 0))
 
 
@@ -145,13 +148,12 @@ def table(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
         found[ratio] = {
             "seeds": len(some),
             "map": {name: round(float(np.mean(values)), 2) for name, values in maps.items()},
-            "auto_against": {name: paired(maps["auto"], maps[name]) for name in NAMES if name not in ("auto", "averaged")},
-            "averaged_against": {name: paired(maps["averaged"], maps[name]) for name in NAMES if name != "averaged"},
+            "auto_against": {name: paired(maps["auto"], maps[name]) for name in NAMES if name != "auto"},
             "always_against_labelled_only": paired(maps["always"], maps["labelled_only"]),
             "labelled_only_against_root": paired(maps["labelled_only"], maps["root"]),
             "features": [each["choice"]["features"] for each in some],
             "shares": [each["choice"]["share"] for each in some],
-            "averaged": [each["averaged"] for each in some],
+            "smoothed": [each["choice"]["smoothing"]["share"] for each in some],
             "evidence": [round(each["choice"]["candidates"][1]["evidence"], 2) for each in some],
             "chance_gap": round(float(np.mean([each["chance_gap"] for each in some])), 4),
             "chance_gap_fixed": round(float(np.mean([each["chance_gap_fixed"] for each in some])), 4),
@@ -162,7 +164,7 @@ def table(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def draws(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """How often each of the three rules ends more than BELOW under the labelled rows' own head."""
     found = {}
-    for name in ("always", "auto", "averaged"):
+    for name in ("always", "unsmoothed", "auto"):
         gains = np.array([each["map"][name] - each["map"]["labelled_only"] for each in cells.values()])
         found[name] = {"below": round(float((gains < -BELOW).mean()), 4), "mean": round(float(gains.mean()), 3)}
         found[name]["worst"] = round(float(gains.min()), 2)

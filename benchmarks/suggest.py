@@ -152,9 +152,9 @@ def plot(tables: dict[str, dict[str, Any]], path: Path) -> None:
         figure = style.canvas(3.0, 7.4)
         axes = figure.subplots(1, len(tables), squeeze=False)[0]
         for ax, (name, found) in zip(axes, tables.items(), strict=True):
-            for (strategy, one), (colour, dash, marker) in zip(found.items(), style.LINES, strict=False):
+            for (strategy, one), look in zip(found.items(), style.LINES, strict=False):
                 labels = ROUND * np.arange(1, len(one["mean"]) + 1)
-                ax.plot(labels, one["mean"], color=colour, linestyle=dash, marker=marker, label=strategy)
+                ax.plot(labels, one["mean"], **look, label=strategy)
             ax.set_title(name, loc="left", fontsize=9)
             ax.set_xlabel("labelled images")
         axes[0].set_ylabel("test mAP, %")

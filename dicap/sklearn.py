@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dicap.calibration.ranks import curve_by_rank, log_odds
 from dicap.calibration.risk_control import check_share, rankings, targets_of, threshold
-from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, out_of_fold_at_rank, quota_labels
+from dicap.linear.crossfit import Pseudo, crossfit, quota_labels
 from dicap.linear.folds import assign_folds
 from dicap.linear.loss_weight import choose_loss_weight
 from dicap.linear.scaling import NEVER, Kind, scaling_of
@@ -38,7 +38,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     A teacher is solved on the labelled samples, whose rows are averaged with their neighbours'. It labels whatever has no label,
     as large a share of each class positive as among the known labels; these labels are weighted by how often such labels are
     right, which is counted out of fold, and the classifier is solved on labels and pseudo-labels: it is used as far as the
-    labelled samples gain from that, out of fold, and otherwise learns from them alone (docs/photographs.md).
+    labelled samples gain from that, out of fold, and otherwise learns from them alone. Last, its scores are smoothed by those of
+    the nearest samples of the fit, again as far as the labelled ones gain (docs/photographs.md).
 
     A label may be missing entry by entry: an entry of Y that is -1 or NaN is unknown, not negative. A sample without any known
     entry is an unlabelled one.
@@ -52,7 +53,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             scaling learns from all samples, labelled or not.
         pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, mixed with the
             labelled-only classifier or left out where the labelled samples gain nothing.
-        neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
+        neighbours: nearest samples with which the teacher's rows are averaged and, with `pseudo_weight="auto"` and up to 50,000
+            samples, scores are smoothed; 0: none.
         folds: of the labelled samples; each is scored by heads that never saw it. As many as there are labelled samples at most.
         power: exponent of the chance of being right in the weight of a pseudo-label.
         random_state: of the folds. They depend on it and on the samples, not on the order of samples nor, unless samples are
@@ -65,6 +67,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         C_, features_: C and features, given or chosen.
         choice_: with `pseudo_weight="auto"`, how much of what the unlabelled samples say was used (`share`, 0: nothing), and what
             was tried: `in_words()` says it; else None.
+        smoothed_: the same of the smoothing; None where it was not tried.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
         rankings_: of each class, the labelled samples by their scores out of fold, which `thresholds` chooses by.
         n_labelled_: samples with a known entry.
@@ -166,20 +169,20 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             rows = self._scaling.apply(x)[order]
         else:
             self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
-        self.features_, own = self._scaling.kind, rows[: len(y)]
+        self.features_ = self._scaling.kind
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
 
         def rule(scores: NDArray, known: NDArray, _: int | None) -> Pseudo:
             return quota_labels(scores, known, open_entries, power=self.power)
 
-        heads, self.choice_ = crossfit(
+        found = crossfit(
             rows, y, fold, rule, loss_weight=self.C_, pseudo_weight=self.pseudo_weight,
             neighbours=min(self.neighbours, len(rows) - 1), scores=None if scores is None else scores[order],
         )  # fmt: skip
-        self.coef_, self.intercept_ = heads.w[-1], heads.b[-1]
-        scores = out_of_fold(heads.w, heads.b, own, fold)
-        self.curve_ = np.stack(curve_by_rank(scores, y))
-        self.rankings_ = rankings(out_of_fold_at_rank(heads.w, heads.b, own, fold, rows[len(y) :]), y)
+        self.choice_, self._smoothing, self.smoothed_ = found[1:]
+        self.coef_, self.intercept_ = found.heads.w[-1], found.heads.b[-1]
+        scores, ranked = found.out_of_fold(rows, fold)
+        self.curve_, self.rankings_ = np.stack(curve_by_rank(scores, y)), rankings(ranked, y)
 
     def _features(self, X: Any, *, reset: bool) -> NDArray:
         """(n, D) finite, in single or double precision."""
@@ -190,10 +193,15 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         """(n, C) log-odds of `predict_proba`; above 0 where `predict` says yes."""
         check_is_fitted(self, "coef_")
         x = self._features(X, reset=False)
-        stated = self._scaling.apply(x).astype(np.float64) @ self.coef_.T + self.intercept_
+        stated = self._stated(x)
         if len(lost := np.flatnonzero(~np.isfinite(stated).all(1))):
             raise ValueError(f"X: row {lost[0]} has features of up to {np.abs(x[lost[0]]).max():.3g}, too far from those of fit")
         return self._decided(stated)
+
+    def _stated(self, x: NDArray) -> NDArray:
+        rows = self._scaling.apply(x)
+        stated = rows.astype(np.float64) @ self.coef_.T + self.intercept_
+        return stated if self._smoothing is None else self._smoothing(rows, stated)
 
     def _decided(self, stated: NDArray) -> NDArray:
         return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * np.arcsinh(stated)

@@ -32,7 +32,7 @@ def write(tmp_path):
 
 
 def load(path):
-    return load_settings(path, ROOT / "configs")
+    return load_settings(path)
 
 
 def errors(path):
@@ -42,7 +42,7 @@ def errors(path):
 
 
 def test_a_value_comes_from_the_first_file_that_has_one(write):
-    resolved = resolve(write({"train.epochs": 3}), ROOT / "configs")
+    resolved = resolve(write({"train.epochs": 3}))
     assert resolved.settings.train.epochs == 3
     assert resolved.origins["train.epochs"] == "params.yaml"
     assert resolved.origins["backbone"] == "configs/pictograms.yaml"
@@ -56,8 +56,8 @@ def test_a_protocol_stands_between_the_data_set_and_the_published_values(write):
     recommended = YAML(typ="safe", pure=True).load((ROOT / "configs/recommended.yaml").read_text())
     changed = dict(flatten(recommended))
     own = {"dataset": "digits"}  # its file sets nothing that the protocol sets
-    resolved = resolve(write(own | {"protocol": "recommended"}), ROOT / "configs")
-    published = resolve(write(own), ROOT / "configs").settings.model_dump()
+    resolved = resolve(write(own | {"protocol": "recommended"}))
+    published = resolve(write(own)).settings.model_dump()
     values = dict(flatten(resolved.settings.model_dump()))
     assert {key: values[key] for key in changed} == changed
     assert set(changed) == {key for key, origin in resolved.origins.items() if origin == "configs/recommended.yaml"}
@@ -86,7 +86,7 @@ def test_a_protocol_s_head_makes_no_other_method_of_one_and_remedies_work(write,
 
 def test_features_of_a_network_that_nothing_has_trained_are_warned_of(write):
     def warnings(**changes):
-        return resolve(write(changes), ROOT / "configs").warnings
+        return resolve(write(changes)).warnings
 
     (line,) = warnings(dataset="digits", protocol="recommended")
     assert line.startswith("configs/digits.yaml: backbone_weights: found 'random' with warmup.trainable head (configs/recomm")

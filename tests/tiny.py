@@ -101,7 +101,7 @@ def _defaults() -> dict[str, Any]:
         named = {name: CHANGES[name] for name in ("dataset", "data_root")}
         with open(path, "w") as handle:
             yaml.dump(yaml.load((ROOT / "params.yaml").read_text()) | named, handle)
-        return resolve(path, ROOT / "configs").settings.model_dump()
+        return resolve(path).settings.model_dump()
 
 
 def nested(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -159,7 +159,9 @@ def _write_pixels(found: Iterator[Result], n: int, folder: Path, image_size: int
 def _describe(raw: RawSet, written: Written, scratch: Path, image_size: int) -> dict[str, Any]:
     """Write the index and meta.json of a set whose pixels are written."""
     items = [raw.items[row] for row in written.rows]
-    unknown = {split: _unknown(items, split, len(raw.classes)) for split in ("train", "test")}
+    unknown = {
+        split: unknown_entries(len(raw.classes), (item for item in items if item.split == split)) for split in ("train", "test")
+    }
     partial = any(unknown.values())
     files.write_index(scratch / files.INDEX, _table(items, written.sizes[written.rows]), partial=partial)
     rejected = [{"path": raw.items[row].path, "reason": reason} for row, reason in written.rejected.items()]
@@ -192,10 +194,6 @@ def _table(items: list[Item], sizes: np.ndarray) -> pa.Table:
         name: [getattr(item, name) for item in items] for name in ("id", "path", "split", "labels", "absent")
     }
     return pa.table(columns | {"width": sizes[:, 0], "height": sizes[:, 1]}, schema=files.INDEX_SCHEMA.append(files.ABSENT))
-
-
-def _unknown(items: list[Item], split: str, classes: int) -> int:
-    return unknown_entries(classes, (item for item in items if item.split == split))
 
 
 def _judge(raw: RawSet, written: Written, max_rejected: float, destination: Path) -> None:

@@ -115,7 +115,7 @@ def scoring_batches(
     flipped = uniform(*flip, rows, "score/weak") < flip_share if flip else np.zeros(len(rows), dtype=bool)
     for first in range(0, len(rows), batch_size):
         batch = rows[first : first + batch_size]
-        images = store.read_channels_last(batch)
+        images = store.read(batch)
         mirrored = torch.from_numpy(np.flatnonzero(flipped[first : first + batch_size]))
         if len(mirrored):
             images[mirrored] = images[mirrored].flip(3)

@@ -14,7 +14,6 @@ from dicap.files.content_store import digest
 from dicap.files.npy import open_npy
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
     import torch
 
@@ -30,8 +29,6 @@ class Store:
         meta: the content of meta.json.
         classes: names of the classes in order.
         image_size: side of the square images in pixels.
-        index: DataFrame of id, path, width, height, split: a row an image, in the order of the array. No labels. Read anew
-            each time.
         ids: (N,) unique names of the images.
         checksum: identity of the set; pixels_checksum: of its images alone, whatever their names and labels.
         n: number of images.
@@ -67,12 +64,6 @@ class Store:
         # A worker process maps the file itself; pixels never travel through a pipe.
         return Store.open, (self.folder,)
 
-    @property
-    def index(self) -> "pd.DataFrame":
-        """What is known of the images; see above."""
-        columns = ["id", "path", "width", "height", "split"]
-        return files.read_index(self.folder, columns).to_pandas()
-
     @cached_property
     def _names(self) -> "pa.Table":
         return files.read_index(self.folder, ["id", "split"])
@@ -100,15 +91,11 @@ class Store:
         return np.take(self._array, rows, axis=0)
 
     def read(self, rows: np.ndarray) -> "torch.Tensor":
-        """The images at `rows`, (B, 3, H, W) uint8, contiguous, no augmentation.
+        """The images at `rows`, (B, 3, H, W) uint8, in memory channels last as in the file: what a network wants.
 
         Raises:
             IndexError: a row is outside the set.
         """
-        return self.read_channels_last(rows).contiguous()
-
-    def read_channels_last(self, rows: np.ndarray) -> "torch.Tensor":
-        """As `read`, (B, 3, H, W), but in the file's own order in memory: four times quicker, and what a network wants."""
         import torch  # what looks at photographs only, as the report does, waits for no torch
 
         return torch.from_numpy(self.pixels(rows)).permute(0, 3, 1, 2)

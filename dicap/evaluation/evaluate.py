@@ -167,9 +167,9 @@ def evaluate(
     if promises:
         result["promises"] = promises
     result |= _from_histories(artifacts, model.settings.weights) | _from_costs(artifacts)
-    for stage, key in (("warmup", "scaling"), ("train", "unlabelled"))[: 1 if model.stage == "warmup" else 2]:
+    for stage in ("warmup", "train")[: 1 if model.stage == "warmup" else 2]:
         said = read_json(path) if (path := artifacts / stage / CHOICE).exists() else {}
-        result |= {key: said[key]} if key in said else {}
+        result |= {key: said[key] for key in ("scaling", "unlabelled", "neighbours") if key in said}
 
     table = by_class(experiment.store.classes, scores, labels, model.decisions)
     y_labelled = experiment.labels.of(experiment.roles.labelled)
@@ -225,9 +225,7 @@ def _from_histories(artifacts: Path, weights: str) -> dict[str, Any]:
     for name in ("map_c1", "map_c2"):  # beside R's, which is DRML's answer
         if (value := last("train", name)) is not None:
             out[name] = value
-    for name in ("curve_error", "excess_log_loss"):
-        errors = frames["train"].get(name, pd.Series(dtype=float)).dropna()
-        out[name] = float(errors.iloc[-1]) if len(errors) else None
+    out |= {name: last("train", name) for name in ("curve_error", "excess_log_loss")}
     # The published protocol's number: the best epoch on the test set, over both models (docs/methods.md 2.9). Not an honest
     # estimate, so it is named for what it is and never used to choose anything.
     best = [

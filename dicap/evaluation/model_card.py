@@ -51,11 +51,7 @@ def model_card(
             ("part", "images", "what for"),
             [
                 ("D_sup", roles["sup"], "labelled, trained on"),
-                (
-                    "D_est",
-                    roles["est"],
-                    "labelled, kept for estimating correctness" if held_out else "labelled, trained on",
-                ),
+                ("D_est", roles["est"], "labelled, kept for estimating correctness" if held_out else "labelled, trained on"),
                 ("D_u", roles["unlabeled"], "unlabelled"),
                 ("test", roles["test"], "scored, never trained on"),
             ],
@@ -125,6 +121,8 @@ def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "features as the head sees them", metrics["scaling"]
     if "unlabelled" in metrics:
         yield "unlabelled photographs", metrics["unlabelled"]
+    if "neighbours" in metrics:
+        yield "scores of the nearest photographs", metrics["neighbours"]
     if metrics["chance_gap"] is not None:
         yield "stated chance to be right is off by", f"{metrics['chance_gap']:.3f} on average"
 

@@ -4,14 +4,10 @@ It takes the place of a network's backbone alone: normalisation before it and he
 network works with it. Before it is used, its features of a probe batch are compared with torch's.
 """
 
-import contextlib
 import copy
 import hashlib
 import importlib.util
-import logging
 import tempfile
-import warnings
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -23,9 +19,8 @@ from torch import Tensor, nn
 from dicap.files.atomic import replacing
 from dicap.network import Network
 from dicap.network.backbone import feature_map, weights_checksum
-from dicap.randomness import generator
+from dicap.network.onnx_file import PACKAGES, probe, write_onnx
 
-PACKAGES = ("onnx", "onnxscript", "onnxruntime")  # the extra `export` brings them
 PAYS_FROM = 2**25  # pixels in all, 2,048 images at 128 px: with fewer, exporting the backbone takes longer than it saves
 # Difference from torch on the probe batch: root mean square over that of the features. Measured: 1e-6 to 1e-5.
 TOLERANCE = 1e-4
@@ -122,20 +117,13 @@ def _place(network: Network, image_size: int, folder: Path) -> Path:
 
 
 def _export(network: Network, image_size: int, path: Path) -> None:
-    module, pixels = _FeatureMap(network).eval(), torch.zeros(2, 3, image_size, image_size)
-    with quiet_exporters(), torch.no_grad():
-        program = torch.export.export(module, (pixels,), dynamic_shapes={"pixels": {0: torch.export.Dim("batch")}})
-        written = torch.onnx.export(program, (), input_names=["pixels"], output_names=["features"], verbose=False)
-    assert written is not None
     with replacing(path) as temporary:
-        written.save(str(temporary), external_data=False)
+        write_onnx(_FeatureMap(network).eval(), torch.zeros(2, 3, image_size, image_size), temporary, ("pixels", "features"))
 
 
 def _difference(fast: Network, network: Network, image_size: int) -> float:
     """Of a batch and of one image alone, the size of a batch being no part of a result; infinite where shapes differ."""
-    numbers = torch.from_numpy(generator(0, "engine", 0, 0).random((PROBE, 3, image_size, image_size), dtype=np.float32))
-    coarse = nn.functional.interpolate(numbers[:, :, :4, :4], image_size, mode="bilinear")
-    images = (torch.cat([coarse[: PROBE // 2], numbers[PROBE // 2 :]]) * 255).to(torch.uint8)
+    images = probe(PROBE, image_size)
     worst = 0.0
     with torch.inference_mode():
         for some in (images, images[:1]):
@@ -145,17 +133,3 @@ def _difference(fast: Network, network: Network, image_size: int) -> float:
             apart = (found - expected).square().mean().sqrt() / expected.square().mean().sqrt().clamp(min=1e-12)
             worst = max(worst, float(apart.nan_to_num(float("inf"))))
     return worst
-
-
-@contextlib.contextmanager
-def quiet_exporters() -> Iterator[None]:
-    """Without what torch's exporters say of their own ageing parts, and of what they leave unoptimised."""
-    logger = logging.getLogger("onnxscript")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(before)

@@ -105,11 +105,8 @@ class FeatureBank:
         out = np.empty((len(rows), self.grid**2, self.channels), dtype=np.float16)
         for index in np.unique(chosen).tolist():
             at = np.flatnonzero(chosen == index)
-            out[at] = self.view(self._name(index))[rows[at]]
+            out[at] = self.view(self.names[index])[rows[at]]
         return torch.from_numpy(out)
-
-    def _name(self, index: int) -> str:
-        return ("plain", "mirror")[index] if index < 2 else f"strong_{index - 2}"
 
 
 def scoring_batches(

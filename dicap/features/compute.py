@@ -11,6 +11,7 @@ image's features are the same bits whatever it is computed with.
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict
 from importlib.metadata import version
@@ -155,7 +156,18 @@ def _computed(
     counts = [len(request.rows) for step in steps for request in step]
     images = (views[request.key] for step, views in zip(steps, drawn, strict=True) for request in step)
     passes = -(-sum(counts) // size)
-    yield from _regrouped(map(compute, _regrouped(_filled_up(images, passes * size), repeat(size, passes))), counts)
+    yield from _regrouped(_ahead(compute, _regrouped(_filled_up(images, passes * size), repeat(size, passes))), counts)
+
+
+def _ahead(compute: Callable[[Tensor], Tensor], passes: Iterator[Tensor]) -> Iterator[Tensor]:
+    """`map` in a thread, while the next pass is drawn and the last one is stored."""
+    with ThreadPoolExecutor(1) as thread:
+        started = thread.submit(compute, next(passes))
+        for images in passes:
+            following = thread.submit(compute, images)
+            yield started.result()
+            started = following
+        yield started.result()
 
 
 def _filled_up(images: Iterator[Tensor], count: int) -> Iterator[Tensor]:

@@ -12,7 +12,7 @@ from torch import nn
 from dicap.data.augment import View
 from dicap.data.store import Store
 from dicap.errors import SettingsError
-from dicap.features.views import BankView, bank_views
+from dicap.features.views import BankView
 from dicap.files.checksum import sha256
 from dicap.network import Network, build_network
 from dicap.network.backbone import weights_checksum
@@ -63,17 +63,19 @@ class Recipe:
 
     @staticmethod
     def of(settings: Settings, store: Store | None, network: Network) -> "Recipe":
-        """The recipe that `settings` ask for, with the backbone of `network` on the images of `store`, or of none in particular.
+        """The recipe that `settings` ask for, with the backbone of `network`, in eval mode, on the images of `store`, or of none.
 
         Raises:
             SettingsError: the grid is finer than the backbone's map.
         """
-        channels, height, width = map_shape(network, settings.image_size)
-        grid = settings.features.grid
+        grid, size = settings.features.grid, settings.image_size
+        with torch.inference_mode():
+            photograph = torch.zeros(1, 3, size, size, dtype=torch.uint8, device=network.mean.device)
+            _, channels, height, width = network.features(photograph).shape
         if grid > min(height, width):
             raise SettingsError(
                 f"params.yaml: features.grid: found {grid}, but the map of {settings.backbone} at image_size "
-                f"{settings.image_size} has {height} x {width} positions; set it to {min(height, width)} or less"
+                f"{size} has {height} x {width} positions; set it to {min(height, width)} or less"
             )
         return Recipe(
             **asked_for(settings, store),
@@ -100,8 +102,10 @@ class Recipe:
 
     @property
     def files(self) -> list[BankView]:
-        """The views, in the order in which they are computed."""
-        return bank_views(View("strong", cutout=self.cutout, flip=self.flip), self.views)
+        """The views, in the order in which they are computed: that of the numbers by which `choose` names them."""
+        strong = View("strong", cutout=self.cutout, flip=self.flip)
+        plain = [BankView("plain", View("test")), BankView("mirror", View("weak", flip=1.0))]
+        return plain + [BankView(f"strong_{number}", strong) for number in range(self.views)]
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -153,14 +157,3 @@ def pretrained_network(settings: Settings) -> Network:
         torch.manual_seed(torch_seed(0, "features", 0))
         network = build_network(settings, lambda channels: nn.Identity())
     return network.eval().requires_grad_(False)
-
-
-def map_shape(network: Network, image_size: int) -> tuple[int, int, int]:
-    """(D, h, w) of the feature map of a square image of `image_size` pixels."""
-    device = network.mean.device
-    was_training = network.training
-    with torch.inference_mode():
-        features = network.eval().features(torch.zeros(1, 3, image_size, image_size, dtype=torch.uint8, device=device))
-    network.train(was_training)
-    _, channels, height, width = features.shape
-    return channels, height, width

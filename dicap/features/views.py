@@ -33,17 +33,6 @@ class BankView:
         return Request(self.name, rows, self.view, drawn_by)
 
 
-def bank_views(strong: View, count: int) -> list[BankView]:
-    """The views of a bank in the order in which they are computed.
-
-    Args:
-        strong: the strong view (hole, probability of mirroring).
-        count: V, how many strong ones.
-    """
-    plain = [BankView("plain", View("test")), BankView("mirror", View("weak", flip=1.0))]
-    return plain + [BankView(f"strong_{number}", strong) for number in range(count)]
-
-
 def choose(request: Request, seed: int, stage: str, epoch: int, count: int) -> np.ndarray:
     """Which view each image of a request gets.
 

@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -111,15 +111,6 @@ def write_thresholds(columns: dict[str, Any], path: Path) -> None:
     write_parquet(pa.table(columns, schema=THRESHOLDS), path)
 
 
-class PseudoLabelRecord(NamedTuple):
-    """What an epoch trained on."""
-
-    ids: list[str]  # (n,)
-    confidence: np.ndarray  # (n, C) float16
-    label: np.ndarray  # (n, C) int8
-    weight: np.ndarray  # (n, C) float16
-
-
 def write_pseudo_labels(ids: np.ndarray, confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, path: Path) -> None:
     """Write an epoch's pseudo-labels: per image confidences, labels and weights, halves of what trains.
 
@@ -131,10 +122,14 @@ def write_pseudo_labels(ids: np.ndarray, confidence: np.ndarray, label: np.ndarr
     write_parquet(pa.Table.from_arrays([pa.array(ids, pa.string()), *values], schema=PSEUDO_LABELS), path)
 
 
-def read_pseudo_labels(path: Path) -> PseudoLabelRecord:
-    """The images of a record. Raises DataError if the file is missing or damaged."""
+def read_pseudo_labels(path: Path) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+    """What an epoch trained on: ids (n), confidences (n, C) float16, labels int8, weights float16.
+
+    Raises DataError if the file is missing or damaged.
+    """
     table = read_parquet(path)
-    return PseudoLabelRecord(table["id"].to_pylist(), *(matrix(table[name]) for name in ("confidence", "label", "weight")))
+    confidence, label, weight = (matrix(table[name]) for name in ("confidence", "label", "weight"))
+    return table["id"].to_pylist(), confidence, label, weight
 
 
 def write_predictions(ids: np.ndarray, scores: np.ndarray, answers: np.ndarray, labels: np.ndarray, path: Path) -> None:

@@ -14,7 +14,7 @@ so no head has learnt from an open entry, and its score there is out of sample a
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,40 @@ from dicap.calibration.quota import quota_of
 from dicap.calibration.ranks import log_odds
 from dicap.linear.choice import PART, Choice, safe_mixture
 from dicap.linear.folds import fold_weights, n_folds, out_of_fold_scores
-from dicap.linear.neighbours import averaged
+from dicap.linear.neighbours import EXACT, averaged
+from dicap.linear.smoothing import Smoothing, choose_smoothing
 from dicap.linear.solver import PrincipalAxes, Solution, rotate, solve
+
+
+class Fit(NamedTuple):
+    """What `crossfit` finds."""
+
+    heads: Solution  # the fold students and, last, the student of all labels, as far as they were taken
+    choice: Choice | None = None  # how much of them was taken, where that was chosen
+    smoothing: Smoothing | None = None  # of the last head's scores, where the labelled rows gain from it
+    smoothed: Choice | None = None  # how much they are smoothed, where that was chosen
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was chosen, in plain numbers and in words."""
+        found = {}
+        if self.choice is not None:
+            found |= self.choice.to_dict() | {"unlabelled": self.choice.in_words()}
+        if self.smoothed is not None:
+            found |= {"smoothing": self.smoothed.to_dict(), "neighbours": self.smoothed.in_words()}
+        return found
+
+    def out_of_fold(self, rows: NDArray, fold: NDArray) -> tuple[NDArray, NDArray]:
+        """Confidences (n_l, C) of the labelled rows, the first of rows (n, D), each by the student of its own fold (n_l,).
+
+        Returns:
+            them, and `out_of_fold_at_rank`.
+        """
+        labelled, others = rows[: len(fold)], rows[len(fold) :]
+        others = others[:: -(-len(others) // MOST_OTHERS) or 1]
+        if self.smoothing is not None:
+            labelled, others = (self.smoothing(some, some, rows) for some in (labelled, others))
+        heads = self.heads.w, self.heads.b
+        return out_of_fold(*heads, labelled, fold), out_of_fold_at_rank(*heads, labelled, fold, others)
 
 
 class Pseudo(NamedTuple):
@@ -55,16 +87,17 @@ def crossfit(
     pseudo_weight: float | Literal["auto"],
     neighbours: int = 0,
     scores: NDArray | None = None,
-) -> tuple[Solution, Choice | None]:
-    """The fold students and, last, the student of all labels; and how much of them was taken, where that was chosen.
+) -> Fit:
+    """The fold students and, last, the student of all labels; with `pseudo_weight: auto` how much of each evidence is used.
 
     Args:
         rows: (n, D) float32, labelled rows first; y: (n_l, C) labels; fold: (n_l,), -1 without cross-fitting.
         rule: makes the pseudo-labels of each student.
         loss_weight: of all heads, as in `dicap.linear.solver.solve`.
         pseudo_weight: of a pseudo-labelled entry of weight 1 beside a labelled one; `auto`: PART, and the heads are those of
-            `safe_mixture`. Without cross-fitting there is nothing to choose by, and they are the students.
-        neighbours: nearest rows with which a teacher's rows are averaged; 0: none.
+            `safe_mixture`, smoothed as `choose_smoothing` finds. Without cross-fitting there is nothing to choose by, and they
+            are the students.
+        neighbours: nearest rows with which a teacher's rows are averaged, and scores smoothed; 0: none.
         scores: (n, C) of the rows by another model, which has not learnt from y: see `Teachers.joined`.
     """
     rotated = rotate(rows)
@@ -73,10 +106,14 @@ def crossfit(
     weight = PART if pseudo_weight == "auto" else pseudo_weight
     students = solve_students(rotated, y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=weight)
     if pseudo_weight != "auto" or not n_folds(fold):
-        return students, None
+        return Fit(students)
     labelled = rows[: len(y)]
     own = solve(labelled, y, weight=_student_weights(fold) * (y >= 0), loss_weight=loss_weight, tolerance=TOLERANCE)
-    return safe_mixture(own, students, labelled, y, fold)
+    heads, choice = safe_mixture(own, students, labelled, y, fold)
+    if not neighbours or len(rows) > EXACT:  # a model that smooths keeps all rows
+        return Fit(heads, choice)
+    smoothing, smoothed = choose_smoothing(heads, rotated, rows, y, fold, neighbours)
+    return Fit(heads, choice, smoothing if smoothing.share else None, smoothed)
 
 
 def pseudo_labels_per_fold(teachers: "Teachers", y: NDArray, rule: Rule) -> list[Pseudo]:
@@ -251,7 +288,6 @@ def out_of_fold_at_rank(w: NDArray, b: NDArray, rows: NDArray, fold: NDArray, ot
     yes too often. Beyond all other rows a logit keeps its distance to the outermost; without other rows it stays.
     """
     logits = out_of_fold_scores(_logits(w, b, rows), fold)
-    others = others[:: -(-len(others) // MOST_OTHERS) or 1]
     if len(others):
         ordered = np.sort(_logits(w, b, others), axis=1)  # (H, m, C)
         for k, c in itertools.product(range(n_folds(fold)), range(logits.shape[1])):

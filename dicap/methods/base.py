@@ -317,9 +317,7 @@ def pseudo_loss(method: Method, logits: Tensor, batch: Batch) -> Tensor:
     elements = batch.weight * method.supervised(logits, positive)
     if batch.soft:  # the opposite label with the opposite weight: a soft target, Equation (15)
         elements = elements + (1 - batch.weight) * method.supervised(logits, 1 - positive)
-    if method.settings.loss.reduction == "mean":
-        return elements.sum() / (batch.label >= 0).sum().clamp_min(1)
-    return elements.sum() / batch.images
+    return reduced(elements, batch.images, method.settings, batch.label)
 
 
 def hard_mask(p: Tensor, label: Tensor) -> PseudoLabels:

@@ -26,14 +26,14 @@ class DiCaP(Method):
         phase = super().warmup(roles) if self.cross_fits else replace(super().warmup(roles), labelled=roles.sup)
         if not self.settings.warmup.wcl:
             return phase
-        return replace(phase, unlabelled=roles.unsup, batch_unlabelled=phase.batch_labelled, pairs=self.pairs_of_images)
+        return replace(phase, unlabelled=roles.unsup, batch_unlabelled=phase.batch_labelled, pairs=self.pairs)
 
     def main(self, roles: Roles) -> Phase:
         """On D_sup and D_unsup = D_u and D_est; with cross-fitting on D_l and D_u, since no label is held out."""
         phase = super().main(roles)
         if not self.cross_fits:
             phase = replace(phase, labelled=roles.sup, unlabelled=roles.unsup)
-        return replace(phase, pairs=self.pairs_of_uncertain_images) if self.settings.contrastive.enabled else phase
+        return replace(phase, pairs=self.pairs) if self.settings.contrastive.enabled else phase
 
     @property
     def cross_fits(self) -> bool:
@@ -140,20 +140,14 @@ class DiCaP(Method):
             terms["loss_con"] = self.contrast(z_w, z_s[n:], batch)
         return terms
 
-    def pairs_of_images(self, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The uncertain entries (m, 3) of labels (b, C), where every image has a weak view."""
-        image, c = np.nonzero(label == -1)
-        return self.capped(np.stack([image, c, image], axis=1), rng)
+    def pairs(self, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The uncertain entries (m, 3) of labels (b, C), whose images have weak views and no others do: in warm-up all.
 
-    def pairs_of_uncertain_images(self, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The uncertain entries (m, 3) of labels (b, C), where only images with an uncertain entry have a weak view."""
-        uncertain = label == -1  # (b, C)
+        At most contrastive.max_pairs of them, order kept: the similarity matrix grows with their square.
+        """
+        uncertain, limit = label == -1, self.settings.contrastive.max_pairs  # (b, C)
         image, c = np.nonzero(uncertain)
-        return self.capped(np.stack([image, c, (uncertain.any(1).cumsum() - 1)[image]], axis=1), rng)
-
-    def capped(self, pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """At most contrastive.max_pairs of the (m, 3) pairs, order kept: the similarity matrix grows with their square."""
-        limit = self.settings.contrastive.max_pairs
+        pairs = np.stack([image, c, (uncertain.any(1).cumsum() - 1)[image]], axis=1)
         return pairs if len(pairs) <= limit else pairs[np.sort(rng.choice(len(pairs), limit, replace=False))]
 
     def weak_embeddings(self, network: nn.Module, weak: Tensor) -> Tensor:

@@ -83,12 +83,8 @@ class DRML(Method):
         target = carry["target"] if carry else torch.zeros_like(p)  # (N_u, C) soft labels of the adopted
         adopted = carry["adopted"] if carry else torch.zeros(len(p), dtype=torch.bool, device=p.device)
         if teacher.epoch - 1 > s.start:  # the round that has just ended
-            chosen = rules.closest(
-                (f1 - f2).square().sum(1),
-                ~adopted,
-                count=s.per_round if s.select == "adaptive" else None,
-                within=s.distance,
-            )
+            count = s.per_round if s.select == "adaptive" else None
+            chosen = rules.closest((f1 - f2).square().sum(1), ~adopted, count=count, within=s.distance)
             target = torch.where(chosen.unsqueeze(1), p, target)
             adopted = adopted | chosen
 

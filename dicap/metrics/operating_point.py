@@ -90,15 +90,9 @@ def at_threshold(scores: np.ndarray, labels: np.ndarray, threshold: float | None
 
     All are None without a threshold.
     """
-    if threshold is None:
-        return dict.fromkeys(("f1_best", "precision_best", "recall_best", "threshold_best"))
-    found = of_answers((scores >= threshold).astype(np.int8), labels)
-    return {
-        "f1_best": found["f1"],
-        "precision_best": found["yes_right"],
-        "recall_best": found["yes_recall"],
-        "threshold_best": threshold,
-    }
+    found = {} if threshold is None else of_answers((scores >= threshold).astype(np.int8), labels)
+    keys = {"f1_best": "f1", "precision_best": "yes_right", "recall_best": "yes_recall"}
+    return {name: found.get(key) for name, key in keys.items()} | {"threshold_best": threshold}
 
 
 def with_intervals(rows: list[dict[str, float]]) -> list[dict[str, float]]:

@@ -59,7 +59,7 @@ class Network(nn.Module):
         if self.backbone is None:
             return images
         # Bytes are put into order before they are normalised: a mean a channel costs three times as much in channels last.
-        pixels = (images.contiguous().float() - self.mean) * self.scale
+        pixels = (images.contiguous().float() - self.mean).mul_(self.scale)
         maps = feature_map(self.backbone, pixels.contiguous(memory_format=self.memory_format), self.tokens)
         return maps if self.grid is None else pooled(maps, self.grid)
 

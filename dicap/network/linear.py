@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from dicap.linear import scaling
 from dicap.linear.scaling import Kind, scaling_of
+from dicap.network.smoothing import Smoothing
 
 SMALLEST = 1e-8  # below the least half above 0, so that no feature of a bank changes; the root's gradient at 0 is infinite
 
@@ -69,15 +70,19 @@ class LinearHead(nn.Module):
 
     A linear head has no embedding per class of its own. Here z[c] is the pooled feature times the class's weights,
     element by element, so that its sum (plus bias) is the logit (docs/methods.md 5.3).
+
+    Attributes:
+        smoothing: of the logits, where a solved head chose it.
     """
 
     def __init__(self, channels: int, classes: int, scaling: Kind | Literal["auto"] = "plain") -> None:
         super().__init__()
         self.scaling = Scaling(channels, scaling)
         self.linear = nn.Linear(channels, classes)
+        self.smoothing: Smoothing | None = None
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Features (B, D, H, W) -> logits (B, C), embeddings z (B, C, D)."""
         pooled = self.scaling(features.mean((2, 3)))  # (B, D)
-        z = pooled.unsqueeze(1) * self.linear.weight  # (B, C, D)
-        return self.linear(pooled), z
+        logits, z = self.linear(pooled), pooled.unsqueeze(1) * self.linear.weight  # (B, C), (B, C, D)
+        return logits if self.smoothing is None else self.smoothing(pooled, logits), z

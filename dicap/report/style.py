@@ -40,10 +40,16 @@ VARIABLES = {
     GREY: "--fig-grey",
 }
 
-# Lines told apart by colour, dash and marker at once, in print and on a screen; more than these cannot be.
-LINES: tuple[tuple[str, str, str], ...] = (
-    (BLUE, "-", "o"), (VERMILLION, "--", "s"), (GREEN, "-.", "^"), (ORANGE, ":", "D"),
-    (PURPLE, "-", "v"), (SKY, "--", "P"), (INK, "-.", "X"), (GREY, ":", "*"),
+
+def look(colour: str, dash: str, marker: str) -> dict[str, Any]:
+    """How a line looks, as `plot` takes it: by colour, dash and marker at once it is told apart in print and on a screen."""
+    return {"color": colour, "linestyle": dash, "marker": marker}
+
+
+# More lines than these cannot be told apart.
+LINES = (
+    look(BLUE, "-", "o"), look(VERMILLION, "--", "s"), look(GREEN, "-.", "^"), look(ORANGE, ":", "D"),
+    look(PURPLE, "-", "v"), look(SKY, "--", "P"), look(INK, "-.", "X"), look(GREY, ":", "*"),
 )  # fmt: skip
 
 WIDTH, HEIGHT = 5.0, 3.3  # inches: two side by side on a desktop, one across a phone, text of 9 points in both
@@ -98,6 +104,12 @@ def house_style() -> Iterator[None]:
 def canvas(height: float = HEIGHT, width: float = WIDTH) -> Figure:
     """An empty figure of the house's width, `height` inches high."""
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def axes(height: float = HEIGHT, width: float = WIDTH) -> tuple[Figure, Axes]:
+    """A figure, see `canvas`, with one pair of axes."""
+    figure = canvas(height, width)
+    return figure, figure.add_subplot()
 
 
 def legend_above(ax: Axes, columns: int = 4, **options) -> None:

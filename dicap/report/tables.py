@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +87,7 @@ class Table:
 def spec_of(kind: str) -> list[Spec]:
     """The tables that `kind` (main, photographs, ablation, weighting, cost) consists of."""
     methods = method_titles()
+    with_ours = methods | {RECOMMENDED: "DiCaP (recommended)"}
     steps = {
         "baseline": "Baseline (labelled only)",
         "dcw": "+ DCW (soft targets)",
@@ -107,15 +108,7 @@ def spec_of(kind: str) -> list[Spec]:
     }
     return {
         "main": [Spec("main", "mAP (%)", "method", methods, ours="dicap", gain="minus labelled-only")],
-        "photographs": [
-            Spec(
-                "photographs",
-                "Frozen features, mAP (%)",
-                "method",
-                methods | {RECOMMENDED: "DiCaP (recommended)"},
-                ours=RECOMMENDED,
-            )
-        ],
+        "photographs": [Spec("photographs", "Frozen features, mAP (%)", "method", with_ours, ours=RECOMMENDED)],
         "ablation": [
             Spec(
                 "ablation",
@@ -148,9 +141,9 @@ def spec_of(kind: str) -> list[Spec]:
     }[kind]
 
 
-def published_numbers(spec: Spec, path: Path = PUBLISHED) -> dict[tuple[str, str, float], float]:
+def published_numbers(spec: Spec) -> dict[tuple[str, str, float], float]:
     """The paper's numbers for a table: (row, data set, ratio) -> value."""
-    content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")).get(spec.kind)
+    content = YAML(typ="safe", pure=True).load(PUBLISHED.read_text(encoding="utf-8")).get(spec.kind)
     if content is None:
         return {}  # a table that the paper does not have
     if spec.kind == "cost":
@@ -164,9 +157,9 @@ def published_numbers(spec: Spec, path: Path = PUBLISHED) -> dict[tuple[str, str
     }
 
 
-def published_averages(spec: Spec, path: Path = PUBLISHED) -> dict[str, dict[str, float]]:
+def published_averages(spec: Spec) -> dict[str, dict[str, float]]:
     """The paper's mean over its columns by row, as `average`, and by how much it beats the row before, as `gain`."""
-    content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")).get(spec.kind) or {}
+    content = YAML(typ="safe", pure=True).load(PUBLISHED.read_text(encoding="utf-8")).get(spec.kind) or {}
     return {name: content.get(name, {}) for name in ("average", "gain")}
 
 
@@ -197,19 +190,17 @@ def collect(
     for column in columns:
         means = {row: line[column].mean for row, line in cells.items()}
         for row, rank in _ranks(means, spec.higher).items():
-            old = cells[row][column]
-            cells[row][column] = Cell(old.mean, old.sd, old.n, old.published, rank)
+            cells[row][column] = replace(cells[row][column], rank=rank)
         if spec.ours is not None and spec.ours in cells:
-            others = [row for row in cells if row != spec.ours]
-            ours = cells[spec.ours][column]
-            best, printed = _best({row: means[row] for row in others}, spec.higher), None
-            prints = [p for row in others if (p := cells[row][column].published) is not None]
-            if prints and ours.published is not None:
-                printed = ours.published - (max(prints) if spec.higher else min(prints))
+            pick, ours = max if spec.higher else min, cells[spec.ours][column]
+            others = {row: line[column] for row, line in cells.items() if row != spec.ours}
+            measured = {row: cell.mean for row, cell in others.items() if cell.mean is not None}
+            prints = [cell.published for cell in others.values() if cell.published is not None]
+            best = pick(measured, key=measured.__getitem__, default=None)
+            printed = ours.published - pick(prints) if prints and ours.published is not None else None
             mean = None
             if best is not None and ours.mean is not None:
-                best_other[column] = best
-                mean = ours.mean - float(means[best])  # type: ignore[arg-type]
+                best_other[column], mean = best, ours.mean - measured[best]
                 gain = _gains(runs, spec.ours, best, [column], spec).get(column)
                 if gain is not None and gain.half is not None and gain.n == ours.n == cells[best][column].n:
                     half[column] = gain.half
@@ -229,16 +220,17 @@ def collect(
 def to_markdown(table: Table) -> str:
     """A GitHub table: mean ± deviation, best bold, second underlined, the published value in brackets."""
     scores = [f"{dataset} {_percent(ratio)} %" for dataset, ratio in table.columns]
-    head = [table.spec.head, *table.facts, *scores, *table.more, *_gain_heads(table)]
+    further = table.more | _gain_columns(table)
+    head = [table.spec.head, *table.facts, *scores, *further]
     lines = [_line(head), _line(["---"] * (1 + len(table.facts)) + ["---:"] * (len(head) - 1 - len(table.facts)))]
-    before, after = [""] * len(table.facts), [""] * (len(table.more) + len(_gain_heads(table)))
     most = _most(table)
     for row, cells in table.cells.items():
         values = [_markdown(cells[c], most) for c in table.columns]
-        facts, more = ([texts.get(row, "–") for texts in part.values()] for part in (table.facts, table.more))
-        lines.append(_line([_escape_markdown(table.spec.rows[row]), *facts, *values, *more, *_gain_cells(table, row)]))
+        facts, more = ([texts.get(row, "–") for texts in part.values()] for part in (table.facts, further))
+        lines.append(_line([_escape_markdown(table.spec.rows[row]), *facts, *values, *more]))
     if any(cell.mean is not None or cell.published is not None for cell in table.delta.values()):
-        lines.append(_line(["Delta", *before, *(_signed(table.delta[c], table.half.get(c)) for c in table.columns), *after]))
+        deltas = [_signed(table.delta[c], table.half.get(c)) for c in table.columns]
+        lines.append(_line(["Delta", *[""] * len(table.facts), *deltas, *[""] * len(further)]))
     notes = [_caption(table), *table.notes]
     return "\n".join([f"**{table.spec.title}**", "", *lines, "", *notes]) + "\n"
 
@@ -252,26 +244,15 @@ def to_csv(table: Table) -> str:
     for row, cells in table.cells.items():
         for column, cell in cells.items():
             ours = row == table.spec.ours and column in table.delta
-            rows.append(
-                {
-                    "dataset": column[0],
-                    "ratio": column[1],
-                    "row": row,
-                    "title": table.spec.rows[row],
-                    "mean": cell.mean,
-                    "sd": cell.sd,
-                    "n": cell.n,
-                    "rank": cell.rank,
-                    "published": cell.published,
-                    "delta": table.delta[column].mean if ours else None,
-                    "delta_half": table.half.get(column) if ours else None,
-                }
-            )
+            line = {"dataset": column[0], "ratio": column[1], "row": row, "title": table.spec.rows[row]}
+            line |= {name: getattr(cell, name) for name in ("mean", "sd", "n", "rank", "published")}
+            delta, half = (table.delta[column].mean, table.half.get(column)) if ours else (None, None)
+            line |= {"delta": delta, "delta_half": half}
             if table.gains:
                 found = table.gains.get(row, {}).get(column)
                 against = table.spec.against.get(row) if found else None
-                rows[-1] |= {"against": against, "gain": found and found.mean, "gain_half": found and found.half}
-            rows[-1] |= {title: texts.get(row) for title, texts in (table.facts | table.more).items()}
+                line |= {"against": against, "gain": found and found.mean, "gain_half": found and found.half}
+            rows.append(line | {title: texts.get(row) for title, texts in (table.facts | table.more).items()})
     frame = pd.DataFrame(rows).astype({"rank": "Int64"}) if rows else pd.DataFrame()
     return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
@@ -348,18 +329,16 @@ def gain(ours: pd.Series, theirs: pd.Series) -> Gain | None:
     return Gain(float(difference.mean()), half, n)
 
 
-def _gain_heads(table: Table) -> list[str]:
-    if not table.gains:
-        return []
-    several = len(table.columns) > 1
-    return [table.spec.gain + (f" ({dataset} {_percent(ratio)} %)" if several else "") for dataset, ratio in table.columns]
-
-
-def _gain_cells(table: Table, row: str) -> list[str]:
-    if not table.gains:
-        return []
-    found = [table.gains.get(row, {}).get(column) for column in table.columns]
-    return ["" if g is None else f"{g.mean:+.2f}" + (f" ± {g.half:.2f}" if g.half is not None else "") for g in found]
+def _gain_columns(table: Table) -> dict[str, dict[str, str]]:
+    """The differences to other rows as further columns of text, title -> row -> text."""
+    columns = {}
+    for column in table.columns if table.gains else ():
+        found = {row: table.gains.get(row, {}).get(column) for row in table.cells}
+        where = f" ({column[0]} {_percent(column[1])} %)" if len(table.columns) > 1 else ""
+        columns[table.spec.gain + where] = {
+            row: "" if g is None else _spread(f"{g.mean:+.2f}", g.half) for row, g in found.items()
+        }
+    return columns
 
 
 def _ranks(means: Mapping[str, float | None], higher: bool) -> dict[str, int]:
@@ -372,32 +351,24 @@ def _ranks(means: Mapping[str, float | None], higher: bool) -> dict[str, int]:
     return {row: rank for row, rank in ranks.items() if rank == 1 or list(ranks.values()).count(1) == 1}
 
 
-def _best(means: Mapping[str, float | None], higher: bool) -> str | None:
-    found = {row: mean for row, mean in means.items() if mean is not None}
-    if not found:
-        return None
-    return (max if higher else min)(found, key=lambda row: found[row])
-
-
 def _most(table: Table) -> int:
     return max((cell.n for line in table.cells.values() for cell in line.values()), default=0)
 
 
-def _number(cell: Cell, most: int) -> str:
-    text = f"{cell.mean:.2f}" + (f" ± {cell.sd:.2f}" if cell.sd is not None else "")
-    return text if cell.n == most else f"{text} [{cell.n}]"
+def _spread(number: str, half: float | None) -> str:
+    return number if half is None else f"{number} ± {half:.2f}"
 
 
 def _markdown(cell: Cell, most: int) -> str:
     text = "–"
     if cell.mean is not None:
-        text = _number(cell, most)
+        text = _spread(f"{cell.mean:.2f}", cell.sd) + ("" if cell.n == most else f" [{cell.n}]")
         text = {1: f"**{text}**", 2: f"<u>{text}</u>", None: text}[cell.rank]
     return text if cell.published is None else f"{text} ({cell.published:.2f})"
 
 
 def _signed(cell: Cell, half: float | None) -> str:
-    text = "–" if cell.mean is None else f"{cell.mean:+.2f}" + ("" if half is None else f" ± {half:.2f}")
+    text = "–" if cell.mean is None else _spread(f"{cell.mean:+.2f}", half)
     return text if cell.published is None else f"{text} ({cell.published:+.2f})"
 
 

@@ -1,5 +1,6 @@
 """Settings that are fine alone and make no sense together: contradictions, which are refused, and warnings."""
 
+from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
@@ -10,99 +11,68 @@ from dicap.settings.methods import METHODS, unread_sections
 from dicap.settings.schema import Settings
 
 
-def contradictions(s: Settings, origins: dict[str, str]) -> list[str]:
+def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
     """One line for every pair of settings that contradict each other. `origins`: where each value came from, by dotted key."""
-    stage = _first_by_steps_on_features(s)
-    rules = [  # what is wrong, the key, what is said after its value
-        (
-            s.calibration.target == "soft" and s.thresholds.rule != "none",
-            "calibration.target",
-            "which leaves no uncertain entries; set thresholds.rule to none",
-        ),
-        (
-            labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size) >= s.train.batch_size,
-            "train.batch_labelled",
-            f"expected less than train.batch_size ({s.train.batch_size})",
-        ),
-        (
-            0 < s.train.cycle_epochs < s.train.epochs,
-            "train.cycle_epochs",
-            f"expected 0 or at least train.epochs ({s.train.epochs})",
-        ),
-        (
-            s.network.decoder_dim % s.network.decoder_heads > 0,
-            "network.decoder_dim",
-            f"expected a multiple of network.decoder_heads ({s.network.decoder_heads})",
-        ),
-        (
-            s.warmup.trainable == "all" and s.train.trainable == "head",
-            "train.trainable",
-            "but warmup.trainable is 'all', which changes the backbone whose features would be used; set both to head",
-        ),
-        (
-            s.method == "dicap" and s.calibration.source == "cross_fit" and not s.solves("warmup"),
-            "calibration.source",
-            "which needs head linear, linear.solver convex and warmup.trainable head",
-        ),
-        (
-            s.method == "pclp" and s.pclp.prior == "scm" and s.warmup.trainable == "head",
-            "pclp.prior",
-            "whose generator makes images, with warmup.trainable head; set pclp.prior to none",
-        ),
-        (
-            s.pclp.adversary_size != "auto" and s.pclp.adversary_size.bit_count() != 1,
-            "pclp.adversary_size",
-            "expected auto or a power of two: generator and discriminator halve and double",
-        ),
-        (
-            s.method == "d2l" and "head" in (s.warmup.trainable, s.train.trainable),
-            "warmup.trainable",
-            "but d2l looks at tiles of the images themselves, not at features; set warmup.trainable and train.trainable to all",
-        ),
-        (
-            not s.features.views and stage is not None,
-            "features.views",
-            f"but {stage} trains the head by steps on strong views; set it to 1 or more",
-        ),
-    ]
+
+    def wrong(key: str, rest: str) -> str:
+        return f"{origins[key]}: {key}: found {_value(s, key)!r}, {rest}"
+
+    if s.calibration.target == "soft" and s.thresholds.rule != "none":
+        yield wrong("calibration.target", "which leaves no uncertain entries; set thresholds.rule to none")
+    if labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size) >= s.train.batch_size:
+        yield wrong("train.batch_labelled", f"expected less than train.batch_size ({s.train.batch_size})")
+    if 0 < s.train.cycle_epochs < s.train.epochs:
+        yield wrong("train.cycle_epochs", f"expected 0 or at least train.epochs ({s.train.epochs})")
+    if s.network.decoder_dim % s.network.decoder_heads:
+        yield wrong("network.decoder_dim", f"expected a multiple of network.decoder_heads ({s.network.decoder_heads})")
+    if s.warmup.trainable == "all" and s.train.trainable == "head":
+        changes = "but warmup.trainable is 'all', which changes the backbone whose features would be used; set both to head"
+        yield wrong("train.trainable", changes)
+    if s.method == "dicap" and s.calibration.source == "cross_fit" and not s.solves("warmup"):
+        yield wrong("calibration.source", "which needs head linear, linear.solver convex and warmup.trainable head")
+    if s.method == "pclp" and s.pclp.prior == "scm" and s.warmup.trainable == "head":
+        yield wrong("pclp.prior", "whose generator makes images, with warmup.trainable head; set pclp.prior to none")
+    if s.pclp.adversary_size != "auto" and s.pclp.adversary_size.bit_count() != 1:
+        yield wrong("pclp.adversary_size", "expected auto or a power of two: generator and discriminator halve and double")
+    if s.method == "d2l" and s.needs_features:
+        tiles = "d2l looks at tiles of the images themselves, not at features"
+        yield wrong("warmup.trainable", f"but {tiles}; set warmup.trainable and train.trainable to all")
+    if not s.features.views and (stage := _first_by_steps_on_features(s)) is not None:
+        yield wrong("features.views", f"but {stage} trains the head by steps on strong views; set it to 1 or more")
     if s.method == "pclp":
         batch, labelled = pclp_batch(s.pclp.batch_size, s.pclp.batch_labelled, s.train.batch_size, s.train.batch_labelled)
-        key = "train.batch_labelled" if s.pclp.batch_labelled == "auto" else "pclp.batch_labelled"
-        rules.append((labelled >= batch, key, f"expected less than the {batch} images of a step of pclp"))
-    problems = [f"{origins[key]}: {key}: found {_value(s, key)!r}, {rest}" for is_wrong, key, rest in rules if is_wrong]
+        if labelled >= batch:
+            key = "train.batch_labelled" if s.pclp.batch_labelled == "auto" else "pclp.batch_labelled"
+            yield wrong(key, f"expected less than the {batch} images of a step of pclp")
     if s.dataset not in BUNDLED and not s.data_root:
-        problems.append(
+        yield (
             f"params.yaml: data_root: found null, expected the folder of the raw data set; "
             f"for example `dvc exp run -S dataset={s.dataset} -S data_root=/path/to/{s.dataset}`"
         )
-    return problems
 
 
-def warnings(s: Settings, origins: dict[str, str]) -> list[str]:
+def warnings(s: Settings, origins: dict[str, str]) -> Iterator[str]:
     """One line for every setting that is valid but suspicious. `origins` as above."""
     typed: dict[tuple[str, str], list[str]] = {}
     for key, why in unread(s).items():
         origin = origins.get(key)  # none where no file has a value
         if origin and not origin.startswith(("configs/", *ORIGINS.values())):
             typed.setdefault((origin, why), []).append(f"{key} {_value(s, key)!r}")
-    lines = [
-        f"{origin}: {', '.join(found)}: found, but nothing reads {'it' if len(found) == 1 else 'them'} here: {why}; "
-        f"leave {'it' if len(found) == 1 else 'them'} empty"
-        for (origin, why), found in typed.items()
-    ]
+    for (origin, why), found in typed.items():
+        them = "it" if len(found) == 1 else "them"
+        yield f"{origin}: {', '.join(found)}: found, but nothing reads {them} here: {why}; leave {them} empty"
     key = "warmup" if s.warmup.trainable == "head" else "train"
-    if s.backbone_weights == "random" and "head" in (s.warmup.trainable, s.train.trainable):
-        lines.append(
+    if s.backbone_weights == "random" and s.needs_features:
+        yield (
             f"{origins['backbone_weights']}: backbone_weights: found 'random' with {key}.trainable head "
             f"({origins[f'{key}.trainable']}): the head learns from a backbone that nothing has trained; set backbone_weights to "
             "those of a pretrained backbone, or warmup.trainable and train.trainable to all"
         )
     if s.linear.features != "plain" and s.head == "linear" and s.warmup.trainable == "all":
-        lines.append(
+        yield (
             f"{origins['linear.features']}: linear.features: found {s.linear.features!r} with warmup.trainable all "
             f"({origins['warmup.trainable']}): features of a backbone that is trained are not standardised; set it to plain"
         )
-    return lines
 
 
 def unread(s: Settings) -> dict[str, str]:

@@ -38,34 +38,29 @@ class Resolved:
     @property
     def warnings(self) -> list[str]:
         """A line for every setting that is valid but suspicious; see `dicap.settings.checks`."""
-        return warnings(self.settings, self.origins)
+        return [*warnings(self.settings, self.origins)]
 
 
-def load_settings(params: Path, configs: Path | None = None) -> Settings:
+def load_settings(params: Path) -> Settings:
     """Read, merge and check the settings; see `resolve`."""
-    return resolve(params, configs).settings
+    return resolve(params).settings
 
 
-def resolve(params: Path, configs: Path | None = None) -> Resolved:
+def resolve(params: Path) -> Resolved:
     """Merge params.yaml over the files in configs/ that it names and the published values, and check everything.
 
-    Args:
-        params: the experiment's file.
-        configs: folder of the data sets' settings; default: `configs` beside `params`, else in this folder, else the package's.
+    The data sets' settings are those in `configs` beside `params`, else in this folder, else the package's.
 
     Raises:
         SettingsError: with one line for every mistake found.
     """
-    return resolve_values(read_yaml(params), params, configs)
+    return resolve_values(read_yaml(params), params)
 
 
-def resolve_values(
-    values: dict[str, Any], params: Path, configs: Path | None = None, read: Callable[[Path], dict[str, Any]] | None = None
-) -> Resolved:
+def resolve_values(values: dict[str, Any], params: Path, read: Callable[[Path], dict[str, Any]] | None = None) -> Resolved:
     """`resolve` for the content `values` of a file `params` that need not exist. `read` reads the data sets' settings."""
     read = read or read_yaml
-    if configs is None:
-        configs = next(path for folder in (params.parent, Path(), TEMPLATE) if (path := folder / "configs").is_dir())
+    configs = next(path for folder in (params.parent, Path(), TEMPLATE) if (path := folder / "configs").is_dir())
     dataset, protocol = values.get("dataset"), values.get("protocol", PROTOCOLS[0])
     if dataset not in DATASETS:
         misspelt = _unknown_keys(params, values) if dataset is None else []
@@ -184,12 +179,11 @@ def _merge(layers: list[tuple[str, dict[str, Any]]]) -> tuple[dict[str, Any], di
     """The first value that is not null wins, key by key; last comes the setting's own."""
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
+    given = [(origin, values | dict(flatten(values))) for origin, values in layers]  # both: a value may be a mapping
     for key, field in known_fields():
-        *parents, name = key.split(".")
-        target = merged
-        for parent in parents:
-            target = target.setdefault(parent, {})
-        values = ((origin, _look_up(values, key)) for origin, values in layers)
+        section, _, name = key.rpartition(".")
+        target = merged.setdefault(section, {}) if section else merged
+        values = ((origin, values.get(key)) for origin, values in given)
         own = ("", None) if field.is_required() else (ORIGINS[field.json_schema_extra["origin"]], field.default)  # type: ignore[index]
         origin, target[name] = next(((origin, value) for origin, value in values if value is not None), own)
         if target[name] is not None:
@@ -206,14 +200,6 @@ def _values_of_method(method: str, merged: dict[str, Any], origins: dict[str, st
     fixed = method == "drml" and merged["drml"]["features"] == "pretrained"
     if fixed and origins["network.normalize"] == ORIGINS["assumed"]:
         merged["network"]["normalize"] = "auto"
-
-
-def _look_up(values: dict[str, Any], key: str) -> Any:
-    for part in key.split("."):
-        if not isinstance(values, dict):
-            return None
-        values = values.get(part)  # type: ignore[assignment]
-    return values
 
 
 def _short(path: Path) -> str:

@@ -103,7 +103,11 @@ class Linear(Section):
         "weight of a pseudo-labelled row beside a labelled one; auto: 0.5, and with calibration.source cross_fit as much of that "
         "student as the labelled images gain from out of fold",
     )
-    neighbours: Whole = own(0, "nearest images with which the teacher's rows are averaged; 0: none")
+    neighbours: Whole = own(
+        0,
+        "nearest images with which the teacher's rows are averaged and, where pseudo_weight: auto chooses, scores are smoothed "
+        "as far as the labelled images gain from that (up to 50,000 images); 0: none",
+    )
 
 
 class Augment(Section):

@@ -38,18 +38,18 @@ def cycled(n: int, start: int, count: int, *, seed: int, stage: str, stream: str
     return out
 
 
-def warmup_plan(n_labelled: int, n_unlabelled: int, batch: int, *, seed: int, epoch: int) -> list[Step]:
-    """One pass over the labelled images, each step with as many unlabelled ones (docs/methods.md 3.3).
+def labelled_plan(n_labelled: int, n_unlabelled: int, batch: int, *, seed: int, stage: str, epoch: int) -> list[Step]:
+    """One pass of warm-up or fine-tuning over the labelled images, each step with as many unlabelled ones (docs/methods.md 3.3).
 
     With `n_unlabelled` 0 the steps hold labelled images only.
     """
-    order = permutation(seed, "warmup", epoch, n_labelled, "labelled")
+    order = permutation(seed, stage, epoch, n_labelled, "labelled")
     steps = []
     start = epoch * n_labelled
     for labelled in chunks(order, batch):
         unlabelled = np.empty(0, np.int64)
         if n_unlabelled:
-            unlabelled = cycled(n_unlabelled, start, len(labelled), seed=seed, stage="warmup", stream="unlabelled")
+            unlabelled = cycled(n_unlabelled, start, len(labelled), seed=seed, stage=stage, stream="unlabelled")
         start += len(labelled)
         steps.append(Step(labelled, unlabelled))
     return steps
@@ -94,9 +94,3 @@ def pool_plan(n_labelled: int, adopted: np.ndarray, batch: int, steps: int, *, s
         labelled = drawn[drawn < n_labelled]
         plan.append(Step(labelled, np.concatenate([inside[drawn[drawn >= n_labelled] - n_labelled], outside[others]])))
     return plan
-
-
-def finetune_plan(n: int, batch: int, *, seed: int, epoch: int) -> list[Step]:
-    """One pass over D_est."""
-    none = np.empty(0, np.int64)
-    return [Step(piece, none) for piece in chunks(permutation(seed, "finetune", epoch, n, "labelled"), batch)]

@@ -10,14 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from dicap.errors import DataError, SettingsError, first_line
-from dicap.features.accelerated import quiet_exporters
 from dicap.files.written import check_own, replacing_own
 from dicap.models import SavedModel
-from dicap.randomness import generator
+from dicap.network.onnx_file import PACKAGES, probe, write_onnx
 
 ENDING = ".onnx"
 TOLERANCE = 1e-4
-CHECKED, BATCH = 100, 20  # images, and how many at a time
+BATCHES = (16, 5, 1)  # random images that are checked at a time: the size of a batch is not part of the model
 
 
 class Scorer(nn.Module):
@@ -35,7 +34,7 @@ class Scorer(nn.Module):
 def export(model: SavedModel, out: Path) -> float:
     """Write the model to `out`, and `<out>.json` with all that is needed to use it.
 
-    Scores of CHECKED random images must agree with the original's to TOLERANCE, in batches of more than one size; otherwise
+    Scores of random images must agree with the original's to TOLERANCE, in batches of several sizes; otherwise
     nothing is left behind.
 
     Returns:
@@ -48,19 +47,17 @@ def export(model: SavedModel, out: Path) -> float:
         raise SettingsError(f"--out: found {out.name!r}; give a name that ends in {ENDING}")
     described = out.with_name(f"{out.name}.json")
     check_own(out, described)
-    for name in ("onnx", "onnxscript", "onnxruntime"):
+    for name in PACKAGES:
         if importlib.util.find_spec(name) is None:
             raise SettingsError(f"export needs the package {name}; install the extra: pip install 'dicap[export]'")
     scorer = Scorer(model).cpu().eval()
-    size = model.settings.image_size
-    facts = description(model)
-    pixels = generator(0, "export", 0, 0).integers(0, 256, (CHECKED, 3, size, size)).astype(np.uint8)
+    images, facts = probe(max(BATCHES), model.settings.image_size), description(model)
     with replacing_own(out) as temporary:
         try:
-            _write(scorer, torch.from_numpy(pixels[:BATCH]), temporary, facts)
+            write_onnx(scorer, images[:2], temporary, ("images", "scores"), {"dicap": json.dumps(facts)})
         except Exception as error:  # the exporter raises many kinds; all mean the same to the user
             raise DataError(f"{out}: this network cannot be exported ({first_line(error)})") from None
-        worst = _difference(scorer, _reader(temporary), pixels)
+        worst = _difference(scorer, _reader(temporary), images)
         if not worst <= TOLERANCE:
             raise DataError(f"{out}: the exported scores are up to {worst:.2g} from the original's, so nothing was written")
     with replacing_own(described) as temporary:
@@ -93,19 +90,6 @@ def description(model: SavedModel) -> dict[str, Any]:
     }
 
 
-def _write(scorer: Scorer, images: Tensor, path: Path, facts: dict[str, Any]) -> None:
-    import onnx
-
-    with quiet_exporters(), torch.no_grad():
-        batch = torch.export.Dim("batch")
-        program = torch.export.export(scorer, (images,), dynamic_shapes={"images": {0: batch}})
-        written = torch.onnx.export(program, (), input_names=["images"], output_names=["scores"], verbose=False)
-        assert written is not None
-        proto = written.model_proto
-        onnx.helper.set_model_props(proto, {"dicap": json.dumps(facts)})
-        onnx.save(proto, path)
-
-
 def _reader(path: Path) -> Any:
     """A function from images (n, 3, S, S) uint8 to scores, from the file alone."""
     import onnxruntime
@@ -114,12 +98,7 @@ def _reader(path: Path) -> Any:
     return lambda images: session.run(["scores"], {"images": images})[0]
 
 
-def _difference(scorer: Scorer, run: Any, images: np.ndarray) -> float:
-    worst = 0.0
-    for start in range(0, len(images), BATCH):
-        batch = images[start : start + BATCH]
-        for part in (batch, batch[:1]):  # the size of a batch is not part of the model
-            with torch.inference_mode():
-                expected = scorer(torch.from_numpy(part)).numpy()
-            worst = max(worst, float(np.abs(run(part) - expected).max()))
-    return worst
+def _difference(scorer: Scorer, run: Any, images: Tensor) -> float:
+    parts = [images[-size:] for size in BATCHES]
+    with torch.inference_mode():
+        return float(np.max([np.abs(run(part.numpy()) - scorer(part).numpy()).max() for part in parts]))  # NaN where one is

@@ -248,7 +248,9 @@ def score(model: SavedModel, images: Tensor, runtime: Runtime) -> np.ndarray:
 def _rows(names: Sequence[str], scores: np.ndarray, model: SavedModel) -> pa.Table:
     answer, chance = model.decisions.decide(scores)
     n, classes = scores.shape
-    chance, low, high = _with_interval(model, chance)
+    low = high = chance
+    if model.decisions.curve is not None:
+        chance, low, high = chance_interval(chance, model.decisions.entries, GROUP, MOST_GROUPS)
     words = np.array([ANSWERS[-1], ANSWERS[0], ANSWERS[1]], dtype=object)[answer.ravel() + 1]
     columns = [
         pa.array(np.repeat(np.array(names, dtype=object), classes), pa.string()),
@@ -258,13 +260,6 @@ def _rows(names: Sequence[str], scores: np.ndarray, model: SavedModel) -> pa.Tab
         *(pa.array(values.ravel().astype(np.float32), pa.float32(), from_pandas=True) for values in (chance, low, high)),
     ]
     return pa.Table.from_arrays(columns, schema=ROWS)
-
-
-def _with_interval(model: SavedModel, chance: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    decisions = model.decisions
-    if decisions.curve is None:
-        return chance, chance, chance
-    return chance_interval(chance, decisions.entries, GROUP, MOST_GROUPS)
 
 
 def _by_image(table: pa.Table, classes: int) -> pa.Table:

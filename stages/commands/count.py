@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from stages.support.common import ARTIFACTS, data_folder, device_option, known_features, load, params_option
+from stages.support.common import ARTIFACTS, data_folder, device_option, known_features, load, out_option, params_option
 from stages.support.terminal import columns, finish, say
 
 
@@ -13,9 +13,7 @@ from stages.support.terminal import columns, finish, say
 @click.argument("images", nargs=-1)
 @click.option("--model", type=click.Path(path_type=Path), help="Another model than the pipeline's last.")
 @click.option("--class", "classes", multiple=True, help="Count this class alone; may be given several times.")
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), default=Path("counts.csv"), show_default=True, help="A .csv file."
-)
+@out_option("counts.csv", "A .csv file.")
 @device_option
 @params_option
 def command(images: tuple[str, ...], model: Path | None, classes: tuple[str, ...], out: Path, device: str, params: Path) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stages.support.common import ARTIFACTS, gallery_option, load, params_option, runtime_options, target_options
+from stages.support.common import ARTIFACTS, gallery_option, load, out_option, params_option, runtime_options, target_options
 from stages.support.terminal import finish, opening, say_promises
 
 if TYPE_CHECKING:
@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Another model than the pipeline's last; with it or a target nothing is written unless --out is given.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of its own for metrics.json, per_class.csv, predictions.parquet, MODEL_CARD.md.",
-)
+@out_option(None, "Folder of its own for metrics.json, per_class.csv, predictions.parquet, MODEL_CARD.md.", folder=True)
 @gallery_option
 @target_options
 @runtime_options

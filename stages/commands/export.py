@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stages.support.common import target_options
+from stages.support.common import out_option, target_options
 from stages.support.terminal import finish, say_promises
 
 if TYPE_CHECKING:
@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 @click.command("export")
 @click.argument("model", type=click.Path(path_type=Path))
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), default=Path("model.onnx"), show_default=True, help="A .onnx file."
-)
+@out_option("model.onnx", "A .onnx file.")
 @target_options
 def command(model: Path, out: Path, targets: "Targets") -> None:
     """Write MODEL as ONNX, checked against the original.

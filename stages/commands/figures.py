@@ -5,14 +5,12 @@ from typing import Any
 
 import click
 
-from stages.support.common import ARTIFACTS, load, params_option
+from stages.support.common import ARTIFACTS, load, out_option, params_option
 
 
 @click.command("figures")
 @click.argument("panel", type=click.Choice(("1a", "1b", "1c", "1d", "3")))
-@click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("figures"), show_default=True, help="Folder."
-)
+@out_option("figures", "Folder.", folder=True)
 @click.option("--dataset", help="Data set of the runs; the one in the settings if not given.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of the runs in 1a, 1b, 1c, 3; the one in the settings if not given.")
 @click.option("--ratio", type=click.FloatRange(0, 1, min_open=True), help="Labelled ratio of the run in 1a, 1c and 3.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stages.support.common import device_option, gallery_option, known_features, target_options
+from stages.support.common import device_option, gallery_option, known_features, out_option, target_options
 from stages.support.terminal import finish, opening, say_promises
 
 if TYPE_CHECKING:
@@ -15,13 +15,7 @@ if TYPE_CHECKING:
 @click.command("predict")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("images", nargs=-1, required=True)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("predictions.parquet"),
-    show_default=True,
-    help="A .parquet or .csv file.",
-)
+@out_option("predictions.parquet", "A .parquet or .csv file.")
 @click.option(
     "--per-image", is_flag=True, help="A row for each image (labels; unsure; absent) instead of one for each image and class."
 )

@@ -78,11 +78,7 @@ def _words(kind, limits=()) -> str:
     else:
         text = "null" if kind is type(None) else kind.__name__
     found = [(sign, getattr(limit, name)) for limit in limits for name, sign in _SIGNS.items() if hasattr(limit, name)]
-    return ", ".join([text, *(f"{sign} {_power(value)}" for sign, value in found)])
-
-
-def _power(value) -> str:
-    return "2^32" if value == 2**32 else str(value)
+    return ", ".join([text, *(f"{sign} {'2^32' if value == 2**32 else value}" for sign, value in found)])
 
 
 def _commands():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stages.support.common import ARTIFACTS, data_folder, device_option, load, params_option, placed
+from stages.support.common import ARTIFACTS, data_folder, device_option, load, out_option, params_option, placed
 from stages.support.terminal import finish, opening, say
 
 if TYPE_CHECKING:
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 @click.command("review")
 @click.option("--count", type=click.IntRange(1), default=40, show_default=True, help="Images to look at.")
 @click.option("--again", is_flag=True, help="Also images whose labels came through import-labels.")
-@click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("review"), show_default=True, help="Folder."
-)
+@out_option("review", "Folder.", folder=True)
 @device_option
 @params_option
 def command(count: int, again: bool, out: Path, device: str, params: Path) -> None:

@@ -9,7 +9,7 @@ from unicodedata import normalize
 
 import click
 
-from stages.support.common import ARTIFACTS, data_folder, device_option, load, params_option, placed
+from stages.support.common import ARTIFACTS, data_folder, device_option, load, out_option, params_option, placed
 from stages.support.terminal import finish, opening, say
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ LIST, PAGE = "labels.csv", "index.html"
 @click.option("--by", type=click.Choice(BY), default=BY[0], show_default=True, help="How to choose.")
 @click.option("--classes", help="Names to begin with, for a FOLDER: 'dog;cat'.")
 @click.option("--model", type=click.Path(path_type=Path), help="Another model than the pipeline's last.")
-@click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("suggest"), show_default=True, help="Folder."
-)
+@out_option("suggest", "Folder.", folder=True)
 @device_option
 @params_option
 def command(

@@ -13,7 +13,7 @@ import click
 from dicap.errors import DataError
 from dicap.machine.processes import cores
 from dicap.settings import Settings
-from stages.support.common import PARAMS, parse_changes
+from stages.support.common import PARAMS, changes_option, parse_changes
 from stages.sweeps.engines.base import NAMES, Engine, Job, reason_in
 from stages.sweeps.grid import Cell, Grid, cells, read_grid
 from stages.sweeps.revisions import current_commit, git
@@ -24,14 +24,7 @@ CODE = ("configs", "dicap", "stages")  # what a result depends on where the proj
 @click.command("sweep")
 @click.argument("grid", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--dataset", help="The data set of every cell; default: that of params.yaml.")
-@click.option(
-    "-S",
-    "--set-param",
-    "changes",
-    multiple=True,
-    metavar="KEY=VALUE[,VALUE]",
-    help="Another value for every cell; for an axis of the grid (ratio, seed) its values. May be repeated.",
-)
+@changes_option("VALUE[,VALUE]", "Another value for every cell; for an axis of the grid (ratio, seed) its values.")
 @click.option(
     "--on", "engine", type=click.Choice(NAMES), default="here", show_default=True, help="This machine, or a cluster's engine."
 )

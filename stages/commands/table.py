@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from stages.support.common import params_option, parse_changes
+from stages.support.common import changes_option, out_option, params_option, parse_changes
 
 KINDS = ("main", "photographs", "ablation", "weighting", "cost")
 
@@ -12,18 +12,9 @@ KINDS = ("main", "photographs", "ablation", "weighting", "cost")
 @click.command("table")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("--dataset", multiple=True, help="Only this data set; may be repeated.")
-@click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("tables"), show_default=True, help="Folder."
-)
+@out_option("tables", "Folder.", folder=True)
 @click.option("--here/--everywhere", default=False, help="Experiments of the current commit, or of all (the default).")
-@click.option(
-    "-S",
-    "--set-param",
-    "changes",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Show runs with this setting in place of that of the settings file. May be repeated.",
-)
+@changes_option("VALUE", "Show runs with this setting in place of that of the settings file.")
 @params_option
 def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, changes: tuple[str, ...], params: Path) -> None:
     """Set finished runs beside the published tables.

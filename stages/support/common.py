@@ -95,6 +95,12 @@ def device_option(function: Callable) -> Callable:
     )(function)
 
 
+def out_option(default: str | None, text: str, *, folder: bool = False) -> Callable:
+    """`--out FILE`, or with `folder` `--out FOLDER`: where a command writes; the command gets a path."""
+    kind = click.Path(path_type=Path, file_okay=not folder, dir_okay=folder)
+    return click.option("--out", type=kind, default=default and Path(default), show_default=True, help=text)
+
+
 def gallery_option(function: Callable) -> Callable:
     """`--gallery FOLDER`: a page of what was predicted; refused where it would replace what `--out` says."""
 
@@ -201,6 +207,11 @@ def known_features() -> Path | None:
     """`known_results` of the features, where one stands in a project that has some and may write to it."""
     known = known_results("features")
     return known if os.access(known, os.W_OK) else None
+
+
+def changes_option(values: str, text: str) -> Callable:
+    """`-S KEY=VALUE`, which may be repeated: what `parse_changes` reads."""
+    return click.option("-S", "--set-param", "changes", multiple=True, metavar=f"KEY={values}", help=f"{text} May be repeated.")
 
 
 # One of several values: in quotes, in which a comma is one, or without.

@@ -9,11 +9,11 @@ from PIL import Image
 
 from data.raw import save, shared
 from dicap.data.convert import convert
+from dicap.data.format import read_index
 from dicap.data.labels import read_labels
 from dicap.data.sources import read_raw
 from dicap.data.sources.benchmarks.nuswide import CONCEPTS
 from dicap.data.sources.benchmarks.voc import CLASSES
-from dicap.data.store import Store
 from dicap.errors import DataError
 
 
@@ -90,7 +90,7 @@ def test_voc2007_lists_give_5011_and_4952_rows_equal_to_a_slow_reading(tmp_path)
         Image.new("RGB", (8, 6), (i % 256, i // 256 % 256, 7)).save(base / "JPEGImages" / f"{name}.jpg")
     meta = convert(read_raw("voc2007", tmp_path), tmp_path / "set", image_size=8, workers=2)
     assert meta["counts"] == {"train": 5011, "test": 4952, "unlabeled": 0}
-    index = Store.open(tmp_path / "set").index
+    index = read_index(tmp_path / "set").to_pandas()
     for split, phase in (("train", "trainval"), ("test", "test")):
         slow = defaultdict(dict)
         for path in lists.glob(f"*_{phase}.txt"):

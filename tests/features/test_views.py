@@ -7,17 +7,10 @@ from hypothesis import strategies as st
 
 from dicap.data.augment import View
 from dicap.data.loader import Request, draws
-from dicap.features.views import bank_views, choose
+from dicap.features.views import choose
 
 STRONG = View("strong", cutout=0.5)
 ROWS = np.arange(3000)
-
-
-def test_the_views_of_a_bank():
-    views = bank_views(STRONG, 2)
-    assert [view.name for view in views] == ["plain", "mirror", "strong_0", "strong_1"]
-    assert [view.view for view in views[2:]] == [STRONG, STRONG]
-    assert len(bank_views(STRONG, 0)) == 2
 
 
 @given(seed=st.integers(0, 2**31), epoch=st.integers(0, 100), flip=st.floats(0, 1))

@@ -334,7 +334,7 @@ def test_settings_of_stage_2_that_contradict_each_other_are_refused(tmp_path, ch
     with open(tmp_path / "params.yaml", "w") as handle:
         YAML().dump(tiny.nested(values, {"method": "pclp"} | changes), handle)
     with pytest.raises(SettingsError, match=message):
-        resolve(tmp_path / "params.yaml", tiny.ROOT / "configs")
+        resolve(tmp_path / "params.yaml")
 
 
 def test_strong_views_of_stage_1_have_the_cutout_of_the_main_stage():

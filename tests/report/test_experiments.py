@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 def defaults(tmp_path_factory) -> dict[str, Any]:
     params = tmp_path_factory.mktemp("project") / "params.yaml"
     params.write_text("dataset: digits\nratio: 0.05\nseed: 1\nmethod: dicap\n")
-    return load_settings(params, ROOT / "configs").model_dump()
+    return load_settings(params).model_dump()
 
 
 def changed(settings: dict[str, Any], **values) -> dict[str, Any]:

@@ -1,10 +1,13 @@
 """Warm-up and main stage solved as convex problems: the optimum, and nothing leaks."""
 
+import copy
+
 import numpy as np
 import pytest
 import tiny
 import torch
 from safetensors.numpy import load_file
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from dicap import sklearn
@@ -14,8 +17,11 @@ from dicap.calibration.thresholds import PseudoLabels
 from dicap.evaluation.evaluate import evaluate
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.files.json_files import read_json
+from dicap.linear import choice
+from dicap.linear import smoothing as arrays_smoothing
 from dicap.methods import build_method
-from dicap.models import load_model
+from dicap.models import load_model, load_weights
+from dicap.network import smoothing as network_smoothing
 from dicap.report.page import _remarks
 from dicap.training.loops import solved as convex
 from dicap.training.loops.solved import Problem, Students, entries
@@ -53,6 +59,12 @@ def solved(monkeypatch):
 
     monkeypatch.setattr(Students, "curve_out_of_fold", remember)
     return seen
+
+
+@pytest.fixture
+def smooths(monkeypatch):
+    """The largest shares are taken, whatever the labels say."""
+    monkeypatch.setattr(choice, "CLEAR", -1e9)
 
 
 def problem_of(experiment, place):
@@ -115,24 +127,59 @@ def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solve
     monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
     estimator = sklearn.DiCaPClassifier(C=0.05, features="plain", pseudo_weight=weight, neighbours=3, folds=3)
     model = estimator.fit(problem.rows[rows], y)  # as the network's scaling has them, which learnt from all images
-    assert np.allclose(model.coef_, solved["students"].w[-1], **ALIKE)
-    assert np.allclose(model.intercept_, solved["students"].b[-1], **ALIKE)
+    assert np.allclose(model.coef_, solved["students"].fit.heads.w[-1], **ALIKE)
+    assert np.allclose(model.intercept_, solved["students"].fit.heads.b[-1], **ALIKE)
     if weight == 0.5:
-        assert found == {"C": 0.05} and model.choice_ is None
-    else:
-        assert found["share"] == model.choice_.share and "unlabelled" in found
-        stated = [each["evidence"] for each in found["candidates"][1:]]
-        assert np.allclose(stated, model.choice_.evidence, atol=0.05)
+        assert found == {"C": 0.05} and model.choice_ is None and model.smoothed_ is None
+        return
+    for said, chosen in ((found, model.choice_), (found["smoothing"], model.smoothed_)):
+        assert said["share"] == chosen.share
+        assert np.allclose([each["evidence"] for each in said["candidates"][1:]], chosen.evidence, atol=0.05)
 
 
-def test_metrics_card_and_page_say_whether_unlabelled_images_helped(frozen_experiment, tmp_path):
+def test_a_smoothed_head_says_everywhere_what_the_estimator_says(frozen_experiment, solved, smooths, monkeypatch, tmp_path):
+    """After the kill that `Students` survives, from the file, of images that the fit knows and of others."""
     experiment = frozen_experiment(AUTO)
     place = run_all(experiment, tmp_path)
-    said = read_json(place / "train" / "choice.json")["unlabelled"]
+    problem, students = solved["problem"], solved["students"]
+    rows = np.concatenate([problem.labelled, problem.unlabelled])
+    y = np.concatenate([problem.y, np.full((len(problem.unlabelled), problem.y.shape[1]), -1)])
+    monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
+    model = sklearn.DiCaPClassifier(C=0.05, features="plain", neighbours=3, folds=3).fit(problem.rows[rows], y)
+    path = place / "train" / "model.safetensors"
+    continued = tiny.network_of(experiment, place / "warmup" / "model.safetensors")()
+    assert continued.head.smoothing is None
+    Students(continued).load_state_dict(students.state_dict())
+    known = load_model(path).network
+
+    def scores(network, features):
+        with torch.inference_mode():
+            return network.head(torch.from_numpy(features)[:, :, None, None])[0].sigmoid().numpy()
+
+    plain = copy.deepcopy(known)
+    plain.head.smoothing = None
+    features = experiment.bank.mean(rows)
+    monkeypatch.setattr(network_smoothing, "SAME", arrays_smoothing.SAME)
+    expected = expit(model._stated(problem.rows[rows]))
+    assert np.allclose(scores(known, features), expected, atol=5e-3)
+    assert np.array_equal(scores(continued, features), scores(known, features))
+    assert not np.allclose(scores(plain, features), expected, atol=2e-2)
+    load_weights(plain, path)
+    assert np.array_equal(scores(plain, features), scores(known, features))
+    load_weights(plain, place / "warmup" / "model.safetensors")
+    assert plain.head.smoothing is None
+
+
+def test_metrics_card_and_page_say_what_helped(frozen_experiment, tmp_path):
+    experiment = frozen_experiment(AUTO)
+    place = run_all(experiment, tmp_path)
+    chosen = read_json(place / "train" / "choice.json")
     result = evaluate(experiment, place / "train" / "model.safetensors", tmp_path / "evaluate")
-    assert said.startswith(("helped", "did not help")) and result["unlabelled"] == said
-    assert f"| unlabelled photographs | {said} |" in (tmp_path / "evaluate" / "MODEL_CARD.md").read_text()
-    assert f"Unlabelled photographs {said}." in list(_remarks(result))
+    for key, title in (("unlabelled", "unlabelled photographs"), ("neighbours", "scores of the nearest photographs")):
+        said = chosen[key]
+        assert said.startswith(("helped", "did not help")) and result[key] == said
+        assert f"| {title} | {said} |" in (tmp_path / "evaluate" / "MODEL_CARD.md").read_text()
+        assert f"{title.capitalize()} {said}." in list(_remarks(result))
     before = evaluate(experiment, place / "warmup" / "model.safetensors", tmp_path / "warmup_alone")
     assert "unlabelled" not in before and not any("Unlabelled" in line for line in _remarks(before))
 
@@ -183,7 +230,7 @@ def test_labels_of_a_fold_never_reach_what_scores_it(frozen_experiment, own_set,
         experiment = frozen_experiment(RECOMMENDED, folder=own_set)
         place = run_all(experiment, tmp_path / name)
         problem = problem_of(experiment, place)
-        found.append((problem, solved["students"].w.numpy(), solved["counted"]))
+        found.append((problem, solved["students"].fit.heads.w, solved["counted"]))
         permute_fold(own_set, problem.labelled[problem.fold == 1])
     (problem, students, counted), (other, students_after, counted_after) = found
     assert (problem.y != other.y).any() and np.array_equal(problem.y[problem.fold != 1], other.y[problem.fold != 1])
@@ -197,7 +244,7 @@ def test_labels_of_a_fold_never_reach_what_scores_it(frozen_experiment, own_set,
 def test_the_chance_is_counted_on_scores_of_heads_that_never_saw_the_image(frozen_experiment, solved, tmp_path):
     experiment = frozen_experiment(RECOMMENDED)
     place = run_all(experiment, tmp_path)
-    problem, w, b = solved["problem"], solved["students"].w.numpy(), solved["students"].b.numpy()
+    problem, w, b = solved["problem"], solved["students"].fit.heads.w, solved["students"].fit.heads.b
     p = np.zeros(problem.y.shape)
     for i, row in enumerate(problem.labelled):
         for c in range(p.shape[1]):

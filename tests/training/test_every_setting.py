@@ -67,7 +67,7 @@ def others(key: str, s: Settings) -> Iterator[Settings]:
                 changed = Settings.model_validate(tiny.nested(s.model_dump(), {key: typed}))
             except ValidationError:
                 continue
-            if typed != now and not contradictions(changed, dict.fromkeys(dict(flatten(s.model_dump())), "params.yaml")):
+            if typed != now and not [*contradictions(changed, dict.fromkeys(dict(flatten(s.model_dump())), "params.yaml"))]:
                 yield changed
 
 

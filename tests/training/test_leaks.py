@@ -6,6 +6,7 @@ import pytest
 import tiny
 from safetensors.numpy import load_file
 
+from dicap.data.format import read_index
 from dicap.methods.leaks import named_leak
 from dicap.training import trainer
 from dicap.training.hidden import HiddenLabelReader
@@ -43,7 +44,7 @@ def tables(folder):
 def hidden_rows(experiment):
     """Simulated-unlabelled rows, then test rows."""
     store, roles = experiment.store, experiment.roles
-    known = store.index["split"].to_numpy() == "train"
+    known = read_index(store.folder)["split"].to_numpy() == "train"
     return [row for row in roles.unlabeled if known[row]], list(roles.test)
 
 

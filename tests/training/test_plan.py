@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dicap.training.plan import chunks, cycled, finetune_plan, main_plan, warmup_plan
+from dicap.training.plan import chunks, cycled, labelled_plan, main_plan
 
 small = st.integers(1, 40)
 
@@ -36,7 +36,7 @@ def test_a_cycle_is_a_window_into_shuffled_passes(n, start, count, seed):
 
 @given(n_l=small, n_u=st.integers(0, 40), batch=small, seed=st.integers(0, 3), epoch=st.integers(0, 3))
 def test_a_warm_up_epoch_sees_every_labelled_image_once_and_as_many_others(n_l, n_u, batch, seed, epoch):
-    steps = warmup_plan(n_l, n_u, batch, seed=seed, epoch=epoch)
+    steps = labelled_plan(n_l, n_u, batch, seed=seed, stage="warmup", epoch=epoch)
     assert sorted(flat(step.labelled for step in steps)) == list(range(n_l))
     for step in steps:
         assert len(step.unlabelled) == (len(step.labelled) if n_u else 0)
@@ -54,13 +54,6 @@ def test_a_main_epoch_sees_every_unlabelled_image_once_and_the_labelled_ones_eve
     assert max(seen.values()) - min(seen[i] for i in range(n_l)) <= 1
 
 
-@given(n=small, batch=small)
-def test_fine_tuning_sees_every_image_once(n, batch):
-    steps = finetune_plan(n, batch, seed=1, epoch=0)
-    assert sorted(flat(step.labelled for step in steps)) == list(range(n))
-    assert all(len(step.unlabelled) == 0 for step in steps)
-
-
 def test_without_shuffling_every_epoch_has_the_same_unlabelled_batches_in_order():
     first, second = (main_plan(5, 12, 2, 4, seed=1, epoch=epoch, shuffle=False) for epoch in (0, 1))
     assert flat(step.unlabelled for step in first) == flat(step.unlabelled for step in second) == list(range(12))
@@ -70,9 +63,8 @@ def test_without_shuffling_every_epoch_has_the_same_unlabelled_batches_in_order(
 @pytest.mark.parametrize(
     "plan",
     [
-        lambda **k: warmup_plan(20, 50, 4, **k),
+        lambda **k: labelled_plan(20, 50, 4, stage="warmup", **k),
         lambda **k: main_plan(20, 50, 4, 6, **k),
-        lambda **k: finetune_plan(20, 4, **k),
     ],
 )
 def test_a_plan_is_a_function_of_seed_and_epoch_alone(plan):

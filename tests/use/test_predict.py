@@ -40,6 +40,7 @@ def test_the_images_of_a_folder_are_found_at_every_depth_once(photos, tmp_path):
 
 def test_scores_are_those_of_evaluation(model, tiny_set, raw_photos):
     """The same images through `convert` and the store, and straight from their files."""
+    from dicap.data.format import read_index
     from dicap.data.loader import scoring_batches
     from dicap.data.store import Store
 
@@ -47,9 +48,10 @@ def test_scores_are_those_of_evaluation(model, tiny_set, raw_photos):
     rows = np.arange(20)
     with torch.inference_mode():
         expected = [model.method.scores(model.network, images) for _, images in scoring_batches(store, rows, 7)]
-    frame = predict(model, [raw_photos / path for path in store.index["path"][:20]], batch_size=6)
+    paths = [raw_photos / path for path in read_index(tiny_set)["path"].to_pylist()[:20]]
+    frame = predict(model, paths, batch_size=6)
     found = frame.pivot(index="image", columns="class", values="probability")
-    found = found.loc[[str(raw_photos / path) for path in store.index["path"][:20]], model.classes].to_numpy()
+    found = found.loc[[*map(str, paths)], model.classes].to_numpy()
     assert np.allclose(found, torch.cat(expected).numpy(), atol=1e-6)
 
 

@@ -1,7 +1,6 @@
 """Raw data sets, by name. A source lists its images; `dicap.data.convert` reads them."""
 
 import importlib
-from dataclasses import replace
 from pathlib import Path
 
 from dicap.data.sources.base import RawSet
@@ -40,5 +39,4 @@ def read_raw(dataset: str, root: Path | None, own: Own | None = None) -> RawSet:
     if root is None and dataset not in BUNDLED:
         raise SettingsError(f"params.yaml: data_root: found null, expected the folder of the raw {dataset} data set")
     module = importlib.import_module(f"dicap.data.sources.{MODULES[dataset]}")
-    raw = module.read(root, own or Own()) if dataset == OWN else module.read(dataset, root)
-    return replace(raw, items=list(raw.items))
+    return module.read(root, own or Own()) if dataset == OWN else module.read(dataset, root)

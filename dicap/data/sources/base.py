@@ -80,6 +80,11 @@ class RawSet:
     notes: list[str] = field(default_factory=list)
 
 
+def set_of_files(dataset: str, root: Path, classes: Sequence[str], items: Sequence[Item], source: dict[str, Any]) -> RawSet:
+    """A raw set whose images are the files that its items name below `root`."""
+    return RawSet(dataset, list(classes), items, FileImages(root, [item.path for item in items]), source)
+
+
 def unknown_entries(classes: int, items: Iterable[Item]) -> int:
     """Entries (image, class) of labelled images of which nothing is known."""
     return sum(classes - len(item.labels or ()) - len(item.absent) for item in items if item.absent is not None)

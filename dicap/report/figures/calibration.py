@@ -26,10 +26,9 @@ def correctness(weights: pd.DataFrame) -> Figure:
 
 def overlaid(curves: Mapping[str, tuple[pd.DataFrame, str]]) -> Figure:
     """Curves by name, each a frame of one epoch's bins and its column, told apart by colour, dash and marker."""
-    figure = style.canvas(3.4, 3.6)
-    ax = figure.add_subplot()
-    for (name, (frame, column)), (colour, dash, marker) in zip(curves.items(), style.LINES, strict=False):
-        ax.plot(_centre(frame), frame[column], color=colour, linestyle=dash, marker=marker, label=name)
+    figure, ax = style.axes(3.4, 3.6)
+    for (name, (frame, column)), look in zip(curves.items(), style.LINES, strict=False):
+        ax.plot(_centre(frame), frame[column], **look, label=name)
     _diagonal(ax)
     ax.set_xlim(-0.02, 1.02)
     ax.set_ylim(-0.03, 1.03)

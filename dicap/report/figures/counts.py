@@ -1,9 +1,6 @@
 """How many photographs of a folder show each class."""
 
-from collections.abc import Sequence
-
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dicap.report import style
@@ -17,14 +14,13 @@ def bars(table: pd.DataFrame) -> Figure:
     table: class, count, low, high, shifted, by_shift, shift_low, shift_high, the largest count first.
     """
     table = table.head(MOST)
-    figure = style.canvas(1.0 + 0.22 * len(table))
-    ax = figure.add_subplot()
+    figure, ax = style.axes(1.0 + 0.22 * len(table))
     place = range(len(table))
     ax.barh(place, table["count"], height=0.7, color=style.SKY)
-    _interval(ax, place, table["low"], table["high"], color=style.INK)
+    ax.hlines(place, table["low"], table["high"], color=style.INK, linewidth=1.3)
     shifted = table.reset_index(drop=True).loc[lambda rows: rows["shifted"].to_numpy() & rows["by_shift"].notna().to_numpy()]
     if len(shifted):
-        _interval(ax, shifted.index.tolist(), shifted["shift_low"], shifted["shift_high"], color=style.VERMILLION)
+        ax.hlines(shifted.index, shifted["shift_low"], shifted["shift_high"], color=style.VERMILLION, linewidth=1.3)
         ax.plot(shifted["by_shift"], shifted.index, "D", color=style.VERMILLION, label="if the shares of classes changed")
         style.legend_above(ax)
     ax.set_yticks(place, table["class"])
@@ -33,7 +29,3 @@ def bars(table: pd.DataFrame) -> Figure:
     ax.set_xlim(left=0)
     ax.set_xlabel("photographs that show it, with 95 % interval")
     return figure
-
-
-def _interval(ax: Axes, place: Sequence[int], low: pd.Series, high: pd.Series, *, color: str) -> None:
-    ax.hlines(place, low, high, color=color, linewidth=1.3)

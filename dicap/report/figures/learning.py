@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -17,11 +19,9 @@ _STAGE_NAMES = {"warmup": "warm-up", "train": "main", "finetune": "fine-tuning"}
 
 def scores(history: pd.DataFrame) -> Figure:
     """mAP of the raw and the EMA network on the test images, per epoch. `history` as in Evidence."""
-    figure = style.canvas()
-    ax = figure.add_subplot()
-    lines = [("map_ema", "EMA network", style.BLUE, "-", "o"), ("map_raw", "raw network", style.ORANGE, "--", "s")]
-    for column, label, colour, dash, marker in lines:
-        _line(ax, history, column, label, colour, dash, marker)
+    figure, ax = style.axes()
+    _line(ax, history, "map_ema", "EMA network", style.look(style.BLUE, "-", "o"))
+    _line(ax, history, "map_raw", "raw network", style.look(style.ORANGE, "--", "s"))
     ax.set_ylabel("mAP on test images (%)")
     _epochs(ax, history)
     style.legend_above(ax)
@@ -30,18 +30,17 @@ def scores(history: pd.DataFrame) -> Figure:
 
 def losses(history: pd.DataFrame) -> Figure:
     """Training losses per epoch on a logarithmic scale; values that are not positive are left out."""
-    figure = style.canvas()
-    ax = figure.add_subplot()
+    figure, ax = style.axes()
     lines = [
-        ("loss", "total", style.INK, "-", "o"),
-        ("loss_sup", "supervised", style.BLUE, "--", "s"),
-        ("loss_pseudo", "pseudo-labels", style.VERMILLION, "-.", "^"),
-        ("loss_con", "contrastive", style.GREEN, ":", "D"),
+        ("loss", "total", style.look(style.INK, "-", "o")),
+        ("loss_sup", "supervised", style.look(style.BLUE, "--", "s")),
+        ("loss_pseudo", "pseudo-labels", style.look(style.VERMILLION, "-.", "^")),
+        ("loss_con", "contrastive", style.look(style.GREEN, ":", "D")),
     ]
     positive = history.copy()
-    for column, label, colour, dash, marker in lines:
+    for column, label, look in lines:
         positive[column] = positive[column].where(positive[column] > 0)
-        _line(ax, positive, column, label, colour, dash, marker)
+        _line(ax, positive, column, label, look)
     ax.set_yscale("log")
     ax.set_ylabel("training loss")
     _epochs(ax, history)
@@ -51,12 +50,11 @@ def losses(history: pd.DataFrame) -> Figure:
 
 def curve(points: pd.DataFrame) -> Figure:
     """mAP by the number of labelled images: measured, and the forecast. `points` as in Evidence.learning_curve."""
-    figure = style.canvas()
-    ax = figure.add_subplot()
-    for kind, colour, dash, marker in (("measured", style.BLUE, "-", "o"), ("forecast", style.ORANGE, "--", "s")):
+    figure, ax = style.axes()
+    for kind, look in (("measured", style.look(style.BLUE, "-", "o")), ("forecast", style.look(style.ORANGE, "--", "s"))):
         part = points[points["kind"] == kind]
         ends = np.abs(part[["low", "high"]].to_numpy().T - part["map"].to_numpy())
-        ax.errorbar(part["images"], part["map"], ends, color=colour, linestyle=dash, marker=marker, capsize=3, label=kind)
+        ax.errorbar(part["images"], part["map"], ends, **look, capsize=3, label=kind)
     ax.set_xscale("log", base=2)
     ax.set_xticks(points["images"], [str(images) for images in points["images"]])
     ax.set_xlabel("labelled images")
@@ -65,23 +63,14 @@ def curve(points: pd.DataFrame) -> Figure:
     return figure
 
 
-def _line(ax: Axes, history: pd.DataFrame, column: str, label: str, colour: str, dash: str, marker: str) -> None:
+def _line(ax: Axes, history: pd.DataFrame, column: str, label: str, look: dict[str, Any]) -> None:
     drawn = False
     for _, part in history.groupby("stage", sort=False):  # a stage starts from another network: do not join the dots
         part = part[part[column].notna()]
         if part.empty:
             continue
         every = max(1, len(part) // 12)
-        ax.plot(
-            part["position"],
-            part[column],
-            color=colour,
-            linestyle=dash,
-            marker=marker,
-            markersize=3,
-            markevery=every,
-            label=None if drawn else label,
-        )
+        ax.plot(part["position"], part[column], **look, markersize=3, markevery=every, label=None if drawn else label)
         drawn = True
 
 

@@ -35,14 +35,11 @@ def figure_1c(weights: pd.DataFrame) -> Figure:
 
 def figure_1d(scores: pd.DataFrame) -> Figure:
     """What weighting gives: mean mAP over seeds by ratio. scores: row (uniform, estimated), ratio, map (percent)."""
-    figure = style.canvas(3.4, 3.6)
-    ax = figure.add_subplot()
+    figure, ax = style.axes(3.4, 3.6)
     means = scores.groupby(["row", "ratio"])["map"].mean()
-    for (row, label), (colour, dash, marker) in zip(
-        (("uniform", "uniform weights"), ("estimated", "estimated weights")), style.LINES, strict=False
-    ):
+    for row, look in zip(("uniform", "estimated"), style.LINES, strict=False):
         line = means.loc[row]
-        ax.plot(100 * line.index, line, color=colour, linestyle=dash, marker=marker, label=label)
+        ax.plot(100 * line.index, line, **look, label=f"{row} weights")
     ax.set_xticks(sorted(100 * scores["ratio"].unique()))
     ax.set_xlabel("labelled images (%)")
     ax.set_ylabel("mAP on test images (%)")

@@ -17,8 +17,7 @@ KINDS = {1: ("positive", style.BLUE), 0: ("negative", style.VERMILLION), -1: ("u
 
 def shares(frame: pd.DataFrame) -> Figure:
     """Shares of confident positive, uncertain and confident negative entries per epoch, stacked to 100 %."""
-    figure = style.canvas(2.9)
-    ax = figure.add_subplot()
+    figure, ax = style.axes(2.9)
     bottom = np.zeros(len(frame))
     for kind in (1, -1, 0):
         name, colour = KINDS[kind]
@@ -37,8 +36,7 @@ def shares(frame: pd.DataFrame) -> Figure:
 
 def weight_bars(frame: pd.DataFrame) -> Figure:
     """Histogram of the weights of one epoch. frame: label, left, right, n; a logarithmic count axis."""
-    figure = style.canvas(2.9)
-    ax = figure.add_subplot()
+    figure, ax = style.axes(2.9)
     for shift, kind in ((-0.22, 1), (0.22, 0)):
         name, colour = KINDS[kind]
         part = frame[frame["label"] == kind]
@@ -60,10 +58,9 @@ def weight_bars(frame: pd.DataFrame) -> Figure:
 
 def by_epoch(history: pd.DataFrame, columns: Mapping[str, str], up: str) -> Figure:
     """Columns of the main stage's history, {column: label}, by epoch. up: what they are."""
-    figure = style.canvas(2.9)
-    ax = figure.add_subplot()
-    for (column, label), (colour, dash, marker) in zip(columns.items(), style.LINES, strict=False):
-        ax.plot(history["epoch"], history[column], color=colour, marker=marker, markersize=3, linestyle=dash, label=label)
+    figure, ax = style.axes(2.9)
+    for (column, label), look in zip(columns.items(), style.LINES, strict=False):
+        ax.plot(history["epoch"], history[column], **look, markersize=3, label=label)
     ax.set_ylabel(up)
     _epoch_axis(ax, history["epoch"])
     style.legend_above(ax)

@@ -23,14 +23,7 @@ def train(run: Trainer, network: nn.Module) -> None:
     network.to(run.experiment.runtime.device)
     phase.begin(network)  # type: ignore[misc]
     run.experiment = run.experiment.on_features(phase, network)
-    groups = method.param_groups(head)
-    run.begin(
-        network,
-        phase,
-        steps=steps,
-        eval_every=s.train.eval_every,
-        groups=groups,
-    )
+    run.begin(network, phase, steps=steps, eval_every=s.train.eval_every, groups=method.param_groups(head))
 
     for epoch in run.epochs:
         refresh = run.saved_refresh

@@ -5,7 +5,7 @@ from torch import nn
 from dicap.methods.base import NO_ROWS, Phase
 from dicap.training.batches import FinetuneBatches
 from dicap.training.decisions import CurveSource
-from dicap.training.plan import finetune_plan
+from dicap.training.plan import labelled_plan
 from dicap.training.trainer import Trainer
 
 
@@ -17,11 +17,11 @@ def finetune(run: Trainer, network: nn.Module) -> None:
         parameter.requires_grad_(name.startswith("head."))
     before = CurveSource.before_finetuning(run.experiment, network.to(run.experiment.runtime.device))
 
-    steps = len(finetune_plan(len(rows), s.batch_size, seed=run.settings.seed, epoch=0))
+    steps = len(labelled_plan(len(rows), 0, s.batch_size, seed=run.settings.seed, stage="finetune", epoch=0))
     run.begin(network, phase, steps=steps, eval_every=s.epochs, ema_decay=s.ema_decay)
 
     for epoch in run.epochs:
-        plan = finetune_plan(len(rows), s.batch_size, seed=run.settings.seed, epoch=epoch)
+        plan = labelled_plan(len(rows), 0, s.batch_size, seed=run.settings.seed, stage="finetune", epoch=epoch)
         for batch in run.batches(FinetuneBatches(run.experiment, phase, plan, epoch)):
             if not run.experiment.frozen:  # else the inputs are its features
                 network.backbone.eval()  # type: ignore[union-attr]  # BatchNorm of the frozen part stays as it is

@@ -38,11 +38,10 @@ def solve_frozen(run: Trainer, network: nn.Module, phase: Phase) -> tuple[Refres
     experiment, on_bank, loss_weight = run.experiment, run.experiment.on_bank(), convex.chosen_loss_weight(run.source)
     problem = Problem.of(on_bank, network.to(experiment.runtime.device), phase)
     students = Students(network)
-    refresh, solution, choice = problem.crossfit(
-        loss_weight, lambda teacher: experiment.method.refresh(teacher, experiment.roles)
-    )
-    convex.record_choice(run, loss_weight, choice.to_dict() if choice else {})
-    students.set_solution(solution)
+    refresh, found = problem.crossfit(loss_weight, lambda teacher: experiment.method.refresh(teacher, experiment.roles))
+    found = found._replace(smoothing=None, smoothed=None)  # of features that the network is about to leave
+    convex.record_choice(run, loss_weight, found.to_dict())
+    students.set_fit(found)
     curve = students.curve_out_of_fold(problem)
     assert curve is not None, "only with cross-fitting"
     rows = some_of(phase.unlabelled, MOST_CARRIED, experiment.settings.seed, "train")
@@ -50,5 +49,5 @@ def solve_frozen(run: Trainer, network: nn.Module, phase: Phase) -> tuple[Refres
     attach_backbone(network)
     network.grid = None  # type: ignore[assignment]  # the whole network learns from whole maps
     given = experiment.settings.linear.pseudo_weight
-    weight = given if given != "auto" else PART * choice.share if choice else PART
+    weight = given if given != "auto" else PART * found.choice.share if found.choice else PART
     return refresh, curve.carried_over(rows, scores, "on the frozen backbone"), weight

@@ -3,7 +3,7 @@
 A row is the mean feature of an image and its mirror image. The main stage has one round: teachers are solved on the labelled
 rows, they label the unlabelled ones, and the student is solved on both. With cross-fitting there are K fold students beside the
 student, in the same solve; nothing that reaches student k depends on a label of fold k, but for what all heads share, the
-weight of the loss and the students' share (`dicap.linear.choice`), so its scores of that fold measure how often a confidence is
+weight of the loss and what `dicap.linear.choice` chooses, so its scores of that fold measure how often a confidence is
 right. The arrays' part of it is in `dicap.linear`; here are the experiment, the method and what is written.
 """
 
@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.files.artifacts import CHOICE
 from dicap.files.json_files import read_json, write_json
-from dicap.linear.choice import Choice
-from dicap.linear.crossfit import Pseudo, crossfit, out_of_fold, out_of_fold_at_rank, solve_teachers
+from dicap.linear.crossfit import Fit, Pseudo, crossfit, solve_teachers
 from dicap.linear.folds import assign_folds, n_folds
 from dicap.linear.loss_weight import FOLDS, choose_loss_weight
 from dicap.linear.scaling_choice import choose_scaling
 from dicap.linear.solver import Solution, solve
 from dicap.methods.base import Calibrates, HiddenLabels, Phase, Refresh, Roles, Teacher
 from dicap.network.linear import LinearHead, fit_scaling, set_scaling
+from dicap.network.smoothing import Smoothing, from_tensors, to_tensors
 from dicap.randomness import torch_seed
 from dicap.training.decisions import CurveSource
 from dicap.training.experiment import Experiment
@@ -47,8 +47,8 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     student = Students(network)
     run.begin_with(student, {"raw": network}, phase, eval_every=1)
     for _ in run.epochs:
-        student.set_solution(solve(problem.rows[problem.labelled], problem.y, weight=problem.label_mask, loss_weight=loss_weight))
-        run.checkpoint.row["loss"] = student.objective
+        labelled, weight = problem.rows[problem.labelled], problem.label_mask
+        run.checkpoint.row["loss"] = student.set_fit(Fit(solve(labelled, problem.y, weight=weight, loss_weight=loss_weight)))
         run.end_epoch()
     run.publish()
 
@@ -66,10 +66,9 @@ def train(run: Trainer, network: nn.Module) -> None:
     run.begin_with(students, {"raw": network}, phase, eval_every=1)
     for _ in run.epochs:
         # (1) - (3) rates, thresholds, pseudo-labels and weights: for each student; (4) L = L_sup + L_pseudo at its minimum
-        _, solution, choice = problem.crossfit(loss_weight, make_labels)
-        record_choice(run, loss_weight, choice.to_dict() if choice else {})
-        students.set_solution(solution)
-        run.checkpoint.row["loss"] = students.objective
+        _, found = problem.crossfit(loss_weight, make_labels)
+        record_choice(run, loss_weight, found.to_dict())
+        run.checkpoint.row["loss"] = students.set_fit(found)
         run.end_epoch()
     run.publish(students.curve_out_of_fold(problem))
 
@@ -164,8 +163,8 @@ class Problem:
         roles = self.experiment.roles
         return Roles(self.labelled[self.fold != fold], roles.est[:0], roles.unlabeled, roles.test)
 
-    def crossfit(self, loss_weight: float, refresh: Callable[[Teacher], Refresh]) -> tuple[Refresh, Solution, Choice | None]:
-        """What the student learns from, the fold students and, last, the student, and how much of them was taken.
+    def crossfit(self, loss_weight: float, refresh: Callable[[Teacher], Refresh]) -> tuple[Refresh, Fit]:
+        """What the student learns from; the fold students and, last, the student, and what was chosen.
 
         Args:
             refresh: makes the pseudo-labels of the student; those of the fold students are the method's, without their fold.
@@ -179,42 +178,47 @@ class Problem:
 
         s = self.experiment.settings.linear
         options = {"loss_weight": loss_weight, "pseudo_weight": s.pseudo_weight, "neighbours": s.neighbours}
-        solution, choice = crossfit(self.all_rows, self.y, self.fold, rule, **options)
-        return made[-1], solution, choice
+        found = crossfit(self.all_rows, self.y, self.fold, rule, **options)
+        return made[-1], found
 
 
 class Students:
-    """The solution of a stage: its last head is the network's."""
+    """What a stage has solved: the last of its heads is the network's."""
 
     def __init__(self, network: nn.Module) -> None:
         assert isinstance(network.head, LinearHead)
-        self.linear = network.head.linear
-        self.w, self.b, self.objective = torch.empty(0), torch.empty(0), 0.0  # (H, C, D), (H, C)
+        self.head = network.head
+        self.fit: Fit | None = None
 
-    def set_solution(self, solution: Solution) -> None:
-        """Keep a solution and let the network answer by its last head."""
-        self.objective = float(solution.objective[-1].mean())
-        self.load_state_dict({"w": torch.from_numpy(solution.w), "b": torch.from_numpy(solution.b)})
+    def set_fit(self, fit: Fit) -> float:
+        """Keep what was solved and let the network answer so; the minimised value of the last head, mean over classes."""
+        self.fit, linear = fit, self.head.linear
+        with torch.no_grad():
+            linear.weight.copy_(torch.from_numpy(fit.heads.w[-1]))
+            linear.bias.copy_(torch.from_numpy(fit.heads.b[-1]))
+        self.head.smoothing = fit.smoothing and Smoothing(to_tensors(fit.smoothing)).to(linear.weight.device)
+        return float(fit.heads.objective[-1].mean())
 
     def curve_out_of_fold(self, problem: Problem) -> CurveSource | None:
         """What the fold students' scores of their own folds say of a confidence; None without cross-fitting."""
         if not n_folds(problem.fold):
             return None
-        heads = self.w.numpy(), self.b.numpy(), problem.rows[problem.labelled], problem.fold
-        p, ranked = out_of_fold(*heads), out_of_fold_at_rank(*heads, problem.rows[problem.unlabelled])
-        return CurveSource.out_of_fold(torch.from_numpy(p), torch.from_numpy(problem.y), torch.from_numpy(ranked))
+        assert self.fit is not None, "nothing was solved yet"
+        p, ranked = map(torch.from_numpy, self.fit.out_of_fold(problem.all_rows, problem.fold))
+        return CurveSource.out_of_fold(p, torch.from_numpy(problem.y), ranked)
 
     def state_dict(self) -> dict[str, Any]:
-        """All heads."""
-        return {"w": self.w, "b": self.b}
+        """All heads, and the smoothing."""
+        if self.fit is None:
+            return {}
+        heads = {name: torch.as_tensor(value) for name, value in self.fit.heads._asdict().items()}
+        return {"heads": heads, "smoothing": self.fit.smoothing and to_tensors(self.fit.smoothing)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
-        self.w, self.b = state["w"], state["b"]
-        if len(self.b):
-            with torch.no_grad():
-                self.linear.weight.copy_(self.w[-1])
-                self.linear.bias.copy_(self.b[-1])
+        if state:
+            heads = Solution(**{name: value.numpy() for name, value in state["heads"].items()})
+            self.set_fit(Fit(heads, smoothing=state["smoothing"] and from_tensors(state["smoothing"])))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dicap.network.linear import fit_scaling
 from dicap.randomness import torch_seed
 from dicap.training.batches import Batches
 from dicap.training.experiment import Experiment
-from dicap.training.plan import warmup_plan
+from dicap.training.plan import labelled_plan
 from dicap.training.trainer import Trainer
 
 
@@ -32,11 +32,11 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     phase = method.warmup(run.experiment.roles)
     counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled
 
-    steps = len(warmup_plan(*counts, seed=run.settings.seed, epoch=0))
+    steps = len(labelled_plan(*counts, seed=run.settings.seed, stage="warmup", epoch=0))
     run.begin(network, phase, steps=steps, eval_every=s.eval_every)
 
     for epoch in run.epochs:
-        plan = warmup_plan(*counts, seed=run.settings.seed, epoch=epoch)
+        plan = labelled_plan(*counts, seed=run.settings.seed, stage="warmup", epoch=epoch)
         for batch in run.batches(Batches(run.experiment, phase, plan, epoch)):
             with run.autocast():
                 losses = method.warmup_losses(network, batch)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dicap.data.sources.base import FileImages, Item, RawSet, listing_error, require
+from dicap.data.sources.base import Item, RawSet, listing_error, require, set_of_files
 from dicap.errors import DataError
 
 PUBLISHED = "Animals_with_Attributes2 archive of cvml.ista.ac.at/AwA2"
@@ -39,13 +39,8 @@ def read(dataset: str, root: Path) -> RawSet:
             prefix = folder.relative_to(root).as_posix()
             files = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
             items += [Item(Path(file).stem, f"{prefix}/{file}", split, labels) for file in files]
-    return RawSet(
-        dataset,
-        attributes,
-        items,
-        FileImages(root, [item.path for item in items]),
-        source={"matrix": "predicate-matrix-binary.txt", "split": "trainclasses.txt / testclasses.txt"},
-    )
+    source = {"matrix": "predicate-matrix-binary.txt", "split": "trainclasses.txt / testclasses.txt"}
+    return set_of_files(dataset, root, attributes, items, source)
 
 
 def numbered(path: Path) -> list[str]:

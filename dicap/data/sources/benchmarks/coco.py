@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from dicap.data.sources.base import FileImages, Item, RawSet, require
+from dicap.data.sources.base import Item, RawSet, require, set_of_files
 from dicap.errors import DataError
 
 PUBLISHED = "archives of cocodataset.org (train, val and annotations)"
@@ -34,13 +34,7 @@ def read(dataset: str, root: Path) -> RawSet:
         classes = names
         folder = _folder(root, f"{phase}{year}")
         items += [Item(Path(name).stem, f"{folder}/{name}", split, labels) for name, labels in listed]
-    return RawSet(
-        dataset,
-        classes,
-        items,
-        FileImages(root, [item.path for item in items]),
-        source={"annotations": f"instances_{{train,val}}{year}.json"},
-    )
+    return set_of_files(dataset, root, classes, items, {"annotations": f"instances_{{train,val}}{year}.json"})
 
 
 def read_instances(path: Path) -> tuple[list[str], list[tuple[str, tuple[int, ...]]]]:

@@ -5,11 +5,12 @@ rows, ratio and seed the labelled images are the published ones.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from dicap.data.sources.base import FileImages, Item, RawSet, inside
+from dicap.data.sources.base import Item, RawSet, inside, set_of_files
 from dicap.errors import DataError
 from dicap.files.checksum import sha256
 from dicap.files.npy import open_npy
@@ -49,14 +50,8 @@ def read_formatted(dataset: str, folder: Path, root: Path) -> RawSet:
             raise DataError(f"{folder}: image {item.path!r} is listed in {seen[item.id]} and in {item.split}; mend the lists")
         seen[item.id] = item.split
     classes, notes = _class_names(dataset, root, width)
-    return RawSet(
-        dataset,
-        classes,
-        items,
-        FileImages(root, [item.path for item in items]),
-        source={"lists": "formatted npy"} | {file.name: sha256(file) for file in sorted(folder.glob("formatted_*.npy"))},
-        notes=notes,
-    )
+    source = {"lists": "formatted npy"} | {file.name: sha256(file) for file in sorted(folder.glob("formatted_*.npy"))}
+    return replace(set_of_files(dataset, root, classes, items, source), notes=notes)
 
 
 def _load_phase(folder: Path, phase: str) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dicap.data.sources.base import FileImages, Item, RawSet, listing_error, require
+from dicap.data.sources.base import Item, RawSet, listing_error, require, set_of_files
 from dicap.errors import DataError
 
 CLASSES = [
@@ -35,13 +35,7 @@ def read(dataset: str, root: Path) -> RawSet:
                 positives.setdefault(image, []).append(number)
         folder = (base / "JPEGImages").relative_to(root).as_posix()
         items += [Item(image, f"{folder}/{image}.jpg", split, tuple(positives[image])) for image in sorted(positives)]
-    return RawSet(
-        dataset,
-        list(CLASSES),
-        items,
-        FileImages(root, [item.path for item in items]),
-        source={"lists": "ImageSets/Main", "phases": list(PHASES[dataset])},
-    )
+    return set_of_files(dataset, root, CLASSES, items, {"lists": "ImageSets/Main", "phases": list(PHASES[dataset])})
 
 
 def _find(dataset: str, root: Path) -> Path:

@@ -6,6 +6,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,8 @@ def finder_of(paths: Iterable[str]) -> Callable[[str], str | None]:
         rated = []
         for path in by_name.get(wanted[-1], []):
             parts = [_plain(part) for part in Path(path).parts]
-            common = _common_end(wanted, parts)
+            folders = zip(wanted[-2::-1], parts[-2::-1], strict=False)  # from the end
+            common = len(list(takewhile(lambda pair: pair[0] == pair[1], folders)))
             if common or len(wanted) == 1 or len(parts) == 1:
                 rated.append((common, path))
         best = [path for rate, path in rated if rate == max(rated)[0]]
@@ -235,16 +237,6 @@ def _is_file(path: Path) -> bool:
 
 def _plain(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
-
-
-def _common_end(one: list[str], other: list[str]) -> int:
-    """How many parts before the last are the same, from the end."""
-    count = 0
-    for a, b in zip(one[-2::-1], other[-2::-1], strict=False):
-        if a != b:
-            break
-        count += 1
-    return count
 
 
 def relative_id(file: Path, root: Path) -> str:

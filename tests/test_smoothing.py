@@ -1,0 +1,172 @@
+"""Scores smoothed by those of the nearest rows: slow loops, arrays and network alike, and what must not change the answer."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dicap import sklearn
+from dicap.linear import choice, crossfit, smoothing
+from dicap.linear.smoothing import choose_smoothing
+from dicap.linear.solver import Solution, rotate
+from dicap.network import smoothing as network
+from dicap.network.linear import LinearHead
+from dicap.network.onnx_file import PACKAGES, write_onnx
+from dicap.sklearn import DiCaPClassifier
+
+
+def slow_smoothing(x, own, rows, values, k, share, same):
+    """Row by row, on whole features: their principal components, all of them, are a rotation."""
+    out = []
+    for row, score in zip(x.astype(float), own.astype(float), strict=True):
+        cosines = [row @ other / max(np.linalg.norm(row) * np.linalg.norm(other), 1e-30) for other in rows.astype(float)]
+        nearest = sorted((c, j) for j, c in enumerate(cosines) if c <= same)[-k:]
+        weights = [max(c, 0) ** 3 for c, _ in nearest]
+        total = sum(weights)
+        near = sum(w * values[j] for w, (_, j) in zip(weights, nearest, strict=True))
+        mean = (near + 1e-9 * score) / (total + 1e-9)
+        out.append((1 - share) * score + share * mean)
+    return np.array(out)
+
+
+def problem_of(seed, n=40, features=6, classes=3, folds=3):
+    """Rows, heads of some folds and of all, labels of the first half and folds."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, features)).astype(np.float32)
+    heads = Solution(
+        rng.standard_normal((folds + 1, classes, features)), rng.standard_normal((folds + 1, classes)), *[np.zeros(0)] * 2, 1
+    )
+    return x, heads, (rng.random((n // 2, classes)) < 0.4).astype(np.float32), np.arange(n // 2) % folds
+
+
+def smoothing_of(x, heads, y, fold, k, share=0.5):
+    return choose_smoothing(heads, rotate(x), x, y, fold, k)[0]._replace(share=share)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    k=st.sampled_from([1, 4, 100]),
+    share=st.sampled_from([0.25, 0.5, 1.0]),
+    same=st.sampled_from([0.5, 1 - 1e-5]),
+)
+def test_arrays_and_network_say_what_a_loop_over_rows_says(seed, k, share, same):
+    x, heads, y, fold = problem_of(seed)
+    x[3], x[5] = x[4], 0  # a copy, and a row without direction
+    found = smoothing_of(x, heads, y, fold, k, share)
+    asked = np.concatenate([x[:8], np.random.default_rng(seed + 1).standard_normal((9, 6)).astype(np.float32)])
+    own, module = heads.logits(asked)[-1], network.Smoothing(network.to_tensors(found))
+    expected = slow_smoothing(asked, own, x, heads.logits(x)[-1], k, share, same)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(smoothing, "SAME", same)
+        patch.setattr(network, "SAME", same)
+        assert np.allclose(found(asked, own), expected, atol=2e-4)
+        for precise in (True, False):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=not precise):
+                assert np.allclose(module(torch.from_numpy(asked), torch.from_numpy(own)).numpy(), expected, atol=2e-4)
+    assert np.allclose(expected[5], own[5], atol=1e-6), "without a neighbour a score stays"
+
+
+def test_a_row_smoothed_by_rows_has_the_smoothed_score_of_every_head():
+    x, heads, y, fold = problem_of(0)
+    found, asked = smoothing_of(x, heads, y, fold, 4), problem_of(1)[0]
+    at_rows = heads.logits(found(asked, asked, x))
+    for h, logits in enumerate(heads.logits(x)):
+        assert np.allclose(at_rows[h], found(asked, heads.logits(asked)[h], logits), atol=1e-4)
+
+
+def test_neither_order_nor_unit_of_the_rows_matters_and_blocks_are_seamless(monkeypatch):
+    x, heads, y, fold = problem_of(0)
+    asked, order = problem_of(1)[0], np.random.default_rng(2).permutation(len(x))
+    found = smoothing_of(x, heads, y, fold, 4)
+    own = heads.logits(asked)[-1]
+    moved = found._replace(unit=found.unit[order], logits=found.logits[order])
+    assert np.allclose(moved(asked, own), found(asked, own), atol=1e-5)
+    assert np.allclose(found(1e6 * asked, own), found(asked, own), atol=1e-4)
+    whole = found(asked, own)
+    monkeypatch.setattr("dicap.linear.smoothing.BLOCK", 7)
+    assert np.allclose(found(asked, own), whole, atol=1e-5) and found(asked[:0], own[:0]).shape == (0, 3)
+
+
+def test_it_is_taken_where_neighbours_share_labels_and_left_where_they_do_not(monkeypatch):
+    """Rows scattered around centres that share labels; and the same labels by lot."""
+    rng = np.random.default_rng(0)
+    which, centres, labels = rng.integers(0, 12, 800), rng.standard_normal((12, 30)), rng.random((12, 3)) < 0.4
+    x, clusters = centres[which] + rng.standard_normal((800, 30)), labels[which].astype(int)
+    for truth, taken in ((clusters, True), (rng.permutation(clusters), False)):
+        y = np.where(np.arange(800)[:, None] < 60, truth, -1)
+        model = DiCaPClassifier(random_state=0).fit(x, y)
+        assert model.smoothed_ is not None and bool(model.smoothed_.share) == taken
+        if taken:
+            monkeypatch.setattr(crossfit, "EXACT", 799)
+            plain = DiCaPClassifier(random_state=0).fit(x, y)
+            assert plain.smoothed_ is None and np.array_equal(plain.coef_, model.coef_)
+            assert model.score(x, truth) > plain.score(x, truth) + 0.01
+            monkeypatch.undo()
+    assert DiCaPClassifier(neighbours=0).fit(x, y).smoothed_ is DiCaPClassifier(pseudo_weight=0.5).fit(x, y).smoothed_ is None
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_labels_of_a_fold_reach_its_scores_through_the_shares_alone(seed):
+    """With other labels of fold 0, and the same shares, its scores out of fold are the same."""
+    rng = np.random.default_rng(seed)
+    x, y, fold = (
+        rng.standard_normal((60, 6)).astype(np.float32),
+        rng.integers(0, 2, (40, 3)).astype(np.float32),
+        np.arange(40) % 3,
+    )
+    changed = np.where((fold == 0)[:, None], 1 - y, y)
+    open_entries = np.arange(60)[:, None] >= np.full(3, 40)
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "CLEAR", -1e9)  # the largest shares, whatever the labels say
+        for labels in (y, changed):
+            found = crossfit.crossfit(
+                x, labels, fold, lambda p, known, _: crossfit.quota_labels(p, known, open_entries),
+                loss_weight=0.1, pseudo_weight="auto", neighbours=4,
+            )  # fmt: skip
+            assert found.smoothing is not None and found.smoothing.share == 0.5
+            seen.append(found.out_of_fold(x, fold)[0])
+    assert np.allclose(seen[0][fold == 0], seen[1][fold == 0], atol=5e-3)
+    assert not np.allclose(seen[0][fold != 0], seen[1][fold != 0], atol=5e-3)
+
+
+def test_a_classifier_that_smooths_survives_a_copy_and_batches(monkeypatch):
+    import pickle
+
+    monkeypatch.setattr(choice, "CLEAR", -1e9)
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((80, 5)), np.where(np.arange(80)[:, None] < 30, rng.integers(0, 2, (80, 2)), -1)
+    model = sklearn.DiCaPClassifier(random_state=0).fit(x, y)
+    assert (
+        model.smoothed_ is not None and model.smoothed_.share == 0.5 and "0.5 of what they change" in model.smoothed_.in_words()
+    )
+    asked = rng.standard_normal((20, 5))
+    one_by_one = np.concatenate([model.decision_function(asked[i : i + 1]) for i in range(20)])
+    assert np.allclose(one_by_one, pickle.loads(pickle.dumps(model)).decision_function(asked), atol=1e-4)
+
+
+def test_a_smoothed_head_is_an_onnx_file_for_batches_of_any_size(tmp_path):
+    for name in PACKAGES:
+        pytest.importorskip(name)
+    import onnxruntime
+
+    x, heads, y, fold = problem_of(0)
+    head = LinearHead(6, 3, "plain").eval()
+    head.smoothing = network.Smoothing(network.to_tensors(smoothing_of(x, heads, y, fold, 4)))
+
+    class Scorer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = head
+
+        def forward(self, maps):
+            return self.head(maps)[0]
+
+    maps = torch.from_numpy(problem_of(1)[0])[:, :, None, None]
+    write_onnx(Scorer(), maps[:2], tmp_path / "head.onnx", ("maps", "logits"))
+    session = onnxruntime.InferenceSession(str(tmp_path / "head.onnx"), providers=["CPUExecutionProvider"])
+    for size in (1, 3, 40):
+        assert np.allclose(session.run(None, {"maps": maps[:size].numpy()})[0], head(maps[:size])[0].detach(), atol=1e-5)

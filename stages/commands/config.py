@@ -1,5 +1,6 @@
 """`dicap-stage config`: the settings in force and where each comes from."""
 
+import json
 from pathlib import Path
 
 import click
@@ -13,8 +14,6 @@ from stages.support.common import params_option, resolve_and_warn
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def command(params: Path, as_json: bool) -> None:
     """Print the settings in force and where each comes from."""
-    import json
-
     resolved = resolve_and_warn(params)
     values = dict(flatten(resolved.settings.model_dump()))
     if as_json:

@@ -1,11 +1,13 @@
 """`dicap-stage evaluate`: mAP on the test images."""
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stages.support.common import ARTIFACTS, gallery_option, load, out_option, params_option, runtime_options, target_options
+from stages.support.photographs import reader
 from stages.support.terminal import finish, opening, say_promises
 
 if TYPE_CHECKING:
@@ -30,8 +32,6 @@ def command(params: Path, model: Path | None, out: Path | None, gallery: Path | 
 
     With --gallery the page shows the test images by class and answer: right, wrong, missed, unknown.
     """
-    import tempfile
-
     from dicap.evaluation.evaluate import evaluate
     from dicap.files.written import check_own_folder
     from dicap.metrics.warnings import headline
@@ -91,7 +91,6 @@ def _show(settings: "Settings", experiment: "Experiment", model: Path, evaluated
     """Write the gallery of the test images; its page."""
     from dicap.pages.gallery import write_gallery
     from dicap.use.predict import open_model
-    from stages.support.photographs import reader
 
     read, files = reader(settings, experiment.store)
     decisions = open_model(model, "cpu")[0].decisions

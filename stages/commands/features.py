@@ -1,5 +1,6 @@
 """`dicap-stage features`: what a frozen backbone sees in every image, computed once."""
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +48,6 @@ def command(params: Path, **runtime: Any) -> None:
 
 
 def _compute(settings: "Settings", runtime: dict[str, Any]) -> None:
-    import time
-
     import torch
 
     from dicap.data.store import Store

@@ -1,5 +1,6 @@
 """`dicap-stage figures`: a panel of the paper's figures, from finished runs."""
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,6 @@ def _runs(panel: str, params: Path, dataset: str, *, here: bool):
 
 def _curves(panel: str, runs, seed: int, ratio: float):
     """The curves of the run at `ratio`; for 1b those of every ratio, by ratio."""
-    import tempfile
-
     from dicap.report.evidence import read_curves
     from stages.sweeps.revisions import fetch
 

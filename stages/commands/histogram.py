@@ -1,5 +1,6 @@
 """`dicap-stage histogram`: look at a Parquet artifact in the terminal."""
 
+import shutil
 from pathlib import Path
 
 import click
@@ -17,8 +18,6 @@ def command(folder: Path, epoch: int | None) -> None:
       dicap-stage histogram artifacts/train/pseudo_labels     weights of the pseudo-labels
       dicap-stage histogram artifacts/train/weights           share of positives by confidence
     """
-    import shutil
-
     from dicap.report.histogram import lines, open_histogram
 
     title, bars = open_histogram(folder, epoch)

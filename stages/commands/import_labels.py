@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,10 +36,6 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     Says which labels that were there are changed.
     All labels given so far are kept in one file under labels/, named by its content: commit it with params.yaml.
     """
-    import csv
-    import hashlib
-    import io
-
     from dicap.data.format import read_index, read_meta
     from dicap.data.sources.own.listing import check_names
     from dicap.data.sources.own.read import added_before, read_added

@@ -1,5 +1,7 @@
 """`dicap-stage reference`: docs/reference.md, made from the settings and the commands themselves."""
 
+import types
+import typing
 from pathlib import Path
 
 import click
@@ -65,9 +67,6 @@ _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 def _words(kind, limits=()) -> str:
     """A type in words, with the limits that pydantic keeps beside it."""
-    import types
-    import typing
-
     if typing.get_origin(kind) is typing.Annotated:
         inner, *fields = typing.get_args(kind)
         return _words(inner, [limit for field in fields for limit in field.metadata])

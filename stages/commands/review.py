@@ -9,6 +9,7 @@ import click
 
 from dicap.errors import DataError
 from stages.support.common import ARTIFACTS, data_folder, device_option, load, out_option, params_option, placed
+from stages.support.photographs import originals, write_list
 from stages.support.terminal import finish, opening, say
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     from dicap.files.written import check_own
     from dicap.pages.labelling import Question, write_labelling_page
     from dicap.use.review import chances, doubts
-    from stages.support.photographs import originals, write_list
 
     listing, page = out / "review.csv", out / "index.html"
     check_own(listing, page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unicodedata import normalize
@@ -80,8 +81,6 @@ def command(
 
 def _opened(settings: Settings, store: Store, path: Path, device: str) -> tuple[SavedModel, Runtime, Inputs]:
     """A model and what it looks at: the features of the bank, where they are of the model's own backbone, else the images."""
-    from contextlib import suppress
-
     from dicap.machine.runtime import Runtime
     from dicap.models import backbone_of, load_model
     from dicap.network import detach_backbone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -66,8 +67,6 @@ def reader(settings: Settings, store: Store) -> tuple[Callable[[str], Image], di
 
 def write_list(path: Path, rows: Iterable[Sequence[str]]) -> None:
     """Write a table to fill in or to look at as CSV, the heads first. Raises DataError where something else lies there."""
-    import csv
-
     from dicap.files.written import replacing_own
 
     with replacing_own(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:

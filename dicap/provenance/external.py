@@ -10,8 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dicap.data.sources.files import ENDINGS
-from dicap.data.sources.own.coco_file import base_of
+from dicap.data.sources.files import ENDINGS, base_of
 from dicap.files.checksum import sha256
 from dicap.files.written import written_below
 from dicap.provenance.source_code import is_leftover

@@ -139,7 +139,7 @@ def _check_other(old: Path, new: Path, labelled: Iterable[str]) -> None:
 
 def _images_of(root: Path) -> set[Path]:
     """The folders that the images may lie below, of a folder or the file of labels in it."""
-    from dicap.data.sources.own.coco_file import base_of
+    from dicap.data.sources.files import base_of
 
     root = root.resolve()
     return {base_of(root), root.parent if root.is_file() else root}

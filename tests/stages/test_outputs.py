@@ -75,7 +75,7 @@ def typed(project, raw_photos, monkeypatch):
     monkeypatch.setattr(finished, "finished", lambda *, everywhere: ([run], []))
     assert settings["dataset"] == run["settings"]["dataset"]
     # What is written, and that it agrees, is the matter of tests/use/test_export.py, and takes seconds.
-    monkeypatch.setattr(export, "_write", lambda scorer, images, path, facts: path.write_bytes(b"a model"))
+    monkeypatch.setattr(export, "write_onnx", lambda scorer, images, path, *_: path.write_bytes(b"a model"))
     monkeypatch.setattr(export, "_reader", lambda path: None)
     monkeypatch.setattr(export, "_difference", lambda scorer, run, images: 0.0)
 

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from dicap.data.sources.files import files_ending
+from dicap.data.sources.files import base_of, files_ending
 from dicap.data.sources.own.listing import Entry, Finder, Listing, read_json, relative_id, split_in
 from dicap.errors import DataError
 from dicap.settings.catalogue import FORMATS
@@ -25,14 +25,6 @@ def find(root: Path) -> list[Path]:
     places = [root] if root.is_file() else files_ending(root, FORMATS["coco"])
     instances = {path.parent for path in places if path.name.startswith("instances_")}
     return [path for path in places if not (path.parent in instances and path.name.startswith(OTHERS)) and _is_coco(path)]
-
-
-def base_of(root: Path) -> Path:
-    """The folder of a data set that its folder or one of its annotation files names: that of annotations/ is the one above."""
-    if root.is_dir():
-        return root
-    above = root.suffix.lower() in FORMATS["coco"] and root.parent.name.lower() in ("annotations", "labels")
-    return root.parent.parent if above else root.parent
 
 
 def read(root: Path, files: list[Path]) -> Listing:

@@ -9,7 +9,7 @@ from unicodedata import normalize
 import numpy as np
 
 from dicap.data.sources.base import FileImages, Item, RawSet
-from dicap.data.sources.files import files_ending, linked_folder, list_images, readable, same_file
+from dicap.data.sources.files import base_of, files_ending, linked_folder, list_images, readable, same_file
 from dicap.data.sources.own import coco_file, folders, label_studio, table, xml_files
 from dicap.data.sources.own.listing import Listing, read_json, to_raw, with_splits_of_folders
 from dicap.data.sources.own.sheet import ABSENT, IMAGE, LABEL, OTHERS, Labels, read_sheet
@@ -60,7 +60,7 @@ def read(root: Path, own: Own) -> RawSet:
     if kind != "folders":
         listing = with_splits_of_folders(listing)
     raw, files = one_each(to_raw(listing), [entry.file for entry in listing.entries])
-    base = coco_file.base_of(root) if kind == "coco" else root if root.is_dir() else root.parent
+    base = base_of(root) if kind == "coco" else root if root.is_dir() else root.parent
     below = [] if kind == "folders" else [linked_folder(file, base) for file in files]
     if own.unlabeled_root:
         raw, files = with_unlabelled(raw, files, Path(own.unlabeled_root), base)

@@ -86,16 +86,6 @@ def test_class_score_is_a_logistic_regression_on_share_score_and_rank():
     assert np.allclose(curve.at(at).numpy(), expected, atol=1e-6)
 
 
-def test_class_score_does_not_care_for_the_scale_of_a_class():
-    """Log-odds stretched and shifted, class by class, are the same scores: what a class cries matters, not how loud."""
-    (p, y, _), (p_unlabelled, _, _) = world(80, 0, classes=3), world(200, 1, classes=3)
-    share, stretch, shift = class_shares(y.numpy()), torch.tensor([0.5, 1.0, 2.0]), torch.tensor([1.0, 0.0, -0.5])
-    louder = lambda p: torch.sigmoid(torch.logit(p) * stretch + shift)  # noqa: E731
-    one = fit_curve(p, y, p_unlabelled, share).at(p_unlabelled)
-    two = fit_curve(louder(p), y, louder(p_unlabelled), share).at(louder(p_unlabelled))
-    assert (one - two).abs().mean() < 0.01
-
-
 @pytest.mark.parametrize("scores", [[0.9], [0.4, 0.4], [0.01, 0.02, 0.01]])
 def test_a_class_of_few_unlabelled_entries_leaves_the_others_their_rates(scores):
     """One fit is made for all classes, and scores that have hardly a spread are not to carry it away."""

@@ -139,14 +139,6 @@ def test_rates_are_probabilities_that_do_not_fall_with_confidence(name, seed, im
     assert (r >= 0).all() and (r <= 1).all() and (r.diff(dim=0) >= -1e-12).all()
 
 
-@pytest.mark.parametrize("name", LEARNT)
-def test_the_order_of_images_and_another_try_change_nothing(name):
-    p, y, _ = world(40, 3)
-    order = torch.randperm(40, generator=torch.Generator().manual_seed(1))
-    one, again, shuffled = (learnt(name, a, b, p).rate for a, b in ((p, y), (p, y), (p[order], y[order])))
-    assert torch.equal(one, again) and torch.allclose(one, shuffled, atol=1e-5)
-
-
 def test_shares_and_log_loss_by_hand():
     assert class_shares(np.array([[1, 0], [1, 0], [0, 0]])).tolist() == [2.5 / 4, 0.5 / 4]
     r, y = torch.tensor([[0.8, 0.0]]), torch.tensor([[1, 1]])

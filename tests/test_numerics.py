@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dicap.calibration.rates import correctness_weight, count_bins, estimate_rates
+from dicap.calibration.rates import bin_curve, correctness_weight, count_bins, estimate_rates
 from dicap.calibration.thresholds import dual_thresholds, hard_labels
 from dicap.losses import asymmetric_loss, binary_cross_entropy, nt_xent
 
@@ -26,6 +26,15 @@ def refresh(p, y, p_new, *, bins=K, anchor="left", empty_bin="interpolate", poli
     return label, correctness_weight(p_new, label, rates, policy=policy)
 
 
+@given(matrices, st.data())
+def test_the_whole_refresh_does_not_depend_on_the_order_of_images(p, data):
+    y = data.draw(arrays.arrays(np.uint8, p.shape, elements=st.integers(0, 1)))
+    p_new = data.draw(arrays.arrays(np.float64, p.shape, elements=score))
+    order, new_order = (np.array(data.draw(st.permutations(range(len(p))))) for _ in range(2))
+    one, other = refresh(p, y, p_new), refresh(p[order], y[order], p_new[new_order])
+    assert torch.equal(one[0][new_order], other[0]) and torch.equal(one[1][new_order], other[1])
+
+
 @given(matrices, st.data(), st.sampled_from(ANCHORS), st.sampled_from(["interpolate", "zero"]), st.integers(1, 30))
 def test_weights_are_probabilities_whatever_was_counted(p, data, anchor, empty_bin, bins):
     y = data.draw(arrays.arrays(np.uint8, p.shape, elements=st.integers(0, 1)))
@@ -38,6 +47,13 @@ def test_weights_are_probabilities_whatever_was_counted(p, data, anchor, empty_b
     torch.testing.assert_close(both[0] + both[1], torch.ones(p.shape), atol=1e-6, rtol=0)
     if bins == 1:
         assert len(both[0].unique()) == 1  # a single bin is a constant
+
+
+@given(arrays.arrays(np.float64, K, elements=st.floats(0, 1)), st.sampled_from(ANCHORS), matrices)
+def test_higher_confidence_never_weighs_less_where_rates_rise(rates, anchor, p):
+    flat = torch.from_numpy(np.sort(p.ravel())).unsqueeze(1)
+    weight = bin_curve(torch.from_numpy(np.sort(rates)), anchor=anchor).at(flat)
+    assert (weight.diff(dim=0) >= -1e-12).all()
 
 
 @pytest.mark.parametrize("p", [-0.1, 3.0, float("nan")])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dicap.data import format as files
-from dicap.errors import DataError
+from dicap.errors import DataError, SettingsError
 from dicap.files.content_store import digest
 from dicap.files.npy import open_npy
 
@@ -45,10 +45,11 @@ class Store:
         self._array = array
 
     @classmethod
-    def open(cls, folder: str | os.PathLike) -> "Store":
+    def open(cls, folder: str | os.PathLike, image_size: int | None = None) -> "Store":
         """Open `data/converted`.
 
         Raises:
+            SettingsError: it was converted at another size than the `image_size` of the settings.
             DataError: a file is missing or damaged, or the files do not belong together. The checksums of the whole
                 files are not computed here (that is `dicap-stage doctor`), only those of the index's pages when they are read.
         """
@@ -58,6 +59,11 @@ class Store:
         if found != n:
             raise DataError(f"{folder / files.INDEX}: {found} rows, meta.json counts {n}; run `dicap-stage convert` again")
         size = int(meta["image_size"])
+        if image_size not in (None, size):
+            raise SettingsError(
+                f"params.yaml: image_size: found {image_size}, but {folder} was converted at {size}; run `dvc repro` "
+                "(or `dicap-stage convert`)"
+            )
         return cls(folder, meta, open_npy(folder / files.ARRAY, files.AGAIN, np.uint8, (n, size, size, 3)))
 
     def __reduce__(self):

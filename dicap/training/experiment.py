@@ -82,12 +82,7 @@ class Experiment:
             SettingsError: if the array was converted at another image size, or the method cannot run in several processes.
         """
         group = ProcessGroup() if group is None else group
-        store = Store.open(folder)
-        if store.image_size != settings.image_size:
-            raise SettingsError(
-                f"params.yaml: image_size: found {settings.image_size}, but {folder} was converted at {store.image_size}; "
-                "run `dvc repro` (or `dicap-stage convert`)"
-            )
+        store = Store.open(folder, settings.image_size)
         if is_partial(store.meta) and not METHODS[settings.method].partial:
             able = ", ".join(name for name, facts in METHODS.items() if facts.partial)
             raise SettingsError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dicap.files.atomic import replacing
 from stages.support.common import DATA, PIXELS, known_results, load, params_option, project_root
 from stages.support.terminal import finish, say
 
@@ -46,7 +47,6 @@ def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> Non
     from dicap.data.convert import convert
     from dicap.data.format import ARRAY
     from dicap.data.store import Store
-    from dicap.files.atomic import replacing
     from dicap.files.content_store import remove_unused
     from dicap.provenance.dependencies import code
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from dicap.errors import DataError, SettingsError
 from stages.support.common import ARTIFACTS, data_folder, device_option, known_features, load, out_option, params_option
 from stages.support.terminal import columns, finish, say
 
@@ -24,7 +25,6 @@ def command(images: tuple[str, ...], model: Path | None, classes: tuple[str, ...
     (but for --by random). Where IMAGES look unlike them a warning says so, and by_shift has another estimate. Writes OUT and
     beside it the same as a bar chart, .svg.
     """
-    from dicap.errors import DataError, SettingsError
     from dicap.files.written import check_own, replacing_own
     from dicap.report import style
     from dicap.report.figures.counts import bars

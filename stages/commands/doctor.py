@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from dicap.errors import DataError
 from stages.support.common import data_folder, load, params_option
 from stages.support.terminal import finish, say, spoken
 
@@ -20,7 +21,6 @@ def command(folder: Path | None, strict: bool, timed: bool, params: Path) -> Non
     """
     folder = folder or data_folder(load(params))
     from dicap.data.doctor import examine
-    from dicap.errors import DataError
 
     findings = examine(folder)
     counts = ", ".join(f"{count} {split}" for split, count in findings.counts.items() if count)

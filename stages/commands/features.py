@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dicap.files.atomic import replacing_folder
+from dicap.machine.processes import keep_freed_memory
 from stages.support.common import (
     ARTIFACTS,
     data_folder,
@@ -54,22 +56,13 @@ def _compute(settings: "Settings", runtime: dict[str, Any]) -> None:
     from dicap.features.compute import fill
     from dicap.features.folder import BACKBONE
     from dicap.features.recipe import Recipe, pretrained_network
-    from dicap.files.atomic import replacing_folder
-    from dicap.machine.processes import keep_freed_memory
     from dicap.machine.runtime import Runtime
     from dicap.network.stored import save_backbone
     from dicap.provenance.dependencies import code
     from dicap.training.checkpoint.state import RunState, StopSignal, fingerprint
 
     chosen = Runtime.choose(**runtime)
-    store = Store.open(data_folder(settings))
-    if store.image_size != settings.image_size:
-        from dicap.errors import SettingsError
-
-        raise SettingsError(
-            f"params.yaml: image_size: found {settings.image_size}, but {store.folder} was converted at {store.image_size}; "
-            "run `dvc repro` (or `dicap-stage convert`)"
-        )
+    store = Store.open(data_folder(settings), settings.image_size)
     network = pretrained_network(settings).to(chosen.device)
     recipe = Recipe.of(settings, store, network)
     if chosen.device.type == "cpu":

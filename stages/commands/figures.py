@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from dicap.errors import DataError
 from stages.support.common import ARTIFACTS, load, out_option, params_option
 
 
@@ -41,7 +42,6 @@ def command(
       1d  mAP with uniform and with estimated weights by labelled ratio: experiments/weighting.yaml
       3   estimated against optimal, early and late
     """
-    from dicap.errors import DataError
     from dicap.report.evidence import read_curves
     from dicap.report.figures import paper
     from dicap.report.style import house_style, save
@@ -84,7 +84,6 @@ def _curves(panel: str, runs, seed: int, ratio: float):
     """The curves of the run at `ratio`; for 1b those of every ratio, by ratio."""
     import tempfile
 
-    from dicap.errors import DataError
     from dicap.report.evidence import read_curves
     from stages.sweeps.revisions import fetch
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from dicap.errors import SettingsError
 from stages.support.common import load, params_option, project_root
 
 
@@ -14,7 +15,6 @@ from stages.support.common import load, params_option, project_root
 def command(params: Path, lists: Path, workers: int | None) -> None:
     """Convert the data set by formatted_{train,val}_{images,labels}.npy in LISTS, those of the published code."""
     from dicap.data.sources.benchmarks.formatted import read_formatted
-    from dicap.errors import SettingsError
     from stages.commands.convert import convert_raw
 
     settings = load(params)

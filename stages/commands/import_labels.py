@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dicap.errors import DataError, SettingsError, did_you_mean
+from dicap.files.atomic import replacing
+from dicap.settings.resolve import change_settings
 from stages.support.common import data_folder, load, params_option
 from stages.support.terminal import finish, say
 
@@ -37,9 +40,6 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     from dicap.data.format import read_index, read_meta
     from dicap.data.sources.own.listing import check_names
     from dicap.data.sources.own.read import added_before, read_added
-    from dicap.errors import DataError, SettingsError, did_you_mean
-    from dicap.files.atomic import replacing
-    from dicap.settings.resolve import change_settings
 
     settings = load(params)
     if settings.dataset != "table":

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dicap.errors import DataError, SettingsError
+from dicap.settings import Own, change_settings, read_yaml
 from stages.support.common import load, params_option, project_root
 from stages.support.terminal import columns, finish, say
 
@@ -54,8 +56,6 @@ def command(
     one folder for each label; it may also be the file of labels itself.
     """
     from dicap.data.survey import survey
-    from dicap.settings import Own
-    from dicap.settings.resolve import change_settings
 
     added, forgotten = _added(params, folder, unlabeled)
     chosen = {"separator": separator, "empty": empty, "empty_absent": empty_absent, "label_folder": label_folder}
@@ -114,7 +114,6 @@ def command(
 def _added(params: Path, folder: Path, unlabeled: Path | None) -> tuple[str | None, list[str]]:
     """The labels given so far (own.added) if they are of this folder's images, and a note where they are of others."""
     from dicap.data.sources.own.read import added_before
-    from dicap.settings.resolve import read_yaml
 
     values = read_yaml(params) if params.exists() else {}
     added, root = (values.get("own") or {}).get("added"), values.get("data_root")
@@ -129,8 +128,6 @@ def _added(params: Path, folder: Path, unlabeled: Path | None) -> tuple[str | No
 
 def _check_other(old: Path, new: Path, labelled: Iterable[str]) -> None:
     """Refuse a second folder of unlabelled images, by the name of the first, that holds others by the names of labelled ones."""
-    from dicap.errors import DataError
-
     for image in labelled:
         one, other = (folder.resolve().parent / image for folder in (old, new))
         if one.is_file() and other.is_file() and not filecmp.cmp(one, other, shallow=False):
@@ -147,8 +144,6 @@ def _images_of(root: Path) -> set[Path]:
 
 def _allowed(params: Path) -> float:
     """The share of images that `convert` may reject, by the settings as they are; the published one where they have a mistake."""
-    from dicap.errors import SettingsError
-
     try:
         return load(params).convert.max_rejected
     except SettingsError:

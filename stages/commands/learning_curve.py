@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from dicap.errors import DataError, SettingsError
+from dicap.files.atomic import replacing_folder
 from stages.support.common import ARTIFACTS, load, machine_options, params_option
 from stages.support.terminal import finish
 
@@ -21,8 +23,6 @@ def command(params: Path, **runtime: Any) -> None:
     """
     import pandas as pd
 
-    from dicap.errors import DataError, SettingsError
-    from dicap.files.atomic import replacing_folder
     from dicap.linear.learning_curve import corrected, gain, measure
     from dicap.report import style
     from dicap.report.figures import learning

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import click
 
+from dicap.files.atomic import replacing_folder
 from dicap.machine.processes import is_main
+from dicap.settings.methods import METHODS
 from stages.support.common import ARTIFACTS, load, params_option, runtime_options
 from stages.support.terminal import finish
 
@@ -17,9 +19,6 @@ def command(params: Path, **runtime) -> None:
 
     A head that is solved takes seconds, and its main stage writes them; before it there is nothing to look at.
     """
-    from dicap.files.atomic import replacing_folder
-    from dicap.settings.methods import METHODS
-
     settings, source, out = load(params), ARTIFACTS / "warmup", ARTIFACTS / "pseudo_label"
     why_none = None
     if not settings.trains("train"):

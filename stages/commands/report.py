@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from dicap.settings.checks import unread
 from stages.support.common import ARTIFACTS, data_folder, load, params_option
 from stages.support.terminal import finish
 
@@ -15,7 +16,6 @@ def command(params: Path) -> None:
     from dicap.files.json_files import read_json
     from dicap.metrics.warnings import score_in_words
     from dicap.report.page import build_report
-    from dicap.settings.checks import unread
     from stages.support.environment import environment
 
     settings = load(params)

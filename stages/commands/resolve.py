@@ -11,6 +11,7 @@ import click
 
 from dicap import __version__
 from dicap.errors import SettingsError
+from dicap.files.atomic import replacing
 from dicap.settings import Settings
 from stages.support.common import ARTIFACTS, params_option, project_root, resolve_and_warn
 from stages.support.terminal import finish
@@ -29,8 +30,6 @@ def command(params: Path) -> None:
     that was in force before, or the code of another method leave it as it is. Photographs are told by size and time of change.
     """
     _check_version()
-    from dicap.files.atomic import replacing
-
     texts = dependencies_of(resolve_and_warn(params).settings, partial(beside, project=project_root()))
     for stage, text in texts.items():
         with replacing(RESOLVED / f"{stage}.json") as temporary:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dicap.errors import DataError
 from stages.support.common import ARTIFACTS, data_folder, device_option, load, out_option, params_option, placed
 from stages.support.terminal import finish, opening, say
 
@@ -34,7 +35,6 @@ def command(count: int, again: bool, out: Path, device: str, params: Path) -> No
     from dicap.data.labels import labelled_mask, read_labels
     from dicap.data.sources.own.read import added_before
     from dicap.data.store import Store
-    from dicap.errors import DataError
     from dicap.files.artifacts import read_roles
     from dicap.files.written import check_own
     from dicap.pages.labelling import Question, write_labelling_page

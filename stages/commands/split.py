@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from dicap.settings.catalogue import OWN
 from stages.support.common import ARTIFACTS, data_folder, load, params_option
 from stages.support.terminal import finish
 
@@ -14,7 +15,6 @@ def command(params: Path) -> None:
     """Draw the labelled images and divide them into D_sup and D_est."""
     from dicap.data.split import split_index, split_roles
     from dicap.files import artifacts
-    from dicap.settings.catalogue import OWN
 
     settings = load(params)
     ids, *more = split_index(data_folder(settings))  # a set of another schema is refused here, not three stages later

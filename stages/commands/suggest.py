@@ -9,7 +9,10 @@ from unicodedata import normalize
 
 import click
 
+from dicap.errors import DataError, SettingsError
+from dicap.settings.resolve import TEMPLATE, read_yaml, resolve_values
 from stages.support.common import ARTIFACTS, data_folder, device_option, load, out_option, params_option, placed
+from stages.support.photographs import originals, unlabelled, write_list
 from stages.support.terminal import finish, opening, say
 
 if TYPE_CHECKING:
@@ -50,10 +53,8 @@ def command(
         return
     from dicap.data.labels import labelled_mask
     from dicap.data.store import Store
-    from dicap.errors import DataError
     from dicap.pages.labelling import Question, write_labelling_page
     from dicap.use.suggest import suggest
-    from stages.support.photographs import originals, unlabelled, write_list
 
     settings = load(params)
     store = Store.open(data_folder(settings))
@@ -81,7 +82,6 @@ def _opened(settings: Settings, store: Store, path: Path, device: str) -> tuple[
     """A model and what it looks at: the features of the bank, where they are of the model's own backbone, else the images."""
     from contextlib import suppress
 
-    from dicap.errors import DataError
     from dicap.machine.runtime import Runtime
     from dicap.models import backbone_of, load_model
     from dicap.network import detach_backbone
@@ -102,8 +102,6 @@ def _opened(settings: Settings, store: Store, path: Path, device: str) -> tuple[
 
 def _names(text: str) -> list[str]:
     """Names of classes as data sets have them, each once; `-` and `*` say something else in a list of labels."""
-    from dicap.errors import SettingsError
-
     names = list(dict.fromkeys(name for part in text.split(";") if (name := normalize("NFC", part.strip()))))
     if reserved := {"-", "*"}.intersection(names):
         raise SettingsError(f"--classes: {min(reserved)!r} cannot be the name of a class; expected names, as 'dog;cat'")
@@ -115,14 +113,11 @@ def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, dev
     import numpy as np
 
     from dicap.data.sources.base import read_rgb
-    from dicap.errors import DataError
     from dicap.features.recipe import pretrained_network
     from dicap.machine.runtime import Runtime
     from dicap.pages.labelling import Question, write_labelling_page
-    from dicap.settings.resolve import TEMPLATE, read_yaml, resolve_values
     from dicap.use.folder import photographs
     from dicap.use.suggest import first
-    from stages.support.photographs import write_list
 
     if (folder / LIST).exists():  # which the list of this batch would replace
         raise DataError(

@@ -13,7 +13,9 @@ import click
 from dicap.errors import DataError
 from dicap.machine.processes import cores
 from dicap.settings import Settings
+from dicap.settings.checks import unread
 from stages.support.common import PARAMS, changes_option, parse_changes
+from stages.sweeps.cell import cell_job, exists, experiment_ref, job_name, log_of
 from stages.sweeps.engines.base import NAMES, Engine, Job, reason_in
 from stages.sweeps.grid import Cell, Grid, cells, read_grid
 from stages.sweeps.revisions import current_commit, git
@@ -48,7 +50,6 @@ def command(
     once for all cells that share them. A cell that fails is reported and does not stop the rest; ask again and only what is
     missing runs, from where it stopped. `dicap-stage table` then shows the results.
     """
-    from stages.sweeps.cell import log_of
     from stages.sweeps.engines import open_engine
     from stages.sweeps.finished import finished
 
@@ -91,8 +92,6 @@ def command(
 
 
 def _warn_of_what_no_cell_reads(keys: Iterable[str], wanted: Sequence[Cell]) -> None:
-    from dicap.settings.checks import unread
-
     reasons = [unread(Settings.model_validate(cell.settings)) for cell in wanted]
     for key in keys:
         if all(key in each for each in reasons):
@@ -130,8 +129,6 @@ def _jobs(
 
     Without it each of the cells that begin together would convert and compute for itself. It has `preparing` processor cores.
     """
-    from stages.sweeps.cell import cell_job
-
     environment = {key: value for key, value in os.environ.items() if key.startswith(("DICAP_", "OMP_"))}
 
     def threads(count: int) -> dict[str, str]:
@@ -166,7 +163,6 @@ def _recipe(cell: Cell) -> str:
 def _watch(engine: Engine, planned: list[Job], missing: Sequence[Cell], rev: str, title: str) -> int:
     """Show progress and say why cells fail; how many did."""
     from dicap.machine.progress import progress
-    from stages.sweeps.cell import exists, job_name
 
     jobs = {job.name: job for job in planned}
     cells = {job_name(cell.name, rev): cell.name for cell in missing}
@@ -215,8 +211,6 @@ def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None
 
 def _experiments(rev: str) -> set[str]:
     """Names of the experiments of a commit."""
-    from stages.sweeps.cell import experiment_ref
-
     place = experiment_ref("", rev)
     return {line.removeprefix(place) for line in git("for-each-ref", "--format=%(refname)", place).splitlines()}
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from dicap.errors import DataError, SettingsError
+from dicap.settings import changed, read_yaml, resolve_values
 from stages.support.common import changes_option, out_option, params_option, parse_changes
 
 KINDS = ("main", "photographs", "ablation", "weighting", "cost")
@@ -26,12 +28,10 @@ def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, changes:
     bold, the second underlined, the paper's number where data set and ratio match. A run that was not committed
     or saved (dvc exp run, dvc exp save) is not among them.
     """
-    from dicap.errors import DataError, SettingsError
     from dicap.files.written import replacing_own
     from dicap.report import tables
     from dicap.report.budgets import budget_tables
     from dicap.report.experiments import frame_of
-    from dicap.settings import changed, read_yaml, resolve_values
     from stages.sweeps.finished import finished
 
     given = parse_changes(changes)

@@ -13,8 +13,9 @@ from unicodedata import normalize
 import click
 from click.core import ParameterSource
 
+from dicap.errors import DataError, SettingsError, did_you_mean
 from dicap.machine.gpus import check_device, count_gpus
-from dicap.settings import Resolved, Settings, resolve
+from dicap.settings import Resolved, Settings, known_keys, resolve
 from dicap.settings import load_settings as load
 from dicap.settings.catalogue import NAMED_WEIGHTS
 from stages.support.launch import check_processes, launch
@@ -64,8 +65,6 @@ def placed(settings: Settings) -> Settings:
 
 def data_folder(settings: Settings) -> Path:
     """Where the converted data set lies. Raises DataError if it is another one than that of the settings."""
-    from dicap.errors import DataError
-
     try:
         found = json.loads((DATA / "meta.json").read_text(encoding="utf-8")).get("dataset", settings.dataset)
     except (OSError, ValueError, AttributeError):
@@ -123,7 +122,6 @@ def target_options(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def begin(*args: Any, precision: Any, recall: Any, confidence: float, **more: Any) -> Any:
-        from dicap.errors import SettingsError
         from dicap.evaluation.targets import Targets  # loads torch
 
         given = click.get_current_context().get_parameter_source("confidence") != ParameterSource.DEFAULT
@@ -223,10 +221,6 @@ def parse_changes(changes: tuple[str, ...]) -> dict[str, list]:
 
     A value is a number, true, false or null where YAML reads it as one, else the text as it stands, or what is in its quotes.
     """
-
-    from dicap.errors import SettingsError, did_you_mean
-    from dicap.settings import known_keys
-
     known = list(known_keys())
     found: dict[str, list] = {}
     for change in changes:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dicap.errors import DataError
+from dicap.files.atomic import replacing_folder
 from dicap.machine.processes import is_main
 from dicap.settings import Settings
 from dicap.settings.methods import METHODS
@@ -26,7 +27,6 @@ def run_from(before: str, stage: str, params: Path, runtime: dict[str, Any]) -> 
 def publish_previous_model(stage: str, settings: Settings, source: Path, out: Path) -> None:
     """Publish the models in `source` as those of `stage`, with an empty history and no costs. Raises DataError."""
     from dicap.files.artifacts import COST, HISTORY, cost_file, write_history
-    from dicap.files.atomic import replacing_folder
 
     if not is_main():
         return

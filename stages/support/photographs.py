@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dicap.errors import DataError
 from stages.support.common import ARTIFACTS, project_root
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ def reader(settings: Settings, store: Store) -> tuple[Callable[[str], Image], di
 
     from dicap.data.sources import read_raw
     from dicap.data.sources.base import Rejected
-    from dicap.errors import DataError
     from stages.commands.convert import own_data
 
     images, place, rows = None, {}, {name: row for row, name in enumerate(store.ids)}

@@ -30,6 +30,14 @@ def files_ending(root: Path, endings: Collection[str], patterns: Sequence[str] =
     )
 
 
+def base_of(root: Path) -> Path:
+    """The folder of a data set that its folder or its file of labels names: of COCO's annotations/ the one above."""
+    if root.is_dir():
+        return root
+    above = root.suffix.lower() == ".json" and root.parent.name.lower() in ("annotations", "labels")
+    return root.parent.parent if above else root.parent
+
+
 def list_images(folder: Path, *, required: bool = True, again: bool = False) -> list[str]:
     """Paths of the image files below a folder, relative to it, with forward slashes, sorted; hidden files are passed over,
     and the thumbnails of a gallery.

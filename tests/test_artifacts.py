@@ -3,7 +3,6 @@
 import os
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -12,22 +11,6 @@ from dicap.files import artifacts
 from dicap.files.atomic import replacing_folder
 from dicap.files.json_files import read_json, write_json
 from dicap.files.tables import lists, matrix
-
-
-def test_pseudo_labels_round_trip(tmp_path):
-    rng = np.random.default_rng(0)
-    p, w = rng.random((4, 3)), rng.random((4, 3))
-    label = rng.integers(-1, 2, (4, 3))
-    path = artifacts.epoch_file(tmp_path, "pseudo_labels", 7)
-    artifacts.write_pseudo_labels(np.array(list("abcd")), p, label, w, path)
-    ids, confidence, found, weight = artifacts.read_pseudo_labels(path)
-    assert ids == list("abcd")
-    assert (found == label).all() and found.dtype == np.int8
-    np.testing.assert_array_equal(confidence, p.astype(np.float16))
-    np.testing.assert_array_equal(weight, w.astype(np.float16))
-    frame = pd.read_parquet(tmp_path / "pseudo_labels")
-    assert frame["epoch"].astype(int).tolist() == [7] * 4
-    assert artifacts.epochs(tmp_path, "pseudo_labels") == [7]
 
 
 def test_list_columns_of_no_images_and_no_classes():
@@ -72,12 +55,6 @@ def test_damaged_json(tmp_path, content):
     path.write_text(content)
     with pytest.raises(DataError, match=r"metrics\.json"):
         read_json(path)
-
-
-def test_a_record_of_no_images(tmp_path):
-    path, nothing = tmp_path / "none.parquet", np.empty((0, 3), np.float16)
-    artifacts.write_pseudo_labels(np.array([], dtype=object), nothing, nothing.astype(np.int8), nothing, path)
-    assert artifacts.read_pseudo_labels(path)[0] == []
 
 
 @pytest.mark.parametrize("at", [0, 1])

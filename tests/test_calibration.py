@@ -222,15 +222,6 @@ def test_curve_error_weighs_bins_by_entries():
     assert math.isnan(curve_error(torch.zeros(2), torch.zeros(2), torch.zeros(2)))
 
 
-def test_many_images_recover_the_true_curve():
-    rng = np.random.default_rng(0)
-    p = rng.random((20_000, 1))
-    y = rng.random((20_000, 1)) < p**2
-    rates = estimate_rates(*count_bins(torch.from_numpy(p), torch.from_numpy(y), K), anchor="centre")
-    w = rates.curve.at(torch.from_numpy(p)).numpy()
-    assert np.abs(w - p**2).mean() < 0.02
-
-
 # -- many entries -----------------------------------------------------------------------------------------
 
 

@@ -43,11 +43,6 @@ def test_decisions_against_a_loop(seed, with_curve):
     assert (answers == expected[0]).all() and np.array_equal(chances, expected[1], equal_nan=True)
 
 
-def test_plain_decisions_are_at_one_half():
-    answers, chances = plain(np.zeros(3), "none").decide(np.array([[0.49, 0.5, 0.51]]))
-    assert answers.tolist() == [[0, 1, 1]] and np.isnan(chances).all()
-
-
 def test_decisions_survive_json():
     for decisions in (
         Decisions(np.array([0.9]), np.array([0.2]), np.array([0.1]), curve_of([0.5], [0.7]), "why", 3),

@@ -5,9 +5,7 @@ import torch
 from torch import nn
 
 from dicap.errors import SettingsError
-from dicap.network import NORMALIZATION, Network
 from dicap.network.backbone import create_backbone, feature_map, own_normalization, read_state
-from dicap.network.linear import LinearHead
 from dicap.network.ml_decoder import MLDecoder
 
 
@@ -53,18 +51,6 @@ def test_ml_decoder_has_the_published_size_and_fixed_queries():
     assert round(total / 1e6, 1) == 7.2
     assert "queries" in head.state_dict()
     assert not any(name == "queries" for name, _ in head.named_parameters())
-
-
-@pytest.mark.parametrize("normalize", ["none", "imagenet", "half"])
-def test_pixels_are_normalised_inside_the_network(normalize):
-    class Echo(nn.Module):
-        def forward(self, x):
-            return x
-
-    images = torch.arange(2 * 3 * 4 * 4, dtype=torch.uint8).view(2, 3, 4, 4)
-    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in NORMALIZATION[normalize])
-    network = Network(Echo(), LinearHead(3, 2), normalize)
-    torch.testing.assert_close(network.features(images), (images / 255 - mean) / std)
 
 
 def test_stride_sets_the_size_of_the_map():

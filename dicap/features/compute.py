@@ -10,10 +10,12 @@ image's features are the same bits whatever it is computed with.
 
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from itertools import repeat
 from pathlib import Path
@@ -89,11 +91,7 @@ def fill(
     missing[twins] = False
     computed = int(missing.any(1).sum())
 
-    def compute(images: Tensor) -> Tensor:
-        """(B, 3, H, W) uint8 -> (B, g * g, D) float16."""
-        with torch.inference_mode(), torch.autocast(images.device.type, dtype=autocast, enabled=autocast is not None):
-            return as_rows(pooled(network.features(images), recipe.grid)).cpu()
-
+    compute = partial(features_of, network, grid=recipe.grid, autocast=autocast)
     cuda = torch.device(device).type == "cuda"
     steps = list(_steps(missing, recipe.files, keys, GPU_STEP if cuda else STEP))
     options = {"seed": SEED, "stage": STAGE, "epoch": EPOCH, "workers": workers, "device": device}
@@ -161,13 +159,13 @@ def _computed(
 
 def _ahead(compute: Callable[[Tensor], Tensor], passes: Iterator[Tensor]) -> Iterator[Tensor]:
     """`map` in a thread, while the next pass is drawn and the last one is stored."""
+    waiting: deque[Future[Tensor]] = deque()
     with ThreadPoolExecutor(1) as thread:
-        started = thread.submit(compute, next(passes))
         for images in passes:
-            following = thread.submit(compute, images)
-            yield started.result()
-            started = following
-        yield started.result()
+            waiting.append(thread.submit(compute, images))
+            if len(waiting) == 2:
+                yield waiting.popleft().result()
+        yield from (each.result() for each in waiting)
 
 
 def _filled_up(images: Iterator[Tensor], count: int) -> Iterator[Tensor]:
@@ -213,11 +211,12 @@ def _store(
             raise Stopped(f"features: those of {done} images saved; run again to go on")
 
 
-def as_rows(maps: Tensor) -> Tensor:
-    """Feature maps (B, D, g, g) as a bank holds them: (B, g * g, D) float16."""
-    found = maps.flatten(2).transpose(1, 2)
+def features_of(network: Network, images: Tensor, grid: int, autocast: torch.dtype | None) -> Tensor:
+    """Images (B, 3, H, W) uint8 -> features as a bank holds them, (B, g * g, D) float16 on the processor."""
     limit = torch.finfo(torch.float16).max
-    return found.clamp(-limit, limit).half().contiguous()
+    with torch.inference_mode(), torch.autocast(images.device.type, dtype=autocast, enabled=autocast is not None):
+        found = pooled(network.features(images), grid).flatten(2).transpose(1, 2)
+        return found.clamp(-limit, limit).half().contiguous().cpu()
 
 
 class _View:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from dicap.features.bank import as_maps
-from dicap.features.compute import GPU_PASS, PASS, as_rows, store_of
+from dicap.features.compute import GPU_PASS, PASS, features_of, store_of
 from dicap.features.recipe import Recipe
 from dicap.files.content_store import digest
-from dicap.network import Network, pooled
+from dicap.network import Network
 from dicap.settings import Settings
 
 FEW = 8  # images that are computed quicker by themselves than in a pass of PASS
@@ -50,9 +50,7 @@ class KnownFeatures:
         for start in range(0, len(lacking), max(size, 1)):
             some = lacking[start : start + size]
             pixels = torch.from_numpy(images[np.resize(some, size)]).permute(0, 3, 1, 2).to(self._device)
-            with torch.inference_mode(), torch.autocast(pixels.device.type, self._autocast, enabled=self._autocast is not None):
-                found = as_rows(pooled(self._network.features(pixels), self._grid)).cpu().numpy()
-            for i, row in zip(some, found, strict=False):
+            for i, row in zip(some, features_of(self._network, pixels, self._grid, self._autocast).numpy(), strict=False):
                 values[i] = row.tobytes()
         if not few:
             with suppress(OSError):  # the disk is full: they will be computed again

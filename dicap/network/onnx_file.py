@@ -1,9 +1,7 @@
 """A module as an ONNX file."""
 
-import contextlib
 import logging
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +28,8 @@ def write_onnx(
     """
     import onnx
 
-    with _quiet(), torch.no_grad():
+    logging.getLogger("onnxscript").setLevel(logging.ERROR)  # it says what it leaves unoptimised
+    with warnings.catch_warnings(action="ignore"), torch.no_grad():
         program = torch.export.export(module, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},))
         try:
             _by_torchscript(program, example, path, names)
@@ -39,8 +38,7 @@ def write_onnx(
             assert written is not None
             written.save(str(path), external_data=False)
     proto = onnx.load(path)
-    graph = proto.graph
-    # Stack traces of the exporting machine, of which the newer exporter writes one to each operation.
+    graph = proto.graph  # of which the newer exporter says where each operation comes from, with paths of this machine
     for part in (proto, graph, *graph.node, *graph.initializer, *graph.value_info, *graph.input, *graph.output):
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
@@ -63,17 +61,3 @@ def probe(count: int, side: int) -> Tensor:
     numbers = torch.from_numpy(generator(0, "probe", 0, 0).random((count, 3, side, side), dtype=np.float32))
     coarse = interpolate(numbers[: count // 2, :, :4, :4], side, mode="bilinear")
     return (torch.cat([coarse, numbers[count // 2 :]]) * 255).to(torch.uint8)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what torch's exporters say of their own ageing parts, and of what they leave unoptimised."""
-    logger = logging.getLogger("onnxscript")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(before)

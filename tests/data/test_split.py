@@ -45,11 +45,6 @@ def test_roles_partition_the_images_or_the_ratio_is_refused(n, ratio, seed, est)
     assert sum(found.values()) == n + 3 and found["test"] == 3 and found["sup"] > 0 and found["est"] > 0
 
 
-def test_a_larger_ratio_keeps_the_labelled_images_of_a_smaller_one():
-    small, large = (np.isin(tiny.roles_of(index(100), ratio, 1, 0.2), ["sup", "est"]) for ratio in (0.1, 0.3))
-    assert (small <= large).all() and small.sum() < large.sum()
-
-
 def test_the_global_generator_is_neither_read_nor_moved():
     np.random.seed(5)
     state = np.random.get_state()[1].copy()

@@ -89,22 +89,23 @@ def test_a_swin_s_channels_last_map_is_turned_by_what_it_says_not_by_its_shape(s
 
 
 @pytest.mark.parametrize(
-    ("family", "mean", "std"),
+    ("family", "name", "mean", "std"),
     [
-        ("dinov2", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-        ("siglip", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
-        ("clip", (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
+        ("dinov2", "imagenet", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+        ("siglip", "half", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+        ("clip", "auto", (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
     ],
 )
-def test_auto_normalises_as_the_network_was_trained(small, family, mean, std):
+def test_auto_normalises_as_the_network_was_trained_which_may_have_a_name(small, family, name, mean, std):
     backbone, _ = small(family)
     assert own_normalization(backbone) == (mean, std)
-    network = Network(backbone, torch.nn.Identity(), "auto")
     size = FAMILIES[family][2]
     images = torch.randint(0, 256, (2, 3, size, size), dtype=torch.uint8)
     pixels = (images / 255 - torch.tensor(mean).view(1, 3, 1, 1)) / torch.tensor(std).view(1, 3, 1, 1)
-    with torch.inference_mode():
-        torch.testing.assert_close(network.eval().features(images), feature_map(backbone, pixels), rtol=1e-4, atol=1e-4)
+    for kind in ("auto", name):
+        network = Network(backbone, torch.nn.Identity(), kind)
+        with torch.inference_mode():
+            torch.testing.assert_close(network.eval().features(images), feature_map(backbone, pixels), rtol=1e-4, atol=1e-4)
 
 
 def test_auto_for_a_network_that_says_nothing_is_one_line():

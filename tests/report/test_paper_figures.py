@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dicap.errors import DataError
 from dicap.report.evidence import read_curves
 from dicap.report.figures import paper
 from dicap.report.style import house_style, save
@@ -42,8 +41,3 @@ def test_the_bytes_are_the_same_again(curves, tmp_path, ending):
         with house_style():
             save(paper.figure_3(curves), tmp_path / f"{number}.{ending}")
     assert (tmp_path / f"0.{ending}").read_bytes() == (tmp_path / f"1.{ending}").read_bytes()
-
-
-def test_no_curves_is_one_line(tmp_path):
-    with pytest.raises(DataError, match="no epoch"):
-        read_curves(tmp_path / "train" / "weights")

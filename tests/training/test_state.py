@@ -28,14 +28,6 @@ def state(tmp_path):
         yield state
 
 
-def test_the_newest_generation_is_loaded(state):
-    for epoch in range(3):
-        state.save({"epoch": epoch, "x": torch.full((3,), float(epoch))})
-    saved, lines = state.load()
-    assert saved["epoch"] == 2 and saved["x"].tolist() == [2, 2, 2] and lines == []
-    assert sorted(path.name for path in state.folder.iterdir()) == ["lock", "previous.pt", "state.pt"]
-
-
 def _signed(payload):
     buffer = io.BytesIO()
     torch.save(payload, buffer)

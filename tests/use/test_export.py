@@ -47,6 +47,7 @@ def test_onnx_agrees_with_the_original(exported, model):
     assert 0 < apart <= TOLERANCE
     assert json.loads(out.with_name("model.onnx.json").read_text()) == description(model)
     assert sorted(path.name for path in out.parent.glob("[!.]*")) == ["model.onnx", "model.onnx.json"]
+    assert str(ROOT).encode() not in out.read_bytes()
 
 
 def test_the_example_of_the_documentation_says_what_predict_says(exported, model, photos, tmp_path):

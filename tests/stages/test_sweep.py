@@ -17,7 +17,6 @@ from dicap.settings import Settings
 from stages.cli import main
 from stages.commands.resolve import beside, dependencies_of
 from stages.support.common import parse_changes
-from stages.sweeps import cell as cell_module
 from stages.sweeps import engines, finished
 from stages.sweeps.engines.base import Job
 from stages.sweeps.grid import cells, read_grid
@@ -209,7 +208,7 @@ def test_a_failed_cell_is_reported_and_the_rest_runs(project, monkeypatch):
 
 def test_a_cell_that_was_brought_back_has_not_failed(project, monkeypatch):
     Fake(monkeypatch, [], bad="mld-r0_05-s2")
-    monkeypatch.setattr(cell_module, "exists", lambda project, name, commit: commit == rev())
+    monkeypatch.setattr("stages.commands.sweep.exists", lambda project, name, commit: commit == rev())
     result = run("grid.yaml")
     assert result.exit_code == 0 and "4 of 4 cells finished" in result.stdout and "failed" not in result.stderr
 

@@ -18,6 +18,7 @@ from stages.cli import main
 from stages.commands.resolve import beside, dependencies_of
 from stages.support.common import parse_changes
 from stages.sweeps import engines, finished
+from stages.sweeps.cell import experiment_ref
 from stages.sweeps.engines.base import Job
 from stages.sweeps.grid import cells, read_grid
 
@@ -271,7 +272,7 @@ def test_what_is_not_committed_is_refused(project, monkeypatch, name):
 def test_an_experiment_without_a_result_is_not_overwritten(project, monkeypatch):
     fake = Fake(monkeypatch, [])
     first = every(project)[0]
-    git("update-ref", cell_module.experiment_ref(first.name, rev()), "HEAD")
+    git("update-ref", experiment_ref(first.name, rev()), "HEAD")
     result = run("grid.yaml")
     assert result.exit_code == 1 and f"dvc exp remove {first.name}" in result.stderr and not fake.jobs
 

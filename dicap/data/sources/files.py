@@ -6,7 +6,6 @@ from pathlib import Path
 
 from dicap.errors import DataError
 from dicap.files.written import written_below
-from dicap.settings.catalogue import FORMATS
 
 ENDINGS = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm"}
@@ -96,11 +95,3 @@ def linked_folder(file: Path, root: Path) -> Path:
             if place.is_symlink():
                 return place
     return root
-
-
-def base_of(root: Path) -> Path:
-    """The folder of a data set that its folder or one of its annotation files names: that of annotations/ is the one above."""
-    if root.is_dir():
-        return root
-    above = root.suffix.lower() in FORMATS["coco"] and root.parent.name.lower() in ("annotations", "labels")
-    return root.parent.parent if above else root.parent

@@ -96,11 +96,3 @@ def linked_folder(file: Path, root: Path) -> Path:
             if place.is_symlink():
                 return place
     return root
-
-
-def base_of(root: Path) -> Path:
-    """The folder of a data set that its folder or one of its annotation files names: that of annotations/ is the one above."""
-    if root.is_dir():
-        return root
-    above = root.suffix.lower() in FORMATS["coco"] and root.parent.name.lower() in ("annotations", "labels")
-    return root.parent.parent if above else root.parent

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from dicap.errors import DataError
 from dicap.files.written import written_below
-from dicap.settings.catalogue import FORMATS
 
 ENDINGS = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm"}

@@ -111,7 +111,8 @@ def with_backbone(network: Network, backbone: nn.Module) -> Network:
 def _place(network: Network, image_size: int, folder: Path) -> Path:
     """The file of a network's backbone in the cache, by all that its content depends on."""
     key = hashlib.sha256(weights_checksum(network.backbone.state_dict()).encode())
-    for part in (repr(network.backbone), network.tokens, str(image_size), torch.__version__, version("onnxscript")):
+    exporter = "TorchScript first", torch.__version__, version("onnxscript")
+    for part in (repr(network.backbone), network.tokens, str(image_size), *exporter):
         key.update(part.encode())
     return folder / f"{key.hexdigest()[:32]}.onnx"
 

@@ -10,9 +10,8 @@ image's features are the same bits whatever it is computed with.
 
 import os
 import shutil
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict
 from functools import partial
@@ -154,18 +153,16 @@ def _computed(
     counts = [len(request.rows) for step in steps for request in step]
     images = (views[request.key] for step, views in zip(steps, drawn, strict=True) for request in step)
     passes = -(-sum(counts) // size)
-    yield from _regrouped(_ahead(compute, _regrouped(_filled_up(images, passes * size), repeat(size, passes))), counts)
+    yield from _regrouped(map(compute, _ahead(_regrouped(_filled_up(images, passes * size), repeat(size, passes)))), counts)
 
 
-def _ahead(compute: Callable[[Tensor], Tensor], passes: Iterator[Tensor]) -> Iterator[Tensor]:
-    """`map` in a thread, while the next pass is drawn and the last one is stored."""
-    waiting: deque[Future[Tensor]] = deque()
+def _ahead(passes: Iterator[Tensor]) -> Iterator[Tensor]:
+    """The same: the next one is drawn in a thread while this one is computed."""
     with ThreadPoolExecutor(1) as thread:
-        for images in passes:
-            waiting.append(thread.submit(compute, images))
-            if len(waiting) == 2:
-                yield waiting.popleft().result()
-        yield from (each.result() for each in waiting)
+        following = thread.submit(next, passes, None)
+        while (images := following.result()) is not None:
+            following = thread.submit(next, passes, None)
+            yield images
 
 
 def _filled_up(images: Iterator[Tensor], count: int) -> Iterator[Tensor]:

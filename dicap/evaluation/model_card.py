@@ -122,7 +122,8 @@ def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     if "unlabelled" in metrics:
         yield "unlabelled photographs", metrics["unlabelled"]
     if "neighbours" in metrics:
-        yield "scores of the nearest photographs", metrics["neighbours"]
+        holds = "; the model holds features and scores of each training photograph" * metrics["neighbours"].startswith("helped")
+        yield "scores of the nearest photographs", metrics["neighbours"] + holds
     if metrics["chance_gap"] is not None:
         yield "stated chance to be right is off by", f"{metrics['chance_gap']:.3f} on average"
 

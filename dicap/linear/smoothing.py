@@ -2,9 +2,10 @@
 
     z' = (1 - share) z + share * sum_j w_j z_j / sum_j w_j,    w_j = max(cosine of the row and row j, 0)**3
 
-over the K nearest rows j that are not the row itself: one step of what Correct and Smooth does along a graph (Huang et al., ICLR
-2021). The student has learnt what a linear head can keep of a row's neighbours; this is what it cannot. A row's neighbours are
-scored by the head of its own fold, so no label of that fold enters. A model that smooths keeps the rows of its fit.
+over the K nearest rows j, and all as near as the last of them, but not the row itself: one step of what Correct and Smooth does
+along a graph (Huang et al., ICLR 2021). The student has learnt what a linear head can keep of a row's neighbours; this is what it
+cannot. A row's neighbours are scored by the head of its own fold, so no label of that fold enters. A model that smooths keeps the
+rows of its fit.
 
 Letters: n rows of the fit, D features, r principal components, C classes; m rows that are scored.
 """
@@ -16,11 +17,14 @@ from numpy.typing import NDArray
 
 from dicap.linear.choice import Choice, choose
 from dicap.linear.folds import out_of_fold_scores
-from dicap.linear.neighbours import BLOCK, COMPONENTS, POWER, principal_components
+from dicap.linear.neighbours import BLOCK, COMPONENTS, POWER
 from dicap.linear.solver import PrincipalAxes, Solution
 
 SHARES = (0.5, 0.25)  # of the neighbours' mean; a larger one wins nowhere (docs/photographs.md)
-SAME = 1 - 1e-5  # cosine from which a row is the row itself, or a copy, whose score says nothing new
+# Cosine from which a row is the row itself or a copy, whose score says nothing new: features in half precision, or of a
+# photograph that was saved anew, are nearer to what they were than this.
+SAME = 0.999
+TIE = 1e-6  # of cosines that rounding parts, which is no reason to prefer one
 OWN = 1e-9  # weight of the row itself in the mean: without a neighbour its score stays
 SHORT = 1e-30  # length below which a row is 0
 
@@ -46,25 +50,26 @@ class Smoothing(NamedTuple):
     def _block(self, x: NDArray, own: NDArray, values: NDArray) -> NDArray:
         cosine = _unit(x @ self.axes) @ self.unit.T  # (b, n)
         cosine[cosine > SAME] = 0
-        nearest = np.argpartition(-cosine, self.k - 1, axis=1)[:, : self.k]
-        weight = np.maximum(np.take_along_axis(cosine, nearest, 1), 0) ** POWER  # (b, K)
-        mean = (np.einsum("bk,bkv->bv", weight, values[nearest]) + OWN * own) / (weight.sum(1, keepdims=True) + OWN)
+        last = np.partition(cosine, -self.k, axis=1)[:, -self.k, None]
+        weight = np.where(cosine >= last - TIE, np.maximum(cosine, 0) ** POWER, 0)  # (b, n)
+        mean = (weight @ values + OWN * own) / (weight.sum(1, keepdims=True) + OWN)
         return (1 - self.share) * own + self.share * mean
 
 
 def choose_smoothing(
-    heads: Solution, rows: PrincipalAxes, x: NDArray, y: NDArray, fold: NDArray, k: int
+    heads: Solution, rows: PrincipalAxes, x: NDArray, plain: NDArray, y: NDArray, fold: NDArray, k: int
 ) -> tuple[Smoothing, Choice]:
     """The smoothing of the last head's scores whose share of SHARES `choose` takes; of share 0 where it takes none.
 
     Args:
         heads: K heads each without a fold, and one of all folds; rows: `rotate` of the rows x (n, D), labelled ones first.
+        plain: (n, D) the same as the model will see them, by which neighbours are found.
         y: (n_l, C); fold: (n_l,); k: neighbours.
     """
-    labelled, unit = x[: len(y)], _unit(principal_components(rows))
+    labelled = x[: len(y)]
     axes = np.ascontiguousarray(rows.axes[:, ::-1][:, :COMPONENTS], np.float32)
-    found = Smoothing(axes, unit, heads.logits(x)[-1], 1.0, min(k, len(x)))
-    before, after = (out_of_fold_scores(heads.logits(each), fold) for each in (labelled, found(labelled, labelled, x)))
+    found = Smoothing(axes, _unit(plain @ axes), heads.logits(x)[-1], 1.0, min(k, len(x)))
+    before, after = (out_of_fold_scores(heads.logits(each), fold) for each in (labelled, found(plain[: len(y)], labelled, x)))
     choice = choose(SHARES, before, after, y)
     return found._replace(share=choice.share), choice
 

@@ -5,11 +5,7 @@ from torch import Tensor, nn
 
 from dicap.linear import smoothing
 from dicap.linear.neighbours import POWER
-from dicap.linear.smoothing import OWN, SHORT
-
-# Cosine from which an image is one of the fit's. Their rows are means of an image and its mirror image: of 99.8 % of photographs
-# and 96 % of pictograms the image alone is as near as this to its own row, of at most 0.2 % to another's.
-SAME = 0.95
+from dicap.linear.smoothing import OWN, SAME, SHORT, TIE
 
 
 class Smoothing(nn.Module):
@@ -34,9 +30,10 @@ class Smoothing(nn.Module):
                 return self(x.float(), z.float())
         x = x @ self.axes
         cosine = (x / x.norm(dim=1, keepdim=True).clamp_min(SHORT)) @ self.unit.T  # (B, n)
-        cosine, nearest = cosine.masked_fill(cosine > SAME, 0).topk(self._k, dim=1)  # (B, K) each
-        weight = cosine.clamp_min(0).pow(POWER).unsqueeze(2)
-        mean = ((weight * self.logits[nearest]).sum(1) + OWN * z) / (weight.sum(1) + OWN)
+        cosine = cosine.masked_fill(cosine > SAME, 0)
+        last = cosine.topk(self._k, dim=1).values[:, -1:]
+        weight = cosine.clamp_min(0).pow(POWER) * (cosine >= last - TIE)  # (B, n)
+        mean = (weight @ self.logits + OWN * z) / (weight.sum(1, keepdim=True) + OWN)
         return (1 - self.share) * z + self.share * mean
 
 

@@ -122,7 +122,7 @@ class Problem:
     """The rows of a stage and what is known of them.
 
     Attributes:
-        rows: (N, D) float32 of all images, as the head scales them.
+        rows: (N, D) float32 of all images, as the head scales them; plain: the same without their mirror images.
         labelled, unlabelled: rows of the phase, (n_l,) and (n_u,).
         y: (n_l, C) float32 labels, -1 where unknown.
         fold: (n_l,) fold of each labelled image; -1 without cross-fitting.
@@ -130,6 +130,7 @@ class Problem:
 
     experiment: Experiment
     rows: np.ndarray
+    plain: np.ndarray
     labelled: np.ndarray
     unlabelled: np.ndarray
     y: np.ndarray
@@ -140,13 +141,14 @@ class Problem:
         """The problem of a phase on the features of the frozen backbone."""
         s, inputs = experiment.settings.calibration, experiment.inputs
         assert isinstance(inputs, BankFeatures) and isinstance(network.head, LinearHead)
-        features = torch.from_numpy(inputs.mean(np.arange(experiment.store.n)))
+        every, device = np.arange(experiment.store.n), experiment.runtime.device
+        features = [torch.from_numpy(inputs.mean(every, mirrored=mirrored)) for mirrored in (True, False)]
         with torch.inference_mode():
-            rows = network.head.scaling(features.to(experiment.runtime.device)).cpu().numpy()
+            rows, plain = (network.head.scaling(some.to(device)).cpu().numpy() for some in features)
         y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
         cross_fits = s.source == "cross_fit" and isinstance(experiment.method, Calibrates)
         fold = assign_folds(y, min(s.folds, len(y)), _seed(experiment)) if cross_fits else np.full(len(y), -1)
-        return Problem(experiment, rows, phase.labelled, phase.unlabelled, y, fold)
+        return Problem(experiment, rows, plain, phase.labelled, phase.unlabelled, y, fold)
 
     @property
     def label_mask(self) -> np.ndarray:
@@ -154,9 +156,14 @@ class Problem:
         return (self.y >= 0).astype(np.float32)
 
     @property
+    def order(self) -> np.ndarray:
+        """(n_l + n_u,) the labelled images, then the unlabelled ones."""
+        return np.concatenate([self.labelled, self.unlabelled])
+
+    @property
     def all_rows(self) -> np.ndarray:
         """Rows (n_l + n_u, D) of the labelled images, then of the unlabelled ones."""
-        return self.rows[np.concatenate([self.labelled, self.unlabelled])]
+        return self.rows[self.order]
 
     def roles_without(self, fold: int) -> Roles:
         """The roles as the student of a fold may know them: its fold is no labelled image."""
@@ -178,7 +185,7 @@ class Problem:
 
         s = self.experiment.settings.linear
         options = {"loss_weight": loss_weight, "pseudo_weight": s.pseudo_weight, "neighbours": s.neighbours}
-        found = crossfit(self.all_rows, self.y, self.fold, rule, **options)
+        found = crossfit(self.all_rows, self.y, self.fold, rule, plain=self.plain[self.order], **options)
         return made[-1], found
 
 
@@ -204,7 +211,7 @@ class Students:
         if not n_folds(problem.fold):
             return None
         assert self.fit is not None, "nothing was solved yet"
-        p, ranked = map(torch.from_numpy, self.fit.out_of_fold(problem.all_rows, problem.fold))
+        p, ranked = map(torch.from_numpy, self.fit.out_of_fold(problem.all_rows, problem.fold, problem.plain[problem.order]))
         return CurveSource.out_of_fold(p, torch.from_numpy(problem.y), ranked)
 
     def state_dict(self) -> dict[str, Any]:
@@ -242,7 +249,7 @@ class HeadTeacher:
     def scores(self, rows: np.ndarray) -> Tensor:
         """(n, C) float32 scores of rows of the phase."""
         place = np.full(self.problem.experiment.store.n, -1)
-        place[np.concatenate([self.problem.labelled, self.problem.unlabelled])] = np.arange(len(self.table))
+        place[self.problem.order] = np.arange(len(self.table))
         assert (place[rows] >= 0).all(), "neither labelled nor unlabelled in this phase"
         return torch.from_numpy(self.table[place[rows]])
 

@@ -11,7 +11,6 @@ image's features are the same bits whatever it is computed with.
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict
 from functools import partial
@@ -153,16 +152,7 @@ def _computed(
     counts = [len(request.rows) for step in steps for request in step]
     images = (views[request.key] for step, views in zip(steps, drawn, strict=True) for request in step)
     passes = -(-sum(counts) // size)
-    yield from _regrouped(map(compute, _ahead(_regrouped(_filled_up(images, passes * size), repeat(size, passes)))), counts)
-
-
-def _ahead(passes: Iterator[Tensor]) -> Iterator[Tensor]:
-    """The same: the next one is drawn in a thread while this one is computed."""
-    with ThreadPoolExecutor(1) as thread:
-        following = thread.submit(next, passes, None)
-        while (images := following.result()) is not None:
-            following = thread.submit(next, passes, None)
-            yield images
+    yield from _regrouped(map(compute, _regrouped(_filled_up(images, passes * size), repeat(size, passes))), counts)
 
 
 def _filled_up(images: Iterator[Tensor], count: int) -> Iterator[Tensor]:

@@ -34,9 +34,9 @@ def check_own(*paths: Path) -> None:
 def check_own_folder(path: Path) -> None:
     """The same for a folder that is replaced as a whole: absent, empty, or as a command left it. Raises DataError."""
     path = Path(path).resolve()
-    _lock(path)
     if Path.cwd().is_relative_to(path):
         raise DataError(f"{path}: this folder is worked in and cannot be replaced; name one in it")
+    _lock(path)
     make_room(path, folder=True)
     if not path.exists():
         return

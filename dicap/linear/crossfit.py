@@ -44,7 +44,8 @@ class Fit(NamedTuple):
         if self.choice is not None:
             found |= self.choice.to_dict() | {"unlabelled": self.choice.in_words()}
         if self.smoothed is not None:
-            found |= {"smoothing": self.smoothed.to_dict(), "neighbours": self.smoothed.in_words()}
+            holds = "" if self.smoothing is None else "; for this the model holds features and scores of every training image"
+            found |= {"smoothing": self.smoothed.to_dict(), "neighbours": self.smoothed.in_words() + holds}
         return found
 
     def out_of_fold(self, rows: NDArray, fold: NDArray, plain: NDArray | None = None) -> tuple[NDArray, NDArray]:

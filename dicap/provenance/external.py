@@ -75,9 +75,9 @@ def tree_mark(root: Path, project: Path, *, is_own: bool) -> str:
         return ""
     folder = base_of(root)
     kinds = ENDINGS.union(*FORMATS.values()) if root.is_dir() else ENDINGS
-    products = {project / "artifacts", project / "data" / "converted", project / "labels"}
+    products = {project / "artifacts", project / "data" / "converted", project / "labels"} - {root.parent}
     digest = hashlib.sha256()
-    for entry in _files(str(folder), {str(path) for path in products if path != folder}, set()):
+    for entry in _files(str(folder), {str(path) for path in products - {folder}}, set()):
         if not is_own or os.path.splitext(entry.name)[1].lower() in kinds or entry.path == str(root):
             try:
                 info = entry.stat()

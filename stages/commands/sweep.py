@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -193,13 +194,13 @@ def _watch(engine: Engine, planned: list[Job], missing: Sequence[Cell], rev: str
 
 def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None:
     """Raise DataError where a clone lacks what this folder has, or an experiment without a result has a cell's name."""
-    changed = git("status", "--porcelain", "--untracked-files=no").splitlines()
-    new = git("status", "--porcelain", "--untracked-files=all", "--", *CODE).splitlines()
+    status = ("status", "--porcelain", "-z", "--no-renames")  # -z: names as they are, whatever is in them
+    changed = [*git(*status, "--untracked-files=no").split("\0"), *git(*status, "--untracked-files=all", "--", *CODE).split("\0")]
     given = {added for cell in missing if (added := cell.settings["own"]["added"]) and not Path(added).is_absolute()}
     unknown = sorted(added for added in given if not git("ls-files", "--", added))
-    paths = list(dict.fromkeys([*(line[3:] for line in (*changed, *new)), *unknown]))
+    paths = list(dict.fromkeys([*(line[3:] for line in changed if line), *unknown]))
     if paths:
-        first = f"git add {' '.join(paths)} && git commit -m 'My settings'"
+        first = f"git add {shlex.join(paths)} && git commit -m 'My settings'"
         raise DataError(f"{paths[0]}: not committed, and a sweep runs what is committed; first: {first}")
     if taken := [cell.name for cell in missing if cell.name in named]:
         others = f" and {len(taken) - 1} more" if len(taken) > 1 else ""

@@ -271,14 +271,17 @@ def test_an_edit_of_any_file_is_noticed_in_every_format(tmp_path):
     assert {*kinds} == {*FORMATS}, "a format without a writer"
 
 
-def test_photographs_beside_the_annotations_folder_of_a_file_are_looked_at(tmp_path):
-    file, photo = tmp_path / "annotations" / "a.json", tmp_path / "images" / "1.png"
+@pytest.mark.parametrize("folder", ["annotations", "labels"])  # the second is that of import-labels in a project
+def test_a_file_of_labels_and_photographs_beside_its_folder_are_looked_at(tmp_path, folder):
+    file, photo = tmp_path / folder / "a.json", tmp_path / "images" / "1.png"
     for path in (file, photo):
         path.parent.mkdir()
         path.write_bytes(b"{}")
-    before = tree_mark(file, tmp_path, is_own=True)
-    photo.write_bytes(b"edited")
-    assert tree_mark(file, tmp_path, is_own=True) != before
+    marks = {tree_mark(file, tmp_path, is_own=True)}
+    for path in (photo, file):
+        path.write_bytes(b"edited")
+        marks.add(tree_mark(file, tmp_path, is_own=True))
+    assert len(marks) == 3
 
 
 @pytest.mark.parametrize("form", WRITERS)

@@ -162,6 +162,7 @@ def test_a_full_disk_while_publishing_is_one_line_and_loses_nothing(project, mon
 @pytest.mark.parametrize(
     ("fail", "said"),
     [
+        (RuntimeError("CUDA driver error: out of memory"), "CUDA driver error: out of memory"),
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nSee the documentation."), "CUDA out of memory"),
         (
             torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be reported later."),

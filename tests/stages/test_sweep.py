@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shlex
 import shutil
 import subprocess
 from functools import partial
@@ -245,7 +246,7 @@ def test_where_the_engine_refuses_a_job_none_is_left_behind(project, monkeypatch
     assert result.exit_code == 1 and "no more jobs" in result.stderr and fake.cancelled
 
 
-@pytest.mark.parametrize("name", ["grid.yaml", "stages/new.py", "labels/added-1.csv"])
+@pytest.mark.parametrize("name", ["grid.yaml", "stages/new.py", "stages/größe $(x).py", "labels/added-1.csv"])
 def test_what_is_not_committed_is_refused(project, monkeypatch, name):
     """A clone would not have it: a file that is tracked, new code, and labels that were imported."""
     fake = Fake(monkeypatch, [])
@@ -265,7 +266,7 @@ def test_what_is_not_committed_is_refused(project, monkeypatch, name):
     assert result.exit_code == 1 and not fake.jobs
     assert (
         f"{path.relative_to(project)}: not committed" in result.stderr
-        and f"first: git add {path.relative_to(project)} && " in result.stderr
+        and f"first: git add {shlex.quote(str(path.relative_to(project)))} && " in result.stderr
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 # The rest of the sentence after what torch, its kernels and ONNX Runtime say; torch has a class for a GPU's allocator alone.
 _TOO_LITTLE = re.compile(
     r"(?<!\S)((CUDA|HIP|XPU|MPS backend)( driver)?( error:)? out of memory"
-    r"|DefaultCPUAllocator: (can't allocate|not enough) memory|Failed to allocate memory for requested buffer|std::bad_alloc).*?(?=\.\s|\.?$)",
+    r"|DefaultCPUAllocator: (can't allocate|not enough) memory|Failed to allocate memory for requested buffer"
+    r"|std::bad_alloc).*?(?=\.\s|\.?$)",
     re.MULTILINE,
 )
 

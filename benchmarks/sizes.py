@@ -9,7 +9,7 @@ labels the ratio hides: settings are chosen by it, and no test label is read her
     network, size   the linear head, solved on signed roots as `protocol: recommended` does, on the mean of the map
     grid            ML-Decoder of 256/512 by steps, with a bank of 4 strong views, Lite0 at --decoder-size, pooled to grid x grid
 
-Seconds are those of the features of all images (two views for a solved head, six for ML-Decoder) and of a head's training; bytes
+Seconds are those of the features of all images (one view for a solved head, six for ML-Decoder) and of a head's training; bytes
 are those of an image's features on disk.
 
 Writes sizes.json among the results and ends with `sizes ratio=R target=1`, R: (mAP of the default network and size + 0.5) over

@@ -2,8 +2,9 @@
 
 A bank is a folder (`artifacts/features`) with one float16 .npy file a view, (N, g * g, D) in the order of the converted set's
 rows, and meta.json, written last, with the recipe and the files' checksums. Test images have no strong views: there it is NaN.
-Bytes for each image: 2 * g * g * D * (2 + V). For 1,280 channels (EfficientNet-Lite0) and V = 4 that is 15 kB at g = 1, 61 kB at
-2, 246 kB at 4 and 753 kB at 7, so that COCO's 123,000 images take 1.9 GB at g = 1 and 93 GB at g = 7.
+Bytes for each image: 2 * g * g * D for each view, of which there are 2 + V, or 1 where V is 0. For 1,280 channels
+(EfficientNet-Lite0) and V = 4 that is 15 kB at g = 1, 61 kB at 2, 246 kB at 4 and 753 kB at 7, so that COCO's 123,000 images
+take 1.9 GB at g = 1 and 93 GB at g = 7.
 
 A step's features are a pure function of (seed, stage, epoch, row, key of the request), as its views of images are:
 `FeatureBank.request` takes the same requests as `dicap.data.loader.load` and mirrors the same images.

@@ -37,7 +37,7 @@ class Recipe:
         stride: of the last feature map.
         tokens: the setting network.tokens.
         cutout, flip: of the strong views.
-        views: V, the number of strong views.
+        views: V, the number of strong views; without any there is the plain view alone.
         test_split: checksum of the test split, whose images have no strong views; empty where V is 0.
         grid: g; the map is pooled to g x g positions.
         channels: D.
@@ -103,9 +103,9 @@ class Recipe:
     @property
     def files(self) -> list[BankView]:
         """The views, in the order in which they are computed: that of the numbers by which `choose` names them."""
+        plain, mirror = BankView("plain", View("test")), BankView("mirror", View("weak", flip=1.0))
         strong = View("strong", cutout=self.cutout, flip=self.flip)
-        plain = [BankView("plain", View("test")), BankView("mirror", View("weak", flip=1.0))]
-        return plain + [BankView(f"strong_{number}", strong) for number in range(self.views)]
+        return [plain, mirror, *(BankView(f"strong_{number}", strong) for number in range(self.views))] if self.views else [plain]
 
     @property
     def shape(self) -> tuple[int, int, int]:

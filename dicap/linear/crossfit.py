@@ -48,20 +48,14 @@ class Fit(NamedTuple):
             found |= {"smoothing": self.smoothed.to_dict(), "neighbours": self.smoothed.in_words() + holds}
         return found
 
-    def out_of_fold(self, rows: NDArray, fold: NDArray, plain: NDArray | None = None) -> tuple[NDArray, NDArray]:
-        """Confidences (n_l, C) of the labelled rows, the first of rows (n, D), each by the student of its own fold (n_l,).
-
-        Args:
-            plain: as of `crossfit`.
-
-        Returns:
-            them, and `out_of_fold_at_rank`.
+    def out_of_fold(self, rows: NDArray, fold: NDArray) -> tuple[NDArray, NDArray]:
+        """Confidences (n_l, C) of the labelled rows, the first of rows (n, D), each by the student of its own fold (n_l,); and
+        `out_of_fold_at_rank`.
         """
-        n, plain = len(fold), rows if plain is None else plain
+        n = len(fold)
         parts = slice(n), slice(n, None, -(-(len(rows) - n) // MOST_OTHERS) or 1)
-        labelled, others = (
-            rows[some] if self.smoothing is None else self.smoothing(plain[some], rows[some], rows) for some in parts
-        )
+        smoothing = self.smoothing
+        labelled, others = (rows[some] if smoothing is None else smoothing(rows[some], rows[some], rows) for some in parts)
         heads = self.heads.w, self.heads.b
         return out_of_fold(*heads, labelled, fold), out_of_fold_at_rank(*heads, labelled, fold, others)
 
@@ -92,7 +86,6 @@ def crossfit(
     pseudo_weight: float | Literal["auto"],
     neighbours: int = 0,
     scores: NDArray | None = None,
-    plain: NDArray | None = None,
 ) -> Fit:
     """The fold students and, last, the student of all labels; with `pseudo_weight: auto` how much of each evidence is used.
 
@@ -105,7 +98,6 @@ def crossfit(
             are the students.
         neighbours: nearest rows with which a teacher's rows are averaged, and scores smoothed; 0: none.
         scores: (n, C) of the rows by another model, which has not learnt from y: see `Teachers.joined`.
-        plain: (n, D) the rows as the model will see them, where it learns from means over an image and its mirror image.
     """
     rotated = rotate(rows)
     teachers = solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=neighbours, rotated=rotated)
@@ -119,7 +111,7 @@ def crossfit(
     heads, choice = safe_mixture(own, students, labelled, y, fold)
     if not neighbours or len(rows) > EXACT:  # a model that smooths keeps all rows
         return Fit(heads, choice)
-    smoothing, smoothed = choose_smoothing(heads, rotated, rows, rows if plain is None else plain, y, fold, neighbours)
+    smoothing, smoothed = choose_smoothing(heads, rotated, rows, y, fold, neighbours)
     return Fit(heads, choice, smoothing if smoothing.share else None, smoothed)
 
 

@@ -57,19 +57,18 @@ class Smoothing(NamedTuple):
 
 
 def choose_smoothing(
-    heads: Solution, rows: PrincipalAxes, x: NDArray, plain: NDArray, y: NDArray, fold: NDArray, k: int
+    heads: Solution, rows: PrincipalAxes, x: NDArray, y: NDArray, fold: NDArray, k: int
 ) -> tuple[Smoothing, Choice]:
     """The smoothing of the last head's scores whose share of SHARES `choose` takes; of share 0 where it takes none.
 
     Args:
         heads: K heads each without a fold, and one of all folds; rows: `rotate` of the rows x (n, D), labelled ones first.
-        plain: (n, D) the same as the model will see them, by which neighbours are found.
         y: (n_l, C); fold: (n_l,); k: neighbours.
     """
     labelled = x[: len(y)]
     axes = np.ascontiguousarray(rows.axes[:, ::-1][:, :COMPONENTS], np.float32)
-    found = Smoothing(axes, _unit(plain @ axes), heads.logits(x)[-1], 1.0, min(k, len(x)))
-    before, after = (out_of_fold_scores(heads.logits(each), fold) for each in (labelled, found(plain[: len(y)], labelled, x)))
+    found = Smoothing(axes, _unit(x @ axes), heads.logits(x)[-1], 1.0, min(k, len(x)))
+    before, after = (out_of_fold_scores(heads.logits(each), fold) for each in (labelled, found(labelled, labelled, x)))
     choice = choose(SHARES, before, after, y)
     return found._replace(share=choice.share), choice
 

@@ -86,15 +86,13 @@ class BankFeatures:
         for batch, features in bank.scoring_batches(self.bank, rows, SCORING_BATCH, flip=flip, flip_share=self.flip):
             yield batch, bank.as_maps(runtime.put(features))
 
-    def mean(self, rows: np.ndarray, *, mirrored: bool = True) -> np.ndarray:
-        """(n, D) float32: the mean over positions, of the plain image and, unless augment.flip is 0, its mirror image."""
-        views = [
-            self.bank.view(name) for name in (("plain", "mirror") if self.flip and mirrored else ("plain",))
-        ]  # (N, g * g, D) float16
-        out = np.empty((len(rows), views[0].shape[2]), np.float32)
+    def mean(self, rows: np.ndarray) -> np.ndarray:
+        """(n, D) float32: the mean over positions, of the plain image."""
+        plain = self.bank.view("plain")  # (N, g * g, D) float16
+        out = np.empty((len(rows), plain.shape[2]), np.float32)
         for start in range(0, len(rows), SCORING_BATCH):  # in single precision all maps would be g * g times as large as this
             some = slice(start, start + SCORING_BATCH)
-            out[some] = sum(view[rows[some]].astype(np.float32).mean(1) for view in views) / len(views)
+            out[some] = plain[rows[some]].astype(np.float32).mean(1)
         return out
 
 

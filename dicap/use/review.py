@@ -50,14 +50,13 @@ class Doubt:
 
 
 def features_of(network: nn.Module, store: Store, rows: np.ndarray, runtime: Runtime) -> np.ndarray:
-    """Pooled features (n, D) float32 of some rows: the mean over each image and its mirror image."""
+    """Pooled features (n, D) float32 of some rows: the mean over positions."""
     network = network.to(runtime.device).eval()
     seen = []
     with torch.inference_mode(), runtime.autocast():
         batches = scoring_batches(store, rows, BATCH, device=runtime.device)
         for _, images in progress(batches, desc="review", total=len(rows), unit="image", count=lambda batch: len(batch[0])):
-            both = [network.features(view).float().mean((2, 3)) for view in (images, images.flip(3))]  # type: ignore[operator]
-            seen.append(((both[0] + both[1]) / 2).cpu().numpy())
+            seen.append(network.features(images).float().mean((2, 3)).cpu().numpy())  # type: ignore[operator]
     return np.concatenate(seen)
 
 

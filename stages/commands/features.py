@@ -32,9 +32,9 @@ BANK = ARTIFACTS / "features"
 def command(params: Path, **runtime: Any) -> None:
     """Compute the features of all images, where a stage is to train the head alone.
 
-    They are those of the plain image, of its mirror image and, but for test images, of features.views strong views, from the
-    backbone as it comes: the same for every method, ratio and seed. Those that were computed before, for this set or another,
-    are found again image by image. Where all stages train the whole network, nothing is computed.
+    They are those of the plain image and, where features.views is not 0, of its mirror image and, but for test images, of so many
+    strong views, from the backbone as it comes: the same for every method, ratio and seed. Those that were computed before, for
+    this set or another, are found again image by image. Where all stages train the whole network, nothing is computed.
     """
     from dicap.features.folder import write_empty
 

@@ -1,6 +1,6 @@
 """Warm-up and main stage of a linear head on a frozen backbone: what is a pass of gradient steps elsewhere is one convex problem.
 
-A row is the mean feature of an image and its mirror image. The main stage has one round: teachers are solved on the labelled
+A row is the mean feature of an image. The main stage has one round: teachers are solved on the labelled
 rows, they label the unlabelled ones, and the student is solved on both. With cross-fitting there are K fold students beside the
 student, in the same solve; nothing that reaches student k depends on a label of fold k, but for what all heads share, the
 weight of the loss and what `dicap.linear.choice` chooses, so its scores of that fold measure how often a confidence is
@@ -122,7 +122,7 @@ class Problem:
     """The rows of a stage and what is known of them.
 
     Attributes:
-        rows: (N, D) float32 of all images, as the head scales them; plain: the same without their mirror images.
+        rows: (N, D) float32 of all images, as the head scales them.
         labelled, unlabelled: rows of the phase, (n_l,) and (n_u,).
         y: (n_l, C) float32 labels, -1 where unknown.
         fold: (n_l,) fold of each labelled image; -1 without cross-fitting.
@@ -130,7 +130,6 @@ class Problem:
 
     experiment: Experiment
     rows: np.ndarray
-    plain: np.ndarray
     labelled: np.ndarray
     unlabelled: np.ndarray
     y: np.ndarray
@@ -142,13 +141,12 @@ class Problem:
         s, inputs = experiment.settings.calibration, experiment.inputs
         assert isinstance(inputs, BankFeatures) and isinstance(network.head, LinearHead)
         every, device = np.arange(experiment.store.n), experiment.runtime.device
-        features = [torch.from_numpy(inputs.mean(every, mirrored=mirrored)) for mirrored in (True, False)]
         with torch.inference_mode():
-            rows, plain = (network.head.scaling(some.to(device)).cpu().numpy() for some in features)
+            rows = network.head.scaling(torch.from_numpy(inputs.mean(every)).to(device)).cpu().numpy()
         y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
         cross_fits = s.source == "cross_fit" and isinstance(experiment.method, Calibrates)
         fold = assign_folds(y, min(s.folds, len(y)), _seed(experiment)) if cross_fits else np.full(len(y), -1)
-        return Problem(experiment, rows, plain, phase.labelled, phase.unlabelled, y, fold)
+        return Problem(experiment, rows, phase.labelled, phase.unlabelled, y, fold)
 
     @property
     def label_mask(self) -> np.ndarray:
@@ -185,7 +183,7 @@ class Problem:
 
         s = self.experiment.settings.linear
         options = {"loss_weight": loss_weight, "pseudo_weight": s.pseudo_weight, "neighbours": s.neighbours}
-        found = crossfit(self.all_rows, self.y, self.fold, rule, plain=self.plain[self.order], **options)
+        found = crossfit(self.all_rows, self.y, self.fold, rule, **options)
         return made[-1], found
 
 
@@ -211,7 +209,7 @@ class Students:
         if not n_folds(problem.fold):
             return None
         assert self.fit is not None, "nothing was solved yet"
-        p, ranked = map(torch.from_numpy, self.fit.out_of_fold(problem.all_rows, problem.fold, problem.plain[problem.order]))
+        p, ranked = map(torch.from_numpy, self.fit.out_of_fold(problem.all_rows, problem.fold))
         return CurveSource.out_of_fold(p, torch.from_numpy(problem.y), ranked)
 
     def state_dict(self) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     took("choice")
     for name, heads in {"labelled_only": own, "always": students, "unsmoothed": mixed}.items():
         keep(name, heads, test)
-    smoothing, smoothed = choose_smoothing(mixed, axes, rows, rows, y, fold, 10)
+    smoothing, smoothed = choose_smoothing(mixed, axes, rows, y, fold, 10)
     auto = Fit(mixed, choice, smoothing, smoothed)
     found["map"]["auto"] = mean_average_precision(smoothing(test, mixed.logits(test)[-1]), p.y_test)
     took("smoothing")

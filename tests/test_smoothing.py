@@ -42,7 +42,7 @@ def problem_of(seed, n=40, features=6, classes=3, folds=3):
 
 
 def smoothing_of(x, heads, y, fold, k, share=0.5):
-    return choose_smoothing(heads, rotate(x), x, x, y, fold, k)[0]._replace(share=share)
+    return choose_smoothing(heads, rotate(x), x, y, fold, k)[0]._replace(share=share)
 
 
 @settings(max_examples=25, deadline=None)

@@ -117,7 +117,7 @@ def unread(s: Settings) -> dict[str, str]:
         ("train" in solved, by_solving, "train.*"),
         (bool(solved) and not steps, by_solving, "contrastive.* calibration.teacher calibration.view optimiser.lr"),
         (bool(solved) and not steps, by_solving, "optimiser.ema_decay loss.reduction augment.cutout_warmup"),
-        (bool(solved) and not steps and not tuned, by_solving, "optimiser.* loss.* augment.cutout weights"),
+        (bool(solved) and not steps and not tuned, by_solving, "optimiser.* loss.* augment.cutout augment.flip weights"),
         (s.unfreezes, "solved heads make the pseudo-labels", "calibration.teacher calibration.view"),
         # Steps of the warm-up and of the main stage
         (skipped, "drml.features is pretrained: there is no warm-up", "warmup.epochs warmup.batch_size warmup.eval_every"),

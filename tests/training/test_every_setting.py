@@ -29,7 +29,8 @@ LOOPS = {
     "soft targets": FROZEN | RECOMMENDED | {"calibration.target": "soft", "thresholds.rule": "none"},
     "solved and fine-tuned": FROZEN | HOLDOUT,
     "solved, then unfrozen": RECOMMENDED
-    | {"warmup.trainable": "head", "features.views": 0, "train.head_lr": 1e-3, "train.backbone_lr": 1e-3},
+    | {"warmup.trainable": "head", "features.views": 0, "train.head_lr": 1e-3, "train.backbone_lr": 1e-3}
+    | {"cap.eta_neg": 0.8},  # so that some entries are uncertain
     "plain": {"warmup.wcl": False, "contrastive.enabled": False, "finetune.enabled": False, "calibration.policy": "uniform"},
     "bank": FROZEN,
     "matched": FROZEN | {"method": "iat", "iat.rule": "matched"},

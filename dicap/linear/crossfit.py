@@ -44,7 +44,7 @@ class Fit(NamedTuple):
         if self.choice is not None:
             found |= self.choice.to_dict() | {"unlabelled": self.choice.in_words()}
         if self.smoothed is not None:
-            holds = "" if self.smoothing is None else "; for this the model holds features and scores of every training image"
+            holds = "" if self.smoothing is None else "; for this the model holds features and scores of every unlabelled image"
             found |= {"smoothing": self.smoothed.to_dict(), "neighbours": self.smoothed.in_words() + holds}
         return found
 
@@ -55,7 +55,7 @@ class Fit(NamedTuple):
         n = len(fold)
         parts = slice(n), slice(n, None, -(-(len(rows) - n) // MOST_OTHERS) or 1)
         smoothing = self.smoothing
-        labelled, others = (rows[some] if smoothing is None else smoothing(rows[some], rows[some], rows) for some in parts)
+        labelled, others = (rows[some] if smoothing is None else smoothing(rows[some], rows[some], rows[n:]) for some in parts)
         heads = self.heads.w, self.heads.b
         return out_of_fold(*heads, labelled, fold), out_of_fold_at_rank(*heads, labelled, fold, others)
 
@@ -109,7 +109,7 @@ def crossfit(
     labelled = rows[: len(y)]
     own = solve(labelled, y, weight=_student_weights(fold) * (y >= 0), loss_weight=loss_weight, tolerance=TOLERANCE)
     heads, choice = safe_mixture(own, students, labelled, y, fold)
-    if not neighbours or len(rows) > EXACT:  # a model that smooths keeps all rows
+    if not neighbours or not len(y) < len(rows) <= EXACT:  # a model that smooths keeps the unlabelled rows
         return Fit(heads, choice)
     smoothing, smoothed = choose_smoothing(heads, rotated, rows, y, fold, neighbours)
     return Fit(heads, choice, smoothing if smoothing.share else None, smoothed)

@@ -1,13 +1,14 @@
-"""Smoothing: a score and the mean score of the nearest rows of the fit, as far as the labelled rows gain from it out of fold.
+"""Smoothing: a score and the mean score of the nearest unlabelled rows, as far as the labelled rows gain from it out of fold.
 
     z' = (1 - share) z + share * sum_j w_j z_j / sum_j w_j,    w_j = max(cosine of the row and row j, 0)**3
 
-over the K nearest rows j, and all as near as the last of them, but not the row itself: one step of what Correct and Smooth does
-along a graph (Huang et al., ICLR 2021). The student has learnt what a linear head can keep of a row's neighbours; this is what it
-cannot. A row's neighbours are scored by the head of its own fold, so no label of that fold enters. A model that smooths keeps the
-rows of its fit.
+over the K nearest unlabelled rows j, and all as near as the last of them, but not the row itself: one step of what Correct and
+Smooth does along a graph (Huang et al., ICLR 2021). The student has learnt what a linear head can keep of a row's neighbours; this
+is what it cannot. A row's neighbours are scored by the head of its own fold, so no label of that fold enters. Labelled rows are no
+neighbours: heads have learnt their labels, so that of several frames of one scene, dealt to different folds, each would be told its
+own by the others. A model that smooths keeps the unlabelled rows of its fit.
 
-Letters: n rows of the fit, D features, r principal components, C classes; m rows that are scored.
+Letters: n unlabelled rows of the fit, D features, r principal components, C classes; m rows that are scored.
 """
 
 from typing import NamedTuple
@@ -30,7 +31,7 @@ SHORT = 1e-30  # length below which a row is 0
 
 
 class Smoothing(NamedTuple):
-    """All rows of a fit, among which the nearest of any row are found, and their scores."""
+    """The unlabelled rows of a fit, among which the nearest of any row are found, and their scores."""
 
     axes: NDArray  # (D, r) float32 principal axes
     unit: NDArray  # (n, r) float32: the rows' components, of length one
@@ -62,13 +63,13 @@ def choose_smoothing(
     """The smoothing of the last head's scores whose share of SHARES `choose` takes; of share 0 where it takes none.
 
     Args:
-        heads: K heads each without a fold, and one of all folds; rows: `rotate` of the rows x (n, D), labelled ones first.
+        heads: K heads each without a fold, and one of all folds; rows: `rotate` of all rows x (N, D), labelled ones first.
         y: (n_l, C); fold: (n_l,); k: neighbours.
     """
-    labelled = x[: len(y)]
+    labelled, others = x[: len(y)], x[len(y) :]
     axes = np.ascontiguousarray(rows.axes[:, ::-1][:, :COMPONENTS], np.float32)
-    found = Smoothing(axes, _unit(x @ axes), heads.logits(x)[-1], 1.0, min(k, len(x)))
-    before, after = (out_of_fold_scores(heads.logits(each), fold) for each in (labelled, found(labelled, labelled, x)))
+    found = Smoothing(axes, _unit(others @ axes), heads.logits(others)[-1], 1.0, min(k, len(others)))
+    before, after = (out_of_fold_scores(heads.logits(each), fold) for each in (labelled, found(labelled, labelled, others)))
     choice = choose(SHARES, before, after, y)
     return found._replace(share=choice.share), choice
 

@@ -9,7 +9,7 @@ from dicap.linear.smoothing import OWN, SAME, SHORT, TIE
 
 
 class Smoothing(nn.Module):
-    """A score and the mean score of the nearest of the rows that the head was solved on: the letters are those of the arrays."""
+    """A score and the mean score of the nearest of the unlabelled rows of its fit: the letters are those of the arrays."""
 
     axes: Tensor  # (D, r)
     unit: Tensor  # (n, r)

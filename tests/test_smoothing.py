@@ -54,11 +54,11 @@ def smoothing_of(x, heads, y, fold, k, share=0.5):
 )
 def test_arrays_and_network_say_what_a_loop_over_rows_says(seed, k, share, same):
     x, heads, y, fold = problem_of(seed)
-    x[3], x[5] = x[4], 0  # a copy, and a row without direction
-    found = smoothing_of(x, heads, y, fold, k, share)
-    asked = np.concatenate([x[:8], np.random.default_rng(seed + 1).standard_normal((9, 6)).astype(np.float32)])
+    x[23], x[25] = x[24], 0  # a copy, and a row without direction
+    found, others = smoothing_of(x, heads, y, fold, k, share), x[len(y) :]
+    asked = np.concatenate([x[20:28], x[:4], np.random.default_rng(seed + 1).standard_normal((9, 6)).astype(np.float32)])
     own, module = heads.logits(asked)[-1], network.Smoothing(network.to_tensors(found))
-    expected = slow_smoothing(asked, own, x, heads.logits(x)[-1], k, share, same)
+    expected = slow_smoothing(asked, own, others, heads.logits(others)[-1], k, share, same)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(smoothing, "SAME", same)
         patch.setattr(network, "SAME", same)
@@ -72,15 +72,16 @@ def test_arrays_and_network_say_what_a_loop_over_rows_says(seed, k, share, same)
 def test_a_row_smoothed_by_rows_has_the_smoothed_score_of_every_head():
     x, heads, y, fold = problem_of(0)
     found, asked = smoothing_of(x, heads, y, fold, 4), problem_of(1)[0]
-    at_rows = heads.logits(found(asked, asked, x))
-    for h, logits in enumerate(heads.logits(x)):
+    others = x[len(y) :]
+    at_rows = heads.logits(found(asked, asked, others))
+    for h, logits in enumerate(heads.logits(others)):
         assert np.allclose(at_rows[h], found(asked, heads.logits(asked)[h], logits), atol=1e-4)
 
 
 def test_neither_order_nor_unit_of_the_rows_matters_and_blocks_are_seamless(monkeypatch):
     x, heads, y, fold = problem_of(0)
-    asked, order = problem_of(1)[0], np.random.default_rng(2).permutation(len(x))
-    found = smoothing_of(x, heads, y, fold, 4)
+    asked, found = problem_of(1)[0], smoothing_of(x, heads, y, fold, 4)
+    order = np.random.default_rng(2).permutation(len(found.unit))
     own = heads.logits(asked)[-1]
     moved = found._replace(unit=found.unit[order], logits=found.logits[order])
     assert np.allclose(moved(asked, own), found(asked, own), atol=1e-5)
@@ -106,6 +107,20 @@ def test_it_is_taken_where_neighbours_share_labels_and_left_where_they_do_not(mo
             assert model.score(x, truth) > plain.score(x, truth) + 0.01
             monkeypatch.undo()
     assert DiCaPClassifier(neighbours=0).fit(x, y).smoothed_ is DiCaPClassifier(pseudo_weight=0.5).fit(x, y).smoothed_ is None
+
+
+def test_frames_of_labelled_scenes_do_not_vouch_for_each_other():
+    """Neighbours have nothing to do with labels; each labelled row comes in several frames, dealt to different folds."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((12, 30))[rng.integers(0, 12, 500)] + rng.standard_normal((500, 30))
+    y = (x @ rng.standard_normal((30, 3)) > 0).astype(int)
+    frames = np.repeat(x[:50], 6, axis=0) + 0.5 * rng.standard_normal((300, 30))
+    for labelled, labels in ((x[:50], y[:50]), (frames, np.repeat(y[:50], 6, axis=0))):
+        model = DiCaPClassifier(random_state=0, C=0.1).fit(
+            np.concatenate([labelled, x[50:]]), np.concatenate([labels, np.full((450, 3), -1)])
+        )
+        assert model.smoothed_ is not None and model.smoothed_.share == 0
+    assert DiCaPClassifier(random_state=0).fit(x, y).smoothed_ is None, "nothing is unlabelled"
 
 
 @settings(max_examples=6, deadline=None)

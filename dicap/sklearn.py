@@ -39,7 +39,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     as large a share of each class positive as among the known labels; these labels are weighted by how often such labels are
     right, which is counted out of fold, and the classifier is solved on labels and pseudo-labels: it is used as far as the
     labelled samples gain from that, out of fold, and otherwise learns from them alone. Last, its scores are smoothed by those of
-    the nearest samples of the fit, again as far as the labelled ones gain (docs/photographs.md).
+    the nearest unlabelled samples, again as far as the labelled ones gain (docs/photographs.md).
 
     A label may be missing entry by entry: an entry of Y that is -1 or NaN is unknown, not negative. A sample without any known
     entry is an unlabelled one.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dicap import sklearn
 from dicap.linear import choice, crossfit, smoothing
-from dicap.linear.smoothing import choose_smoothing
+from dicap.linear.smoothing import SAME, choose_smoothing
 from dicap.linear.solver import Solution, rotate
 from dicap.network import smoothing as network
 from dicap.network.linear import LinearHead
@@ -16,7 +16,7 @@ from dicap.network.onnx_file import PACKAGES, write_onnx
 from dicap.sklearn import DiCaPClassifier
 
 
-def slow_smoothing(x, own, rows, values, k, share, same=0.999):
+def slow_smoothing(x, own, rows, values, k, share, same=SAME):
     """Row by row, on whole features: their principal components, all of them, are a rotation."""
     out = []
     for row, score in zip(x.astype(float), own.astype(float), strict=True):
@@ -50,7 +50,7 @@ def smoothing_of(x, heads, y, fold, k, share=0.5):
     seed=st.integers(0, 1000),
     k=st.sampled_from([1, 4, 100]),
     share=st.sampled_from([0.25, 0.5, 1.0]),
-    same=st.sampled_from([0.5, 0.999]),
+    same=st.sampled_from([0.5, SAME]),
 )
 def test_arrays_and_network_say_what_a_loop_over_rows_says(seed, k, share, same):
     x, heads, y, fold = problem_of(seed)

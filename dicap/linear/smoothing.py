@@ -3,10 +3,10 @@
     z' = (1 - share) z + share * sum_j w_j z_j / sum_j w_j,    w_j = max(cosine of the row and row j, 0)**3
 
 over the K nearest unlabelled rows j, and all as near as the last of them, but not the row itself: one step of what Correct and
-Smooth does along a graph (Huang et al., ICLR 2021). The student has learnt what a linear head can keep of a row's neighbours; this
-is what it cannot. A row's neighbours are scored by the head of its own fold, so no label of that fold enters. Labelled rows are no
-neighbours: heads have learnt their labels, so that of several frames of one scene, dealt to different folds, each would be told its
-own by the others. A model that smooths keeps the unlabelled rows of its fit.
+Smooth does along a graph (Huang et al., ICLR 2021). The student has learnt what a linear head can keep of a row's neighbours;
+this is what it cannot. A row's neighbours are scored by the head of its own fold, so no label of that fold enters. Labelled rows
+are no neighbours: heads have learnt their labels, so that of several frames of one scene, dealt to different folds, each would be
+told its own by the others. A model that smooths keeps the unlabelled rows of its fit.
 
 Letters: n unlabelled rows of the fit, D features, r principal components, C classes; m rows that are scored.
 """
@@ -23,8 +23,9 @@ from dicap.linear.solver import PrincipalAxes, Solution
 
 SHARES = (0.5, 0.25)  # of the neighbours' mean; a larger one wins nowhere (docs/photographs.md)
 # Cosine from which a row is the row itself or a copy, whose score says nothing new: features in half precision, or of a
-# photograph that was saved anew, are nearer to what they were than this.
-SAME = 0.999
+# photograph that was saved anew, are nearer to what they were than this. Not round: cosines of counts are, and rounding would
+# part equal ones.
+SAME = 0.99907
 TIE = 1e-6  # of cosines that rounding parts, which is no reason to prefer one
 OWN = 1e-9  # weight of the row itself in the mean: without a neighbour its score stays
 SHORT = 1e-30  # length below which a row is 0

@@ -12,7 +12,7 @@ from stages.support.terminal import finish, say, spoken
 @click.command("doctor")
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings too.")
-@click.option("--time", "timed", is_flag=True, help="Say how many minutes a run will take: an epoch on some images is measured.")
+@click.option("--time", "timed", is_flag=True, help="Say how many minutes a run will take, measured on some of the images.")
 @params_option
 def command(folder: Path | None, strict: bool, timed: bool, params: Path) -> None:
     """Check the files of FOLDER, and its test images for copies of training images.

@@ -74,16 +74,16 @@ def _compute(settings: "Settings", runtime: dict[str, Any]) -> None:
     # Features of two packages or versions, or of a processor and a GPU, differ in their last bits: a bank is of one.
     by += [str(chosen.amp or torch.float32).removeprefix("torch."), chosen.device.type]
     made_by = {"engine": by, "code": code("features", settings)}
-    begin = time.perf_counter()
     state = RunState(project_root(), "features", fingerprint({"recipe": recipe.fingerprint, **made_by}))
     with StopSignal() as stop, state, replacing_folder(BANK) as folder:
+        begin = time.perf_counter()
         computed = fill(
             folder, recipe, store, computing, known=known, made_by=made_by, device=chosen.device, workers=chosen.workers,
             autocast=chosen.amp, stopping=lambda: bool(stop),
         )  # fmt: skip
+        seconds = time.perf_counter() - begin
         save_backbone(network.backbone, folder / BACKBONE)
         state.finish()
-    seconds = time.perf_counter() - begin
     facts: dict[str, Any] = {
         "images": store.n,
         "views": len(recipe.files),

@@ -1,4 +1,7 @@
-"""What the stages will take: they run on some of the images, an epoch each, and what grows is counted on."""
+"""What the stages will take: they run on some of the images, two epochs each, and what grows is counted on.
+
+The first epoch of a process, which starts all that computes, is no measure of the others.
+"""
 
 import json
 import os
@@ -30,6 +33,7 @@ from stages.support.common import ARTIFACTS, DATA, known_results, placed, projec
 from stages.support.parent import STARTED_BY
 
 SAMPLE, LEAST, LABELLED = 256, 32, 10  # images in all, of a split, and labelled ones: less than two make no D_sup and D_est
+EPOCHS = 2
 STAGES = ("split", "features", "warmup", "pseudo-label", "train", "finetune", "evaluate")
 STEPS = ["minutes_data", "minutes_step", "minutes_refresh"]  # of an epoch
 
@@ -42,7 +46,7 @@ def forecast(settings: Settings, folder: Path) -> dict[str, float]:
     store, settings, minutes = Store.open(folder), placed(settings), {}
     values = settings.model_dump(mode="json")
     epochs = {stage: values[stage]["epochs"] for stage in ("warmup", "train", "finetune")}
-    values |= {stage: values[stage] | {"epochs": 1} for stage in epochs}
+    values |= {stage: values[stage] | {"epochs": EPOCHS} for stage in epochs}
     states = project_root() / ".dicap" / "state"  # of those nobody goes on with, which are removed, a kill leaves another
     states.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=states) as scratch:
@@ -61,9 +65,9 @@ def forecast(settings: Settings, folder: Path) -> dict[str, float]:
             if stage in epochs and settings.solves(stage):
                 minutes[stage] += _solution(store, stage)
             elif stage in epochs and len(cost := pd.read_csv(cost_file(Path(scratch, ARTIFACTS), stage))):
-                minutes[stage] += (epochs[stage] * grown - 1) * float(cost[STEPS].sum(axis=1).iloc[0])
+                minutes[stage] += (epochs[stage] * grown - len(cost)) * float(cost[STEPS].sum(axis=1).iloc[-1])
                 evaluations = -(-epochs[stage] // values[stage].get("eval_every", epochs[stage]))
-                minutes[stage] += (evaluations * grown - 1) * float(cost["minutes_evaluation"].iloc[0])
+                minutes[stage] += (evaluations * grown - 1) * float(cost["minutes_evaluation"].iloc[-1])
     return {stage: round(value, 2) for stage, value in (minutes | {"all": sum(minutes.values())}).items()}
 
 

@@ -212,7 +212,7 @@ def test_doctor_counts_up_what_an_epoch_on_some_images_took(project, monkeypatch
         if stage == stopped:
             os.kill(os.getpid(), signal.SIGTERM)
         parts = {f"minutes_{part}": 1.0 for part in ("data", "step", "refresh", "evaluation")}
-        first = {name: 9.0 for name in parts}  # starts what computes, and is no measure of the others
+        first = dict.fromkeys(parts, 9.0)  # starts what computes, and is no measure of the others
         write_history(
             [first, parts] if stage in ("warmup", "train") else [], forecast.cost_file(folder / "artifacts", stage), [*parts]
         )

@@ -6,8 +6,8 @@ FOLDER holds photographs with labels.csv, as the data set `table` takes them. Th
 with the settings of configs/table.yaml, and kept in --cache. Then, for each ratio and seed, mAP on the test images and seconds of
 
     regression        scikit-learn's LogisticRegression, class by class, on standardised features: of each image and its mirror
-                      image, the mean, which is what the heads below see
-    regression_plain  the same with the same C on the features of the image alone
+                      image, the mean, which take twice the seconds of what the heads below see
+    regression_plain  the same with the same C on the features of the image alone, which is what the heads below see
     labelled_only     this project's solved head on the labelled images (method bce)
     cap, cap_tenth    CAP with the same head; pseudo-labelled rows weigh 0.3 (the default), or 0.1 (its best on validation images)
     published         DiCaP's published rule, with a holdout, on the same head; then its fine-tuning (published_finetuned)

@@ -104,8 +104,8 @@ class Recipe:
     def files(self) -> list[BankView]:
         """The views, in the order in which they are computed: that of the numbers by which `choose` names them."""
         plain, mirror = BankView("plain", View("test")), BankView("mirror", View("weak", flip=1.0))
-        strong = View("strong", cutout=self.cutout, flip=self.flip)
-        return [plain, mirror, *(BankView(f"strong_{number}", strong) for number in range(self.views))] if self.views else [plain]
+        strong = [BankView(f"strong_{i}", View("strong", cutout=self.cutout, flip=self.flip)) for i in range(self.views)]
+        return [plain, mirror, *strong] if strong else [plain]
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -17,8 +17,7 @@ from dicap.calibration.thresholds import PseudoLabels
 from dicap.evaluation.evaluate import evaluate
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.files.json_files import read_json
-from dicap.linear import choice
-from dicap.linear.crossfit import TOLERANCE
+from dicap.linear import choice, crossfit
 from dicap.linear.solver import DEFAULT_TOLERANCE
 from dicap.methods import build_method
 from dicap.models import load_model, load_weights
@@ -103,7 +102,8 @@ def test_a_given_penalty_is_taken_and_one_labelled_image_is_enough(frozen_experi
 
 
 @pytest.mark.parametrize("changes", [HOLDOUT, RECOMMENDED])
-def test_the_student_is_scikit_learn_s_on_labelled_and_pseudo_labelled_rows(frozen_experiment, tmp_path, changes):
+def test_the_student_is_scikit_learn_s_on_labelled_and_pseudo_labelled_rows(frozen_experiment, monkeypatch, tmp_path, changes):
+    monkeypatch.setattr(crossfit, "TOLERANCE", 1e-3)  # or neither is the optimum to the digits below
     experiment = frozen_experiment(changes)
     place = run_all(experiment, tmp_path)
     problem = problem_of(experiment, place)
@@ -115,7 +115,7 @@ def test_the_student_is_scikit_learn_s_on_labelled_and_pseudo_labelled_rows(froz
         y = np.concatenate([problem.y[:, c], label[:, c] == 1])
         w = np.concatenate([np.ones(len(problem.y)), share * weight[:, c].astype(float) * (label[:, c] >= 0)])
         peer = LogisticRegression(C=0.05, tol=1e-10, max_iter=100000).fit(x, y, sample_weight=w)
-        assert np.linalg.norm(found["head.linear.weight"][c] - peer.coef_[0]) <= 1.1 * TOLERANCE  # weights are written as halves
+        assert np.allclose(found["head.linear.weight"][c], peer.coef_[0], atol=2e-3)  # weights are written as halves
 
 
 @pytest.mark.parametrize("weight", [0.5, "auto"])

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import tiny
 from place import LONG
 from test_pipeline import AGAIN, Clone, clone, finished, owner
 
@@ -19,10 +20,10 @@ pytestmark = [
 
 
 def begun(clone: Clone, **options) -> tuple[subprocess.Popen, int]:
-    """DVC running the main stage, and the process of the stage."""
-    before = owner(clone)
+    """DVC itself running the main stage, and the process of the stage."""
+    before, own = owner(clone), tiny.environment(clone.folder, DICAP_DEVICE="cpu")  # one process group, as in a terminal
     process = subprocess.Popen(
-        AGAIN, cwd=clone.folder, env=clone.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+        AGAIN, cwd=clone.folder, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
     )
     until = time.monotonic() + 300
     while owner(clone) in ("", before):

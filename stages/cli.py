@@ -81,9 +81,10 @@ class LazyGroup(click.Group):
         _run_own_program()
         if STARTED_BY in os.environ:  # an engine's job, or one of several processes of a run
             end_with_parent()
-        # Read by the OpenMP library when torch is loaded. Its default lets waiting threads spin: where another process
-        # wants the same cores, a training step then took 2.5 s instead of 0.16 s.
+        # Read by OpenMP when torch is loaded, by OpenBLAS with numpy. Their defaults let waiting threads spin: where another
+        # process wants the same cores, a training step then took 2.5 s instead of 0.16 s, a solved head 13 s instead of 8.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")  # 2^16 cycles instead of 2^28
         # Loading libraries makes a million objects that stay. By default Python looks for garbage among them so often that this
         # takes a tenth of the time in which a stage starts; so does its last look, when everything goes with the process anyway.
         gc.set_threshold(10_000, 50)

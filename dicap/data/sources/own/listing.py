@@ -95,9 +95,10 @@ def to_raw(listing: Listing) -> RawSet:
 
 def with_splits_of_folders(listing: Listing) -> Listing:
     """The listing with the splits that the images' folders name, where it says none itself and they all lie in such folders."""
-    said = {entry.split for entry in listing.entries}
+    if any(entry.split is not None for entry in listing.entries):
+        return listing
     found = [split_in(Path("/", entry.id).parent / "_", Path("/")) for entry in listing.entries]
-    if said != {None} or not {"train"} < {*found} <= {"train", "val", "test"}:
+    if not {"train"} < {*found} <= {"train", "val", "test"}:
         return listing
     entries = [replace(entry, split=split) for entry, split in zip(listing.entries, found, strict=True)]
     note = "no split is said: each image has that of the folder it lies in (train, val, test)"

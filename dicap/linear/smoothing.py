@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from dicap.linear.choice import Choice, choose
 from dicap.linear.folds import out_of_fold_scores
@@ -53,8 +54,9 @@ class Smoothing(NamedTuple):
         cosine = _unit(x @ self.axes) @ self.unit.T  # (b, n)
         cosine[cosine > SAME] = 0
         last = np.partition(cosine, -self.k, axis=1)[:, -self.k, None]
-        weight = np.where(cosine >= last - TIE, np.maximum(cosine, 0) ** POWER, 0)  # (b, n)
-        mean = (weight @ values + OWN * own) / (weight.sum(1, keepdims=True) + OWN)
+        near = (cosine >= last - TIE) & (cosine > 0)
+        weight = csr_array((cosine[near] ** POWER, near.nonzero()), cosine.shape)  # (b, n)
+        mean = (weight @ values + OWN * own) / (weight.sum(1)[:, None] + OWN)
         return (1 - self.share) * own + self.share * mean
 
 

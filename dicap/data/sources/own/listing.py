@@ -170,9 +170,10 @@ class Finder:
                 raise DataError(f"{self._root}: {name[:60]!r} is no name of a file; correct it") from None
         spoken, name = name, name.strip()
         for spelling in (spoken, name, name.replace("\\", "/").lstrip("/")):
-            for base in (*bases, self._root):
-                if ".." not in Path(spelling).parts and _is_file(base / spelling):
-                    return base / spelling
+            if ".." not in spelling.split("/"):
+                for base in (*bases, self._root):
+                    if _is_file(file := base / spelling):
+                        return file
         meant = Path(name.replace("\\", "/"))
         if ".." in meant.parts:
             return (bases or (self._root,))[0] / meant

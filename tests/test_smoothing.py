@@ -51,12 +51,13 @@ def smoothing_of(x, heads, y, fold, k, share=0.5):
     k=st.sampled_from([1, 4, 100]),
     share=st.sampled_from([0.25, 0.5, 1.0]),
     same=st.sampled_from([0.5, SAME]),
+    features=st.sampled_from([1, 6]),
 )
-def test_arrays_and_network_say_what_a_loop_over_rows_says(seed, k, share, same):
-    x, heads, y, fold = problem_of(seed)
+def test_arrays_and_network_say_what_a_loop_over_rows_says(seed, k, share, same, features):
+    x, heads, y, fold = problem_of(seed, features=features)
     x[23], x[25] = x[24], 0  # a copy, and a row without direction
     found, others = smoothing_of(x, heads, y, fold, k, share), x[len(y) :]
-    asked = np.concatenate([x[20:28], x[:4], np.random.default_rng(seed + 1).standard_normal((9, 6)).astype(np.float32)])
+    asked = np.concatenate([x[20:28], x[:4], np.random.default_rng(seed + 1).standard_normal((9, features)).astype(np.float32)])
     own, module = heads.logits(asked)[-1], network.Smoothing(network.to_tensors(found))
     expected = slow_smoothing(asked, own, others, heads.logits(others)[-1], k, share, same)
     with pytest.MonkeyPatch.context() as patch:

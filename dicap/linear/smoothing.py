@@ -70,7 +70,7 @@ def choose_smoothing(
         y: (n_l, C); fold: (n_l,); k: neighbours.
     """
     labelled, others = x[: len(y)], x[len(y) :]
-    axes = np.ascontiguousarray(rows.axes[:, ::-1][:, :COMPONENTS], np.float32)
+    axes = np.array(rows.axes[:, ::-1][:, :COMPONENTS], np.float32, order="C")
     found = Smoothing(axes, _unit(others @ axes), heads.logits(others)[-1], 1.0, min(k, len(others)))
     before, after = (out_of_fold_scores(heads.logits(each), fold) for each in (labelled, found(labelled, labelled, others)))
     choice = choose(SHARES, before, after, y)

@@ -11,6 +11,7 @@ told its own by the others. A model that smooths keeps the unlabelled rows of it
 Letters: n unlabelled rows of the fit, D features, r principal components, C classes; m rows that are scored.
 """
 
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -41,19 +42,26 @@ class Smoothing(NamedTuple):
     share: float  # of the neighbours' mean
     k: int  # neighbours
 
-    def __call__(self, x: NDArray, own: NDArray, values: NDArray | None = None) -> NDArray:
+    def __call__(self, x: NDArray, own: NDArray, values: NDArray | None = None, beyond: NDArray | None = None) -> NDArray:
         """Values `own` (m, V) of rows x (m, D), smoothed by the values (n, V) of the fit's rows, by default their logits.
 
-        Smoothed by the rows themselves, a row has the smoothed score of every linear head.
+        Smoothed by the rows themselves, a row has the smoothed score of every linear head. With other rows `beyond` (l, D) its
+        neighbours are the next K that are farther than the K nearest and than the nearest of these.
         """
-        values = self.logits if values is None else values
-        out = [self._block(x[i : i + BLOCK], own[i : i + BLOCK], values) for i in range(0, len(x), BLOCK)]
+        values, beyond = self.logits if values is None else values, None if beyond is None else _unit(beyond @ self.axes)
+        out = [self._block(x[i : i + BLOCK], own[i : i + BLOCK], values, beyond) for i in range(0, len(x), BLOCK)]
         return np.concatenate(out) if out else own
 
-    def _block(self, x: NDArray, own: NDArray, values: NDArray) -> NDArray:
-        cosine = _unit(x @ self.axes) @ self.unit.T  # (b, n)
+    def _block(self, x: NDArray, own: NDArray, values: NDArray, beyond: NDArray | None) -> NDArray:
+        unit = _unit(x @ self.axes)
+        cosine = unit @ self.unit.T  # (b, n)
         cosine[cosine > SAME] = 0
         last = np.partition(cosine, -self.k, axis=1)[:, -self.k, None]
+        if beyond is not None:
+            other = unit @ beyond.T  # (b, l)
+            other[other > SAME] = 0
+            cosine[cosine >= np.minimum(last, other.max(1, keepdims=True)) - TIE] = 0
+            last = np.partition(cosine, -self.k, axis=1)[:, -self.k, None]
         near = (cosine >= last - TIE) & (cosine > 0)
         weight = csr_array((cosine[near] ** POWER, near.nonzero()), cosine.shape)  # (b, n)
         mean = (weight @ values + OWN * own) / (weight.sum(1)[:, None] + OWN)
@@ -72,8 +80,9 @@ def choose_smoothing(
     labelled, others = x[: len(y)], x[len(y) :]
     axes = np.array(rows.axes[:, ::-1][:, :COMPONENTS], np.float32, order="C")
     found = Smoothing(axes, _unit(others @ axes), heads.logits(others)[-1], 1.0, min(k, len(others)))
-    before, after = (out_of_fold_scores(heads.logits(each), fold) for each in (labelled, found(labelled, labelled, others)))
-    choice = choose(SHARES, before, after, y)
+    each = labelled, found(labelled, labelled, others), found(labelled, labelled, others, beyond=labelled)
+    before, *after = (out_of_fold_scores(heads.logits(rows), fold) for rows in each)
+    choice = min((choose(SHARES, before, scores, y) for scores in after), key=attrgetter("share"))
     return found._replace(share=choice.share), choice
 
 

@@ -111,16 +111,23 @@ def test_it_is_taken_where_neighbours_share_labels_and_left_where_they_do_not(mo
 
 
 def test_frames_of_labelled_scenes_do_not_vouch_for_each_other():
-    """Neighbours have nothing to do with labels; each labelled row comes in several frames, dealt to different folds."""
+    """Neighbours say little of labels; each labelled row comes in several frames, of different folds or unlabelled."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((12, 30))[rng.integers(0, 12, 500)] + rng.standard_normal((500, 30))
     y = (x @ rng.standard_normal((30, 3)) > 0).astype(int)
     frames = np.repeat(x[:50], 6, axis=0) + 0.5 * rng.standard_normal((300, 30))
-    for labelled, labels in ((x[:50], y[:50]), (frames, np.repeat(y[:50], 6, axis=0))):
-        model = DiCaPClassifier(random_state=0, C=0.1).fit(
-            np.concatenate([labelled, x[50:]]), np.concatenate([labels, np.full((450, 3), -1)])
-        )
-        assert model.smoothed_ is not None and model.smoothed_.share == 0
+    many = np.repeat(x[:50], 25, axis=0) + 0.5 * rng.standard_normal((1250, 30))
+    cases = (
+        (x[:50], x[50:]),
+        (frames, x[50:]),
+        (x[:50], np.r_[frames, x[50:]]),
+        (frames, np.r_[frames + 0.2, x[50:]]),
+        (x[:50], many),
+    )
+    for labelled, others in cases:
+        labels = np.repeat(y[:50], len(labelled) // 50, axis=0)
+        model = DiCaPClassifier(random_state=0, C=0.1).fit(np.r_[labelled, others], np.r_[labels, np.full((len(others), 3), -1)])
+        assert model.smoothed_ is not None and model.smoothed_.share == 0, (len(labelled), len(others))
     assert DiCaPClassifier(random_state=0).fit(x, y).smoothed_ is None, "nothing is unlabelled"
 
 

@@ -110,6 +110,22 @@ def test_it_is_taken_where_neighbours_share_labels_and_left_where_they_do_not(mo
     assert DiCaPClassifier(neighbours=0).fit(x, y).smoothed_ is DiCaPClassifier(pseudo_weight=0.5).fit(x, y).smoothed_ is None
 
 
+def test_beyond_the_nearest_is_what_a_loop_finds():
+    """The next k of those farther than a row's k nearest and than its nearest other labelled row."""
+    rng, k = np.random.default_rng(0), 4
+    found = smoothing.Smoothing(np.eye(5, dtype=np.float32), *([None] * 3), k)
+    unit, labelled = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in rng.standard_normal((2, 40, 5)))
+    values = rng.standard_normal((40, 3))
+    smoothed = found._replace(unit=unit, share=1.0)(labelled, values * 0, values, beyond=labelled)
+    for i, row in enumerate(labelled):
+        near = np.sort(unit @ row)[-k]
+        limit = min(near, max(row @ other for j, other in enumerate(labelled) if j != i))
+        ranked = [j for j in np.argsort(-(unit @ row)) if 0 < unit[j] @ row < limit - 1e-6][:k]
+        weight = np.array([(unit[j] @ row) ** 3 for j in ranked])
+        expected = weight @ values[ranked] / weight.sum() if ranked else np.zeros(3)
+        np.testing.assert_allclose(smoothed[i], expected, atol=1e-5)
+
+
 def test_frames_of_labelled_scenes_do_not_vouch_for_each_other():
     """Neighbours say little of labels; each labelled row comes in several frames, of different folds or unlabelled."""
     rng = np.random.default_rng(0)
@@ -145,6 +161,7 @@ def test_labels_of_a_fold_reach_its_scores_through_the_shares_alone(seed):
     open_entries = np.arange(60)[:, None] >= np.full(3, 40)
     seen = []
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(smoothing, "FAR", -1e9)
         patch.setattr(choice, "CLEAR", -1e9)  # the largest shares, whatever the labels say
         for labels in (y, changed):
             found = crossfit.crossfit(
@@ -162,6 +179,7 @@ def test_a_classifier_that_smooths_survives_a_copy_and_batches(monkeypatch, ties
     import pickle
 
     monkeypatch.setattr(choice, "CLEAR", -1e9)
+    monkeypatch.setattr(smoothing, "FAR", -1e9)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((80, 5 + 11 * ties))
     x, y = np.where(x > 0, 1, 0) if ties else x, np.where(np.arange(80)[:, None] < 30, rng.integers(0, 2, (80, 2)), -1)

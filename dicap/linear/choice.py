@@ -50,16 +50,18 @@ class Choice(NamedTuple):
         return f"helped: {change} out of fold" + (f", {self.share:g} of what they change was taken" if self.share < 1 else "")
 
 
-def choose(shares: tuple[float, ...], before: NDArray, after: NDArray, y: NDArray) -> Choice:
-    """The largest of `shares` with which the loss of (1 - share) before + share after is CLEAR below; 0 where there is none.
+def choose(shares: tuple[float, ...], before: NDArray, after: NDArray, y: NDArray, clear: float | None = None) -> Choice:
+    """The largest of `shares` with which the loss of (1 - share) before + share after is below; 0 where there is none.
 
     Args:
         before, after: (n_l, C) logits out of fold; y: (n_l, C).
+        clear: standard errors by which it has to be below; None: CLEAR.
     """
     mixed = [(1 - share) * before + share * after for share in (0.0, *shares)]
     losses = [calibrated_losses(logits.astype(np.float64), y) for logits in mixed]
     errors = tuple(evidence(losses[0], some) for some in losses[1:])
-    share = next((share for share, found in zip(shares, errors, strict=True) if found <= -CLEAR), 0.0)
+    clear = CLEAR if clear is None else clear
+    share = next((share for share, found in zip(shares, errors, strict=True) if found <= -clear), 0.0)
     known = np.count_nonzero(y >= 0)
     return Choice(share, shares, tuple(float(some.sum() / known) for some in losses), errors)
 

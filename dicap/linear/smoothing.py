@@ -6,7 +6,9 @@ over the K nearest unlabelled rows j, and all as near as the last of them, but n
 Smooth does along a graph (Huang et al., ICLR 2021). The student has learnt what a linear head can keep of a row's neighbours;
 this is what it cannot. A row's neighbours are scored by the head of its own fold, so no label of that fold enters. Labelled rows
 are no neighbours: heads have learnt their labels, so that of several frames of one scene, dealt to different folds, each would be
-told its own by the others. A model that smooths keeps the unlabelled rows of its fit.
+told its own by the others. Unlabelled frames of its scene vouch for a labelled row too, and a new scene has none. So the share is
+measured twice, and the second time a labelled row's neighbours are those beyond its nearest: farther than its K nearest and than
+the nearest other labelled row, which mostly is of another scene. A model that smooths keeps the unlabelled rows of its fit.
 
 Letters: n unlabelled rows of the fit, D features, r principal components, C classes; m rows that are scored.
 """
@@ -28,6 +30,7 @@ SHARES = (0.5, 0.25)  # of the neighbours' mean; a larger one wins nowhere (docs
 # photograph that was saved anew, are nearer to what they were than this. Not round: cosines of counts are, and rounding would
 # part equal ones.
 SAME = 0.99907
+FAR = 0.0  # standard errors by which neighbours beyond the nearest have to lower the loss: they need not help as much
 TIE = 1e-6  # of cosines that rounding parts, which is no reason to prefer one
 OWN = 1e-9  # weight of the row itself in the mean: without a neighbour its score stays
 SHORT = 1e-30  # length below which a row is 0
@@ -71,7 +74,8 @@ class Smoothing(NamedTuple):
 def choose_smoothing(
     heads: Solution, rows: PrincipalAxes, x: NDArray, y: NDArray, fold: NDArray, k: int
 ) -> tuple[Smoothing, Choice]:
-    """The smoothing of the last head's scores whose share of SHARES `choose` takes; of share 0 where it takes none.
+    """The smoothing of the last head's scores, of the smaller of the shares that `choose` takes by the nearest rows and by those
+    beyond them; 0: none.
 
     Args:
         heads: K heads each without a fold, and one of all folds; rows: `rotate` of all rows x (N, D), labelled ones first.
@@ -81,8 +85,8 @@ def choose_smoothing(
     axes = np.array(rows.axes[:, ::-1][:, :COMPONENTS], np.float32, order="C")
     found = Smoothing(axes, _unit(others @ axes), heads.logits(others)[-1], 1.0, min(k, len(others)))
     each = labelled, found(labelled, labelled, others), found(labelled, labelled, others, beyond=labelled)
-    before, *after = (out_of_fold_scores(heads.logits(rows), fold) for rows in each)
-    choice = min((choose(SHARES, before, scores, y) for scores in after), key=attrgetter("share"))
+    before, near, far = (out_of_fold_scores(heads.logits(rows), fold) for rows in each)
+    choice = min(choose(SHARES, before, near, y), choose(SHARES, before, far, y, clear=FAR), key=attrgetter("share"))
     return found._replace(share=choice.share), choice
 
 

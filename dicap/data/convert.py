@@ -22,10 +22,9 @@ from dicap.data import format as files
 from dicap.data.resize import Result, convert_one, results
 from dicap.data.sources.base import Item, RawSet, decoders, unknown_entries
 from dicap.errors import DataError
-from dicap.files.atomic import make_room, replacing_folder
+from dicap.files.atomic import replacing_folder
 from dicap.files.checksum import sha256
 from dicap.files.content_store import ABSENT, ContentStore, digest
-from dicap.files.locks import locked
 from dicap.files.npy import npy_header
 from dicap.machine.progress import progress
 
@@ -82,18 +81,14 @@ def convert(
             full, or another conversion into the same folder is going on.
     """
     _check_ids(raw)
-    make_room(destination, folder=True)
-    with locked(destination.with_name(f".{destination.name}.lock")) as alone:
-        if not alone:
-            raise DataError(f"{destination}: another `dicap-stage convert` is writing it; wait for its end")
-        with replacing_folder(destination) as scratch, _trouble(destination):
-            cache = None if known is None else _store(known, raw, image_size, code)
-            found = _results(raw, image_size, workers, cache)
-            shown = progress(found, desc=f"convert {raw.dataset}", total=len(raw.items), unit="image")
-            with closing(found), closing(shown):
-                written = _write_pixels(shown, len(raw.items), scratch, image_size)
-            _judge(raw, written, max_rejected, destination)
-            meta = _describe(raw, written, scratch, image_size)
+    with replacing_folder(destination) as scratch, _trouble(destination):
+        cache = None if known is None else _store(known, raw, image_size, code)
+        found = _results(raw, image_size, workers, cache)
+        shown = progress(found, desc=f"convert {raw.dataset}", total=len(raw.items), unit="image")
+        with closing(found), closing(shown):
+            written = _write_pixels(shown, len(raw.items), scratch, image_size)
+        _judge(raw, written, max_rejected, destination)
+        meta = _describe(raw, written, scratch, image_size)
     return meta
 
 

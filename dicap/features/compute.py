@@ -67,7 +67,7 @@ def fill(
         device: where `network` is.
         workers: as `dicap.data.loader.load`.
         autocast: dtype of mixed precision, or None.
-        stopping: asked after each chunk whether to stop there.
+        stopping: asked after some images whether to store what was computed and stop there.
 
     Returns:
         Number of images, of different pixels, of which something was computed.
@@ -188,13 +188,14 @@ def _store(
         held += sum(len(request.rows) for request in step)
         done += len(step[0].rows)
         yield from repeat(None, len(step[0].rows))
-        if held < CHUNK and number < len(steps) - 1:
+        stop = number < len(steps) - 1 and stopping()
+        if held < CHUNK and number < len(steps) - 1 and not stop:
             continue
         for name in {name: None for name, _, _ in waiting}:
             rows = np.concatenate([rows for key, rows, _ in waiting if key == name])
             views[name].add(rows, keys[rows], torch.cat([features for key, _, features in waiting if key == name]).numpy())
         waiting, held = [], 0
-        if stopping() and number < len(steps) - 1:
+        if stop:
             raise Stopped(f"features: those of {done} images saved; run again to go on")
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dicap.errors import DataError
+from dicap.files.locks import locked
 
 
 def make_room(path: Path, *, folder: bool) -> None:
@@ -46,22 +47,28 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
     What was there before is removed when the new one is in its place. One that was put aside by a process that ended between the
     two renames is brought back first.
+
+    Raises DataError where another process is writing it.
     """
     make_room(path, folder=True)
-    temporary, old = (path.with_name(f".{path.name}.{end}") for end in ("tmp", "old"))
-    _bring_back(old, path)
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        yield temporary
-        if path.exists():
+    temporary, old, lock = (path.with_name(f".{path.name}.{end}") for end in ("tmp", "old", "lock"))
+    with locked(lock) as alone:
+        if not alone:
+            raise DataError(f"{path}: another process is writing it; wait for its end")
+        try:
+            _bring_back(old, path)
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+            yield temporary
+            if path.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                os.rename(path, old)
+            os.rename(temporary, path)
             shutil.rmtree(old, ignore_errors=True)
-            os.rename(path, old)
-        os.rename(temporary, path)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        _bring_back(old, path)
-        shutil.rmtree(temporary, ignore_errors=True)
+        finally:
+            _bring_back(old, path)
+            shutil.rmtree(temporary, ignore_errors=True)
+            lock.unlink(missing_ok=True)  # while it is held: who waits for it notices
 
 
 def _bring_back(old: Path, path: Path) -> None:

@@ -2,7 +2,8 @@
 
 A store is a folder of files that only grow: `data` holds the values, one behind the other, and `index` a record of fixed length
 for each, written once its value is on the disk. A process that is killed leaves bytes that no record speaks of, or half a record,
-which the next one to write cuts off. A record has a checksum of its key and value, so what was damaged is not found.
+which the next one to write cuts off. A record has a checksum of store, key and value, so neither what was damaged nor the files
+of another store are found.
 
 Writers take turns by a lock; readers need none. Of two values of one key the later counts.
 """
@@ -73,7 +74,7 @@ class ContentStore:
         if start + length > os.fstat(self._file.fileno()).st_size:
             return None
         value = os.pread(self._file.fileno(), length, start)
-        return value if _checksum(self._records["key"][place : place + 1], value) == _whole(record["checksum"]) else None
+        return value if self._checksum(self._records["key"][place : place + 1], value) == _whole(record["checksum"]) else None
 
     def add(self, keys: np.ndarray, values: Sequence[bytes]) -> None:
         """Write values of (n,) S16 keys; all of them are on the disk on return.
@@ -85,22 +86,25 @@ class ContentStore:
         records["key"] = keys
         self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have removed it since it was opened
         with locked(self.folder / "lock", wait=True), self._data.open("ab") as data, self._index.open("ab") as index:
-            start = data.seek(0, os.SEEK_END)
-            for row, value in enumerate(values):
-                records[row]["start"], records[row]["length"] = start, len(value)
-                records[row]["checksum"] = _checksum(keys[row : row + 1], value)
-                start += data.write(value)
-            data.flush()
-            os.fsync(data.fileno())
+            begin = start = data.seek(0, os.SEEK_END)
+            try:
+                for row, value in enumerate(values):
+                    records[row]["start"], records[row]["length"] = start, len(value)
+                    records[row]["checksum"] = self._checksum(keys[row : row + 1], value)
+                    start += data.write(value)
+                data.flush()
+                os.fsync(data.fileno())
+            except OSError:  # what no record will speak of need not fill the disk
+                os.ftruncate(data.fileno(), begin)
+                raise
             size = index.seek(0, os.SEEK_END)
             index.truncate(size - size % RECORD.itemsize)
             index.write(records.tobytes())
             index.flush()
             os.fsync(index.fileno())
 
-
-def _checksum(key: np.ndarray, value: bytes) -> bytes:
-    return digest(key.tobytes(), value)
+    def _checksum(self, key: np.ndarray, value: bytes) -> bytes:
+        return digest(self.folder.name.encode(), key.tobytes(), value)
 
 
 def _whole(checksum: bytes) -> bytes:

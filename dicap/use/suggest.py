@@ -55,7 +55,8 @@ def look(model: SavedModel, inputs: Inputs, rows: np.ndarray, runtime: Runtime) 
 def spread(embeddings: np.ndarray, count: int, labelled: int = 0) -> list[int]:
     """Images that cover the others: of as many clusters as there are labelled images and images wanted, those without a label.
 
-    The largest clusters first; of each the image nearest to its centre (k-means; TypiClust, Hacohen et al., ICML 2022).
+    The largest clusters first; of each the image nearest to its centre (k-means; TypiClust, Hacohen et al., ICML 2022). Where all
+    are near copies of labelled ones, those farthest from their centres.
 
     Args:
         embeddings: (n, D), the `labelled` first, which are not chosen again.
@@ -72,7 +73,8 @@ def spread(embeddings: np.ndarray, count: int, labelled: int = 0) -> list[int]:
     size[which[:labelled]] = 0
     far = ((embeddings - found.cluster_centers_[which]) ** 2).sum(1)
     members = [np.flatnonzero(which == c) for c in np.argsort(-size, kind="stable")[:count] if size[c]]
-    return [int(some[np.argmin(far[some])]) for some in members]
+    chosen = [int(some[np.argmin(far[some])]) for some in members]
+    return chosen or [labelled + int(i) for i in np.argsort(-far[labelled:], kind="stable")[:count]]
 
 
 def suggest(

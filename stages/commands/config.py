@@ -7,6 +7,7 @@ import click
 
 from dicap.settings import flatten
 from stages.support.common import params_option, resolve_and_warn
+from stages.support.terminal import spoken
 
 
 @click.command("config")
@@ -16,7 +17,7 @@ def command(params: Path, as_json: bool) -> None:
     """Print the settings in force and where each comes from."""
     resolved = resolve_and_warn(params)
     values = dict(flatten(resolved.settings.model_dump()))
-    if as_json:
+    if as_json or spoken()["json"]:
         rows = {key: {"value": value, "from": resolved.origins.get(key)} for key, value in values.items()}
         click.echo(json.dumps(rows, indent=2))
         return

@@ -8,16 +8,7 @@ import click
 
 from dicap.files.atomic import replacing_folder
 from dicap.machine.processes import keep_freed_memory
-from stages.support.common import (
-    ARTIFACTS,
-    data_folder,
-    known_results,
-    load,
-    machine_options,
-    params_option,
-    placed,
-    project_root,
-)
+from stages.support.common import ARTIFACTS, data_folder, known_results, load, machine_options, params_option, placed
 from stages.support.terminal import finish
 
 if TYPE_CHECKING:
@@ -58,7 +49,7 @@ def _compute(settings: "Settings", runtime: dict[str, Any]) -> None:
     from dicap.machine.runtime import Runtime
     from dicap.network.stored import save_backbone
     from dicap.provenance.dependencies import code
-    from dicap.training.checkpoint.state import RunState, StopSignal, fingerprint
+    from dicap.training.checkpoint.state import StopSignal
 
     chosen = Runtime.choose(**runtime)
     store = Store.open(data_folder(settings), settings.image_size)
@@ -74,8 +65,7 @@ def _compute(settings: "Settings", runtime: dict[str, Any]) -> None:
     # Features of two packages or versions, or of a processor and a GPU, differ in their last bits: a bank is of one.
     by += [str(chosen.amp or torch.float32).removeprefix("torch."), chosen.device.type]
     made_by = {"engine": by, "code": code("features", settings)}
-    state = RunState(project_root(), "features", fingerprint({"recipe": recipe.fingerprint, **made_by}))
-    with StopSignal() as stop, state, replacing_folder(BANK) as folder:
+    with StopSignal() as stop, replacing_folder(BANK) as folder:
         begin = time.perf_counter()
         computed = fill(
             folder, recipe, store, computing, known=known, made_by=made_by, device=chosen.device, workers=chosen.workers,
@@ -83,7 +73,6 @@ def _compute(settings: "Settings", runtime: dict[str, Any]) -> None:
         )  # fmt: skip
         seconds = time.perf_counter() - begin
         save_backbone(network.backbone, folder / BACKBONE)
-        state.finish()
     facts: dict[str, Any] = {
         "images": store.n,
         "views": len(recipe.files),

@@ -12,6 +12,7 @@ import click
 
 from dicap.errors import DataError, SettingsError, did_you_mean
 from dicap.files.atomic import replacing
+from dicap.files.locks import locked
 from dicap.settings.resolve import change_settings
 from stages.support.common import data_folder, load, params_option
 from stages.support.terminal import finish, say
@@ -40,6 +41,8 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     from dicap.data.sources.own.listing import check_names
     from dicap.data.sources.own.read import added_before, read_added
 
+    if params.is_file():  # two at once take turns, and the second goes on from the labels of the first
+        click.get_current_context().with_resource(locked(params, wait=True))
     settings = load(params)
     if settings.dataset != "table":
         raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only one's own data (table) takes new labels")

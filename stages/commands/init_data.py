@@ -77,8 +77,7 @@ def command(
         "protocol": "recommended",
         "own.test_share": options.test_share or None,
         "own.unlabeled_root": options.unlabeled_root,
-        "own.added": added,
-    }
+    } | ({"own.added": None} if forgotten else {})  # else as it is by now: somebody may have imported meanwhile
     if not dry_run:
         change_settings(params, settings | {f"own.{key}": value for key, value in chosen.items()})
     for what, how in [*found.understood, ("ratio", f"{ratio:g}: {why}")]:

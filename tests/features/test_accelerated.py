@@ -84,10 +84,12 @@ def test_a_damaged_file_or_another_s_in_the_cache_is_exported_again(tmp_path):
         accelerated(each, MANY, SIDE, CPU, tmp_path / folder)
     (file,), (another,) = (list((tmp_path / folder).iterdir()) for folder in ("own", "other"))
     right, batch = file.read_bytes(), images(3)
-    for content in (b"no model", another.read_bytes()):
+    flipped = bytearray(right)
+    flipped[len(right) // 2] ^= 1  # the last bit of a weight or a letter of a name
+    for content in (b"no model", another.read_bytes(), flipped):
         file.write_bytes(content)
         fast, by = accelerated(network, MANY, SIDE, CPU, tmp_path / "own")
-        assert by[0] == "onnxruntime" and len(file.read_bytes()) == len(right)
+        assert by[0] == "onnxruntime" and len(file.read_bytes()) == len(right) and file.read_bytes() != content
         with torch.inference_mode():
             torch.testing.assert_close(fast.features(batch), network.features(batch), rtol=1e-4, atol=1e-4)
 

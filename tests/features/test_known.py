@@ -90,14 +90,14 @@ def test_whatever_is_asked_for_only_what_was_never_seen_is_computed(pictures, wh
         seen, looked_at = seen | contents(rows), looked_at | trained
 
 
-@pytest.mark.parametrize("stop_after", [1, 2])
-def test_stopped_it_goes_on(pictures, whole, tmp_path, monkeypatch, stop_after):
-    monkeypatch.setattr(compute, "CHUNK", 30)
+@pytest.mark.parametrize(("stop_after", "chunk"), [(1, 30), (2, 30), (2, 1024)])
+def test_stopped_it_goes_on(pictures, whole, tmp_path, monkeypatch, stop_after, chunk):
+    monkeypatch.setattr(compute, "CHUNK", chunk)
     bank, asked = Bank(pictures, range(N), tmp_path / "x"), iter(range(stop_after))
     with pytest.raises(Stopped, match="saved; run again to go on"):
         bank.fill(tmp_path / "known", stopping=lambda: next(asked, None) == stop_after - 1)
     computed, found = bank.fill(tmp_path / "known")
-    assert same(found, whole, range(N)) and computed == N - 1 - 8 * stop_after  # steps of 8 images in 6 views reach a chunk of 30
+    assert same(found, whole, range(N)) and computed == N - 1 - 8 * stop_after  # steps of 8 images
 
 
 def test_a_damaged_feature_is_computed_again(pictures, whole, tmp_path):
@@ -202,3 +202,5 @@ def test_photographs_that_did_not_change_are_not_decoded_again(pictures, tmp_pat
     content[len(content) // 2] ^= 1
     data.write_bytes(content)
     assert converted("12345") <= 1 and converted("12345", 8) == 5 and converted("54321", 8) == 0
+    inside, anywhere = (FileImages(folder, ["2.png"], [below]) for below in (folder, None))
+    assert inside.mark(0) != anywhere.mark(0), "one that is refused as a link to elsewhere is not found in its place"

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +54,20 @@ def test_a_damaged_store_gives_what_was_put_in_or_nothing_and_takes_more(tmp_pat
     lost = [key for key, found in zip(entries, values_of(ContentStore(folder), entries), strict=True) if found is None]
     ContentStore(folder).add(keys_of(lost), [entries[key] for key in lost])
     assert values_of(ContentStore(folder), entries) == list(entries.values())
+
+
+def test_another_s_files_and_what_a_full_disk_left_are_not_found(tmp_path, monkeypatch):
+    key = digest(b"pixels")
+    for name in ("plain", "mirror"):
+        ContentStore(tmp_path / name).add(keys_of([key]), [name.encode()])
+    shutil.rmtree(tmp_path / "plain")
+    (tmp_path / "mirror").rename(tmp_path / "plain")
+    assert values_of(ContentStore(tmp_path / "plain"), [key]) == [None]
+    size = (tmp_path / "plain" / "data").stat().st_size
+    monkeypatch.setattr(os, "fsync", lambda file: os.fstat(-1))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        ContentStore(tmp_path / "plain").add(keys_of([key]), [b"x" * 100_000])
+    assert (tmp_path / "plain" / "data").stat().st_size == size
 
 
 WRITER = """

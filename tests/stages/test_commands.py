@@ -96,6 +96,7 @@ def test_a_set_is_converted_by_lists(project):
 def test_config_prints(project):
     assert "train.epochs" in project.done("config")
     assert json.loads(project.done("config", "--json"))["train.epochs"]["value"] == 2
+    assert project.done("--json", "config") == project.done("config", "--json")
 
 
 @pytest.mark.parametrize("command", ["resolve", "config", "run"])

@@ -7,6 +7,7 @@ import csv
 
 import numpy as np
 import pytest
+import tiny
 from data.raw import photo
 from ruamel.yaml import YAML
 
@@ -113,6 +114,21 @@ def test_what_was_said_of_a_photograph_stays_said(bare_project, tmp_path, seed):
             assert tests is None or len((tests - test) & mine.listed.keys()) <= 1
             tests = test
     assert all(told == new for new, told in said), "for how many images a new class is unknown"
+
+
+def test_two_who_import_at_once_both_do(bare_project, tmp_path):
+    mine, project = Photographs(tmp_path / "mine", np.random.default_rng(0)), bare_project
+    project.done("init-data", mine.folder, "--test-share", "0.25")
+    project.done("convert", "--workers", "0")
+    unlabelled = [name for name, shown in mine.listed.items() if shown is None]
+    for pair in (unlabelled[:2], unlabelled[2:4], unlabelled[4:6]):
+        for number, name in enumerate(pair):
+            with (project.folder / f"{number}.csv").open("w", newline="") as file:
+                csv.writer(file).writerows([("image", "labels"), (name, "red car")])
+        running = [tiny.stage(project.folder, "import-labels", f"{number}.csv") for number in range(2)]
+        assert [process.wait()[0] for process in running] == [0, 0]
+    project.done("convert", "--workers", "0")
+    assert {*unlabelled[:6]} <= converted(project.folder / "data/converted").keys()
 
 
 def test_a_camera_that_counts_anew_gives_no_photograph_the_labels_of_another(bare_project, tmp_path):

@@ -24,6 +24,8 @@ def test_all_images_and_copies_once():
     rows = np.random.default_rng(0).normal(size=(9, 3))
     assert sorted(spread(rows, 7, labelled=2)) == [*range(2, 9)]
     assert len(spread(np.repeat(rows[:3], 5, axis=0), 6)) == 3
+    copies = spread(np.repeat(rows[:3], 3, axis=0)[[0, 3, 6, 1, 4, 7, 2, 5, 8]], 2, labelled=3)
+    assert len({*copies}) == 2 and min(copies) >= 3, "copies of labelled images, where nothing else is left"
 
 
 def test_the_command_offers_what_there_is():

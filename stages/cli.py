@@ -82,7 +82,7 @@ class LazyGroup(click.Group):
         if STARTED_BY in os.environ:  # an engine's job, or one of several processes of a run
             end_with_parent()
         # Read by OpenMP when torch is loaded, by OpenBLAS with numpy. Their defaults let waiting threads spin: where another
-        # process wants the same cores, a training step then took 2.5 s instead of 0.16 s, a solved head 13 s instead of 8.
+        # process wants the same cores, a training step then took 2.5 s instead of 0.16 s, a solved head 13 s instead of 11.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")  # 2^16 cycles instead of 2^28
         # Loading libraries makes a million objects that stay. By default Python looks for garbage among them so often that this

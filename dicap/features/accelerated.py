@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from dicap.files.atomic import replacing
+from dicap.files.checksum import is_whole, write_after_checksum
 from dicap.network import Network
 from dicap.network.backbone import feature_map, weights_checksum
 from dicap.network.onnx_file import PACKAGES, probe, write_onnx
@@ -25,7 +26,6 @@ PAYS_FROM = 2**25  # pixels in all, 2,048 images at 128 px: with fewer, exportin
 # Difference from torch on the probe batch: root mean square over that of the features. Measured: 1e-6 to 1e-5.
 TOLERANCE = 1e-4
 PROBE = 4  # images of the probe batch
-DIGEST = 32  # bytes of the checksum before an exported backbone
 GROUP = 4  # images at a time of a thread, however many threads there are, for their last bits: more are hardly faster
 
 
@@ -78,10 +78,11 @@ class OnnxBackbone(nn.Module):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 3
-        content = path.read_bytes()  # so that the file may go
-        if hashlib.sha256(content[DIGEST:]).digest() != content[:DIGEST]:  # a flipped bit is too small a difference to be seen
-            raise ValueError(f"{path}: damaged")
-        self._session = onnxruntime.InferenceSession(content[DIGEST:], options, providers=["CPUExecutionProvider"])
+        with path.open("rb") as file:
+            if not is_whole(file):  # a flipped bit is too small a difference to be seen
+                raise ValueError(f"{path}: damaged")
+            content = file.read()  # so that the file may go
+        self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Of any number of images."""
@@ -124,7 +125,8 @@ def _export(network: Network, image_size: int, path: Path) -> None:
     with replacing(path) as temporary:
         write_onnx(_FeatureMap(network).eval(), torch.zeros(2, 3, image_size, image_size), temporary, ("pixels", "features"))
         content = temporary.read_bytes()
-        temporary.write_bytes(hashlib.sha256(content).digest() + content)
+        with temporary.open("wb") as file:
+            write_after_checksum(file, content)
 
 
 def _difference(fast: Network, network: Network, image_size: int) -> float:

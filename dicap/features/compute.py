@@ -188,8 +188,9 @@ def _store(
         held += sum(len(request.rows) for request in step)
         done += len(step[0].rows)
         yield from repeat(None, len(step[0].rows))
-        stop = number < len(steps) - 1 and stopping()
-        if held < CHUNK and number < len(steps) - 1 and not stop:
+        last = number == len(steps) - 1
+        stop = not last and stopping()
+        if held < CHUNK and not (last or stop):
             continue
         for name in {name: None for name, _, _ in waiting}:
             rows = np.concatenate([rows for key, rows, _ in waiting if key == name])

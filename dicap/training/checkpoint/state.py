@@ -19,10 +19,10 @@ from typing import Any
 import torch
 
 from dicap.errors import DataError
+from dicap.files.checksum import is_whole, write_after_checksum
 from dicap.files.locks import locked
 
 SCHEMA = 3  # of the saved state; part of the fingerprint, so another version starts afresh
-DIGEST = 32  # bytes of the checksum before it
 STALE_DAYS = 30  # an interrupted experiment may go on for so long
 _ATTEMPTS = 3  # at a lock, before somebody else is said to hold it
 
@@ -94,8 +94,7 @@ class RunState:
         torch.save({"schema": SCHEMA} | payload, content)
         try:
             with open(temporary, "wb") as handle:
-                handle.write(hashlib.sha256(content.getbuffer()).digest())
-                handle.write(content.getbuffer())
+                write_after_checksum(handle, content.getbuffer())
                 handle.flush()
                 os.fsync(handle.fileno())
         except OSError as error:
@@ -132,10 +131,8 @@ class RunState:
 def _read(path: Path) -> dict[str, Any] | None:
     """The content of a generation, or None if it is not whole or not of this version."""
     with open(path, "rb") as handle:
-        digest = handle.read(DIGEST)
-        if hashlib.file_digest(handle, "sha256").digest() != digest:
+        if not is_whole(handle):
             return None
-        handle.seek(DIGEST)
         try:
             payload = torch.load(handle, map_location="cpu", weights_only=True)
         except Exception:  # torch's reader raises whatever the bytes lead it to

@@ -61,8 +61,8 @@ def read(root: Path, own: Own) -> RawSet:
         listing = with_splits_of_folders(listing)
     raw, files = one_each(to_raw(listing), [entry.file for entry in listing.entries])
     base = base_of(root) if kind == "coco" else root if root.is_dir() else root.parent
-    leaves = {folder: linked_folder(folder / "_", base) for folder in {file.parent for file in files}}
-    below = [] if kind == "folders" else [leaves[file.parent] for file in files]
+    leaves = {folder: linked_folder(folder / "_", base) for folder in {file.parent for file in files} if kind != "folders"}
+    below = [leaves[file.parent] for file in files if leaves]
     if own.unlabeled_root:
         raw, files = with_unlabelled(raw, files, Path(own.unlabeled_root), base)
     for name in sorted({name for names in OPTIONS.values() for name in names} - {*OPTIONS.get(kind, ())}):

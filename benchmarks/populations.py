@@ -1,10 +1,11 @@
-"""Made-up populations in which unlabelled rows mislead, and one in which they help."""
+"""Made-up populations in which unlabelled rows mislead, are of little use, or help."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 MISLEADING = ("other clusters", "another kind", "other shares", "neighbours")
+ORDINARY = ("linear", "partly known", "frames")
 HELPING = "clusters"
 
 
@@ -24,8 +25,10 @@ def draw(kind: str, seed: int) -> Population:
     Args:
         kind: `other clusters`: strong clusters that have nothing to do with the labels, which lie in weak directions; `another
             kind`: unlabelled rows are shifted and scaled, with other labels; `other shares`: unlabelled rows were drawn by their
-            labels; `neighbours`: rows of a cluster are close, and the label goes against it; `clusters`: a class is a union of
-            clusters.
+            labels; `neighbours`: rows of a cluster are close, and the label goes against it; `linear`: labels are linear in the
+            features, with noise; `partly known`: 40 % of the labelled rows' entries are unknown (-1) besides; `frames`: one or
+            two rows of a scene are labelled and others of the same scene are not, of further scenes none; those of the test
+            are new; `clusters`: a class is a union of clusters.
     """
     rng = np.random.default_rng([seed, sum(map(ord, kind))])
     labelled, unlabelled, tests = int(rng.integers(50, 120)), int(rng.integers(300, 800)), 600
@@ -67,6 +70,20 @@ def draw(kind: str, seed: int) -> Population:
             order = np.concatenate([rest[:labelled], chosen, rest[labelled:]])
             x, y = of(part[order]), y[order]
             hidden = slice(labelled, labelled + len(chosen))
+        case "linear" | "partly known":
+            part = rng.standard_normal((n, 12))
+            y, x = labels(part @ rng.standard_normal((12, classes)), 0.4), of(part)
+            if kind == "partly known":
+                y = np.where((np.arange(n)[:, None] < labelled) & (rng.random(y.shape) < 0.4), -1, y)
+        case "frames":
+            shown, frames = int(rng.integers(1, 3)), int(rng.integers(2, 15))  # labelled and unlabelled ones of a scene
+            own, scenes = labelled // shown, labelled // shown + int(rng.integers(0, 100))
+            part = rng.standard_normal((scenes + tests, 12))
+            y, x = labels(part @ rng.standard_normal((12, classes)), rng.uniform(0.4, 1)), of(part)
+            which = np.concatenate([np.repeat(np.arange(own), shown), np.repeat(np.arange(scenes), frames)])
+            which, labelled = np.concatenate([which, np.arange(scenes, len(x))]), own * shown
+            y, x = y[which], x[which] + rng.uniform(0.1, 0.4) * rng.standard_normal((len(which), features))
+            hidden = slice(labelled, len(which) - tests)
         case "neighbours":
             which, part, centres = rng.integers(0, 30, n), rng.standard_normal((n, 8)), 3 * rng.standard_normal((30, 8))
             against = 0.3 * (centres @ rng.standard_normal((8, classes)))[which]

@@ -162,6 +162,7 @@ def test_labels_of_a_fold_reach_its_scores_through_the_shares_alone(seed):
     seen = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(smoothing, "FAR", -1e9)
+        patch.setattr(smoothing, "NEAR", -1e9)
         patch.setattr(choice, "CLEAR", -1e9)  # the largest shares, whatever the labels say
         for labels in (y, changed):
             found = crossfit.crossfit(
@@ -180,6 +181,7 @@ def test_a_classifier_that_smooths_survives_a_copy_and_batches(monkeypatch, ties
 
     monkeypatch.setattr(choice, "CLEAR", -1e9)
     monkeypatch.setattr(smoothing, "FAR", -1e9)
+    monkeypatch.setattr(smoothing, "NEAR", -1e9)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((80, 5 + 11 * ties))
     x, y = np.where(x > 0, 1, 0) if ties else x, np.where(np.arange(80)[:, None] < 30, rng.integers(0, 2, (80, 2)), -1)

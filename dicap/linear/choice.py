@@ -20,9 +20,7 @@ from dicap.linear.solver import Solution
 
 PART = 0.5  # weight of a pseudo-labelled entry in the student that is offered
 SHARES = (1.0, 0.75, 0.5, 0.25)  # of the student in the heads that are tried, the largest first
-# Standard errors by which the loss has to fall. At 0 one made-up population in ten of those that mislead ended more than 0.3 mAP
-# below the labelled rows' own head, at 0.5 one in twenty (docs/photographs.md).
-CLEAR = 0.5
+CLEAR = 1.0  # standard errors by which the loss has to fall (docs/photographs.md)
 
 
 class Choice(NamedTuple):
@@ -50,17 +48,16 @@ class Choice(NamedTuple):
         return f"helped: {change} out of fold" + (f", {self.share:g} of what they change was taken" if self.share < 1 else "")
 
 
-def choose(shares: tuple[float, ...], before: NDArray, after: NDArray, y: NDArray, clear: float | None = None) -> Choice:
+def choose(shares: tuple[float, ...], before: NDArray, after: NDArray, y: NDArray, clear: float) -> Choice:
     """The largest of `shares` with which the loss of (1 - share) before + share after is below; 0 where there is none.
 
     Args:
         before, after: (n_l, C) logits out of fold; y: (n_l, C).
-        clear: standard errors by which it has to be below; None: CLEAR.
+        clear: standard errors by which it has to be below.
     """
     mixed = [(1 - share) * before + share * after for share in (0.0, *shares)]
     losses = [calibrated_losses(logits.astype(np.float64), y) for logits in mixed]
     errors = tuple(evidence(losses[0], some) for some in losses[1:])
-    clear = CLEAR if clear is None else clear
     share = next((share for share, found in zip(shares, errors, strict=True) if found <= -clear), 0.0)
     known = np.count_nonzero(y >= 0)
     return Choice(share, shares, tuple(float(some.sum() / known) for some in losses), errors)
@@ -74,7 +71,7 @@ def safe_mixture(own: Solution, student: Solution, rows: NDArray, y: NDArray, fo
         rows: (n_l, D) labelled rows; y: (n_l, C); fold: (n_l,).
     """
     before, after = (out_of_fold_scores(heads.logits(rows), fold) for heads in (own, student))
-    choice = choose(SHARES, before, after, y)
+    choice = choose(SHARES, before, after, y, CLEAR)
     if not (share := choice.share):
         return own, choice
     return student._replace(w=(1 - share) * own.w + share * student.w, b=(1 - share) * own.b + share * student.b), choice

@@ -30,7 +30,8 @@ SHARES = (0.5, 0.25)  # of the neighbours' mean; a larger one wins nowhere (docs
 # photograph that was saved anew, are nearer to what they were than this. Not round: cosines of counts are, and rounding would
 # part equal ones.
 SAME = 0.99907
-FAR = 0.0  # standard errors by which neighbours beyond the nearest have to lower the loss: they need not help as much
+# Standard errors by which the loss has to fall with the nearest, and may rise with those beyond them, which are less alike.
+NEAR, FAR = 0.5, -0.25
 TIE = 1e-6  # of cosines that rounding parts, which is no reason to prefer one
 OWN = 1e-9  # weight of the row itself in the mean: without a neighbour its score stays
 SHORT = 1e-30  # length below which a row is 0
@@ -86,7 +87,7 @@ def choose_smoothing(
     found = Smoothing(axes, _unit(others @ axes), heads.logits(others)[-1], 1.0, min(k, len(others)))
     each = labelled, found(labelled, labelled, others), found(labelled, labelled, others, beyond=labelled)
     before, near, far = (out_of_fold_scores(heads.logits(rows), fold) for rows in each)
-    choice = min(choose(SHARES, before, near, y), choose(SHARES, before, far, y, clear=FAR), key=attrgetter("share"))
+    choice = min(choose(SHARES, before, near, y, NEAR), choose(SHARES, before, far, y, FAR), key=attrgetter("share"))
     return found._replace(share=choice.share), choice
 
 

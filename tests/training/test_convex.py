@@ -65,6 +65,7 @@ def smooths(monkeypatch):
     """The largest shares are taken, whatever the labels say."""
     monkeypatch.setattr(choice, "CLEAR", -1e9)
     monkeypatch.setattr(smoothing, "FAR", -1e9)
+    monkeypatch.setattr(smoothing, "NEAR", -1e9)
 
 
 def problem_of(experiment, place):

@@ -126,6 +126,24 @@ def test_beyond_the_nearest_is_what_a_loop_finds():
         np.testing.assert_allclose(smoothed[i], expected, atol=1e-5)
 
 
+def test_the_losses_that_are_told_are_those_of_the_scores_that_are_given(monkeypatch):
+    """Where the neighbours beyond the nearest allow less than the nearest do; and where they forbid it."""
+    x, heads, y, fold = problem_of(0)
+    monkeypatch.setattr(smoothing, "NEAR", -1e9)
+    monkeypatch.setattr(smoothing, "FAR", 1e9)
+    forbidden = choose_smoothing(heads, rotate(x), x, y, fold, 4)[1]
+    assert not forbidden.share and forbidden.evidence[1] < forbidden.evidence[0]
+    monkeypatch.setattr(smoothing, "FAR", -np.mean(forbidden.evidence))
+    found, told = choose_smoothing(heads, rotate(x), x, y, fold, 4)
+    others, own = x[len(y) :], [heads.logits(x[: len(y)])[k, i] for i, k in enumerate(fold)]
+    smoothed = [
+        slow_smoothing(x[i : i + 1], own[i][None], others, heads.logits(others)[k], 4, 0.25)[0] for i, k in enumerate(fold)
+    ]
+    assert told.share == found.share == 0.25
+    for loss, scores in zip((told.log_loss[0], told.log_loss[2]), (own, smoothed), strict=True):
+        assert np.isclose(loss, choice.calibrated_losses(np.stack(scores), y).sum() / y.size, atol=1e-5)
+
+
 def test_frames_of_labelled_scenes_do_not_vouch_for_each_other():
     """Neighbours say little of labels; each labelled row comes in several frames, of different folds or unlabelled."""
     rng = np.random.default_rng(0)

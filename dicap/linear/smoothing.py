@@ -13,7 +13,6 @@ the nearest other labelled row, which mostly is of another scene. A model that s
 Letters: n unlabelled rows of the fit, D features, r principal components, C classes; m rows that are scored.
 """
 
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -87,7 +86,9 @@ def choose_smoothing(
     found = Smoothing(axes, _unit(others @ axes), heads.logits(others)[-1], 1.0, min(k, len(others)))
     each = labelled, found(labelled, labelled, others), found(labelled, labelled, others, beyond=labelled)
     before, near, far = (out_of_fold_scores(heads.logits(rows), fold) for rows in each)
-    choice = min(choose(SHARES, before, near, y, NEAR), choose(SHARES, before, far, y, FAR), key=attrgetter("share"))
+    choice, second = choose(SHARES, before, near, y, NEAR), choose(SHARES, before, far, y, FAR)
+    # The losses that are told are of the nearest, by which scores are smoothed; of the others where they alone forbid it.
+    choice = second if choice.share and not second.share else choice._replace(share=min(choice.share, second.share))
     return found._replace(share=choice.share), choice
 
 

@@ -301,7 +301,7 @@ class LabelledKFold:
         """
         labels = _known_labels(y, type(self).__name__)
         labelled = np.flatnonzero((labels >= 0).any(1))
-        if not 2 <= self.n_splits <= len(labelled):
+        if not (isinstance(self.n_splits, Integral) and 2 <= self.n_splits <= len(labelled)):
             raise ValueError(f"n_splits: found {self.n_splits}, expected 2 to {len(labelled)}, the samples with a known label")
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         fold = np.full(len(labels), -1)

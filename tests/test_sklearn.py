@@ -270,8 +270,9 @@ def test_folds_of_labelled_rows_leave_unlabelled_ones_in_every_training_part():
     parts = list(LabelledKFold(4, random_state=0).split(None, y))
     assert sorted(np.concatenate([test for _, test in parts])) == list(range(20)) and len(parts) == 4
     assert all(sorted(np.concatenate(part)) == list(range(50)) for part in parts)
-    with pytest.raises(ValueError, match="n_splits: found 21, expected 2 to 20, the samples with a known label"):
-        next(LabelledKFold(21).split(None, y))
+    for folds in (21, 2.5, "5"):
+        with pytest.raises(ValueError, match=f"n_splits: found {folds}, expected 2 to 20, the samples with a known label"):
+            next(LabelledKFold(folds).split(None, y))
 
 
 def test_folds_without_labels_are_named_by_scikit_learn_s_warning():

@@ -16,6 +16,7 @@ from dicap.linear.scaling import Scaling, scaling_of
 
 UNLIKE = 2.0  # ratio of the middle feature's deviations; of five and more rows of eight sets and of all it is 0.5 to 2
 
+
 def choose_scaling(
     x: NDArray, own: NDArray, y: NDArray, fold: NDArray, *, loss_weight: float | Literal["auto"] = "auto"
 ) -> tuple[Scaling, float, str]:
@@ -35,11 +36,9 @@ def choose_scaling(
     scalings, weights, losses = (roots, scaling_of(x, "standard")), [], []
     for scaling in scalings:
         rows = scaling.apply(own)
-        if loss_weight == "auto":
-            weight, logits = search(rows, y, fold)
-        else:
-            weight, (logits,) = float(loss_weight), logits_out_of_fold(rows, y, fold, [loss_weight])
-        weights.append(weight)
+        auto = loss_weight == "auto"
+        weight, logits = search(rows, y, fold) if auto else (loss_weight, logits_out_of_fold(rows, y, fold, [loss_weight])[0])
+        weights.append(float(weight))
         losses.append(calibrated_losses(logits, y))
     errors = evidence(*losses)
     chosen = int(errors <= -CLEAR)

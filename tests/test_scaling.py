@@ -114,6 +114,8 @@ def test_unlabelled_rows_of_another_kind_do_not_scale_the_labelled_ones():
     x, _, y = heavy_tails()
     own, fold = x[:150], assign_folds(y[:150], 5, 0)
     score = DiCaPClassifier(random_state=0).fit(own, y[:150]).score(x[150:], y[150:])
+    sparse, some = np.random.default_rng(0).poisson(0.02, (900, 500)), np.arange(30) % 2 == np.arange(2)[:, None]
+    assert "alone" not in choose_scaling(sparse, sparse[:30], some.T.astype(float), np.arange(30) % 5)[2], "words not seen yet"
     kinds = {"alike": x[150:], "shifted": x[150:] + 1e4, "one far out": np.r_[x[151:], 1e9 * x[:1]], "one row": x[[0] * 1500]}
     for name, others in kinds.items():
         rows = np.r_[own, others]

@@ -110,17 +110,16 @@ def test_it_is_taken_where_neighbours_share_labels_and_left_where_they_do_not(mo
     assert DiCaPClassifier(neighbours=0).fit(x, y).smoothed_ is DiCaPClassifier(pseudo_weight=0.5).fit(x, y).smoothed_ is None
 
 
-def test_beyond_the_nearest_is_what_a_loop_finds():
-    """The next k of those farther than a row's k nearest and than its nearest other labelled row."""
+def test_neighbours_of_other_scenes_are_what_a_loop_finds():
+    """The nearest of those to which neither a labelled row nor the labelled row nearest to it is the nearest labelled one."""
     rng, k = np.random.default_rng(0), 4
-    found = smoothing.Smoothing(np.eye(5, dtype=np.float32), *([None] * 3), k)
     unit, labelled = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in rng.standard_normal((2, 40, 5)))
-    values = rng.standard_normal((40, 3))
-    smoothed = found._replace(unit=unit, share=1.0)(labelled, values * 0, values, beyond=labelled)
+    values, found = rng.standard_normal((40, 3)), smoothing.Smoothing(np.eye(5), unit, np.zeros((40, 3)), 1.0, k)
+    smoothed = found(labelled, values * 0, values, smoothing._scenes(unit, labelled))
     for i, row in enumerate(labelled):
-        near = np.sort(unit @ row)[-k]
-        limit = min(near, max(row @ other for j, other in enumerate(labelled) if j != i))
-        ranked = [j for j in np.argsort(-(unit @ row)) if 0 < unit[j] @ row < limit - 1e-6][:k]
+        mate = max((j for j in range(40) if j != i), key=lambda j: row @ labelled[j])
+        apart = [j for j in range(40) if np.argmax(labelled @ unit[j]) not in (i, mate) and unit[j] @ row > 0]
+        ranked = sorted(apart, key=lambda j: -(unit[j] @ row))[:k]
         weight = np.array([(unit[j] @ row) ** 3 for j in ranked])
         expected = weight @ values[ranked] / weight.sum() if ranked else np.zeros(3)
         np.testing.assert_allclose(smoothed[i], expected, atol=1e-5)
@@ -151,12 +150,14 @@ def test_frames_of_labelled_scenes_do_not_vouch_for_each_other():
     y = (x @ rng.standard_normal((30, 3)) > 0).astype(int)
     frames = np.repeat(x[:50], 6, axis=0) + 0.5 * rng.standard_normal((300, 30))
     many = np.repeat(x[:50], 25, axis=0) + 0.5 * rng.standard_normal((1250, 30))
+    two = np.repeat(x[:50], 2, axis=0) + 0.5 * rng.standard_normal((100, 30))
     cases = (
         (x[:50], x[50:]),
         (frames, x[50:]),
         (x[:50], np.r_[frames, x[50:]]),
-        (frames, np.r_[frames + 0.2, x[50:]]),
+        (two, np.r_[frames, x[50:]]),
         (x[:50], many),
+        (two, many),
     )
     for labelled, others in cases:
         labels = np.repeat(y[:50], len(labelled) // 50, axis=0)

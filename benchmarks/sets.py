@@ -78,10 +78,10 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     own = solve(rows[:n], y, weight=weight, loss_weight=loss_weight)
     keep("root", own, test)
     took("root")
-    scaling, _, found["scaling"] = choose_scaling(p.x, p.x[:n], y, fold)
+    scaling, chosen, found["scaling"] = choose_scaling(p.x, p.x[:n], y, fold)
     took("scaling")
-    if scaling.kind == "standard":
-        rows, test, loss_weight = on("standard")
+    if not np.array_equal(scaling.scale, scaling_of(p.x, "root").scale):
+        rows, test, loss_weight = scaling.apply(p.x), scaling.apply(p.x_test), chosen
         own = solve(rows[:n], y, weight=weight, loss_weight=loss_weight)
     open_entries = np.r_[y < 0, np.ones((len(rows) - n, y.shape[1]), bool)]
     teachers = solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=min(10, len(rows) - 1))

@@ -50,7 +50,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         C: weight of the loss beside half the squared norm (scikit-learn's C); `auto`: by cross-validation.
         features: what the classifier sees: `plain`, `standard` (standardised), `root` (signed square roots, standardised, each
             row of one length), or `auto`: `root`, unless the labelled samples clearly gain from `standard`, out of fold. The
-            scaling learns from all samples, labelled or not.
+            scaling learns from all samples; with `auto` from the labelled alone where these scatter otherwise (`dicap.linear`).
         pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, mixed with the
             labelled-only classifier or left out where the labelled samples gain nothing.
         neighbours: nearest samples with which the teacher's rows are averaged and, with `pseudo_weight="auto"` and up to 50,000
@@ -301,7 +301,7 @@ class LabelledKFold:
         """
         labels = _known_labels(y, type(self).__name__)
         labelled = np.flatnonzero((labels >= 0).any(1))
-        if not 2 <= self.n_splits <= len(labelled):
+        if not (isinstance(self.n_splits, Integral) and 2 <= self.n_splits <= len(labelled)):
             raise ValueError(f"n_splits: found {self.n_splits}, expected 2 to {len(labelled)}, the samples with a known label")
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         fold = np.full(len(labels), -1)

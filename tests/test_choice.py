@@ -138,11 +138,8 @@ def test_the_largest_share_whose_loss_is_clearly_lower_is_taken():
 def test_what_was_tried_is_said():
     own, student, rows, y, fold = solutions(-2.0)
     heads, choice = safe_mixture(own, student, rows, y, fold)
-    assert (
-        choice.share == 0
-        and heads is own
-        and choice.in_words().startswith("did not clearly help, so they were not used: log loss 0.")
-    )
+    assert choice.share == 0 and heads is own
+    assert choice.in_words().startswith("did not clearly help, so they were not used: log loss 0.")
     said = choice.to_dict()
     assert [each["share"] for each in said["candidates"]] == [0, *SHARES]
     permuted = np.random.default_rng(1).permutation(len(y))

@@ -110,6 +110,22 @@ def test_roots_are_left_only_where_the_labelled_rows_clearly_gain():
         assert auto.features_ == kind and auto.C_ == given.C_ and np.array_equal(auto.coef_, given.coef_)
 
 
+def test_unlabelled_rows_of_another_kind_do_not_scale_the_labelled_ones():
+    x, _, y = heavy_tails()
+    own, fold = x[:150], assign_folds(y[:150], 5, 0)
+    score = DiCaPClassifier(random_state=0).fit(own, y[:150]).score(x[150:], y[150:])
+    sparse, some = np.random.default_rng(0).poisson(0.02, (900, 500)), np.arange(30) % 2 == np.arange(2)[:, None]
+    assert "alone" not in choose_scaling(sparse, sparse[:30], some.T.astype(float), np.arange(30) % 5)[2], "words not seen yet"
+    kinds = {"alike": x[150:], "shifted": x[150:] + 1e4, "one far out": np.r_[x[151:], 1e9 * x[:1]], "one row": x[[0] * 1500]}
+    for name, others in kinds.items():
+        rows = np.r_[own, others]
+        scaling, _, words = choose_scaling(rows, own, y[:150], fold)
+        assert ("of roots, scaled by the labelled rows alone, 0." in words) == (name != "alike"), name
+        assert np.array_equal(scaling.scale, scaling_of(rows if name == "alike" else own, "root").scale), name
+        labels = np.r_[y[:150], np.full((len(others), 4), -1)]
+        assert DiCaPClassifier(random_state=0).fit(rows, labels).score(x[150:], y[150:]) > score - 0.01, name
+
+
 @pytest.mark.parametrize("kind", ["standard", "root", "auto"])
 def test_a_saved_model_keeps_what_the_training_images_said(frozen_experiment, bank, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(scaling_choice, "CLEAR", -np.inf)  # the other than by default

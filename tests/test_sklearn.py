@@ -121,15 +121,10 @@ def test_the_stated_chance_is_the_share_that_is_right():
 def test_minus_one_nan_a_missing_value_of_pandas_and_a_mask_are_the_same():
     x, y, _, _ = world()
     y[:30, 1:][np.random.default_rng(0).random((30, 3)) < 0.4] = -1
-    found = [
-        DiCaPClassifier(random_state=0).fit(x, labels).coef_
-        for labels in (
-            y.astype(int),
-            np.where(y < 0, np.nan, y),
-            pd.DataFrame(y.astype(int)).astype("Int64").mask(y < 0),
-            np.ma.masked_array(np.maximum(y, 0).astype(int), y < 0),
-        )
-    ]
+    frame = pd.DataFrame(y.astype(int)).astype("Int64").mask(y < 0)
+    masked = np.ma.masked_array(np.maximum(y, 0).astype(int), y < 0)
+    ways = (y.astype(int), np.where(y < 0, np.nan, y), frame, masked)
+    found = [DiCaPClassifier(random_state=0).fit(x, labels).coef_ for labels in ways]
     assert all(np.array_equal(found[0], other) for other in found[1:])
 
 
@@ -227,9 +222,8 @@ def test_parameters_are_settings_with_the_recommended_values():
 
     from dicap.settings import known_keys
 
-    place = {"folds": "calibration", "power": "calibration"} | dict.fromkeys(
-        ("C", "features", "pseudo_weight", "neighbours"), "linear"
-    )
+    place = dict.fromkeys(("C", "features", "pseudo_weight", "neighbours"), "linear")
+    place |= dict.fromkeys(("folds", "power"), "calibration")
     recommended = YAML(typ="safe").load((Path(__file__).parents[1] / "configs" / "recommended.yaml").read_text())
     ours = DiCaPClassifier().get_params()
     assert set(place) == set(ours) - {"random_state"}
@@ -246,14 +240,11 @@ def test_in_a_pipeline_that_hands_on_data_frames():
     pipeline = make_pipeline(StandardScaler(), DiCaPClassifier(random_state=0)).set_output(transform="pandas").fit(frame, labels)
     model = pipeline[-1]
     assert list(model.feature_names_in_) == names and list(model.class_names_) == classes and model.n_features_in_ == 12
-    found = pipeline.predict_proba(pd.DataFrame(x_test, columns=names))
-    assert isinstance(found, np.ndarray) and np.allclose(
-        found, probabilities(StandardScaler().fit(x).transform(x), y, StandardScaler().fit(x).transform(x_test)), atol=1e-4
-    )
-    again = pickle.loads(pickle.dumps(pipeline))
-    assert np.array_equal(
-        again.predict(pd.DataFrame(x_test, columns=names)), pipeline.predict(pd.DataFrame(x_test, columns=names))
-    )
+    asked, scaler = pd.DataFrame(x_test, columns=names), StandardScaler().fit(x)
+    found = pipeline.predict_proba(asked)
+    expected = probabilities(scaler.transform(x), y, scaler.transform(x_test))
+    assert isinstance(found, np.ndarray) and np.allclose(found, expected, atol=1e-4)
+    assert np.array_equal(pickle.loads(pickle.dumps(pipeline)).predict(asked), pipeline.predict(asked))
 
 
 @pytest.mark.parametrize("unknown", [-1, np.nan])
@@ -270,8 +261,9 @@ def test_folds_of_labelled_rows_leave_unlabelled_ones_in_every_training_part():
     parts = list(LabelledKFold(4, random_state=0).split(None, y))
     assert sorted(np.concatenate([test for _, test in parts])) == list(range(20)) and len(parts) == 4
     assert all(sorted(np.concatenate(part)) == list(range(50)) for part in parts)
-    with pytest.raises(ValueError, match="n_splits: found 21, expected 2 to 20, the samples with a known label"):
-        next(LabelledKFold(21).split(None, y))
+    for folds in (21, 2.5, "5"):
+        with pytest.raises(ValueError, match=f"n_splits: found {folds}, expected 2 to 20, the samples with a known label"):
+            next(LabelledKFold(folds).split(None, y))
 
 
 def test_folds_without_labels_are_named_by_scikit_learn_s_warning():

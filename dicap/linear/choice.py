@@ -39,10 +39,8 @@ class Choice(NamedTuple):
 
     def in_words(self) -> str:
         """Whether the change helped, and by how much."""
-        taken = self.shares.index(self.share) if self.share else int(np.argmin(self.evidence))
-        change = (
-            f"log loss {self.log_loss[0]:.4g} to {self.log_loss[1 + taken]:.4g} ({self.evidence[taken]:+.1f} standard errors)"
-        )
+        i = self.shares.index(self.share) if self.share else int(np.argmin(self.evidence))
+        change = f"log loss {self.log_loss[0]:.4g} to {self.log_loss[1 + i]:.4g} ({self.evidence[i]:+.1f} standard errors)"
         if not self.share:
             return f"did not clearly help, so they were not used: {change} out of fold at best"
         return f"helped: {change} out of fold" + (f", {self.share:g} of what they change was taken" if self.share < 1 else "")

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,14 @@ def say(line: str) -> None:
     options = spoken()
     if not (options["json"] or options["quiet"]):
         click.echo(line)
+
+
+def answer(title: str, facts: dict[str, Any], lines: Iterable[str]) -> None:
+    """Say lines that are a command's whole answer; with `--json` the same as facts."""
+    for line in lines:
+        say(line)
+    if spoken()["json"]:
+        finish(title, facts)
 
 
 def say_promises(lines: Sequence[str], facts: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ def test_it_gives_torch_s_features_and_scores_and_is_exported_once(tmp_path, mon
     network = network_of(name, tokens)
     fast, by = accelerated(network, MANY, SIDE, CPU, tmp_path)
     assert by[0] == "onnxruntime"
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("*.onnx")
     content = file.read_bytes()
     assert (b"node_" in content) == (name == "test_vit"), "which exporter wrote it"
     assert not any(str(place).encode() in content for place in (ROOT, Path(torch.__file__).parent, Path(timm.__file__).parent))
@@ -82,7 +83,7 @@ def test_a_damaged_file_or_another_s_in_the_cache_is_exported_again(tmp_path):
         next(other.backbone.parameters()).mul_(2)
     for each, folder in ((network, "own"), (other, "other")):
         accelerated(each, MANY, SIDE, CPU, tmp_path / folder)
-    (file,), (another,) = (list((tmp_path / folder).iterdir()) for folder in ("own", "other"))
+    (file,), (another,) = (list((tmp_path / folder).glob("*.onnx")) for folder in ("own", "other"))
     right, batch = file.read_bytes(), images(3)
     flipped = bytearray(right)
     flipped[len(right) // 2] ^= 1  # the last bit of a weight or a letter of a name
@@ -92,6 +93,14 @@ def test_a_damaged_file_or_another_s_in_the_cache_is_exported_again(tmp_path):
         assert by[0] == "onnxruntime" and len(file.read_bytes()) == len(right) and file.read_bytes() != content
         with torch.inference_mode():
             torch.testing.assert_close(fast.features(batch), network.features(batch), rtol=1e-4, atol=1e-4)
+
+
+def test_two_at_once_export_it_once(tmp_path, monkeypatch):
+    export, exported = module._export, []
+    monkeypatch.setattr(module, "_export", lambda *given: exported.append(export(*given)))
+    with ThreadPoolExecutor(2) as threads:
+        found = threads.map(lambda network: accelerated(network, MANY, SIDE, CPU, tmp_path)[1][0], [network_of(), network_of()])
+        assert ([*found], len(exported)) == (["onnxruntime"] * 2, 1)
 
 
 class Odd(nn.Module):

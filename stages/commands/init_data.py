@@ -165,4 +165,4 @@ def _next(found: "Survey", dry_run: bool, allowed: float) -> list[str]:
         ]
     if len(found.everywhere) == len(found.classes):
         return [f"add photographs without {found.classes[0][0]}, labelled `-`, then look again"]
-    return ["the same without --dry-run"] if dry_run else ["dvc repro"]
+    return ["the same without --dry-run"] if dry_run else ["dvc repro", "git commit --all    # a sweep runs what is committed"]

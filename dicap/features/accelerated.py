@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.files.atomic import replacing
+from dicap.files.atomic import alone, replacing
 from dicap.files.checksum import is_whole, write_after_checksum
-from dicap.files.locks import locked
 from dicap.network import Network
 from dicap.network.backbone import feature_map, weights_checksum
 from dicap.network.onnx_file import PACKAGES, probe, write_onnx
@@ -52,7 +51,7 @@ def accelerated(
         for fresh in (False, True):  # what lies in the cache may be damaged: then it is exported again, once
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                with locked(path.with_name("lock"), wait=True):  # whoever waits finds the file
+                with alone(path, wait=True):  # whoever waits finds the file
                     if fresh or not path.exists():
                         _export(network, image_size, path)
                 path.touch()  # it is in use, see `dicap.files.content_store.remove_unused`

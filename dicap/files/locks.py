@@ -33,7 +33,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
                 yield False
                 return
             except OSError as error:
-                raise DataError(f"{path}: cannot be locked ({error.strerror}); this disk knows no locks, choose another") from None
+                raise DataError(f"{path}: cannot be locked ({error.strerror}); choose a disk that has locks") from None
             if _is_still(handle, path):
                 yield True
                 return

@@ -49,7 +49,7 @@ def test_it_gives_torch_s_features_and_scores_and_is_exported_once(tmp_path, mon
     network = network_of(name, tokens)
     fast, by = accelerated(network, MANY, SIDE, CPU, tmp_path)
     assert by[0] == "onnxruntime"
-    (file,) = tmp_path.glob("*.onnx")
+    (file,) = tmp_path.iterdir()
     content = file.read_bytes()
     assert (b"node_" in content) == (name == "test_vit"), "which exporter wrote it"
     assert not any(str(place).encode() in content for place in (ROOT, Path(torch.__file__).parent, Path(timm.__file__).parent))
@@ -83,7 +83,7 @@ def test_a_damaged_file_or_another_s_in_the_cache_is_exported_again(tmp_path):
         next(other.backbone.parameters()).mul_(2)
     for each, folder in ((network, "own"), (other, "other")):
         accelerated(each, MANY, SIDE, CPU, tmp_path / folder)
-    (file,), (another,) = (list((tmp_path / folder).glob("*.onnx")) for folder in ("own", "other"))
+    (file,), (another,) = (list((tmp_path / folder).iterdir()) for folder in ("own", "other"))
     right, batch = file.read_bytes(), images(3)
     flipped = bytearray(right)
     flipped[len(right) // 2] ^= 1  # the last bit of a weight or a letter of a name

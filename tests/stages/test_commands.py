@@ -113,7 +113,7 @@ def test_what_a_disk_cannot_do_is_one_line(project, monkeypatch):
 
     monkeypatch.setattr("fcntl.flock", without_locks)
     code, line = project.refused("warmup")
-    assert code == 1 and line.endswith(": cannot be locked (No locks available); this disk knows no locks, choose another")
+    assert code == 1 and line.endswith(": cannot be locked (No locks available); choose a disk that has locks")
 
 
 @pytest.mark.parametrize("command", ["resolve", "config", "run"])

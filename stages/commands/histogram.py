@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from stages.support.terminal import answer
+from stages.support.terminal import finish
 
 
 @click.command("histogram")
@@ -24,4 +24,4 @@ def command(folder: Path, epoch: int | None) -> None:
 
     title, bars = open_histogram(folder, epoch)
     facts = {"what": title, "bars": [{"name": name, "length": length, "numbers": words} for name, length, words in bars]}
-    answer("histogram", facts, [title, "", *lines(bars, shutil.get_terminal_size((80, 24)).columns)])
+    finish("histogram", facts, lines=[title, "", *lines(bars, shutil.get_terminal_size((80, 24)).columns)])

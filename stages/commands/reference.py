@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stages.support.terminal import answer, finish
+from stages.support.terminal import finish
 
 PAGE = Path("docs/reference.md")
 
@@ -16,7 +16,7 @@ PAGE = Path("docs/reference.md")
 def command(write: bool) -> None:
     """Print the reference of all settings and commands as Markdown; it is kept in docs/reference.md."""
     if not write:
-        answer("reference", {"markdown": reference()}, reference().splitlines())
+        finish("reference", {"markdown": reference()}, lines=reference().splitlines())
         return
     if PAGE.exists() and "Made by `dicap-stage reference" not in PAGE.read_text(encoding="utf-8"):
         raise click.ClickException(f"{PAGE}: not made by this command; move it away")

@@ -16,7 +16,7 @@ from dicap.machine.processes import cores
 from dicap.settings import Settings
 from dicap.settings.checks import unread
 from stages.support.common import PARAMS, changes_option, parse_changes
-from stages.support.terminal import answer, say
+from stages.support.terminal import finish, say
 from stages.sweeps.cell import cell_job, exists, experiment_ref, job_name, log_of
 from stages.sweeps.engines.base import NAMES, Engine, Job, reason_in
 from stages.sweeps.grid import Cell, Grid, cells, read_grid
@@ -65,10 +65,10 @@ def command(
     say(f"{plan.title}: {len(wanted)} cells, {len(wanted) - len(missing)} finished, {len(missing)} to run")
     facts = {"cells": len(wanted), "to run": [cell.name for cell in missing]}
     if dry_run:
-        answer("sweep", facts, [f"{'to run  ' if cell in missing else 'finished'}  {cell.name}" for cell in wanted])
+        finish("sweep", facts, lines=[f"{'to run  ' if cell in missing else 'finished'}  {cell.name}" for cell in wanted])
         return
     if not missing:
-        answer("sweep", facts, _how_to_see(plan))
+        finish("sweep", facts, lines=_how_to_see(plan))
         return
     _refuse_what_would_be_lost(missing, named)
 
@@ -88,7 +88,7 @@ def command(
         raise
     failed = _watch(running, planned, missing, rev, plan.title)
     lines = [f"{len(missing) - failed} of {len(missing)} cells finished", *_how_to_see(plan)]
-    answer("sweep", facts | {"failed": failed}, lines)
+    finish("sweep", facts | {"failed": failed}, lines=lines)
     if failed:
         raise click.ClickException(f"{failed} cells failed; the same sweep runs them again")
 

@@ -2,26 +2,30 @@
 
 import json
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 
-def finish(title: str, facts: dict[str, Any], next_commands: Sequence[str] = ()) -> None:
+def finish(title: str, facts: dict[str, Any], next_commands: Sequence[str] = (), *, lines: Sequence[str] | None = None) -> None:
     """Say what a command did, where things are, and outside a pipeline what to type next.
 
     As text, as JSON or not at all, as the user asked `dicap-stage` for (`--quiet`, `--json`).
 
     Args:
         facts: in the order of reading; values of JSON's types.
+        lines: of text, in place of the facts.
     """
     options = spoken()
     if options["json"]:
         click.echo(json.dumps({"command": title} | facts, ensure_ascii=False))
         return
     if options["quiet"]:
+        return
+    if lines is not None:
+        click.echo("".join(f"{line}\n" for line in lines), nl=False)
         return
     click.secho(title, bold=True)
     label = max((len(key) for key in facts), default=0)
@@ -41,14 +45,6 @@ def say(line: str) -> None:
     options = spoken()
     if not (options["json"] or options["quiet"]):
         click.echo(line)
-
-
-def answer(title: str, facts: dict[str, Any], lines: Iterable[str]) -> None:
-    """Say lines that are a command's whole answer; with `--json` the same as facts."""
-    for line in lines:
-        say(line)
-    if spoken()["json"]:
-        finish(title, facts)
 
 
 def say_promises(lines: Sequence[str], facts: dict[str, Any]) -> None:

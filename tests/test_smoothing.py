@@ -110,20 +110,37 @@ def test_it_is_taken_where_neighbours_share_labels_and_left_where_they_do_not(mo
     assert DiCaPClassifier(neighbours=0).fit(x, y).smoothed_ is DiCaPClassifier(pseudo_weight=0.5).fit(x, y).smoothed_ is None
 
 
-def test_beyond_the_nearest_is_what_a_loop_finds():
-    """The next k of those farther than a row's k nearest and than its nearest other labelled row."""
+def test_neighbours_of_other_scenes_are_what_a_loop_finds():
+    """The nearest of those to which neither a labelled row nor the labelled row nearest to it is the nearest labelled one."""
     rng, k = np.random.default_rng(0), 4
-    found = smoothing.Smoothing(np.eye(5, dtype=np.float32), *([None] * 3), k)
     unit, labelled = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in rng.standard_normal((2, 40, 5)))
-    values = rng.standard_normal((40, 3))
-    smoothed = found._replace(unit=unit, share=1.0)(labelled, values * 0, values, beyond=labelled)
+    values, found = rng.standard_normal((40, 3)), smoothing.Smoothing(np.eye(5), unit, np.zeros((40, 3)), 1.0, k)
+    smoothed = found(labelled, values * 0, values, smoothing._scenes(unit, labelled))
     for i, row in enumerate(labelled):
-        near = np.sort(unit @ row)[-k]
-        limit = min(near, max(row @ other for j, other in enumerate(labelled) if j != i))
-        ranked = [j for j in np.argsort(-(unit @ row)) if 0 < unit[j] @ row < limit - 1e-6][:k]
+        mate = max((j for j in range(40) if j != i), key=lambda j: row @ labelled[j])
+        apart = [j for j in range(40) if np.argmax(labelled @ unit[j]) not in (i, mate) and unit[j] @ row > 0]
+        ranked = sorted(apart, key=lambda j: -(unit[j] @ row))[:k]
         weight = np.array([(unit[j] @ row) ** 3 for j in ranked])
         expected = weight @ values[ranked] / weight.sum() if ranked else np.zeros(3)
         np.testing.assert_allclose(smoothed[i], expected, atol=1e-5)
+
+
+def test_the_losses_that_are_told_are_those_of_the_scores_that_are_given(monkeypatch):
+    """Where the neighbours beyond the nearest allow less than the nearest do; and where they forbid it."""
+    x, heads, y, fold = problem_of(0)
+    monkeypatch.setattr(smoothing, "NEAR", -1e9)
+    monkeypatch.setattr(smoothing, "FAR", 1e9)
+    forbidden = choose_smoothing(heads, rotate(x), x, y, fold, 4)[1]
+    assert not forbidden.share and forbidden.evidence[1] < forbidden.evidence[0]
+    monkeypatch.setattr(smoothing, "FAR", -np.mean(forbidden.evidence))
+    found, told = choose_smoothing(heads, rotate(x), x, y, fold, 4)
+    others, own = x[len(y) :], [heads.logits(x[: len(y)])[k, i] for i, k in enumerate(fold)]
+    smoothed = [
+        slow_smoothing(x[i : i + 1], own[i][None], others, heads.logits(others)[k], 4, 0.25)[0] for i, k in enumerate(fold)
+    ]
+    assert told.share == found.share == 0.25
+    for loss, scores in zip((told.log_loss[0], told.log_loss[2]), (own, smoothed), strict=True):
+        assert np.isclose(loss, choice.calibrated_losses(np.stack(scores), y).sum() / y.size, atol=1e-5)
 
 
 def test_frames_of_labelled_scenes_do_not_vouch_for_each_other():
@@ -133,12 +150,14 @@ def test_frames_of_labelled_scenes_do_not_vouch_for_each_other():
     y = (x @ rng.standard_normal((30, 3)) > 0).astype(int)
     frames = np.repeat(x[:50], 6, axis=0) + 0.5 * rng.standard_normal((300, 30))
     many = np.repeat(x[:50], 25, axis=0) + 0.5 * rng.standard_normal((1250, 30))
+    two = np.repeat(x[:50], 2, axis=0) + 0.5 * rng.standard_normal((100, 30))
     cases = (
         (x[:50], x[50:]),
         (frames, x[50:]),
         (x[:50], np.r_[frames, x[50:]]),
-        (frames, np.r_[frames + 0.2, x[50:]]),
+        (two, np.r_[frames, x[50:]]),
         (x[:50], many),
+        (two, many),
     )
     for labelled, others in cases:
         labels = np.repeat(y[:50], len(labelled) // 50, axis=0)

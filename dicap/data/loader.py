@@ -155,11 +155,11 @@ class _Steps(Dataset):
         return len(self._steps)
 
     def __getitem__(self, step: int) -> dict[str, torch.Tensor]:
-        return {request.key: self._views(request) for request in self._steps[step]}
-
-    def _views(self, request: Request) -> torch.Tensor:
-        views = render_batch(self._store.pixels(request.rows), request.view, draws(*self._counters, request))
-        return torch.from_numpy(views).movedim(-1, -3)
+        found = {}
+        for request in self._steps[step]:
+            views = render_batch(self._store.pixels(request.rows), request.view, draws(*self._counters, request))
+            found[request.key] = torch.from_numpy(views).movedim(-1, -3)
+        return found
 
 
 def _one_thread(_worker: int) -> None:

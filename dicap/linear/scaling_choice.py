@@ -8,11 +8,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dicap.linear.choice import calibrated_losses, evidence
+from dicap.linear.choice import CLEAR, calibrated_losses, evidence
 from dicap.linear.loss_weight import logits_out_of_fold, search
 from dicap.linear.scaling import Scaling, scaling_of
-
-CLEAR = 1.0  # standard errors by which the loss has to fall: at 0 scene and birds lose 4 mAP in some seeds
 
 
 def choose_scaling(

@@ -7,13 +7,13 @@ Smooth does along a graph (Huang et al., ICLR 2021). The student has learnt what
 this is what it cannot. A row's neighbours are scored by the head of its own fold, so no label of that fold enters. Labelled rows
 are no neighbours: heads have learnt their labels, so that of several frames of one scene, dealt to different folds, each would be
 told its own by the others. Unlabelled frames of its scene vouch for a labelled row too, and a new scene has none. So the share is
-measured twice, and the second time a labelled row's neighbours are those beyond its nearest: farther than its K nearest and than
-the nearest other labelled row, which mostly is of another scene. A model that smooths keeps the unlabelled rows of its fit.
+measured twice, and the second time without what may be of its scene, in one or two frames of which there are labels: unlabelled
+rows nearer to it, or to the labelled row nearest to it, than to any other labelled row. A model that smooths keeps the unlabelled
+rows of its fit.
 
 Letters: n unlabelled rows of the fit, D features, r principal components, C classes; m rows that are scored.
 """
 
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 
 from dicap.linear.choice import Choice, choose
 from dicap.linear.folds import out_of_fold_scores
-from dicap.linear.neighbours import BLOCK, COMPONENTS, POWER
+from dicap.linear.neighbours import BLOCK, COMPONENTS, POWER, by_all_pairs
 from dicap.linear.solver import PrincipalAxes, Solution
 
 SHARES = (0.5, 0.25)  # of the neighbours' mean; a larger one wins nowhere (docs/photographs.md)
@@ -30,8 +30,8 @@ SHARES = (0.5, 0.25)  # of the neighbours' mean; a larger one wins nowhere (docs
 # photograph that was saved anew, are nearer to what they were than this. Not round: cosines of counts are, and rounding would
 # part equal ones.
 SAME = 0.99907
-# Standard errors by which the loss has to fall with the nearest, and may rise with those beyond them, which are less alike.
-NEAR, FAR = 0.5, -0.25
+# Standard errors by which the loss has to fall with the nearest neighbours, and with those of other scenes: at all.
+NEAR, FAR = 0.5, 1e-6
 TIE = 1e-6  # of cosines that rounding parts, which is no reason to prefer one
 OWN = 1e-9  # weight of the row itself in the mean: without a neighbour its score stays
 SHORT = 1e-30  # length below which a row is 0
@@ -46,26 +46,28 @@ class Smoothing(NamedTuple):
     share: float  # of the neighbours' mean
     k: int  # neighbours
 
-    def __call__(self, x: NDArray, own: NDArray, values: NDArray | None = None, beyond: NDArray | None = None) -> NDArray:
+    def __call__(
+        self, x: NDArray, own: NDArray, values: NDArray | None = None, scenes: tuple[NDArray, NDArray] | None = None
+    ) -> NDArray:
         """Values `own` (m, V) of rows x (m, D), smoothed by the values (n, V) of the fit's rows, by default their logits.
 
-        Smoothed by the rows themselves, a row has the smoothed score of every linear head. With other rows `beyond` (l, D) its
-        neighbours are the next K that are farther than the K nearest and than the nearest of these.
+        Smoothed by the rows themselves, a row has the smoothed score of every linear head.
+
+        Args:
+            scenes: (n,) the scene of each of the fit's rows, and (m, 2) scenes whose rows are no neighbours of a row.
         """
-        values, beyond = self.logits if values is None else values, None if beyond is None else _unit(beyond @ self.axes)
-        out = [self._block(x[i : i + BLOCK], own[i : i + BLOCK], values, beyond) for i in range(0, len(x), BLOCK)]
+        values = self.logits if values is None else values
+        out = [self._block(slice(i, i + BLOCK), x, own, values, scenes) for i in range(0, len(x), BLOCK)]
         return np.concatenate(out) if out else own
 
-    def _block(self, x: NDArray, own: NDArray, values: NDArray, beyond: NDArray | None) -> NDArray:
-        unit = _unit(x @ self.axes)
-        cosine = unit @ self.unit.T  # (b, n)
+    def _block(self, some: slice, x: NDArray, own: NDArray, values: NDArray, scenes: tuple[NDArray, NDArray] | None) -> NDArray:
+        own = own[some]
+        cosine = _unit(x[some] @ self.axes) @ self.unit.T  # (b, n)
         cosine[cosine > SAME] = 0
+        if scenes is not None:
+            for scene in scenes[1][some].T:
+                cosine[scenes[0] == scene[:, None]] = 0
         last = np.partition(cosine, -self.k, axis=1)[:, -self.k, None]
-        if beyond is not None:
-            other = unit @ beyond.T  # (b, l)
-            other[other > SAME] = 0
-            cosine[cosine >= np.minimum(last, other.max(1, keepdims=True)) - TIE] = 0
-            last = np.partition(cosine, -self.k, axis=1)[:, -self.k, None]
         near = (cosine >= last - TIE) & (cosine > 0)
         weight = csr_array((cosine[near] ** POWER, near.nonzero()), cosine.shape)  # (b, n)
         mean = (weight @ values + OWN * own) / (weight.sum(1)[:, None] + OWN)
@@ -76,7 +78,7 @@ def choose_smoothing(
     heads: Solution, rows: PrincipalAxes, x: NDArray, y: NDArray, fold: NDArray, k: int
 ) -> tuple[Smoothing, Choice]:
     """The smoothing of the last head's scores, of the smaller of the shares that `choose` takes by the nearest rows and by those
-    beyond them; 0: none.
+    of other scenes; 0: none.
 
     Args:
         heads: K heads each without a fold, and one of all folds; rows: `rotate` of all rows x (N, D), labelled ones first.
@@ -85,10 +87,22 @@ def choose_smoothing(
     labelled, others = x[: len(y)], x[len(y) :]
     axes = np.array(rows.axes[:, ::-1][:, :COMPONENTS], np.float32, order="C")
     found = Smoothing(axes, _unit(others @ axes), heads.logits(others)[-1], 1.0, min(k, len(others)))
-    each = labelled, found(labelled, labelled, others), found(labelled, labelled, others, beyond=labelled)
+    each = (
+        labelled,
+        found(labelled, labelled, others),
+        found(labelled, labelled, others, _scenes(found.unit, _unit(labelled @ axes))),
+    )
     before, near, far = (out_of_fold_scores(heads.logits(rows), fold) for rows in each)
-    choice = min(choose(SHARES, before, near, y, NEAR), choose(SHARES, before, far, y, FAR), key=attrgetter("share"))
+    choice, second = choose(SHARES, before, near, y, NEAR), choose(SHARES, before, far, y, FAR)
+    # The losses that are told are of the nearest, by which scores are smoothed; of the others where they alone forbid it.
+    choice = second if choice.share and not second.share else choice._replace(share=min(choice.share, second.share))
     return found._replace(share=choice.share), choice
+
+
+def _scenes(unit: NDArray, labelled: NDArray) -> tuple[NDArray, NDArray]:
+    """Of rows (n, r) of length one the nearest labelled row (m, r), (n,); of labelled rows itself and the nearest, (m, 2)."""
+    nearest = [(unit[i : i + BLOCK] @ labelled.T).argmax(1) for i in range(0, len(unit), BLOCK)]
+    return np.concatenate(nearest), np.c_[np.arange(len(labelled)), by_all_pairs(labelled, 1)[0]]
 
 
 def _unit(x: NDArray) -> NDArray:

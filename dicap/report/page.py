@@ -316,7 +316,8 @@ def _result(found: Evidence) -> Section:
         error = evidence.calibration_error(bins)
         caption = f"How often the final scores are right on the test images; expected calibration error {error:.3f}."
         drawings.append(Drawing("reliability", "Reliability of the scores", caption, lambda: calibration.reliability(bins)))
-    chances = _chances(found)
+    tenths = pd.DataFrame(found.metrics.get("chance_tenths") or [])  # none of a model without a correctness curve
+    chances = tenths.rename(columns={"chance": "confidence", "share": "frequency"})
     if not chances.empty:
         caption = "How often a decision is right, by the chance that the model states for it"
         caption += f": {found.metrics['decided']:.0%} of the test entries are decided,"
@@ -338,12 +339,6 @@ def _worth(metrics: dict[str, Any]) -> str:
         f" {metrics['yes_right']:.1%} of the yes and {metrics['no_right'] or 0:.1%} of the no rightly; "
         f"always saying {metrics['constant']} is right in {metrics['constant_right']:.1%} of the entries."
     )
-
-
-def _chances(found: Evidence) -> pd.DataFrame:
-    """The tenths of the stated chance in the columns of `reliability`; empty for a model without a correctness curve."""
-    tenths = found.metrics.get("chance_tenths") or []
-    return pd.DataFrame(tenths).rename(columns={"chance": "confidence", "share": "frequency"})
 
 
 def _why_none(settings: dict[str, Any], what: str) -> str:

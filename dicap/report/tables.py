@@ -227,7 +227,7 @@ def to_markdown(table: Table) -> str:
     for row, cells in table.cells.items():
         values = [_markdown(cells[c], most) for c in table.columns]
         facts, more = ([texts.get(row, "–") for texts in part.values()] for part in (table.facts, further))
-        lines.append(_line([_escape_markdown(table.spec.rows[row]), *facts, *values, *more]))
+        lines.append(_line([re.sub(r"([|*_<>`\\])", r"\\\1", table.spec.rows[row]), *facts, *values, *more]))
     if any(cell.mean is not None or cell.published is not None for cell in table.delta.values()):
         deltas = [_signed(table.delta[c], table.half.get(c)) for c in table.columns]
         lines.append(_line(["Delta", *[""] * len(table.facts), *deltas, *[""] * len(further)]))
@@ -395,7 +395,3 @@ def _percent(ratio: float) -> str:
 
 def _line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
-
-
-def _escape_markdown(text: str) -> str:
-    return re.sub(r"([|*_<>`\\])", r"\\\1", text)

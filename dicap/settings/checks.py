@@ -164,14 +164,10 @@ def unread(s: Settings) -> dict[str, str]:
     for holds, why, keys in rules:
         for key in keys.split() if holds else ():
             section, _, name = key.rpartition(".")
-            # What a stage trains decides which of the rules hold.
-            for each in (k for k in _keys(s, section) if k != f"{section}.trainable") if name == "*" else (key,):
-                found.setdefault(each, why)
+            for field in type(getattr(s, section)).model_fields if name == "*" else (name,):
+                if field != "trainable":  # what a stage trains decides which of the rules hold
+                    found.setdefault(f"{section}.{field}", why)
     return found
-
-
-def _keys(s: Settings, section: str) -> list[str]:
-    return [f"{section}.{name}" for name in type(getattr(s, section)).model_fields]
 
 
 def _value(s: Settings, key: str) -> Any:

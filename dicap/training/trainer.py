@@ -221,10 +221,16 @@ class Trainer:
         stream = self.stage if self.group.is_main else f"{self.stage}/{self.group.rank}"  # other images, other dropout
         images = [step.images for step in source.steps]
         done, coming = sum(images[: at.step]), iter(images[at.step :])
+        rest = time_left([60 * row["minutes"] for row in self.checkpoint.costs], len(self.epochs))
+        heading = f"{self.stage}, epoch {at.epoch + 1} of {self.phase.epochs}{rest and f', {rest} left'}"
         bar = progress(
-            self.meter.steps(views), desc=self._heading(), total=sum(images), unit="image", initial=done,
-            count=lambda inputs: next(coming),
-        )  # fmt: skip
+            self.meter.steps(views),
+            desc=heading,
+            total=sum(images),
+            unit="image",
+            initial=done,
+            count=lambda _: next(coming),
+        )
         with closing(bar):
             for inputs in bar:
                 torch.manual_seed(torch_seed(self.settings.seed, stream, at.epoch, at.step))  # dropout
@@ -268,11 +274,6 @@ class Trainer:
             self._write()
         if stop:
             raise Stopped(f"{self.stage}: state saved after {self._progress}; run again to continue")
-
-    def _heading(self) -> str:
-        """The bar's first words: the epoch, counted from 1, and what the stage has left."""
-        rest = time_left([60 * row["minutes"] for row in self.checkpoint.costs], len(self.epochs))
-        return f"{self.stage}, epoch {self.checkpoint.epoch + 1} of {self.phase.epochs}{rest and f', {rest} left'}"
 
     @property
     def _progress(self) -> str:

@@ -60,7 +60,8 @@ def command(
     wanted = cells(plan, PARAMS)
     _warn_of_what_no_cell_reads({**asked, **plan.axes}, wanted)
     rev = current_commit()
-    named = _experiments(rev)
+    refs = experiment_ref("", rev)
+    named = {line.removeprefix(refs) for line in git("for-each-ref", "--format=%(refname)", refs).splitlines()}
     missing = _missing(wanted, finished(everywhere=False)[0])
     say(f"{plan.title}: {len(wanted)} cells, {len(wanted) - len(missing)} finished, {len(missing)} to run")
     facts = {"cells": len(wanted), "to run": [cell.name for cell in missing]}
@@ -209,12 +210,6 @@ def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None
             f"{taken[0]}{others}: there is an experiment of this name whose result is gone, or of other labels, photographs, "
             f"code or libraries than now; to run it again: dvc exp remove {' '.join(taken)}"
         )
-
-
-def _experiments(rev: str) -> set[str]:
-    """Names of the experiments of a commit."""
-    place = experiment_ref("", rev)
-    return {line.removeprefix(place) for line in git("for-each-ref", "--format=%(refname)", place).splitlines()}
 
 
 def _how_to_see(plan: Grid) -> list[str]:

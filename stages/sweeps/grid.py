@@ -140,7 +140,7 @@ def cells(grid: Grid, params: Path) -> list[Cell]:
         if any(flat[key] not in values for key, values in grid.chosen.items()):
             continue
         mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-        found.setdefault(mark, Cell(_name(case, _varied(grid, case, changes), settings, mark[:10]), changes, settings))
+        found.setdefault(mark, Cell(_name(grid, case, changes, settings, mark[:10]), changes, settings))
     for key, values in grid.chosen.items():
         for value in values:
             if value not in had[key]:
@@ -157,14 +157,9 @@ def _combinations(grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
             yield case, grid.settings | dict(zip(grid.axes, values, strict=True)) | own
 
 
-def _varied(grid: Grid, case: str, changes: Mapping[str, Any]) -> list[str]:
-    """Values of the axes that every name does not tell anyway."""
+def _name(grid: Grid, case: str, changes: Mapping[str, Any], settings: Mapping[str, Any], mark: str) -> str:
+    """A name that DVC and git accept, with the values of the axes that every name does not tell anyway."""
     told = {"dataset", "ratio", "seed"} | (set() if case else {"method"})
     values = [changes[key] for key, values in grid.axes.items() if len(values) > 1 and key not in told]
-    return [str(value) for value in values if value is not None]
-
-
-def _name(case: str, varied: Sequence[str], settings: Mapping[str, Any], mark: str) -> str:
-    """A name that DVC and git accept."""
-    which = [settings["dataset"], case or settings["method"], *varied]
+    which = [settings["dataset"], case or settings["method"], *(str(value) for value in values if value is not None)]
     return re.sub(r"[^\w-]+", "_", "-".join([*which, f"r{settings['ratio']:g}", f"s{settings['seed']}", mark]))

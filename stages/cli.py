@@ -20,7 +20,7 @@ if sys.platform == "win32":
     sys.exit("dicap runs on Linux and macOS; on Windows install it in WSL (https://learn.microsoft.com/windows/wsl)")
 
 EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
-DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
+DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG, errno.ENAMETOOLONG}
 
 PIPELINE = {
     "resolve": "Write down what each stage depends on.",
@@ -104,7 +104,8 @@ class LazyGroup(click.Group):
             if error.errno not in DISK_TROUBLE:
                 raise
             place = error.filename2 or error.filename or "the disk"
-            code, message = EXIT_DATA, f"{place}: {error.strerror}; make room or choose another disk, and run again"
+            remedy = "shorten it" if error.errno == errno.ENAMETOOLONG else "make room or choose another disk, and run again"
+            code, message = EXIT_DATA, f"{place}: {error.strerror}; {remedy}"
         except Exception as error:
             if (what := out_of_memory(error)) is None:
                 raise

@@ -220,6 +220,6 @@ def _trouble(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f"{place}: {error.strerror or error}; make room or choose another disk") from None
+        raise DataError(f"{error.filename or place}: {error.strerror or error}; make room or choose another disk") from None
     except BrokenProcessPool:
         raise DataError(f"{place}: a worker process was killed (often the memory is full); convert with --workers 0") from None

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.files.atomic import replacing
+from dicap.files.atomic import alone, replacing
 from dicap.files.checksum import is_whole, write_after_checksum
 from dicap.network import Network
 from dicap.network.backbone import feature_map, weights_checksum
@@ -50,8 +50,10 @@ def accelerated(
         path = _place(network, image_size, cache or Path(scratch))
         for fresh in (False, True):  # what lies in the cache may be damaged: then it is exported again, once
             try:
-                if fresh or not path.exists():
-                    _export(network, image_size, path)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with alone(path, wait=True):  # whoever waits finds the file
+                    if fresh or not path.exists():
+                        _export(network, image_size, path)
                 path.touch()  # it is in use, see `dicap.files.content_store.remove_unused`
                 fast = with_backbone(network, OnnxBackbone(path)).eval()
                 fast.memory_format, fast.tokens = torch.contiguous_format, "map"  # which the tokens are by then

@@ -51,10 +51,8 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     Raises DataError where another process is writing it.
     """
     make_room(path, folder=True)
-    temporary, old, lock = (path.with_name(f".{path.name}.{end}") for end in ("tmp", "old", "lock"))
-    with locked(lock) as alone:
-        if not alone:
-            raise DataError(f"{path}: another process is writing it; wait for its end")
+    temporary, old = (path.with_name(f".{path.name}.{end}") for end in ("tmp", "old"))
+    with alone(path):
         try:
             _bring_back(old, path)
             shutil.rmtree(temporary, ignore_errors=True)
@@ -68,7 +66,27 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         finally:
             _bring_back(old, path)
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def alone(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Of several processes that write to one place one at a time. Raises DataError where another one does, without `wait`."""
+    lock = lock_of(path)
+    with locked(lock, wait=wait) as mine:
+        if not mine:
+            raise DataError(f"{path}: another process is writing it; wait for its end")
+        try:
+            yield
+        finally:
             lock.unlink(missing_ok=True)  # while it is held: who waits for it notices
+
+
+def lock_of(path: Path) -> Path:
+    """The lock of a place, whose name is the longest of all that stand beside it. Raises DataError where it is too long."""
+    lock = path.with_name(f".{path.name}.dicap-lock")
+    if any(len(os.fsencode(part)) > 255 for part in lock.parts):
+        raise DataError(f"{path}: a name in this path is too long; give a shorter one")
+    return lock
 
 
 def _bring_back(old: Path, path: Path) -> None:

@@ -80,7 +80,7 @@ class ContentStore:
         """Write values of (n,) S16 keys; all of them are on the disk on return.
 
         Raises:
-            OSError: the disk is full.
+            OSError: the disk is full; its `filename` is the folder.
         """
         records = np.zeros(len(keys), RECORD)
         records["key"] = keys
@@ -94,14 +94,15 @@ class ContentStore:
                     start += data.write(value)
                 data.flush()
                 os.fsync(data.fileno())
-            except OSError:  # what no record will speak of need not fill the disk
+                size = index.seek(0, os.SEEK_END)
+                index.truncate(size - size % RECORD.itemsize)
+                index.write(records.tobytes())
+                index.flush()
+                os.fsync(index.fileno())
+            except OSError as error:  # what no record will speak of need not fill the disk
                 os.ftruncate(data.fileno(), begin)
+                error.filename = str(self.folder)
                 raise
-            size = index.seek(0, os.SEEK_END)
-            index.truncate(size - size % RECORD.itemsize)
-            index.write(records.tobytes())
-            index.flush()
-            os.fsync(index.fileno())
 
     def _checksum(self, key: np.ndarray, value: bytes) -> bytes:
         return digest(self.folder.name.encode(), key.tobytes(), value)

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from dicap.errors import DataError
+
 
 @contextmanager
 def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
@@ -19,14 +21,19 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
 
     Yields:
         Whether this process holds it; always, with `wait`.
+
+    Raises:
+        DataError: the file system knows no locks.
     """
     while True:
         with path.open("a") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except OSError:
+            except BlockingIOError:
                 yield False
                 return
+            except OSError as error:
+                raise DataError(f"{path}: cannot be locked ({error.strerror}); choose a disk that has locks") from None
             if _is_still(handle, path):
                 yield True
                 return

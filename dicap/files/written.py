@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dicap.errors import DataError
-from dicap.files.atomic import make_room, replacing, replacing_folder
+from dicap.files.atomic import alone, lock_of, make_room, replacing, replacing_folder
 from dicap.files.json_files import read_json, write_json
-from dicap.files.locks import locked
 
 # {file below this folder: [size, time of change in ns]}; of files written one by one, and of a folder written as a whole
 NOTE, FOLDER_NOTE = ".dicap-written.json", ".dicap-written-folder.json"
@@ -28,7 +27,7 @@ def check_own(*paths: Path) -> None:
     for path in map(Path, paths):
         if os.path.lexists(path) and (path.is_dir() or _noted(path.parent / NOTE).get(path.name) != _mark(path)):
             raise not_own(path)
-        _lock(path)
+        lock_of(path)
 
 
 def check_own_folder(path: Path) -> None:
@@ -36,7 +35,7 @@ def check_own_folder(path: Path) -> None:
     path = Path(path).resolve()
     if Path.cwd().is_relative_to(path):
         raise DataError(f"{path}: this folder is worked in and cannot be replaced; name one in it")
-    _lock(path)
+    lock_of(path)
     make_room(path, folder=True)
     if not path.exists():
         return
@@ -58,10 +57,10 @@ def replacing_own(path: Path) -> Iterator[Path]:
     """
     check_own(path)
     make_room(path, folder=False)
-    with _alone(path):
+    with alone(path):
         with replacing(path) as temporary:
             yield temporary
-        with _alone(path.parent / NOTE, wait=True):
+        with alone(path.parent / NOTE, wait=True):
             known = {name: mark for name, mark in _noted(path.parent / NOTE).items() if (path.parent / name).exists()}
             write_json(known | {path.name: _mark(path)}, path.parent / NOTE)
 
@@ -71,33 +70,12 @@ def replacing_own_folder(path: Path) -> Iterator[Path]:
     """`replacing_folder`, of nothing but what the same command wrote before. Raises DataError as `replacing_own`."""
     check_own_folder(path)
     path = Path(path).resolve()
-    with _alone(path), replacing_folder(path) as temporary:
+    with replacing_folder(path) as temporary:
         yield temporary
         write_json(_marks(temporary), temporary / FOLDER_NOTE)
         gone = {one.name for one in path.glob("*")} - set(os.listdir(temporary))
         if gone:  # another command's, which this one would remove
             raise not_own(path / min(gone))
-
-
-@contextmanager
-def _alone(path: Path, *, wait: bool = False) -> Iterator[None]:
-    """Of several processes that write to one place one at a time. Raises DataError where another one does, without `wait`."""
-    lock = _lock(path)
-    with locked(lock, wait=wait) as mine:
-        if not mine:
-            raise DataError(f"{path}: another process is writing this; wait until it is done, or give another place")
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)  # while it is held: who waits for it notices
-
-
-def _lock(path: Path) -> Path:
-    """The lock of a place, whose name is the longest of all that stand beside it. Raises DataError where it is too long."""
-    lock = path.with_name(f".{path.name}.dicap-lock")
-    if any(len(os.fsencode(part)) > 255 for part in lock.parts):
-        raise DataError(f"{path}: a name in this path is too long; give a shorter one")
-    return lock
 
 
 def remove_own(path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import nn
 
 from dicap.errors import DataError
@@ -46,4 +46,5 @@ class StoredBackbone(nn.Module):
 
 def save_backbone(backbone: nn.Module, path: Path) -> None:
     """Write a backbone's tensors."""
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in backbone.state_dict().items()}, path)
+    # Not `save_file`, whose files only their owner can read.
+    path.write_bytes(save({name: tensor.detach().cpu().contiguous() for name, tensor in backbone.state_dict().items()}))

@@ -74,7 +74,8 @@ def resolve_values(values: dict[str, Any], params: Path, read: Callable[[Path], 
     for path, found in layers[1:]:  # of what these two say it follows which files are read
         misplaced = [key for key in ("dataset", "protocol") if key in found]
         problems += [f"{_short(path)}: {key}: is read from {_short(params)} alone; move it there" for key in misplaced]
-    merged, origins = _merge([(_short(path), values) for path, values in layers])
+    undotted = [(_short(path), {key: found[key] for key in found if "." not in str(key)}) for path, found in layers]
+    merged, origins = _merge(undotted)  # no second complaint of a key with a point
     merged["protocol"] = protocol
     method = next((name for name in METHODS if name == merged["method"]), None)
     if method is None:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,8 @@ import pandas as pd
 
 from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
-from dicap.files.atomic import replacing
+from dicap.files.atomic import alone, replacing
+from dicap.files.locks import locked
 from dicap.models import SavedModel, load_model
 from dicap.settings.resolve import TEMPLATE, change_settings
 from dicap.use.folder import Images
@@ -34,6 +36,7 @@ class Fitted:
     """What `fit` made. Its files are removed with it; `save` and `report` copy what is to stay."""
 
     folder: TemporaryDirectory
+    held: ExitStack  # the folder's lock: one that nobody holds is of a process that was killed
 
     @cached_property
     def model(self) -> SavedModel:
@@ -96,8 +99,15 @@ def fit(
         raise DataError(f"{cache}: this cache lies among the photographs; name a folder elsewhere with cache=")
     changes = _plain(settings or {})
     (cache / "store").mkdir(parents=True, exist_ok=True)
-    folder = TemporaryDirectory(prefix="fit-", dir=cache)
-    place = Path(folder.name).absolute()
+    with alone(cache / "fit", wait=True), ExitStack() as stack:
+        for left in cache.glob("fit-*"):
+            with locked(left / "lock") as unheld:
+                if unheld:
+                    shutil.rmtree(left, ignore_errors=True)
+        folder = TemporaryDirectory(prefix="fit-", dir=cache)
+        place = Path(folder.name).absolute()
+        stack.enter_context(locked(place / "lock"))
+        held = stack.pop_all()
     joined = place / "photographs"
     given = {name: str(value) for name in READING if (value := changes.get(f"own.{name}")) is not None}
     options = [word for name in given for word in (f"--{name.removesuffix('_root').replace('_', '-')}", given[name])]
@@ -119,7 +129,7 @@ def fit(
     except BaseException:
         folder.cleanup()
         raise
-    return Fitted(folder)
+    return Fitted(folder, held)
 
 
 def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -> Path:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from stages.support.terminal import finish, say, spoken
+from stages.support.terminal import finish, say
 
 NAMES = (
     "tf_efficientnet_lite0",
@@ -39,8 +39,7 @@ def command(names: tuple[str, ...], timed: bool) -> None:
         gives = row["gives"] + (f", {row['seconds']:.2g} s" if timed else "")
         million = f"{row['parameters'] / 1e6:.1f} M"
         say(LINE.format(name, row["image_size"], row["normalize"], row["features"], million, gives))
-    if spoken()["json"]:
-        finish("backbones", {"backbones": rows})
+    finish("backbones", {"backbones": rows}, lines=())
 
 
 def describe(name: str, timed: bool) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import click
 
 from dicap.errors import DataError
 from stages.support.common import ARTIFACTS, load, out_option, params_option
+from stages.support.terminal import finish
 
 
 @click.command("figures")
@@ -61,11 +62,12 @@ def command(
                 raise DataError("figures 1d: no finished runs with both weights; sweep experiments/weighting.yaml")
         else:
             data = _curves(panel, runs, settings.seed if seed is None else seed, ratio or settings.ratio)
+    paths = [out / f"figure{panel}.{ending}" for ending in ("svg", "pdf")]
     with house_style():
         drawn = getattr(paper, f"figure_{panel}")(data)
-        for ending in ("svg", "pdf"):
-            save(drawn, out / f"figure{panel}.{ending}")
-    click.echo(f"Drawn: {out / f'figure{panel}'}.svg, .pdf")
+        for path in paths:
+            save(drawn, path)
+    finish("figures", {"drawn": [*map(str, paths)]})
 
 
 def _runs(panel: str, params: Path, dataset: str, *, here: bool):

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from stages.support.terminal import finish
+
 
 @click.command("histogram")
 @click.argument("folder", type=click.Path(path_type=Path))
@@ -21,5 +23,5 @@ def command(folder: Path, epoch: int | None) -> None:
     from dicap.report.histogram import lines, open_histogram
 
     title, bars = open_histogram(folder, epoch)
-    for line in [title, "", *lines(bars, shutil.get_terminal_size((80, 24)).columns)]:
-        click.echo(line)
+    facts = {"what": title, "bars": [{"name": name, "length": length, "numbers": words} for name, length, words in bars]}
+    finish("histogram", facts, lines=[title, "", *lines(bars, shutil.get_terminal_size((80, 24)).columns)])

@@ -12,9 +12,8 @@ import click
 
 from dicap.errors import DataError, SettingsError, did_you_mean
 from dicap.files.atomic import replacing
-from dicap.files.locks import locked
 from dicap.settings.resolve import change_settings
-from stages.support.common import data_folder, load, params_option
+from stages.support.common import data_folder, load, params_option, take_turns
 from stages.support.terminal import finish, say
 
 if TYPE_CHECKING:
@@ -41,8 +40,7 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     from dicap.data.sources.own.listing import check_names
     from dicap.data.sources.own.read import added_before, read_added
 
-    if params.is_file():  # two at once take turns, and the second goes on from the labels of the first
-        click.get_current_context().with_resource(locked(params, wait=True))
+    take_turns(params)  # of two at once the second goes on from the labels of the first
     settings = load(params)
     if settings.dataset != "table":
         raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only one's own data (table) takes new labels")

@@ -11,7 +11,7 @@ import click
 
 from dicap.errors import DataError, SettingsError
 from dicap.settings import Own, change_settings, read_yaml
-from stages.support.common import load, params_option, project_root
+from stages.support.common import load, params_option, project_root, take_turns
 from stages.support.terminal import columns, finish, say
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def command(
         "own.unlabeled_root": options.unlabeled_root,
     } | ({"own.added": None} if forgotten else {})  # else as it is by now: somebody may have imported meanwhile
     if not dry_run:
+        take_turns(params)
         change_settings(params, settings | {f"own.{key}": value for key, value in chosen.items()})
     for what, how in [*found.understood, ("ratio", f"{ratio:g}: {why}")]:
         say(f"{what:<8}  {how}")
@@ -164,4 +165,4 @@ def _next(found: "Survey", dry_run: bool, allowed: float) -> list[str]:
         ]
     if len(found.everywhere) == len(found.classes):
         return [f"add photographs without {found.classes[0][0]}, labelled `-`, then look again"]
-    return ["the same without --dry-run"] if dry_run else ["dvc repro"]
+    return ["the same without --dry-run"] if dry_run else ["dvc repro", "git commit --all    # a sweep runs what is committed"]

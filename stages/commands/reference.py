@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from stages.support.terminal import finish
+
 PAGE = Path("docs/reference.md")
 
 
@@ -14,13 +16,13 @@ PAGE = Path("docs/reference.md")
 def command(write: bool) -> None:
     """Print the reference of all settings and commands as Markdown; it is kept in docs/reference.md."""
     if not write:
-        click.echo(reference(), nl=False)
+        finish("reference", {"markdown": reference()}, lines=reference().splitlines())
         return
     if PAGE.exists() and "Made by `dicap-stage reference" not in PAGE.read_text(encoding="utf-8"):
         raise click.ClickException(f"{PAGE}: not made by this command; move it away")
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(reference(), encoding="utf-8")
-    click.echo(f"written: {PAGE}")
+    finish("reference", {"page": str(PAGE)})
 
 
 def reference() -> str:

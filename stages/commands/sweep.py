@@ -16,6 +16,7 @@ from dicap.machine.processes import cores
 from dicap.settings import Settings
 from dicap.settings.checks import unread
 from stages.support.common import PARAMS, changes_option, parse_changes
+from stages.support.terminal import finish, say
 from stages.sweeps.cell import cell_job, exists, experiment_ref, job_name, log_of
 from stages.sweeps.engines.base import NAMES, Engine, Job, reason_in
 from stages.sweeps.grid import Cell, Grid, cells, read_grid
@@ -62,13 +63,13 @@ def command(
     refs = experiment_ref("", rev)
     named = {line.removeprefix(refs) for line in git("for-each-ref", "--format=%(refname)", refs).splitlines()}
     missing = _missing(wanted, finished(everywhere=False)[0])
-    click.echo(f"{plan.title}: {len(wanted)} cells, {len(wanted) - len(missing)} finished, {len(missing)} to run")
+    say(f"{plan.title}: {len(wanted)} cells, {len(wanted) - len(missing)} finished, {len(missing)} to run")
+    facts = {"cells": len(wanted), "to run": [cell.name for cell in missing]}
     if dry_run:
-        for cell in wanted:
-            click.echo(f"{'to run  ' if cell in missing else 'finished'}  {cell.name}")
+        finish("sweep", facts, lines=[f"{'to run  ' if cell in missing else 'finished'}  {cell.name}" for cell in wanted])
         return
     if not missing:
-        _print_how_to_see(plan)
+        finish("sweep", facts, lines=_how_to_see(plan))
         return
     _refuse_what_would_be_lost(missing, named)
 
@@ -87,8 +88,8 @@ def command(
         running.cancel()
         raise
     failed = _watch(running, planned, missing, rev, plan.title)
-    click.echo(f"{len(missing) - failed} of {len(missing)} cells finished")
-    _print_how_to_see(plan)
+    lines = [f"{len(missing) - failed} of {len(missing)} cells finished", *_how_to_see(plan)]
+    finish("sweep", facts | {"failed": failed}, lines=lines)
     if failed:
         raise click.ClickException(f"{failed} cells failed; the same sweep runs them again")
 
@@ -211,10 +212,11 @@ def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None
         )
 
 
-def _print_how_to_see(plan: Grid) -> None:
-    """Say how to see the results: the table shows runs that agree with params.yaml unless told of other values."""
+def _how_to_see(plan: Grid) -> list[str]:
+    """A line that says how to see the results: the table shows runs that agree with params.yaml unless told of other values."""
     from dicap.report.experiments import FREE
 
-    if plan.table:
-        other = [f" -S {key}={value}" for key, value in plan.settings.items() if key not in FREE[plan.table]]
-        click.echo(f"To see the results: dicap-stage table {plan.table}{''.join(other)}")
+    if not plan.table:
+        return []
+    other = [f" -S {key}={value}" for key, value in plan.settings.items() if key not in FREE[plan.table]]
+    return [f"To see the results: dicap-stage table {plan.table}{''.join(other)}"]

@@ -7,6 +7,7 @@ import click
 from dicap.errors import DataError, SettingsError
 from dicap.settings import changed, read_yaml, resolve_values
 from stages.support.common import changes_option, out_option, params_option, parse_changes
+from stages.support.terminal import finish, say
 
 KINDS = ("main", "photographs", "ablation", "weighting", "cost")
 
@@ -62,5 +63,5 @@ def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, changes:
         with replacing_own(out / f"{kind}.{ending}") as temporary:
             temporary.write_text("\n".join(write(table) for table in made), encoding="utf-8")
     for table in made:
-        click.echo(tables.to_markdown(table))
-    click.echo(f"Written: {out}/{kind}.md, .csv")
+        say(tables.to_markdown(table))
+    finish("table", {"written": [str(out / f"{kind}.{ending}") for ending in ("md", "csv")]})

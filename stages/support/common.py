@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from dicap.errors import DataError, SettingsError, did_you_mean
+from dicap.files.locks import locked
 from dicap.machine.gpus import check_device, count_gpus
 from dicap.settings import Resolved, Settings, known_keys, resolve
 from dicap.settings import load_settings as load
@@ -38,6 +39,12 @@ def params_option(function: Callable) -> Callable:
         show_default=True,
         help="The experiment's settings.",
     )(function)
+
+
+def take_turns(params: Path) -> None:
+    """Hold a file of settings, if it is there, until the command ends: who writes it meanwhile waits."""
+    if params.is_file():
+        click.get_current_context().with_resource(locked(params, wait=True))
 
 
 def resolve_and_warn(params: Path) -> Resolved:

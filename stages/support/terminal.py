@@ -9,19 +9,23 @@ from typing import Any
 import click
 
 
-def finish(title: str, facts: dict[str, Any], next_commands: Sequence[str] = ()) -> None:
+def finish(title: str, facts: dict[str, Any], next_commands: Sequence[str] = (), *, lines: Sequence[str] | None = None) -> None:
     """Say what a command did, where things are, and outside a pipeline what to type next.
 
     As text, as JSON or not at all, as the user asked `dicap-stage` for (`--quiet`, `--json`).
 
     Args:
         facts: in the order of reading; values of JSON's types.
+        lines: of text, in place of the facts.
     """
     options = spoken()
     if options["json"]:
         click.echo(json.dumps({"command": title} | facts, ensure_ascii=False))
         return
     if options["quiet"]:
+        return
+    if lines is not None:
+        click.echo("".join(f"{line}\n" for line in lines), nl=False)
         return
     click.secho(title, bold=True)
     label = max((len(key) for key in facts), default=0)

@@ -18,7 +18,7 @@ from dicap.data.convert import convert
 from dicap.data.sources.base import FileImages, Item, RawSet, read_rgb
 from dicap.data.store import Store
 from dicap.errors import DataError
-from dicap.files.locks import locked
+from dicap.files.atomic import alone
 
 
 def listed(root: Path, names, split="train"):
@@ -156,7 +156,7 @@ def test_a_split_that_lost_all_its_images_fails_whatever_the_limit(tmp_path):
 
 
 def test_a_second_conversion_at_the_same_time_is_refused(tmp_path):
-    with locked(tmp_path / ".set.lock"), pytest.raises(DataError, match="another process is writing it"):
+    with alone(tmp_path / "set"), pytest.raises(DataError, match="another process is writing it"):
         convert(raw_set(tmp_path / "raw"), tmp_path / "set", image_size=8, workers=0)
     convert(raw_set(tmp_path / "raw"), tmp_path / "set", image_size=8, workers=0)
 

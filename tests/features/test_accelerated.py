@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,14 @@ def test_a_damaged_file_or_another_s_in_the_cache_is_exported_again(tmp_path):
         assert by[0] == "onnxruntime" and len(file.read_bytes()) == len(right) and file.read_bytes() != content
         with torch.inference_mode():
             torch.testing.assert_close(fast.features(batch), network.features(batch), rtol=1e-4, atol=1e-4)
+
+
+def test_two_at_once_export_it_once(tmp_path, monkeypatch):
+    export, exported = module._export, []
+    monkeypatch.setattr(module, "_export", lambda *given: exported.append(export(*given)))
+    with ThreadPoolExecutor(2) as threads:
+        found = threads.map(lambda network: accelerated(network, MANY, SIDE, CPU, tmp_path)[1][0], [network_of(), network_of()])
+        assert ([*found], len(exported)) == (["onnxruntime"] * 2, 1)
 
 
 class Odd(nn.Module):

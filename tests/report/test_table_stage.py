@@ -101,6 +101,8 @@ def test_other_tables(project, dvc):
         "weighting": {"| Uniform | <u>44.00</u> | -1.00 |", "| Estimated (ours) | **45.00** |  |"},
     }.items():
         assert expected <= set(CliRunner().invoke(main, ["table", kind]).output.splitlines())
+        told = json.loads(CliRunner().invoke(main, ["--json", "table", kind]).stdout)
+        assert told["written"] == [f"tables/{kind}.md", f"tables/{kind}.csv"]
 
 
 def test_each_panel_is_drawn_by_its_number(project, dvc, tmp_path_factory):
@@ -112,9 +114,9 @@ def test_each_panel_is_drawn_by_its_number(project, dvc, tmp_path_factory):
     ]
     dvc(revision("more", PARAMS | {"ratio": 0.1}, 60.0), *policies, runs=runs)
     for panel in ("1a", "1b", "1c", "1d", "3"):
-        result = CliRunner().invoke(main, ["figures", panel])
+        result = CliRunner().invoke(main, ["--json", "figures", panel])
         assert result.exit_code == 0, result.output
-        assert result.output.splitlines()[-1] == f"Drawn: figures/figure{panel}.svg, .pdf"
+        assert json.loads(result.stdout)["drawn"] == [f"figures/figure{panel}.{ending}" for ending in ("svg", "pdf")]
     assert len(list((project / "figures").glob("[!.]*"))) == 10
     result = CliRunner().invoke(main, ["figures", "1c", "--run", str(runs["main"]), "--out", "one"])
     assert result.exit_code == 0 and (project / "one" / "figure1c.pdf").exists(), result.output

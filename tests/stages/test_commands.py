@@ -99,6 +99,23 @@ def test_config_prints(project):
     assert project.done("--json", "config") == project.done("config", "--json")
 
 
+def test_tools_answer_with_one_object_where_json_is_asked_for(project):
+    answers = {"reference": "markdown", "histogram artifacts/train/weights": "bars", "figures 1c --run artifacts": "drawn"}
+    assert all(json.loads(project.done("--json", *words.split()))[key] for words, key in answers.items())
+
+
+def test_what_a_disk_cannot_do_is_one_line(project, monkeypatch):
+    code, line = project.refused("config", "--params", "/".join(["x" * 200] * 25))
+    assert code == 1 and line.endswith(": File name too long; shorten it")
+
+    def without_locks(*_):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", without_locks)
+    code, line = project.refused("warmup")
+    assert code == 1 and line.endswith(": cannot be locked (No locks available); choose a disk that has locks")
+
+
 @pytest.mark.parametrize("command", ["resolve", "config", "run"])
 def test_what_is_hardly_meant_is_told(project, command, monkeypatch):
     monkeypatch.setattr("stages.cli.PIPELINE", ("resolve",))  # of `run` no stage

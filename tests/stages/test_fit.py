@@ -62,7 +62,9 @@ def test_labels_may_lie_elsewhere_or_in_memory(fitted, raw_photos, tmp_path):
     (photographs / "loop").symlink_to(".")
     photographs.chmod(0o555)  # as photographs that nobody may change; what is made of it has to go away again
     frame = frame[frame["split"] != "unlabeled"]  # what no row names is found in the folder
+    shutil.copytree(made.folder.name, cache / "fit-killed", symlinks=True)  # as a process leaves it that was killed
     again = dicap.fit(photographs, frame, settings=SMALL, cache=cache)
+    assert not (cache / "fit-killed").exists()
     assert (Path(again.folder.name) / "photographs").stat().st_mode & 0o200
     assert again.model.checksum == made.model.checksum
     assert again.evaluate()["map"] == made.evaluate()["map"]

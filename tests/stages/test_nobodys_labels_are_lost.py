@@ -125,8 +125,8 @@ def test_two_who_import_at_once_both_do(bare_project, tmp_path):
         for number, name in enumerate(pair):
             with (project.folder / f"{number}.csv").open("w", newline="") as file:
                 csv.writer(file).writerows([("image", "labels"), (name, "red car")])
-        running = [tiny.stage(project.folder, "import-labels", f"{number}.csv") for number in range(2)]
-        assert [process.wait()[0] for process in running] == [0, 0]
+        commands = [("import-labels", "0.csv"), ("init-data", mine.folder, "--test-share", "0.25"), ("import-labels", "1.csv")]
+        assert [process.wait()[0] for process in [tiny.stage(project.folder, *words) for words in commands]] == [0, 0, 0]
     project.done("convert", "--workers", "0")
     assert {*unlabelled[:6]} <= converted(project.folder / "data/converted").keys()
 

@@ -115,7 +115,8 @@ def test_only_what_is_missing_is_submitted(project, monkeypatch):
 
 def test_a_finished_sweep_runs_nothing(project, monkeypatch):
     fake = Fake(monkeypatch, [run_of(cell) for cell in every(project)])
-    assert run("grid.yaml").exit_code == 0 and not fake.asked
+    told = json.loads(CliRunner().invoke(main, ["--json", "sweep", "grid.yaml"]).stdout)
+    assert (told["cells"], told["to run"]) == (4, []) and not fake.asked
 
 
 def test_a_run_of_other_labels_code_or_libraries_is_no_result(project, monkeypatch):

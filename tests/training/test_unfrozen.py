@@ -30,8 +30,6 @@ WHOLE = RECOMMENDED | {
     "contrastive.enabled": False,
 }
 
-AUTO = {"linear.pseudo_weight": "auto"}
-
 
 @pytest.fixture
 def unfreeze(frozen_experiment, tmp_path):
@@ -152,7 +150,7 @@ def test_a_pseudo_labelled_image_counts_what_its_row_did(unfreeze, monkeypatch, 
         monkeypatch.setattr(
             crossfit, "safe_mixture", lambda *args, share=share: (lambda s, c: (s, c._replace(share=share)))(*mix(*args))
         )
-        place = unfreeze(AUTO, place=tmp_path / f"{share}")
+        place = unfreeze({"linear.pseudo_weight": "auto"}, place=tmp_path / f"{share}")
         assert read_json(place / "train" / "choice.json")["share"] == share
     unfreeze(place=tmp_path / "given")
     assert seen == [0, PART * 0.25, 0.5]

@@ -111,7 +111,5 @@ def trained(tiny_set, tmp_path_factory) -> Path:
     """A folder with warmup, train and finetune as an undisturbed run of the default tiny settings makes them."""
     place = tmp_path_factory.mktemp("trained")
     experiment = tiny.open_experiment(tiny_set, place / "split.parquet")
-    source = None
-    for stage in ("warmup", "train", "finetune"):
-        source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
+    tiny.run_stages([(stage, experiment) for stage in ("warmup", "train", "finetune")], place)
     return place

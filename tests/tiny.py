@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -213,6 +213,15 @@ def run_stage(experiment: Experiment, stage: str, source: Path | None, place: Pa
         **({"log": lambda lines: None} | options),
     )
     return out
+
+
+def run_stages(stages: Iterable[tuple[str, Experiment]], place: Path) -> Path:
+    """Run stages of experiments one after the other, each from the model before; the last one's model."""
+    source = None
+    for stage, experiment in stages:
+        source = run_stage(experiment, stage, source, place) / "model.safetensors"
+    assert source is not None, "no stage is asked for"
+    return source
 
 
 AUTHOR = {f"GIT_{who}_{what}": text for who in ("AUTHOR", "COMMITTER") for what, text in (("NAME", "t"), ("EMAIL", "t@e.org"))}

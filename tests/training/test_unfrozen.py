@@ -38,8 +38,7 @@ def unfreeze(frozen_experiment, tmp_path):
     def unfreeze(changes=None, *, place=None, **options):
         place = place or tmp_path / "whole"
         experiment = frozen_experiment(WHOLE | (changes or {}), **options)
-        source = tiny.run_stage(experiment.on_bank(), "warmup", None, place) / "model.safetensors"
-        tiny.run_stage(experiment, "train", source, place)
+        tiny.run_stages([("warmup", experiment.on_bank()), ("train", experiment)], place)
         return place
 
     return unfreeze

@@ -172,7 +172,7 @@ class Finder:
         for spelling in (spoken, name, name.replace("\\", "/").lstrip("/")):
             if ".." not in spelling.split("/"):
                 for base in (*bases, self._root):
-                    if os.path.isfile(file := base / spelling):  # also where it is no name of a file
+                    if os.path.isfile(file := base / spelling):  # which knows names that can be none
                         return file
         meant = Path(name.replace("\\", "/"))
         if ".." in meant.parts:

@@ -99,12 +99,17 @@ def frozen_experiment(tiny_set, bank, tmp_path):
     return make
 
 
+@pytest.fixture
+def smooths(monkeypatch):
+    """The largest shares of smoothing and student are taken, whatever the labels say."""
+    for name in ("choice.CLEAR", "smoothing.FAR", "smoothing.NEAR"):
+        monkeypatch.setattr(f"dicap.linear.{name}", -1e9)
+
+
 @pytest.fixture(scope="session")
 def trained(tiny_set, tmp_path_factory) -> Path:
     """A folder with warmup, train and finetune as an undisturbed run of the default tiny settings makes them."""
     place = tmp_path_factory.mktemp("trained")
     experiment = tiny.open_experiment(tiny_set, place / "split.parquet")
-    source = None
-    for stage in ("warmup", "train", "finetune"):
-        source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
+    tiny.run_stages([(stage, experiment) for stage in ("warmup", "train", "finetune")], place)
     return place

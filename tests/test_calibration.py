@@ -24,15 +24,13 @@ CALIBRATED = (torch.arange(K) + 0.5).double() / K  # r_pos[k] = centre of bin k
 ANCHORS = ("left", "centre", "right")
 
 
-def table(r_pos, anchor="left"):
-    """Rates whose counts nobody reads."""
-    return read_by(bin_curve(r_pos, anchor=anchor))
-
-
-def read_by(curve):
+def rates_of(curve):
     """Rates of which only the curve matters."""
     nothing = torch.zeros(K)
     return Rates(nothing, nothing, nothing, curve.knots, curve.rate)
+
+
+STRAIGHT = rates_of(bin_curve(CALIBRATED, anchor="centre"))
 
 
 def scores(n, c, seed=0):
@@ -138,10 +136,10 @@ def test_weights_at_the_fixture_of_the_specification(anchor, w):
 )
 def test_every_policy_weights_each_entry_by_itself(policy, p, labels):
     p, label = torch.from_numpy(p), torch.from_numpy(labels)
-    weight = correctness_weight(p, label, table(CALIBRATED, "centre"), policy=policy)
+    weight = correctness_weight(p, label, STRAIGHT, policy=policy)
     assert weight.dtype == torch.float32 and bool(((weight >= 0) & (weight <= 1)).all())
     assert not weight[label < 0].any(), "an uncertain entry has no weight"
-    other = correctness_weight(p.flip(0, 1), label.flip(0, 1), table(CALIBRATED, "centre"), policy=policy)
+    other = correctness_weight(p.flip(0, 1), label.flip(0, 1), STRAIGHT, policy=policy)
     assert torch.equal(other, weight.flip(0, 1))
 
 
@@ -151,7 +149,7 @@ def test_policies():
     assert correctness_weight(p, label, None, policy="uniform").tolist() == [[1, 1, 0]]
     assert correctness_weight(p, label, None, policy="confidence")[0].tolist() == pytest.approx([0.9, 0.8, 0.0])
     for policy in ("estimated", "labeled", "optimal"):
-        w = correctness_weight(p, label, table(CALIBRATED, "centre"), policy=policy)
+        w = correctness_weight(p, label, STRAIGHT, policy=policy)
         assert w[0].tolist() == pytest.approx([0.9, 0.8, 0.0])
 
 

@@ -4,12 +4,12 @@ import ast
 import io
 import posixpath
 import re
-import subprocess
 import tokenize
 from functools import cache
 from pathlib import Path
 
 import pytest
+import tiny
 
 ROOT = Path(__file__).parents[1]
 METHODS = "docs/methods.md"
@@ -32,12 +32,7 @@ EXAMPLES = ("docs/errors.md",)  # its messages come from made-up projects
 
 @cache
 def tracked() -> tuple[str, ...]:
-    done = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        pytest.skip("not a git checkout")
-    return tuple(line for line in done.stdout.splitlines() if (ROOT / line).is_file())
+    return tuple(name for name in tiny.listed(*tiny.NOT_IGNORED) if (ROOT / name).is_file())
 
 
 @cache

@@ -2,11 +2,11 @@
 
 import ast
 import re
-import subprocess
 from functools import cache
 from pathlib import Path
 
 import pytest
+import tiny
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted([*(ROOT / "dicap").rglob("*.py"), *(ROOT / "stages").rglob("*.py")])
@@ -202,10 +202,7 @@ def test_nothing_happens_at_import(path):
 
 
 def tracked():
-    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip("not a git checkout")
-    return [ROOT / line for line in done.stdout.splitlines() if (ROOT / line).is_file()]
+    return [ROOT / name for name in tiny.listed() if (ROOT / name).is_file()]
 
 
 def test_no_file_names_a_package_index_or_a_place_on_somebodys_machine():

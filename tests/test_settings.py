@@ -8,7 +8,8 @@ from ruamel.yaml import YAML
 from tiny import ROOT, nested
 
 from dicap.errors import SettingsError
-from dicap.settings import ORIGINS, flatten, known_keys, load_settings, resolve
+from dicap.settings import ORIGINS, flatten, known_keys, resolve
+from dicap.settings import load_settings as load
 from dicap.settings.catalogue import DATASETS, OWN_HEAD
 from dicap.settings.methods import METHODS
 from dicap.settings.resolve import known_fields
@@ -29,10 +30,6 @@ def write(tmp_path):
         return path
 
     return write
-
-
-def load(path):
-    return load_settings(path)
 
 
 def errors(path):
@@ -194,7 +191,7 @@ def test_what_chooses_the_files_stands_in_params_alone(write, tmp_path, monkeypa
     with open("configs/pictograms.yaml", "a") as file:
         file.write(f"{key}: recommended\n")
     with pytest.raises(SettingsError, match=f"^configs/pictograms.yaml: {key}: is read from a.yaml alone; move it there$"):
-        load_settings(path)
+        load(path)
 
 
 @pytest.mark.parametrize("text", ["a: [", "- 1\n- 2\n", "5", "", "\x00", "a: 2026-13-45", "a: " + 5000 * "["])
@@ -205,4 +202,4 @@ def test_a_file_that_is_no_mapping(write, text):
 
 def test_missing_file(tmp_path):
     with pytest.raises(SettingsError, match="no such file"):
-        load_settings(tmp_path / "params.yaml")
+        load(tmp_path / "params.yaml")

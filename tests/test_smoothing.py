@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dicap import sklearn
@@ -166,9 +166,9 @@ def test_frames_of_labelled_scenes_do_not_vouch_for_each_other():
     assert DiCaPClassifier(random_state=0).fit(x, y).smoothed_ is None, "nothing is unlabelled"
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 1000))
-def test_labels_of_a_fold_reach_its_scores_through_the_shares_alone(seed):
+def test_labels_of_a_fold_reach_its_scores_through_the_shares_alone(smooths, seed):
     """With other labels of fold 0, and the same shares, its scores out of fold are the same."""
     rng = np.random.default_rng(seed)
     x, y, fold = (
@@ -179,28 +179,21 @@ def test_labels_of_a_fold_reach_its_scores_through_the_shares_alone(seed):
     changed = np.where((fold == 0)[:, None], 1 - y, y)
     open_entries = np.arange(60)[:, None] >= np.full(3, 40)
     seen = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(smoothing, "FAR", -1e9)
-        patch.setattr(smoothing, "NEAR", -1e9)
-        patch.setattr(choice, "CLEAR", -1e9)  # the largest shares, whatever the labels say
-        for labels in (y, changed):
-            found = crossfit.crossfit(
-                x, labels, fold, lambda p, known, _: crossfit.quota_labels(p, known, open_entries),
-                loss_weight=0.1, pseudo_weight="auto", neighbours=4,
-            )  # fmt: skip
-            assert found.smoothing is not None and found.smoothing.share == 0.5
-            seen.append(found.out_of_fold(x, fold)[0])
+    for labels in (y, changed):
+        found = crossfit.crossfit(
+            x, labels, fold, lambda p, known, _: crossfit.quota_labels(p, known, open_entries),
+            loss_weight=0.1, pseudo_weight="auto", neighbours=4,
+        )  # fmt: skip
+        assert found.smoothing is not None and found.smoothing.share == 0.5
+        seen.append(found.out_of_fold(x, fold)[0])
     assert np.allclose(seen[0][fold == 0], seen[1][fold == 0], atol=5e-3)
     assert not np.allclose(seen[0][fold != 0], seen[1][fold != 0], atol=5e-3)
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_a_classifier_that_smooths_survives_a_copy_and_batches(monkeypatch, ties):
+def test_a_classifier_that_smooths_survives_a_copy_and_batches(smooths, ties):
     import pickle
 
-    monkeypatch.setattr(choice, "CLEAR", -1e9)
-    monkeypatch.setattr(smoothing, "FAR", -1e9)
-    monkeypatch.setattr(smoothing, "NEAR", -1e9)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((80, 5 + 11 * ties))
     x, y = np.where(x > 0, 1, 0) if ties else x, np.where(np.arange(80)[:, None] < 30, rng.integers(0, 2, (80, 2)), -1)

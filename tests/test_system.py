@@ -4,10 +4,10 @@ import os
 import platform
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+import tiny
 
 from dicap.machine.processes import cores
 
@@ -29,11 +29,11 @@ def test_a_process_ends_with_its_parent(tmp_path):
     )
     parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}]).wait()"
     process = subprocess.Popen([sys.executable, "-c", parent], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(Path.cwd())})
-    wait_for(tmp_path / "began")
+    tiny.wait_until((tmp_path / "began").exists)
     assert not (tmp_path / "ended").exists()
     process.kill()
     process.wait()
-    wait_for(tmp_path / "ended")
+    tiny.wait_until((tmp_path / "ended").exists)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
@@ -49,10 +49,3 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
     faults = {which: int(subprocess.check_output([sys.executable, "-c", script, which])) for which in ("returned", "kept")}
     assert faults["kept"] < 100 < 5_000 < faults["returned"], "pages of the last block asked for"
-
-
-def wait_for(path: Path) -> None:
-    end = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < end, path
-        time.sleep(0.02)

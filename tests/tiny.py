@@ -8,7 +8,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -214,17 +215,33 @@ def run_stage(experiment: Experiment, stage: str, source: Path | None, place: Pa
     return out
 
 
+def run_stages(stages: Iterable[tuple[str, Experiment]], place: Path) -> Path:
+    """Run stages of experiments one after the other, each from the model before; the last one's model."""
+    source = None
+    for stage, experiment in stages:
+        source = run_stage(experiment, stage, source, place) / "model.safetensors"
+    assert source is not None, "no stage is asked for"
+    return source
+
+
 AUTHOR = {f"GIT_{who}_{what}": text for who in ("AUTHOR", "COMMITTER") for what, text in (("NAME", "t"), ("EMAIL", "t@e.org"))}
+
+
+def listed(*which: str) -> list[str]:
+    """The files of this checkout that Git tracks; `which`: options of `git ls-files` for others."""
+    done = subprocess.run(["git", "ls-files", *which], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    return [name for name in done.stdout.splitlines() if os.path.lexists(ROOT / name)]
+
+
+NOT_IGNORED = ("--cached", "--others", "--exclude-standard")
 
 
 def copy_project(folder: Path, *without: str) -> Path:
     """The files of this checkout that Git does not ignore, at another place, links as links; not those below `without`."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if listed.returncode:
-        pytest.skip("not a git checkout")
-    for name in listed.stdout.splitlines():
-        if not name.startswith(without) and os.path.lexists(ROOT / name):
+    for name in listed(*NOT_IGNORED):
+        if not name.startswith(without):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
     return folder
@@ -351,6 +368,15 @@ class Child:
         if self._code is None and select.select([self._connection], [], [], timeout)[0]:
             self._code = warm.answer(self._connection)
         return self._code, self.output()
+
+
+def wait_until(true: Callable[[], object], process: Child | None = None, seconds: float = 120) -> None:
+    """Wait until something is so; a process that has to bring it about must not end before."""
+    until = time.monotonic() + seconds
+    while not true():
+        said = "nothing came of it" if process is None else process.output()
+        assert time.monotonic() < until and (process is None or process.poll() is None), said
+        time.sleep(0.02)
 
 
 def stage(folder: Path, *arguments: object, code: Path = ROOT, **variables: str) -> Child:

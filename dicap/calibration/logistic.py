@@ -35,7 +35,8 @@ def rates_of_classes(p: NDArray, y: NDArray, p_unlabelled: NDArray, share: NDArr
         knots: (G,) confidences; rates: (C, G), non-decreasing in the knots, linear between them.
     """
     p_unlabelled = p_unlabelled if len(p_unlabelled) else p
-    knots = logit_grid()
+    end = np.log((1 - FINEST) / FINEST)
+    knots = 1 / (1 + np.exp(-np.linspace(-end, end, KNOTS)))  # (G,) evenly spaced in log-odds, where the curves are smooth
     known, positive = np.asarray(y >= 0), np.asarray(y > 0)
     p = np.asarray(p, np.float64)
     middle = int(np.argsort(share)[len(share) // 2])
@@ -86,12 +87,6 @@ def _features_of_classes(p: NDArray, share: NDArray, labelled: NDArray) -> Itera
 def class_shares(y: NDArray) -> NDArray:
     """(C,) share of positives among the known labels (n, C), half a positive and half a negative added to each."""
     return ((y > 0).sum(0, dtype=np.float64) + 0.5) / ((y >= 0).sum(0) + 1)
-
-
-def logit_grid() -> NDArray:
-    """Confidences evenly spaced in log-odds, where the curves are smooth, (G,)."""
-    end = np.log((1 - FINEST) / FINEST)
-    return 1 / (1 + np.exp(-np.linspace(-end, end, KNOTS)))
 
 
 def prior_entries(features: Callable[[NDArray], NDArray]) -> tuple[NDArray, NDArray]:

@@ -178,13 +178,9 @@ def _problems(found: Survey) -> Iterator[str]:
         yield f"only {found.counts['train']} labelled training images; a few hundred are a good start"
     looks_alike: dict[str, list[str]] = {}
     for name, _, _ in found.classes:
-        looks_alike.setdefault(_seen(name), []).append(name)
+        # what one sees of a name: without capitals, letters that have no shape, and the kind of its blanks
+        shapes = "".join(letter for letter in unicodedata.normalize("NFKC", name) if unicodedata.category(letter) != "Cf")
+        looks_alike.setdefault(" ".join(shapes.casefold().split()), []).append(name)
     twins = [" and ".join(map(ascii, names)) for names in looks_alike.values() if len(names) > 1]
     if twins:
         yield f"classes that look alike or differ in capitals only: {first_of(twins, SHOWN)}"
-
-
-def _seen(name: str) -> str:
-    """What one sees of a name: without capitals, letters that have no shape, and the kind of its blanks."""
-    shapes = "".join(letter for letter in unicodedata.normalize("NFKC", name) if unicodedata.category(letter) != "Cf")
-    return " ".join(shapes.casefold().split())

@@ -39,7 +39,7 @@ def model_card(
     """
     s = model.settings
     name = f"{METHODS[s.method].title} on {'own images' if meta['dataset'] == OWN else meta['dataset']}"
-    held_out = holds_out(s.method, s.calibration.source)
+    held_out, unknown = holds_out(s.method, s.calibration.source), metrics.get("unknown_labelled")
     parts = [
         f"# {name}",
         f"A multi-label classifier of {len(model.classes)} classes: {s.backbone} with {s.head}, images of {s.image_size} px.",
@@ -62,7 +62,7 @@ def model_card(
                 ("test", roles["test"], "scored, never trained on"),
             ],
         ),
-        _unknown(metrics),
+        f"Of {unknown} entries (image, class) of the labelled images nothing is known; they were not learnt." if unknown else "",
         f"{len(meta['rejected'])} files were rejected at conversion. " + " ".join(f"{note}." for note in meta["notes"]),
         "## Decisions",
         f"Yes above the class's upper threshold, no below the lower one, unsure between. Chance: {model.decisions.note}.",
@@ -84,13 +84,6 @@ def model_card(
         _table(("name", "version"), list(environment.items())),
     ]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
-
-
-def _unknown(metrics: dict[str, Any]) -> str:
-    entries = metrics.get("unknown_labelled")
-    return (
-        f"Of {entries} entries (image, class) of the labelled images nothing is known; they were not learnt." if entries else ""
-    )
 
 
 def _named(classes: Sequence[str], most: int = 30) -> str:

@@ -74,7 +74,8 @@ class ContentStore:
         if start + length > os.fstat(self._file.fileno()).st_size:
             return None
         value = os.pread(self._file.fileno(), length, start)
-        return value if self._checksum(self._records["key"][place : place + 1], value) == _whole(record["checksum"]) else None
+        checksum = record["checksum"].ljust(16, b"\0")  # NumPy leaves out zeros at the end of bytes
+        return value if self._checksum(self._records["key"][place : place + 1], value) == checksum else None
 
     def add(self, keys: np.ndarray, values: Sequence[bytes]) -> None:
         """Write values of (n,) S16 keys; all of them are on the disk on return.
@@ -106,11 +107,6 @@ class ContentStore:
 
     def _checksum(self, key: np.ndarray, value: bytes) -> bytes:
         return digest(self.folder.name.encode(), key.tobytes(), value)
-
-
-def _whole(checksum: bytes) -> bytes:
-    """NumPy leaves out zeros at the end of bytes."""
-    return checksum.ljust(16, b"\0")
 
 
 def remove_unused(root: Path) -> None:

@@ -32,7 +32,10 @@ def open_npy(path: Path, again: str, dtype: type | None = None, shape: tuple[int
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; {again}") from None
     except (ValueError, OSError, EOFError) as error:
-        raise DataError(f"{path}: not readable ({npy_trouble(error)}); {again}") from None
+        reason = first_line(error)
+        if "pickle" in reason:  # NumPy advises to load it, which would run whatever it holds
+            reason = "no NumPy file, or one with Python objects, which are not loaded"
+        raise DataError(f"{path}: not readable ({reason}); {again}") from None
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path}: holds an archive of arrays (npz), expected one array; {again}")
     if dtype is None:
@@ -43,9 +46,3 @@ def open_npy(path: Path, again: str, dtype: type | None = None, shape: tuple[int
         found = "x".join(map(str, array.shape))
         raise DataError(f"{path}: holds {found} {array.dtype}, meta.json says {wanted} {np.dtype(dtype).name}; {again}")
     return array
-
-
-def npy_trouble(error: Exception) -> str:
-    """NumPy's reason in one line. Its advice to load a pickle is left out: one would run whatever it holds."""
-    reason = first_line(error)
-    return "no NumPy file, or one with Python objects, which are not loaded" if "pickle" in reason else reason

@@ -78,12 +78,6 @@ def replacing_own_folder(path: Path) -> Iterator[Path]:
             raise not_own(path / min(gone))
 
 
-def remove_own(path: Path) -> None:
-    """Remove a file if it is there. Raises DataError, see `check_own`."""
-    check_own(path)
-    path.unlink(missing_ok=True)
-
-
 def _noted(note: Path) -> dict[str, Any]:
     try:
         return read_json(note)

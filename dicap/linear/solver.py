@@ -15,7 +15,7 @@ solved in units in which the mean square of a feature is 1, so that the toleranc
 
 import warnings
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -105,7 +105,8 @@ def solve(
     a, axes = x
     assert target.min(initial=0) >= 0 and target.max(initial=0) <= 1 and scale.min(initial=0) >= 0, "y, weight or l2"
 
-    unit = _root_mean_square(a, axes)
+    mean = np.einsum("nr,nr->", a, a, dtype=np.float64) / max(1, len(a) * len(axes))
+    unit = a.dtype.type(np.sqrt(mean) or 1)  # root mean square of all features, in their type; 1 where all are 0
     a = a / unit
     strength = np.broadcast_to(loss_weight, (heads, classes)).reshape(-1) * float(unit) ** 2  # (P,) for features of mean square 1
 
@@ -279,12 +280,6 @@ def _heads_and_classes(n: int, y: NDArray, weight: NDArray, strength: NDArray, s
     heads, rows, classes = np.broadcast_shapes(*shapes)
     assert rows == n, (rows, n)
     return heads, classes
-
-
-def _root_mean_square(a: NDArray, axes: NDArray) -> Any:
-    """Of all features of the rows whose coordinates are a (n, r), in their type; 1 where all are 0."""
-    mean = np.einsum("nr,nr->", a, a, dtype=np.float64) / max(1, len(a) * len(axes))
-    return a.dtype.type(np.sqrt(mean) or 1)
 
 
 def _blocks(problems: int, numbers: int) -> Iterator[slice]:

@@ -98,6 +98,8 @@ class D2L(Method):
 
 
 def copy_label_heads(network: nn.Module) -> None:
-    """f1 to f3 and f2 to f4, in place."""
+    """Start the heads of the pseudo-labels from those of the labels: f1 -> f3, f2 -> f4, in place."""
     assert isinstance(network, DecoupledNetwork)
-    network.head.utilise()
+    heads = network.head
+    heads.f3.load_state_dict(heads.f1.state_dict())
+    heads.f4.load_state_dict(heads.f2.state_dict())

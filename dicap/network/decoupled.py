@@ -22,11 +22,6 @@ class DecoupledHeads(nn.Module):
         super().__init__()
         self.f1, self.f2, self.f3, self.f4 = make(), make(), make(), make()
 
-    def utilise(self) -> None:
-        """Start the heads of the pseudo-labels from those of the labels: f1 -> f3, f2 -> f4."""
-        self.f3.load_state_dict(self.f1.state_dict())
-        self.f4.load_state_dict(self.f2.state_dict())
-
 
 class DecoupledNetwork(Network):
     """Backbone and `DecoupledHeads`."""

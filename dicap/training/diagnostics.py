@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dicap.calibration.curve import Curve
 from dicap.calibration.estimators import log_losses
@@ -19,13 +19,6 @@ from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 
 BLOCK = 1 << 18  # entries of the pseudo-labels that are counted at once, in a processor's cache
-
-
-def map_on_test(experiment: Experiment, networks: dict[str, nn.Module]) -> dict[str, float]:
-    """mAP on the test images of each network, {"map_<name>": percent}; of several processes one has it."""
-    return map_of_scores(
-        experiment, {name: experiment.predict(network, experiment.roles.test) for name, network in networks.items()}
-    )
 
 
 def map_of_scores(experiment: Experiment, scores: dict[str, Tensor]) -> dict[str, float]:

@@ -24,7 +24,7 @@ from dicap.randomness import torch_seed
 from dicap.training.batches import Batches
 from dicap.training.checkpoint.state import RunState, StopSignal
 from dicap.training.decisions import CurveSource, decisions_of
-from dicap.training.diagnostics import Diagnostics, map_on_test
+from dicap.training.diagnostics import Diagnostics, map_of_scores
 from dicap.training.experiment import Experiment
 from dicap.training.optimisation import Optimisation
 from dicap.training.records import record
@@ -319,7 +319,8 @@ class Trainer:
         at = self.checkpoint
         if self.is_evaluated:
             with self.meter.timing("evaluation"):
-                at.row |= map_on_test(self.experiment, self.networks)
+                scores = {name: self.experiment.predict(net, self.experiment.roles.test) for name, net in self.networks.items()}
+                at.row |= map_of_scores(self.experiment, scores)
         means = {name: float(value) / self._steps for name, value in self._total().items()}
         row = dict.fromkeys(HISTORY) | {"epoch": at.epoch, "steps": self._steps or None}
         at.history.append(row | means | at.row)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dicap.calibration.counts import Counts, Moments, counts
+from dicap.calibration.counts import Moments, counts
 from dicap.errors import DataError, SettingsError, did_you_mean, first_of
 from dicap.machine.progress import progress
 from dicap.models import SavedModel
@@ -58,15 +58,11 @@ def count(
             folder = part if folder is None else folder + part
     if folder is None:
         raise none_readable(outcome)
-    table = _table(saved.classes, counts(labelled, folder))
+    columns = {"class": saved.classes} | {name: np.asarray(values) for name, values in vars(counts(labelled, folder)).items()}
+    table = pd.DataFrame(columns).sort_values("count", ascending=False, kind="stable")
     chosen = table["class"].isin(list(classes) or saved.classes)
     unseen = [name for name, images in zip(saved.classes, labelled.present.images, strict=True) if not images]
     return table[chosen].reset_index(drop=True), outcome, _warnings(table[chosen], unseen)
-
-
-def _table(classes: Sequence[str], found: Counts) -> pd.DataFrame:
-    columns = {"class": list(classes)} | {name: np.asarray(values) for name, values in vars(found).items()}
-    return pd.DataFrame(columns).sort_values("count", ascending=False, kind="stable")
 
 
 def _warnings(table: pd.DataFrame, unseen: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ from dicap.data.loader import worker_count
 from dicap.errors import DataError, SettingsError, out_of_memory
 from dicap.features.accelerated import accelerated, engines, with_backbone
 from dicap.features.known import KnownFeatures
-from dicap.files.written import check_own, remove_own, replacing_own
+from dicap.files.written import check_own, replacing_own
 from dicap.machine.processes import keep_freed_memory
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
@@ -127,7 +127,8 @@ def predict_to_file(
     with closing(progress(photos, desc="predict", total=len(photos), unit="image")) as shown, replacing_own(out) as temporary:
         tables = _tables(saved, shown, runtime, batch_size, outcome, workers, per_image=per_image, seen=seen)
         _write(kind, tables, temporary, IMAGES if per_image else ROWS)
-    remove_own(listing)
+    check_own(listing)
+    listing.unlink(missing_ok=True)
     if outcome.unreadable:
         with replacing_own(listing) as temporary:
             pd.DataFrame(outcome.unreadable, columns=["image", "reason"]).to_csv(temporary, index=False, lineterminator="\n")

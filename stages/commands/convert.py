@@ -24,16 +24,12 @@ def command(params: Path, workers: int | None) -> None:
 
     An image whose file did not change is not decoded again.
     """
-    settings = load(params)
-    convert_raw(_raw(settings), settings, workers)
-
-
-def _raw(settings: "Settings") -> "RawSet":
     from dicap.data.sources import read_raw
 
+    settings = load(params)
     # Relative to the original project: a queued run's own folder does not hold the raw images.
     root = project_root() / settings.data_root if settings.data_root else None
-    return read_raw(settings.dataset, root, own_data(settings))
+    convert_raw(read_raw(settings.dataset, root, own_data(settings)), settings, workers)
 
 
 def own_data(settings: "Settings") -> "Own":

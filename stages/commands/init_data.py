@@ -84,7 +84,9 @@ def command(
     for what, how in [*found.understood, ("ratio", f"{ratio:g}: {why}")]:
         say(f"{what:<8}  {how}")
     say("")
-    for line in columns([("class", "train", "share", "test"), *_class_rows(found)], right={1, 2, 3}):
+    train = max(1, found.counts["train"])
+    rows = [(name, str(seen), f"{seen / train:.1%}", str(test)) for name, seen, test in found.classes[:SHOWN]]
+    for line in columns([("class", "train", "share", "test"), *rows], right={1, 2, 3}):
         say(line)
     if len(found.classes) > SHOWN:
         say(f"... and {len(found.classes) - SHOWN} more classes")
@@ -148,11 +150,6 @@ def _allowed(params: Path) -> float:
         return load(params).convert.max_rejected
     except SettingsError:
         return MAX_REJECTED
-
-
-def _class_rows(found: "Survey") -> list[tuple[str, str, str, str]]:
-    train = max(1, found.counts["train"])
-    return [(name, str(seen), f"{seen / train:.1%}", str(test)) for name, seen, test in found.classes[:SHOWN]]
 
 
 def _next(found: "Survey", dry_run: bool, allowed: float) -> list[str]:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,10 @@ def command(
     asked = parse_changes((*([f"dataset={dataset}"] if dataset else []), *changes))
     plan = read_grid(grid).override(asked)
     wanted = cells(plan, PARAMS)
-    _warn_of_what_no_cell_reads({**asked, **plan.axes}, wanted)
+    reasons = [unread(Settings.model_validate(cell.settings)) for cell in wanted]
+    for key in {**asked, **plan.axes}:
+        if all(key in each for each in reasons):
+            click.echo(f"Warning: {key}: nothing reads it in any cell: {reasons[0][key]}", err=True)
     rev = current_commit()
     refs = experiment_ref("", rev)
     named = {line.removeprefix(refs) for line in git("for-each-ref", "--format=%(refname)", refs).splitlines()}
@@ -92,13 +95,6 @@ def command(
     finish("sweep", facts | {"failed": failed}, lines=lines)
     if failed:
         raise click.ClickException(f"{failed} cells failed; the same sweep runs them again")
-
-
-def _warn_of_what_no_cell_reads(keys: Iterable[str], wanted: Sequence[Cell]) -> None:
-    reasons = [unread(Settings.model_validate(cell.settings)) for cell in wanted]
-    for key in keys:
-        if all(key in each for each in reasons):
-            click.echo(f"Warning: {key}: nothing reads it in any cell: {reasons[0][key]}", err=True)
 
 
 def _missing(wanted: Sequence[Cell], done: Sequence[dict[str, Any]]) -> list[Cell]:

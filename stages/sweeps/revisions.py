@@ -151,13 +151,8 @@ def in_cache(cache: Path, md5: str) -> Path:
 
 def cache_folder(project: Path) -> Path:
     """Where DVC keeps a project's results."""
-    root = _root(project)
+    root = next((place for place in (project, *project.parents) if (place / ".dvc").is_dir()), project)
     return Path(_config(root).get("cache", {}).get("dir", root / ".dvc" / "cache"))
-
-
-def _root(folder: Path) -> Path:
-    """The folder, or the one above it, in which DVC works."""
-    return next((place for place in (folder, *folder.parents) if (place / ".dvc").is_dir()), folder)
 
 
 @lru_cache(maxsize=4)

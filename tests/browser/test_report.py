@@ -1,25 +1,16 @@
 """The report in the browser: tables are sorted, figures enlarged, nothing is loaded."""
 
-import pytest
-from report import synthetic
+from report.test_page import whole
 
-from dicap.report.page import build_report
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pages")
-    run = synthetic.write_run(folder / "artifacts")
-    dataset = synthetic.write_dataset(folder / "data")
-    return build_report(run, synthetic.SETTINGS, synthetic.ENVIRONMENT, folder / "report", dataset)
+__all__ = ["whole"]  # a fixture
 
 
 def column(page, number):
     return page.locator(f"#classes tbody tr > :nth-child({number + 1})").all_text_contents()
 
 
-def test_tables_are_sorted_by_a_click(reader, report):
-    page = reader.open(report)
+def test_tables_are_sorted_by_a_click(reader, whole):
+    page = reader.open(whole)
     before = column(page, 0)
     heads = page.locator("#classes thead th")
     heads.nth(4).locator("button").click()  # numbers: the largest first
@@ -29,11 +20,11 @@ def test_tables_are_sorted_by_a_click(reader, report):
     assert [float(text) for text in column(page, 4) if text.strip() not in ("", "–")] == sorted(numbers)
     heads.nth(0).locator("button").click()
     assert sorted(column(page, 0)) == sorted(before) and heads.nth(4).get_attribute("aria-sort") is None
-    assert not reader.left(report.parent)
+    assert not reader.left(whole.parent)
 
 
-def test_figures_are_enlarged_and_go_back(reader, report):
-    page = reader.open(report)
+def test_figures_are_enlarged_and_go_back(reader, whole):
+    page = reader.open(whole)
     before = page.evaluate("document.querySelectorAll('svg.figure').length")
     narrow = page.locator("#curve svg").bounding_box()["width"]
     page.locator("#curve .enlarge").press("Enter")
@@ -47,8 +38,8 @@ def test_figures_are_enlarged_and_go_back(reader, report):
     assert page.evaluate("document.querySelectorAll('svg.figure').length") == before and not page.locator("dialog img").count()
 
 
-def test_it_is_accessible(reader, report, accessible):
-    page = reader.open(report)
+def test_it_is_accessible(reader, whole, accessible):
+    page = reader.open(whole)
     for width, scheme in ((1400, "light"), (390, "dark")):
         page.set_viewport_size({"width": width, "height": 844})
         page.emulate_media(color_scheme=scheme)

@@ -39,24 +39,21 @@ def documented():
     return dict(re.findall(r"^\| (.+?) \| (.+) \|$", text, re.MULTILINE))
 
 
-def options(**changes):
-    return Own(**({"test_share": 0.3} | changes))
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
 def test_it_is_read_as_meant_or_refused_in_one_line(case, tmp_path, told, monkeypatch):
     folder = tmp_path / "folder"
     folder.mkdir()
     case.make(folder)
     monkeypatch.chdir(folder)
+    options = Own(**({"test_share": 0.3} | case.options))
     if case.refused:
         with pytest.raises(DataError) as caught:
-            own.read(folder / case.root, options(**case.options))
+            own.read(folder / case.root, options)
         line = str(caught.value)
         assert case.refused in line and "\n" not in line
         told[case.what] = f"refused: `` {line.replace(str(folder), '<folder>')} ``"
     else:
-        raw = own.read(folder / case.root, options(**case.options))
+        raw = own.read(folder / case.root, options)
         labels = {
             item.path.rpartition("/")[2]: None if item.labels is None else {raw.classes[c] for c in item.labels}
             for item in raw.items

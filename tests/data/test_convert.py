@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny
 from PIL import Image
 
 from data.raw import photo, raw_set, save, small_set
@@ -197,10 +198,7 @@ def test_a_killed_conversion_leaves_the_earlier_set_and_no_processes(tmp_path, w
     child.wait()
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert not (tmp_path / ".set.tmp" / "meta.json").exists()  # what is half written is no set
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and _group_lives(child.pid):
-        time.sleep(0.2)
-    assert not _group_lives(child.pid)
+    tiny.wait_until(lambda: not _group_lives(child.pid), seconds=10)
     convert(raw_set(tmp_path / "raw"), folder, image_size=16, workers=0)  # starts over
     assert Store.open(folder).image_size == 16 and not (tmp_path / ".set.tmp").exists()
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,7 +78,7 @@ def test_here_nothing_that_a_killed_job_started_runs_on(tmp_path):
     engine.submit(job(tmp_path, "killed", "sleep 600 & echo $! > child; kill -9 $$"))
     assert list(engine.watch()) == [("killed", False)] and engine.reason("killed") == "ended by SIGKILL"
     child = int((tmp_path / "child").read_text())
-    wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
+    tiny.wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
 
 
 def test_here_cancelled_jobs_are_asked_to_end(tmp_path):
@@ -90,7 +89,7 @@ def test_here_cancelled_jobs_are_asked_to_end(tmp_path):
     watching = threading.Thread(target=lambda: list(ends), daemon=True)
     watching.start()
     log = tmp_path / "long.log"
-    wait_until(lambda: "long" in engine._processes and "begun" in log.read_text())
+    tiny.wait_until(lambda: "long" in engine._processes and "begun" in log.read_text())
     engine.cancel()
     watching.join(timeout=60)
     assert "saved" in log.read_text() and not (tmp_path / "never.log").exists()
@@ -134,11 +133,11 @@ def test_a_job_whose_parent_dies_ends_with_all_it_started(tmp_path):
     under = "import subprocess, sys; subprocess.run([sys.executable, 'job.py'])"
     environment = dict(os.environ) | {"PYTHONPATH": str(tiny.ROOT)}
     process = subprocess.Popen([sys.executable, "-c", under], cwd=tmp_path, env=environment, start_new_session=True)
-    wait_until(lambda: all((tmp_path / name).exists() for name in ("ready", "listening", "deaf")))
+    tiny.wait_until(lambda: all((tmp_path / name).exists() for name in ("ready", "listening", "deaf")))
     tree = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    wait_until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in tree))
+    tiny.wait_until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in tree))
     assert (tmp_path / "soft").exists() and (tmp_path / "cleaned").exists()
 
 
@@ -161,12 +160,12 @@ def test_the_processes_of_a_run_end_with_the_one_that_started_them(tmp_path):
     environment = dict(os.environ) | {"PYTHONPATH": str(tiny.ROOT)}
     process = subprocess.Popen([sys.executable, "-c", launcher], cwd=tmp_path, env=environment, start_new_session=True)
     begun = tmp_path / "begun"
-    wait_until(lambda: begun.exists() and len(begun.read_text()) == 2)
+    tiny.wait_until(lambda: begun.exists() and len(begun.read_text()) == 2)
     ranks = psutil.Process(process.pid).children(recursive=True)
     assert len(ranks) == 2
     process.kill()
     process.wait()
-    wait_until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in ranks))
+    tiny.wait_until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in ranks))
 
 
 # ---- Ray, by a stand-in for its package
@@ -421,10 +420,3 @@ def test_what_slurm_cannot_do_is_said_in_its_own_words(slurm, tmp_path, monkeypa
     monkeypatch.setenv("PATH", "")
     with pytest.raises(DataError, match="no sbatch on this machine; run this where Slurm's commands are"):
         engine.check(job(tmp_path, "fits"))
-
-
-def wait_until(true) -> None:
-    until = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < until, "nothing came of it"
-        time.sleep(0.02)

@@ -1,10 +1,10 @@
 """Which row a run belongs to, told from its settings; and which runs may stand in one table."""
 
-import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -34,11 +34,7 @@ def defaults(tmp_path_factory) -> dict[str, Any]:
 
 def changed(settings: dict[str, Any], **values) -> dict[str, Any]:
     """A copy with `section__key` or `key` replaced."""
-    new = copy.deepcopy(settings)
-    for key, value in values.items():
-        *section, name = key.split("__")
-        (new[section[0]] if section else new)[name] = value
-    return new
+    return tiny.nested(settings, {key.replace("__", "."): value for key, value in values.items()})
 
 
 def step(settings: dict[str, Any], name: str) -> dict[str, Any]:

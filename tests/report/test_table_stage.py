@@ -16,6 +16,7 @@ from . import synthetic
 
 ROOT = Path(__file__).parents[2]
 PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
+DTH = {"contrastive": {"enabled": False}, "warmup": {"wcl": False}, "finetune": {"enabled": False}}
 
 
 def revision(name: str, params: dict[str, Any], score: float, when: str = "2026-01-01T00:00:00", **metrics) -> dict[str, Any]:
@@ -93,9 +94,8 @@ def test_cost_is_what_evaluate_wrote(project, dvc):
 
 
 def test_other_tables(project, dvc):
-    step = {"contrastive": {"enabled": False}, "warmup": {"wcl": False}, "finetune": {"enabled": False}}
-    flat = PARAMS | step | {"calibration": {"policy": "uniform"}}
-    dvc(revision("dth", PARAMS | step, 45.0), revision("flat", flat, 44.0))
+    flat = PARAMS | DTH | {"calibration": {"policy": "uniform"}}
+    dvc(revision("dth", PARAMS | DTH, 45.0), revision("flat", flat, 44.0))
     for kind, expected in {
         "ablation": {"| + DTH | <u>45.00</u> |", "| + FTE | **50.00** |"},
         "weighting": {"| Uniform | <u>44.00</u> | -1.00 |", "| Estimated (ours) | **45.00** |  |"},
@@ -107,9 +107,8 @@ def test_other_tables(project, dvc):
 
 def test_each_panel_is_drawn_by_its_number(project, dvc, tmp_path_factory):
     runs = {name: synthetic.write_run(tmp_path_factory.mktemp(name), epochs=2) for name in ("main", "more", "known")}
-    step = {"contrastive": {"enabled": False}, "warmup": {"wcl": False}, "finetune": {"enabled": False}}
     policies = [
-        revision(name, PARAMS | step | {"calibration": {"policy": policy}}, score)
+        revision(name, PARAMS | DTH | {"calibration": {"policy": policy}}, score)
         for name, policy, score in (("known", "labeled", 41.0), ("flat", "uniform", 40.0), ("steep", "estimated", 42.0))
     ]
     dvc(revision("more", PARAMS | {"ratio": 0.1}, 60.0), *policies, runs=runs)

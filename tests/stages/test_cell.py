@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import psutil
@@ -119,13 +118,6 @@ def ended(process: subprocess.Popen) -> tuple[int, str]:
     return process.returncode, output
 
 
-def wait_until(true) -> None:
-    until = time.monotonic() + 120
-    while not true():
-        assert time.monotonic() < until, "nothing came of it"
-        time.sleep(0.05)
-
-
 def alive(process: psutil.Process) -> bool:
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
@@ -221,7 +213,7 @@ def test_it_waits_for_a_state_that_another_run_holds(project):
         lines: list[str] = []
         reader = threading.Thread(target=lambda: lines.extend(process.stdout))
         reader.start()
-        wait_until(lambda: any("held by another run of the same stage; waiting" in line for line in lines))
+        tiny.wait_until(lambda: any("held by another run of the same stage; waiting" in line for line in lines))
         assert process.poll() is None
     reader.join(timeout=300)
     assert process.wait(timeout=60) == 0 and cell.exists(project, "four", rev(project)), lines
@@ -239,15 +231,15 @@ def test_no_training_runs_on_without_its_cell(project, tmp_path, way):
     """The parent stands for an engine's worker."""
     under = (sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])")
     process = start(project, "long", "-S", "seed=600", under=under)
-    wait_until(lambda: "begun" in process.stdout.readline())
+    tiny.wait_until(lambda: "begun" in process.stdout.readline())
     tree = psutil.Process(process.pid).children(recursive=True)
     assert any("work.py" in " ".join(each.cmdline()) for each in tree)
     if way == "SIGTERM":
         tree[0].send_signal(signal.SIGTERM)
     else:
         process.kill()
-    wait_until(lambda: not any(alive(each) for each in tree))
-    wait_until(lambda: not list((tmp_path / "scratch").iterdir()))
+    tiny.wait_until(lambda: not any(alive(each) for each in tree))
+    tiny.wait_until(lambda: not list((tmp_path / "scratch").iterdir()))
     process.communicate(timeout=60)
 
 
@@ -263,13 +255,13 @@ def test_kills_of_its_worker_and_a_signal_to_it_lose_nothing(project):
 
     for way in ("SIGKILL", "SIGTERM", "SIGKILL"):
         process = start(project, "five", "-S", "seed=5", under=under)
-        wait_until(lambda process=process: step(process))
+        tiny.wait_until(lambda process=process: step(process))
         tree = psutil.Process(process.pid).children(recursive=True)
         if way == "SIGTERM":
             tree[0].send_signal(signal.SIGTERM)
         else:
             process.kill()
-        wait_until(lambda tree=tree: not any(alive(each) for each in tree))
+        tiny.wait_until(lambda tree=tree: not any(alive(each) for each in tree))
         process.communicate(timeout=60)
         assert not cell.exists(project, "five", rev(project))
     code, output = ended(start(project, "five", "-S", "seed=5", under=under))

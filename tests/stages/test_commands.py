@@ -225,10 +225,7 @@ def test_another_error_is_not_said_to_be_one_of_memory():
 
 
 def wait_for_a_state(project, process):
-    until = time.monotonic() + 60
-    while not list(project.folder.glob(".dicap/state/warmup-*/state.pt")):
-        assert process.poll() is None and time.monotonic() < until, process.output()
-        time.sleep(0.02)
+    tiny.wait_until(lambda: [*project.folder.glob(".dicap/state/warmup-*/state.pt")], process)
 
 
 def test_a_running_stage_refuses_a_second_stops_at_a_signal_and_continues(project):

@@ -22,10 +22,7 @@ def test_when_one_process_ends_both_do_and_the_state_is_whole(project, number):
     server = {warm.PLACE: tiny.warm_environment()[warm.PLACE]}  # of the two that it starts
     process = tiny.stage(project.folder, "train", "--nproc", "2", DICAP_DEVICE="cpu", **server)
     try:
-        until = time.monotonic() + 400
-        while not list(project.folder.glob(".dicap/state/train-*/previous.pt")):
-            assert process.poll() is None and time.monotonic() < until, process.output()
-            time.sleep(0.1)
+        tiny.wait_until(lambda: [*project.folder.glob(".dicap/state/train-*/previous.pt")], process, 400)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         (second,) = (int(pid) for pid in children if b"RANK=1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
         os.kill(second, number)

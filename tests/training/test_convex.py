@@ -17,7 +17,7 @@ from dicap.calibration.thresholds import PseudoLabels
 from dicap.evaluation.evaluate import evaluate
 from dicap.files.artifacts import epoch_file, read_pseudo_labels
 from dicap.files.json_files import read_json
-from dicap.linear import choice, crossfit, smoothing
+from dicap.linear import crossfit
 from dicap.linear.solver import DEFAULT_TOLERANCE
 from dicap.methods import build_method
 from dicap.models import load_model, load_weights
@@ -58,14 +58,6 @@ def solved(monkeypatch):
 
     monkeypatch.setattr(Students, "curve_out_of_fold", remember)
     return seen
-
-
-@pytest.fixture
-def smooths(monkeypatch):
-    """The largest shares are taken, whatever the labels say."""
-    monkeypatch.setattr(choice, "CLEAR", -1e9)
-    monkeypatch.setattr(smoothing, "FAR", -1e9)
-    monkeypatch.setattr(smoothing, "NEAR", -1e9)
 
 
 def problem_of(experiment, place):

@@ -198,9 +198,7 @@ def test_the_model_of_the_last_stage_is_the_raw_network_s(undisturbed, method):
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_all_images_labelled_and_none_unlabelled_trains_through(labelled_set, tmp_path, name):
-    source = None
-    for stage, experiment in opened(*labelled_set, tmp_path, LOOPS[name] | {"ratio": 1.0}):
-        source = tiny.run_stage(experiment, stage, source, tmp_path) / "model.safetensors"
+    source = tiny.run_stages(opened(*labelled_set, tmp_path, LOOPS[name] | {"ratio": 1.0}), tmp_path)
     images = tiny.open_experiment(labelled_set[0], tmp_path / "split.parquet", LOOPS[name] | {"ratio": 1.0})
     scores = images.predict(load_model(source).network, np.arange(24)).numpy()
     assert np.isfinite(scores).all() and scores.std() > 0
@@ -230,10 +228,7 @@ def test_a_soft_target_is_the_same_by_either_label(tiny_set, bank, tmp_path, mon
 
     for place in (tmp_path / "one", tmp_path / "other"):
         place.mkdir()
-        source = None
-        for stage, experiment in opened(tiny_set, bank, place, LOOPS[name] | soft):
-            source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
-        found.append(load_file(source))
+        found.append(load_file(tiny.run_stages(opened(tiny_set, bank, place, LOOPS[name] | soft), place)))
         monkeypatch.setattr(DiCaP, "pseudo_labels", opposite)
     assert all(np.allclose(found[1][key], value, atol=2e-3) for key, value in found[0].items())
 
@@ -242,20 +237,15 @@ def test_a_soft_target_is_the_same_by_either_label(tiny_set, bank, tmp_path, mon
 def test_a_solved_head_learns_from_the_plain_view_alone(tiny_set, bank, tmp_path, monkeypatch, loop):
     view = FeatureBank.view
     monkeypatch.setattr(FeatureBank, "view", lambda bank, name: view(bank, name) + (0 if name == "plain" else np.nan))
-    source = None
-    for stage, experiment in opened(tiny_set, bank, tmp_path, loop):
-        if experiment.settings.solves(stage):
-            source = tiny.run_stage(experiment, stage, source, tmp_path) / "model.safetensors"
-    assert source is not None and all(np.isfinite(value).all() for value in load_file(source).values())
+    stages = [(stage, its) for stage, its in opened(tiny_set, bank, tmp_path, loop) if its.settings.solves(stage)]
+    assert all(np.isfinite(value).all() for value in load_file(tiny.run_stages(stages, tmp_path)).values())
 
 
 @pytest.mark.parametrize("name", ["by steps", "solved", "solved, then the whole network"])
 def test_a_chance_is_counted_on_known_entries(raw_photos, tmp_path, name):
     folder = tiny.converted(tiny.in_part(raw_photos, tmp_path / "raw"), tmp_path / "data")
-    source, experiment = None, None
-    for stage, experiment in opened(folder, tiny.features(folder, tmp_path / "bank"), tmp_path, LOOPS[name]):
-        source = tiny.run_stage(experiment, stage, source, tmp_path) / "model.safetensors"
-    assert experiment is not None
+    stages = opened(folder, tiny.features(folder, tmp_path / "bank"), tmp_path, LOOPS[name])
+    source, experiment = tiny.run_stages(stages, tmp_path), stages[-1][1]
     roles, s = experiment.roles, experiment.settings
     y = experiment.labels.of(roles.est if s.calibration.source == "holdout" else roles.labelled)
     assert load_model(source).decisions.entries == (y >= 0).sum() < y.numel()

@@ -16,9 +16,7 @@ SOURCES = {"warmup": None, "train": "warmup", "finetune": "train"}
 
 def run_all(experiment, place, stages=("warmup", "train")):
     """Stages one after the other, each from the model before; their folder."""
-    source = None
-    for stage in stages:
-        source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
+    tiny.run_stages([(stage, experiment) for stage in stages], place)
     return place
 
 

@@ -30,8 +30,6 @@ WHOLE = RECOMMENDED | {
     "contrastive.enabled": False,
 }
 
-AUTO = {"linear.pseudo_weight": "auto"}
-
 
 @pytest.fixture
 def unfreeze(frozen_experiment, tmp_path):
@@ -40,8 +38,7 @@ def unfreeze(frozen_experiment, tmp_path):
     def unfreeze(changes=None, *, place=None, **options):
         place = place or tmp_path / "whole"
         experiment = frozen_experiment(WHOLE | (changes or {}), **options)
-        source = tiny.run_stage(experiment.on_bank(), "warmup", None, place) / "model.safetensors"
-        tiny.run_stage(experiment, "train", source, place)
+        tiny.run_stages([("warmup", experiment.on_bank()), ("train", experiment)], place)
         return place
 
     return unfreeze
@@ -152,7 +149,7 @@ def test_a_pseudo_labelled_image_counts_what_its_row_did(unfreeze, monkeypatch, 
         monkeypatch.setattr(
             crossfit, "safe_mixture", lambda *args, share=share: (lambda s, c: (s, c._replace(share=share)))(*mix(*args))
         )
-        place = unfreeze(AUTO, place=tmp_path / f"{share}")
+        place = unfreeze({"linear.pseudo_weight": "auto"}, place=tmp_path / f"{share}")
         assert read_json(place / "train" / "choice.json")["share"] == share
     unfreeze(place=tmp_path / "given")
     assert seen == [0, PART * 0.25, 0.5]

@@ -81,7 +81,8 @@ def _read_one(path: Path, base: Path, finder: Finder) -> list[Entry]:
         annotated = isinstance(content.get("annotations"), list) and not path.name.startswith(WITHOUT_LABELS)
         for entry in content["annotations"] if annotated else []:
             labels[entry["image_id"]].add(name_of[entry["category_id"]])
-        places = (*_year_folders(base, path), path.parent, base / "images", path.parent / "images")
+        year = path.stem.split("_")[-1]  # instances_train2017.json means train2017/ or images/train2017/
+        places = (base / year, base / "images" / year, path.parent, base / "images", path.parent / "images")
         entries, split = [], split_in(path, base) if annotated else "unlabeled"
         verified = any(NEGATIVE in image for image in content["images"])
         for image in content["images"]:
@@ -124,9 +125,3 @@ def _is_coco(path: Path) -> bool:
     except OSError:
         return False
     return data[:64].lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{") and b'"images"' in data and b'"categories"' in data
-
-
-def _year_folders(base: Path, path: Path) -> list[Path]:
-    """instances_train2017.json means train2017/ or images/train2017/."""
-    name = path.stem.split("_")[-1]
-    return [base / name, base / "images" / name]

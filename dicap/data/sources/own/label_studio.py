@@ -54,11 +54,8 @@ def _image(data: dict[str, Any]) -> str:
     """The address of a task's image, under whatever key."""
     if isinstance(data.get("image"), str):
         return data["image"]
-    return next(value for value in data.values() if isinstance(value, str) and _looks_like_path(value))
-
-
-def _looks_like_path(value: str) -> bool:
-    return is_image_name(unquote(urlsplit(value).query or urlsplit(value).path)) or is_image_name(value)
+    texts = [value for value in data.values() if isinstance(value, str)]
+    return next(t for t in texts if is_image_name(unquote(urlsplit(t).query or urlsplit(t).path)) or is_image_name(t))
 
 
 def _file(address: str, finder: Finder) -> Path:

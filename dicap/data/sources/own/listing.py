@@ -172,7 +172,7 @@ class Finder:
         for spelling in (spoken, name, name.replace("\\", "/").lstrip("/")):
             if ".." not in spelling.split("/"):
                 for base in (*bases, self._root):
-                    if _is_file(file := base / spelling):
+                    if os.path.isfile(file := base / spelling):  # which knows names that can be none
                         return file
         meant = Path(name.replace("\\", "/"))
         if ".." in meant.parts:
@@ -228,13 +228,6 @@ def finder_of(paths: Iterable[str]) -> Callable[[str], str | None]:
         return best[0] if len(best) == 1 else None
 
     return find
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that is too long, or holds a zero byte
-        return False
 
 
 def _plain(name: str) -> str:

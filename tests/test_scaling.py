@@ -117,7 +117,8 @@ def test_unlabelled_rows_of_another_kind_do_not_scale_the_labelled_ones():
     assert "alone" not in choose_scaling(sparse, sparse[:30], some.T.astype(float), np.arange(30) % 5)[2], "words not seen yet"
     plane = np.cos(np.arange(60))[:, None] * np.ones(9)  # of which two rows vary a quarter as much
     assert "alone" not in choose_scaling(plane, plane[[7, 11]], np.eye(2), np.arange(2))[2]
-    kinds = {"alike": x[150:], "half": x[150:] + np.tile([0, 1e4], 15), "one far out": np.r_[x[151:], 1e9 * x[:1]], "one row": x[[0] * 1500]}
+    half = x[150:] + np.tile([0, 1e4], 15)
+    kinds = {"alike": x[150:], "half": half, "one far out": np.r_[x[151:], 1e9 * x[:1]], "one row": x[[0] * 1500]}
     for name, others in kinds.items():
         rows = np.r_[own, others]
         scaling, _, words = choose_scaling(rows, own, y[:150], fold)

@@ -70,8 +70,7 @@ def test_a_plain_head_has_nothing_to_save_and_pools_first():
     assert set(head.state_dict()) == {"linear.weight", "linear.bias"}
     head = LinearHead(6, 3, "root")
     fit_scaling(head, features())
-    maps = torch.rand(2, 6, 3, 4)
-    logits, z = head(maps)
+    logits, z = head(maps := torch.rand(2, 6, 3, 4))
     pooled = head.scaling(maps.mean((2, 3)))
     assert torch.allclose(logits, head.linear(pooled), atol=1e-6)
     assert torch.allclose(z.sum(2) + head.linear.bias, logits, atol=1e-4)
@@ -116,7 +115,10 @@ def test_unlabelled_rows_of_another_kind_do_not_scale_the_labelled_ones():
     score = DiCaPClassifier(random_state=0).fit(own, y[:150]).score(x[150:], y[150:])
     sparse, some = np.random.default_rng(0).poisson(0.02, (900, 500)), np.arange(30) % 2 == np.arange(2)[:, None]
     assert "alone" not in choose_scaling(sparse, sparse[:30], some.T.astype(float), np.arange(30) % 5)[2], "words not seen yet"
-    kinds = {"alike": x[150:], "shifted": x[150:] + 1e4, "one far out": np.r_[x[151:], 1e9 * x[:1]], "one row": x[[0] * 1500]}
+    plane = np.cos(np.arange(60))[:, None] * np.ones(9)  # of which two rows vary a quarter as much
+    assert "alone" not in choose_scaling(plane, plane[[7, 11]], np.eye(2), np.arange(2))[2]
+    half = x[150:] + np.tile([0, 1e4], 15)
+    kinds = {"alike": x[150:], "half": half, "one far out": np.r_[x[151:], 1e9 * x[:1]], "one row": x[[0] * 1500]}
     for name, others in kinds.items():
         rows = np.r_[own, others]
         scaling, _, words = choose_scaling(rows, own, y[:150], fold)
@@ -140,8 +142,7 @@ def test_a_saved_model_keeps_what_the_training_images_said(frozen_experiment, ba
     training = np.concatenate([experiment.roles.labelled, experiment.roles.unlabeled])
     assert not set(training) & set(experiment.roles.test)
     x = bank.view("plain")[training, 0].astype(np.float64)
-    if kind == "root":
-        x = np.sign(x) * np.sqrt(np.abs(x))
+    x = np.sign(x) * np.sqrt(np.abs(x)) if kind == "root" else x
     scaling = model.network.head.scaling
     assert np.allclose(scaling.mean.numpy(), x.mean(0), atol=1e-5, rtol=1e-4)
     assert np.allclose(scaling.scale.numpy(), np.where(x.std(0) > 0, x.std(0), NEVER), atol=1e-6, rtol=1e-3)

@@ -2,7 +2,7 @@
 
 Signed roots suit features of one sign that are mostly small, as a network's are; of others they may push apart what is alike.
 Where the labelled rows scatter otherwise than all rows, the unlabelled ones are of another kind, or a few of them are far out.
-Then the labelled rows alone say how roots are scaled.
+Then the labelled rows alone say how roots are scaled; where they do so in some features only, if the loss is lower.
 """
 
 from typing import Literal
@@ -14,7 +14,9 @@ from dicap.linear.choice import CLEAR, calibrated_losses, evidence
 from dicap.linear.loss_weight import logits_out_of_fold, search
 from dicap.linear.scaling import NEVER, Scaling, scaling_of
 
-UNLIKE = 3.0  # ratio of variances, mean over the features; of twenty rows of eight sets to all it is 0.58 to 1.38
+# Ratio of variances, mean over the features: of twenty rows of eight sets to all it is 0.58 to 1.38. Below 1 / UNLIKE**2 are by
+# chance the ratios of fewer features than one in n_l.
+UNLIKE = 3.0
 
 
 def choose_scaling(
@@ -30,19 +32,21 @@ def choose_scaling(
     Returns:
         The scaling, the weight of the loss on it, and in words what was found.
     """
-    roots, alone, whose = scaling_of(x, "root"), scaling_of(own, "root"), ""
-    ratio = np.where(alone.scale < NEVER, alone.scale / roots.scale, 0)[roots.scale < NEVER]  # of a rare word often 0
-    if not 1 / UNLIKE < np.square(ratio).sum() / max(len(ratio), 1) < UNLIKE and np.isfinite(alone.apply(x)).all():
-        roots, whose = alone, ", scaled by the labelled rows alone"
-    scalings, weights, losses = (roots, scaling_of(x, "standard")), [], []
-    for scaling in scalings:
-        rows = scaling.apply(own)
+    n, roots, alone = len(own), scaling_of(x, "root"), scaling_of(own, "root")
+    ratio = np.where(alone.scale < NEVER, alone.scale / roots.scale, 0)[roots.scale < NEVER] ** 2 * n / (n - 1)
+    unlike = not 1 / UNLIKE < ratio.sum() / max(len(ratio), 1) < UNLIKE  # of a rare word it is often 0
+    squeezed = np.count_nonzero((ratio > 0) & (ratio < 1 / UNLIKE**2)) * n > len(ratio)
+    scalings, found = [scaling_of(x, "standard"), roots], []
+    if (unlike or squeezed) and np.isfinite(alone.apply(x)).all():
+        scalings[1 if unlike else 2 :] = [alone]
+    for rows in (scaling.apply(own) for scaling in scalings):
         auto = loss_weight == "auto"
         weight, logits = search(rows, y, fold) if auto else (loss_weight, logits_out_of_fold(rows, y, fold, [loss_weight])[0])
-        weights.append(float(weight))
-        losses.append(calibrated_losses(logits, y))
-    errors = evidence(*losses)
-    chosen = int(errors <= -CLEAR)
-    root, standard = (each.sum() / np.count_nonzero(y >= 0) for each in losses)
-    words = f"log loss {root:.4f} of roots{whose}, {standard:.4f} standardised ({errors:+.1f} standard errors) out of fold"
-    return scalings[chosen], weights[chosen], f"{('roots', 'standardised')[chosen]}: {words}"
+        found.append((calibrated_losses(logits, y), float(weight)))
+    means = [losses.sum() / np.count_nonzero(y >= 0) for losses, _ in found]
+    best = 1 + int(np.argmin(means[1:]))
+    errors = evidence(found[best][0], found[0][0])
+    chosen = 0 if errors <= -CLEAR else best
+    which = "roots, scaled by the labelled rows alone" if scalings[best] is alone else "roots"
+    words = f"log loss {means[best]:.4f} of {which}, {means[0]:.4f} standardised ({errors:+.1f} standard errors) out of fold"
+    return scalings[chosen], found[chosen][1], f"{'roots' if chosen else 'standardised'}: {words}"

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,7 @@ from dicap.settings.resolve import TEMPLATE, change_settings
 from dicap.use.folder import Images
 from dicap.use.predict import predict
 
-LABELS = "labels.csv"
+LABELS, HELD = "labels.csv", ".dicap-lock"
 # How the labels are to be read has to be known before they are: options of `init-data` by these names.
 READING = ("separator", "empty", "empty_absent", "label_folder", "test_share", "unlabeled_root")
 FILES = ("backbone_weights", "own.unlabeled_root")  # settings whose relative paths are the caller's
@@ -49,8 +49,7 @@ class Fitted:
 
     def predict(self, images: Images, **options: Any) -> pd.DataFrame:
         """A row for every image and class; see `dicap.predict`, which also names the options."""
-        given: dict[str, Any] = {"known": Path(self.folder.name) / ".dicap" / "store" / "features"} | options
-        return predict(self.model, images, **given)
+        return predict(self.model, images, **{"known": Path(self.folder.name) / ".dicap" / "store" / "features", **options})
 
     def evaluate(self) -> dict[str, Any]:
         """mAP (%) with its 95 % interval and more on the test images, as in the pipeline's artifacts/evaluate/metrics.json."""
@@ -100,13 +99,13 @@ def fit(
     changes = _plain(settings or {})
     (cache / "store").mkdir(parents=True, exist_ok=True)
     with alone(cache / "fit", wait=True), ExitStack() as stack:
-        for left in cache.glob("fit-*"):
-            with locked(left / "lock") as unheld:
+        for lock in cache.glob(f"fit-*/{HELD}"):  # other folders are not ours
+            with suppress(OSError), locked(lock) as unheld:  # another user's, or gone by now: its fit has just ended
                 if unheld:
-                    shutil.rmtree(left, ignore_errors=True)
+                    shutil.rmtree(lock.parent, ignore_errors=True)
         folder = TemporaryDirectory(prefix="fit-", dir=cache)
         place = Path(folder.name).absolute()
-        stack.enter_context(locked(place / "lock"))
+        stack.enter_context(locked(place / HELD))
         held = stack.pop_all()
     joined = place / "photographs"
     given = {name: str(value) for name in READING if (value := changes.get(f"own.{name}")) is not None}
@@ -121,14 +120,13 @@ def fit(
         _run("init-data", str(source), *options, folder=place)
         change_settings(place / "params.yaml", changes)
         _run("run", folder=place)
-    except (DataError, SettingsError) as error:
+    except BaseException as error:
         folder.cleanup()
+        if not isinstance(error, DataError | SettingsError):
+            raise
         named = ("the data frame", LABELS) if isinstance(labels, pd.DataFrame) else (str(labels), Path(labels or "").name)
         text = str(error).replace(str(joined / named[1]), named[0]).replace(str(joined), str(photographs))
         raise type(error)(text) from None
-    except BaseException:
-        folder.cleanup()
-        raise
     return Fitted(folder, held)
 
 

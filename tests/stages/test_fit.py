@@ -55,22 +55,22 @@ def test_the_numbers_are_those_of_the_stages(fitted, raw_photos, bare_project, m
 def test_labels_may_lie_elsewhere_or_in_memory(fitted, raw_photos, tmp_path):
     made, cache = fitted
     frame = pd.read_csv(raw_photos / "labels.csv", keep_default_na=False)
-    photographs = tmp_path / "photographs"
-    shutil.copytree(raw_photos, photographs)
+    photographs = shutil.copytree(raw_photos, tmp_path / "photographs")
     (photographs / "labels.csv").write_text("image,labels\nold.png,wrong\n")
     frame["image"] = [str(photographs / name) for name in frame["image"]]
     (photographs / "loop").symlink_to(".")
     photographs.chmod(0o555)  # as photographs that nobody may change; what is made of it has to go away again
     frame = frame[frame["split"] != "unlabeled"]  # what no row names is found in the folder
     shutil.copytree(made.folder.name, cache / "fit-killed", symlinks=True)  # as a process leaves it that was killed
+    (cache / "fit-notes" / "lock").mkdir(parents=True)
     again = dicap.fit(photographs, frame, settings=SMALL, cache=cache)
-    assert not (cache / "fit-killed").exists()
+    assert not (cache / "fit-killed").exists() and (cache / "fit-notes").exists()
     assert (Path(again.folder.name) / "photographs").stat().st_mode & 0o200
     assert again.model.checksum == made.model.checksum
     assert again.evaluate()["map"] == made.evaluate()["map"]
     again.folder.cleanup()
     made.folder.cleanup()
-    assert [path.name for path in cache.iterdir()] == ["store"]
+    assert sorted(path.name for path in cache.iterdir()) == ["fit-notes", "store"]
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,10 @@ def choose_scaling(
     ratio = np.where(alone.scale < NEVER, alone.scale / roots.scale, 0)[roots.scale < NEVER] ** 2 * n / (n - 1)
     unlike = not 1 / UNLIKE < ratio.sum() / max(len(ratio), 1) < UNLIKE  # of a rare word it is often 0
     squeezed = np.count_nonzero((ratio > 0) & (ratio < 1 / UNLIKE**2)) * n > len(ratio)
-    scalings, found = [scaling_of(x, "standard"), roots], []
+    of_roots, found = [roots], []
     if (unlike or squeezed) and np.isfinite(alone.apply(x)).all():
-        scalings[1 if unlike else 2 :] = [alone]
+        of_roots = [alone] if unlike else [roots, alone]
+    scalings = [scaling_of(x, "standard"), *of_roots]
     for rows in (scaling.apply(own) for scaling in scalings):
         auto = loss_weight == "auto"
         weight, logits = search(rows, y, fold) if auto else (loss_weight, logits_out_of_fold(rows, y, fold, [loss_weight])[0])

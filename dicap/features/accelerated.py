@@ -50,10 +50,11 @@ def accelerated(
         path = _place(network, image_size, cache or Path(scratch))
         for fresh in (False, True):  # what lies in the cache may be damaged: then it is exported again, once
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with alone(path, wait=True):  # whoever waits finds the file
-                    if fresh or not path.exists():
-                        _export(network, image_size, path)
+                if fresh or not path.exists():
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    with alone(path, wait=True):
+                        if fresh or not path.exists():  # who waited finds the file
+                            _export(network, image_size, path)
                 path.touch()  # it is in use, see `dicap.files.content_store.remove_unused`
                 fast = with_backbone(network, OnnxBackbone(path)).eval()
                 fast.memory_format, fast.tokens = torch.contiguous_format, "map"  # which the tokens are by then

@@ -22,7 +22,8 @@ UNLIKE = 3.0
 def choose_scaling(
     x: NDArray, own: NDArray, y: NDArray, fold: NDArray, *, loss_weight: float | Literal["auto"] = "auto"
 ) -> tuple[Scaling, float, str]:
-    """`standard`, where the loss of the labelled rows' own heads is CLEAR below that on `root`; else `root`.
+    """`standard`, where the loss of the labelled rows' own heads is CLEAR below that on `root`; else `root`, of all rows or
+    of the labelled ones alone.
 
     Args:
         x: (n, D) rows, labelled or not, that the scaling learns from; own: (n_l, D) labelled ones; y: (n_l, C) labels, below 0

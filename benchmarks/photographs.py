@@ -84,7 +84,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "holdout": RECOMMENDED | {"calibration.source": "holdout", "finetune.enabled": False},
     "recommended": RECOMMENDED,
 }
-BASE = {"dataset": "table", "data_root": ".", "features.views": 2}
+BASE = {"dataset": "table", "data_root": ".", "features.views": 1}
 SMOKE = {"backbone": "test_resnet", "backbone_weights": "random", "network.stride": 16, "image_size": 32}
 
 
@@ -136,23 +136,34 @@ class Place:
                 convert(read_raw("table", data), self.set, image_size=s.image_size)
         self.store = Store.open(self.set)
         self.runtime = Runtime.choose()
-        network = pretrained_network(s).to(self.runtime.device)
-        recipe = Recipe.of(s, self.store, network)
-        bank, begin = folder / f"features-{recipe.fingerprint[:16]}", time.perf_counter()
-        if not (bank / "meta.json").exists():
-            computing, device = network, self.runtime.device
-            if self.runtime.amp is None:  # as the stage does
-                keep_freed_memory()
-                computing, _ = accelerated(network, self.store.n * len(recipe.files), s.image_size, device)
-            fill(bank, recipe, self.store, computing, device=device, autocast=self.runtime.amp)
-            save_backbone(network.backbone, bank / BACKBONE)
+        self.banks: dict[str, FeatureBank] = {}
+        begin = time.perf_counter()
+        self.bank = self.bank_of(s)
         self.seconds = time.perf_counter() - begin
-        self.bank = FeatureBank.open(bank)
         classes = len(self.store.classes)
         self.labels = HiddenLabelReader(self.set, classes).labels(np.arange(self.store.n))[0].numpy()
 
     def settings(self, changes: dict[str, Any]) -> Settings:
         return settings(self.folder, BASE | self.common | changes)
+
+    def bank_of(self, s: Settings) -> FeatureBank:
+        """The features that the settings ask for, computed where they are not there."""
+        key = f"{s.features.views} {s.features.viewed}"
+        if key not in self.banks:
+            device = self.runtime.device
+            network = pretrained_network(s).to(device)
+            recipe = Recipe.of(s, self.store, network)
+            bank = self.folder / f"features-{recipe.fingerprint[:16]}"
+            if not (bank / "meta.json").exists():
+                computing = network
+                if self.runtime.amp is None:  # as the stage does
+                    keep_freed_memory()
+                    computing, _ = accelerated(network, recipe.most_computed, s.image_size, device)
+                known = self.folder / "known"
+                fill(bank, recipe, self.store, computing, known=known, device=device, autocast=self.runtime.amp)
+                save_backbone(network.backbone, bank / BACKBONE)
+            self.banks[key] = FeatureBank.open(bank)
+        return self.banks[key]
 
     def split(self, ratio: float, seed: int, est_fraction: float) -> Path:
         ids, *more = split_index(self.set)
@@ -163,7 +174,7 @@ class Place:
     def experiment(self, changes: dict[str, Any], ratio: float, seed: int) -> Experiment:
         s = self.settings(changes | {"ratio": ratio, "seed": seed})
         split = self.split(ratio, seed, s.split.est_fraction)
-        return Experiment.open(s, self.runtime, self.set, split, bank=self.bank)
+        return Experiment.open(s, self.runtime, self.set, split, bank=self.bank_of(s) if s.needs_features else None)
 
 
 def run(experiment: Experiment, stages: tuple[str, ...], place: Path) -> tuple[dict[str, Path], float]:
@@ -237,11 +248,11 @@ def cell(place: Place, ratio: float, seed: int, search: bool) -> dict[str, Any]:
             maps["regression"] = mean_average_precision(regression(mean[known], y, mean[test], c), y_test)
             seconds["regression"] = time.perf_counter() - begin
             maps["regression_plain"] = mean_average_precision(regression(plain[known], y, plain[test], c), y_test)
-        stages = {"labelled_only": ("warmup",), "published": ("warmup", "train", "finetune")}.get(name, ("warmup", "train"))
+        stages = ("warmup", "train", "finetune")[: {"labelled_only": 1, "published": 3}.get(name, 2)]
         with tempfile.TemporaryDirectory() as scratch:
             models, seconds[name] = run(experiment, stages, Path(scratch))
             for stage, model in models.items():
-                if stage == "warmup" and name != "labelled_only":
+                if stage == "warmup" and len(models) > 1:
                     continue
                 network = experiment.method.build_network(pretrained=False)
                 load_weights(network, model)

@@ -2,8 +2,9 @@
 
     python benchmarks/sets.py FILE.npz ... [--ratios 0.05 0.1] [--seeds 1 2 3 4 5] [--draws 100]
 
-A FILE holds features x (n, D) and labels y (n, C) of training rows, and x_test, y_test. At least 40 rows are labelled, by the
-order of the published split; where two ratios come to the same rows the smaller is run. On the same folds, test mAP of
+A FILE holds features x (n, D) and labels y (n, C) of training rows, and x_test, y_test; photographs also views (n, D), features
+of strong views of some of them, NaN of the others. At least 40 rows are labelled, by the order of the published split; where two
+ratios come to the same rows the smaller is run. On the same folds, test mAP of
 
     regression      logistic regression on standardised features, C by cross-validation
     root            the same on `features: root`
@@ -41,6 +42,7 @@ from dicap.linear.choice import PART, SHARES, safe_mixture
 from dicap.linear.crossfit import Fit, pseudo_labels_per_fold, quota_labels, solve_students, solve_teachers
 from dicap.linear.folds import assign_folds, fold_weights
 from dicap.linear.loss_weight import choose_loss_weight
+from dicap.linear.neighbours import in_metric_of_views
 from dicap.linear.scaling import Kind, scaling_of
 from dicap.linear.scaling_choice import choose_scaling
 from dicap.linear.smoothing import choose_smoothing
@@ -84,17 +86,18 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
         rows, test, loss_weight = scaling.apply(p.x), scaling.apply(p.x_test), chosen
         own = solve(rows[:n], y, weight=weight, loss_weight=loss_weight)
     open_entries = np.r_[y < 0, np.ones((len(rows) - n, y.shape[1]), bool)]
-    teachers = solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=min(10, len(rows) - 1))
+    axes = rotate(rows)
+    near = axes if p.views is None else in_metric_of_views(rows, scaling.apply(p.views[0]) - scaling.apply(p.views[1]))
+    teachers = solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=min(10, len(rows) - 1), near=near)
     pseudo = pseudo_labels_per_fold(teachers, y, lambda scores, known, _: quota_labels(scores, known, open_entries))
     took("teachers")
-    axes = rotate(rows)
     students = solve_students(axes, y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=PART)
     took("students")
     mixed, choice = safe_mixture(own, students, rows[:n], y, fold)
     took("choice")
     for name, heads in {"labelled_only": own, "always": students, "unsmoothed": mixed}.items():
         keep(name, heads, test)
-    smoothing, smoothed = choose_smoothing(mixed, axes, rows, y, fold, 10)
+    smoothing, smoothed = choose_smoothing(mixed, near, rows, y, fold, 10)
     auto = Fit(mixed, choice, smoothing, smoothed)
     found["map"]["auto"] = mean_average_precision(smoothing(test, mixed.logits(test)[-1]), p.y_test)
     took("smoothing")
@@ -132,12 +135,16 @@ def populations(path: Path, ratios: list[float], seeds: list[int]) -> dict[str, 
     """Of a file, by `ratio seed`: the population and its seed."""
     with np.load(path) as values:
         x, y, x_test, y_test = (values[name].astype(np.float32) for name in ("x", "y", "x_test", "y_test"))
+        views = values["views"].astype(np.float32) if "views" in values else None
     found = {}
+    if views is not None:
+        viewed = np.isfinite(views).all(1)
+        views = x[viewed], views[viewed]
     for seed in seeds:
         order = labelled_order(len(x), seed)
         for labelled, ratio in {max(LEAST, int(ratio * len(x))): ratio for ratio in sorted(ratios, reverse=True)}.items():
             rows = np.concatenate([order[:labelled], np.sort(order[labelled:])])
-            found[f"{ratio:g} {seed}"] = (Population(x[rows], y[rows], x_test, y_test, labelled), seed)
+            found[f"{ratio:g} {seed}"] = (Population(x[rows], y[rows], x_test, y_test, labelled, views), seed)
     return found
 
 

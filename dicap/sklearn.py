@@ -103,7 +103,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.power = power
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, scores: Any = None) -> "DiCaPClassifier":
+    def fit(self, X: Any, y: Any, scores: Any = None, views: Any = None) -> "DiCaPClassifier":
         """Learn from labelled and unlabelled samples.
 
         Args:
@@ -112,6 +112,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             scores: (n, C) finite scores of the samples by another model, larger where a class is likelier; log-odds are better
                 than probabilities. As far as they tell the known labels they go into the pseudo-labels; `predict` needs none.
                 The model must not have learnt from y: what it says of these samples would be believed too much.
+            views: (n, D) features of the samples looked at otherwise, as a network sees changed photographs; NaN where there are
+                none, and some hundreds are enough. Neighbours are looked for where such views are near each other.
 
         Raises:
             ValueError: a parameter or an array is not as described, fewer than two samples have a known entry, or a class
@@ -136,16 +138,14 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.class_names_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        given = None
-        if scores is not None:
-            options: dict[str, Any] = {"dtype": np.float64, "input_name": "scores"}
-            given = check_array(_unmasked(scores, "scores"), **options)
-            if given.shape != labels.shape:
-                raise ValueError(f"scores: found shape {given.shape}, expected {labels.shape}: a column for each class of y")
-        self._solve(x, labels, labelled, given, seed)
+        given = _like("scores", scores, labels, "a column for each class of y", np.float64)
+        seen = _like("views", views, x, "a row for each of X, as wide", x.dtype, ensure_all_finite="allow-nan")
+        self._solve(x, labels, labelled, given, seen, seed)
         return self
 
-    def _solve(self, x: NDArray, labels: NDArray, labelled: NDArray, scores: NDArray | None, seed: int) -> None:
+    def _solve(
+        self, x: NDArray, labels: NDArray, labelled: NDArray, scores: NDArray | None, views: NDArray | None, seed: int
+    ) -> None:
         kind = cast(Kind, "standard" if self.features == "auto" else self.features)  # checked
         self._scaling = scaling_of(x, kind)
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
@@ -171,13 +171,15 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
         self.features_ = self._scaling.kind
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
+        known = np.zeros(len(x), bool) if views is None else np.isfinite(views).all(1)
+        seen = None if views is None else self._scaling.apply(x[known]) - self._scaling.apply(views[known])
 
         def rule(scores: NDArray, known: NDArray, _: int | None) -> Pseudo:
             return quota_labels(scores, known, open_entries, power=self.power)
 
         found = crossfit(
             rows, y, fold, rule, loss_weight=self.C_, pseudo_weight=self.pseudo_weight,
-            neighbours=min(self.neighbours, len(rows) - 1), scores=None if scores is None else scores[order],
+            neighbours=min(self.neighbours, len(rows) - 1), scores=None if scores is None else scores[order], views=seen,
         )  # fmt: skip
         self.choice_, self._smoothing, self.smoothed_ = found[1:]
         self.coef_, self.intercept_ = found.heads.w[-1], found.heads.b[-1]
@@ -308,6 +310,16 @@ class LabelledKFold:
         fold[labelled] = assign_folds(labels[labelled], self.n_splits, seed)
         for k in range(self.n_splits):
             yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+
+
+def _like(name: str, values: Any, other: NDArray, what: str, dtype: Any, **options: Any) -> NDArray | None:
+    """Values given for the samples, of the shape of another array; None where there are none."""
+    if values is None:
+        return None
+    found = np.asarray(check_array(_unmasked(values, name), dtype=dtype, input_name=name, **options))
+    if found.shape != other.shape:
+        raise ValueError(f"{name}: found shape {found.shape}, expected {other.shape}: {what}")
+    return found
 
 
 def _unmasked(values: Any, name: str) -> Any:

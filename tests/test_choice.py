@@ -1,5 +1,6 @@
 """How much of the student is used: none of it where unlabelled rows mislead, all of it where they help."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -69,6 +70,33 @@ def test_scores_of_another_model_teach_as_far_as_they_tell_the_labels():
         fit(good[:, 1:])
     with pytest.raises(ValueError, match="scores: some values are masked"):
         fit(np.ma.masked_array(good, good > 3))
+
+
+def test_views_tell_which_neighbours_are_alike():
+    """Rows of a cluster are far apart, in directions in which views of one differ; the classes are unions of clusters."""
+    rng = np.random.default_rng(0)
+    turned = np.linalg.qr(rng.standard_normal((40, 40)))[0]
+    which, of_class = rng.integers(0, 12, 900), rng.random((12, 4)) < 0.35
+    content = 2 * rng.standard_normal((12, 8))[which] + 0.5 * rng.standard_normal((900, 8))
+    x, views = (np.c_[content, 3 * rng.standard_normal((900, 32))] @ turned for _ in range(2))
+    truth = of_class[which].astype(int)
+    y = np.where(np.arange(600)[:, None] < 60, truth[:600], -1)
+    views[:600:2] = np.nan
+
+    def fit(views, order=slice(None)):
+        return DiCaPClassifier(random_state=0).fit(x[:600][order], y[order], views=views)
+
+    alone, told, order = fit(None), fit(views[:600]), rng.permutation(600)
+    assert told.score(x[600:], truth[600:]) > alone.score(x[600:], truth[600:]) + 0.02
+    assert np.allclose(fit(views[:600][order], order).coef_, told.coef_, atol=1e-3), "in whatever order"
+    assert np.allclose(fit(np.full((600, 40), np.nan)).coef_, alone.coef_, atol=1e-3), "of no sample"
+    for wrong, said in (
+        (views, "found shape (900, 40)"),
+        (np.full((600, 40), np.inf), "contains infinity"),
+        (views[:600] * 1e300, "too far"),
+    ):
+        with np.errstate(all="ignore"), pytest.raises(ValueError, match=re.escape(said)):
+            fit(wrong)
 
 
 # -- the parts

@@ -81,7 +81,7 @@ def fill(
     folder.mkdir(exist_ok=True)
     stores = [None if known is None else store_of(known, recipe, view, made_by) for view in recipe.files]
     views = [_View(folder, view, recipe, store) for view, store in zip(recipe.files, stores, strict=True)]
-    needed = needed_features(recipe, store, twin_of)
+    needed = needed_features(recipe, store, keys)
     lacking = [view.lacking(keys[rows]) for view, rows in zip(views, needed.T, strict=True)]
     _check_disk(folder, sum(view.bytes * (store.n + count) for view, count in zip(views, lacking, strict=True)), recipe)
     missing = np.stack([view.copy_known(keys, rows) for view, rows in zip(views, needed.T, strict=True)], 1)  # as `needed`
@@ -111,20 +111,22 @@ def fill(
     return computed
 
 
-def needed_features(recipe: Recipe, store: Store, pixels: np.ndarray) -> np.ndarray:
-    """Which images' features of which view a bank holds, (N, 2 + V) bool: strong views of what is trained on alone.
+def needed_features(recipe: Recipe, store: Store, keys: np.ndarray) -> np.ndarray:
+    """Which images' features of which view a bank holds, (N, views) bool: strong views of what is trained on alone.
 
     Args:
-        pixels: (N,) of any type, equal where two images are: one in the test split that is the same as another is trained on.
+        keys: (N,) checksums of the images. One in the test split that is the same as another is trained on. Where `recipe.viewed`
+            is a number, it is the images of the least checksums that have strong views: so few are others in a set that grows.
     """
-    trained = np.isin(pixels, pixels[~store.is_test]) if recipe.views else np.ones(store.n, bool)
-    return np.stack([trained | (view.view.name != "strong") for view in recipe.files], 1)
+    trained = np.unique(keys[~store.is_test])
+    viewed = np.isin(keys, trained if recipe.viewed == "all" else trained[: int(recipe.viewed)])
+    return np.stack([viewed | (view.view.name != "strong") for view in recipe.files], 1)
 
 
 def store_of(known: Path, recipe: Recipe, view: BankView, made_by: Any) -> ContentStore:
     """The store of all that the features of an image in a view depend on beside its pixels."""
     # What the view has of the views, and the weights and numbers of the network, not where they came from.
-    others = ("images", "n", "cutout", "flip", "views", "test_split", "origin", "normalize")
+    others = ("images", "n", "cutout", "flip", "views", "viewed", "test_split", "origin", "normalize")
     facts = {name: value for name, value in recipe.to_dict().items() if name not in others}
     versions = [version(name) for name in ("torch", "timm")]  # whose the networks are
     facts |= {"view": asdict(view), "drawn by": [SEED, STAGE, EPOCH], "made by": made_by, "versions": versions}

@@ -8,7 +8,7 @@ from pathlib import Path
 from dicap.files.atomic import replacing_folder
 from dicap.files.json_files import write_json
 
-SCHEMA = 2  # 1: with strong views of test images
+SCHEMA = 3  # 1: with strong views of test images; 2: of all others
 META = "meta.json"
 BACKBONE = "backbone.safetensors"  # whose features they are: part of every model that is trained on them
 

@@ -25,7 +25,7 @@ from dicap.calibration.quota import quota_of
 from dicap.calibration.ranks import log_odds
 from dicap.linear.choice import PART, Choice, safe_mixture
 from dicap.linear.folds import fold_weights, n_folds, out_of_fold_scores
-from dicap.linear.neighbours import EXACT, averaged
+from dicap.linear.neighbours import EXACT, averaged, in_metric_of_views
 from dicap.linear.smoothing import Smoothing, choose_smoothing
 from dicap.linear.solver import PrincipalAxes, Solution, rotate, solve
 
@@ -86,6 +86,7 @@ def crossfit(
     pseudo_weight: float | Literal["auto"],
     neighbours: int = 0,
     scores: NDArray | None = None,
+    views: NDArray | None = None,
 ) -> Fit:
     """The fold students and, last, the student of all labels; with `pseudo_weight: auto` how much of each evidence is used.
 
@@ -98,9 +99,11 @@ def crossfit(
             are the students.
         neighbours: nearest rows with which a teacher's rows are averaged, and scores smoothed; 0: none.
         scores: (n, C) of the rows by another model, which has not learnt from y: see `Teachers.joined`.
+        views: (m, D) differences between some of the rows and other views of them, for `in_metric_of_views`.
     """
     rotated = rotate(rows)
-    teachers = solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=neighbours, rotated=rotated)
+    near = rotated if views is None or not neighbours else in_metric_of_views(rows, views)
+    teachers = solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=neighbours, near=near)
     pseudo = pseudo_labels_per_fold(teachers if scores is None else teachers.joined(scores, y), y, rule)
     weight = PART if pseudo_weight == "auto" else pseudo_weight
     students = solve_students(rotated, y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=weight)
@@ -111,7 +114,7 @@ def crossfit(
     heads, choice = safe_mixture(own, students, labelled, y, fold)
     if not neighbours or not len(y) < len(rows) <= EXACT:  # a model that smooths keeps the unlabelled rows
         return Fit(heads, choice)
-    smoothing, smoothed = choose_smoothing(heads, rotated, rows, y, fold, neighbours)
+    smoothing, smoothed = choose_smoothing(heads, near, rows, y, fold, neighbours)
     return Fit(heads, choice, smoothing if smoothing.share else None, smoothed)
 
 
@@ -192,11 +195,11 @@ class Teachers:
 
 
 def solve_teachers(
-    rows: NDArray, y: NDArray, fold: NDArray, *, loss_weight: float, neighbours: int = 0, rotated: PrincipalAxes | None = None
+    rows: NDArray, y: NDArray, fold: NDArray, *, loss_weight: float, neighbours: int = 0, near: PrincipalAxes | None = None
 ) -> Teachers:
-    """All teachers in one solve; arguments as of `crossfit`. rotated: `rotate(rows)`, where it is known."""
+    """All teachers in one solve; arguments as of `crossfit`. near: rows as neighbours are looked for; None: `rotate(rows)`."""
     if neighbours:
-        rows = averaged(rotated or rotate(rows), neighbours)
+        rows = averaged(near or rotate(rows), neighbours)
     known = y >= 0
     folds = range(n_folds(fold))
     without = [(), *((k,) for k in folds), *itertools.combinations(folds, 2)]

@@ -40,7 +40,7 @@ SHORT = 1e-30  # length below which a row is 0
 class Smoothing(NamedTuple):
     """The unlabelled rows of a fit, among which the nearest of any row are found, and their scores."""
 
-    axes: NDArray  # (D, r) float32 principal axes
+    axes: NDArray  # (D, r) float32, on which neighbours are looked for
     unit: NDArray  # (n, r) float32: the rows' components, of length one
     logits: NDArray  # (n, C) float32 of the rows
     share: float  # of the neighbours' mean
@@ -75,25 +75,26 @@ class Smoothing(NamedTuple):
 
 
 def choose_smoothing(
-    heads: Solution, rows: PrincipalAxes, x: NDArray, y: NDArray, fold: NDArray, k: int
+    heads: Solution, near: PrincipalAxes, x: NDArray, y: NDArray, fold: NDArray, k: int
 ) -> tuple[Smoothing, Choice]:
     """The smoothing of the last head's scores, of the smaller of the shares that `choose` takes by the nearest rows and by those
     of other scenes; 0: none.
 
     Args:
-        heads: K heads each without a fold, and one of all folds; rows: `rotate` of all rows x (N, D), labelled ones first.
+        heads: K heads each without a fold, and one of all folds; near: all rows x (N, D), labelled ones first, on the axes on
+            which neighbours are looked for.
         y: (n_l, C); fold: (n_l,); k: neighbours.
     """
     labelled, others = x[: len(y)], x[len(y) :]
-    axes = np.array(rows.axes[:, ::-1][:, :COMPONENTS], np.float32, order="C")
+    axes = np.array(near.axes[:, ::-1][:, :COMPONENTS], np.float32, order="C")
     found = Smoothing(axes, _unit(others @ axes), heads.logits(others)[-1], 1.0, min(k, len(others)))
     each = (
         labelled,
         found(labelled, labelled, others),
         found(labelled, labelled, others, _scenes(found.unit, _unit(labelled @ axes))),
     )
-    before, near, far = (out_of_fold_scores(heads.logits(rows), fold) for rows in each)
-    choice, second = choose(SHARES, before, near, y, NEAR), choose(SHARES, before, far, y, FAR)
+    before, nearest, far = (out_of_fold_scores(heads.logits(rows), fold) for rows in each)
+    choice, second = choose(SHARES, before, nearest, y, NEAR), choose(SHARES, before, far, y, FAR)
     # The losses that are told are of the nearest, by which scores are smoothed; of the others where they alone forbid it.
     choice = second if choice.share and not second.share else choice._replace(share=min(choice.share, second.share))
     return found._replace(share=choice.share), choice

@@ -81,6 +81,10 @@ class Features(Section):
     """The bank of features of a frozen backbone (dicap/features)."""
 
     views: Annotated[int, Field(ge=0, le=64)] = own(4, "strong views of each image")
+    viewed: Annotated[int, Field(ge=1)] | Literal["all"] = own(
+        "all",
+        "of how many training images; a head that is solved looks for neighbours where views of an image are near each other",
+    )
     grid: Annotated[int, Field(ge=1, le=64)] = own(
         1, "the feature map is pooled to grid x grid positions; 1: its mean; the disk space grows with its square"
     )

@@ -86,14 +86,19 @@ class BankFeatures:
         for batch, features in bank.scoring_batches(self.bank, rows, SCORING_BATCH, flip=flip, flip_share=self.flip):
             yield batch, bank.as_maps(runtime.put(features))
 
-    def mean(self, rows: np.ndarray) -> np.ndarray:
-        """(n, D) float32: the mean over positions, of the plain image."""
-        plain = self.bank.view("plain")  # (N, g * g, D) float16
-        out = np.empty((len(rows), plain.shape[2]), np.float32)
+    def mean(self, rows: np.ndarray, view: str = "plain") -> np.ndarray:
+        """(n, D) float32: the mean over positions, in a view; NaN where the bank has none."""
+        maps = self.bank.view(view)  # (N, g * g, D) float16
+        out = np.empty((len(rows), maps.shape[2]), np.float32)
         for start in range(0, len(rows), SCORING_BATCH):  # in single precision all maps would be g * g times as large as this
             some = slice(start, start + SCORING_BATCH)
-            out[some] = plain[rows[some]].astype(np.float32).mean(1)
+            out[some] = maps[rows[some]].astype(np.float32).mean(1)
         return out
+
+    def strong(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (m,) of the images that have a strong view, and their mean features (m, D) in the first of them."""
+        rows = np.flatnonzero(np.isfinite(self.bank.view("strong_0")[:, 0, 0]))
+        return rows, self.mean(rows, "strong_0")
 
 
 Inputs = Images | FixedFeatures | BankFeatures

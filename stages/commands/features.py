@@ -23,9 +23,10 @@ BANK = ARTIFACTS / "features"
 def command(params: Path, **runtime: Any) -> None:
     """Compute the features of all images, where a stage is to train the head alone.
 
-    They are those of the plain image and, where features.views is not 0, of its mirror image and, but for test images, of so many
-    strong views, from the backbone as it comes: the same for every method, ratio and seed. Those that were computed before, for
-    this set or another, are found again image by image. Where all stages train the whole network, nothing is computed.
+    They are those of the plain image and, where features.views is not 0, of so many strong views of features.viewed images that
+    are no test images, and with all of mirror images, from the backbone as it comes: the same for every method, ratio and seed.
+    Those that were computed before, for this set or another, are found again image by image. Where all stages train the whole
+    network, nothing is computed.
     """
     from dicap.features.folder import write_empty
 
@@ -60,8 +61,8 @@ def _compute(settings: "Settings", runtime: dict[str, Any]) -> None:
     known = known_results("features")
     computing, by = network, ["torch", torch.__version__]
     if chosen.amp is None:
-        views = store.n * len(recipe.files)
-        computing, by = accelerated(network, views, store.image_size, chosen.device, known_results("backbones"))
+        options = store.image_size, chosen.device, known_results("backbones")
+        computing, by = accelerated(network, recipe.most_computed, *options)
     # Features of two packages or versions, or of a processor and a GPU, differ in their last bits: a bank is of one.
     by += [str(chosen.amp or torch.float32).removeprefix("torch."), chosen.device.type]
     made_by = {"engine": by, "code": code("features", settings)}

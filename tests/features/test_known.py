@@ -204,3 +204,16 @@ def test_photographs_that_did_not_change_are_not_decoded_again(pictures, tmp_pat
     assert converted("12345") <= 1 and converted("12345", 8) == 5 and converted("54321", 8) == 0
     inside, anywhere = (FileImages(folder, ["2.png"], [below]) for below in (folder, None))
     assert inside.mark(0) != anywhere.mark(0), "one that is refused as a link to elsewhere is not found in its place"
+
+
+def test_strong_views_of_a_few_are_those_of_the_least_checksums(pictures, whole, tmp_path):
+    """Of what is trained on; in a set that grows or shrinks only what is among them anew is computed."""
+    known, plain, strong = tmp_path / "known", set(), set()
+    for n in (6, 12, 3):
+        bank = Bank(pictures, range(n), tmp_path / f"{n}", {"features.viewed": 4}, tested=(2,))
+        computed, found = bank.fill(known)
+        keys = bank.store.digests()
+        viewed = sorted(np.flatnonzero(~bank.store.is_test), key=lambda row: keys[row])[:4]
+        assert list(found) == ["plain", "strong_0", "strong_1"] and same(found, whole, range(n), contents(viewed))
+        assert computed == len({*keys} - plain | {*keys[viewed]} - strong)
+        plain, strong = plain | {*keys}, strong | {*keys[viewed]}

@@ -120,10 +120,10 @@ def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solve
     rows = np.concatenate([problem.labelled, problem.unlabelled])
     y = np.concatenate([problem.y, np.full((len(problem.unlabelled), problem.y.shape[1]), -1)])
     monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
-    estimator = sklearn.DiCaPClassifier(C=0.05, features="plain", pseudo_weight=weight, neighbours=3, folds=3)
-    model = estimator.fit(problem.rows[rows], y)  # as the network's scaling has them, which learnt from all images
-    assert np.allclose(model.coef_, solved["students"].fit.heads.w[-1], **ALIKE)
-    assert np.allclose(model.intercept_, solved["students"].fit.heads.b[-1], **ALIKE)
+    estimator = sklearn.DiCaPClassifier(C=0.05, features="root", pseudo_weight=weight, neighbours=3, folds=3)
+    model = estimator.fit(experiment.bank.mean(rows), y, views=experiment.bank.mean(rows, "strong_0"))
+    head = solved["students"].head.linear
+    assert np.allclose(model.coef_, head.weight.detach(), **ALIKE) and np.allclose(model.intercept_, head.bias.detach(), **ALIKE)
     if weight == 0.5:
         assert found == {"C": 0.05} and model.choice_ is None and model.smoothed_ is None
         return
@@ -140,7 +140,8 @@ def test_a_smoothed_head_says_everywhere_what_was_measured(frozen_experiment, so
     rows = np.concatenate([problem.labelled, problem.unlabelled])
     y = np.concatenate([problem.y, np.full((len(problem.unlabelled), problem.y.shape[1]), -1)])
     monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
-    model = sklearn.DiCaPClassifier(C=0.05, features="plain", neighbours=3, folds=3).fit(problem.rows[rows], y)
+    features, views, fit = experiment.bank.mean(rows), experiment.bank.mean(rows, "strong_0"), students.fit
+    model = sklearn.DiCaPClassifier(C=0.05, features="root", neighbours=3, folds=3).fit(features, y, views=views)
     path = place / "train" / "model.safetensors"
     continued = tiny.network_of(experiment, place / "warmup" / "model.safetensors")()
     assert continued.head.smoothing is None
@@ -153,11 +154,10 @@ def test_a_smoothed_head_says_everywhere_what_was_measured(frozen_experiment, so
 
     unsmoothed = copy.deepcopy(known)
     unsmoothed.head.smoothing = None
-    features, fit = experiment.bank.mean(rows), students.fit
     seen = problem.rows[rows]
     expected = expit(fit.smoothing(seen, fit.heads.logits(seen)[-1]))
     assert np.allclose(scores(known, features), expected, atol=1e-4)
-    assert np.allclose(expit(model._stated(seen)), expected, atol=5e-3)
+    assert np.allclose(expit(model._stated(features)), expected, atol=5e-3)
     assert np.array_equal(scores(continued, features), scores(known, features))
     assert not np.allclose(scores(unsmoothed, features), expected, atol=2e-2)
     load_weights(unsmoothed, path)

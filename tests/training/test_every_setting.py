@@ -41,7 +41,7 @@ LOOPS = {
     **{f"{name}, whole": {"method": name} for name in METHODS},
 }
 # Read before a stage trains, or what a method brings itself.
-BEFORE = ("own.", "convert.", "data_root", "protocol", "features.views", "backbone", "head")
+BEFORE = ("own.", "convert.", "data_root", "protocol", "features.view", "backbone", "head")
 BEFORE += ("image_size", "network.normalize", "network.stride", "network.tokens")
 
 
@@ -151,6 +151,8 @@ WALKED = (
 )
 ELSEWHERE = {
     "calibration.bins": "counts of a record",
+    "augment.flip": "by the stage of features",
+    "augment.cutout": "by the stage of features",
     "cap.unseen": "of a class without labelled positives, of which there is none here",
 }
 

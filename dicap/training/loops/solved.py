@@ -22,6 +22,7 @@ from dicap.files.json_files import read_json, write_json
 from dicap.linear.crossfit import Fit, Pseudo, crossfit, solve_teachers
 from dicap.linear.folds import assign_folds, n_folds
 from dicap.linear.loss_weight import FOLDS, choose_loss_weight
+from dicap.linear.neighbours import in_metric_of_views
 from dicap.linear.scaling_choice import choose_scaling
 from dicap.linear.solver import Solution, solve
 from dicap.methods.base import Calibrates, HiddenLabels, Phase, Refresh, Roles, Teacher
@@ -95,7 +96,8 @@ def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, sour
     """The pseudo-labels that `train` is going to make, recorded under `folder`; returns the shares of the labels."""
     phase, experiment = experiment.method.main(experiment.roles), experiment.on_bank()
     problem = Problem.of(experiment, experiment.place(network), phase)
-    options = {"loss_weight": chosen_loss_weight(source), "neighbours": experiment.settings.linear.neighbours}
+    near = None if problem.views is None else in_metric_of_views(problem.all_rows, problem.views)
+    options = {"loss_weight": chosen_loss_weight(source), "neighbours": experiment.settings.linear.neighbours, "near": near}
     # Those of the fold students too, as in `train`: by fewer products at once the last digits would be others.
     teacher = HeadTeacher(problem, solve_teachers(problem.all_rows, problem.y, problem.fold, **options).scores())
     return record_first(experiment, experiment.method.refresh(teacher, experiment.roles), phase, folder)
@@ -123,6 +125,7 @@ class Problem:
 
     Attributes:
         rows: (N, D) float32 of all images, as the head scales them.
+        views: (m, D) those of the images with a strong view, less this view; None where neighbours are not looked for by views.
         labelled, unlabelled: rows of the phase, (n_l,) and (n_u,).
         y: (n_l, C) float32 labels, -1 where unknown.
         fold: (n_l,) fold of each labelled image; -1 without cross-fitting.
@@ -130,6 +133,7 @@ class Problem:
 
     experiment: Experiment
     rows: np.ndarray
+    views: np.ndarray | None
     labelled: np.ndarray
     unlabelled: np.ndarray
     y: np.ndarray
@@ -140,13 +144,20 @@ class Problem:
         """The problem of a phase on the features of the frozen backbone."""
         s, inputs = experiment.settings.calibration, experiment.inputs
         assert isinstance(inputs, BankFeatures) and isinstance(network.head, LinearHead)
-        every, device = np.arange(experiment.store.n), experiment.runtime.device
-        with torch.inference_mode():
-            rows = network.head.scaling(torch.from_numpy(inputs.mean(every)).to(device)).cpu().numpy()
+        scaling, views = network.head.scaling, None
+
+        def scaled(x: np.ndarray) -> np.ndarray:
+            with torch.inference_mode():
+                return scaling(torch.from_numpy(x).to(experiment.runtime.device)).cpu().numpy()
+
+        rows = scaled(inputs.mean(np.arange(experiment.store.n)))
+        if inputs.bank.views and experiment.settings.linear.neighbours:
+            viewed, seen = inputs.strong()
+            views = rows[viewed] - scaled(seen)
         y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
         cross_fits = s.source == "cross_fit" and isinstance(experiment.method, Calibrates)
         fold = assign_folds(y, min(s.folds, len(y)), _seed(experiment)) if cross_fits else np.full(len(y), -1)
-        return Problem(experiment, rows, phase.labelled, phase.unlabelled, y, fold)
+        return Problem(experiment, rows, views, phase.labelled, phase.unlabelled, y, fold)
 
     @property
     def label_mask(self) -> np.ndarray:
@@ -183,7 +194,7 @@ class Problem:
 
         s = self.experiment.settings.linear
         options = {"loss_weight": loss_weight, "pseudo_weight": s.pseudo_weight, "neighbours": s.neighbours}
-        found = crossfit(self.all_rows, self.y, self.fold, rule, **options)
+        found = crossfit(self.all_rows, self.y, self.fold, rule, views=self.views, **options)
         return made[-1], found
 
 

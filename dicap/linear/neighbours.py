@@ -20,7 +20,7 @@ def in_metric_of_views(x: NDArray, difference: NDArray) -> PrincipalAxes:
 
     They are `rotate` of x (I + VIEWS S)^-1/2. S is the mean of d d' over the differences d of two views of an image,
     `difference` (m, D) float32, scaled to trace D: within-class covariance normalisation (Hatch and others, Interspeech 2006),
-    an image being a class. It is what Equation (11) asks of a network, that views of an image agree, as far as frozen features allow.
+    an image being a class. As far as frozen features allow, it is what Equation (11) asks of a network: that views agree.
 
     Returns:
         `coordinates` (n, r), and axes (D, r) with coordinates = x @ axes.

@@ -8,9 +8,10 @@ from ruamel.yaml import YAML
 from tiny import ROOT, nested
 
 from dicap.errors import SettingsError
-from dicap.settings import ORIGINS, flatten, known_keys, resolve
+from dicap.settings import flatten, known_keys, resolve
 from dicap.settings import load_settings as load
 from dicap.settings.catalogue import DATASETS, OWN_HEAD
+from dicap.settings.fields import ORIGINS
 from dicap.settings.methods import METHODS
 from dicap.settings.resolve import known_fields
 

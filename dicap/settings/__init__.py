@@ -1,6 +1,6 @@
 """The settings of an experiment: what there is (`schema`), where values come from (`resolve`), what fits together (`checks`)."""
 
-from dicap.settings.fields import ORIGINS, Section
+from dicap.settings.fields import Section
 from dicap.settings.resolve import (
     Resolved,
     change_settings,
@@ -8,16 +8,13 @@ from dicap.settings.resolve import (
     flatten,
     known_keys,
     load_settings,
-    parse_yaml,
     read_yaml,
     resolve,
     resolve_values,
 )
-from dicap.settings.schema import Calibration, Own, Settings
+from dicap.settings.schema import Own, Settings
 
 __all__ = [
-    "ORIGINS",
-    "Calibration",
     "Own",
     "Resolved",
     "Section",
@@ -27,7 +24,6 @@ __all__ = [
     "flatten",
     "known_keys",
     "load_settings",
-    "parse_yaml",
     "read_yaml",
     "resolve",
     "resolve_values",

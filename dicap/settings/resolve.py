@@ -151,21 +151,12 @@ def changed(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """The content of a file of settings. Raises SettingsError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise SettingsError(f"{path}: no such file; run from the project's folder or pass --params") from None
-    except UnicodeDecodeError:
-        raise SettingsError(f"{path}: not readable as YAML; compare it with the file in the repository") from None
-    return parse_yaml(text, path)
-
-
-def parse_yaml(text: str, path: Path) -> dict[str, Any]:
-    """The settings in the text of a file `path`, which messages name. Raises SettingsError."""
     # YAML 1.2, the dialect DVC writes: PyYAML would return the string "3e-05" for a learning rate of 0.00003.
     try:
-        values = YAML(typ="safe", pure=True).load(text)
-    except (YAMLError, ValueError, RecursionError) as error:  # a date of month 13; ten thousand brackets
+        values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"{path}: no such file; run from the project's folder or pass --params") from None
+    except (YAMLError, ValueError, RecursionError) as error:  # bytes that are not UTF-8; a date of month 13; 10,000 brackets
         where = getattr(error, "problem_mark", None)
         line = f" (line {where.line + 1})" if where is not None else ""
         if isinstance(error, DuplicateKeyError):

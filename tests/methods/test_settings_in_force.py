@@ -8,7 +8,7 @@ from tiny import ROOT, nested
 from dicap.methods import build_method
 from dicap.methods.base import Roles
 from dicap.report.tables import published_numbers, spec_of
-from dicap.settings import ORIGINS
+from dicap.settings.fields import ORIGINS
 from dicap.settings.methods import METHODS
 from dicap.settings.resolve import resolve_values
 

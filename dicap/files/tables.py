@@ -1,7 +1,6 @@
 """Parquet files with page checksums: a flipped bit is an error, not a wrong number. Matrices are columns of lists."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +32,8 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     Raises:
         DataError: if it is missing, damaged or lacks a column.
     """
-    with readable_parquet(path):
-        return pq.read_table(path, columns=columns, page_checksum_verification=True, partitioning=None)  # type: ignore[arg-type]
-
-
-@contextmanager
-def readable_parquet(path: Path) -> Iterator[None]:
-    """Turn what goes wrong with a Parquet file into a DataError that names it."""
     try:
-        yield
+        return pq.read_table(path, columns=columns, page_checksum_verification=True, partitioning=None)  # type: ignore[arg-type]
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; `dvc repro` makes it") from None
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -167,11 +167,14 @@ def own_size(backbone: nn.Module) -> int | None:
 
 
 def weights_checksum(state: dict[str, Tensor]) -> str:
-    """sha256 over names, types, shapes and bytes of the tensors that a pass of a backbone in eval mode depends on."""
-    digest = hashlib.sha256()
+    """`tensors_checksum` of the tensors that a pass of a backbone in eval mode depends on."""
+    return tensors_checksum({name: tensor for name, tensor in state.items() if not name.endswith("num_batches_tracked")})
+
+
+def tensors_checksum(state: dict[str, Tensor], head: bytes = b"") -> str:
+    """sha256 over `head` and over names, types, shapes and bytes of the tensors."""
+    digest = hashlib.sha256(head)
     for name, tensor in sorted(state.items()):
-        if name.endswith("num_batches_tracked"):
-            continue
         plain = tensor.detach().cpu().contiguous()
         digest.update(f"{name} {plain.dtype} {tuple(plain.shape)}\n".encode())
         digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)

@@ -8,10 +8,10 @@ and an added photograph costs its own decoding alone.
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Generator, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +29,6 @@ from dicap.files.npy import npy_header
 from dicap.machine.progress import progress
 
 BATCH = 256  # decoded images that are stored at once: what a kill loses at most
-
-
-@dataclass(frozen=True)
-class Written:
-    """What is known of the listed images when their pixels are written.
-
-    Attributes:
-        sizes: (images listed, 2) int32, width and height of the originals, 0 of those rejected.
-        rejected: {row: reason}.
-    """
-
-    sizes: np.ndarray
-    rejected: dict[int, str]
-
-    @property
-    def rows(self) -> np.ndarray:
-        """Rows that are not rejected, (n,) int64."""
-        return np.flatnonzero(self.sizes[:, 0])
 
 
 def convert(
@@ -80,25 +62,18 @@ def convert(
         DataError: too many images were rejected, two have the same id, a split lost all its images, the disk is
             full, or another conversion into the same folder is going on.
     """
-    _check_ids(raw)
+    for name, count in Counter(item.id for item in raw.items).most_common(1):
+        if count > 1:
+            raise DataError(f"{raw.dataset}: image {name!r} is listed {count} times; keep one")
     with replacing_folder(destination) as scratch, _trouble(destination):
         cache = None if known is None else _store(known, raw, image_size, code)
         found = _results(raw, image_size, workers, cache)
         shown = progress(found, desc=f"convert {raw.dataset}", total=len(raw.items), unit="image")
         with closing(found), closing(shown):
-            written = _write_pixels(shown, len(raw.items), scratch, image_size)
-        _judge(raw, written, max_rejected, destination)
-        meta = _describe(raw, written, scratch, image_size)
+            sizes, rejected = _write_pixels(shown, scratch, image_size)
+        _judge(raw, rejected, max_rejected, destination)
+        meta = _describe(raw, sizes, rejected, scratch, image_size)
     return meta
-
-
-def _check_ids(raw: RawSet) -> None:
-    seen: set[str] = set()
-    for item in raw.items:
-        if item.id in seen:
-            count = sum(other.id == item.id for other in raw.items)
-            raise DataError(f"{raw.dataset}: image {item.id!r} is listed {count} times; keep one")
-        seen.add(item.id)
 
 
 def _store(known: Path, raw: RawSet, image_size: int, code: str) -> ContentStore:
@@ -134,9 +109,9 @@ def _results(raw: RawSet, image_size: int, workers: int | None, cache: ContentSt
     cache.add(keys[rows], values)
 
 
-def _write_pixels(found: Iterator[Result], n: int, folder: Path, image_size: int) -> Written:
-    """Write the images as one array."""
-    sizes = np.zeros((n, 2), np.int32)
+def _write_pixels(found: Iterator[Result], folder: Path, image_size: int) -> tuple[list[tuple[int, int]], dict[int, str]]:
+    """Write the images as one array; (width, height) of the original of each, and {row: reason} of those rejected."""
+    sizes: list[tuple[int, int]] = []
     rejected: dict[int, str] = {}
     with (folder / files.ARRAY).open("wb") as file:
         file.write(npy_header((0,), np.uint8))
@@ -145,21 +120,23 @@ def _write_pixels(found: Iterator[Result], n: int, folder: Path, image_size: int
                 rejected[row] = result.reason
                 continue
             file.write(result.data)
-            sizes[row] = result.width, result.height
+            sizes.append((result.width, result.height))
         file.seek(0)
-        file.write(npy_header((n - len(rejected), image_size, image_size, 3), np.uint8))
-    return Written(sizes, rejected)
+        file.write(npy_header((len(sizes), image_size, image_size, 3), np.uint8))
+    return sizes, rejected
 
 
-def _describe(raw: RawSet, written: Written, scratch: Path, image_size: int) -> dict[str, Any]:
-    """Write the index and meta.json of a set whose pixels are written."""
-    items = [raw.items[row] for row in written.rows]
+def _describe(
+    raw: RawSet, sizes: list[tuple[int, int]], reasons: dict[int, str], scratch: Path, image_size: int
+) -> dict[str, Any]:
+    """Write the index and meta.json of a set whose pixels are written, see `_write_pixels`."""
+    items = [item for row, item in enumerate(raw.items) if row not in reasons]
     unknown = {
         split: unknown_entries(len(raw.classes), (item for item in items if item.split == split)) for split in ("train", "test")
     }
     partial = any(unknown.values())
-    files.write_index(scratch / files.INDEX, _table(items, written.sizes[written.rows]), partial=partial)
-    rejected = [{"path": raw.items[row].path, "reason": reason} for row, reason in written.rejected.items()]
+    files.write_index(scratch / files.INDEX, _table(items, sizes), partial=partial)
+    rejected = [{"path": raw.items[row].path, "reason": reason} for row, reason in reasons.items()]
     notes = list(raw.notes)
     if rejected:
         notes.append(f"{len(rejected)} images were rejected, so the split differs from one drawn with them")
@@ -183,22 +160,22 @@ def _describe(raw: RawSet, written: Written, scratch: Path, image_size: int) -> 
     return meta
 
 
-def _table(items: list[Item], sizes: np.ndarray) -> pa.Table:
-    """The index. sizes: (n, 2) width and height."""
+def _table(items: list[Item], sizes: list[tuple[int, int]]) -> pa.Table:
+    """The index. sizes: width and height."""
     columns: dict[str, Any] = {
         name: [getattr(item, name) for item in items] for name in ("id", "path", "split", "labels", "absent")
     }
-    return pa.table(columns | {"width": sizes[:, 0], "height": sizes[:, 1]}, schema=files.INDEX_SCHEMA.append(files.ABSENT))
+    columns |= {side: [size[axis] for size in sizes] for axis, side in enumerate(("width", "height"))}
+    return pa.table(columns, schema=files.INDEX_SCHEMA.append(files.ABSENT))
 
 
-def _judge(raw: RawSet, written: Written, max_rejected: float, destination: Path) -> None:
+def _judge(raw: RawSet, rejected: dict[int, str], max_rejected: float, destination: Path) -> None:
     """Fail if too much was rejected, leaving a list of what it was."""
     listing = destination.with_name(f"{destination.name}.rejected.csv")
     listing.unlink(missing_ok=True)
-    rejected = written.rejected
     share = len(rejected) / max(len(raw.items), 1)
-    listed, left = ({raw.items[row].split for row in rows} for rows in (range(len(raw.items)), written.rows))
-    lost = [split for split in ("train", "test") if split in listed and split not in left]
+    left = {item.split for row, item in enumerate(raw.items) if row not in rejected}
+    lost = [split for split in ("train", "test") if split not in left and any(item.split == split for item in raw.items)]
     if raw.items and share <= max_rejected and not lost:
         return
     if not rejected:

@@ -11,14 +11,12 @@ from torch import Tensor
 
 from dicap.calibration.curve import Curve
 from dicap.calibration.estimators import log_losses
-from dicap.calibration.rates import bin_curve, count_bins, curve_error, estimate_rates, pooled
+from dicap.calibration.rates import bin_curve, count_bins, curve_error, estimate_rates, pieces, pooled
 from dicap.methods.base import Refresh
 from dicap.metrics.ranking import mean_average_precision
 from dicap.settings.catalogue import OWN
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
-
-BLOCK = 1 << 18  # entries of the pseudo-labels that are counted at once, in a processor's cache
 
 
 def map_of_scores(experiment: Experiment, scores: dict[str, Tensor]) -> dict[str, float]:
@@ -57,7 +55,7 @@ class Diagnostics:
         """Shares of confident and uncertain entries, true precision of the labels, error of the estimated curve."""
         pseudo = refresh.pseudo
         numbers = {
-            value: sum(int((pseudo.label[block] == value).sum()) for block in _blocks(pseudo.label)) for value in (1, 0, -1)
+            value: sum(int((pseudo.label[block] == value).sum()) for block in pieces(pseudo.label)) for value in (1, 0, -1)
         }
         row = {
             "share_pos": _share(numbers[1], pseudo.label.numel()),
@@ -104,16 +102,10 @@ class Diagnostics:
 
     def _compared(self, tensor: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Of a tensor (N_u, C), block by block on the host: the rows whose labels are compared, and these labels, (n, C) each."""
-        for block in _blocks(tensor):
+        for block in pieces(tensor):
             truly = self._truly[block]
             if truly.any():
                 yield tensor[block].cpu()[truly], self._y[block][truly]
-
-
-def _blocks(tensor: Tensor) -> Iterator[slice]:
-    """The rows of a matrix (N, C), BLOCK entries at a time."""
-    rows = max(1, BLOCK // max(1, tensor.shape[1]))
-    return (slice(start, start + rows) for start in range(0, len(tensor), rows))
 
 
 def _share(part: int, of: int) -> float:

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dicap.calibration import rates
 from dicap.calibration.rates import Rates, bin_curve
 from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.files import artifacts
@@ -174,7 +175,7 @@ def test_precision_of_labels_nobody_got_is_not_a_number(refresh, labels):
 def test_counted_block_by_block_the_summary_is_the_same(refresh, labels, monkeypatch, rows, per_class):
     refresh = by_class(refresh) if per_class else refresh
     whole = diagnostics_of(labels).summary(refresh)
-    monkeypatch.setattr(diagnostics, "BLOCK", rows * C)
+    monkeypatch.setattr(rates, "ENTRIES", rows * C)
     assert diagnostics_of(labels).summary(refresh) == pytest.approx(whole, rel=1e-12)
 
 

@@ -32,7 +32,9 @@ def read(dataset: str, root: Path) -> RawSet:
         if classes and names != classes:
             raise DataError(f"{path}: its categories differ from those of instances_train{year}.json; get both from one archive")
         classes = names
-        folder = _folder(root, f"{phase}{year}")
+        place = f"{phase}{year}"
+        folder = next((each for each in (place, f"images/{place}") if (root / each).is_dir()), place)
+        require(root / folder, "images", PUBLISHED)
         items += [Item(Path(name).stem, f"{folder}/{name}", split, labels) for name, labels in listed]
     return set_of_files(dataset, root, classes, items, {"annotations": f"instances_{{train,val}}{year}.json"})
 
@@ -53,11 +55,3 @@ def read_instances(path: Path) -> tuple[list[str], list[tuple[str, tuple[int, ..
         raise DataError(f"{path}: not readable as JSON ({error}); unpack the archive again") from None
     except (KeyError, TypeError) as error:
         raise DataError(f"{path}: an entry refers to {error}, which the file does not have; unpack the archive again") from None
-
-
-def _folder(root: Path, name: str) -> str:
-    for folder in (name, f"images/{name}"):
-        if (root / folder).is_dir():
-            return folder
-    require(root / name, "images", PUBLISHED)
-    raise AssertionError("unreachable")

@@ -26,26 +26,19 @@ def read(dataset: str, root: Path) -> RawSet:
     Raises:
         DataError: a list is missing or has a line that is not `name flag`.
     """
-    base = _find(dataset, root)
+    place, lists = f"VOCdevkit/{dataset.upper()}", "ImageSets/Main"
+    base = next((base for base in (root / place, root / dataset.upper(), root) if (base / lists).is_dir()), None)
+    if base is None:
+        raise DataError(f"{root / place / lists}: no such folder; data_root must hold {place} of the {PUBLISHED}")
     items = []
     for split, phase in zip(("train", "test"), PHASES[dataset], strict=True):
         positives: dict[str, list[int]] = {}
         for number, name in enumerate(CLASSES):
-            for image in _positives(require(base / "ImageSets/Main" / f"{name}_{phase}.txt", "list of a class", PUBLISHED)):
+            for image in _positives(require(base / lists / f"{name}_{phase}.txt", "list of a class", PUBLISHED)):
                 positives.setdefault(image, []).append(number)
         folder = (base / "JPEGImages").relative_to(root).as_posix()
         items += [Item(image, f"{folder}/{image}.jpg", split, tuple(positives[image])) for image in sorted(positives)]
-    return set_of_files(dataset, root, CLASSES, items, {"lists": "ImageSets/Main", "phases": list(PHASES[dataset])})
-
-
-def _find(dataset: str, root: Path) -> Path:
-    year = dataset.upper()
-    for base in (root / "VOCdevkit" / year, root / year, root):
-        if (base / "ImageSets/Main").is_dir():
-            return base
-    raise DataError(
-        f"{root / 'VOCdevkit' / year / 'ImageSets/Main'}: no such folder; data_root must hold VOCdevkit/{year} of the {PUBLISHED}"
-    )
+    return set_of_files(dataset, root, CLASSES, items, {"lists": lists, "phases": list(PHASES[dataset])})
 
 
 def _positives(path: Path) -> list[str]:

@@ -6,6 +6,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -154,7 +155,6 @@ class Finder:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._moved: dict[str, str] = {}
-        self._by_end: Callable[[str], str | None] | None = None
 
     def find(self, name: str, *bases: Path) -> Path:
         """The file `name` below one of `bases` or the root; else the image below the root whose path ends most like it.
@@ -177,7 +177,7 @@ class Finder:
         meant = Path(name.replace("\\", "/"))
         if ".." in meant.parts:
             return (bases or (self._root,))[0] / meant
-        found = self._closest(meant)
+        found = self._closest(meant.as_posix())
         if found is not None:
             self._moved[name] = found
         return self._root / (found if found is not None else meant)
@@ -189,10 +189,9 @@ class Finder:
             for name, found in [*self._moved.items()][:1]
         ]
 
-    def _closest(self, meant: Path) -> str | None:
-        if self._by_end is None:
-            self._by_end = finder_of(list_images(self._root, required=False))
-        return self._by_end(meant.as_posix())
+    @cached_property
+    def _closest(self) -> Callable[[str], str | None]:
+        return finder_of(list_images(self._root, required=False))
 
 
 def finder_of(paths: Iterable[str]) -> Callable[[str], str | None]:

@@ -57,11 +57,6 @@ class Evidence:
     learning_curve: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
-    def has_pseudo_labels(self) -> bool:
-        """Whether the method made pseudo-labels, so that there is something to draw about them."""
-        return not self.shares.empty
-
-    @property
     def has_epochs(self) -> bool:
         """Whether any stage was trained for more than one epoch, so that there is a way to draw."""
         return len(self.history) > self.history["stage"].nunique()

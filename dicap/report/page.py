@@ -235,16 +235,9 @@ def _remarks(metrics: dict[str, Any], has_epochs: bool = True) -> Iterator[str]:
     if metrics.get("map_raw") is not None and metrics.get("map_ema") is not None:
         yield f"Raw network {metrics['map_raw']:.2f}, EMA network {metrics['map_ema']:.2f}."
     if has_epochs and metrics.get("best_on_test") is not None:
-        stage, model = str(metrics.get("best_on_test_stage", "")), metrics.get("best_on_test_model")
-        epoch = metrics.get("best_on_test_epoch")
-        parts = [
-            STAGE_NAMES.get(stage, stage).lower(),
-            f"epoch {epoch}" if epoch is not None else "",
-            f"{model} network" if model else "",
-        ]
-        where = ", ".join(part for part in parts if part)
-        where = f" ({where})" if where else ""
-        yield f"Chosen by the test images themselves, as some papers do, the best epoch has {metrics['best_on_test']:.2f}{where}."
+        stage, epoch, model = (metrics[f"best_on_test_{what}"] for what in ("stage", "epoch", "model"))
+        best = f"{metrics['best_on_test']:.2f} ({STAGE_NAMES[stage].lower()}, epoch {epoch}, {model} network)"
+        yield f"Chosen by the test images themselves, as some papers do, the best epoch has {best}."
     if metrics.get("curve_error") is not None:
         yield f"How often a confidence is right was estimated to within {metrics['curve_error']:.3f} of the truth on average."
     empty = metrics.get("classes_without_positives")
@@ -290,7 +283,7 @@ def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
 
 def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
     title = "Pseudo-labels"
-    if not found.has_pseudo_labels:
+    if found.shares.empty:
         return Section("pseudo_labels", title, note=_why_none(settings, "no pseudo-labels are made"))
     shares, weights, history, drawings = found.shares, found.weight_histogram, found.of_stage("train"), []
     if len(shares) > 1:

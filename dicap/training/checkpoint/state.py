@@ -48,10 +48,15 @@ class RunState:
 
     Used as a context manager: entering takes the lock, leaving frees it. `finish` removes the folder. Of several processes the
     first alone enters, writes and reads it.
+
+    Attributes:
+        products: finished artifacts that wait for the stage's end.
+        cost: what they cost, apart from them: times differ from run to run where results do not.
     """
 
     def __init__(self, root: Path, stage: str, identity: str) -> None:
         self.folder = root / ".dicap" / "state" / f"{stage}-{identity}"
+        self.products, self.cost = self.folder / "products", self.folder / "cost.csv"
         self.stage, self._held = stage, ExitStack()
 
     def __enter__(self) -> "RunState":
@@ -76,16 +81,6 @@ class RunState:
 
     def __exit__(self, *_: object) -> None:
         self._held.close()
-
-    @property
-    def products(self) -> Path:
-        """Finished artifacts that wait for the stage's end."""
-        return self.folder / "products"
-
-    @property
-    def cost(self) -> Path:
-        """What they cost, apart from them: times differ from run to run where results do not."""
-        return self.folder / "cost.csv"
 
     def save(self, payload: dict[str, Any]) -> None:
         """Write a generation; the one before stays until the next is whole."""

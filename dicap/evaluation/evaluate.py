@@ -32,13 +32,9 @@ STATED = (0.8, 0.9, 0.95)  # precisions whose price in recall the report shows
 def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.ndarray]:
     """Scores (n, C) float32 by the model's own method, and true labels (n, C), -1 where unknown, of the test images."""
     rows = experiment.roles.test
-    scores = (
-        replace(experiment, method=model.method)
-        .predict(experiment.place(model.network), rows, desc=f"evaluate {model.stage} ({model.which})")
-        .cpu()
-        .numpy()
-    )
-    return scores, HiddenLabelReader(experiment.folder, len(experiment.store.classes)).labels(rows)[0].numpy()
+    network, title = experiment.place(model.network), f"evaluate {model.stage} ({model.which})"
+    scores = replace(experiment, method=model.method).predict(network, rows, desc=title)
+    return scores.cpu().numpy(), HiddenLabelReader(experiment.folder, len(experiment.store.classes)).labels(rows)[0].numpy()
 
 
 def metrics(scores: np.ndarray, labels: np.ndarray, *, testable: bool = False) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def sections_of(found: Evidence, settings: dict[str, Any]) -> Iterator[Section]:
 
 def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
     """What the top of the page says: names, the score with its interval, the steps to it, the sizes of the parts."""
-    metrics, method = found.metrics, str(settings.get("method", "?"))
+    metrics = found.metrics
     steps = [("after warm-up", metrics.get("map_warmup")), ("after the main stage", metrics.get("map_train"))]
     steps = [(name, value) for name, value in [*steps, ("final", metrics.get("map"))] if value is not None]
     low, high = metrics.get("map_low"), metrics.get("map_high")
@@ -136,14 +136,11 @@ def summary(found: Evidence, settings: dict[str, Any]) -> dict[str, Any]:
     total, of = sum(found.roles.values()), roles_of(settings)
     labelled = sum(found.roles.get(role, 0) for role in ("sup", "est"))
     return {
-        "title": METHODS[method].title if method in METHODS else method,
-        "dataset": "own images" if settings.get("dataset") == OWN else str(settings.get("dataset", "?")),
+        "title": METHODS[settings["method"]].title,
+        "dataset": "own images" if settings["dataset"] == OWN else settings["dataset"],
         "warnings": list(metrics.get("warnings", [])),
-        "ratio": labelled / max(1, total - found.roles.get("test", 0)) if total else settings.get("ratio"),
-        "seed": settings.get("seed"),
-        "backbone": settings.get("backbone"),
-        "head": settings.get("head"),
-        "image_size": settings.get("image_size"),
+        "ratio": labelled / max(1, total - found.roles.get("test", 0)) if total else settings["ratio"],
+        **{key: settings[key] for key in ("seed", "backbone", "head", "image_size")},
         "map": metrics.get("map"),
         "headline": headline(metrics),
         "low": low,
@@ -164,8 +161,7 @@ def roles_of(settings: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
 
 def _holds_out(settings: dict[str, Any]) -> bool:
     """Whether D_est was kept from training to count on; not where all labelled images are scored out of fold."""
-    method = str(settings.get("method"))
-    return method not in METHODS or holds_out(method, settings.get("calibration", {}).get("source", "holdout"))
+    return holds_out(settings["method"], settings["calibration"]["source"])
 
 
 def gallery(found: Evidence, pictures: dict[str, str]) -> list[tuple[str, list[tuple[str, int, list[dict[str, Any]]]]]]:
@@ -335,11 +331,10 @@ def _worth(metrics: dict[str, Any]) -> str:
 
 
 def _why_none(settings: dict[str, Any], what: str) -> str:
-    method = str(settings.get("method", "this method"))
-    facts = METHODS.get(method)
-    if facts is not None and not facts.unlabelled:
+    facts = METHODS[settings["method"]]
+    if not facts.unlabelled:
         return f"{facts.title} learns from the labelled images only: {what}."
-    return f"This run has none: {what} by {facts.title if facts else method}, or the stage has not run."
+    return f"This run has none: {what} by {facts.title}, or the stage has not run."
 
 
 def _last(frame: pd.DataFrame) -> pd.DataFrame:

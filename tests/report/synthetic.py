@@ -19,6 +19,7 @@ SETTINGS: dict[str, Any] = {
     "backbone": "resnet18",
     "head": "ml_decoder",
     "image_size": 64,
+    "calibration": {"source": "holdout"},
     "train": {"epochs": 6, "batch_size": 64},
     "optimiser": {"lr": 3e-05, "ema_decay": 0.9997},
     "finetune": {"enabled": True},

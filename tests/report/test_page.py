@@ -164,7 +164,7 @@ def test_any_optional_piece_may_be_missing(tmp_path):
 def test_metrics_of_a_bare_run(tmp_path):
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
     write_json({"map": 41.5, "map_low": None, "map_high": None}, run / "evaluate" / "metrics.json")
-    html = build_report(run, {"method": "newcomer"}, {}, tmp_path / "report").read_text(encoding="utf-8")
+    html = build_report(run, synthetic.SETTINGS, {}, tmp_path / "report").read_text(encoding="utf-8")
     assert "41.50" in html
     assert "interval" not in Page(html).text.split("mAP, %")[1][:40]
 

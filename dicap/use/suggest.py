@@ -42,13 +42,10 @@ def look(model: SavedModel, inputs: Inputs, rows: np.ndarray, runtime: Runtime) 
     """Scores (n, C) and embeddings (n, D) of some rows, by the model's own backbone."""
     scores, embeddings = [], []
     batches = inputs.scoring(runtime, rows, None)
-    features = getattr(model.network, "features", None)
     with torch.inference_mode(), runtime.autocast():
         for _, images in progress(batches, desc="suggest", total=len(rows), unit="image", count=lambda batch: len(batch[0])):
             scores.append(model.method.scores(model.network, images).float().cpu())
-            pixels = torch.nn.functional.adaptive_avg_pool2d(images.float(), 8) / 255
-            seen = features(images).float().mean((2, 3)) if features is not None else pixels.flatten(1)
-            embeddings.append(seen.cpu())
+            embeddings.append(model.network.features(images).float().mean((2, 3)).cpu())  # type: ignore[operator]
     return torch.cat(scores).numpy(), torch.cat(embeddings).numpy()
 
 

@@ -122,12 +122,8 @@ def operate(picture: Image.Image, kind: str, value: float, centre: tuple[int, in
         return ImageOps.posterize(picture, int(value))
     if kind == "solarize":
         return ImageOps.solarize(picture, value)  # type: ignore[arg-type]  # thresholds between integers are meant
-    if kind == "autocontrast":
-        return ImageOps.autocontrast(picture)
-    if kind == "equalize":
-        return ImageOps.equalize(picture)
-    if kind == "invert":
-        return ImageOps.invert(picture)
+    if kind in ("autocontrast", "equalize", "invert"):
+        return getattr(ImageOps, kind)(picture)
     if kind == "cutout":
         picture = picture.copy()
         picture.paste(CUTOUT_COLOUR, small_hole(centre, int(value), picture.size))

@@ -39,6 +39,7 @@ def model_card(
     """
     s = model.settings
     name = f"{METHODS[s.method].title} on {'own images' if meta['dataset'] == OWN else meta['dataset']}"
+    hidden = {"data_root", *unread(s)}
     held_out, unknown = holds_out(s.method, s.calibration.source), metrics.get("unknown_labelled")
     parts = [
         f"# {name}",
@@ -73,12 +74,7 @@ def model_card(
         "\n".join(f"- {line}" for line in _limits(model, metrics, classes)),
         "## Settings",
         _table(
-            ("key", "value"),
-            [
-                (key, value)
-                for key, value in flatten(s.model_dump())
-                if value is not None and key not in {"data_root", *unread(s)}
-            ],
+            ("key", "value"), [(key, value) for key, value in flatten(s.model_dump()) if value is not None and key not in hidden]
         ),
         "## Environment",
         _table(("name", "version"), list(environment.items())),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ import pytest
 import torch
 import warm
 from PIL import Image
-from ruamel.yaml import YAML
 from torch import nn
 
 from dicap.data import format as files
@@ -39,7 +38,7 @@ from dicap.files.artifacts import write_split
 from dicap.machine.runtime import Runtime
 from dicap.models import load_weights
 from dicap.network.stored import save_backbone
-from dicap.settings import Settings, resolve
+from dicap.settings import Settings, read_yaml, resolve_values
 from dicap.settings.catalogue import OWN
 from dicap.training import run
 from dicap.training.experiment import Experiment
@@ -96,13 +95,8 @@ def settings(changes: dict[str, Any] | None = None) -> Settings:
 
 @cache
 def _defaults() -> dict[str, Any]:
-    yaml = YAML(typ="safe", pure=True)
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "params.yaml"
-        named = {name: CHANGES[name] for name in ("dataset", "data_root")}
-        with open(path, "w") as handle:
-            yaml.dump(yaml.load((ROOT / "params.yaml").read_text()) | named, handle)
-        return resolve(path).settings.model_dump()
+    values = read_yaml(ROOT / "params.yaml") | {name: CHANGES[name] for name in ("dataset", "data_root")}
+    return resolve_values(values, ROOT / "params.yaml").settings.model_dump()
 
 
 def nested(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import pytest
 import tiny
 import torch
 import torch.nn.functional as F
-from ruamel.yaml import YAML
 
 from dicap.errors import SettingsError
 from dicap.machine.runtime import Runtime
@@ -18,7 +17,7 @@ from dicap.methods.base import Batch, Roles
 from dicap.methods.pclp import adversary_images, generator_loss
 from dicap.network.adversary import Discriminator, Generator
 from dicap.network.causal_prior import CausalPrior
-from dicap.settings import resolve
+from dicap.settings import read_yaml, resolve_values
 from dicap.training.loops.pclp import step
 from dicap.training.optimisation import Optimisation
 
@@ -329,12 +328,10 @@ ROLES = Roles(np.arange(40), np.arange(40, 50), np.arange(50, 1000), np.arange(0
         ),
     ],
 )
-def test_settings_of_stage_2_that_contradict_each_other_are_refused(tmp_path, changes, message):
-    values = YAML(typ="safe", pure=True).load((tiny.ROOT / "params.yaml").read_text())
-    with open(tmp_path / "params.yaml", "w") as handle:
-        YAML().dump(tiny.nested(values, {"method": "pclp"} | changes), handle)
+def test_settings_of_stage_2_that_contradict_each_other_are_refused(changes, message):
+    params = tiny.ROOT / "params.yaml"
     with pytest.raises(SettingsError, match=message):
-        resolve(tmp_path / "params.yaml")
+        resolve_values(tiny.nested(read_yaml(params), {"method": "pclp"} | changes), params)
 
 
 def test_strong_views_of_stage_1_have_the_cutout_of_the_main_stage():

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from data.awkward import coco, pictures
+from data.awkward import SPLIT, coco, pictures
 from dicap.data import format as files
 from dicap.data.convert import convert
 from dicap.data.doctor import examine
@@ -14,9 +14,6 @@ from dicap.data.sources.own import read as own
 from dicap.errors import DataError
 from dicap.settings import Own
 
-FULL = (
-    "image,split,labels\na.png,train,cat;dog\nb.png,train,dog\nc.png,test,cat\nd.png,train,-\ne.png,test,owl\nf.png,unlabeled,\n"
-)
 PARTIAL = (
     "image,split,labels,absent\na.png,train,cat;dog,*\nb.png,train,dog,owl\nc.png,test,cat,dog\nd.png,train,-,\n"
     "e.png,test,,cat\nf.png,train,,\ng.png,train,owl,-\n"
@@ -81,9 +78,9 @@ def test_the_converted_set_holds_what_is_known(tmp_path):
     ],
 )
 def test_where_all_is_known_the_index_is_the_same_bytes(tmp_path, absent):
-    head, *lines = FULL.splitlines()
+    head, *lines = SPLIT.splitlines()
     text = "\n".join([f"{head},absent", *(f"{line},{cell}" for line, cell in zip(lines, absent, strict=True))])
-    plain, partial = converted(tmp_path / "plain", FULL), converted(tmp_path / "partial", text)
+    plain, partial = converted(tmp_path / "plain", SPLIT), converted(tmp_path / "partial", text)
     assert (plain / files.INDEX).read_bytes() == (partial / files.INDEX).read_bytes()
     metas = [files.read_meta(folder) for folder in (plain, partial)]
     assert metas[0].keys() == metas[1].keys() and files.identity(metas[0]) == files.identity(metas[1])

@@ -65,38 +65,23 @@ def test_missing_splits_and_unlabelled_training_images_are_data_errors():
         tiny.roles_of(frame, 0.5, 1, 0.2)
 
 
-def added_index(n=40, unlabeled=10):
-    return pd.DataFrame(
-        {
-            "id": [f"i{k}" for k in range(n + unlabeled + 5)],
-            "split": ["train"] * n + ["unlabeled"] * unlabeled + ["test"] * 5,
-            "labelled": [True] * n + [False] * unlabeled + [True] * 5,
-            "added": None,
-        }
-    )
-
-
 @pytest.mark.parametrize("ratio", [0.2, 0.5, 1.0])
 def test_labels_given_later_count_whatever_the_ratio_and_move_nobody_else(ratio):
-    index = added_index()
-    before = tiny.roles_of(index, ratio, 3, 0.25)
-    hidden = [row for row in range(40) if before[row] == "unlabeled"][:4]
-    given = [*hidden, 41, 44, 45, 49]
-    after = index.copy()
-    after.loc[[41, 44, 45, 49], "split"] = "train"
-    after.loc[given, "labelled"] = True
-    after.loc[hidden, "added"] = "train"
-    after.loc[[41, 44, 45, 49], "added"] = "unlabeled"
-    roles = tiny.roles_of(after, ratio, 3, 0.25)
-    assert {roles[row] for row in given} == {"sup", "est"}
-    others = [row for row in range(len(index)) if row not in given]
+    frame = index(40, 5, 10).assign(added=None)
+    before = tiny.roles_of(frame, ratio, 3, 0.25)
+    hidden, unlabelled = [row for row in range(40) if before[row] == "unlabeled"][:4], [46, 49, 50, 54]
+    frame.loc[hidden, "added"] = "train"
+    frame.loc[unlabelled, ["split", "labelled", "added"]] = ["train", True, "unlabeled"]
+    roles = tiny.roles_of(frame, ratio, 3, 0.25)
+    assert {roles[row] for row in hidden + unlabelled} == {"sup", "est"}
+    others = [row for row in range(len(frame)) if row not in hidden + unlabelled]
     assert (roles[others] == before[others]).all()
 
 
 def test_labels_given_later_are_enough_where_the_ratio_alone_is_not():
-    index = added_index()
+    frame = index(40, 5, 10).assign(added=None)
     with pytest.raises(SettingsError, match="gives 0 for D_sup"):
-        tiny.roles_of(index, 0.02, 1, 0.5)
-    index.loc[40:43, ["split", "labelled", "added"]] = ["train", True, "unlabeled"]
-    roles = tiny.roles_of(index, 0.02, 1, 0.5)
+        tiny.roles_of(frame, 0.02, 1, 0.5)
+    frame.loc[45:48, ["split", "labelled", "added"]] = ["train", True, "unlabeled"]
+    roles = tiny.roles_of(frame, 0.02, 1, 0.5)
     assert (roles == "sup").sum() == 2 and (roles == "est").sum() == 2

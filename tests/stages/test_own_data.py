@@ -130,8 +130,7 @@ def test_labels_that_do_not_fit_change_nothing(project, text, message):
 
 
 def test_init_data_looks_and_writes_settings_that_run(project, tmp_path):
-    photos = tmp_path / "mine"
-    tiny.photographs(photos, {"train": 20})
+    photos = tiny.photographs(tmp_path / "mine", {"train": 20})
     (photos / "more").mkdir()
     (photos / "train-019.png").rename(photos / "more" / "x.png")
     rows = [r for r in csv.reader((photos / "labels.csv").open()) if r[0] != "train-019.png"]
@@ -180,8 +179,7 @@ def test_a_filled_list_comes_back_from_a_spreadsheet(project):
 
 
 def test_suggest_offers_nothing_that_is_labelled(project):
-    photos = project.folder / "photos"
-    tiny.photographs(photos, {"train": 28, "test": 12})
+    photos = tiny.photographs(project.folder / "photos", {"train": 28, "test": 12})
     project.set({"data_root": str(photos)})
     for stage in ("convert", "split"):
         project.done(stage)
@@ -234,8 +232,7 @@ def test_doctor_counts_up_what_an_epoch_on_some_images_took(project, monkeypatch
 
 
 def test_init_data_shows_what_it_understood_and_says_why(project, tmp_path):
-    photos = tmp_path / "mine"
-    tiny.photographs(photos, {"train": 20})
+    photos = tiny.photographs(tmp_path / "mine", {"train": 20})
     _, *rows = csv.reader((photos / "labels.csv").open())
     with (photos / "labels.csv").open("w", newline="") as file:
         csv.writer(file, delimiter=";").writerows([("Image ", "Split", "labels"), *rows])
@@ -250,8 +247,7 @@ def test_init_data_shows_what_it_understood_and_says_why(project, tmp_path):
 
 
 def test_init_data_names_no_run_that_must_fail(project, tmp_path):
-    photos = tmp_path / "mine"
-    tiny.photographs(photos, {"train": 20, "test": 8})
+    photos = tiny.photographs(tmp_path / "mine", {"train": 20, "test": 8})
     (photos / "train-018.png").write_text("<html>")
     (photos / "train-019.png").unlink()
     out = project.done("init-data", photos)
@@ -261,9 +257,8 @@ def test_init_data_names_no_run_that_must_fail(project, tmp_path):
 
 
 def test_a_class_that_every_photograph_shows_is_said_first(project, tmp_path):
-    photos, more = tmp_path / "my photos", tmp_path / "more"
-    tiny.photographs(photos, {"train": 20, "test": 8})
-    tiny.photographs(more, {"unlabeled": 3})
+    photos = tiny.photographs(tmp_path / "my photos", {"train": 20, "test": 8})
+    more = tiny.photographs(tmp_path / "more", {"unlabeled": 3})
     rows = [row[:2] for row in csv.reader((photos / "labels.csv").open())]
     for names, words in ((["car"], "shows car, so nothing can be learnt"), (["car", "dog"], "so nothing of it can be learnt")):
         lines = [f"{image},{split},{names[0]};{names[k % len(names)]}" for k, (image, split) in enumerate(rows[1:])]
@@ -275,8 +270,7 @@ def test_a_class_that_every_photograph_shows_is_said_first(project, tmp_path):
 
 
 def test_three_images_are_called_what_they_are(project):
-    photos = project.folder / "photos"
-    tiny.photographs(photos, {"train": 3, "test": 4, "unlabeled": 6})
+    photos = tiny.photographs(project.folder / "photos", {"train": 3, "test": 4, "unlabeled": 6})
     project.set({"data_root": str(photos), "ratio": 1.0, "split.est_fraction": 0.34})
     for stage in ("convert", "split", "warmup", "pseudo-label", "train", "finetune"):
         project.done(stage)

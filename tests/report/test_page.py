@@ -60,9 +60,7 @@ class Page(HTMLParser):
         self.feed(html)
 
     def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-        self.ids += [value for name, value in attrs if name == "id"]
+        self.handle_startendtag(tag, attrs)
         if tag not in self.VOID:
             self.open.append(tag)
 

@@ -18,6 +18,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from dicap.machine.cost import Meter
 from dicap.training.trainer import Trainer
@@ -192,20 +193,12 @@ def moved(network: nn.Module, device: torch.device) -> nn.Module:
 
 def on_host(state):
     """A state as its file holds it, arrays in the place of tensors."""
-    if isinstance(state, torch.Tensor):
-        return np.zeros(tuple(state.shape), str(state.dtype).removeprefix("torch."))
-    if isinstance(state, dict):
-        return {key: on_host(value) for key, value in state.items()}
-    return [on_host(value) for value in state] if isinstance(state, list) else state
+    return tree_map_only(torch.Tensor, lambda t: np.zeros(tuple(t.shape), str(t.dtype).removeprefix("torch.")), state)
 
 
 def read_back(state):
     """The same with tensors of the host."""
-    if isinstance(state, np.ndarray):
-        return torch.from_numpy(state)
-    if isinstance(state, dict):
-        return {key: read_back(value) for key, value in state.items()}
-    return [read_back(value) for value in state] if isinstance(state, list) else state
+    return tree_map_only(np.ndarray, torch.from_numpy, state)
 
 
 class Views:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 import pyarrow as pa
 import pytest
 import torch
@@ -371,6 +372,13 @@ def wait_until(true: Callable[[], object], process: Child | None = None, seconds
         said = "nothing came of it" if process is None else process.output()
         assert time.monotonic() < until and (process is None or process.poll() is None), said
         time.sleep(0.02)
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether a process runs; one that ended and was not fetched by its parent does not."""
+    with suppress(psutil.NoSuchProcess):  # it may end while it is asked
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def stage(folder: Path, *arguments: object, code: Path = ROOT, **variables: str) -> Child:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+import tiny
 
 
 class Unavailable(Exception):
@@ -57,12 +58,7 @@ class Space:
 
     def processes(self) -> list[psutil.Process]:
         """What runs in the namespace."""
-        found = []
-        for process in self._first.children(recursive=True):
-            with suppress(psutil.NoSuchProcess):
-                if process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+        return [process for process in self._first.children(recursive=True) if tiny.alive(process)]
 
     def find(self, *words: str) -> list[psutil.Process]:
         """Those whose command line holds all the words."""
@@ -73,6 +69,10 @@ class Space:
                 if all(word in line for word in words):
                     found.append(process)
         return found
+
+    def worker(self, job: psutil.Process) -> psutil.Process:
+        """The process that started a job."""
+        return job.parent()
 
     def close(self) -> None:
         """End everything in it."""
@@ -112,10 +112,6 @@ class Ray(Space):
         if done.returncode:
             self.close()
             raise Unavailable(f"ray start: {done.stdout[-500:]}")
-
-    def worker(self, job: psutil.Process) -> psutil.Process:
-        """The process that started a job."""
-        return job.parent()
 
     def daemon(self, job: psutil.Process) -> psutil.Process:
         """The node's daemon above it."""
@@ -184,10 +180,6 @@ class Slurm(Space):
     def node(self, name: str) -> None:
         """Start a node."""
         self._ready(self.run(str(self.programs["slurmd"]), "-N", name, "-d", str(self.programs["slurmstepd"])))
-
-    def worker(self, job: psutil.Process) -> psutil.Process:
-        """The process that started a job."""
-        return job.parent()
 
     def daemon(self, job: psutil.Process) -> psutil.Process:
         """The node's daemon: what it started knows the node's name."""

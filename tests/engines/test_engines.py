@@ -137,7 +137,7 @@ def test_a_job_whose_parent_dies_ends_with_all_it_started(tmp_path):
     tree = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    tiny.wait_until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in tree))
+    tiny.wait_until(lambda: not any(map(tiny.alive, tree)))
     assert (tmp_path / "soft").exists() and (tmp_path / "cleaned").exists()
 
 
@@ -165,7 +165,7 @@ def test_the_processes_of_a_run_end_with_the_one_that_started_them(tmp_path):
     assert len(ranks) == 2
     process.kill()
     process.wait()
-    tiny.wait_until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in ranks))
+    tiny.wait_until(lambda: not any(map(tiny.alive, ranks)))
 
 
 # ---- Ray, by a stand-in for its package

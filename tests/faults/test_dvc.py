@@ -4,8 +4,8 @@ import os
 import signal
 import subprocess
 import time
-from pathlib import Path
 
+import psutil
 import pytest
 import tiny
 from place import LONG
@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 
-def begun(clone: Clone, **options) -> tuple[subprocess.Popen, int]:
+def begun(clone: Clone, **options) -> tuple[subprocess.Popen, psutil.Process]:
     """DVC itself running the main stage, and the process of the stage."""
     before, own = owner(clone), tiny.environment(clone.folder, DICAP_DEVICE="cpu")  # one process group, as in a terminal
     process = subprocess.Popen(
@@ -29,15 +29,7 @@ def begun(clone: Clone, **options) -> tuple[subprocess.Popen, int]:
     while owner(clone) in ("", before):
         assert process.poll() is None and time.monotonic() < until, process.stdout.read()
         time.sleep(0.02)
-    return process, int(owner(clone))
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that ended and was not fetched by its parent does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    return process, psutil.Process(int(owner(clone)))
 
 
 @pytest.mark.timeout(1800)
@@ -49,22 +41,20 @@ def test_a_signal_to_dvc_loses_nothing(clone, way):
         os.killpg(process.pid, signal.SIGINT)
         output, _ = process.communicate(timeout=300)
         assert "Stopped: train: state saved" in output and process.returncode != 0, output
-        assert not alive(trainer)
+        assert not tiny.alive(trainer)
     else:
         process.send_signal(signal.SIGTERM if way == "SIGTERM" else signal.SIGKILL)
         process.wait(timeout=60)
-        assert alive(trainer)  # DVC died, the stage did not
-        os.kill(trainer, signal.SIGSTOP)  # or it would be through before the second begins
+        assert tiny.alive(trainer)  # DVC died, the stage did not
+        trainer.suspend()  # or it would be through before the second begins
         try:
             second = clone.start(*AGAIN)
             output, _ = second.communicate(timeout=300)
         finally:
-            os.kill(trainer, signal.SIGCONT)
-        assert second.returncode != 0 and f"process {trainer} is already running this train" in output, output
-        os.kill(trainer, signal.SIGTERM)
-        until = time.monotonic() + 120
-        while alive(trainer) and time.monotonic() < until:
-            time.sleep(0.05)
+            trainer.resume()
+        assert second.returncode != 0 and f"process {trainer.pid} is already running this train" in output, output
+        trainer.terminate()
+        tiny.wait_until(lambda: not tiny.alive(trainer))
     third = clone.start(*AGAIN)
     output, _ = third.communicate(timeout=600)
     assert third.returncode == 0 and "resuming train after" in output, output

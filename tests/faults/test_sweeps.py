@@ -131,9 +131,7 @@ class Training:
 
     def gone(self, *processes: psutil.Process) -> None:
         """Wait until they run no more."""
-        self.until(
-            lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in processes), "it runs on"
-        )
+        self.until(lambda: not any(map(tiny.alive, processes)), "it runs on")
 
     def until(self, true, complaint: str) -> None:
         until = time.monotonic() + 1200

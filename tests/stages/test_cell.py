@@ -58,6 +58,8 @@ with open(state / "lock", "a+") as lock:
 pathlib.Path("artifacts").mkdir(exist_ok=True)
 pathlib.Path("artifacts/result.txt").write_text(str(seed))
 """
+# Stands for an engine's worker.
+UNDER = (sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])")
 STAGES = """
 stages:
   work:
@@ -118,8 +120,16 @@ def ended(process: subprocess.Popen) -> tuple[int, str]:
     return process.returncode, output
 
 
-def alive(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+def disturb(process: subprocess.Popen, way: str) -> None:
+    """Kill the process UNDER which a cell was started, or send the cell SIGTERM; return when nothing of it runs."""
+    tree = psutil.Process(process.pid).children(recursive=True)
+    assert any("work.py" in " ".join(each.cmdline()) for each in tree)
+    if way == "SIGTERM":
+        tree[0].send_signal(signal.SIGTERM)
+    else:
+        process.kill()
+    tiny.wait_until(lambda: not any(map(tiny.alive, tree)))
+    process.communicate(timeout=60)
 
 
 def test_its_result_is_an_experiment_of_the_project_and_asked_again_nothing_runs(project, tmp_path):
@@ -228,24 +238,15 @@ def test_the_words_of_what_is_held_are_those_of_the_trainings(tmp_path):
 
 @pytest.mark.parametrize("way", ["its parent is killed", "SIGTERM"])
 def test_no_training_runs_on_without_its_cell(project, tmp_path, way):
-    """The parent stands for an engine's worker."""
-    under = (sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])")
-    process = start(project, "long", "-S", "seed=600", under=under)
+    process = start(project, "long", "-S", "seed=600", under=UNDER)
     tiny.wait_until(lambda: "begun" in process.stdout.readline())
-    tree = psutil.Process(process.pid).children(recursive=True)
-    assert any("work.py" in " ".join(each.cmdline()) for each in tree)
-    if way == "SIGTERM":
-        tree[0].send_signal(signal.SIGTERM)
-    else:
-        process.kill()
-    tiny.wait_until(lambda: not any(alive(each) for each in tree))
+    disturb(process, way)
     tiny.wait_until(lambda: not list((tmp_path / "scratch").iterdir()))
-    process.communicate(timeout=60)
 
 
 def test_kills_of_its_worker_and_a_signal_to_it_lose_nothing(project):
     """The short form of tests/faults/test_sweeps.py, where nodes and trainings are real: each time it goes on, to one result."""
-    under, steps = (sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])"), []
+    steps: list[int] = []
 
     def step(process):
         line = process.stdout.readline()
@@ -254,17 +255,11 @@ def test_kills_of_its_worker_and_a_signal_to_it_lose_nothing(project):
         return line.startswith("step ")
 
     for way in ("SIGKILL", "SIGTERM", "SIGKILL"):
-        process = start(project, "five", "-S", "seed=5", under=under)
+        process = start(project, "five", "-S", "seed=5", under=UNDER)
         tiny.wait_until(lambda process=process: step(process))
-        tree = psutil.Process(process.pid).children(recursive=True)
-        if way == "SIGTERM":
-            tree[0].send_signal(signal.SIGTERM)
-        else:
-            process.kill()
-        tiny.wait_until(lambda tree=tree: not any(alive(each) for each in tree))
-        process.communicate(timeout=60)
+        disturb(process, way)
         assert not cell.exists(project, "five", rev(project))
-    code, output = ended(start(project, "five", "-S", "seed=5", under=under))
+    code, output = ended(start(project, "five", "-S", "seed=5", under=UNDER))
     last = [int(line.split()[1]) for line in output.splitlines() if line.startswith("step ")]
     assert code == 0 and cell.exists(project, "five", rev(project)) and "== five" in output, output
     assert steps == sorted(set(steps)) and last and last[0] > steps[-1] and last[-1] == 59, "no step is made twice"

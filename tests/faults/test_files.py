@@ -6,10 +6,9 @@ import time
 
 import pytest
 import tiny
-from training.test_resume import StopAfter
+from training.test_resume import stop_after
 
 from dicap.errors import Stopped
-from dicap.training import run
 from dicap.training.checkpoint.state import RunState
 
 # -- a full disk ------------------------------------------------------------------------------------------------------
@@ -64,8 +63,7 @@ def test_a_full_disk_between_two_checkpoints_continues_from_the_first(scarce, un
 @pytest.mark.parametrize("generations", [1, 2], ids=["the newest", "both"])
 def test_a_damaged_checkpoint_is_passed_over(undisturbed, place, generations):
     """tests/training/test_state.py has every kind of damage."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "StopSignal", lambda: StopAfter(9))  # in the second epoch: two generations are there
+    with stop_after(9):  # in the second epoch: two generations are there
         assert place.run("train")[0] == 75
     (folder,) = (place.folder / ".dicap" / "state").glob("train-*")
     for name in ("state.pt", "previous.pt")[:generations]:
@@ -127,8 +125,7 @@ def test_files_of_another_schema_are_refused(place, monkeypatch, key):
 
 
 def test_a_clock_set_back_changes_nothing(undisturbed, place, monkeypatch):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "StopSignal", lambda: StopAfter(4))
+    with stop_after(4):
         assert place.run("train")[0] == 75
     now, tomorrow = time.time(), time.time() + 86400
     for path in place.folder.rglob("*"):
@@ -145,13 +142,8 @@ def test_a_clock_set_back_changes_nothing(undisturbed, place, monkeypatch):
 def test_workers_stop_and_resume_give_the_same_bytes(tiny_set, trained, tmp_path, workers):
     experiment, source = tiny.open_experiment(tiny_set, tmp_path / "split.parquet", workers=workers), None
     for stage in ("warmup", "train", "finetune"):
-        for looks in (4, 10**6):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(run, "StopSignal", lambda looks=looks: StopAfter(looks))
-                if looks == 4:
-                    with pytest.raises(Stopped):
-                        tiny.run_stage(experiment, stage, source, tmp_path)
-                else:
-                    tiny.run_stage(experiment, stage, source, tmp_path)
+        with stop_after(4), pytest.raises(Stopped):
+            tiny.run_stage(experiment, stage, source, tmp_path)
+        tiny.run_stage(experiment, stage, source, tmp_path)
         assert tiny.content(tmp_path / stage) == tiny.content(trained / stage), stage
         source = tmp_path / stage / "model.safetensors"

@@ -2,6 +2,7 @@
 where nothing is unlabelled, and of several processes one alone writes."""
 
 import shutil
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ from dicap.training.loops.table import loop_of
 from dicap.training.parallel.process_group import ProcessGroup
 from training.test_convex import AUTO, HOLDOUT, RECOMMENDED
 from training.test_leaks import hidden_rows, invert_labels, models, tables
-from training.test_resume import StopAfter
+from training.test_resume import stop_after
 from training.test_unfrozen import WHOLE
 
 FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 2}
@@ -82,20 +83,15 @@ def stages_of(name):
     return [stage for stage in ("warmup", "train", "finetune") if tiny.settings(RUNS[name]).trains(stage)]
 
 
-def run_all(folder, bank, place, name, stop_every=None):
+def run_all(folder, bank, place, name, stop_every=10**6):
     """All stages of a run, each ended early and begun again as often as a stop comes; the run's folder."""
     place.mkdir(exist_ok=True)
     source = None
     for stage, experiment in opened(folder, bank, place, RUNS[name] | {"train.epochs": 2}):
         for _ in range(100):
-            with pytest.MonkeyPatch.context() as patch:
-                if stop_every:
-                    patch.setattr(run, "StopSignal", lambda: StopAfter(stop_every))
-                try:
-                    source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
-                    break
-                except Stopped:
-                    pass
+            with stop_after(stop_every), suppress(Stopped):
+                source = tiny.run_stage(experiment, stage, source, place) / "model.safetensors"
+                break
         else:
             raise AssertionError("the stage never ended")
     return place

@@ -1,6 +1,7 @@
 """A run that was stopped or killed anywhere ends in the same bytes as an undisturbed one; workers change nothing."""
 
 import signal
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -39,6 +40,14 @@ class StopAfter:
     def __bool__(self):
         self.looks -= 1
         return self.looks <= 0
+
+
+@contextmanager
+def stop_after(looks):
+    """A stop signal that arrives at the n-th look of the stage that runs meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "StopSignal", lambda: StopAfter(looks))
+        yield
 
 
 def disturb(experiment, stage, source, place, *, interrupt):
@@ -98,9 +107,12 @@ def test_killed_at_random_steps(tiny_experiment, trained, source_of, monkeypatch
 
 
 def test_killed_between_the_last_epoch_and_publishing(tiny_experiment, trained, tmp_path):
+    def dying(path):
+        raise Killed
+
     def interrupt(patch, attempt):
         if attempt == 0:
-            patch.setattr(run, "replacing_folder", lambda path: _dying())
+            patch.setattr(run, "replacing_folder", dying)
 
     out, attempts, _ = disturb(tiny_experiment(), "warmup", None, tmp_path, interrupt=interrupt)
     assert attempts == 1
@@ -121,13 +133,9 @@ def test_a_signal_while_publishing_waits_until_it_is_done(tiny_experiment, train
     assert not list((tmp_path / ".dicap" / "state").iterdir())
 
 
-def _dying():
-    raise Killed
-
-
 def test_another_setting_never_picks_up_old_epochs(tiny_experiment, tmp_path):
-    with pytest.raises(Stopped):
-        disturb_once(tiny_experiment(), tmp_path, 3)
+    with stop_after(3), pytest.raises(Stopped):
+        tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)
     lines = []
     other = tiny_experiment({"optimiser.weight_decay": 0.5})
     tiny.run_stage(other, "warmup", None, tmp_path, log=lines.extend)
@@ -136,15 +144,10 @@ def test_another_setting_never_picks_up_old_epochs(tiny_experiment, tmp_path):
     assert lines == ["resuming warmup after 1 of 2 epochs"]
 
 
-def disturb_once(experiment, place, looks):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "StopSignal", lambda: StopAfter(looks))
-        tiny.run_stage(experiment, "warmup", None, place)
-
-
 def test_a_stop_says_what_to_do(tiny_experiment, tmp_path):
-    with pytest.raises(Stopped, match=r"warmup: state saved after 0 of 2 epochs and step 1; run again to continue"):
-        disturb_once(tiny_experiment(), tmp_path, 1)
+    said = r"warmup: state saved after 0 of 2 epochs and step 1; run again to continue"
+    with stop_after(1), pytest.raises(Stopped, match=said):
+        tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)
     assert not (tmp_path / "warmup").exists()
 
 

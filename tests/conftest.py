@@ -113,3 +113,9 @@ def trained(tiny_set, tmp_path_factory) -> Path:
     experiment = tiny.open_experiment(tiny_set, place / "split.parquet")
     tiny.run_stages([(stage, experiment) for stage in ("warmup", "train", "finetune")], place)
     return place
+
+
+@pytest.fixture(scope="session")
+def model_file(trained) -> Path:
+    """The last model of it."""
+    return trained / "finetune" / "model.safetensors"

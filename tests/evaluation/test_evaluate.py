@@ -17,20 +17,15 @@ from dicap.models import load_model, save_model
 
 
 @pytest.fixture
-def finetuned(trained):
-    return trained / "finetune" / "model.safetensors"
-
-
-@pytest.fixture
 def out(tmp_path):
     return tmp_path / "evaluate"
 
 
 @pytest.fixture(scope="module")
-def evaluated(tiny_set, trained, tmp_path_factory):
+def evaluated(tiny_set, trained, model_file, tmp_path_factory):
     """An experiment, the numbers of its fine-tuned model, and the folder with what was written."""
     experiment, out = tiny.open_experiment(tiny_set, trained / "split.parquet"), tmp_path_factory.mktemp("evaluated") / "out"
-    return experiment, evaluate(experiment, trained / "finetune" / "model.safetensors", out), out
+    return experiment, evaluate(experiment, model_file, out), out
 
 
 def slow_scores(path, experiment):
@@ -45,10 +40,10 @@ def slow_map(scores, labels):
     return 100 * np.mean([average_precision_score(y, p) if y.any() else 0 for y, p in zip(labels.T, scores.T, strict=True)])
 
 
-def test_metrics_predictions_and_classes_agree(evaluated, trained, finetuned):
+def test_metrics_predictions_and_classes_agree(evaluated, trained, model_file):
     experiment, result, out = evaluated
     assert json.loads((out / "metrics.json").read_text()) == result
-    scores = slow_scores(finetuned, experiment)
+    scores = slow_scores(model_file, experiment)
     labels = tiny.hidden_labels(experiment, experiment.roles.test)
 
     table = read_parquet(out / "predictions.parquet")
@@ -103,11 +98,11 @@ def test_the_history_of_the_last_epoch_is_what_evaluate_finds(tiny_experiment, t
 
 
 def test_a_class_without_positives_is_left_out_of_the_mean_over_own_images_and_told(
-    tiny_experiment, trained, finetuned, own_set, out
+    tiny_experiment, trained, model_file, own_set, out
 ):
     experiment = tiny_experiment(folder=own_set)
     tiny.set_labels(own_set, experiment.roles.test, lambda labels: [c for c in labels if c != 1])
-    result = evaluate(experiment, finetuned, out)
+    result = evaluate(experiment, model_file, out)
     frame = pd.read_csv(out / "per_class.csv")
     assert result["classes_without_positives"] == 1
     assert frame["ap"][1] == 0 and frame["n_pos"][1] == 0
@@ -127,12 +122,12 @@ def test_the_published_rule_counts_such_a_class_0():
     assert nothing["map"] == 0 and nothing["classes_without_positives"] == 2
 
 
-def test_of_a_model_elsewhere_no_other_s_numbers_are_told(evaluated, trained, finetuned, tmp_path, out, monkeypatch):
+def test_of_a_model_elsewhere_no_other_s_numbers_are_told(evaluated, trained, model_file, tmp_path, out, monkeypatch):
     """Not the histories where one works, nor scores of models that happen to lie beside it."""
     monkeypatch.chdir(trained.parent)
     place = tmp_path / "models"
     place.mkdir()
-    for name, source in {"model": finetuned, "model_ema": trained / "train" / "model.safetensors"}.items():
+    for name, source in {"model": model_file, "model_ema": trained / "train" / "model.safetensors"}.items():
         shutil.copy(source, place / f"{name}.safetensors")
     (place / "model_b.safetensors").write_bytes(b"no model")
     result = evaluate(evaluated[0], place, out)
@@ -177,16 +172,16 @@ def test_drml_s_two_classifiers_stand_beside_its_answer(tmp_path):
     assert (found["map_train"], found["map_c1"], found["map_c2"]) == (71.0, 63.0, 64.0)
 
 
-def test_its_bytes_are_the_same_again(evaluated, trained, finetuned, out):
-    evaluate(evaluated[0], finetuned, out)
+def test_its_bytes_are_the_same_again(evaluated, trained, model_file, out):
+    evaluate(evaluated[0], model_file, out)
     assert tiny.content(out) == tiny.content(evaluated[2]) and len(tiny.content(out)) == 4
 
 
-def test_a_model_of_other_classes_or_size_is_refused_and_nothing_is_lost(tiny_experiment, trained, finetuned, tmp_path, out):
+def test_a_model_of_other_classes_or_size_is_refused_and_nothing_is_lost(tiny_experiment, trained, model_file, tmp_path, out):
     experiment = tiny_experiment()
-    evaluate(experiment, finetuned, out)
+    evaluate(experiment, model_file, out)
     before = tiny.content(out)
-    saved = load_model(finetuned)
+    saved = load_model(model_file)
     path = tmp_path / "model.safetensors"
     for classes, settings, words in (
         (["blue", "green", "yellow"], saved.settings, "not the 3 of"),
@@ -199,8 +194,8 @@ def test_a_model_of_other_classes_or_size_is_refused_and_nothing_is_lost(tiny_ex
     assert tiny.content(out) == before
 
 
-def test_a_model_of_another_method_says_so(tiny_experiment, trained, finetuned, tmp_path, out):
-    saved = load_model(finetuned)
+def test_a_model_of_another_method_says_so(tiny_experiment, trained, model_file, tmp_path, out):
+    saved = load_model(model_file)
     path = tmp_path / "model.safetensors"
     save_model(
         saved.network,

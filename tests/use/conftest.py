@@ -1,16 +1,10 @@
-"""A trained model and a folder of images with what goes wrong in folders."""
+"""A folder of images with what goes wrong in folders."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 import tiny
-
-
-@pytest.fixture(scope="session")
-def model_file(trained) -> Path:
-    """The fine-tuned model of the tiny pipeline."""
-    return trained / "finetune" / "model.safetensors"
 
 
 @pytest.fixture(scope="session")

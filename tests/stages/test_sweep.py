@@ -52,10 +52,10 @@ class Fake:
 
     outlives = False
 
-    def __init__(self, monkeypatch, done: list[dict], bad: str = "never") -> None:
+    def __init__(self, monkeypatch, done: list[dict]) -> None:
         self.jobs: list[Job] = []
         self.asked: list[tuple[str, int | None]] = []
-        self.bad, self.cancelled = bad, False
+        self.bad, self.cancelled = "never", False
         monkeypatch.setattr(finished, "finished", lambda *, everywhere: (done, []))
         monkeypatch.setattr(engines, "open_engine", lambda name, at_once: self.asked.append((name, at_once)) or self)
 
@@ -78,6 +78,12 @@ class Fake:
 
     def cancel(self):
         self.cancelled = True
+
+
+@pytest.fixture
+def fake(project, monkeypatch) -> Fake:
+    """The engine, in a project without a finished run."""
+    return Fake(monkeypatch, [])
 
 
 def run(*arguments: str):
@@ -146,8 +152,7 @@ def test_a_run_of_other_labels_code_or_libraries_is_no_result(project, monkeypat
 @pytest.mark.parametrize(
     ("options", "jobs"), [(["--jobs", "2"], 5), (["--on", "ray"], 5), ([], 4), (["--on", "slurm", "--jobs", "1"], 4)]
 )
-def test_cells_at_a_time_wait_for_what_they_share(project, monkeypatch, options, jobs):
-    fake = Fake(monkeypatch, [])
+def test_cells_at_a_time_wait_for_what_they_share(fake, options, jobs):
     assert run("grid.yaml", *options).exit_code == 0
     assert len(fake.jobs) == jobs
     first = fake.jobs[0]
@@ -168,19 +173,17 @@ def test_cells_at_a_time_wait_for_what_they_share(project, monkeypatch, options,
         (["--on", "slurm", "--cpus", "8", "--gpus", "1"], 8, 8),
     ],
 )
-def test_the_preparation_has_the_cores_of_the_cells_that_wait_for_it(project, monkeypatch, options, cells, preparation):
+def test_the_preparation_has_the_cores_of_the_cells_that_wait_for_it(fake, monkeypatch, options, cells, preparation):
     monkeypatch.setattr("stages.commands.sweep.cores", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("DICAP_DEVICE", "cpu")
-    fake = Fake(monkeypatch, [])
     assert run("grid.yaml", *options).exit_code == 0
     assert [job.cpus for job in fake.jobs] == [preparation, *[cells] * 4]
     assert all({"OMP_NUM_THREADS": str(job.cpus), "DICAP_DEVICE": "cpu"}.items() <= job.environment.items() for job in fake.jobs)
     assert {job.gpus for job in fake.jobs} == {int("--gpus" in options)}
 
 
-def test_every_data_set_and_features_recipe_has_a_preparation_of_its_own(project, monkeypatch):
-    fake = Fake(monkeypatch, [])
+def test_every_data_set_and_features_recipe_has_a_preparation_of_its_own(project, fake):
     (project / "grid.yaml").write_text("axes: {backbone: [resnet18, resnet34], seed: [1, 2], ratio: [0.1]}\n")
     git("commit", "-qam", "grid")
     run("grid.yaml", "--jobs", "2", "-S", "backbone_weights=random")
@@ -191,16 +194,15 @@ def test_every_data_set_and_features_recipe_has_a_preparation_of_its_own(project
         assert {changes_of(job)["backbone"] for job in each} == {changes_of(prepared)["backbone"]}
 
 
-def test_cells_of_the_same_photographs_share_a_preparation_whichever_are_for_testing(project, monkeypatch):
-    fake = Fake(monkeypatch, [])
+def test_cells_of_the_same_photographs_share_a_preparation_whichever_are_for_testing(project, fake):
     (project / "grid.yaml").write_text("axes: {own.test_share: [0.2, 0.3], seed: [1], ratio: [0.1]}\n")
     git("commit", "-qam", "grid")
     run("grid.yaml", "--jobs", "2")
     assert [job.after for job in fake.jobs] == [(), *[(fake.jobs[0].name,)] * 2]
 
 
-def test_a_failed_cell_is_reported_and_the_rest_runs(project, monkeypatch):
-    fake = Fake(monkeypatch, [], bad="mld-r0_05-s2")
+def test_a_failed_cell_is_reported_and_the_rest_runs(fake):
+    fake.bad = "mld-r0_05-s2"
     result = run("grid.yaml")
     assert result.exit_code == 1 and len(fake.jobs) == 4
     assert "3 of 4 cells finished" in result.stdout
@@ -209,15 +211,14 @@ def test_a_failed_cell_is_reported_and_the_rest_runs(project, monkeypatch):
     assert "1 cells failed; the same sweep runs them again" in result.stderr
 
 
-def test_a_cell_that_was_brought_back_has_not_failed(project, monkeypatch):
-    Fake(monkeypatch, [], bad="mld-r0_05-s2")
+def test_a_cell_that_was_brought_back_has_not_failed(fake, monkeypatch):
+    fake.bad = "mld-r0_05-s2"
     monkeypatch.setattr("stages.commands.sweep.exists", lambda project, name, commit: commit == rev())
     result = run("grid.yaml")
     assert result.exit_code == 0 and "4 of 4 cells finished" in result.stdout and "failed" not in result.stderr
 
 
-def test_a_dry_run_submits_nothing(project, monkeypatch):
-    fake = Fake(monkeypatch, [])
+def test_a_dry_run_submits_nothing(fake):
     result = run("grid.yaml", "--dry-run", "-S", "seed=5", "-S", "train.epochs=2")
     assert result.exit_code == 0 and not fake.asked
     names = [line.split()[-1][:21] for line in result.stdout.splitlines()[1:]]
@@ -226,8 +227,7 @@ def test_a_dry_run_submits_nothing(project, monkeypatch):
     assert said == "Warning: topk.k: nothing reads it in any cell: the method is mld\n", "dicap has a main stage"
 
 
-def test_options_reach_the_cells(project, monkeypatch):
-    fake = Fake(monkeypatch, [])
+def test_options_reach_the_cells(fake):
     run("grid.yaml", "-S", "seed=5,6", "-S", "ratio=0.1", "--dataset", "voc2012", "-S", "data_root=/some where")
     found = [changes_of(job) for job in fake.jobs]
     assert [(change["seed"], change["ratio"], change["dataset"], change["data_root"]) for change in found] == [
@@ -235,22 +235,20 @@ def test_options_reach_the_cells(project, monkeypatch):
     ]
 
 
-def test_what_no_node_has_is_refused_before_anything_is_submitted(project, monkeypatch):
-    fake = Fake(monkeypatch, [])
+def test_what_no_node_has_is_refused_before_anything_is_submitted(fake):
     result = run("grid.yaml", "--gpus", "2")
     assert result.exit_code == 1 and "--gpus 2: nobody has them" in result.stderr and not fake.jobs
 
 
-def test_where_the_engine_refuses_a_job_none_is_left_behind(project, monkeypatch):
-    fake = Fake(monkeypatch, [], bad="refused")
+def test_where_the_engine_refuses_a_job_none_is_left_behind(fake):
+    fake.bad = "refused"
     result = run("grid.yaml")
     assert result.exit_code == 1 and "no more jobs" in result.stderr and fake.cancelled
 
 
 @pytest.mark.parametrize("name", ["grid.yaml", "stages/new.py", "stages/größe $(x).py", "labels/added-1.csv"])
-def test_what_is_not_committed_is_refused(project, monkeypatch, name):
+def test_what_is_not_committed_is_refused(project, fake, name):
     """A clone would not have it: a file that is tracked, new code, and labels that were imported."""
-    fake = Fake(monkeypatch, [])
     options = ["--dataset", "table", "-S", "data_root=/x", "-S", "own.added=labels/added-0.csv"]
     added = name if name.startswith("labels") else "labels/added-0.csv"
     for each in ("notes.txt", "labels/added-0.csv"):  # the first is of no matter: no stage reads it
@@ -271,16 +269,14 @@ def test_what_is_not_committed_is_refused(project, monkeypatch, name):
     )
 
 
-def test_an_experiment_without_a_result_is_not_overwritten(project, monkeypatch):
-    fake = Fake(monkeypatch, [])
+def test_an_experiment_without_a_result_is_not_overwritten(project, fake):
     first = every(project)[0]
     git("update-ref", experiment_ref(first.name, rev()), "HEAD")
     result = run("grid.yaml")
     assert result.exit_code == 1 and f"dvc exp remove {first.name}" in result.stderr and not fake.jobs
 
 
-def test_ctrl_c_ends_the_cells_or_leaves_them_as_the_engine_does(project, monkeypatch):
-    fake = Fake(monkeypatch, [])
+def test_ctrl_c_ends_the_cells_or_leaves_them_as_the_engine_does(fake, monkeypatch):
 
     def interrupted():
         raise KeyboardInterrupt
@@ -305,8 +301,7 @@ def test_ctrl_c_ends_the_cells_or_leaves_them_as_the_engine_does(project, monkey
         (["dataset=digits"], "dataset has values already"),
     ],
 )
-def test_a_bad_option_is_refused_before_anything_is_submitted(project, monkeypatch, options, line):
-    fake = Fake(monkeypatch, [])
+def test_a_bad_option_is_refused_before_anything_is_submitted(fake, options, line):
     result = run("grid.yaml", "--dataset", "pictograms", *(part for option in options for part in ("-S", option)))
     assert result.exit_code == 2 and line in result.stderr and not fake.asked
 

@@ -53,6 +53,15 @@ class Reader:
             assert time.monotonic() < end, expression
             page.wait_for_timeout(20)
 
+    @staticmethod
+    def screens(page) -> Iterator[str]:
+        """The page on a wide screen in light colours, then on a narrow one in dark colours; on neither anything sticks out."""
+        for width, scheme in ((1400, "light"), (390, "dark")):
+            page.set_viewport_size({"width": width, "height": 844})
+            page.emulate_media(color_scheme=scheme)
+            yield scheme
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
     def close(self) -> None:
         """Close the browser; what pages have kept stays."""
         if self._context is not None:

@@ -163,14 +163,11 @@ def test_twenty_thousand_photographs_make_a_window_of_tiles(reader, tmp_path, ac
     assert page.evaluate("document.activeElement.closest('li').ariaPosInSet") == "1"
     page.keyboard.press("End")
     assert page.evaluate("document.activeElement.closest('li').ariaPosInSet") == str(n)
-    for width, scheme in ((1400, "light"), (390, "dark")):
-        page.set_viewport_size({"width": width, "height": 844})
-        page.emulate_media(color_scheme=scheme)
+    for scheme in reader.screens(page):
         if scheme == "dark":
             page.locator(".tile").nth(20).click()
         assert accessible(page) == []
         page.keyboard.press("Escape")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     reader.complaints.clear()  # thumbnails of what was deleted
 
 

@@ -59,17 +59,27 @@ def tree_of(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imported(path):
-    """Modules of the project that a file imports, anywhere in it."""
+def imports(tree):
+    """Modules that are imported anywhere in a piece of code."""
     found = set()
-    for node in ast.walk(tree_of(path)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: imports are absolute"
-            base = node.module or ""
+            assert node.level == 0 and node.module, f"{ast.unparse(node)}: imports are absolute"
+            base = node.module
             found |= {f"{base}.{alias.name}" if is_module(f"{base}.{alias.name}") else base for alias in node.names}
-    return {name for name in found if name.split(".")[0] in ("dicap", "stages")}
+    return found
+
+
+def imported(path):
+    """Those of the project that a file imports."""
+    return {name for name in imports(tree_of(path)) if name.split(".")[0] in ("dicap", "stages")}
+
+
+def packages(tree):
+    """The packages they belong to."""
+    return {name.split(".")[0] for name in imports(tree)}
 
 
 def is_module(name):
@@ -113,22 +123,11 @@ def calls(tree):
     return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
 
 
-def outside(tree):
-    """Names of foreign packages a file imports, anywhere in it."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module.split(".")[0])
-    return names
-
-
 @pytest.mark.parametrize("path", CORE, ids=name_of)
 def test_the_core_neither_prints_nor_pickles_nor_knows_dvc_or_the_command_line(path):
     tree = tree_of(path)
     assert not [c for c in calls(tree) if isinstance(c.func, ast.Name) and c.func.id in ("print", "input", "breakpoint", "exit")]
-    assert not outside(tree) & {"dvc", "dvclive", "click", "argparse", "yaml", "pickle", "shelve", "dill", "joblib"}
+    assert not packages(tree) & {"dvc", "dvclive", "click", "argparse", "yaml", "pickle", "shelve", "dill", "joblib"}
     opened = [
         constant.value
         for call in calls(tree)
@@ -163,7 +162,7 @@ def test_commands_load_nothing_heavy_before_they_are_asked_for(path):
     for node in tree_of(path).body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             top = ast.Module([node], [])
-            assert not outside(top) & heavy, f"{path}: {ast.unparse(node)}"
+            assert not packages(top) & heavy, f"{path}: {ast.unparse(node)}"
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dicap"):
                 assert node.module in light, f"{path}: {ast.unparse(node)} belongs inside the function"
 

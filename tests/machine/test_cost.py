@@ -6,12 +6,12 @@ import pandas as pd
 import pytest
 import tiny
 import torch
+from training.test_resume import stop_after
 
 from dicap.errors import Stopped
 from dicap.files.artifacts import COST
 from dicap.machine import cost
 from dicap.machine.cost import Meter
-from dicap.training import run
 
 CPU = torch.device("cpu")
 
@@ -77,22 +77,9 @@ def test_a_stage_writes_a_line_an_epoch_and_its_own_folder_knows_no_times(traine
         assert not (trained / stage / "cost.csv").exists()
 
 
-def test_a_stopped_run_writes_its_costs_once(tiny_experiment, monkeypatch, tmp_path):
-    looks = iter([False, True])
-
-    class Stop:
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def __bool__(self):
-            return next(looks, False)
-
-    monkeypatch.setattr(run, "StopSignal", Stop)
+def test_a_stopped_run_writes_its_costs_once(tiny_experiment, tmp_path):
     begin = time.perf_counter()
-    with pytest.raises(Stopped):
+    with stop_after(2), pytest.raises(Stopped):
         tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)
     assert not (tmp_path / "cost").exists()
     tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)

@@ -93,8 +93,7 @@ def frozen_experiment(tiny_set, bank, tmp_path):
     """A function from changed settings to an experiment that trains the head alone, on features."""
 
     def make(changes=None, *, folder=tiny_set, split=None):
-        frozen = {"warmup.trainable": "head", "train.trainable": "head", "features.views": bank.views}
-        return tiny.open_experiment(folder, split or tmp_path / "split.parquet", frozen | (changes or {}), bank=bank)
+        return tiny.open_experiment(folder, split or tmp_path / "split.parquet", tiny.FROZEN | (changes or {}), bank=bank)
 
     return make
 

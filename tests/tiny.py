@@ -87,6 +87,7 @@ CHANGES: dict[str, Any] = {
     "drml.start": 1,
     "drml.per_round": 2,
 }
+FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 2}  # beside those, for a bank of features
 
 
 def settings(changes: dict[str, Any] | None = None) -> Settings:

@@ -14,11 +14,10 @@ from training.test_convex import RECOMMENDED
 from training.test_unfrozen import WHOLE
 
 SEEDS = range(12) if LONG else (1, 2)
-FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 2}
 HEADS = {
-    "by steps": FROZEN | {"method": "dicap", "head": "ml_decoder"},
-    "solved": FROZEN | RECOMMENDED,
-    "solved, then unfrozen": FROZEN | WHOLE,
+    "by steps": tiny.FROZEN | {"method": "dicap", "head": "ml_decoder"},
+    "solved": tiny.FROZEN | RECOMMENDED,
+    "solved, then unfrozen": tiny.FROZEN | WHOLE,
 }
 KILLED = """
 import os, signal

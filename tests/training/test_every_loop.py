@@ -20,7 +20,6 @@ from dicap.models import load_model
 from dicap.network import Network
 from dicap.settings.catalogue import OWN_HEAD
 from dicap.settings.methods import METHODS
-from dicap.training import run
 from dicap.training.loops.table import loop_of
 from dicap.training.parallel.process_group import ProcessGroup
 from training.test_convex import AUTO, HOLDOUT, RECOMMENDED
@@ -28,13 +27,12 @@ from training.test_leaks import hidden_rows, invert_labels, models, tables
 from training.test_resume import stop_after
 from training.test_unfrozen import WHOLE
 
-FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 2}
 SHORT = {"warmup.epochs": 1, "train.epochs": 1, "pclp.warmup_epochs": 1, "finetune.epochs": 1}
 LOOPS = {
     "by steps": {},
-    "by steps on features": FROZEN,
-    "solved": FROZEN | RECOMMENDED,
-    "solved, then the whole network": FROZEN | WHOLE,
+    "by steps on features": tiny.FROZEN,
+    "solved": tiny.FROZEN | RECOMMENDED,
+    "solved, then the whole network": tiny.FROZEN | WHOLE,
     **{method: {"method": method, "head": "own"} for method in ("drml", "pclp", "bbam")},
     "d2l": {"method": "d2l", "head": "linear"},
 }
@@ -64,16 +62,16 @@ def on_features(method):
     """With the head that is not its published one, so that with the whole networks every method has either head."""
     head = {"linear": "ml_decoder", "ml_decoder": "linear"}.get(METHODS[method].head, OWN_HEAD)
     changes = {"method": method, "head": head, "pclp.prior": "none"}
-    return FROZEN | changes | ({"linear.features": "standard"} if head == "linear" else {})
+    return tiny.FROZEN | changes | ({"linear.features": "standard"} if head == "linear" else {})
 
 
 WHOLE_NETWORKS = {method: {"method": method, "head": METHODS[method].head} for method in METHODS}
 WHOLE_NETWORKS["drml"] |= {"drml.features": "warmup"}
 ON_FEATURES = {f"{method} on features": on_features(method) for method in METHODS if method != "d2l"}  # which looks at tiles
-SOLVED = {"held out": FROZEN | HOLDOUT, "cross-fitted": FROZEN | AUTO}
+SOLVED = {"held out": tiny.FROZEN | HOLDOUT, "cross-fitted": tiny.FROZEN | AUTO}
 RUNS = {
     **(WHOLE_NETWORKS | ON_FEATURES | SOLVED),
-    "cross-fitted, then the whole network": FROZEN | WHOLE | AUTO,
+    "cross-fitted, then the whole network": tiny.FROZEN | WHOLE | AUTO,
     "labeled, online teacher": {"calibration.policy": "labeled", "calibration.teacher": "online", "loss.reduction": "mean"},
     "confidence, soft": {"calibration.policy": "confidence", "calibration.target": "soft", "thresholds.rule": "none"},
 }
@@ -229,7 +227,7 @@ def test_a_soft_target_is_the_same_by_either_label(tiny_set, bank, tmp_path, mon
     assert all(np.allclose(found[1][key], value, atol=2e-3) for key, value in found[0].items())
 
 
-@pytest.mark.parametrize("loop", [FROZEN | RECOMMENDED, FROZEN | HOLDOUT], ids=["cross-fitted", "held out"])
+@pytest.mark.parametrize("loop", [tiny.FROZEN | RECOMMENDED, tiny.FROZEN | HOLDOUT], ids=["cross-fitted", "held out"])
 def test_a_solved_head_learns_from_the_plain_view_alone(tiny_set, bank, tmp_path, monkeypatch, loop):
     view = FeatureBank.view
     monkeypatch.setattr(FeatureBank, "view", lambda bank, name: view(bank, name) + (0 if name == "plain" else np.nan))
@@ -265,7 +263,7 @@ def test_where_labels_are_noise_no_stage_states_that_it_knows(noise_set, tmp_pat
     by_heart = {"ratio": 0.3, "split.est_fraction": 0.9, "linear.C": 300.0, "finetune.lr": 0.1, "finetune.epochs": 40}
     loop = {"held out": HOLDOUT, "cross-fitted": RECOMMENDED, "all labels": HOLDOUT | {"method": "bce"}}.get(name, WHOLE)
     source = None
-    for stage, experiment in opened(*noise_set, tmp_path, FROZEN | loop | by_heart):
+    for stage, experiment in opened(*noise_set, tmp_path, tiny.FROZEN | loop | by_heart):
         source = tiny.run_stage(experiment, stage, source, tmp_path) / "model.safetensors"
         result = evaluate(experiment, source, tmp_path / f"{stage}-scores")
         decisions = load_model(source).decisions

@@ -19,24 +19,23 @@ from dicap.settings.methods import METHODS
 from dicap.training.experiment import Experiment
 from training.test_convex import HOLDOUT, RECOMMENDED
 
-FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 2}
 SHORT = {"warmup.epochs": 1, "warmup.eval_every": 1, "train.epochs": 1, "finetune.epochs": 1}
 SHORT |= {"pclp.warmup_epochs": 1}
 LOOPS = {
-    "cross-fitted": FROZEN | RECOMMENDED,
-    "cap": FROZEN | HOLDOUT | {"method": "cap"},
-    "bce": FROZEN | HOLDOUT | {"method": "bce"},
-    "soft targets": FROZEN | RECOMMENDED | {"calibration.target": "soft", "thresholds.rule": "none"},
-    "solved and fine-tuned": FROZEN | HOLDOUT,
+    "cross-fitted": tiny.FROZEN | RECOMMENDED,
+    "cap": tiny.FROZEN | HOLDOUT | {"method": "cap"},
+    "bce": tiny.FROZEN | HOLDOUT | {"method": "bce"},
+    "soft targets": tiny.FROZEN | RECOMMENDED | {"calibration.target": "soft", "thresholds.rule": "none"},
+    "solved and fine-tuned": tiny.FROZEN | HOLDOUT,
     "solved, then unfrozen": RECOMMENDED
     | {"warmup.trainable": "head", "features.views": 0, "train.head_lr": 1e-3, "train.backbone_lr": 1e-3}
     | {"cap.eta_neg": 0.8},  # so that some entries are uncertain
     "plain": {"warmup.wcl": False, "contrastive.enabled": False, "finetune.enabled": False, "calibration.policy": "uniform"},
-    "bank": FROZEN,
-    "matched": FROZEN | {"method": "iat", "iat.rule": "matched"},
+    "bank": tiny.FROZEN,
+    "matched": tiny.FROZEN | {"method": "iat", "iat.rule": "matched"},
     "warmed": {"method": "drml", "drml.features": "warmup", "drml.select": "distance"},
     "own rates": {"method": "bbam", "bbam.lr": 1e-3, "bbam.batch_size": 8, "bbam.balance": False},
-    "own batches": FROZEN
+    "own batches": tiny.FROZEN
     | {"method": "pclp", "pclp.prior": "none", "pclp.epochs": 1, "pclp.batch_size": 8, "pclp.batch_labelled": 2},
     **{f"{name}, whole": {"method": name} for name in METHODS},
 }

@@ -13,8 +13,6 @@ from training.test_convex import RECOMMENDED
 from training.test_leaks import models
 from training.test_resume import SOURCES, run_all
 
-FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 2}
-
 
 @pytest.fixture(scope="module")
 def partial(raw_photos, tmp_path_factory):
@@ -45,7 +43,7 @@ def renamed(monkeypatch):
         {"loss.reduction": "mean", "calibration.estimator": "class_score", "thresholds.rule": "quota"},
         {"method": "d2l", "head": "linear"},
         {"method": "iat", "head": "linear", "iat.rule": "matched"},
-        FROZEN | RECOMMENDED | {"linear.C": "auto"},
+        tiny.FROZEN | RECOMMENDED | {"linear.C": "auto"},
     ],
 )
 def test_what_stands_at_an_unknown_entry_changes_no_byte_of_a_model(partial, tmp_path, renamed, changes):

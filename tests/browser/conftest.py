@@ -54,6 +54,14 @@ class Reader:
             page.wait_for_timeout(20)
 
     @staticmethod
+    def download(page, path: Path, button: str = "#download") -> str:
+        """Click a button and save what comes of it; the name that was suggested for it."""
+        with page.expect_download() as waiting:
+            page.click(button)
+        waiting.value.save_as(path)
+        return waiting.value.suggested_filename
+
+    @staticmethod
     def screens(page) -> Iterator[str]:
         """The page on a wide screen in light colours, then on a narrow one in dark colours; on neither anything sticks out."""
         for width, scheme in ((1400, "light"), (390, "dark")):

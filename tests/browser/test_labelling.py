@@ -29,11 +29,8 @@ def page_of(folder, *, ids=FILES, classes=NAMES, review=False):
     return folder / "index.html", questions
 
 
-def downloaded(page, path, button="#download"):
-    with page.expect_download() as waiting:
-        page.click(button)
-    assert waiting.value.suggested_filename in page.locator("#notice").text_content().split()
-    waiting.value.save_as(path)
+def downloaded(reader, page, path, button="#download"):
+    assert reader.download(page, path, button) in page.locator("#notice").text_content().split()
     return {image: given.labels for image, given in read_added(path).items()}
 
 
@@ -57,7 +54,7 @@ def test_strange_names_look_right_and_come_back_as_they_were(reader, tmp_path):
         page.keyboard.press("2")
         expected[question.id] = sorted(normalize("NFC", name) for name in on(page))  # as names of classes are kept
         page.keyboard.press("Enter")
-    assert downloaded(page, tmp_path / "labels.csv") == expected
+    assert downloaded(reader, page, tmp_path / "labels.csv") == expected
     assert page.locator("script").count() == len(FILES) + 2, "no name became an element"
     assert not reader.left(tmp_path / "page")
 
@@ -102,9 +99,7 @@ def test_every_batch_and_download_has_a_name_of_its_own(reader, tmp_path):
             page.keyboard.press(key)
             if key == "s":
                 page.reload()
-            with page.expect_download() as waiting:
-                page.click("#download")
-            names.append(waiting.value.suggested_filename)
+            names.append(reader.download(page, tmp_path / "labels.csv"))
             assert names[-1] in page.locator("#command").text_content().split()
     assert len({*names}) == 6
 
@@ -116,7 +111,7 @@ def test_a_new_class_is_said_to_need_its_option(reader, tmp_path):
     page.fill("#search", " zebra  ")
     page.click(".more")
     assert on(page) == ["zebra"]
-    assert downloaded(page, tmp_path / "labels.csv") == {"a.png": ["zebra"]}
+    assert downloaded(reader, page, tmp_path / "labels.csv") == {"a.png": ["zebra"]}
     assert "--new-classes" in page.locator("#notice").text_content()
     for name in ("a;b", "-", "*", "plain"):
         page.fill("#search", name)
@@ -167,7 +162,7 @@ def test_in_a_review_what_is_unknown_stays_so_until_it_is_answered(reader, tmp_p
     page = reader.open(path)  # what was begun is kept
     page.keyboard.press(" ")
     page.keyboard.press("s")
-    downloaded(page, tmp_path / "labels.csv")
+    downloaded(reader, page, tmp_path / "labels.csv")
     assert read_added(tmp_path / "labels.csv", classes) == {
         "as it was.png": Given(["cat"], ["dog"]),
         "answered.png": Given(["cat", "horse"], ["dog", "sheep"]),
@@ -205,7 +200,7 @@ def test_what_was_decided_on_a_page_that_another_replaced_is_downloaded(reader, 
         assert page.locator("#tally").text_content().startswith("0 of")
         assert page.locator("#earlier").is_visible() == (meant == path)
     page.goto(path.as_uri())
-    assert downloaded(page, tmp_path / "labels.csv", "#earlier") == expected
+    assert downloaded(reader, page, tmp_path / "labels.csv", "#earlier") == expected
     page.reload()
     assert page.locator("#earlier").is_hidden()
 
@@ -243,10 +238,7 @@ def test_the_first_page_of_a_folder_begins_with_the_names_it_was_given(reader, t
     page.keyboard.press("Space")
     page.keyboard.press("2")
     page.keyboard.press("Space")
-    with page.expect_download() as waiting:
-        page.click("#download")
-    waiting.value.save_as(tmp_path / "mine.csv")
-    name = waiting.value.suggested_filename
+    name = reader.download(page, tmp_path / "mine.csv")
     assert f"mv {name} photos/labels.csv && dicap-stage init-data photos" in page.locator("#notice").text_content()
     assert {image: (given.labels, given.absent) for image, given in read_added(tmp_path / "mine.csv").items()} == {
         FILES[0]: (["red"], ["blue"]),

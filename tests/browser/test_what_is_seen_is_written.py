@@ -101,11 +101,9 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, monkeypa
             name, decided, looks = seen(page)
             if decided:
                 found[name] = looks
-        with page.expect_download() as waiting:
-            page.click("#download")
+        reader.download(page, folder / "mine.csv")
         command = page.locator("#notice").text_content()
         page.close()
-        waiting.value.save_as(folder / "mine.csv")
 
         items = [  # five that are labelled with one class each, so that all are known; then those of the page
             *(Item(f"{k}.png", f"{k}.png", ("train", "test")[k % 2], (k,)) for k in range(len(classes))),
@@ -147,10 +145,8 @@ def test_what_is_seen_is_what_is_written_and_imported(reader, tmp_path, monkeypa
         page = reader.open(page_file)  # made before anybody knew of the new class: of that it asks nothing
         for _ in others:
             page.keyboard.press(" ")
-        with page.expect_download() as waiting:
-            page.click("#download")
+        reader.download(page, folder / "others.csv")
         page.close()
-        waiting.value.save_as(folder / "others.csv")
         assert CliRunner().invoke(main, ["import-labels", "others.csv"]).exit_code == 0
         again = own.with_added(raw, added_labels(folder), folder)
         assert [(item.labels, item.absent) for item in again.items] == [(item.labels, item.absent) for item in after.items], seed

@@ -21,17 +21,14 @@ def bare_project(tmp_path, monkeypatch):
 @pytest.fixture
 def partial_project(bare_project, raw_photos, tmp_path):
     """A project of photographs (`tmp_path`/photos) that are labelled in part, in which nothing has run."""
-    whole = {"warmup.trainable": "all", "train.trainable": "all"}
-    bare_project.set(tiny.CHANGES | whole | {"data_root": str(tiny.in_part(raw_photos, tmp_path / "photos"))})
+    bare_project.set(tiny.CHANGES | {"data_root": str(tiny.in_part(raw_photos, tmp_path / "photos"))})
     return bare_project
 
 
 @pytest.fixture(scope="session")
 def finished(raw_photos, tmp_path_factory) -> Path:
     """A project folder in which every stage has run; not to be written to."""
-    whole = {"warmup.trainable": "all", "train.trainable": "all"}  # configs/table.yaml trains the head alone
-    changes = tiny.CHANGES | whole | {"data_root": str(raw_photos)}
-    project = Project.made(tmp_path_factory.mktemp("project"), changes)
+    project = Project.made(tmp_path_factory.mktemp("project"), tiny.CHANGES | {"data_root": str(raw_photos)})
     with chdir(project.folder):
         for stage in ("convert", "split", "warmup", "pseudo-label", "train", "finetune", "evaluate"):
             project.done(stage)

@@ -12,7 +12,6 @@ import dicap
 from dicap.errors import DataError, SettingsError
 from dicap.features.known import KnownFeatures
 
-SMALL = {"backbone": "test_resnet", "backbone_weights": "random", "image_size": tiny.SIZE, "network.stride": 16}
 FIT = dicap.fit
 
 
@@ -28,7 +27,7 @@ def fitted(raw_photos, tmp_path_factory):
     """A model, with its cache and what stood in the photographs' folder before."""
     before = tiny.content(raw_photos)
     cache = tmp_path_factory.mktemp("cache")
-    made = dicap.fit(raw_photos, settings=SMALL, cache=cache)
+    made = dicap.fit(raw_photos, settings=tiny.SMALL, cache=cache)
     assert tiny.content(raw_photos) == before and any((cache / "store").iterdir())
     return made, cache
 
@@ -36,7 +35,7 @@ def fitted(raw_photos, tmp_path_factory):
 def test_the_numbers_are_those_of_the_stages(fitted, raw_photos, bare_project, monkeypatch):
     made, _ = fitted
     bare_project.done("init-data", raw_photos)
-    bare_project.set(SMALL)
+    bare_project.set(tiny.SMALL)
     bare_project.done("run")
     model = Path("artifacts/finetune/model.safetensors")
     assert made.save(bare_project.folder / "copy" / "m.safetensors").read_bytes() == model.read_bytes()
@@ -63,7 +62,7 @@ def test_labels_may_lie_elsewhere_or_in_memory(fitted, raw_photos, tmp_path):
     frame = frame[frame["split"] != "unlabeled"]  # what no row names is found in the folder
     shutil.copytree(made.folder.name, cache / "fit-killed", symlinks=True)  # as a process leaves it that was killed
     (cache / "fit-notes" / "lock").mkdir(parents=True)
-    again = dicap.fit(photographs, frame, settings=SMALL, cache=cache)
+    again = dicap.fit(photographs, frame, settings=tiny.SMALL, cache=cache)
     assert not (cache / "fit-killed").exists() and (cache / "fit-notes").exists()
     assert (Path(again.folder.name) / "photographs").stat().st_mode & 0o200
     assert again.model.checksum == made.model.checksum
@@ -97,7 +96,7 @@ def test_bad_input_is_one_error(arguments, error, words, tmp_path, monkeypatch):
 
 def test_a_wrong_setting_is_named(raw_photos, tmp_path):
     with pytest.raises(SettingsError, match=r"ratio: found 'much'"):
-        dicap.fit(raw_photos, settings=SMALL | {"ratio": "much"}, cache=tmp_path)
+        dicap.fit(raw_photos, settings=tiny.SMALL | {"ratio": "much"}, cache=tmp_path)
     frame = pd.read_csv(raw_photos / "labels.csv", keep_default_na=False)
     frame["labels"] = frame["labels"].str.replace(";", ",")
     with pytest.raises(DataError, match=r"own\.separator ','"):
@@ -110,7 +109,7 @@ def test_the_notebook_runs(raw_photos, tmp_path, monkeypatch, capsys):
     cells = json.loads((tiny.ROOT / "docs" / "photographs.ipynb").read_text())["cells"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(dicap, "fit", lambda *given, settings=None: FIT(*given, settings=SMALL | (settings or {})))
+    monkeypatch.setattr(dicap, "fit", lambda *given, settings=None: FIT(*given, settings=tiny.SMALL | (settings or {})))
     shutil.copytree(raw_photos, "photographs")
     names: dict = {}
     for cell in (cell for cell in cells if cell["cell_type"] == "code"):

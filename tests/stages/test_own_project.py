@@ -14,7 +14,6 @@ import tiny
 from dicap.settings.resolve import change_settings
 
 MODEL = "artifacts/finetune/model.safetensors"
-SMALL = {"backbone": "test_resnet", "backbone_weights": "random", "image_size": tiny.SIZE, "network.stride": 16}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +48,7 @@ def test_from_an_empty_folder_to_an_exported_model(environment, raw_photos, tmp_
     project = tmp_path / "birds"
     said = tiny.typed(f"dicap-stage new birds --from {raw_photos}", tmp_path, environment)
     assert "cd birds" in said and "dvc repro" in said
-    change_settings(project / "params.yaml", SMALL)
+    change_settings(project / "params.yaml", tiny.SMALL)
     tiny.typed("git commit --quiet --all --message Settings", project, environment)
     tiny.typed("dvc repro", project, environment)
     tiny.typed("git commit --quiet --all --message Results", project, environment)

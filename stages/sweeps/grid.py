@@ -18,7 +18,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,8 @@ def cells(grid: Grid, params: Path) -> list[Cell]:
     found: dict[str, Cell] = {}
     problems = []
     had: dict[str, list[Any]] = {key: [] for key in grid.chosen}  # the values of all cells
-    for case, changes in _combinations(grid):
+    for (case, own), *values in itertools.product(grid.cases.items(), *grid.axes.values()):
+        changes = grid.settings | dict(zip(grid.axes, values, strict=True)) | own
         if any(changes.get(key) not in (None, *values) for key, values in grid.chosen.items()):
             for key in grid.chosen:
                 had[key].append(changes.get(key))
@@ -149,12 +150,6 @@ def cells(grid: Grid, params: Path) -> list[Cell]:
     if problems:
         raise SettingsError("\n".join(problems))
     return list(found.values())
-
-
-def _combinations(grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
-    for case, own in grid.cases.items():
-        for values in itertools.product(*grid.axes.values()):
-            yield case, grid.settings | dict(zip(grid.axes, values, strict=True)) | own
 
 
 def _name(grid: Grid, case: str, changes: Mapping[str, Any], settings: Mapping[str, Any], mark: str) -> str:

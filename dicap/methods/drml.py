@@ -51,7 +51,7 @@ class DRML(Method):
             epochs=s.rounds,
             sums=False,
             begin=answer_by_relation,
-            features=pooled_features,
+            features=RelationNetwork.pooled,  # type: ignore[arg-type]
         )
 
     def warmup_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
@@ -129,12 +129,6 @@ def answer_by_relation(network: nn.Module) -> None:
     """Let the relation network answer from now on, in place."""
     assert isinstance(network, RelationNetwork)
     network.head.relational.fill_(True)
-
-
-def pooled_features(network: nn.Module, images: Tensor) -> Tensor:
-    """Pooled features (B, D) of images (B, 3, H, W) as stored."""
-    assert isinstance(network, RelationNetwork)
-    return network.pooled(images)
 
 
 def answers(network: nn.Module, features: Tensor) -> Tensor:

@@ -95,9 +95,9 @@ class BankFeatures:
             out[some] = maps[rows[some]].astype(np.float32).mean(1)
         return out
 
-    def strong(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (m,) of the images that have a strong view, and their mean features (m, D) in the first of them."""
-        rows = np.flatnonzero(np.isfinite(self.bank.view("strong_0")[:, 0, 0]))
+    def strong(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Those of the rows (n,) that have a strong view, (m,), and their mean features (m, D) in the first of them."""
+        rows = rows[np.isfinite(self.bank.view("strong_0")[rows, 0, 0])]
         return rows, self.mean(rows, "strong_0")
 
 

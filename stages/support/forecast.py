@@ -60,7 +60,7 @@ def forecast(settings: Settings, folder: Path) -> dict[str, float]:
             said = _run(stage, Path(scratch))
             minutes[stage] = (time.perf_counter() - begin) / 60
             if rate := said.get("images a second"):
-                unknown = store.n * _unknown(settings, store)
+                unknown = _unknown(settings, store, Store.open(Path(scratch, DATA)))
                 minutes[stage] = minutes[stage] + (unknown - said["images"]) / rate / 60 if unknown else 0.0
             if stage in epochs and settings.solves(stage):
                 minutes[stage] += _solution(store, stage)
@@ -100,16 +100,16 @@ def _run(stage: str, folder: Path) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _unknown(settings: Settings, store: Store) -> float:
-    """Share of the features of the bank that nobody has computed yet."""
+def _unknown(settings: Settings, store: Store, sample: Store) -> float:
+    """What nobody has computed yet, in images of as many views as a sample's: a few strong views are of most of it."""
     chosen, keys = Runtime.choose(), store.digests()
     recipe = Recipe.of(settings, store, pretrained_network(settings))
     sort = [str(chosen.amp or torch.float32).removeprefix("torch."), chosen.device.type]
     made_by = [{"engine": [*each, *sort], "code": code("features", settings)} for each in engines()]
     stores = [[store_of(known_results("features"), recipe, view, by) for view in recipe.files] for by in made_by]
-    needed = needed_features(recipe, store, keys)
+    needed, some = (needed_features(recipe, *each) for each in ((store, keys), (sample, sample.digests())))
     found = [np.stack([each.find(keys) != ABSENT for each in views], 1) for views in stores]  # (N, V) bool, of each engine
-    return min(1 - float(each[needed].mean()) for each in found)
+    return min(float((needed & ~each).sum()) for each in found) / some.sum(1).mean()
 
 
 def _solution(store: Store, stage: str, passes: int = 40, heads: int = 6, components: int = 256, features: int = 1280) -> float:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from project import Project
 
 from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
+from dicap.settings import load_settings
+from stages.support import forecast
 
 FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 3}
 VIEWS, CHANNELS = 62, 96  # enough work that a stop hits it; of test_resnet
@@ -36,7 +39,7 @@ def bank(place):
     return tiny.content(place.folder / "artifacts" / "features")
 
 
-def test_the_stage_makes_a_bank_that_ratio_seed_and_method_do_not_change(place):
+def test_the_stage_makes_a_bank_that_ratio_seed_and_method_do_not_change(place, monkeypatch):
     first = bank(place)
     made = FeatureBank.open(place.folder / "artifacts" / "features")
     assert made.names == ["plain", "mirror", "strong_0", "strong_1", "strong_2"]
@@ -47,7 +50,14 @@ def test_the_stage_makes_a_bank_that_ratio_seed_and_method_do_not_change(place):
     place.set({"linear.solver": "convex", "features.viewed": 5})
     assert sorted(bank(place)) == [*sorted(first.keys() - {"mirror.npy"})]
     viewed = np.isfinite(FeatureBank.open(place.folder / "artifacts" / "features").view("strong_1")).all((1, 2))
-    assert viewed.sum() == 5 and not viewed[Store.open(place.folder / "data" / "converted").is_test].any()
+    store = Store.open(place.folder / "data" / "converted")
+    assert viewed.sum() == 5 and not viewed[store.is_test].any()
+    for name, value in (("SAMPLE", 12), ("LEAST", 4)):
+        monkeypatch.setattr(forecast, name, value)
+    counts = forecast._sample(store, place.folder / "some")
+    place.set({"augment.cutout": 0.25})
+    unknown = forecast._unknown(load_settings(Path("params.yaml")), store, Store.open(place.folder / "some"))
+    assert unknown == 3 * 5 / (1 + 3 * 5 / sum(counts.values())), "in images like those of the sample"
 
 
 def test_where_nothing_is_needed_no_torch_is_loaded(place):

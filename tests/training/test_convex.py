@@ -102,7 +102,7 @@ def test_the_student_is_scikit_learn_s_on_labelled_and_pseudo_labelled_rows(froz
     place = run_all(experiment, tmp_path)
     problem = problem_of(experiment, place)
     _, _, label, weight = read_pseudo_labels(epoch_file(place / "train", "pseudo_labels", 0))
-    x = problem.rows[np.concatenate([problem.labelled, problem.unlabelled])].astype(float)
+    x = problem.all_rows.astype(float)
     found = load_file(place / "train" / "model.safetensors")
     share = experiment.settings.linear.pseudo_weight
     for c in range(problem.y.shape[1]):
@@ -114,11 +114,14 @@ def test_the_student_is_scikit_learn_s_on_labelled_and_pseudo_labelled_rows(froz
 
 @pytest.mark.parametrize("weight", [0.5, "auto"])
 def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solved, monkeypatch, tmp_path, weight):
+    """Whatever strong views there are of test images that are copies of others."""
     experiment = frozen_experiment(RECOMMENDED | {"linear.pseudo_weight": weight})
+    strong = experiment.bank.bank.view("strong_0").copy()
+    strong[experiment.roles.test] = 9
+    monkeypatch.setitem(experiment.bank.bank._maps, "strong_0", strong)
     place = run_all(experiment, tmp_path)
     problem, found = solved["problem"], read_json(place / "train" / "choice.json")
-    rows = np.concatenate([problem.labelled, problem.unlabelled])
-    y = np.concatenate([problem.y, np.full((len(problem.unlabelled), problem.y.shape[1]), -1)])
+    rows, y = problem.order, np.pad(problem.y, ((0, len(problem.unlabelled)), (0, 0)), constant_values=-1)
     monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
     estimator = sklearn.DiCaPClassifier(C=0.05, features="root", pseudo_weight=weight, neighbours=3, folds=3)
     model = estimator.fit(experiment.bank.mean(rows), y, views=experiment.bank.mean(rows, "strong_0"))
@@ -137,8 +140,7 @@ def test_a_smoothed_head_says_everywhere_what_was_measured(frozen_experiment, so
     experiment = frozen_experiment(AUTO)
     place = run_all(experiment, tmp_path)
     problem, students = solved["problem"], solved["students"]
-    rows = np.concatenate([problem.labelled, problem.unlabelled])
-    y = np.concatenate([problem.y, np.full((len(problem.unlabelled), problem.y.shape[1]), -1)])
+    rows, y = problem.order, np.pad(problem.y, ((0, len(problem.unlabelled)), (0, 0)), constant_values=-1)
     monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
     features, views, fit = experiment.bank.mean(rows), experiment.bank.mean(rows, "strong_0"), students.fit
     model = sklearn.DiCaPClassifier(C=0.05, features="root", neighbours=3, folds=3).fit(features, y, views=views)
@@ -241,17 +243,13 @@ def test_the_chance_is_counted_on_scores_of_heads_that_never_saw_the_image(froze
     experiment = frozen_experiment(RECOMMENDED)
     place = run_all(experiment, tmp_path)
     problem, w, b = solved["problem"], solved["students"].fit.heads.w, solved["students"].fit.heads.b
-    p = np.zeros(problem.y.shape)
-    for i, row in enumerate(problem.labelled):
-        for c in range(p.shape[1]):
-            k = problem.fold[i]
-            p[i, c] = 1 / (1 + np.exp(-(problem.rows[row] @ w[k, c] + b[k, c])))
+    p = np.array([expit(w[k] @ problem.rows[row] + b[k]) for row, k in zip(problem.labelled, problem.fold, strict=True)])
     y = tiny.hidden_labels(experiment, problem.labelled)
     published = load_model(place / "train" / "model.safetensors").decisions.curve
     expected = curve_by_rank(torch.from_numpy(p), torch.from_numpy(y))
     assert torch.allclose(published.rate, expected.rate, atol=1e-4)
     assert torch.allclose(published.knots, expected.knots, atol=1e-3)
-    seen = 1 / (1 + np.exp(-(problem.rows[problem.labelled] @ w[-1].T + b[-1])))
+    seen = expit(problem.rows[problem.labelled] @ w[-1].T + b[-1])
     assert ((seen - y) ** 2).mean() < ((p - y) ** 2).mean(), "scores of images that were trained on look better"
 
 

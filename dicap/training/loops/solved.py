@@ -152,7 +152,7 @@ class Problem:
 
         rows = scaled(inputs.mean(np.arange(experiment.store.n)))
         if inputs.bank.views and experiment.settings.linear.neighbours:
-            viewed, seen = inputs.strong()
+            viewed, seen = inputs.strong(np.union1d(phase.labelled, phase.unlabelled))  # no copy among the test images
             views = rows[viewed] - scaled(seen)
         y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
         cross_fits = s.source == "cross_fit" and isinstance(experiment.method, Calibrates)

@@ -1,10 +1,10 @@
 """The views a bank of features holds, and which of them an image gets in a step.
 
-A plain view of every image; where V is not 0, also a mirrored one, and V strong views of all but the test images, on which
-nothing is trained. What a strong view looks like depends on the image's pixels and the number of the view and on nothing else, so
-that one bank serves every method, ratio, seed and estimator, and a set that is sorted or grows needs no feature anew. Which of
-the V an image gets in a step is drawn as the image loader draws: a pure function of (seed, stage, epoch, row, key of the
-request)."""
+A plain view of every image; where V is not 0, also V strong views of images that are trained on: of some, or of all of them, and
+then a mirrored one of every image. What a strong view looks like depends on the image's pixels and the number of the view and on
+nothing else, so that one bank serves every method, ratio, seed and estimator, and a set that is sorted or grows needs no feature
+anew. Which of the V an image gets in a step is drawn as the image loader draws: a pure function of (seed, stage, epoch, row, key
+of the request)."""
 
 from dataclasses import dataclass
 

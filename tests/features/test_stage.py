@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from project import Project
 from dicap.data.store import Store
 from dicap.features.bank import FeatureBank
 from dicap.settings import load_settings
-from stages.support import forecast
+from stages.support.forecast import _unknown
 
 FROZEN = {"warmup.trainable": "head", "train.trainable": "head", "features.views": 3}
 VIEWS, CHANNELS = 62, 96  # enough work that a stop hits it; of test_resnet
@@ -39,7 +40,7 @@ def bank(place):
     return tiny.content(place.folder / "artifacts" / "features")
 
 
-def test_the_stage_makes_a_bank_that_ratio_seed_and_method_do_not_change(place, monkeypatch):
+def test_the_stage_makes_a_bank_that_ratio_seed_and_method_do_not_change(place):
     first = bank(place)
     made = FeatureBank.open(place.folder / "artifacts" / "features")
     assert made.names == ["plain", "mirror", "strong_0", "strong_1", "strong_2"]
@@ -52,12 +53,9 @@ def test_the_stage_makes_a_bank_that_ratio_seed_and_method_do_not_change(place, 
     viewed = np.isfinite(FeatureBank.open(place.folder / "artifacts" / "features").view("strong_1")).all((1, 2))
     store = Store.open(place.folder / "data" / "converted")
     assert viewed.sum() == 5 and not viewed[store.is_test].any()
-    for name, value in (("SAMPLE", 12), ("LEAST", 4)):
-        monkeypatch.setattr(forecast, name, value)
-    counts = forecast._sample(store, place.folder / "some")
     place.set({"augment.cutout": 0.25})
-    unknown = forecast._unknown(load_settings(Path("params.yaml")), store, Store.open(place.folder / "some"))
-    assert unknown == 3 * 5 / (1 + 3 * 5 / sum(counts.values())), "in images like those of the sample"
+    sample = SimpleNamespace(is_test=np.zeros(6, bool), digests=lambda: np.arange(6))  # 5 of 6 images have strong views
+    assert _unknown(load_settings(Path("params.yaml")), store, sample) == 5 * 3 / (1 + 5 * 3 / 6), "what doctor counts"
 
 
 def test_where_nothing_is_needed_no_torch_is_loaded(place):

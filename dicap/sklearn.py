@@ -112,8 +112,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             scores: (n, C) finite scores of the samples by another model, larger where a class is likelier; log-odds are better
                 than probabilities. As far as they tell the known labels they go into the pseudo-labels; `predict` needs none.
                 The model must not have learnt from y: what it says of these samples would be believed too much.
-            views: (n, D) features of the samples looked at otherwise, as a network sees changed photographs; NaN where there are
-                none, and some hundreds are enough. Neighbours are looked for where such views are near each other.
+            views: (n, D) features of the samples looked at otherwise, as a network sees changed photographs; rows of NaN where
+                there are none, and some hundreds are enough. Neighbours are looked for where such views are near each other.
 
         Raises:
             ValueError: a parameter or an array is not as described, fewer than two samples have a known entry, or a class
@@ -139,7 +139,11 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         given = _like("scores", scores, labels, "a column for each class of y", np.float64)
-        seen = _like("views", views, x, "a row for each of X, as wide", x.dtype, ensure_all_finite="allow-nan")
+        if (columns := getattr(views, "columns", None)) is not None and list(columns) != list(getattr(X, "columns", columns)):
+            raise ValueError("views: its columns are not those of X in their order")
+        seen = _like("views", views, x, "a row for each of X, as wide", [np.float64, np.float32], ensure_all_finite="allow-nan")
+        if seen is not None and len(partly := np.flatnonzero(np.isnan(seen).any(1) & ~np.isnan(seen).all(1))):
+            raise ValueError(f"views: row {partly[0]} is NaN in part; give all of its features, or NaN alone")
         self._solve(x, labels, labelled, given, seen, seed)
         return self
 
@@ -171,8 +175,12 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
         self.features_ = self._scaling.kind
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
-        known = np.zeros(len(x), bool) if views is None else np.isfinite(views).all(1)
-        seen = None if views is None else self._scaling.apply(x[known]) - self._scaling.apply(views[known])
+        seen = None
+        if views is not None:
+            here, there = x[known := ~np.isnan(views).any(1)], views[known]
+            with np.errstate(over="ignore", invalid="ignore"):  # what is too far is said in words
+                other = ~np.isclose(here, there, rtol=np.finfo(np.float32).eps, atol=0).all(1)  # rounding is no other view
+                seen = self._scaling.apply(here[other]) - self._scaling.apply(there[other])
 
         def rule(scores: NDArray, known: NDArray, _: int | None) -> Pseudo:
             return quota_labels(scores, known, open_entries, power=self.power)
@@ -316,7 +324,11 @@ def _like(name: str, values: Any, other: NDArray, what: str, dtype: Any, **optio
     """Values given for the samples, of the shape of another array; None where there are none."""
     if values is None:
         return None
-    found = np.asarray(check_array(_unmasked(values, name), dtype=dtype, input_name=name, **options))
+    values = _unmasked(values, name)
+    try:
+        found = np.asarray(check_array(values, dtype=dtype, **options))
+    except (TypeError, ValueError) as error:  # seldom says which array it is
+        raise ValueError(f"{name}: {error}") from None
     if found.shape != other.shape:
         raise ValueError(f"{name}: found shape {found.shape}, expected {other.shape}: {what}")
     return found

@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import minimize
+from scipy.sparse import coo_array
 
 from dicap.linear.choice import CLEAR, SHARES, calibrated_losses, evidence, safe_mixture
 from dicap.linear.folds import assign_folds
@@ -90,13 +92,20 @@ def test_views_tell_which_neighbours_are_alike():
     assert told.score(x[600:], truth[600:]) > alone.score(x[600:], truth[600:]) + 0.02
     assert np.allclose(fit(views[:600][order], order).coef_, told.coef_, atol=1e-3), "in whatever order"
     assert np.allclose(fit(np.full((600, 40), np.nan)).coef_, alone.coef_, atol=1e-3), "of no sample"
+    single = fit(x[:600].astype(np.float32))
+    assert np.allclose(single.coef_, alone.coef_, atol=1e-3), "the samples themselves, in single precision"
     for wrong, said in (
-        (views, "found shape (900, 40)"),
-        (np.full((600, 40), np.inf), "contains infinity"),
-        (views[:600] * 1e300, "too far"),
+        (views, "views: found shape (900, 40)"),
+        (np.full((600, 40), np.inf), "views: Input contains infinity"),
+        (views[:600] * 1e300, "views: their features are too far"),
+        (np.where(np.arange(40) < 3, np.nan, views[:600]), "views: row 1 is NaN in part"),
+        (coo_array((600, 40)), "views: Sparse data"),
+        ([["blue"] * 40] * 600, "views: could not convert string"),
     ):
-        with np.errstate(all="ignore"), pytest.raises(ValueError, match=re.escape(said)):
+        with pytest.raises(ValueError, match=re.escape(said)):
             fit(wrong)
+    with pytest.raises(ValueError, match="views: its columns"):
+        DiCaPClassifier().fit(pd.DataFrame(x[:600]), y, views=pd.DataFrame(views[:600])[range(39, -1, -1)])
 
 
 # -- the parts

@@ -101,11 +101,11 @@ def test_the_first_components_hold_the_most_and_all_of_them_everything():
 @pytest.mark.parametrize("m", [0, 1, 3, 40])
 def test_directions_in_which_views_differ_count_less(m):
     """As a loop over the differences says; whatever their unit and order, and on axes on which other rows can be put."""
-    x, difference, spread = rows_of(12, 6), rows_of(m, 6, 1) * np.geomspace(1, 9, 6, dtype=np.float32), np.zeros((6, 6))
+    x, difference, spread = rows_of(4 + m, 6), rows_of(m, 6, 1) * np.geomspace(1, 9, 6, dtype=np.float32), np.zeros((6, 6))
     for row in difference.astype(np.float64):
         spread += np.outer(row, row)
     metric = fractional_matrix_power(np.eye(6) + neighbours.VIEWS * spread * 6 / (np.trace(spread) or 1), -0.5)
-    for views in (difference, 1e-3 * difference[::-1], np.concatenate([difference, -difference])):
+    for views in (difference, 1e-3 * difference[::-1], 1e-30 * difference, 1e30 * np.concatenate([difference, -difference])):
         found = in_metric_of_views(x, views)
         assert np.allclose(found.coordinates @ found.coordinates.T, x @ metric @ metric @ x.T, atol=1e-3)
         assert np.allclose(x @ found.axes, found.coordinates, atol=1e-4) and found.axes.dtype == np.float32

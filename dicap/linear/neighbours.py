@@ -26,16 +26,16 @@ def in_metric_of_views(x: NDArray, difference: NDArray) -> PrincipalAxes:
         `coordinates` (n, r), and axes (D, r) with coordinates = x @ axes.
 
     Raises:
-        ValueError: the squares of the differences overflow.
+        ValueError: a difference is not finite.
     """
-    if not np.isfinite(np.linalg.norm(difference)):
+    largest = np.abs(difference).max(initial=0)
+    if not np.isfinite(largest):
         raise ValueError("views: their features are too far from those of the samples")
-    found = rotate(difference)
+    found = rotate(difference / (largest or 1))  # their squares neither overflow nor vanish
     spread = np.square(found.coordinates, dtype=np.float64).sum(0)
-    shrunk = 1 / np.sqrt(1 + VIEWS * len(found.axes) * spread / (spread.sum() or 1)) - 1
-    metric = (np.eye(len(found.axes)) + (found.axes * shrunk) @ found.axes.T).astype(np.float32)
-    rotated = rotate(x @ metric)
-    return rotated._replace(axes=metric @ rotated.axes)
+    shrunk = (1 / np.sqrt(1 + VIEWS * len(found.axes) * spread / (spread.sum() or 1)) - 1).astype(np.float32)
+    rotated = rotate(x + (x @ found.axes * shrunk) @ found.axes.T)
+    return rotated._replace(axes=rotated.axes + (found.axes * shrunk) @ (found.axes.T @ rotated.axes))
 
 
 def principal_components(x: NDArray | PrincipalAxes, count: int = COMPONENTS) -> NDArray:

@@ -26,9 +26,9 @@ from dicap.linear.neighbours import BLOCK, COMPONENTS, POWER, by_all_pairs
 from dicap.linear.solver import PrincipalAxes, Solution
 
 SHARES = (0.5, 0.25)  # of the neighbours' mean; a larger one wins nowhere (docs/photographs.md)
-# Cosine from which a row is the row itself or a copy, whose score says nothing new: features in half precision, or of a
-# photograph that was saved anew, are nearer to what they were than this. Not round: cosines of counts are, and rounding would
-# part equal ones.
+# Cosine from which a row is the row itself or a copy, whose score says nothing new: features in half precision are nearer to
+# what they were than this; those of a photograph that was compressed anew are not. Not round: cosines of counts are, and
+# rounding would part equal ones.
 SAME = 0.99907
 # Standard errors by which the loss has to fall with the nearest neighbours, and with those of other scenes: at all.
 NEAR, FAR = 0.5, 1e-6

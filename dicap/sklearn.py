@@ -142,13 +142,17 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         if (columns := getattr(views, "columns", None)) is not None and list(columns) != list(getattr(X, "columns", columns)):
             raise ValueError("views: its columns are not those of X in their order")
         seen = _like("views", views, x, "a row for each of X, as wide", [np.float64, np.float32], ensure_all_finite="allow-nan")
-        if seen is not None and len(partly := np.flatnonzero(np.isnan(seen).any(1) & ~np.isnan(seen).all(1))):
-            raise ValueError(f"views: row {partly[0]} is NaN in part; give all of its features, or NaN alone")
-        self._solve(x, labels, labelled, given, seen, seed)
+        self._solve(x, labels, labelled, given, None if seen is None else _seen_otherwise(x, seen), seed)
         return self
 
     def _solve(
-        self, x: NDArray, labels: NDArray, labelled: NDArray, scores: NDArray | None, views: NDArray | None, seed: int
+        self,
+        x: NDArray,
+        labels: NDArray,
+        labelled: NDArray,
+        scores: NDArray | None,
+        views: tuple[NDArray, NDArray] | None,
+        seed: int,
     ) -> None:
         kind = cast(Kind, "standard" if self.features == "auto" else self.features)  # checked
         self._scaling = scaling_of(x, kind)
@@ -175,19 +179,15 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
         self.features_ = self._scaling.kind
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
-        seen = None
-        if views is not None:
-            here, there = x[known := ~np.isnan(views).any(1)], views[known]
-            with np.errstate(over="ignore", invalid="ignore"):  # what is too far is said in words
-                other = ~np.isclose(here, there, rtol=np.finfo(np.float32).eps, atol=0).all(1)  # rounding is no other view
-                seen = self._scaling.apply(here[other]) - self._scaling.apply(there[other])
+        with np.errstate(over="ignore", invalid="ignore"):  # what is too far is said in words
+            changed = None if views is None else np.subtract(*map(self._scaling.apply, views))
 
         def rule(scores: NDArray, known: NDArray, _: int | None) -> Pseudo:
             return quota_labels(scores, known, open_entries, power=self.power)
 
         found = crossfit(
             rows, y, fold, rule, loss_weight=self.C_, pseudo_weight=self.pseudo_weight,
-            neighbours=min(self.neighbours, len(rows) - 1), scores=None if scores is None else scores[order], views=seen,
+            neighbours=min(self.neighbours, len(rows) - 1), scores=None if scores is None else scores[order], views=changed,
         )  # fmt: skip
         self.choice_, self._smoothing, self.smoothed_ = found[1:]
         self.coef_, self.intercept_ = found.heads.w[-1], found.heads.b[-1]
@@ -332,6 +332,21 @@ def _like(name: str, values: Any, other: NDArray, what: str, dtype: Any, **optio
     if found.shape != other.shape:
         raise ValueError(f"{name}: found shape {found.shape}, expected {other.shape}: {what}")
     return found
+
+
+def _seen_otherwise(x: NDArray, views: NDArray) -> tuple[NDArray, NDArray]:
+    """The rows of x (n, D) that have another view, (m, D), and these views of them.
+
+    Raises:
+        ValueError: a row of the views is NaN in part.
+    """
+    absent = np.isnan(views)
+    if len(partly := np.flatnonzero(absent.any(1) & ~absent.all(1))):
+        raise ValueError(f"views: row {partly[0]} is NaN in part; give all of its features, or NaN alone")
+    x, views = x[~absent[:, 0]], views[~absent[:, 0]]
+    with np.errstate(over="ignore", invalid="ignore"):
+        other = ~np.isclose(x, views, rtol=np.finfo(np.float32).eps, atol=0).all(1)  # rounding is no other view
+    return x[other], views[other]
 
 
 def _unmasked(values: Any, name: str) -> Any:

@@ -50,7 +50,7 @@ def render(
         return "\n".join(environment.get_template(part).render() for part in names)
 
     style = contents(styles)
-    script = f'"use strict";\n(() => {{\n{contents(scripts)}}})();\n' if scripts else ""
+    script = f'"use strict";\n(async () => {{\n{contents(scripts)}}})();\n' if scripts else ""
     policy = [
         "default-src 'none'",
         f"style-src {_source(style)}" if not style_attributes else "style-src 'unsafe-inline'",

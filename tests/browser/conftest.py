@@ -42,8 +42,14 @@ class Reader:
         page.on("console", lambda message: message.type in ("error", "warning") and self.complaints.append(message.text))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))
-        page.goto(path.as_uri())
+        self.go(page, path)
         return page
+
+    @classmethod
+    def go(cls, page, path: Path | None = None) -> None:
+        """Load a file, or the same one again, and wait until it is drawn: a page to label on waits for an answer first."""
+        page.goto(path.as_uri()) if path else page.reload()
+        cls.until(page, "!document.querySelector('#name:empty')")
 
     @staticmethod
     def until(page, expression: str, seconds: float = 10) -> None:

@@ -3,6 +3,7 @@
 from unicodedata import normalize
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from dicap.data.sources.own.read import Given, read_added
@@ -98,7 +99,7 @@ def test_every_batch_and_download_has_a_name_of_its_own(reader, tmp_path):
         for key in (" ", "s", " "):
             page.keyboard.press(key)
             if key == "s":
-                page.reload()
+                reader.go(page)
             names.append(reader.download(page, tmp_path / "labels.csv"))
             assert names[-1] in page.locator("#command").text_content().split()
     assert len({*names}) == 6
@@ -196,13 +197,40 @@ def test_what_was_decided_on_a_page_that_another_replaced_is_downloaded(reader, 
     page.keyboard.press(" ")
     page_of(tmp_path / "page", ids=FILES[::-1])
     for meant in (path, page_of(tmp_path / "elsewhere")[0]):
-        page.goto(meant.as_uri())
+        reader.go(page, meant)
         assert page.locator("#tally").text_content().startswith("0 of")
         assert page.locator("#earlier").is_visible() == (meant == path)
-    page.goto(path.as_uri())
+    reader.go(page, path)
     assert downloaded(reader, page, tmp_path / "labels.csv", "#earlier") == expected
-    page.reload()
+    reader.go(page)
     assert page.locator("#earlier").is_hidden()
+
+
+@pytest.mark.parametrize(
+    "locks",
+    [
+        "{query: () => new Promise((done) => setTimeout(() => { window.waiting = false; done({}); }, 500))}",
+        "{query: () => Promise.reject(new DOMException('not here', 'SecurityError'))}",
+        "undefined",
+    ],
+)
+def test_what_is_kept_is_read_once_the_browser_has_answered_or_has_no_answer(reader, tmp_path, locks):
+    path, _ = page_of(tmp_path / "page")
+    page = reader.open(path)
+    page.keyboard.press(" ")
+    page.add_init_script(f"""
+        window.waiting = {"true" if "waiting" in locks else "false"};
+        window.early = 0;
+        Object.defineProperty(navigator, "locks", {{value: {locks}}});
+        const get = Storage.prototype.getItem;
+        Storage.prototype.getItem = function (name) {{ window.early += window.waiting; return get.call(this, name); }};
+    """)
+    page.reload()
+    page.keyboard.press(" ")  # not heard before the page is drawn: it would write over what is kept
+    reader.until(page, "!document.querySelector('#name:empty')")
+    page.keyboard.press(" ")
+    assert page.locator("#strip .done").count() in (2, 3)
+    assert not page.evaluate("early")
 
 
 def test_batches_are_kept_apart(tmp_path):

@@ -360,7 +360,7 @@ function drawStrip(moved) {
   if (moved) strip.scrollLeft = button.offsetLeft - strip.clientWidth / 2;
 }
 
-// ---- keys
+// ---- keys and buttons, and what was kept
 
 function walk(step) {
   const chips = [...$("chips").children];
@@ -411,6 +411,10 @@ const COMMANDS = {
   "?": () => $("help").showModal(),
   Escape: () => document.activeElement.blur(),
 };
+
+// Chromium forgets what a page keeps if the page looks into localStorage before the browser's own process knows that the page is shown,
+// which takes a moment on a busy machine. An answer about locks comes from that process, and from where there are none, at once.
+await navigator.locks?.query().catch(() => {});
 
 document.addEventListener("keydown", (event) => {
   if ($("help").open || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;

@@ -201,7 +201,9 @@ def test_what_was_decided_on_a_page_that_another_replaced_is_downloaded(reader, 
         assert page.locator("#tally").text_content().startswith("0 of")
         assert page.locator("#earlier").is_visible() == (meant == path)
     reader.go(page, path)
+    beside = reader.open(path)
     assert downloaded(reader, page, tmp_path / "labels.csv", "#earlier") == expected
+    reader.until(beside, "document.getElementById('earlier').hidden")
     reader.go(page)
     assert page.locator("#earlier").is_hidden()
 
@@ -231,6 +233,9 @@ def test_what_is_kept_is_read_once_the_browser_has_answered_or_has_no_answer(rea
     page.keyboard.press(" ")
     assert page.locator("#strip .done").count() in (2, 3)
     assert not page.evaluate("early")
+    page.evaluate('for (const [k, v] of Object.entries(localStorage)) localStorage[k] = v.replace(/"at":\\d/, \'"at":5\')')
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")  # as Firefox goes back to a page
+    assert name_of(page) == FILES[5]
 
 
 def test_batches_are_kept_apart(tmp_path):

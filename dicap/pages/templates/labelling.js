@@ -38,6 +38,12 @@ function save(of = kept) {
   }
 }
 
+function readAgain() {
+  load();
+  drawEarlier();
+  draw(true);
+}
+
 function warn(text) {
   $("notice").textContent = text;
   $("notice").hidden = false;
@@ -414,7 +420,7 @@ const COMMANDS = {
 
 // Chromium forgets what a page keeps if the page looks into localStorage before the browser's own process knows that the page is shown,
 // which takes a moment on a busy machine. An answer about locks comes from that process, and from where there are none, at once.
-await navigator.locks?.query().catch(() => {});
+try { await navigator.locks?.query(); } catch { /* no answer here */ }
 
 document.addEventListener("keydown", (event) => {
   if ($("help").open || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
@@ -457,14 +463,13 @@ onClick("earlier", () => {
 $("help-open").addEventListener("click", () => $("help").showModal());
 $("help-close").addEventListener("click", () => $("help").close());
 $("search").addEventListener("input", drawChips);
-window.addEventListener("storage", (event) => { // another tab of the same batch
-  if (event.key === place) {
-    load();
-    draw(true);
-  }
+window.addEventListener("storage", (event) => { // another tab
+  if (event.key === place) readAgain();
+  else drawEarlier();
+});
+window.addEventListener("pageshow", (event) => { // gone back to: meanwhile it may have been decided on elsewhere
+  if (event.persisted) readAgain();
 });
 
-load();
-drawEarlier();
 makeStrip();
-draw(true);
+readAgain();

@@ -1,6 +1,6 @@
 # `make repro`: environment, default run, report. `make test`: everything CI checks.
 # `make faults`: kills, signals, full disks, damaged files and bad inputs, and whether anything is lost (minutes). Sweeps on Ray and Slurm
-# with them; Slurm where its programs are on the path or in the folder that SLURM_ROOT names (tests/engines/clusters.py).
+# with them; Slurm where its programs are on the path or in the folder that SLURM_ROOT names (tests/lab/engines/clusters.py).
 # `make mutation`: which changes of the mathematics no test notices, by mutmut (settings in pyproject.toml); `mutmut browse` shows them.
 # It replaced a script of our own that tried fewer changes (109, not 175, of dicap/losses.py) in about the same time per change.
 # `make coverage`: lines that no test runs.
@@ -60,4 +60,5 @@ coverage: tools
 lint: tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pyright --pythonpath $(BIN)/python

@@ -30,9 +30,10 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from dicap.data.loader import Request
-from dicap.features.recipe import pretrained_network
+from dicap.frozen.features.recipe import pretrained_network
+from dicap.frozen.inputs import BankFeatures
 from dicap.machine.runtime import Runtime
-from dicap.training.inputs import BankFeatures, Images
+from dicap.training.inputs import Images
 
 TARGET, SLACK = 1.0, 0.5
 HEAD = {"method": "mld"}

@@ -37,11 +37,11 @@ from scipy.special import expit
 
 from dicap.calibration.counts import ENOUGH, Counts, Labelled, Moments, counts
 from dicap.calibration.ranks import curve_by_rank, log_odds
-from dicap.linear.crossfit import out_of_fold_at_rank
-from dicap.linear.folds import assign_folds, fold_weights, out_of_fold_scores
-from dicap.linear.scaling import scaling_of
-from dicap.linear.solver import solve
+from dicap.frozen.crossfit import out_of_fold_at_rank
+from dicap.frozen.folds import assign_folds, fold_weights, out_of_fold_scores
+from dicap.frozen.solver import solve
 from dicap.metrics.operating_point import Z
+from dicap.network.scaling import scaling_of
 
 TARGET, LOSS_WEIGHT, FOLDS = 0.93, 0.003, 5
 LEFT, COMMON = 0.3, 0.05  # of the rows with the class whose share is changed; the share it has at least

@@ -15,12 +15,12 @@ import torch
 from common import Parser, finish
 from torch import Tensor
 
-from dicap.calibration.estimators import fit_curve, log_loss
-from dicap.calibration.logistic import class_shares
 from dicap.calibration.rates import count_bins, estimate_rates
 from dicap.data.format import read_index
 from dicap.data.labels import read_labels
 from dicap.files import artifacts as files
+from dicap.frozen.estimators import fit_curve, log_loss
+from dicap.frozen.logistic import class_shares
 
 PAPER, LEARNT = "bins, left anchor, empty = 0 (the paper)", "class_score"
 TARGET = 1.2  # error of the paper's bins over that of the learnt curves, on the smallest D_est

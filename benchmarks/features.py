@@ -2,10 +2,10 @@
 
     python benchmarks/features.py [--size 224] [--images N] [--views 0] [--data FOLDER] [--smoke]
 
-The stage (`dicap.features.compute.fill`) reads the converted set, draws the views (the plain one, all that a solved head needs;
-with --views the mirrored and so many strong ones), computes their features, pools, checks and writes them. `alone` is the same
-backbone in inference mode in the same process, which keeps freed memory as the stage does (`dicap.machine.processes`); `torch` is
-that in a process of its own as torch comes. Both get batches of 32 normalised images, channels last, that are in memory already,
+The stage (`dicap.frozen.features.compute.fill`) reads the converted set, draws the views (the plain one, all that a solved head
+needs; with --views the mirrored and so many strong ones), computes their features, pools, checks and writes them. `alone` is the
+same backbone in inference mode in the same process, which keeps freed memory as the stage does (`dicap.machine.processes`);
+`torch` is that in a process of its own as torch comes. Both get batches of 32 normalised images, channels last, in memory,
 and all take turns round by round. EfficientNet-Lite0 with the weights of `dicap[lite]` where it is installed, random ones
 elsewhere.
 
@@ -31,9 +31,9 @@ from made_up import converted, settings
 from dicap.data.convert import convert
 from dicap.data.sources import read_raw
 from dicap.data.store import Store
-from dicap.features.compute import PASS as BATCH
-from dicap.features.compute import fill
-from dicap.features.recipe import Recipe, pretrained_network
+from dicap.frozen.features.compute import PASS as BATCH
+from dicap.frozen.features.compute import fill
+from dicap.frozen.features.recipe import Recipe, pretrained_network
 from dicap.machine.processes import keep_freed_memory
 from dicap.machine.runtime import Runtime
 from dicap.settings import Settings

@@ -28,8 +28,8 @@ from made_up import settings
 from dicap.data.convert import convert
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.data.store import Store
-from dicap.features.compute import fill
-from dicap.features.recipe import Recipe, pretrained_network
+from dicap.frozen.features.compute import fill
+from dicap.frozen.features.recipe import Recipe, pretrained_network
 
 
 class Counted(FileImages):

@@ -20,8 +20,8 @@ from common import Parser, finish, median_ratio, take_turns
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from dicap.linear.folds import assign_folds, fold_weights
-from dicap.linear.solver import DEFAULT_TOLERANCE, solve
+from dicap.frozen.folds import assign_folds, fold_weights
+from dicap.frozen.solver import DEFAULT_TOLERANCE, solve
 
 TARGET = 5.0
 LOSS_WEIGHT = 0.01

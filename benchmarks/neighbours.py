@@ -22,7 +22,7 @@ from linear import data
 from sets import populations
 from threadpoolctl import threadpool_limits
 
-from dicap.linear import neighbours
+from dicap.frozen import neighbours
 from dicap.metrics.ranking import mean_average_precision
 from dicap.sklearn import DiCaPClassifier
 

@@ -16,7 +16,7 @@ with the settings of configs/table.yaml, and kept in --cache. Then, for each rat
     recommended       `protocol: recommended`
 
 Every C is chosen by cross-validation on the labelled images, by log loss, among the same candidates. That of the regression by
-`dicap.linear`, which is 40 times as fast as scikit-learn and finds the same (benchmarks/linear.py): its seconds are those of
+`dicap.frozen`, which is 40 times as fast as scikit-learn and finds the same (benchmarks/linear.py): its seconds are those of
 nobody who has scikit-learn alone. With --grid-search it is scikit-learn that searches. No setting is chosen here.
 Beside the table: paired differences with 95 % t intervals over seeds; how far the stated chance lies from the share that is
 right, over deciles of the test decisions; error and log loss of the curves, with a holdout and out of fold, on the hidden
@@ -49,20 +49,20 @@ from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 
 from dicap.calibration.decision import Decisions
-from dicap.calibration.estimators import log_loss
 from dicap.calibration.rates import bin_curve, count_bins, curve_error, estimate_rates
 from dicap.data.convert import convert
 from dicap.data.sources import read_raw
 from dicap.data.split import split_index, split_roles
 from dicap.data.store import Store
-from dicap.features.accelerated import accelerated
-from dicap.features.bank import FeatureBank
-from dicap.features.compute import fill
-from dicap.features.folder import BACKBONE
-from dicap.features.recipe import Recipe, pretrained_network
 from dicap.files.artifacts import write_split
-from dicap.linear.choice import PART
-from dicap.linear.loss_weight import CANDIDATES, FOLDS, log_losses, logits_out_of_fold
+from dicap.files.features import BACKBONE
+from dicap.frozen.choice import PART
+from dicap.frozen.estimators import log_loss
+from dicap.frozen.features.accelerated import accelerated
+from dicap.frozen.features.bank import FeatureBank
+from dicap.frozen.features.compute import fill
+from dicap.frozen.features.recipe import Recipe, pretrained_network
+from dicap.frozen.loss_weight import CANDIDATES, FOLDS, log_losses, logits_out_of_fold
 from dicap.machine.processes import keep_freed_memory
 from dicap.machine.runtime import Runtime
 from dicap.metrics.ranking import mean_average_precision
@@ -112,7 +112,7 @@ def grid_search(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def quick_search(x: np.ndarray, y: np.ndarray) -> float:
-    """The same folds and candidates in one solve (dicap/linear), which finds the weights that scikit-learn does."""
+    """The same folds and candidates in one solve (dicap/frozen), which finds the weights that scikit-learn does."""
     fold = np.empty(len(x), np.int64)
     for k, (_, outside) in enumerate(KFold(FOLDS, shuffle=True, random_state=0).split(x)):
         fold[outside] = k
@@ -282,8 +282,8 @@ def given_back(place: Place, experiment: Experiment, train: Path, warmup: Path) 
     """mAP of the student that learns from all labelled images, D_est's too, and from the holdout's labels and weights of D_u."""
     from dicap.files.artifacts import epoch_file, read_pseudo_labels
     from dicap.files.json_files import read_json
-    from dicap.linear.solver import solve
-    from dicap.training.loops.solved import Problem
+    from dicap.frozen.loops.solved import Problem
+    from dicap.frozen.solver import solve
 
     network = initial_network(experiment)
     problem = Problem.of(experiment, network, experiment.method.main(experiment.roles))
@@ -395,7 +395,7 @@ def main() -> int:
         "seeds": options.seeds,
         "features_seconds": round(place.seconds, 1),
         "settings": RUNS,
-        "regression_searched_by": "scikit-learn" if options.grid_search else "dicap.linear",
+        "regression_searched_by": "scikit-learn" if options.grid_search else "dicap.frozen",
         "table": table,
         "checks": checks,
         "five_folds_over_none": round(times, 2),

@@ -33,14 +33,14 @@ from coverage import population
 
 from dicap.calibration.ranks import log_odds
 from dicap.calibration.risk_control import Ranking, rankings, threshold
-from dicap.linear.crossfit import out_of_fold_at_rank
-from dicap.linear.folds import assign_folds, fold_weights
-from dicap.linear.learning_curve import gain, measure
-from dicap.linear.loss_weight import choose_loss_weight
-from dicap.linear.scaling import scaling_of
-from dicap.linear.solver import rotate, solve
+from dicap.frozen.crossfit import out_of_fold_at_rank
+from dicap.frozen.folds import assign_folds, fold_weights
+from dicap.frozen.learning_curve import gain, measure
+from dicap.frozen.loss_weight import choose_loss_weight
+from dicap.frozen.solver import rotate, solve
 from dicap.metrics.ranking import average_precision, can_be_tested, map_interval, mean_average_precision
 from dicap.metrics.warnings import headline
+from dicap.network.scaling import scaling_of
 
 TARGET, CONFIDENCE, AXES, LOSS_WEIGHT = 0.9, 0.9, 128, 0.01
 MADE_UP = {"common": (0.2, 0.6), "rare": (0.01, 0.08), "correlated": (0.1, 0.4)}  # shares of positives, lowest and highest

@@ -15,7 +15,7 @@ Scores: `review`, those of `out_of_fold` with the neighbours of each photograph 
 Ranks: `review`, that of `doubts`; `sum`, the worst entry of both kinds in full; `worst`, the single worst entry; `least`, the
 least likely entry, which is also the order of the smallest normalised margin; `total`, the likelihood of all entries; and
 cleanlab's two ways to put the entries' self-confidence together (pip install cleanlab), where it is installed.
-`LOSS_WEIGHT`, `SHARE` and `ABSENT` of dicap/use/review.py were chosen on these draws.
+`LOSS_WEIGHT`, `SHARE` and `ABSENT` of dicap/photos/review.py were chosen on these draws.
 """
 
 import argparse
@@ -29,11 +29,11 @@ import numpy as np
 from dicap.data.format import read_index
 from dicap.data.labels import read_labels
 from dicap.data.store import Store
-from dicap.features.bank import FeatureBank
 from dicap.files.json_files import write_json
-from dicap.training.inputs import BankFeatures
-from dicap.use import review
-from dicap.use.review import among_neighbours, doubts, entry_surprise, out_of_fold, scaled
+from dicap.frozen.features.bank import FeatureBank
+from dicap.frozen.inputs import BankFeatures
+from dicap.photos import review
+from dicap.photos.review import among_neighbours, doubts, entry_surprise, out_of_fold, scaled
 
 ROOT = Path(__file__).parents[1]
 KINDS = ("added", "dropped", "replaced", "swapped")

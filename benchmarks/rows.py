@@ -37,11 +37,11 @@ from dicap.data.convert import convert
 from dicap.data.sources.base import Item, RawSet
 from dicap.data.store import Store
 from dicap.evaluation.evaluate import metrics
-from dicap.features.compute import fill
-from dicap.features.recipe import Recipe, pretrained_network
-from dicap.linear.neighbours import averaged
-from dicap.linear.solver import solve
-from dicap.pages.gallery import write_gallery
+from dicap.frozen.features.compute import fill
+from dicap.frozen.features.recipe import Recipe, pretrained_network
+from dicap.frozen.neighbours import averaged
+from dicap.frozen.solver import solve
+from dicap.photos.pages.gallery import write_gallery
 
 SIDE, FEATURES, CLASSES, DISTINCT = 32, 64, 20, 500
 # The parts, and those that have to run before them.

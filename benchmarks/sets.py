@@ -38,16 +38,16 @@ from populations import HELPING, MISLEADING, ORDINARY, Population, draw
 from dicap.calibration import ranks
 from dicap.calibration.quota import quota_of
 from dicap.data.split import labelled_order
-from dicap.linear.choice import PART, SHARES, safe_mixture
-from dicap.linear.crossfit import Fit, pseudo_labels_per_fold, quota_labels, solve_students, solve_teachers
-from dicap.linear.folds import assign_folds, fold_weights
-from dicap.linear.loss_weight import choose_loss_weight
-from dicap.linear.neighbours import in_metric_of_views
-from dicap.linear.scaling import Kind, scaling_of
-from dicap.linear.scaling_choice import choose_scaling
-from dicap.linear.smoothing import choose_smoothing
-from dicap.linear.solver import Solution, rotate, solve
+from dicap.frozen.choice import PART, SHARES, safe_mixture
+from dicap.frozen.crossfit import Fit, pseudo_labels_per_fold, quota_labels, solve_students, solve_teachers
+from dicap.frozen.folds import assign_folds, fold_weights
+from dicap.frozen.loss_weight import choose_loss_weight
+from dicap.frozen.neighbours import in_metric_of_views
+from dicap.frozen.scaling_choice import choose_scaling
+from dicap.frozen.smoothing import choose_smoothing
+from dicap.frozen.solver import Solution, rotate, solve
 from dicap.metrics.ranking import mean_average_precision
+from dicap.network.scaling import Kind, scaling_of
 from dicap.randomness import torch_seed
 
 TARGET, BELOW, LEAST, FIRST = 0.95, 0.3, 40, 20000

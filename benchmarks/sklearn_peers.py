@@ -55,8 +55,8 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from dicap.data import format as files
 from dicap.data.labels import read_labels
 from dicap.data.split import labelled_order
-from dicap.features.bank import FeatureBank
-from dicap.linear.loss_weight import choose_loss_weight
+from dicap.frozen.features.bank import FeatureBank
+from dicap.frozen.loss_weight import choose_loss_weight
 from dicap.metrics.ranking import mean_average_precision
 from dicap.sklearn import DiCaPClassifier
 

@@ -35,12 +35,12 @@ from scipy.special import expit
 
 from dicap.calibration.ranks import curve_by_rank
 from dicap.files.json_files import write_json
-from dicap.linear.folds import assign_folds, fold_weights, out_of_fold_scores
-from dicap.linear.solver import Solution, solve
+from dicap.frozen.folds import assign_folds, fold_weights, out_of_fold_scores
+from dicap.frozen.solver import Solution, solve
 from dicap.metrics.ranking import mean_average_precision
+from dicap.photos.review import scaled
+from dicap.photos.suggest import principal, spread
 from dicap.report import style
-from dicap.use.review import scaled
-from dicap.use.suggest import principal, spread
 
 STRATEGIES = ("random", "spread", "unsure", "margin", "entropy")
 ROUND, ROUNDS, TEST = 40, 10, 1500

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dicap.models import load_model
-    from dicap.use.fit import fit
-    from dicap.use.predict import predict
+    from dicap.photos.fit import fit
+    from dicap.photos.predict import predict
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "fit", "load_model", "predict"]
@@ -26,11 +26,11 @@ def __getattr__(name: str) -> Any:
 
         return load_model
     if name == "fit":
-        from dicap.use.fit import fit
+        from dicap.photos.fit import fit
 
         return fit
     if name == "predict":
-        from dicap.use.predict import predict
+        from dicap.photos.predict import predict
 
         return predict
     raise AttributeError(f"module 'dicap' has no attribute {name!r}")

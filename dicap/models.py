@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from dicap.calibration.decision import Decisions, plain
 from dicap.errors import DataError, SettingsError, first_line
 from dicap.files.atomic import replacing
+from dicap.frozen.smoothing_layer import Smoothing
 from dicap.methods import build_method
 from dicap.methods.base import Method
 from dicap.network.backbone import tensors_checksum, weights_checksum
 from dicap.network.linear import LinearHead
-from dicap.network.smoothing import Smoothing
 from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS

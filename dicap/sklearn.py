@@ -18,12 +18,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dicap.calibration.ranks import curve_by_rank, log_odds
 from dicap.calibration.risk_control import check_share, rankings, targets_of, threshold
-from dicap.linear.crossfit import Pseudo, crossfit, quota_labels
-from dicap.linear.folds import assign_folds
-from dicap.linear.loss_weight import choose_loss_weight
-from dicap.linear.scaling import NEVER, Kind, scaling_of
-from dicap.linear.scaling_choice import choose_scaling
+from dicap.frozen.crossfit import Pseudo, crossfit, quota_labels
+from dicap.frozen.folds import assign_folds
+from dicap.frozen.loss_weight import choose_loss_weight
+from dicap.frozen.scaling_choice import choose_scaling
 from dicap.metrics.ranking import average_precision
+from dicap.network.scaling import NEVER, Kind, scaling_of
 
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
 
@@ -50,7 +50,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         C: weight of the loss beside half the squared norm (scikit-learn's C); `auto`: by cross-validation.
         features: what the classifier sees: `plain`, `standard` (standardised), `root` (signed square roots, standardised, each
             row of one length), or `auto`: `root`, unless the labelled samples clearly gain from `standard`, out of fold. The
-            scaling learns from all samples; with `auto` from the labelled alone where these scatter otherwise (`dicap.linear`).
+            scaling learns from all samples; with `auto` from the labelled alone where these scatter otherwise (`dicap.frozen`).
         pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, mixed with the
             labelled-only classifier or left out where the labelled samples gain nothing.
         neighbours: nearest samples with which the teacher's rows are averaged and, with `pseudo_weight="auto"` and up to 50,000

@@ -59,8 +59,12 @@ TOOLS = {
 }
 
 
+# Where commands of the layers above the core lie; all others are in stages/commands/.
+LAYERS = {"frozen": ("backbones",), "photos": tuple(USE), "lab": ("sweep", "figures", "table")}
+
+
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and imports `stages.commands.<name>` on use."""
+    """A group that knows its commands by name and imports their modules on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*PIPELINE, *USE, *TOOLS]
@@ -68,7 +72,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        return importlib.import_module(f"stages.commands.{cmd_name.replace('-', '_')}").command
+        layer = next((layer for layer, names in LAYERS.items() if cmd_name in names), "commands")
+        return importlib.import_module(f"stages.{layer}.{cmd_name.replace('-', '_')}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # click's own listing imports every command for its first line

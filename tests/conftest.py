@@ -24,10 +24,10 @@ settings.load_profile("busy")
 # The files that take longest, longest first. `make test` gives one file after another to whichever process is free (loadfile): a
 # long one that begins last would be waited for by a process with nothing to do.
 LONG = (
-    *("test_pipeline.py", "test_readme.py", "test_benchmarks.py", "test_docs.py", "methods/test_methods.py"),
-    *("training/test_every_loop.py", "gpu/test_pretended.py", "faults/test_processes.py", "faults/test_dvc.py"),
-    "training/test_resume.py",
-    *("stages/test_several.py", "training/test_distributed.py", "report/test_page.py"),
+    *("repository/test_pipeline.py", "repository/test_readme.py", "repository/test_benchmarks.py", "repository/test_docs.py"),
+    *("methods/test_methods.py", "training/test_every_loop.py", "gpu/test_pretended.py", "faults/test_processes.py"),
+    *("faults/test_dvc.py", "training/test_resume.py", "stages/test_several.py", "training/test_distributed.py"),
+    "report/test_page.py",
 )
 
 
@@ -102,7 +102,7 @@ def frozen_experiment(tiny_set, bank, tmp_path):
 def smooths(monkeypatch):
     """The largest shares of smoothing and student are taken, whatever the labels say."""
     for name in ("choice.CLEAR", "smoothing.FAR", "smoothing.NEAR"):
-        monkeypatch.setattr(f"dicap.linear.{name}", -1e9)
+        monkeypatch.setattr(f"dicap.frozen.{name}", -1e9)
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from test_pipeline import Clone, checkout
+from repository.test_pipeline import Clone, checkout
 
 from dicap.data.sources.benchmarks import voc
 from dicap.data.sources.benchmarks.nuswide import CONCEPTS

@@ -31,11 +31,12 @@ from dicap.data.convert import convert
 from dicap.data.sources import read_raw
 from dicap.data.split import split_index, split_roles
 from dicap.data.store import Store
-from dicap.features.bank import FeatureBank
-from dicap.features.compute import fill
-from dicap.features.folder import BACKBONE
-from dicap.features.recipe import Recipe, pretrained_network
 from dicap.files.artifacts import write_split
+from dicap.files.features import BACKBONE
+from dicap.frozen.features.bank import FeatureBank
+from dicap.frozen.features.compute import fill
+from dicap.frozen.features.recipe import Recipe, pretrained_network
+from dicap.frozen.inputs import BankFeatures
 from dicap.machine.runtime import Runtime
 from dicap.models import load_weights
 from dicap.network.stored import save_backbone
@@ -179,7 +180,8 @@ def open_experiment(
     s = settings(changes)
     if not split.exists():
         draw_split(folder, split, s)
-    return Experiment.open(s, Runtime(torch.device("cpu"), workers=workers), folder, split, bank=bank)
+    seen = bank and BankFeatures(bank, s.seed, s.augment.flip)
+    return Experiment.open(s, Runtime(torch.device("cpu"), workers=workers), folder, split, bank=seen)
 
 
 def features(folder: Path, place: Path, changes: dict[str, Any] | None = None) -> FeatureBank:

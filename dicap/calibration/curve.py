@@ -81,3 +81,16 @@ def carry_over(curve: Curve, before: Tensor, after: Tensor) -> Curve:
     groups = ranks.by_rank(x)
     knots, rates = ranks.isotonic_knots([x[group].mean() for group in groups], [rate[group].mean() for group in groups], groups)
     return curve_of(knots, rates, log_odds=True).to(after.device)
+
+
+def log_loss(r: Tensor, y: Tensor) -> float:
+    """Mean of -log P(y) over entries for rates r (N, C) of y = 1; see `log_losses`."""
+    return float(log_losses(r, y).mean())
+
+
+def log_losses(r: Tensor, y: Tensor, floor: float = 1e-4) -> Tensor:
+    """-log P(y) of each known entry, (n,) float64, for rates r (N, C) of y = 1, which are kept `floor` away from 0 and 1."""
+    if y.is_signed():  # some may be unknown
+        r, y = r[y >= 0], y[y >= 0]
+    r = r.double().clamp(floor, 1 - floor)
+    return -torch.where(y > 0, r, 1 - r).log().flatten()

@@ -6,7 +6,7 @@ Letters: n entries, G knots; p confidence in [0, 1]; y label: 1, 0, or unknown, 
 import numpy as np
 from numpy.typing import NDArray
 
-from dicap.linear.solver import solve
+from dicap.frozen.solver import solve
 
 FINEST = 1e-6  # confidences are kept this far from 0 and 1 where their logarithms are taken
 GROUP, MOST_GROUPS = 20, 60  # entries of a group at least, groups at most

@@ -28,7 +28,7 @@ class Rates(NamedTuple):
     n_pos: Tensor
     n_neg: Tensor
     r_pos: Tensor  # mean rate of the entries of each bin
-    knots: Tensor  # (G,) of the curve: a place in each bin, or those of dicap/calibration/estimators.py
+    knots: Tensor  # (G,) of the curve: a place in each bin, or those of dicap/frozen/estimators.py
     at_knots: Tensor  # its rates there
 
     @property

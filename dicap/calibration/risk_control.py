@@ -13,7 +13,7 @@ given how many scores lie where the target holds, their labels are right with it
 down with no larger one. So the hits at the first false rank are at most binomial, and a later one is reached through it alone.
 
 What is not proved is measured (benchmarks/promises.py): out-of-fold scores come of heads without a fold, and the head in use is
-another, that has learnt from all; so scores are brought to its scale first (`dicap.linear.crossfit.out_of_fold_at_rank`). The
+another, that has learnt from all; so scores are brought to its scale first (`dicap.frozen.crossfit.out_of_fold_at_rank`). The
 promise is for each class and target by itself, and for images like the labelled ones. It is not one for those classes alone
 that get a threshold: where hardly any labels would do, those that do were often lucky.
 """

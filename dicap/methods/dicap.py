@@ -6,14 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration.estimators import estimate_curve
-from dicap.calibration.logistic import class_shares
 from dicap.calibration.rates import Rates, correctness_weight, count_bins, estimate_rates
 from dicap.calibration.thresholds import PseudoLabels, Thresholds, dual_thresholds, hard_labels
 from dicap.data.loader import Request
 from dicap.losses import nt_xent
 from dicap.methods import rules
 from dicap.methods.base import Batch, Method, Phase, Refresh, Roles, Teacher, frozen_statistics, pseudo_loss, reduced
+from dicap.plugins import plugged
 
 
 class DiCaP(Method):
@@ -86,8 +85,7 @@ class DiCaP(Method):
             rates = estimate_rates(*count_bins(p_count, y_count, c.bins), anchor=c.anchor, empty_bin=c.empty_bin)
         else:
             y_labelled = y_sup if self.cross_fits else torch.cat([y_sup, teacher.labels(roles.est)])
-            share = class_shares(y_labelled.cpu().numpy())
-            rates = estimate_curve(p_count, y_count, p, share, bins=c.bins)
+            rates = plugged("curve per class")(p_count, y_count, p, y_labelled, bins=c.bins)
 
         # (2) dual thresholds: mid-ranges of the scores on D_sup, or the ranks that give each class its labelled share
         thresholds = self.quota(p, y_sup) if t.rule == "quota" else self.thresholds(p_sup, y_sup)

@@ -6,9 +6,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dicap.linear import scaling
-from dicap.linear.scaling import Kind, scaling_of
-from dicap.network.smoothing import Smoothing
+from dicap.frozen.smoothing_layer import Smoothing
+from dicap.network import scaling
+from dicap.network.scaling import Kind, scaling_of
 
 SMALLEST = 1e-8  # below the least half above 0, so that no feature of a bank changes; the root's gradient at 0 is infinite
 

@@ -10,12 +10,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-TEMPLATES = Path(__file__).with_name("templates")
+TEMPLATES = Path(__file__).with_name("templates")  # what pages share
 
 
 def render(
     name: str,
-    *,
+    *folders: Path,
     styles: Sequence[str],
     scripts: Sequence[str] = (),
     images: str = "data:",
@@ -29,12 +29,13 @@ def render(
 
     Args:
         name: of the template.
+        folders: where templates lie beside the shared ones.
         styles, scripts: file names in the order of their contents; scripts share one scope, which the page does not see.
         images: sources of images in the policy's words.
         style_attributes: elements bear style attributes (figures do); styles can then not be named by a hash.
     """
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader([TEMPLATES, *folders]),
         autoescape=True,  # names of classes and of files come from users
         undefined=StrictUndefined,
         trim_blocks=True,

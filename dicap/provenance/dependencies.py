@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dicap.data.sources import MODULES
+from dicap.plugins import PLUGINS
 from dicap.provenance.source_code import ROOT, Choice, closure, digests
 from dicap.settings import Settings
 from dicap.settings.methods import METHODS, MethodSections, unread_sections
@@ -44,6 +45,7 @@ NEUTRAL = {
     "dicap": "the version",
     "stages": "empty",
     "dicap.errors": "what is said when a run fails",
+    "dicap.plugins": "names functions; the module of one that is asked for is compared",
     "dicap.machine.processes": "how many processes make it, when they end, and what memory they keep",
     "dicap.machine.gpus": "refuses at once what a machine has not",
     "dicap.machine.progress": "bars on stderr",
@@ -77,7 +79,7 @@ NEUTRAL = {
 
 # Packages that import one of their modules by a setting: the setting, and the module of each of its values.
 REGISTRIES: dict[str, tuple[str, dict[str, str]]] = {
-    "dicap.methods": ("method", {name: name for name in METHODS}),
+    "dicap.methods": ("method", {name: f"dicap.methods.{name}" for name in METHODS}),
     "dicap.data.sources": ("dataset", MODULES),
 }
 
@@ -90,13 +92,27 @@ def code(stage: str, settings: Settings, root: Path = ROOT) -> dict[str, str]:
 def modules(stage: str, settings: Settings, root: Path = ROOT) -> set[str]:
     """The modules that `code` stands for: all that the stage's command and its loop import but for the tables above."""
     choices = {
-        package: Choice(frozenset(f"{package}.{each}" for each in names.values()), f"{package}.{names[getattr(settings, key)]}")
-        for package, (key, names) in REGISTRIES.items()
+        package: Choice(frozenset(names.values()), names[getattr(settings, key)]) for package, (key, names) in REGISTRIES.items()
     }
     starts = [f"stages.commands.{stage}"]
     if loop := named(stage, settings):
         starts.append(loop.partition(":")[0])
+    starts += [PLUGINS[name].partition(":")[0] for name in _plugins(stage, settings)]
     return set().union(*(closure(start, set(NEUTRAL), choices, root) for start in starts))
+
+
+def _plugins(stage: str, settings: Settings) -> list[str]:
+    """What a stage asks `dicap.plugins` for, and its result depends on."""
+    if stage == "features":
+        return ["computing features"] if settings.needs_features else []
+    if stage not in ("warmup", "pseudo_label", "train", "finetune"):
+        return []
+    names = []
+    if settings.trainable(stage) == "head" or settings.unfreezes:
+        names.append("features of a frozen backbone")
+    if settings.calibration.estimator == "class_score" and stage in ("pseudo_label", "train"):
+        names.append("curve per class")
+    return names
 
 
 def relevant(settings: Settings, stage: str) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class Network(Section):
 
 
 class Features(Section):
-    """The bank of features of a frozen backbone (dicap/features)."""
+    """The bank of features of a frozen backbone (dicap/frozen/features)."""
 
     views: Annotated[int, Field(ge=0, le=64)] = own(4, "strong views of each image")
     viewed: Annotated[int, Field(ge=1)] | Literal["all"] = own(
@@ -91,7 +91,7 @@ class Features(Section):
 
 
 class Linear(Section):
-    """A linear head on a frozen backbone, solved as a convex problem instead of trained by steps (dicap/linear)."""
+    """A linear head on a frozen backbone, solved as a convex problem instead of trained by steps (dicap/frozen)."""
 
     solver: Literal["steps", "convex"] = own(
         "steps", "steps: as published; convex: cross-entropy at its minimum, where the head is linear and all else frozen"

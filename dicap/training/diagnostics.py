@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.calibration.curve import Curve
-from dicap.calibration.estimators import log_losses
+from dicap.calibration.curve import Curve, log_losses
 from dicap.calibration.rates import bin_curve, count_bins, curve_error, estimate_rates, pieces, pooled
 from dicap.methods.base import Refresh
 from dicap.metrics.ranking import mean_average_precision

@@ -12,7 +12,6 @@ from dicap.data.format import is_partial
 from dicap.data.labels import read_labels
 from dicap.data.store import Store
 from dicap.errors import DataError, SettingsError
-from dicap.features.bank import FeatureBank
 from dicap.files.artifacts import ROLES, read_roles
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
@@ -24,7 +23,7 @@ from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.methods import METHODS
 from dicap.training.hidden import HiddenLabelReader
-from dicap.training.inputs import BankFeatures, FixedFeatures, Images, Inputs
+from dicap.training.inputs import FixedFeatures, FrozenFeatures, Images, Inputs
 from dicap.training.parallel.process_group import ProcessGroup
 
 
@@ -60,7 +59,7 @@ class Experiment:
     inputs: Inputs
     oracle: HiddenLabels | None = None  # see dicap.methods.leaks
     frozen: bool = False  # the head alone is trained, on features of the backbone
-    bank: BankFeatures | None = None  # of the backbone as it came, also where the stage trains it
+    bank: FrozenFeatures | None = None  # of the backbone as it came, also where the stage trains it
     group: ProcessGroup = field(default_factory=ProcessGroup)
 
     @staticmethod
@@ -70,7 +69,7 @@ class Experiment:
         folder: Path,
         split: Path,
         group: ProcessGroup | None = None,
-        bank: FeatureBank | None = None,
+        bank: FrozenFeatures | None = None,
     ) -> "Experiment":
         """Open the converted data set `folder` and the split file.
 
@@ -113,11 +112,8 @@ class Experiment:
             readable = np.union1d(readable, method.warmup(roles).labelled)
         labels = VisibleLabels(folder, readable)
         images = Images(store, settings.seed, settings.augment.flip)
-        features = None if bank is None else BankFeatures(bank, settings.seed, settings.augment.flip)
-        experiment = Experiment(
-            settings, runtime, folder, store, roles, labels, method, images, oracle, bank=features, group=group
-        )
-        return experiment if features is None or settings.unfreezes else experiment.on_bank()
+        experiment = Experiment(settings, runtime, folder, store, roles, labels, method, images, oracle, bank=bank, group=group)
+        return experiment if bank is None or settings.unfreezes else experiment.on_bank()
 
     def on_bank(self) -> "Experiment":
         """This experiment on the features of the frozen backbone."""
@@ -132,7 +128,7 @@ class Experiment:
     @property
     def stored_backbone(self) -> StoredBackbone | None:
         """What stands for the backbone where the head alone is trained; None where networks look at images."""
-        return self.bank.bank.backbone if self.frozen and self.bank is not None else None
+        return self.bank.backbone if self.frozen and self.bank is not None else None
 
     def place(self, network: nn.Module) -> nn.Module:
         """The network on the device, as the stage trains it: a frozen backbone is put aside."""

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stages.support.common import ARTIFACTS, gallery_option, load, out_option, params_option, runtime_options, target_options
-from stages.support.photographs import reader
 from stages.support.terminal import finish, opening, say_promises
 
 if TYPE_CHECKING:
     from dicap.evaluation.targets import Targets
-    from dicap.settings import Settings
-    from dicap.training.experiment import Experiment
 
 
 @click.command("evaluate")
@@ -35,6 +32,7 @@ def command(params: Path, model: Path | None, out: Path | None, gallery: Path | 
     from dicap.evaluation.evaluate import evaluate
     from dicap.files.written import check_own_folder
     from dicap.metrics.warnings import headline
+    from dicap.plugins import plugged
     from stages.support.environment import environment
     from stages.support.training import open_experiment
 
@@ -49,7 +47,7 @@ def command(params: Path, model: Path | None, out: Path | None, gallery: Path | 
         result = evaluate(experiment, model or own, place, environment(), own=chosen, targets=targets)
         if not result:  # one of several processes
             return
-        page = _show(settings, experiment, model or own, place, gallery) if gallery else None
+        page = plugged("gallery of test images")(settings, experiment.store, model or own, place, gallery) if gallery else None
     facts: dict[str, Any] = {"mAP": round(result["map"], 2)}
     about, is_corrected = headline(result)
     if is_corrected:
@@ -85,14 +83,3 @@ def command(params: Path, model: Path | None, out: Path | None, gallery: Path | 
     if page is not None:
         facts["gallery"] = str(page)
     finish("evaluate", facts, [f"dicap-stage predict {model or own} FOLDER" if page is None else opening(page)])
-
-
-def _show(settings: "Settings", experiment: "Experiment", model: Path, evaluated: Path, gallery: Path) -> Path:
-    """Write the gallery of the test images; its page."""
-    from dicap.pages.gallery import write_gallery
-    from dicap.use.predict import open_model
-
-    read, files = reader(settings, experiment.store)
-    decisions = open_model(model, "cpu")[0].decisions
-    predictions = evaluated / "predictions.parquet"
-    return write_gallery(predictions, Path(), experiment.store.classes, decisions, gallery, files=files, read=read)

@@ -20,11 +20,11 @@ import torch
 from dicap.data import format as files
 from dicap.data.store import Store
 from dicap.errors import DataError
-from dicap.features.accelerated import engines
-from dicap.features.compute import needed_features, store_of
-from dicap.features.recipe import Recipe, pretrained_network
 from dicap.files.artifacts import cost_file
 from dicap.files.content_store import ABSENT
+from dicap.frozen.features.accelerated import engines
+from dicap.frozen.features.compute import needed_features, store_of
+from dicap.frozen.features.recipe import Recipe, pretrained_network
 from dicap.machine.runtime import Runtime
 from dicap.provenance.dependencies import code
 from dicap.provenance.source_code import ROOT

@@ -10,11 +10,12 @@ import click
 from torch import nn
 
 from dicap.data.store import Store
-from dicap.features.bank import FeatureBank
 from dicap.machine.processes import is_main, keep_freed_memory
 from dicap.machine.runtime import Runtime
+from dicap.plugins import plugged
 from dicap.settings import Settings
 from dicap.training.experiment import Experiment
+from dicap.training.inputs import FrozenFeatures
 from dicap.training.run import run_stage
 from stages.support.common import ARTIFACTS, FOLLOWING, data_folder, placed, project_root
 from stages.support.terminal import finish
@@ -33,7 +34,7 @@ def open_experiment(settings: Settings, runtime: dict[str, Any], stage: str | No
         click.get_current_context().call_on_close(group.close)
     bank = None
     if stage is not None and (settings.trainable(stage) == "head" or (stage == "train" and settings.unfreezes)):
-        bank = open_bank(settings)
+        bank = open_features(settings)
     experiment = Experiment.open(settings, chosen, data_folder(settings), SPLIT, group, bank)
     # Before the main stage unfreezes the backbone, the warm-up has solved for the head.
     if stage is not None and settings.trainable(stage) == "head":
@@ -43,11 +44,9 @@ def open_experiment(settings: Settings, runtime: dict[str, Any], stage: str | No
     return experiment
 
 
-def open_bank(settings: Settings) -> FeatureBank:
+def open_features(settings: Settings) -> FrozenFeatures:
     """The features of the frozen backbone. Raises DataError unless they are those that the settings ask for."""
-    bank = FeatureBank.open(ARTIFACTS / "features")
-    bank.check(settings, Store.open(data_folder(settings)))
-    return bank
+    return plugged("features of a frozen backbone")(ARTIFACTS / "features", settings, Store.open(data_folder(settings)))
 
 
 def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:

@@ -11,8 +11,8 @@ from dicap.calibration.curve import curve_of
 from dicap.calibration.decision import Decisions
 from dicap.calibration.ranks import log_odds
 from dicap.files.artifacts import write_predictions
-from dicap.pages.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
-from dicap.use import folder
+from dicap.photos import folder
+from dicap.photos.pages.gallery import LEVELS, chances_of_levels, levels_of, read_predictions, write_gallery
 
 CLASSES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط"]
 FILES = ['we "are" <i>.png', "50%25 #1?.png", "dossier/été 猫.png", "a,b\nc.png", "&amp;.png", "it's.png"]

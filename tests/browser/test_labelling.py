@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dicap.data.sources.own.read import Given, read_added
-from dicap.pages.labelling import Question, batch_key, write_labelling_page
+from dicap.photos.pages.labelling import Question, batch_key, write_labelling_page
+from dicap.photos.readers.read import Given, read_added
 
 NAMES = ["<b>\"tag\" & 'co'</b>", "100 %", "猫 кошка قط", "a, b", "</script><script>alert(1)</script>", "plain", "p\u0301lain"]
 FILES = ['we "are" <i>.png', "50%25.png", "dossier/été 猫.png", "a,b\nc.png", "&amp;.png", "=1+1.png"]

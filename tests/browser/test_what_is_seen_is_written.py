@@ -10,8 +10,8 @@ from ruamel.yaml import YAML
 
 from dicap.data.convert import convert
 from dicap.data.sources.base import FileImages, Item, RawSet
-from dicap.data.sources.own import read as own
-from dicap.pages.labelling import Question, write_labelling_page
+from dicap.photos.pages.labelling import Question, write_labelling_page
+from dicap.photos.readers import read as own
 from stages.cli import main
 
 CLASSES = [

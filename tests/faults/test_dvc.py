@@ -9,13 +9,13 @@ import psutil
 import pytest
 import tiny
 from place import LONG
-from test_pipeline import AGAIN, Clone, clone, finished, owner
+from repository.test_pipeline import AGAIN, Clone, clone, finished, owner
 
 __all__ = ["clone", "finished"]  # fixtures
 
 pytestmark = [
     pytest.mark.pipeline,
-    pytest.mark.skipif(not LONG, reason="make faults; the short form is in tests/test_pipeline.py"),
+    pytest.mark.skipif(not LONG, reason="make faults; the short form is in tests/repository/test_pipeline.py"),
 ]
 
 

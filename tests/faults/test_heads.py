@@ -1,7 +1,7 @@
 """A head's training on a frozen backbone, by steps and solved, and the whole network after it: killed anywhere, the same bytes.
 
 A moment is a call of one of this project's functions, counted from where the stage begins, so that a fixed list of seeds names
-the same moments on a slow machine. (The features stage itself is killed in tests/features/test_stage.py.)
+the same moments on a slow machine. (The features stage itself is killed in tests/frozen/features/test_stage.py.)
 """
 
 import random
@@ -9,9 +9,9 @@ import signal
 
 import pytest
 import tiny
+from frozen.test_convex import RECOMMENDED
+from frozen.test_unfrozen import WHOLE
 from place import LONG, Place
-from training.test_convex import RECOMMENDED
-from training.test_unfrozen import WHOLE
 
 SEEDS = range(12) if LONG else (1, 2)
 HEADS = {

@@ -11,17 +11,15 @@ from pathlib import Path
 import psutil
 import pytest
 import tiny
+from lab.engines import clusters
 from place import LONG
-from test_pipeline import Clone, committed
-
-sys.path.append(str(tiny.ROOT / "tests" / "engines"))
-import clusters
+from repository.test_pipeline import Clone, committed
 
 pytestmark = [
     pytest.mark.pipeline,
     pytest.mark.timeout(7200),
     pytest.mark.skipif(
-        not LONG, reason="make faults; the short forms are in tests/engines/test_clusters.py and tests/stages/test_cell.py"
+        not LONG, reason="make faults; the short forms are in tests/lab/engines/test_clusters.py and tests/lab/test_cell.py"
     ),
 ]
 KINDS = pytest.mark.parametrize("kind", [clusters.Slurm, clusters.Ray], ids=lambda kind: kind.name)
@@ -119,7 +117,7 @@ class Training:
         begin = time.time()
         self.until(lambda: any(path.stat().st_mtime > begin for path in self._states()), "nothing trains")
         (trainer,) = self.processes()
-        return next(each for each in trainer.parents() if "stages.sweeps.cell" in each.cmdline())
+        return next(each for each in trainer.parents() if "stages.lab.sweeps.cell" in each.cmdline())
 
     def processes(self) -> list[psutil.Process]:
         """Those that train."""
@@ -180,5 +178,5 @@ def test_kills_of_worker_node_and_driver_lose_nothing(kind, cluster, undisturbed
     assert made(clone) == before
     (log,) = (clone.folder / ".dicap" / "sweep").glob("*.log")
     assert log.read_text().count("resuming train after") >= 2
-    assert not training.processes() and not cluster.find("stages.sweeps.cell")
+    assert not training.processes() and not cluster.find("stages.lab.sweeps.cell")
     assert "1 cells, 1 finished, 0 to run" in ended(sweep(clone, cluster, "one"))

@@ -5,9 +5,9 @@ import pytest
 from ruamel.yaml import YAML
 from tiny import ROOT, nested
 
+from dicap.lab.tables import published_numbers, spec_of
 from dicap.methods import build_method
 from dicap.methods.base import Roles
-from dicap.report.tables import published_numbers, spec_of
 from dicap.settings.fields import ORIGINS
 from dicap.settings.methods import METHODS
 from dicap.settings.resolve import resolve_values

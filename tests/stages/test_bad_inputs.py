@@ -21,7 +21,7 @@ which make each mistake and compare. `<project>` is the project's folder; `(…)
 DVC has words of its own after it was killed. `RWLock-file ... had been killed. Auto removed` is a warning at the next start:
 nothing is lost. `... is busy, it is being blocked by` names a process that has not ended yet: wait for it, or end it with `kill`.
 """
-AFTER = "\n## What people have on disk"  # written by tests/data/test_awkward.py
+AFTER = "\n## What people have on disk"  # written by tests/photos/test_awkward.py
 ROW = re.compile(r"\| (.+?) \| `(.+?)` \| `` (.+?) `` \| (\d) \|")
 
 

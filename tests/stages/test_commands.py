@@ -19,7 +19,7 @@ import tiny
 import torch
 
 from dicap.errors import out_of_memory
-from stages.commands.backbones import NAMES, describe
+from stages.frozen.backbones import NAMES, describe
 
 OUT = {
     "convert": "data/converted", "split": "artifacts/split", "pseudo-label": "artifacts/pseudo_label",

@@ -10,7 +10,7 @@ import tiny
 
 import dicap
 from dicap.errors import DataError, SettingsError
-from dicap.features.known import KnownFeatures
+from dicap.frozen.features.known import KnownFeatures
 
 FIT = dicap.fit
 

@@ -12,9 +12,9 @@ import tiny
 
 from dicap.errors import DataError
 from dicap.files.written import replacing_own, replacing_own_folder
-from dicap.use import export
+from dicap.photos import export
 from stages.cli import main
-from stages.sweeps import finished
+from stages.lab.sweeps import finished
 
 # Options and arguments that are only read, by name; every other path is written to, and has a line below.
 READ = {"params", "model", "images", "folder", "path", "lists", "filled", "unlabeled", "project", "grid", "root", "source"}
@@ -71,7 +71,7 @@ def typed(project, raw_photos, monkeypatch):
     run = {"name": "a", "rev": "a" * 40, "when": "2026-01-01", "data": "", "settings": tiny.settings().model_dump()}
     run["metrics"] = {"map": 50.0, "map_low": 45.0, "map_high": 55.0, "steps": 10}
     monkeypatch.setattr(finished, "finished", lambda *, everywhere: ([run], []))
-    # What is written, and that it agrees, is the matter of tests/use/test_export.py, and takes seconds.
+    # What is written, and that it agrees, is the matter of tests/photos/test_export.py, and takes seconds.
     monkeypatch.setattr(export, "write_onnx", lambda scorer, images, path, *_: path.write_bytes(b"a model"))
     monkeypatch.setattr(export, "_reader", lambda path: None)
     monkeypatch.setattr(export, "_difference", lambda scorer, run, images: 0.0)

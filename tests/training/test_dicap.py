@@ -5,14 +5,14 @@ import pandas as pd
 import pytest
 import tiny
 import torch
-from test_losses import slow_asymmetric
+from calibration.test_losses import slow_asymmetric
 from torch import nn
 
-from dicap.calibration.estimators import estimate_curve, fit_curve
-from dicap.calibration.logistic import class_shares
 from dicap.calibration.rates import estimate_rates
 from dicap.calibration.thresholds import Thresholds
 from dicap.files import artifacts as files
+from dicap.frozen.estimators import estimate_curve, fit_curve
+from dicap.frozen.logistic import class_shares
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles, frozen_statistics
 
@@ -336,7 +336,7 @@ def test_the_curve_of_every_class_is_trained_by_and_recorded(tiny_experiment, tr
         seen.append(given[2])  # the confidences, of which the artifact holds halves: ranks among few images turn on less
         return estimate_curve(*given, **options)
 
-    monkeypatch.setattr("dicap.methods.dicap.estimate_curve", watched)
+    monkeypatch.setattr("dicap.frozen.estimators.estimate_curve", watched)
     out = tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path)
     weights = pd.read_parquet(out / "weights")
     assert len(weights) == 2 * CLASSES * 20 and weights["r_pos"].between(0, 1).all()

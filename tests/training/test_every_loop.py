@@ -9,12 +9,14 @@ import pandas as pd
 import pytest
 import tiny
 import torch
+from frozen.test_convex import AUTO, HOLDOUT, RECOMMENDED
+from frozen.test_unfrozen import WHOLE
 from safetensors.numpy import load_file
 
 from dicap.data.loader import scoring_batches
 from dicap.errors import SettingsError, Stopped
 from dicap.evaluation.evaluate import evaluate
-from dicap.features.bank import FeatureBank
+from dicap.frozen.features.bank import FeatureBank
 from dicap.methods.dicap import DiCaP
 from dicap.models import load_model
 from dicap.network import Network
@@ -22,10 +24,8 @@ from dicap.settings.catalogue import OWN_HEAD
 from dicap.settings.methods import METHODS
 from dicap.training.loops.table import loop_of
 from dicap.training.parallel.process_group import ProcessGroup
-from training.test_convex import AUTO, HOLDOUT, RECOMMENDED
 from training.test_leaks import hidden_rows, invert_labels, models, tables
 from training.test_resume import stop_after
-from training.test_unfrozen import WHOLE
 
 SHORT = {"warmup.epochs": 1, "train.epochs": 1, "pclp.warmup_epochs": 1, "finetune.epochs": 1}
 LOOPS = {

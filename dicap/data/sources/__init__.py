@@ -5,20 +5,21 @@ from pathlib import Path
 
 from dicap.data.sources.base import RawSet
 from dicap.errors import SettingsError
+from dicap.plugins import plugged
 from dicap.settings import Own
 from dicap.settings.catalogue import BUNDLED, OWN
 
 # Read lazily: digits and pictograms need scikit-learn, nuswide NumPy files, and nobody needs all of them.
 MODULES = {
-    "digits": "benchmarks.digits",
-    "pictograms": "benchmarks.pictograms",
-    "table": "own.read",
-    "voc2007": "benchmarks.voc",
-    "voc2012": "benchmarks.voc",
-    "coco2014": "benchmarks.coco",
-    "coco2017": "benchmarks.coco",
-    "nuswide": "benchmarks.nuswide",
-    "awa2": "benchmarks.awa2",
+    "digits": "dicap.data.sources.benchmarks.digits",
+    "pictograms": "dicap.data.sources.benchmarks.pictograms",
+    "table": "dicap.photos.readers.read",
+    "voc2007": "dicap.data.sources.benchmarks.voc",
+    "voc2012": "dicap.data.sources.benchmarks.voc",
+    "coco2014": "dicap.data.sources.benchmarks.coco",
+    "coco2017": "dicap.data.sources.benchmarks.coco",
+    "nuswide": "dicap.data.sources.benchmarks.nuswide",
+    "awa2": "dicap.data.sources.benchmarks.awa2",
 }
 
 
@@ -38,5 +39,6 @@ def read_raw(dataset: str, root: Path | None, own: Own | None = None) -> RawSet:
         raise SettingsError(f"params.yaml: dataset: found {dataset!r}, allowed are {', '.join(MODULES)}")
     if root is None and dataset not in BUNDLED:
         raise SettingsError(f"params.yaml: data_root: found null, expected the folder of the raw {dataset} data set")
-    module = importlib.import_module(f"dicap.data.sources.{MODULES[dataset]}")
-    return module.read(root, own or Own()) if dataset == OWN else module.read(dataset, root)
+    if dataset == OWN:
+        return plugged("reader of own labels")(root, own or Own())
+    return importlib.import_module(MODULES[dataset]).read(dataset, root)

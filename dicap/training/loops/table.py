@@ -11,14 +11,14 @@ from dicap.settings import Settings
 LOOPS: dict[tuple[str, str], str | None] = {
     ("warmup", ""): "dicap.training.loops.warmup:warm_up",
     ("warmup", "pclp"): "dicap.training.loops.pclp:warm_up",
-    ("warmup", "solved"): "dicap.training.loops.solved:warm_up",
+    ("warmup", "solved"): "dicap.frozen.loops.solved:warm_up",
     ("pseudo_label", ""): "dicap.training.loops.main:first_refresh",
     ("pseudo_label", "solved"): None,  # `train` takes no longer, and records them
-    ("pseudo_label", "unfrozen"): "dicap.training.loops.solved:first_refresh",
+    ("pseudo_label", "unfrozen"): "dicap.frozen.loops.solved:first_refresh",
     ("train", ""): "dicap.training.loops.main:train",
     ("train", "drml"): "dicap.training.loops.drml:train",
-    ("train", "solved"): "dicap.training.loops.solved:train",
-    ("train", "unfrozen"): "dicap.training.loops.finetune_from_solved:train",
+    ("train", "solved"): "dicap.frozen.loops.solved:train",
+    ("train", "unfrozen"): "dicap.frozen.loops.finetune_from_solved:train",
     ("finetune", ""): "dicap.training.loops.finetune:finetune",
 }
 

@@ -1,0 +1,168 @@
+"""What the content of a feature bank depends on: images, backbone, normalisation, views, grid."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from dicap.data.augment import View
+from dicap.data.store import Store
+from dicap.errors import SettingsError
+from dicap.files.checksum import sha256
+from dicap.frozen.features.views import BankView
+from dicap.network import Network, build_network
+from dicap.network.backbone import weights_checksum
+from dicap.randomness import torch_seed
+from dicap.settings import Settings
+from dicap.settings.catalogue import NAMED_WEIGHTS
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a bank was, or is to be, made of.
+
+    Attributes:
+        images: checksum of the converted set's array.
+        n: its number of images.
+        image_size: their side in pixels.
+        backbone: timm's name.
+        origin: of the backbone's weights: imagenet, lite, random, or the sha256 of a file.
+        weights: checksum of the backbone's tensors.
+        normalize: the setting network.normalize.
+        mean, std: with which pixels in [0, 1] are normalised.
+        stride: of the last feature map.
+        tokens: the setting network.tokens.
+        cutout, flip: of the strong views.
+        views: V, the number of strong views; without any there is the plain view alone.
+        viewed: of how many images there are strong views, and no mirrored one; all: of all, and a mirrored one.
+        test_split: checksum of the test split, whose images have no strong views; empty where V is 0.
+        grid: g; the map is pooled to g x g positions.
+        channels: D.
+    """
+
+    images: str
+    n: int
+    image_size: int
+    backbone: str
+    origin: str
+    weights: str
+    normalize: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    stride: int
+    tokens: str
+    cutout: float
+    flip: float
+    views: int
+    viewed: int | str
+    test_split: str
+    grid: int
+    channels: int
+
+    @staticmethod
+    def of(settings: Settings, store: Store | None, network: Network) -> "Recipe":
+        """The recipe that `settings` ask for, with the backbone of `network`, in eval mode, on the images of `store`, or of none.
+
+        Raises:
+            SettingsError: the grid is finer than the backbone's map.
+        """
+        grid, size = settings.features.grid, settings.image_size
+        with torch.inference_mode():
+            photograph = torch.zeros(1, 3, size, size, dtype=torch.uint8, device=network.mean.device)
+            _, channels, height, width = network.features(photograph).shape
+        if grid > min(height, width):
+            raise SettingsError(
+                f"params.yaml: features.grid: found {grid}, but the map of {settings.backbone} at image_size "
+                f"{size} has {height} x {width} positions; set it to {min(height, width)} or less"
+            )
+        return Recipe(
+            **asked_for(settings, store),
+            weights=weights_checksum(network.backbone.state_dict()),
+            mean=tuple(round(value, 6) for value in (network.mean.flatten() / 255).tolist()),
+            std=tuple(round(value, 6) for value in (1 / (network.scale.flatten() * 255)).tolist()),
+            channels=channels,
+        )
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> "Recipe":
+        """A recipe as `to_dict` wrote it. Raises TypeError or KeyError for anything else."""
+        known: dict[str, Any] = values | {name: tuple(values[name]) for name in ("mean", "std")}
+        return Recipe(**known)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON keeps it."""
+        return asdict(self) | {"mean": list(self.mean), "std": list(self.std)}
+
+    @property
+    def fingerprint(self) -> str:
+        """One checksum of all of it."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    @property
+    def files(self) -> list[BankView]:
+        """The views, in the order in which they are computed: that of the numbers by which `choose` names them."""
+        plain, mirror = BankView("plain", View("test")), BankView("mirror", View("weak", flip=1.0))
+        strong = [BankView(f"strong_{i}", View("strong", cutout=self.cutout, flip=self.flip)) for i in range(self.views)]
+        return [plain, mirror, *strong] if strong and self.viewed == "all" else [plain, *strong]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(N, g * g, D), of each view."""
+        return self.n, self.grid**2, self.channels
+
+    @property
+    def most_computed(self) -> int:
+        """Views of images that are computed for a bank at most."""
+        few = self.n if self.viewed == "all" else min(self.n, int(self.viewed))
+        return sum(few if view.view.name == "strong" else self.n for view in self.files)
+
+    @property
+    def bytes_per_image(self) -> int:
+        """Bytes on disk for each image: two for each channel, position, and view."""
+        return len(self.files) * self.grid**2 * self.channels * 2
+
+
+def asked_for(settings: Settings, store: Store | None) -> dict[str, Any]:
+    """What of a recipe follows from settings and images, without building the backbone: that takes longer than a stage's work."""
+    return {
+        "images": "" if store is None else store.pixels_checksum,
+        "n": 0 if store is None else store.n,
+        "image_size": settings.image_size if store is None else store.image_size,
+        "backbone": settings.backbone,
+        "origin": origin_of(settings.backbone_weights),
+        "normalize": settings.network.normalize,
+        "stride": settings.network.stride,
+        "tokens": settings.network.tokens,
+        "cutout": settings.augment.cutout,
+        "flip": settings.augment.flip,
+        "views": settings.features.views,
+        "viewed": settings.features.viewed if settings.features.views else "all",
+        "test_split": store.test_checksum if store is not None and settings.features.views else "",
+        "grid": settings.features.grid,
+    }
+
+
+def origin_of(weights: str) -> str:
+    """What tells the weights that the setting backbone_weights names from others: the name, or the sha256 of the file."""
+    if weights in NAMED_WEIGHTS:
+        return weights
+    path = Path(weights)
+    return sha256(path) if path.is_file() else f"missing: {path.name}"
+
+
+def pretrained_network(settings: Settings) -> Network:
+    """The backbone that `settings` name, with its normalisation and no head, frozen and in eval mode.
+
+    Random weights are the same whatever the experiment's seed, since one bank serves all seeds.
+
+    Raises:
+        SettingsError: see `dicap.network.backbone.create_backbone`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch_seed(0, "features", 0))
+        network = build_network(settings, lambda channels: nn.Identity())
+    return network.eval().requires_grad_(False)

@@ -1,0 +1,104 @@
+"""A model as ONNX, checked against the original before it is given its name."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dicap.errors import DataError, SettingsError, first_line
+from dicap.files.written import check_own, replacing_own
+from dicap.frozen.onnx_file import PACKAGES, probe, write_onnx
+from dicap.models import SavedModel
+
+ENDING = ".onnx"
+TOLERANCE = 1e-4
+BATCHES = (16, 5, 1)  # random images that are checked at a time: the size of a batch is not part of the model
+
+
+class Scorer(nn.Module):
+    """What is exported: images (B, 3, S, S) uint8, resized and nothing else -> scores (B, C) float32."""
+
+    def __init__(self, model: SavedModel) -> None:
+        super().__init__()
+        self.network = model.network
+        self._scores = model.method.scores
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self._scores(self.network, images)
+
+
+def export(model: SavedModel, out: Path) -> float:
+    """Write the model to `out`, and `<out>.json` with all that is needed to use it.
+
+    Scores of random images must agree with the original's to TOLERANCE, in batches of several sizes; otherwise
+    nothing is left behind.
+
+    Returns:
+        The largest difference of a score.
+
+    Raises:
+        SettingsError: another ending, or a package is not installed; DataError: the network cannot be exported or does not agree.
+    """
+    if out.suffix.lower() != ENDING:
+        raise SettingsError(f"--out: found {out.name!r}; give a name that ends in {ENDING}")
+    described = out.with_name(f"{out.name}.json")
+    check_own(out, described)
+    for name in PACKAGES:
+        if importlib.util.find_spec(name) is None:
+            raise SettingsError(f"export needs the package {name}; install the extra: pip install 'dicap[export]'")
+    scorer = Scorer(model).cpu().eval()
+    images, facts = probe(max(BATCHES), model.settings.image_size), description(model)
+    with replacing_own(out) as temporary:
+        try:
+            write_onnx(scorer, images[:2], temporary, ("images", "scores"), {"dicap": json.dumps(facts)})
+        except Exception as error:  # the exporter raises many kinds; all mean the same to the user
+            raise DataError(f"{out}: this network cannot be exported ({first_line(error)})") from None
+        worst = _difference(scorer, _reader(temporary), images)
+        if not worst <= TOLERANCE:
+            raise DataError(f"{out}: the exported scores are up to {worst:.2g} from the original's, so nothing was written")
+    with replacing_own(described) as temporary:
+        temporary.write_text(json.dumps(facts, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    return worst
+
+
+def description(model: SavedModel) -> dict[str, Any]:
+    """Preprocessing, classes, thresholds and correctness curve of a model, as plain JSON."""
+    size, decisions = model.settings.image_size, model.decisions.to_dict()
+    del decisions["rankings"]  # what thresholds are chosen by, not what is decided by
+    return {
+        "input": {
+            "name": "images",
+            "shape": ["batch", 3, size, size],
+            "dtype": "uint8",
+            "preprocessing": "decode to RGB, upright as EXIF says, transparent parts on white; "
+            f"resize to {size} x {size} (bilinear, aspect ratio ignored), channels first; normalisation is inside the model",
+        },
+        "output": {"name": "scores", "shape": ["batch", len(model.classes)], "dtype": "float32", "range": [0, 1]},
+        "classes": model.classes,
+        "decisions": decisions,
+        "model": {
+            "method": model.settings.method,
+            "backbone": model.settings.backbone,
+            "stage": model.stage,
+            "which": model.which,
+            "checksum": model.checksum,
+        },
+    }
+
+
+def _reader(path: Path) -> Any:
+    """A function from images (n, 3, S, S) uint8 to scores, from the file alone."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return lambda images: session.run(["scores"], {"images": images})[0]
+
+
+def _difference(scorer: Scorer, run: Any, images: Tensor) -> float:
+    parts = [images[-size:] for size in BATCHES]
+    with torch.inference_mode():
+        return float(np.max([np.abs(run(part.numpy()) - scorer(part).numpy()).max() for part in parts]))  # NaN where one is

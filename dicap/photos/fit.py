@@ -1,0 +1,204 @@
+"""A model from a folder of photographs in one call, for notebooks and scripts."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dicap.data.sources.files import list_images
+from dicap.errors import DataError, SettingsError
+from dicap.files.atomic import alone, replacing
+from dicap.files.locks import locked
+from dicap.models import SavedModel, load_model
+from dicap.photos.folder import Images
+from dicap.photos.predict import predict
+from dicap.settings.resolve import TEMPLATE, change_settings
+
+LABELS, HELD = "labels.csv", ".dicap-lock"
+# How the labels are to be read has to be known before they are: options of `init-data` by these names.
+READING = ("separator", "empty", "empty_absent", "label_folder", "test_share", "unlabeled_root")
+FILES = ("backbone_weights", "own.unlabeled_root")  # settings whose relative paths are the caller's
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What `fit` made. Its files are removed with it; `save` and `report` copy what is to stay."""
+
+    folder: TemporaryDirectory
+    held: ExitStack  # the folder's lock: one that nobody holds is of a process that was killed
+
+    @cached_property
+    def model(self) -> SavedModel:
+        """The model, as `load_model` returns it."""
+        return load_model(self._results / "finetune" / "model.safetensors")
+
+    @property
+    def _results(self) -> Path:
+        return Path(self.folder.name) / "artifacts"
+
+    def predict(self, images: Images, **options: Any) -> pd.DataFrame:
+        """A row for every image and class; see `dicap.predict`, which also names the options."""
+        return predict(self.model, images, **{"known": Path(self.folder.name) / ".dicap" / "store" / "features", **options})
+
+    def evaluate(self) -> dict[str, Any]:
+        """mAP (%) with its 95 % interval and more on the test images, as in the pipeline's artifacts/evaluate/metrics.json."""
+        return json.loads((self._results / "evaluate" / "metrics.json").read_text(encoding="utf-8"))
+
+    def save(self, path: str | Path) -> Path:
+        """Copy the model to a file, which `load_model` and `dicap-stage predict` read."""
+        return _copied(self._results / "finetune" / "model.safetensors", Path(path))
+
+    def report(self, path: str | Path = "report.html") -> Path:
+        """Copy the report, one page that needs no network, to a file."""
+        return _copied(self._results / "report" / "index.html", Path(path))
+
+
+def fit(
+    photographs: str | Path,
+    labels: str | Path | pd.DataFrame | None = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    cache: str | Path | None = None,
+) -> Fitted:
+    """Train on a folder of photographs of which some are labelled.
+
+    The stages are those of the pipeline with the settings that `dicap-stage init-data` finds, and so are the numbers. Progress is
+    written to stderr; nothing is written beside the cache.
+
+    Args:
+        photographs: the folder.
+        labels: a table (.csv, .parquet), another file of labels that `init-data` reads, or a DataFrame like such a table; None:
+            they lie in the folder.
+        settings: other values by their dotted names, as {"ratio": 0.1, "seed": 2} (docs/reference.md).
+        cache: where converted images and features are kept by content; None: ~/.cache/dicap.
+
+    Raises:
+        DataError: the folder or the labels cannot be used. SettingsError: a setting is wrong.
+    """
+    if not isinstance(labels, str | Path | pd.DataFrame | None):
+        raise DataError(
+            f"labels: found a {type(labels).__name__}, expected a file, or a DataFrame with the columns image and labels"
+        )
+    photographs = Path(photographs).absolute()
+    if not photographs.is_dir():
+        raise DataError(f"{photographs}: no such folder")
+    cache = Path(cache) if cache else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dicap"
+    if cache.resolve().is_relative_to(photographs.resolve()):
+        raise DataError(f"{cache}: this cache lies among the photographs; name a folder elsewhere with cache=")
+    changes = _plain(settings or {})
+    (cache / "store").mkdir(parents=True, exist_ok=True)
+    with alone(cache / "fit", wait=True), ExitStack() as stack:
+        for lock in cache.glob(f"fit-*/{HELD}"):  # other folders are not ours
+            with suppress(OSError), locked(lock) as unheld:  # another user's, or gone by now: its fit has just ended
+                if unheld:
+                    shutil.rmtree(lock.parent, ignore_errors=True)
+        folder = TemporaryDirectory(prefix="fit-", dir=cache)
+        place = Path(folder.name).absolute()
+        stack.enter_context(locked(place / HELD))
+        held = stack.pop_all()
+    joined = place / "photographs"
+    given = {name: str(value) for name in READING if (value := changes.get(f"own.{name}")) is not None}
+    options = [word for name in given for word in (f"--{name.removesuffix('_root').replace('_', '-')}", given[name])]
+    try:
+        (place / ".dicap").mkdir()
+        (place / ".dicap" / "store").symlink_to((cache / "store").absolute())
+        shutil.copyfile(TEMPLATE / "settings.yaml", place / "params.yaml")
+        source = photographs if labels is None else _joined(photographs, labels, joined)
+        if labels is not None and "unlabeled_root" not in given:  # of the photographs that the labels do not name one learns too
+            options += ["--unlabeled", str(source.parent)]
+        _run("init-data", str(source), *options, folder=place)
+        change_settings(place / "params.yaml", changes)
+        _run("run", folder=place)
+    except BaseException as error:
+        folder.cleanup()
+        if not isinstance(error, DataError | SettingsError):
+            raise
+        named = ("the data frame", LABELS) if isinstance(labels, pd.DataFrame) else (str(labels), Path(labels or "").name)
+        text = str(error).replace(str(joined / named[1]), named[0]).replace(str(joined), str(photographs))
+        raise type(error)(text) from None
+    return Fitted(folder, held)
+
+
+def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -> Path:
+    """A folder of the photographs without whatever else lies there, and the labels; returns the file of labels.
+
+    The files are hard links where the cache's disk is that of the photographs, else copies: a symbolic link that leaves a data
+    set's folder is not followed.
+    """
+    if not isinstance(labels, pd.DataFrame):
+        labels = Path(labels).absolute()
+        if not labels.is_file():
+            raise DataError(f"{labels}: no such file")
+        if labels.parent == photographs:
+            return labels
+    place.mkdir()  # also where no image is
+    for name in list_images(photographs, again=True, required=False):
+        if (photographs / name).is_file():  # and no broken link
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(photographs / name, place / name)
+            except OSError:  # on another disk
+                shutil.copy2(photographs / name, place / name)
+    if isinstance(labels, pd.DataFrame):
+        below = f"{photographs}{os.sep}"
+        cells = labels.map(lambda cell: str(cell).removeprefix(below) if isinstance(cell, str | Path) else cell)
+        cells.to_csv(place / LABELS, index=False)
+        return place / LABELS
+    return Path(shutil.copy2(labels, place))
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as YAML can hold them, with absolute paths. Raises SettingsError for what it cannot hold."""
+    plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in dict(settings).items()}
+    for key in FILES:
+        if isinstance(value := plain.get(key), str | Path) and Path(value).exists():
+            plain[key] = str(Path(value).absolute())
+    for key, value in plain.items():
+        if not isinstance(value, str | int | float | list | None):
+            raise SettingsError(
+                f"{key}: found a {type(value).__name__}; expected dotted names and plain values, as {{'ratio': 0.1}}"
+            )
+    return plain
+
+
+def _run(*words: str, folder: Path) -> None:
+    """A command of `dicap-stage` in a folder, its progress passed on to this process's stderr.
+
+    A process of its own: the stages work in the folder that they are started in, and take signals.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stages.cli", *words], cwd=folder, text=True, errors="replace",
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr is not None
+    mistakes = []
+    try:
+        for line in process.stderr:
+            if line.startswith("Error: "):
+                mistakes.append(line.removeprefix("Error: ").strip())
+            else:
+                sys.stderr.write(line)
+    except BaseException:  # an interrupted cell of a notebook ends the training too
+        process.terminate()
+        process.wait()
+        raise
+    if code := process.wait():
+        kind = SettingsError if code == 2 else DataError
+        raise kind("\n".join(mistakes) or f"dicap-stage {words[0]} ended with {code}; its lines stand above")
+
+
+def _copied(source: Path, target: Path) -> Path:
+    with replacing(target) as temporary:
+        shutil.copyfile(source, temporary)
+    return target

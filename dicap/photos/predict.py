@@ -1,0 +1,287 @@
+"""Predictions for images, in memory or streamed to a file."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from dicap.calibration.ranks import GROUP, MOST_GROUPS
+from dicap.data.loader import worker_count
+from dicap.errors import DataError, SettingsError, out_of_memory
+from dicap.files.written import check_own, replacing_own
+from dicap.frozen.features.accelerated import accelerated, engines, with_backbone
+from dicap.frozen.features.known import KnownFeatures
+from dicap.machine.processes import keep_freed_memory
+from dicap.machine.progress import progress
+from dicap.machine.runtime import Runtime
+from dicap.metrics.operating_point import chance_interval
+from dicap.models import SavedModel, load_model
+from dicap.network import Network, detach_backbone
+from dicap.photos.folder import Images, Photograph, photographs, read_ahead
+from dicap.provenance.dependencies import code
+
+ANSWERS = {1: "yes", 0: "no", -1: "unsure"}
+FORMATS = ("parquet", "csv")
+PART = 2048  # images whose rows are written at once
+CPU_BATCH, GPU_BATCH = 32, 256
+KNOWN_BATCH = 256  # of images that may be known, so that the others fill a pass
+
+ROWS = pa.schema(
+    [
+        ("image", pa.string()),
+        ("class", pa.string()),
+        ("probability", pa.float32()),
+        ("decision", pa.string()),
+        ("chance", pa.float32()),
+        ("chance_low", pa.float32()),  # 95 % interval of the chance
+        ("chance_high", pa.float32()),
+    ]
+)
+IMAGES = pa.schema([(name, pa.string()) for name in ("image", "labels", "unsure", "absent")])
+
+
+@dataclass
+class Outcome:
+    """What came of a folder: counts, and the files that could not be read, with reasons."""
+
+    images: int = 0
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+
+
+def predict(
+    model: SavedModel | str | Path,
+    images: Images,
+    *,
+    batch_size: int | None = None,
+    device: str = "auto",
+    per_image: bool = False,
+    known: Path | None = None,
+) -> pd.DataFrame:
+    """A row for every image and class, or for every image.
+
+    Args:
+        model: from `load_model`, or the path of a model.safetensors or of its folder.
+        images: a file, a folder (searched to the bottom), an open PIL image, an array (H, W, 3) or (N, H, W, 3) uint8, or a
+            sequence of these.
+        batch_size: images a step; None: chosen, and halved where the memory is too small.
+        device: `auto`, `cpu`, `cuda`.
+        per_image: a row for every image instead.
+        known: where the features of a frozen backbone are stored by content, as those of a project below .dicap/store/features:
+            images that were seen before are decoded alone. None: nowhere.
+
+    Returns:
+        DataFrame of image (path, or number of an image without a file), class, probability (the network's confidence), decision
+        (`yes`, `no` or `unsure`, by the model's thresholds), chance (the measured chance that the decision is right; NaN where
+        unsure or not measured) and its 95 % interval, chance_low and chance_high. With `per_image`: image, labels (the classes
+        with a yes, separated by `;`; `-` where every class is a no), unsure, and absent (the classes with a no; `*`: all but the
+        labels), so that what is unsure stays unknown where such a table is read as labels.
+        `frame.attrs["unreadable"]` lists (path, reason) of the files that could not be read.
+
+    Raises:
+        DataError: the model cannot be read, nothing is there, or none of the images can be read.
+    """
+    photos = photographs(images)
+    saved, runtime, seen = opened_for(model, device, len(photos), known)
+    outcome = Outcome()
+    table = pa.concat_tables(_tables(saved, photos, runtime, batch_size, outcome, per_image=per_image, seen=seen))
+    frame = table.to_pandas()
+    frame.attrs["unreadable"] = outcome.unreadable
+    return frame
+
+
+def predict_to_file(
+    model: SavedModel | str | Path,
+    images: Images,
+    out: str | Path,
+    *,
+    batch_size: int | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+    per_image: bool = False,
+    known: Path | None = None,
+) -> Outcome:
+    """Predict images (as `predict` takes them) into `out`, as streamed: memory does not grow with the number of images.
+
+    `out` ends in .parquet or .csv: a row for every image and class, or with `per_image` for every image. It gets its name when it
+    is whole. Files that cannot be read are listed with the reason in `<out stem>.unreadable.csv`.
+
+    Raises:
+        SettingsError: `out` has another ending; DataError: as `predict`.
+    """
+    out = Path(out)
+    kind = out.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise SettingsError(f"--out: found {str(out)!r}, expected a file that ends in .parquet or .csv")
+    listing = out.with_name(f"{out.stem}.unreadable.csv")
+    check_own(out, listing)
+    photos = photographs(images)
+    saved, runtime, seen = opened_for(model, device, len(photos), known)
+    outcome = Outcome()
+    with closing(progress(photos, desc="predict", total=len(photos), unit="image")) as shown, replacing_own(out) as temporary:
+        tables = _tables(saved, shown, runtime, batch_size, outcome, workers, per_image=per_image, seen=seen)
+        _write(kind, tables, temporary, IMAGES if per_image else ROWS)
+    check_own(listing)
+    listing.unlink(missing_ok=True)
+    if outcome.unreadable:
+        with replacing_own(listing) as temporary:
+            pd.DataFrame(outcome.unreadable, columns=["image", "reason"]).to_csv(temporary, index=False, lineterminator="\n")
+    return outcome
+
+
+def open_model(model: SavedModel | str | Path, device: str = "auto") -> tuple[SavedModel, Runtime]:
+    """A model on its device. A folder means the model.safetensors in it. Raises DataError, SettingsError."""
+    runtime = Runtime.choose(device)
+    if runtime.device.type == "cpu":
+        keep_freed_memory()
+    if isinstance(model, SavedModel):
+        model.network.to(runtime.device)
+        return model, runtime
+    path = Path(model)
+    return load_model(path / "model.safetensors" if path.is_dir() else path, runtime.device), runtime
+
+
+def opened_for(
+    model: SavedModel | str | Path, device: str, images: int, known: Path | None = None
+) -> tuple[SavedModel, Runtime, KnownFeatures | None]:
+    """`open_model`, with what computes its backbone fastest for so many images, and where its features are looked for."""
+    saved, runtime = open_model(model, device)
+    if not isinstance(saved.network, Network):
+        return saved, runtime, None
+    cache = None if known is None else known.with_name("backbones")  # of a project's store, where it has one
+    network, by = accelerated(
+        saved.network, images, saved.settings.image_size, runtime.device, cache if cache and cache.is_dir() else None
+    )
+    if known is None or network.grid is None:  # of a backbone that was trained nobody else has features
+        return replace(saved, network=network), runtime, None
+    # A bank has more views than there are images here, so that another engine may have paid: it differs in the last bits alone.
+    sort = [str(runtime.amp or torch.float32).removeprefix("torch."), runtime.device.type]
+    ways = [by, *(each for each in engines() if each != by)]
+    made_by = [{"engine": [*each, *sort], "code": code("features", saved.settings)} for each in ways]
+    seen = KnownFeatures(known, saved.settings, network, made_by, runtime.amp)
+    head = with_backbone(network, network.backbone)
+    detach_backbone(head, network.grid)
+    return replace(saved, network=head), runtime, seen
+
+
+def _tables(
+    model: SavedModel,
+    photos: Iterable[Photograph],
+    runtime: Runtime,
+    batch_size: int | None,
+    outcome: Outcome,
+    workers: int | None = None,
+    *,
+    per_image: bool,
+    seen: KnownFeatures | None,
+) -> Iterator[pa.Table]:
+    """Yield the rows of the readable images, about PART images at a time; `outcome` counts them and the others.
+
+    Raises DataError at the end if none of the images can be read.
+    """
+    parts, count = [], 0
+    for names, scores in stream(model, photos, runtime, batch_size, outcome, workers, seen):
+        table = _rows(names, scores, model)
+        parts.append(_by_image(table, len(model.classes)) if per_image else table)
+        count += len(names)
+        if count >= PART:
+            yield pa.concat_tables(parts)
+            parts, count = [], 0
+    if parts:
+        yield pa.concat_tables(parts)
+    elif not outcome.images:
+        raise none_readable(outcome)
+
+
+def none_readable(outcome: Outcome) -> DataError:
+    """The error of images none of which can be read."""
+    (path, reason), count = outcome.unreadable[0], len(outcome.unreadable)
+    return DataError(f"{path}: {reason}" if count == 1 else f"none of {count} images can be read; the first: {path}: {reason}")
+
+
+def stream(
+    model: SavedModel,
+    photos: Iterable[Photograph],
+    runtime: Runtime,
+    batch_size: int | None,
+    outcome: Outcome,
+    workers: int | None = None,
+    seen: KnownFeatures | None = None,
+) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Yield (names, scores (n, C) float32) of the readable images, batch by batch; `outcome` counts them and the others.
+
+    Where their features are `seen`, the model's backbone is put aside.
+    """
+    few = CPU_BATCH if seen is None else KNOWN_BATCH
+    batch = batch_size or (GPU_BATCH if runtime.device.type == "cuda" else few)
+    threads = max(1, worker_count() if workers is None else workers)
+    for some, images in read_ahead(photos, model.settings.image_size, batch, threads):
+        readable = [(one.name, image) for one, image in zip(some, images, strict=True) if not isinstance(image, str)]
+        outcome.unreadable += [(one.name, image) for one, image in zip(some, images, strict=True) if isinstance(image, str)]
+        if readable:
+            outcome.images += len(readable)
+            squares = np.stack([image for _, image in readable])
+            inputs = torch.from_numpy(squares).permute(0, 3, 1, 2) if seen is None else seen.maps(squares)
+            yield [name for name, _ in readable], score(model, inputs, runtime)
+
+
+def score(model: SavedModel, images: Tensor, runtime: Runtime) -> np.ndarray:
+    """Scores (n, C) float32 of what the network takes: square images (n, 3, S, S) uint8. Halved where memory is too small."""
+    try:
+        with torch.inference_mode(), runtime.autocast():
+            return model.method.scores(model.network, images.to(runtime.device)).float().cpu().numpy()
+    except Exception as error:
+        if out_of_memory(error) is None:
+            raise
+        if len(images) == 1:
+            raise DataError("one image does not fit into the device's memory; use --device cpu") from None
+    torch.cuda.empty_cache()
+    half = len(images) // 2
+    return np.concatenate([score(model, images[:half], runtime), score(model, images[half:], runtime)])
+
+
+def _rows(names: Sequence[str], scores: np.ndarray, model: SavedModel) -> pa.Table:
+    answer, chance = model.decisions.decide(scores)
+    n, classes = scores.shape
+    low = high = chance
+    if model.decisions.curve is not None:
+        chance, low, high = chance_interval(chance, model.decisions.entries, GROUP, MOST_GROUPS)
+    words = np.array([ANSWERS[-1], ANSWERS[0], ANSWERS[1]], dtype=object)[answer.ravel() + 1]
+    columns = [
+        pa.array(np.repeat(np.array(names, dtype=object), classes), pa.string()),
+        pa.array(np.tile(np.array(model.classes, dtype=object), n), pa.string()),
+        pa.array(scores.ravel(), pa.float32()),
+        pa.array(words, pa.string()),
+        *(pa.array(values.ravel().astype(np.float32), pa.float32(), from_pandas=True) for values in (chance, low, high)),
+    ]
+    return pa.Table.from_arrays(columns, schema=ROWS)
+
+
+def _by_image(table: pa.Table, classes: int) -> pa.Table:
+    """A row an image: the classes with a yes, those that are unsure, and those with a no, as tables of labels say it."""
+    names, decisions = (table[name].to_numpy().reshape(-1, classes) for name in ("class", "decision"))
+    yes, unsure, no = (
+        [";".join(row[said == word]) for row, said in zip(names, decisions, strict=True)] for word in ("yes", "unsure", "no")
+    )
+    labels = [found or ("" if open_ else "-") for found, open_ in zip(yes, unsure, strict=True)]
+    images = table["image"].to_pylist()[::classes]
+    absent = [found or "-" if open_ else "*" for found, open_ in zip(no, unsure, strict=True)]
+    return pa.table({"image": images, "labels": labels, "unsure": unsure, "absent": absent}, schema=IMAGES)
+
+
+def _write(kind: str, tables: Iterable[pa.Table], path: Path, schema: pa.Schema) -> None:
+    """Write one table after the other, one in memory at a time."""
+    if kind == "parquet":
+        with pq.ParquetWriter(path, schema, write_page_checksum=True, compression="zstd") as writer:
+            for table in tables:
+                writer.write_table(table)
+        return
+    for i, table in enumerate(tables):
+        mode = "a" if i else "w"
+        table.to_pandas().to_csv(path, mode=mode, header=not i, index=False, float_format="%.6g", lineterminator="\n")

@@ -1,0 +1,186 @@
+"""A look at somebody's own images before anything is converted: what is there, and what may go wrong."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, unknown_entries
+from dicap.errors import first_of
+from dicap.machine.progress import progress
+from dicap.photos.readers.read import read, with_unlabelled
+from dicap.settings import Own
+
+MISSING = "missing"  # what the reader of images says of a file that is not there
+TEST_SHARE = 0.2  # of the labelled images, where no test split is said
+EXAMPLES = 5
+SHOWN = 8  # names in a line
+FEW = 10  # labelled images of a class below which it will hardly be learnt
+
+
+@dataclass
+class Survey:
+    """What a folder holds.
+
+    Attributes:
+        kind: the format of its labels.
+        counts: images by split.
+        classes: (name, training images, test images) of every class, most frequent first.
+        labels_per_image: mean number of labels of a labelled image.
+        understood: (what, how it was read), in the order of reading.
+        examples: (image, split, labels) of the first rows.
+        ratio: share of the labels to use, and why.
+        everywhere: classes that every labelled training image shows, as far as is known.
+        unreadable, missing: (path, reason).
+        unlisted: image files below the folder that no annotation names.
+        problems: sentences on what may go wrong; notes: sentences on what was assumed.
+    """
+
+    kind: str
+    counts: dict[str, int]
+    classes: list[tuple[str, int, int]]
+    labels_per_image: float
+    understood: list[tuple[str, str]] = field(default_factory=list)
+    examples: list[tuple[str, str, str]] = field(default_factory=list)
+    ratio: tuple[float, str] = (1.0, "")
+    everywhere: list[str] = field(default_factory=list)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+    missing: list[tuple[str, str]] = field(default_factory=list)
+    unlisted: int = 0
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def rejected(self) -> float:
+        """Share of the images that `convert` would reject."""
+        return (len(self.unreadable) + len(self.missing)) / max(1, sum(self.counts.values()))
+
+
+def survey(root: Path, options: Own) -> tuple[Survey, Own]:
+    """Look at a folder, opening every image; returns what is there and the options that make it run.
+
+    A test split is asked for where there is none (own.test_share 0.2), and images that no annotation names become unlabelled.
+
+    Raises:
+        DataError: no labels are found.
+    """
+    drawing = options.model_copy(update={"test_share": options.test_share or TEST_SHARE})  # only where there is no test split
+    raw = read(root, drawing)
+    kind, drawn = raw.source["format"], raw.source.get("test_drawn", 0)
+    options = drawing if drawn else options
+    unlisted = 0
+    if not options.unlabeled_root and root.is_dir() and kind != "folders":
+        unlisted = _unlisted(raw, root)
+        if unlisted:
+            options = options.model_copy(update={"unlabeled_root": str(root)})
+            raw = read(root, options)
+    elif options.unlabeled_root and root.is_dir() and (left_out := _unlisted(raw, root)):
+        raw.notes.append(f"images below {root} that no annotation names, which are left out: {left_out}")
+    unreadable, missing = [], []
+    for i in progress(range(len(raw.items)), desc="look", total=len(raw.items), unit="image"):
+        try:
+            raw.images.read(i)
+        except Rejected as reason:
+            (missing if str(reason) == MISSING else unreadable).append((raw.items[i].path, str(reason)))
+    seen = {
+        split: Counter(c for item in raw.items if item.split == split for c in item.labels or ()) for split in ("train", "test")
+    }
+    classes = [(name, seen["train"][c], seen["test"][c]) for c, name in enumerate(raw.classes)]
+    labelled = [item for item in raw.items if item.labels is not None]
+    result = Survey(
+        kind,
+        {split: sum(item.split == split for item in raw.items) for split in ("train", "test", "unlabeled")},
+        sorted(classes, key=lambda row: (-row[1] - row[2], row[0])),
+        sum(len(item.labels or ()) for item in labelled) / max(1, len(labelled)),
+        everywhere=_everywhere(raw),
+        unreadable=unreadable,
+        missing=missing,
+        unlisted=unlisted,
+        notes=raw.notes,
+    )
+    result.understood = list(_understood(raw, kind, result, drawn, options.test_share))
+    result.examples = [_example(item, raw.classes) for item in raw.items[:EXAMPLES]]
+    result.ratio = _ratio(result)
+    result.problems = list(_problems(result))
+    return result, options
+
+
+def _unlisted(raw: RawSet, root: Path) -> int:
+    """How many image files below a folder are none of the raw set's."""
+    assert isinstance(raw.images, FileImages)
+    found, _ = with_unlabelled(raw, raw.images.paths, root, root)
+    return len(found.items) - len(raw.items)
+
+
+def _understood(raw: RawSet, kind: str, found: Survey, drawn: int, share: float) -> Iterator[tuple[str, str]]:
+    read = raw.source.get("read", {})
+    where = raw.source.get("table") or raw.source.get("export") or ", ".join(raw.source.get("annotations", [])[:3])
+    how = " and ".join(f"{what} {read[what]}" for what in ("separator", "encoding") if what in read)
+    yield "format", f"{kind}{f': {where}' if where else ''}{f' ({how})' if how else ''}"
+    if read:
+        yield "columns", ", ".join(f"{what}: {read[what]}" for what in ("images", "split", "labels", "absent") if what in read)
+    splits = ", ".join(f"{count} {split}" for split, count in found.counts.items() if count)
+    yield "splits", splits + (f" (the test split drawn: own.test_share {share:g})" if drawn else "")
+    in_part = [item for item in raw.items if item.absent is not None]
+    if in_part:
+        unknown = unknown_entries(len(raw.classes), in_part)
+        yield "known", f"{len(in_part)} images are labelled in part: of {unknown} entries (image, class) nothing is known"
+
+
+def _example(item: Item, classes: list[str]) -> tuple[str, str, str]:
+    none = "(none of the classes)" if item.absent is None else "(none known)"
+    labels = "(not labelled)" if item.labels is None else "; ".join(classes[c] for c in item.labels) or none
+    if item.absent is not None:
+        labels += f" (absent: {'; '.join(classes[c] for c in item.absent) or 'none known'})"
+    return item.path, item.split, labels
+
+
+def _ratio(found: Survey) -> tuple[float, str]:
+    if found.counts["unlabeled"]:
+        return 1.0, f"all labels are used; the {found.counts['unlabeled']} unlabelled images are learnt from as well"
+    return (
+        0.5,
+        "no image is unlabelled, so half the training images stand in, their labels hidden; --unlabeled names a folder of more",
+    )
+
+
+def _everywhere(raw: RawSet) -> list[str]:
+    train = [item for item in raw.items if item.split == "train"]
+    missing = set()
+    for item in train:
+        missing |= set(item.absent) if item.absent is not None else {*range(len(raw.classes))} - {*(item.labels or ())}
+    seen = {c for item in train for c in item.labels or ()}
+    return [name for c, name in enumerate(raw.classes) if c in seen - missing]
+
+
+def _problems(found: Survey) -> Iterator[str]:
+    total = sum(found.counts.values())
+    if found.everywhere:
+        nothing = "nothing" if len(found.everywhere) == len(found.classes) else "nothing of it"
+        yield (
+            f"every labelled training image shows {first_of(found.everywhere, SHOWN)}, so {nothing} can be learnt; add "
+            "photographs without, labelled `-` where they show no class at all"
+        )
+    for what, files in (("cannot be read", found.unreadable), ("are missing", found.missing)):
+        if files:
+            path, reason = files[0]
+            yield f"{len(files)} of {total} images {what} ({len(files) / total:.1%}); the first: {path}" + (
+                f": {reason}" if reason != MISSING else ""
+            )
+    few = [name for name, train, _ in found.classes if train < FEW]
+    if few:
+        yield f"classes with fewer than {FEW} labelled training images ({len(few)}): {first_of(few, SHOWN)}"
+    blind = [name for name, _, test in found.classes if not test]
+    if blind:
+        yield f"classes without a test image, of whose score nothing can be said ({len(blind)}): {first_of(blind, SHOWN)}"
+    if found.counts["train"] < 50:
+        yield f"only {found.counts['train']} labelled training images; a few hundred are a good start"
+    looks_alike: dict[str, list[str]] = {}
+    for name, _, _ in found.classes:
+        # what one sees of a name: without capitals, letters that have no shape, and the kind of its blanks
+        shapes = "".join(letter for letter in unicodedata.normalize("NFKC", name) if unicodedata.category(letter) != "Cf")
+        looks_alike.setdefault(" ".join(shapes.casefold().split()), []).append(name)
+    twins = [" and ".join(map(ascii, names)) for names in looks_alike.values() if len(names) > 1]
+    if twins:
+        yield f"classes that look alike or differ in capitals only: {first_of(twins, SHOWN)}"

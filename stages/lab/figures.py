@@ -1,0 +1,109 @@
+"""`dicap-stage figures`: a panel of the paper's figures, from finished runs."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dicap.errors import DataError
+from stages.support.common import ARTIFACTS, load, out_option, params_option
+from stages.support.terminal import finish
+
+
+@click.command("figures")
+@click.argument("panel", type=click.Choice(("1a", "1b", "1c", "1d", "3")))
+@out_option("figures", "Folder.", folder=True)
+@click.option("--dataset", help="Data set of the runs; the one in the settings if not given.")
+@click.option("--seed", type=click.IntRange(0), help="Seed of the runs in 1a, 1b, 1c, 3; the one in the settings if not given.")
+@click.option("--ratio", type=click.FloatRange(0, 1, min_open=True), help="Labelled ratio of the run in 1a, 1c and 3.")
+@click.option(
+    "--run",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Draw 1a, 1c or 3 of this artifacts folder; DVC is not asked.",
+)
+@click.option("--here/--everywhere", default=False, help="Experiments of the current commit, or of all (the default).")
+@params_option
+def command(
+    panel: str,
+    out: Path,
+    dataset: str | None,
+    seed: int | None,
+    ratio: float | None,
+    folder: Path | None,
+    here: bool,
+    params: Path,
+) -> None:
+    """Draw a panel of the paper's figures from finished runs, under its number there, as SVG and PDF.
+
+    \b
+      1a  labelled against unlabelled images, after the warm-up: experiments/weighting.yaml
+      1b  the optimal curve at the last epoch by labelled ratio: experiments/stability.yaml
+      1c  estimated against optimal at the first epoch
+      1d  mAP with uniform and with estimated weights by labelled ratio: experiments/weighting.yaml
+      3   estimated against optimal, early and late
+    """
+    from dicap.lab import paper_figures as paper
+    from dicap.report.evidence import read_curves
+    from dicap.report.style import house_style, save
+
+    of_one = panel in ("1a", "1c", "3")
+    if folder is not None:
+        if not of_one:
+            raise DataError(f"figures {panel}: is of several runs; leave out --run")
+        data: Any = read_curves(folder / "train" / "weights")
+    else:
+        settings = load(params)
+        runs = _runs(panel, params, dataset or settings.dataset, here=here)
+        if panel == "1d":
+            data = runs[runs["row"].isin(["uniform", "estimated"])]
+            if data["row"].nunique() < 2:
+                raise DataError("figures 1d: no finished runs with both weights; sweep experiments/weighting.yaml")
+        else:
+            data = _curves(panel, runs, settings.seed if seed is None else seed, ratio or settings.ratio)
+    paths = [out / f"figure{panel}.{ending}" for ending in ("svg", "pdf")]
+    with house_style():
+        drawn = getattr(paper, f"figure_{panel}")(data)
+        for path in paths:
+            save(drawn, path)
+    finish("figures", {"drawn": [*map(str, paths)]})
+
+
+def _runs(panel: str, params: Path, dataset: str, *, here: bool):
+    """Finished runs of the table that a panel's runs belong to, on the data set; of DiCaP's curves those with one budget."""
+    from dicap.lab.experiments import frame_of
+    from stages.lab.sweeps.finished import finished
+
+    experiments, notes = finished(everywhere=not here)
+    experiments = [one for one in experiments if one["settings"]["dataset"] == dataset]
+    runs, more = frame_of(experiments, "weighting" if panel in ("1a", "1d") else "cost", load(params).model_dump())
+    for note in [*notes, *more]:
+        click.echo(note, err=True)
+    return runs
+
+
+def _curves(panel: str, runs, seed: int, ratio: float):
+    """The curves of the run at `ratio`; for 1b those of every ratio, by ratio."""
+    from dicap.report.evidence import read_curves
+    from stages.lab.sweeps.revisions import fetch
+
+    runs = runs[(runs["row"] == ("labeled" if panel == "1a" else "dicap")) & (runs["seed"] == seed)]
+    curves = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for run in runs.to_dict("records"):
+            weights = fetch(run["rev"], f"{ARTIFACTS}/train/weights", Path(folder))
+            if weights is not None:
+                curves[run["ratio"]] = read_curves(weights)
+    there = f"; there are ratios {', '.join(map(str, sorted(curves)))}" if curves else ""
+    if panel == "1b":
+        if len(curves) < 2:
+            raise DataError(f"figures 1b: needs finished DiCaP runs of two labelled ratios with seed {seed}{there}")
+        return curves
+    if round(ratio, 6) not in curves:
+        policy = ", calibration.policy labeled" if panel == "1a" else ""
+        raise DataError(
+            f"figures {panel}: no finished DiCaP run with ratio {ratio}, seed {seed}{policy}{there}; "
+            f"--run {ARTIFACTS} draws the workspace"
+        )
+    return curves[round(ratio, 6)]

@@ -1,0 +1,218 @@
+"""`dicap-stage sweep`: a grid of experiments, on this machine or on several."""
+
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dicap.errors import DataError
+from dicap.machine.processes import cores
+from dicap.settings import Settings
+from dicap.settings.checks import unread
+from stages.lab.sweeps.cell import cell_job, exists, experiment_ref, job_name, log_of
+from stages.lab.sweeps.engines.base import NAMES, Engine, Job, reason_in
+from stages.lab.sweeps.grid import Cell, Grid, cells, read_grid
+from stages.lab.sweeps.revisions import current_commit, git
+from stages.support.common import PARAMS, changes_option, parse_changes
+from stages.support.terminal import finish, say
+
+CODE = ("configs", "dicap", "stages")  # what a result depends on where the project is the program's own repository
+
+
+@click.command("sweep")
+@click.argument("grid", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--dataset", help="The data set of every cell; default: that of params.yaml.")
+@changes_option("VALUE[,VALUE]", "Another value for every cell; for an axis of the grid (ratio, seed) its values.")
+@click.option(
+    "--on", "engine", type=click.Choice(NAMES), default="here", show_default=True, help="This machine, or a cluster's engine."
+)
+@click.option("--jobs", type=click.IntRange(1), help="Cells at a time; default: here 1, on a cluster as many as its nodes hold.")
+@click.option("--cpus", type=click.IntRange(1), help="Processor cores of a cell; default: here an equal share, on a cluster 1.")
+@click.option("--gpus", type=click.IntRange(0), default=0, show_default=True, help="GPUs of a cell.")
+@click.option("--dry-run", is_flag=True, help="List the cells and which of them are finished; run nothing.")
+def command(
+    grid: Path,
+    dataset: str | None,
+    changes: tuple[str, ...],
+    engine: str,
+    jobs: int | None,
+    cpus: int | None,
+    gpus: int,
+    dry_run: bool,
+) -> None:
+    """Run every cell of GRID (a file of experiments/) that has no result yet.
+
+    Each cell is a DVC experiment of the current commit, run in a clone of its own; images are converted and features computed
+    once for all cells that share them. A cell that fails is reported and does not stop the rest; ask again and only what is
+    missing runs, from where it stopped. `dicap-stage table` then shows the results.
+    """
+    from stages.lab.sweeps.engines import open_engine
+    from stages.lab.sweeps.finished import finished
+
+    asked = parse_changes((*([f"dataset={dataset}"] if dataset else []), *changes))
+    plan = read_grid(grid).override(asked)
+    wanted = cells(plan, PARAMS)
+    reasons = [unread(Settings.model_validate(cell.settings)) for cell in wanted]
+    for key in {**asked, **plan.axes}:
+        if all(key in each for each in reasons):
+            click.echo(f"Warning: {key}: nothing reads it in any cell: {reasons[0][key]}", err=True)
+    rev = current_commit()
+    refs = experiment_ref("", rev)
+    named = {line.removeprefix(refs) for line in git("for-each-ref", "--format=%(refname)", refs).splitlines()}
+    missing = _missing(wanted, finished(everywhere=False)[0])
+    say(f"{plan.title}: {len(wanted)} cells, {len(wanted) - len(missing)} finished, {len(missing)} to run")
+    facts = {"cells": len(wanted), "to run": [cell.name for cell in missing]}
+    if dry_run:
+        finish("sweep", facts, lines=[f"{'to run  ' if cell in missing else 'finished'}  {cell.name}" for cell in wanted])
+        return
+    if not missing:
+        finish("sweep", facts, lines=_how_to_see(plan))
+        return
+    _refuse_what_would_be_lost(missing, named)
+
+    running = open_engine(engine, jobs)
+    cpus = cpus or (max(1, cores() // (jobs or 1)) if engine == "here" else 1)
+    at_once = jobs or (1 if engine == "here" else None)
+    # Here the cells that would use the other cores wait for the preparation: one job uses them all.
+    preparing = max(cpus, min(cores(), cpus * (at_once or 1))) if engine == "here" else cpus
+    planned = _jobs(missing, rev, Path.cwd(), at_once, cpus=cpus, gpus=gpus, preparing=preparing)
+    running.check(planned[-1])
+    log_of(Path.cwd(), "").parent.mkdir(parents=True, exist_ok=True)
+    try:
+        for job in planned:
+            running.submit(job)
+    except BaseException:
+        running.cancel()
+        raise
+    failed = _watch(running, planned, missing, rev, plan.title)
+    lines = [f"{len(missing) - failed} of {len(missing)} cells finished", *_how_to_see(plan)]
+    finish("sweep", facts | {"failed": failed}, lines=lines)
+    if failed:
+        raise click.ClickException(f"{failed} cells failed; the same sweep runs them again")
+
+
+def _missing(wanted: Sequence[Cell], done: Sequence[dict[str, Any]]) -> list[Cell]:
+    """The cells of whose settings no run is made of today's code, labels, photographs, weights and libraries."""
+    from stages.commands.resolve import beside, dependencies_of
+
+    here = Path.cwd()
+    root = here if (here / "stages" / "cli.py").is_file() else None
+
+    @cache
+    def known(stage: str, settings: str) -> dict[str, Any]:
+        return beside(stage, Settings.model_validate_json(settings), here, root)
+
+    def now(settings: Settings) -> dict[str, str]:
+        alike = settings.model_copy(update={"seed": 0, "ratio": 1.0}).model_dump_json()  # neither alters what is beside them
+        texts = dependencies_of(settings, lambda stage, _: known(stage, alike))
+        return {stage: hashlib.md5(text.encode()).hexdigest() for stage, text in texts.items()}
+
+    missing = []
+    for cell in wanted:
+        same = [run["resolved"] for run in done if run["settings"] == cell.settings]
+        if not same or now(Settings.model_validate(cell.settings)) not in same:
+            missing.append(cell)
+    return missing
+
+
+def _jobs(
+    missing: Sequence[Cell], rev: str, project: Path, at_once: int | None, *, cpus: int, gpus: int, preparing: int
+) -> list[Job]:
+    """A job for each cell, after the one that prepares a data set and features that several cells share.
+
+    Without it each of the cells that begin together would convert and compute for itself. It has `preparing` processor cores.
+    """
+    environment = {key: value for key, value in os.environ.items() if key.startswith(("DICAP_", "OMP_"))}
+
+    def threads(count: int) -> dict[str, str]:
+        # Two trainings with all cores each would wait for one another, and another number of threads rounds differently.
+        return {"OMP_NUM_THREADS": str(count)} | environment
+
+    groups: dict[str, list[Cell]] = {}
+    for cell in missing:
+        groups.setdefault(_recipe(cell), []).append(cell)
+    jobs: list[Job] = []
+    for group in groups.values():
+        after: tuple[str, ...] = ()
+        if len(group) > 1 and at_once != 1:
+            first, options = group[0], {"cpus": preparing, "gpus": gpus, "environment": threads(preparing)}
+            jobs.append(cell_job(f"prepare-{first.name}", rev, project, first.changes, until="features", **options))
+            after = (jobs[-1].name,)
+        options = {"after": after, "cpus": cpus, "gpus": gpus, "environment": threads(cpus)}
+        jobs += [cell_job(cell.name, rev, project, cell.changes, **options) for cell in group]
+    return jobs
+
+
+def _recipe(cell: Cell) -> str:
+    """What decides the photographs of a cell and their features, whichever of them are for testing."""
+    from dicap.provenance.dependencies import relevant
+
+    settings = Settings.model_validate(cell.settings)
+    images, features = (relevant(settings, stage) for stage in ("convert", "features"))
+    del images["own"]["test_share"]
+    return json.dumps([images, features], sort_keys=True)
+
+
+def _watch(engine: Engine, planned: list[Job], missing: Sequence[Cell], rev: str, title: str) -> int:
+    """Show progress and say why cells fail; how many did."""
+    from dicap.machine.progress import progress
+
+    jobs = {job.name: job for job in planned}
+    cells = {job_name(cell.name, rev): cell.name for cell in missing}
+
+    def ends() -> Iterator[str]:
+        for name, succeeded in engine.watch():
+            # One that the engine gave up may have been brought back all the same, by a run of it on another node.
+            if not succeeded and not (name in cells and exists(Path.cwd(), cells[name], rev)):
+                reason = engine.reason(name) or reason_in(jobs[name].log)
+                click.echo(f"failed: {cells.get(name, name)}: {reason} ({jobs[name].log.relative_to(Path.cwd())})", err=True)
+                failed.append(name)
+            if name in cells:
+                yield name
+
+    failed: list[str] = []
+    try:
+        for _ in progress(ends(), desc=title, total=len(cells), unit="cell"):
+            pass
+    except KeyboardInterrupt:
+        if engine.outlives:
+            raise click.ClickException(
+                "no longer watching, but the cells go on: squeue --me shows them, scancel ends them, the same sweep watches again"
+            ) from None
+        engine.cancel()
+        raise click.ClickException("stopped; the same sweep goes on from where the cells were") from None
+    return len([name for name in failed if name in cells])
+
+
+def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None:
+    """Raise DataError where a clone lacks what this folder has, or an experiment without a result has a cell's name."""
+    status = ("status", "--porcelain", "-z", "--no-renames")  # -z: names as they are, whatever is in them
+    changed = [*git(*status, "--untracked-files=no").split("\0"), *git(*status, "--untracked-files=all", "--", *CODE).split("\0")]
+    given = {added for cell in missing if (added := cell.settings["own"]["added"]) and not Path(added).is_absolute()}
+    unknown = sorted(added for added in given if not git("ls-files", "--", added))
+    paths = list(dict.fromkeys([*(line[3:] for line in changed if line), *unknown]))
+    if paths:
+        first = f"git add {shlex.join(paths)} && git commit -m 'My settings'"
+        raise DataError(f"{paths[0]}: not committed, and a sweep runs what is committed; first: {first}")
+    if taken := [cell.name for cell in missing if cell.name in named]:
+        others = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
+        raise DataError(
+            f"{taken[0]}{others}: there is an experiment of this name whose result is gone, or of other labels, photographs, "
+            f"code or libraries than now; to run it again: dvc exp remove {' '.join(taken)}"
+        )
+
+
+def _how_to_see(plan: Grid) -> list[str]:
+    """A line that says how to see the results: the table shows runs that agree with params.yaml unless told of other values."""
+    from dicap.lab.experiments import FREE
+
+    if not plan.table:
+        return []
+    other = [f" -S {key}={value}" for key, value in plan.settings.items() if key not in FREE[plan.table]]
+    return [f"To see the results: dicap-stage table {plan.table}{''.join(other)}"]

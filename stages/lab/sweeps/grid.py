@@ -1,0 +1,160 @@
+"""Grids of experiments (`experiments/*.yaml`): named cases times axes, expanded into cells and checked before any is run.
+
+```yaml
+title: Ablation ladder
+table: ablation            # the kind of `dicap-stage table` that shows the runs; null: none
+settings: {train.epochs: 6}
+cases:                     # optional; each is a set of settings
+  dth: {calibration.target: hard, thresholds.rule: midrange}
+axes:                      # every combination of these
+  seed: [1, 2, 3]
+```
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from dicap.errors import SettingsError, did_you_mean, first_line
+from dicap.settings import changed, flatten, known_keys, read_yaml, resolve_values
+
+KEYS = ("title", "table", "settings", "cases", "axes")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A grid as written: `cases` (name -> settings) times `axes` (setting -> values), over common `settings`.
+
+    chosen: setting -> the values of the cells that are wanted; all others are left out.
+    """
+
+    title: str
+    table: str | None
+    settings: dict[str, Any]
+    cases: dict[str, dict[str, Any]]
+    axes: dict[str, list[Any]]
+    chosen: dict[str, list[Any]] = field(default_factory=dict)
+
+    def override(self, changes: Mapping[str, Sequence[Any]]) -> Grid:
+        """The grid with other values: an axis is replaced, any other setting becomes one (or a common one if single).
+
+        Of a setting that a case has a value of its own for, the values choose among the cells.
+        """
+        axes, settings, chosen = dict(self.axes), dict(self.settings), dict(self.chosen)
+        for key, values in changes.items():
+            if any(key in case for case in self.cases.values()):
+                chosen[key] = list(values)
+                continue
+            settings.pop(key, None)
+            if key in axes or len(values) > 1:
+                axes[key] = list(values)
+            else:
+                settings[key] = values[0]
+        return Grid(self.title, self.table, settings, self.cases, axes, chosen)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One experiment: a readable name that is unique to its settings, what differs from params.yaml, all settings."""
+
+    name: str
+    changes: dict[str, Any]
+    settings: dict[str, Any]
+
+
+def read_grid(path: Path) -> Grid:
+    """Read a grid file. Raises SettingsError with a line for every mistake."""
+    from dicap.lab.experiments import FREE
+
+    try:
+        content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read ({error.strerror}); experiments/ holds the ready-made grids") from None
+    except (YAMLError, ValueError, RecursionError) as error:  # a byte that is not UTF-8, a date of month 13, too many brackets
+        raise SettingsError(f"{path}: not a YAML file ({first_line(error)})") from None
+    if not isinstance(content, dict):
+        raise SettingsError(f"{path}: expected the keys {', '.join(KEYS)}")
+    problems = [f"{path}: {key}: unknown key, allowed are {', '.join(KEYS)}" for key in content if key not in KEYS]
+    settings, cases, axes = (content.get(key) or {} for key in ("settings", "cases", "axes"))
+    for key, part in (("settings", settings), ("cases", cases), ("axes", axes)):
+        if not isinstance(part, dict):
+            problems.append(f"{path}: {key}: found {part!r}, expected a mapping")
+    if (table := content.get("table")) is not None and table not in list(FREE):
+        problems.append(f"{path}: table: found {table!r}, allowed are {', '.join(FREE)}, and null for a grid that no table shows")
+    if problems:
+        raise SettingsError("\n".join(problems))
+    for name, case in cases.items():
+        if not isinstance(name, str):  # 1 and "1" would be one
+            problems.append(f"{path}: cases.{name}: found the name {name!r}, expected a text; put it in quotes")
+        if not isinstance(case, dict):
+            problems.append(f"{path}: cases.{name}: found {case!r}, expected settings such as {{method: mld}}")
+    for key, values in axes.items():
+        if not isinstance(values, list) or not values:
+            problems.append(f"{path}: axes.{key}: found {values!r}, expected a list of values")
+    known = list(known_keys())
+    for key in [*settings, *axes, *(key for case in cases.values() if isinstance(case, dict) for key in case)]:
+        if key not in known:
+            problems.append(f"{path}: {key}: not a setting{did_you_mean(key, known)}")
+    if problems:
+        raise SettingsError("\n".join(dict.fromkeys(problems)))
+    named = {name: dict(case) for name, case in cases.items()} or {"": {}}
+    return Grid(str(content.get("title") or path.stem), table, dict(settings), named, dict(axes))
+
+
+def cells(grid: Grid, params: Path) -> list[Cell]:
+    """Every cell, first case first, checked by the same rules as params.yaml. Cells of equal settings are merged.
+
+    Raises:
+        SettingsError: with a line for every cell that is not valid, or where no cell has a value that was chosen.
+    """
+    read = functools.cache(read_yaml)  # a file for every cell would take minutes
+    base = read(params)
+    found: dict[str, Cell] = {}
+    problems = []
+    had: dict[str, list[Any]] = {key: [] for key in grid.chosen}  # the values of all cells
+    for (case, own), *values in itertools.product(grid.cases.items(), *grid.axes.values()):
+        changes = grid.settings | dict(zip(grid.axes, values, strict=True)) | own
+        if any(changes.get(key) not in (None, *values) for key, values in grid.chosen.items()):
+            for key in grid.chosen:
+                had[key].append(changes.get(key))
+            continue
+        try:
+            settings = resolve_values(changed(base, changes), params, read=read).settings.model_dump()
+        except SettingsError as error:
+            label = " ".join(f"{key}={value}" for key, value in changes.items())
+            problems += [f"{label}: {line}" for line in str(error).splitlines()]
+            continue
+        flat = dict(flatten(settings))
+        for key in grid.chosen:
+            had[key].append(flat[key])
+        if any(flat[key] not in values for key, values in grid.chosen.items()):
+            continue
+        mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        found.setdefault(mark, Cell(_name(grid, case, changes, settings, mark[:10]), changes, settings))
+    for key, values in grid.chosen.items():
+        for value in values:
+            if value not in had[key]:
+                there = ", ".join(sorted({str(each) for each in had[key] if each is not None}))
+                problems.append(f"-S {key}={value}: no cell of the grid has it; the cases set {key} themselves ({there})")
+    if problems:
+        raise SettingsError("\n".join(problems))
+    return list(found.values())
+
+
+def _name(grid: Grid, case: str, changes: Mapping[str, Any], settings: Mapping[str, Any], mark: str) -> str:
+    """A name that DVC and git accept, with the values of the axes that every name does not tell anyway."""
+    told = {"dataset", "ratio", "seed"} | (set() if case else {"method"})
+    values = [changes[key] for key, values in grid.axes.items() if len(values) > 1 and key not in told]
+    which = [settings["dataset"], case or settings["method"], *(str(value) for value in values if value is not None)]
+    return re.sub(r"[^\w-]+", "_", "-".join([*which, f"r{settings['ratio']:g}", f"s{settings['seed']}", mark]))

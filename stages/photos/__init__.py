@@ -1,0 +1,1 @@
+"""Commands on photographs of one's own."""

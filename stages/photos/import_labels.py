@@ -1,0 +1,131 @@
+"""`dicap-stage import-labels`: new labels for one's own data set."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dicap.errors import DataError, SettingsError, did_you_mean
+from dicap.files.atomic import replacing
+from dicap.settings.resolve import change_settings
+from stages.support.common import data_folder, load, params_option, take_turns
+from stages.support.terminal import finish, say
+
+if TYPE_CHECKING:
+    from dicap.photos.readers.read import Given
+
+FOLDER = Path("labels")
+SHOWN = 20  # changed images that are listed
+
+
+@click.command("import-labels")
+@click.argument("filled", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--new-classes", is_flag=True, help="Allow names that no image had so far.")
+@params_option
+def command(filled: Path, new_classes: bool, params: Path) -> None:
+    """Add the labels of FILLED, a table of image and labels as `suggest` writes it, and set params.yaml to use them.
+
+    Rows whose labels are empty are left out; `-` means none of the classes. With a column absent beside them, nothing is known of
+    the classes that are in neither; there `*` means all others. These images train from then on, whatever the ratio.
+    A new class is unknown in the images that were labelled before.
+    Says which labels that were there are changed.
+    All labels given so far are kept in one file under labels/, named by its content: commit it with params.yaml.
+    """
+    from dicap.data.format import read_index, read_meta
+    from dicap.photos.readers.listing import check_names
+    from dicap.photos.readers.read import added_before, read_added
+
+    take_turns(params)  # of two at once the second goes on from the labels of the first
+    settings = load(params)
+    if settings.dataset != "table":
+        raise SettingsError(f"{params}: dataset: found {settings.dataset!r}; only one's own data (table) takes new labels")
+    folder = data_folder(settings)
+    known, converted = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
+    before = added_before(settings.own.added)
+    classes = sorted({*converted, *(name for labels in before.values() for name in labels.labels)})
+    given = read_added(filled, classes, known)
+    if not given:
+        raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
+    names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
+    if names and not new_classes:
+        hint = did_you_mean(names[0], classes)
+        raise DataError(
+            f"{filled}: no image was labelled {', '.join(names[:5])} so far; correct the spelling, or pass --new-classes{hint}"
+        )
+    check_names(filled, names)
+    given = {image: labels.whole({*classes, *names}) for image, labels in given.items()}
+    labelled = current_labels(folder, converted)
+    if converted != classes:
+        labelled = {image: labels.among(converted) for image, labels in labelled.items()}
+    labelled |= before
+    if names:  # nobody was asked for them in the images that were labelled before
+        before = {image: labels.among(classes) for image, labels in before.items()}
+    fresh = {image: labels.after(before.get(image)) for image, labels in given.items()}
+    changed, confirmed = compared(fresh, labelled, classes)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows(table_of(before | fresh))
+    name = hashlib.sha256(text.getvalue().encode()).hexdigest()[:12]
+    path = FOLDER / f"added-{name}.csv"
+    with replacing(path) as temporary:
+        temporary.write_text(text.getvalue(), encoding="utf-8")
+    change_settings(params, {"own.added": path.as_posix()})
+    for image, lost, gained in changed[:SHOWN]:
+        say(f"{image}: {', '.join([f'- {name}' for name in lost] + [f'+ {name}' for name in gained])}")
+    if len(changed) > SHOWN:
+        say(f"... and {len(changed) - SHOWN} more")
+    told = {image for image, labels in given.items() if labels.absent is None or {*names} <= {*labels.labels, *labels.absent}}
+    if names and (open_ := labelled.keys() - told):
+        say(f"{', '.join(names)}: unknown, neither there nor absent, in {len(open_)} images that were labelled before")
+    facts = {"new": len(fresh) - len(changed) - confirmed, "changed": len(changed), "confirmed": confirmed}
+    finish("import-labels", facts | {"in all": len(before | fresh), "labels": str(path)}, ["dvc repro"])
+
+
+def table_of(given: dict[str, Given]) -> list[list[str]]:
+    """The rows of the file of labels, as `read_added` reads them; with a column `absent` where something is labelled in part."""
+    if all(known.absent is None for known in given.values()):
+        return [["image", "labels"], *([image, ";".join(known.labels) or "-"] for image, known in sorted(given.items()))]
+    rows = [["image", "labels", "absent"]]
+    for image, known in sorted(given.items()):
+        labels = ";".join(known.labels) or ("-" if known.absent is None else "")
+        absent = "*" if known.absent is None else ";".join(known.absent) or "-"
+        rows.append([image, labels, absent])
+    return rows
+
+
+def current_labels(folder: Path, classes: list[str]) -> dict[str, Given]:
+    """{image: what is known of it} of the images of a converted set that have labels."""
+    from dicap.data.format import is_partial, read_index, read_meta
+    from dicap.photos.readers.read import given_of
+
+    columns = ["id", "labels", "absent"] if is_partial(read_meta(folder)) else ["id", "labels"]
+    rows = read_index(folder, columns).to_pylist()
+    found = {row["id"]: given_of(row["labels"], row.get("absent"), classes) for row in rows}
+    return {image: known for image, known in found.items() if known is not None}
+
+
+def compared(
+    fresh: dict[str, Given], known: dict[str, Given], classes: list[str]
+) -> tuple[list[tuple[str, list[str], list[str]]], int]:
+    """(image, names lost, names gained) of the images whose labels change, and how many keep theirs.
+
+    Of images that are labelled in part, before or after, the absent classes are compared too: `not cat`.
+    """
+
+    def words(labels: Given, in_part: bool) -> set[str]:
+        absent = [name for name in classes if name not in labels.labels] if labels.absent is None else labels.absent
+        return {*labels.labels, *(f"not {name}" for name in absent if in_part)}
+
+    changed = []
+    for image, labels in sorted(fresh.items()):
+        if image in known:
+            in_part = labels.absent is not None or known[image].absent is not None
+            was, now = words(known[image], in_part), words(labels, in_part)
+            if was != now:
+                changed.append((image, sorted(was - now), sorted(now - was)))
+    return changed, sum(image in known for image in fresh) - len(changed)

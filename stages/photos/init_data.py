@@ -1,0 +1,165 @@
+"""`dicap-stage init-data`: from a folder to settings that run."""
+
+import filecmp
+import math
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dicap.errors import DataError, SettingsError
+from dicap.settings import Own, change_settings, read_yaml
+from stages.support.common import load, params_option, project_root, take_turns
+from stages.support.terminal import columns, finish, say
+
+if TYPE_CHECKING:
+    from dicap.photos.survey import Survey
+
+SHOWN = 40  # classes
+MAX_REJECTED = 0.01  # convert.max_rejected as published
+
+
+@click.command("init-data")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--unlabeled", type=click.Path(path_type=Path, file_okay=False), help="A second folder, of images without labels.")
+@click.option(
+    "--test-share", type=click.FloatRange(0, 1, max_open=True), help="Share of the labelled images to draw as test split."
+)
+@click.option("--separator", help="What separates several labels in a cell of a table, if it is not `;`.")
+@click.option(
+    "--empty", type=click.Choice(["none", "unlabeled"]), help="What an empty cell of labels means: none of the classes?"
+)
+@click.option(
+    "--empty-absent",
+    type=click.Choice(["absent", "unknown"]),
+    help="What an empty cell of the column absent says of the classes that are no labels.",
+)
+@click.option("--label-folder", type=click.Choice(["first", "last", "all"]), help="Which of several folders is the label.")
+@click.option("--dry-run", is_flag=True, help="Look, and leave params.yaml as it is.")
+@params_option
+def command(
+    folder: Path,
+    unlabeled: Path | None,
+    test_share: float | None,
+    separator: str | None,
+    empty: str | None,
+    empty_absent: str | None,
+    label_folder: str | None,
+    dry_run: bool,
+    params: Path,
+) -> None:
+    """Look at FOLDER, say what was understood, and write the settings to run it.
+
+    FOLDER holds images and their labels as a table (CSV or Parquet), a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or
+    one folder for each label; it may also be the file of labels itself.
+    """
+    from dicap.photos.survey import survey
+
+    added, forgotten = _added(params, folder, unlabeled)
+    chosen = {"separator": separator, "empty": empty, "empty_absent": empty_absent, "label_folder": label_folder}
+    options = Own.model_validate(
+        {
+            "format": "auto",
+            "unlabeled_root": None if unlabeled is None else str(unlabeled.resolve()),
+            "test_share": test_share or 0.0,
+            "added": added,
+        }
+        | {key: value for key, value in chosen.items() if value is not None}
+    )
+    found, options = survey(folder.resolve(), options)
+    ratio, why = found.ratio
+    settings = {
+        "dataset": "table",
+        "data_root": str(folder.resolve()),
+        "ratio": ratio,
+        "protocol": "recommended",
+        "own.test_share": options.test_share or None,
+        "own.unlabeled_root": options.unlabeled_root,
+    } | ({"own.added": None} if forgotten else {})  # else as it is by now: somebody may have imported meanwhile
+    if not dry_run:
+        take_turns(params)
+        change_settings(params, settings | {f"own.{key}": value for key, value in chosen.items()})
+    for what, how in [*found.understood, ("ratio", f"{ratio:g}: {why}")]:
+        say(f"{what:<8}  {how}")
+    say("")
+    train = max(1, found.counts["train"])
+    rows = [(name, str(seen), f"{seen / train:.1%}", str(test)) for name, seen, test in found.classes[:SHOWN]]
+    for line in columns([("class", "train", "share", "test"), *rows], right={1, 2, 3}):
+        say(line)
+    if len(found.classes) > SHOWN:
+        say(f"... and {len(found.classes) - SHOWN} more classes")
+    say("")
+    for line in columns([("image", "split", "labels"), *found.examples]):
+        say(line)
+    say("")
+    for line in [*forgotten, *found.notes]:
+        say(f"note: {line}")
+    for line in found.problems:
+        say(f"problem: {line}")
+    facts = {
+        "format": found.kind,
+        "images": ", ".join(f"{count} {split}" for split, count in found.counts.items() if count),
+        "classes": len(found.classes),
+        "labels an image": round(found.labels_per_image, 2),
+        "ratio": ratio,
+        "unreadable": len(found.unreadable),
+        "missing": len(found.missing),
+        "problems": len(found.problems),
+        "settings": "not written" if dry_run else str(params),
+    }
+    place = [] if params.parent == Path() else [f"cd {shlex.quote(str(params.parent))}"]
+    finish("init-data", facts, [*place, *_next(found, dry_run, _allowed(params))])
+
+
+def _added(params: Path, folder: Path, unlabeled: Path | None) -> tuple[str | None, list[str]]:
+    """The labels given so far (own.added) if they are of this folder's images, and a note where they are of others."""
+    from dicap.photos.readers.read import added_before
+
+    values = read_yaml(params) if params.exists() else {}
+    added, root = (values.get("own") or {}).get("added"), values.get("data_root")
+    if added is None:
+        return None, []
+    same = root is not None and bool(_images_of(project_root() / root) & _images_of(folder))
+    if same and unlabeled is not None and (old := (values.get("own") or {}).get("unlabeled_root")):
+        _check_other(project_root() / old, unlabeled, added_before(project_root() / added))
+    note = f"the labels in {added} were given to the images of {root} and are not used here: own.added is empty now"
+    return (added, []) if same else (None, [note])
+
+
+def _check_other(old: Path, new: Path, labelled: Iterable[str]) -> None:
+    """Refuse a second folder of unlabelled images, by the name of the first, that holds others by the names of labelled ones."""
+    for image in labelled:
+        one, other = (folder.resolve().parent / image for folder in (old, new))
+        if one.is_file() and other.is_file() and not filecmp.cmp(one, other, shallow=False):
+            raise DataError(f"{new}: {image!r} is another photograph than the one of {old} that was labelled; rename the folder")
+
+
+def _images_of(root: Path) -> set[Path]:
+    """The folders that the images may lie below, of a folder or the file of labels in it."""
+    from dicap.data.sources.files import base_of
+
+    root = root.resolve()
+    return {base_of(root), root.parent if root.is_file() else root}
+
+
+def _allowed(params: Path) -> float:
+    """The share of images that `convert` may reject, by the settings as they are; the published one where they have a mistake."""
+    try:
+        return load(params).convert.max_rejected
+    except SettingsError:
+        return MAX_REJECTED
+
+
+def _next(found: "Survey", dry_run: bool, allowed: float) -> list[str]:
+    """What to type next: the run only where it can succeed."""
+    if found.rejected > allowed:
+        share = min(1.0, math.ceil(found.rejected * 100 + 1) / 100)
+        return [
+            "repair or remove the files that are named above, then look again",
+            f"or leave them out: set convert.max_rejected to {share:g} in params.yaml, then dvc repro",
+        ]
+    if len(found.everywhere) == len(found.classes):
+        return [f"add photographs without {found.classes[0][0]}, labelled `-`, then look again"]
+    return ["the same without --dry-run"] if dry_run else ["dvc repro", "git commit --all    # a sweep runs what is committed"]

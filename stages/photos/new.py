@@ -1,0 +1,94 @@
+"""`dicap-stage new`: a project of one's own, outside the repository of this program."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from dicap import __version__
+from dicap.errors import DataError, first_line
+from stages.support.git import git
+from stages.support.terminal import finish
+
+# The pipeline and the settings have other names in the template: DVC would run any dvc.yaml that it finds in the repository.
+FILES = {
+    "pipeline.yaml": "dvc.yaml",
+    "settings.yaml": "params.yaml",
+    "gitignore": ".gitignore",
+    "README.md": "README.md",
+    "experiments/main.yaml": "experiments/main.yaml",
+    "experiments/photographs.yaml": "experiments/photographs.yaml",
+}
+
+
+AUTHOR = ("-c", "user.name=dicap", "-c", "user.email=dicap@localhost")  # of the first commit where Git knows nobody
+
+
+@click.command("new", context_settings={"ignore_unknown_options": True})
+@click.argument("project", type=click.Path(path_type=Path))
+@click.option("--from", "source", type=click.Path(path_type=Path), help="Photographs and labels, as `init-data` takes them.")
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(context: click.Context, project: Path, source: Path | None, options: tuple[str, ...]) -> None:
+    """Make PROJECT: a folder with the pipeline and its settings, under Git and DVC.
+
+    Everything that runs in the repository of this program runs there too, with the installed program in place of its source.
+    OPTIONS are those of `init-data`, for --from.
+    """
+    if options and source is None:
+        raise click.UsageError(f"{options[0]}: what `init-data` takes needs --from FOLDER")
+    if project.exists() and (not project.is_dir() or any(project.iterdir())):
+        raise DataError(f"{project}: exists and is not empty; name another folder")
+    made = next((path for path in [*reversed(project.parents), project] if not path.exists()), None)
+    try:
+        _fill(project)
+        if source is not None:
+            from stages.photos.init_data import command as init_data
+
+            words = [str(source), *options, "--params", str(project / "params.yaml")]
+            with init_data.make_context("init-data", words, parent=context) as own:
+                init_data.invoke(own)
+        _commit(project)
+    except BaseException:
+        for path in [made] if made else list(project.iterdir()):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.exists():
+                path.unlink()
+        raise
+    if source is None:
+        place = f"cd {shlex.quote(str(project))}"
+        finish("new", {"project": str(project)}, [place, "dicap-stage init-data FOLDER", "dvc repro"])
+
+
+def _fill(project: Path) -> None:
+    """Write the files of a project and make it a repository of Git and DVC."""
+    from dicap.settings.resolve import TEMPLATE
+
+    try:
+        project.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{project}: {error.strerror}; name another folder") from None
+    for name, target in FILES.items():
+        (project / target).parent.mkdir(exist_ok=True)
+        shutil.copyfile(TEMPLATE / name, project / target)
+    (project / "requirements.txt").write_text(f"dicap=={__version__}\n", encoding="utf-8")
+    git("init", "--quiet", folder=project)
+    done = subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=project, capture_output=True, text=True)
+    if done.returncode:
+        raise DataError(f"dvc init: {first_line(done.stderr)}")
+    shutil.copyfile(TEMPLATE / "dvc_config", project / ".dvc" / "config")
+
+
+def _commit(project: Path) -> None:
+    """Commit what the project has: experiments are those of a commit."""
+    try:
+        git("var", "GIT_COMMITTER_IDENT", folder=project)
+        author = ()
+    except DataError:
+        author = AUTHOR
+    git("add", "--all", folder=project)
+    git(*author, "commit", "--quiet", "--message", "A project of dicap", folder=project)

@@ -1,0 +1,73 @@
+"""The photographs of the data set as they were taken: the converted set holds them small and square."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dicap.errors import DataError
+from stages.support.common import ARTIFACTS, project_root
+
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL.Image import Image
+
+    from dicap.data.store import Store
+    from dicap.settings import Settings
+
+
+def unlabelled(settings: Settings, store: Store) -> np.ndarray:
+    """Rows of the images of role `unlabeled` to which no label was given since the set was converted."""
+    import numpy as np
+
+    from dicap.files.artifacts import read_roles
+    from dicap.photos.readers.read import added_before
+
+    open_ = read_roles(ARTIFACTS / "split" / "split.parquet", store.ids) == "unlabeled"
+    given = added_before(settings.own.added)
+    return np.flatnonzero(open_ & np.array([image not in given for image in store.ids]))
+
+
+def originals(settings: Settings, store: Store, rows: Sequence[int]) -> Iterator[Image]:
+    """The photographs of some rows, in order; where one is not to be had any more, the converted set's small one."""
+    from dicap.machine.progress import progress
+
+    read, _ = reader(settings, store)
+    return (read(store.ids[row]) for row in progress(rows, desc="photographs", total=len(rows), unit="image"))
+
+
+def reader(settings: Settings, store: Store) -> tuple[Callable[[str], Image], dict[str, Path]]:
+    """What gives the photograph of a name, as `originals`; and the files of those that are files."""
+    import PIL.Image
+
+    from dicap.data.sources import read_raw
+    from dicap.data.sources.base import Rejected
+    from stages.commands.convert import own_data
+
+    images, place, rows = None, {}, {name: row for row, name in enumerate(store.ids)}
+    if settings.data_root:
+        try:
+            raw = read_raw(settings.dataset, project_root() / settings.data_root, own_data(settings))
+            images, place = raw.images, {item.id: i for i, item in enumerate(raw.items)}
+        except DataError:
+            pass  # the raw set was moved; what was converted is still here
+
+    def read(name: str) -> Image:
+        with suppress(Rejected):
+            if images is not None and name in place:
+                return images.read(place[name])
+        return PIL.Image.fromarray(store.image(rows[name]))
+
+    paths = getattr(images, "paths", None)
+    return read, {} if paths is None else {name: paths[i] for name, i in place.items()}
+
+
+def write_list(path: Path, rows: Iterable[Sequence[str]]) -> None:
+    """Write a table to fill in or to look at as CSV, the heads first. Raises DataError where something else lies there."""
+    from dicap.files.written import replacing_own
+
+    with replacing_own(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)

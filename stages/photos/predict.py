@@ -1,0 +1,72 @@
+"""`dicap-stage predict`: images through a trained model."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stages.support.common import device_option, gallery_option, known_features, out_option, target_options
+from stages.support.terminal import finish, opening, say_promises
+
+if TYPE_CHECKING:
+    from dicap.evaluation.targets import Targets
+
+
+@click.command("predict")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("images", nargs=-1, required=True)
+@out_option("predictions.parquet", "A .parquet or .csv file.")
+@click.option(
+    "--per-image", is_flag=True, help="A row for each image (labels; unsure; absent) instead of one for each image and class."
+)
+@click.option("--batch-size", type=click.IntRange(1), help="Images a step; chosen by itself if not given.")
+@target_options
+@device_option
+@click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Threads that read images. [DICAP_WORKERS]")
+@gallery_option
+def command(
+    model: Path,
+    images: tuple[str, ...],
+    out: Path,
+    per_image: bool,
+    batch_size: int | None,
+    device: str,
+    workers: int | None,
+    gallery: Path | None,
+    targets: "Targets",
+) -> None:
+    """Predict IMAGES: files, and folders, which are searched to the bottom.
+
+    MODEL is a model.safetensors or the folder that holds one. For each image and class: the probability, the decision
+    (yes, no, unsure) by the trained thresholds, and the measured chance that the decision is right, with its 95 % interval.
+    With --precision or --recall, yes begins at the score that keeps this promise on images like the labelled ones
+    (docs/guarantees.md); a class whose labels cannot promise it gets no yes, and a line says what they lack.
+    """
+    if gallery is not None and per_image:
+        raise click.UsageError("--gallery shows a row for each image and class; leave out --per-image")
+    from dicap.metrics.warnings import of_chance
+    from dicap.photos.predict import open_model, predict_to_file
+
+    saved, promises = targets.applied(open_model(model, device)[0])
+    meant = images[0] if len(images) == 1 else images
+    outcome = predict_to_file(
+        saved, meant, out, batch_size=batch_size, device=device, workers=workers, per_image=per_image,
+        known=known_features(),
+    )  # fmt: skip
+    facts = {"images": outcome.images, "classes": len(saved.classes), "predictions": str(out), "decisions": saved.decisions.note}
+    if outcome.unreadable:
+        facts["unreadable"] = len(outcome.unreadable)
+        facts["listed in"] = str(out.with_name(f"{out.stem}.unreadable.csv"))
+    following = f"python -c \"import pandas as pd; print(pd.read_{out.suffix[1:].lower()}('{out}'))\""
+    if gallery is not None:
+        from dicap.photos.folder import photographs
+        from dicap.photos.pages.gallery import write_gallery
+
+        files = {one.name: one.source for one in photographs(meant) if isinstance(one.source, Path)}
+        root = Path(images[0]) if len(images) == 1 and Path(images[0]).is_dir() else Path()
+        page = write_gallery(out, root, saved.classes, saved.decisions, gallery, workers, files)
+        facts["gallery"], following = str(page), opening(page)
+    for line in of_chance(saved.decisions.measured):
+        click.echo(f"Warning: {line}", err=True)
+    say_promises(promises, facts)
+    finish("predict", facts, [following])

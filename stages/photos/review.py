@@ -1,0 +1,105 @@
+"""`dicap-stage review`: labelled images whose labels are probably wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dicap.errors import DataError
+from stages.photos.photographs import originals, write_list
+from stages.support.common import ARTIFACTS, data_folder, device_option, load, out_option, params_option, placed
+from stages.support.terminal import finish, opening, say
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dicap.data.store import Store
+    from dicap.settings import Settings
+
+
+@click.command("review")
+@click.option("--count", type=click.IntRange(1), default=40, show_default=True, help="Images to look at.")
+@click.option("--again", is_flag=True, help="Also images whose labels came through import-labels.")
+@out_option("review", "Folder.", folder=True)
+@device_option
+@params_option
+def command(count: int, again: bool, out: Path, device: str, params: Path) -> None:
+    """Show the labelled images whose labels are most surprising, so that wrong ones are found.
+
+    Writes index.html, a page to correct them on: open it in a browser, download the labels at the end, and type the
+    command that it then names. review.csv lists all labelled images, the most surprising first.
+    """
+    import numpy as np
+
+    from dicap.data.labels import labelled_mask, read_labels
+    from dicap.data.store import Store
+    from dicap.files.artifacts import read_roles
+    from dicap.files.written import check_own
+    from dicap.photos.pages.labelling import Question, write_labelling_page
+    from dicap.photos.readers.read import added_before
+    from dicap.photos.review import chances, doubts
+
+    listing, page = out / "review.csv", out / "index.html"
+    check_own(listing, page)
+    settings = load(params)
+    store = Store.open(data_folder(settings))
+    roles = read_roles(ARTIFACTS / "split" / "split.parquet", store.ids)
+    rows = np.flatnonzero(labelled_mask(store.folder) & (roles != "test"))  # those that `ratio` hides too: nothing trains here
+    if len(rows) < 2:
+        raise DataError(f"{store.folder}: fewer than two labelled images to compare; label some first (dicap-stage suggest)")
+    labels = read_labels(store.folder, rows, partial=True)
+    in_part = (labels < 0).any()
+    scores = out_of_fold_scores(settings, store, rows, labels, roles, device)
+    looked_at = added_before(settings.own.added) if settings.own.added and not again else {}
+    ranked = doubts(scores, labels, np.array([store.ids[row] not in looked_at for row in rows]))
+    if not ranked:
+        raise DataError(f"{store.folder}: every labelled image was looked at; --again shows them once more")
+    chance, names = chances(scores, labels), store.classes
+    table = [["image", "labels", *(["absent"] if in_part else []), "surprise", "look_at"]]
+    for found in ranked:
+        mine = labels[found.row]
+        given, absent = (";".join(names[c] for c in np.flatnonzero(mine == value)) for value in (1, 0))
+        if (mine >= 0).all():
+            given, absent = given or "-", "*"
+        odd = ";".join(names[c] for c in found.odd)
+        told = [given, absent or "-"] if in_part else [given]
+        table.append([str(store.ids[rows[found.row]]), *told, f"{found.surprise:.3f}", odd])
+    write_list(listing, table)
+    shown = ranked[:count]
+    questions = [
+        Question(
+            str(store.ids[rows[found.row]]),
+            chance[found.row],
+            np.flatnonzero(labels[found.row] > 0).tolist(),
+            odd=found.odd,
+            unknown=np.flatnonzero(labels[found.row] < 0).tolist(),
+        )
+        for found in shown
+    ]
+    pictures = originals(settings, store, [int(rows[found.row]) for found in shown])
+    downloaded = write_labelling_page(questions, pictures, names, page, review=True, measured=True)
+    seen_by = f"{settings.backbone} ({settings.backbone_weights} weights) before training"
+    say(f"ranked by linear heads on the features of {seen_by}, each image scored out of fold")
+    facts = {"images": len(shown), "of": len(ranked), "page": str(page), "list": str(listing)}
+    finish("review", facts, [opening(page), f"dicap-stage import-labels {downloaded}", "dvc repro"])
+
+
+def out_of_fold_scores(
+    settings: Settings, store: Store, rows: np.ndarray, labels: np.ndarray, roles: np.ndarray, device: str
+) -> np.ndarray:
+    """Scores (n, C) of labelled rows, by heads on the features of the backbone as it was before training."""
+    import numpy as np
+
+    from dicap.frozen.features.recipe import pretrained_network
+    from dicap.frozen.inputs import open_features
+    from dicap.machine.runtime import Runtime
+    from dicap.photos.review import among_neighbours, features_of, out_of_fold
+
+    if not settings.needs_features:
+        network = pretrained_network(placed(settings))
+        return out_of_fold(among_neighbours(features_of(network, store, rows, Runtime.choose(device))), labels)
+    seen = np.flatnonzero(roles != "test")  # the unlabelled ones tell what is alike
+    features = open_features(ARTIFACTS / "features", placed(settings), store).mean(seen)
+    return out_of_fold(among_neighbours(features)[np.searchsorted(seen, rows)], labels)

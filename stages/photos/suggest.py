@@ -1,0 +1,147 @@
+"""`dicap-stage suggest`: which unlabelled images to label next, or first."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unicodedata import normalize
+
+import click
+
+from dicap.errors import DataError, SettingsError
+from dicap.settings.resolve import TEMPLATE, read_yaml, resolve_values
+from stages.photos.photographs import originals, unlabelled, write_list
+from stages.support.common import ARTIFACTS, data_folder, device_option, load, out_option, params_option, placed
+from stages.support.terminal import finish, opening, say
+
+if TYPE_CHECKING:
+    from dicap.data.store import Store
+    from dicap.machine.runtime import Runtime
+    from dicap.models import SavedModel
+    from dicap.settings import Settings
+    from dicap.training.inputs import Inputs
+
+BY = ("spread", "random")  # those of dicap.photos.suggest
+LIST, PAGE = "labels.csv", "index.html"
+
+
+@click.command("suggest")
+@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
+@click.option("--count", type=click.IntRange(1), default=50, show_default=True, help="Images to label.")
+@click.option("--by", type=click.Choice(BY), default=BY[0], show_default=True, help="How to choose.")
+@click.option("--classes", help="Names to begin with, for a FOLDER: 'dog;cat'.")
+@click.option("--model", type=click.Path(path_type=Path), help="Another model than the pipeline's last.")
+@out_option("suggest", "Folder.", folder=True)
+@device_option
+@params_option
+def command(
+    folder: Path | None, count: int, by: str, classes: str | None, model: Path | None, out: Path, device: str, params: Path
+) -> None:
+    """Choose the images to label next: those that cover the others and the labelled ones (spread), or a random draw (random),
+    which the intervals of `count` rest on.
+
+    Of the project's unlabelled images, by its model; or of a FOLDER in which nothing is labelled yet, by a pretrained network.
+    Writes index.html, a page to label them on: open it in a browser, download the labels at the end. To fill in by hand:
+    labels.csv (names separated by `;`, or `-` for none of the classes).
+    """
+    from dicap.files.written import check_own
+
+    check_own(out / LIST, out / PAGE)
+    if folder is not None:
+        _first(folder, count, by, _names(classes or ""), out, device, params)
+        return
+    from dicap.data.labels import labelled_mask
+    from dicap.data.store import Store
+    from dicap.photos.pages.labelling import Question, write_labelling_page
+    from dicap.photos.suggest import suggest
+
+    settings = load(params)
+    store = Store.open(data_folder(settings))
+    saved, runtime, inputs = _opened(settings, store, model or ARTIFACTS / "finetune" / "model.safetensors", device)
+    if saved.settings.image_size != store.image_size or saved.classes != store.classes:
+        raise DataError(f"{model or ARTIFACTS / 'finetune'}: trained on another data set than {store.folder}; run `dvc repro`")
+    labelled, open_ = labelled_mask(store.folder), unlabelled(settings, store)
+    rows = open_[~labelled[open_]]  # labels that a ratio below 1 hides need not be given again
+    if not len(rows):
+        hidden = f" (ratio {settings.ratio:g} hides the labels of {len(open_)}: set it to 1 to train on all)"
+        raise DataError(
+            f"{store.folder}: every image is labelled already{hidden if len(open_) else ''}; name a folder of images without "
+            f"labels to choose from: dicap-stage init-data {settings.data_root} --unlabeled FOLDER"
+        )
+    chosen = suggest(saved, inputs, rows, count, runtime, by, labelled.nonzero()[0])
+    listed = [(store.ids[found.row], "", ";".join(saved.classes[c] for c in found.likely)) for found in chosen]
+    questions = [Question(str(store.ids[found.row]), found.chance, found.likely) for found in chosen]
+    write_list(out / LIST, [("image", "labels", "model_says"), *listed])
+    pictures, measured = originals(settings, store, [found.row for found in chosen]), saved.decisions.curve is not None
+    write_labelling_page(questions, pictures, saved.classes, out / PAGE, review=False, measured=measured)
+    _finish(out, count, len(chosen), len(rows), [f"dicap-stage import-labels {out / LIST}", "dvc repro"])
+
+
+def _opened(settings: Settings, store: Store, path: Path, device: str) -> tuple[SavedModel, Runtime, Inputs]:
+    """A model and what it looks at: the features of the bank, where they are of the model's own backbone, else the images."""
+    from dicap.frozen.inputs import open_features
+    from dicap.machine.runtime import Runtime
+    from dicap.models import backbone_of, load_model
+    from dicap.network import detach_backbone
+    from dicap.photos.predict import open_model
+    from dicap.training.inputs import Images
+
+    with suppress(DataError):  # the features may be of other settings by now, or none are there
+        features = open_features(ARTIFACTS / "features", placed(settings), store)
+        bank = features.bank
+        if backbone_of(path) == bank.recipe.weights:
+            runtime = Runtime.choose(device)
+            saved = load_model(path, runtime.device, stored=bank.backbone)
+            detach_backbone(saved.network, bank.grid)
+            return saved, runtime, features
+    saved, runtime = open_model(path, device)
+    return saved, runtime, Images(store, settings.seed, settings.augment.flip)
+
+
+def _names(text: str) -> list[str]:
+    """Names of classes as data sets have them, each once; `-` and `*` say something else in a list of labels."""
+    names = list(dict.fromkeys(name for part in text.split(";") if (name := normalize("NFC", part.strip()))))
+    if reserved := {"-", "*"}.intersection(names):
+        raise SettingsError(f"--classes: {min(reserved)!r} cannot be the name of a class; expected names, as 'dog;cat'")
+    return names
+
+
+def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, device: str, params: Path) -> None:
+    """The same for a folder in which nothing is labelled, by the backbone that a project of it would begin with."""
+    import numpy as np
+
+    from dicap.data.sources.base import read_rgb
+    from dicap.frozen.features.recipe import pretrained_network
+    from dicap.machine.runtime import Runtime
+    from dicap.photos.folder import photographs
+    from dicap.photos.pages.labelling import Question, write_labelling_page
+    from dicap.photos.suggest import first
+
+    if (folder / LIST).exists():  # which the list of this batch would replace
+        raise DataError(
+            f"{folder / LIST}: labels are there already; dicap-stage init-data {shlex.quote(str(folder))} reads them, and after "
+            "`dvc repro` dicap-stage suggest, without a folder, chooses the next"
+        )
+    own = read_yaml(params) if params.exists() else {}
+    values = read_yaml(TEMPLATE / "settings.yaml") | {"dataset": "table", "data_root": str(folder), "protocol": "recommended"}
+    values |= {key: own[key] for key in ("backbone", "backbone_weights", "image_size", "network") if own.get(key) is not None}
+    settings = placed(resolve_values(values, params).settings)
+    photos = photographs(folder)
+    chosen = first(pretrained_network(settings), photos, settings.image_size, count, Runtime.choose(device), by)
+    write_list(out / LIST, [("image", "labels"), *((one.name, "") for one in chosen)])
+    questions = [Question(one.name, np.array([]), []) for one in chosen]
+    place = shlex.quote(str(folder))
+    pictures = (read_rgb(Path(str(one.source)), upright=True) for one in chosen)
+    write_labelling_page(questions, pictures, classes, out / PAGE, review=False, measured=False, folder=place)
+    filled = f"mv {shlex.quote(str(out / LIST))} {place}/labels.csv"
+    _finish(out, count, len(chosen), len(photos), [filled, f"dicap-stage init-data {place}"])
+
+
+def _finish(out: Path, asked: int, chosen: int, of: int, following: list[str]) -> None:
+    if chosen < asked:
+        left = "near copies once, unreadable files not"
+        say(f"--count: {asked} are asked for, and there are {of} without labels: {chosen} are listed, {left}")
+    facts = {"images": chosen, "of": of, "page": str(out / PAGE), "list": str(out / LIST)}
+    finish("suggest", facts, [opening(out / PAGE), *following])

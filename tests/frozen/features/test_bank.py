@@ -1,0 +1,217 @@
+"""The bank: the same features as the network gives, the same bytes whatever stops it, and nothing else's features."""
+
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from torch.nn.functional import adaptive_avg_pool2d
+
+from dicap.data import loader
+from dicap.data.augment import View, render_batch
+from dicap.data.loader import Request
+from dicap.data.store import Store
+from dicap.errors import DataError, SettingsError
+from dicap.files.features import BACKBONE, write_empty
+from dicap.frozen.features import compute
+from dicap.frozen.features.bank import FeatureBank, as_maps, scoring_batches
+from dicap.frozen.features.compute import fill
+from dicap.frozen.features.recipe import Recipe, asked_for, pretrained_network
+from dicap.network.stored import save_backbone
+
+
+class Made:
+    """A recipe with all that it was made from, and a folder."""
+
+    def __init__(self, folder, store, changes=None):
+        self.settings = tiny.settings({"features.views": 2, "features.grid": 2} | (changes or {}))
+        self.store, self.folder = store, folder
+        self.network = pretrained_network(self.settings)
+        self.recipe = Recipe.of(self.settings, store, self.network)
+
+    def fill(self, folder=None):
+        return fill(folder or self.folder, self.recipe, self.store, self.network, workers=0)
+
+    def open(self):
+        return FeatureBank.open(self.folder)
+
+
+@pytest.fixture(scope="module")
+def store(tiny_set):
+    return Store.open(tiny_set)
+
+
+@pytest.fixture(scope="module")
+def made(store, tmp_path_factory):
+    made = Made(tmp_path_factory.mktemp("bank") / "features", store)
+    made.fill()
+    return made
+
+
+@pytest.fixture
+def own(made, tmp_path):
+    """A copy that a test may change."""
+    copy = Made(tmp_path / "features", made.store)
+    shutil.copytree(made.folder, copy.folder)
+    return copy
+
+
+def slow(made, row, view, name):
+    """Features of one image in one view, from the views' definition: (g * g, D) float32."""
+    content = hashlib.blake2b(made.store.image(row), digest_size=16).digest()
+    request = Request(name, np.array([int.from_bytes(content[:8], "little")], np.uint64), view)
+    images = render_batch(made.store.pixels(np.array([row])), view, loader.draws(0, "features", 0, request))
+    with torch.inference_mode():
+        maps = made.network.features(torch.from_numpy(images).permute(0, 3, 1, 2))
+    return adaptive_avg_pool2d(maps, made.recipe.grid)[0].flatten(1).T.numpy()
+
+
+@pytest.mark.parametrize(
+    ("name", "view"),
+    [
+        ("plain", View("test")),
+        ("mirror", View("weak", flip=1.0)),
+        ("strong_0", View("strong", cutout=0.5)),
+        ("strong_1", View("strong", cutout=0.5)),
+    ],
+)
+def test_a_bank_holds_the_network_s_features_of_each_view(made, name, view):
+    features = made.open().view(name)
+    for row in (0, 17, made.store.n - 1):
+        np.testing.assert_allclose(features[row], slow(made, row, view, name), rtol=2e-3, atol=2e-3)
+
+
+def test_shapes_types_and_bytes(made):
+    bank = made.open()
+    assert bank.view("plain").shape == (made.store.n, 4, bank.channels) and bank.view("plain").dtype == np.float16
+    size = sum((made.folder / f"{name}.npy").stat().st_size - 128 for name in bank.names)
+    assert size == made.recipe.bytes_per_image * made.store.n
+    assert isinstance(bank.view("plain"), np.memmap) and not bank.view("plain").flags.writeable
+    ((_, part),) = scoring_batches(bank, np.array([3, 1]), 2)
+    assert part.dtype == torch.float16 and part.shape == (2, 4, bank.channels)
+    np.testing.assert_array_equal(part[1], bank.view("plain")[1].astype(np.float32))
+    with pytest.raises(IndexError, match="row -1 is outside"):
+        next(scoring_batches(bank, np.array([-1]), 2))
+
+
+def test_batches_are_what_the_image_loader_s_would_be(made):
+    """The same requests: weak views mirrored where the image loader mirrors them, strong ones out of the bank."""
+    bank, rows = made.open(), np.array([5, 2, 40, 11, 30])
+    steps = [
+        [Request("weak", rows, View("weak")), Request("strong", rows[:3], View("strong"))],
+        [Request("weak", rows[::-1], View("weak"))],
+    ]
+    options = {"seed": 3, "stage": "train", "epoch": 2}
+    batches = [{request.key: bank.request(request, **options) for request in requests} for requests in steps]
+    images = list(loader.load(made.store, steps, workers=0, **options))
+    for step in (0, 1):
+        with torch.inference_mode():
+            maps = made.network.features(images[step]["weak"])
+        expected = adaptive_avg_pool2d(maps, 2).flatten(2).transpose(1, 2)
+        torch.testing.assert_close(batches[step]["weak"].float(), expected, rtol=2e-3, atol=2e-3)
+    for i, row in enumerate(rows[:3]):
+        assert any(np.array_equal(batches[0]["strong"][i], bank.view(f"strong_{v}")[row]) for v in range(2))
+
+
+@pytest.mark.parametrize("flip", [None, (3, "train", 2)])
+def test_scoring_batches_show_what_the_image_loader_s_show(made, flip):
+    bank, rows = made.open(), np.arange(made.store.n)[::-1]
+    found = torch.cat([features for _, features in scoring_batches(bank, rows, 7, flip=flip)])
+    images = torch.cat([images for _, images in loader.scoring_batches(made.store, rows, 7, flip=flip)])
+    with torch.inference_mode():
+        expected = adaptive_avg_pool2d(made.network.features(images), 2)
+    torch.testing.assert_close(as_maps(found.float()), expected, rtol=2e-3, atol=2e-3)
+
+
+def test_an_empty_bank_says_so(tmp_path, made):
+    write_empty(tmp_path / "features")
+    with pytest.raises(DataError, match=r"holds no features.*run `dvc repro features`"):
+        FeatureBank.open(tmp_path / "features")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"augment.cutout": 0.25}, "other cutout than"),
+        ({"network.normalize": "imagenet"}, "other normalize than"),
+        ({"features.views": 3}, "other views than"),
+        ({"features.grid": 1}, "other grid than"),
+        ({"network.tokens": "class_and_mean"}, "other tokens than"),
+        ({"backbone": "test_resnet.r160_in1k"}, "other backbone than"),
+        ({"backbone_weights": "imagenet"}, "other origin than"),
+    ],
+)
+def test_a_bank_of_something_else_is_refused(made, changes, line):
+    bank = FeatureBank.open(made.folder)
+    bank.check(made.settings, made.store)
+    with pytest.raises(DataError, match=f"{line}.*; run `dvc repro features`"):
+        bank.check(tiny.settings({"features.views": 2, "features.grid": 2} | changes), made.store)
+
+
+def test_weights_are_told_by_the_content_of_their_file(made, tmp_path):
+    files = [tmp_path / name for name in ("one.safetensors", "same.safetensors", "other.safetensors")]
+    for file, content in zip(files, (b"1", b"1", b"2"), strict=True):
+        file.write_bytes(content)
+    wanted = [asked_for(tiny.settings({"backbone_weights": str(file)}), made.store)["origin"] for file in files]
+    assert [origin == wanted[0] for origin in wanted] == [True, True, False]
+
+
+def test_a_bank_of_other_images_is_refused(made, tmp_path):
+    raw = tiny.photographs(tmp_path / "raw", {"train": 20, "test": 4, "unlabeled": 2})
+    other = Store.open(tiny.converted(raw, tmp_path / "set"))
+    with pytest.raises(DataError, match="made with other images than asked for"):
+        FeatureBank.open(made.folder).check(made.settings, other)
+
+
+def test_damage_is_found(own):
+    for name in ("plain.npy", "strong_1.npy"):
+        data = bytearray((own.folder / name).read_bytes())
+        data[-3] ^= 4
+        (own.folder / name).write_bytes(data)
+        with pytest.raises(DataError, match=rf"{name}: damaged .* remove .* and run `dvc repro features`"):
+            own.open().view(name.removesuffix(".npy"))
+    own.open().view("mirror")
+
+
+@pytest.mark.parametrize("key", ["recipe", "fingerprint", "checksums"])
+def test_a_meta_that_was_changed_is_refused(own, key):
+    meta = json.loads((own.folder / "meta.json").read_text())
+    meta[key] = {"views": 3} if key == "recipe" else "x" if key == "fingerprint" else {}
+    (own.folder / "meta.json").write_text(json.dumps(meta))
+    with pytest.raises(DataError, match=r"remove .* and run `dvc repro features`"):
+        own.open()
+    (own.folder / "meta.json").unlink()
+    with pytest.raises(DataError, match="is not a feature bank"):
+        own.open()
+
+
+def test_a_disk_without_room_is_said_before_the_work(made, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    need = made.recipe.bytes_per_image * made.store.n
+    monkeypatch.setattr(compute.shutil, "disk_usage", lambda _: usage._replace(free=need - 1))
+    monkeypatch.setattr(compute, "_computed", lambda *_: pytest.fail("it worked"))
+    with pytest.raises(DataError, match=rf"need {need} bytes more .* and {need - 1} are free; make room"):
+        made.fill(tmp_path / "features")
+
+
+def test_a_grid_finer_than_the_map_is_a_mistake(made):
+    with pytest.raises(SettingsError, match=r"features.grid: found 9, but the map of test_resnet .* has 2 x 2 positions"):
+        Made(made.folder, made.store, {"features.grid": 9})
+
+
+def test_the_backbone_beside_the_features_is_whole_or_refused(own):
+    save_backbone(own.network.backbone, own.folder / BACKBONE)
+    stored, tensors = own.open().backbone, own.network.backbone.state_dict()
+    assert all(torch.equal(value, tensors[name]) for name, value in stored.state_dict().items())
+    assert stored.state_dict().keys() == tensors.keys()
+    data = bytearray(stored.path.read_bytes())
+    data[-3] ^= 4
+    stored.path.write_bytes(data)
+    with pytest.raises(DataError, match=r"damaged .* run `dvc repro features`"):
+        stored.state_dict()
+    stored.path.unlink()
+    with pytest.raises(DataError, match=r"not readable .* run `dvc repro features`"):
+        stored.state_dict()

@@ -1,0 +1,262 @@
+"""Warm-up and main stage solved as convex problems: the optimum, and nothing leaks."""
+
+import copy
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from safetensors.numpy import load_file
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from training.test_resume import run_all
+
+from dicap import sklearn
+from dicap.calibration.curve import curve_by_rank
+from dicap.calibration.rates import count_bins, estimate_rates
+from dicap.calibration.thresholds import PseudoLabels
+from dicap.evaluation.evaluate import evaluate
+from dicap.files.artifacts import epoch_file, read_pseudo_labels
+from dicap.files.json_files import read_json
+from dicap.frozen import crossfit
+from dicap.frozen.loops import solved as convex
+from dicap.frozen.loops.solved import Problem, Students, entries
+from dicap.frozen.solver import DEFAULT_TOLERANCE
+from dicap.methods import build_method
+from dicap.models import load_model, load_weights
+from dicap.report.page import _remarks
+
+HOLDOUT = {"method": "dicap", "head": "linear", "linear.solver": "convex", "linear.features": "root", "linear.C": 0.05}
+RECOMMENDED = HOLDOUT | {
+    "linear.neighbours": 3,
+    "linear.pseudo_weight": 0.5,
+    "calibration.source": "cross_fit",
+    "calibration.folds": 3,
+    "calibration.estimator": "class_score",
+    "calibration.power": 2.0,
+    "thresholds.rule": "quota",
+}
+AUTO = RECOMMENDED | {"linear.pseudo_weight": "auto"}
+ALIKE = {"atol": 2e-3}  # a solution is within its tolerance of the optimum, and so are two of the same problem
+
+
+@pytest.fixture
+def stay(monkeypatch):
+    """Folds that do not depend on labels, so that labels of one fold can change while it stays the same images."""
+    monkeypatch.setattr(convex, "assign_folds", lambda y, folds, seed: np.arange(len(y)) % folds)
+
+
+@pytest.fixture
+def solved(monkeypatch):
+    """The problem and the students of the main stage that was run last."""
+    seen = {}
+    curve_out_of_fold = Students.curve_out_of_fold
+
+    def remember(students, problem):
+        seen["problem"], seen["students"], seen["counted"] = problem, students, curve_out_of_fold(students, problem)
+        return seen["counted"]
+
+    monkeypatch.setattr(Students, "curve_out_of_fold", remember)
+    return seen
+
+
+def problem_of(experiment, place):
+    """The main stage's problem, on the features as the warm-up's network scales them."""
+    network = tiny.network_of(experiment, place / "warmup" / "model.safetensors")()
+    return Problem.of(experiment, network, experiment.method.main(experiment.roles))
+
+
+# -- the optimum ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["plain", "standard", "root"])
+def test_the_warm_up_is_what_scikit_learn_finds_on_the_same_rows(frozen_experiment, tmp_path, kind):
+    experiment = frozen_experiment({"method": "bce", "head": "linear", "linear.solver": "convex", "linear.features": kind})
+    place = run_all(experiment, tmp_path, ("warmup",))
+    chosen = read_json(place / "warmup" / "choice.json")["C"]
+    assert chosen > 0
+    problem = problem_of(experiment, place)
+    x, y = problem.rows[problem.labelled].astype(float), tiny.hidden_labels(experiment, experiment.roles.labelled)
+    found = load_file(place / "warmup" / "model.safetensors")
+    for c in range(y.shape[1]):
+        peer = LogisticRegression(C=chosen, tol=1e-10, max_iter=100000).fit(x, y[:, c])
+        error = np.linalg.norm(found["head.linear.weight"][c] - peer.coef_[0])
+        assert error * np.sqrt((x**2).mean()) <= 1.1 * DEFAULT_TOLERANCE  # as `solve` promises of features of mean square 1
+        assert found["head.linear.bias"][c] == pytest.approx(peer.intercept_[0], abs=1e-2)
+
+
+def test_a_given_penalty_is_taken_and_one_labelled_image_is_enough(frozen_experiment, tmp_path):
+    run_all(frozen_experiment(HOLDOUT | {"linear.C": 0.07}), tmp_path / "given")
+    assert read_json(tmp_path / "given" / "warmup" / "choice.json") == {"C": 0.07}
+    few = HOLDOUT | {"linear.C": "auto", "ratio": 0.08}
+    experiment = frozen_experiment(few, split=tmp_path / "few.parquet")
+    assert len(experiment.roles.sup) == len(experiment.roles.est) == 1
+    run_all(experiment, tmp_path / "few")
+    run_all(frozen_experiment(RECOMMENDED | few | {"calibration.folds": 5}, split=tmp_path / "few.parquet"), tmp_path / "cross")
+
+
+@pytest.mark.parametrize("changes", [HOLDOUT, RECOMMENDED])
+def test_the_student_is_scikit_learn_s_on_labelled_and_pseudo_labelled_rows(frozen_experiment, monkeypatch, tmp_path, changes):
+    monkeypatch.setattr(crossfit, "TOLERANCE", 1e-3)  # or neither is the optimum to the digits below
+    experiment = frozen_experiment(changes)
+    place = run_all(experiment, tmp_path)
+    problem = problem_of(experiment, place)
+    _, _, label, weight = read_pseudo_labels(epoch_file(place / "train", "pseudo_labels", 0))
+    x = problem.all_rows.astype(float)
+    found = load_file(place / "train" / "model.safetensors")
+    share = experiment.settings.linear.pseudo_weight
+    for c in range(problem.y.shape[1]):
+        y = np.concatenate([problem.y[:, c], label[:, c] == 1])
+        w = np.concatenate([np.ones(len(problem.y)), share * weight[:, c].astype(float) * (label[:, c] >= 0)])
+        peer = LogisticRegression(C=0.05, tol=1e-10, max_iter=100000).fit(x, y, sample_weight=w)
+        assert np.allclose(found["head.linear.weight"][c], peer.coef_[0], atol=2e-3)  # weights are written as halves
+
+
+@pytest.mark.parametrize("weight", [0.5, "auto"])
+def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solved, monkeypatch, tmp_path, weight):
+    """Whatever strong views there are of test images that are copies of others."""
+    experiment = frozen_experiment(RECOMMENDED | {"linear.pseudo_weight": weight})
+    strong = experiment.bank.bank.view("strong_0").copy()
+    strong[experiment.roles.test] = 9
+    monkeypatch.setitem(experiment.bank.bank._maps, "strong_0", strong)
+    place = run_all(experiment, tmp_path)
+    problem, found = solved["problem"], read_json(place / "train" / "choice.json")
+    rows, y = problem.order, np.pad(problem.y, ((0, len(problem.unlabelled)), (0, 0)), constant_values=-1)
+    monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
+    estimator = sklearn.DiCaPClassifier(C=0.05, features="root", pseudo_weight=weight, neighbours=3, folds=3)
+    model = estimator.fit(experiment.bank.mean(rows), y, views=experiment.bank.mean(rows, "strong_0"))
+    head = solved["students"].head.linear
+    assert np.allclose(model.coef_, head.weight.detach(), **ALIKE) and np.allclose(model.intercept_, head.bias.detach(), **ALIKE)
+    if weight == 0.5:
+        assert found == {"C": 0.05} and model.choice_ is None and model.smoothed_ is None
+        return
+    for said, chosen in ((found, model.choice_), (found["smoothing"], model.smoothed_)):
+        assert said["share"] == chosen.share
+        assert np.allclose([each["evidence"] for each in said["candidates"][1:]], chosen.evidence, atol=0.05)
+
+
+def test_a_smoothed_head_says_everywhere_what_was_measured(frozen_experiment, solved, smooths, monkeypatch, tmp_path):
+    """The estimator; after a kill; from the file; of images of the fit and of others."""
+    experiment = frozen_experiment(AUTO)
+    place = run_all(experiment, tmp_path)
+    problem, students = solved["problem"], solved["students"]
+    rows, y = problem.order, np.pad(problem.y, ((0, len(problem.unlabelled)), (0, 0)), constant_values=-1)
+    monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
+    features, views, fit = experiment.bank.mean(rows), experiment.bank.mean(rows, "strong_0"), students.fit
+    model = sklearn.DiCaPClassifier(C=0.05, features="root", neighbours=3, folds=3).fit(features, y, views=views)
+    path = place / "train" / "model.safetensors"
+    continued = tiny.network_of(experiment, place / "warmup" / "model.safetensors")()
+    assert continued.head.smoothing is None
+    Students(continued).load_state_dict(students.state_dict())
+    known = load_model(path).network
+
+    def scores(network, features):
+        with torch.inference_mode():
+            return network.head(torch.from_numpy(features)[:, :, None, None])[0].sigmoid().numpy()
+
+    unsmoothed = copy.deepcopy(known)
+    unsmoothed.head.smoothing = None
+    seen = problem.rows[rows]
+    expected = expit(fit.smoothing(seen, fit.heads.logits(seen)[-1]))
+    assert np.allclose(scores(known, features), expected, atol=1e-4)
+    assert np.allclose(expit(model._stated(features)), expected, atol=5e-3)
+    assert np.array_equal(scores(continued, features), scores(known, features))
+    assert not np.allclose(scores(unsmoothed, features), expected, atol=2e-2)
+    load_weights(unsmoothed, path)
+    assert np.array_equal(scores(unsmoothed, features), scores(known, features))
+    load_weights(unsmoothed, place / "warmup" / "model.safetensors")
+    assert unsmoothed.head.smoothing is None
+
+
+def test_metrics_card_and_page_say_what_helped(frozen_experiment, tmp_path):
+    experiment = frozen_experiment(AUTO)
+    place = run_all(experiment, tmp_path)
+    chosen = read_json(place / "train" / "choice.json")
+    result = evaluate(experiment, place / "train" / "model.safetensors", tmp_path / "evaluate")
+    for key, title in (("unlabelled", "unlabelled photographs"), ("neighbours", "scores of the nearest photographs")):
+        said = chosen[key]
+        assert said.startswith(("helped", "did not clearly help")) and result[key] == said
+        assert f"| {title} | {said}" in (tmp_path / "evaluate" / "MODEL_CARD.md").read_text()
+        assert f"{title.capitalize()} {said}." in list(_remarks(result))
+    before = evaluate(experiment, place / "warmup" / "model.safetensors", tmp_path / "warmup_alone")
+    assert "unlabelled" not in before and not any("Unlabelled" in line for line in _remarks(before))
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_entries_are_those_of_a_loop(soft):
+    rng = np.random.default_rng(0)
+    label, weight = rng.integers(-1, 2, (7, 3)).astype(np.int8), rng.random((7, 3)).astype(np.float32)
+    target, found = entries(PseudoLabels(torch.zeros(7, 3), torch.from_numpy(label), torch.from_numpy(weight), soft))
+    for i in range(7):
+        for c in range(3):
+            if label[i, c] < 0:
+                assert found[i, c] == 0
+            elif soft:
+                expected = weight[i, c] if label[i, c] == 1 else 1 - weight[i, c]
+                assert found[i, c] == 1 and target[i, c] == pytest.approx(expected)
+            else:
+                assert target[i, c] == label[i, c] and found[i, c] == weight[i, c]
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_a_soft_target_is_the_chance_of_presence(power):
+    """Whatever calibration.power is, which is an exponent of the weights of hard labels."""
+    soft = {"calibration.target": "soft", "thresholds.rule": "none", "calibration.power": power}
+    method = build_method(tiny.settings(soft), 3, 0.5)
+    p, chance = torch.from_numpy(np.random.default_rng(0).random((2, 200, 3)))
+    y = (chance < p).int()
+    rates = estimate_rates(*count_bins(p, y, 20))
+    target, weight = entries(method.pseudo_labels(p, rates, method.thresholds(p, y)))
+    assert (weight == 1).all() and np.allclose(target, rates.curve.at(p).numpy(), atol=1e-6)
+
+
+# -- nothing leaks ----------------------------------------------------------------------------------------------------
+
+
+def permute_fold(folder, rows):
+    """Give each of the rows the labels of the next one."""
+    labels = {}
+    tiny.set_labels(folder, rows, lambda own: labels.setdefault(len(labels), own))
+    turned = iter([labels[(i + 1) % len(labels)] for i in range(len(labels))])
+    tiny.set_labels(folder, rows, lambda own: next(turned))
+
+
+def test_labels_of_a_fold_never_reach_what_scores_it(frozen_experiment, own_set, stay, solved, tmp_path):
+    """tests/frozen/test_crossfit.py proves it for the recommended rule; here the method reads labels by its roles."""
+    found = []
+    for name in ("before", "after"):
+        experiment = frozen_experiment(RECOMMENDED, folder=own_set)
+        place = run_all(experiment, tmp_path / name)
+        problem = problem_of(experiment, place)
+        found.append((problem, solved["students"].fit.heads.w, solved["counted"]))
+        permute_fold(own_set, problem.labelled[problem.fold == 1])
+    (problem, students, counted), (other, students_after, counted_after) = found
+    assert (problem.y != other.y).any() and np.array_equal(problem.y[problem.fold != 1], other.y[problem.fold != 1])
+    inside = problem.fold == 1
+    assert np.allclose(students[1], students_after[1], **ALIKE)
+    assert not np.allclose(students[0], students_after[0], **ALIKE) and not np.allclose(students[-1], students_after[-1], **ALIKE)
+    assert np.allclose(counted.p[inside], counted_after.p[inside], **ALIKE)
+    assert not np.allclose(counted.p[~inside], counted_after.p[~inside], **ALIKE)
+
+
+def test_the_chance_is_counted_on_scores_of_heads_that_never_saw_the_image(frozen_experiment, solved, tmp_path):
+    experiment = frozen_experiment(RECOMMENDED)
+    place = run_all(experiment, tmp_path)
+    problem, w, b = solved["problem"], solved["students"].fit.heads.w, solved["students"].fit.heads.b
+    p = np.array([expit(w[k] @ problem.rows[row] + b[k]) for row, k in zip(problem.labelled, problem.fold, strict=True)])
+    y = tiny.hidden_labels(experiment, problem.labelled)
+    published = load_model(place / "train" / "model.safetensors").decisions.curve
+    expected = curve_by_rank(torch.from_numpy(p), torch.from_numpy(y))
+    assert torch.allclose(published.rate, expected.rate, atol=1e-4)
+    assert torch.allclose(published.knots, expected.knots, atol=1e-3)
+    seen = expit(problem.rows[problem.labelled] @ w[-1].T + b[-1])
+    assert ((seen - y) ** 2).mean() < ((p - y) ** 2).mean(), "scores of images that were trained on look better"
+
+
+@pytest.mark.parametrize("method", ["asl", "top1", "topk", "iat", "cap"])
+def test_every_method_whose_labels_a_head_can_be_solved_on(frozen_experiment, tmp_path, method):
+    experiment = frozen_experiment({"method": method, "head": "linear", "linear.solver": "convex", "linear.features": "root"})
+    stages = ("warmup",) if method == "asl" else ("warmup", "train")
+    place = run_all(experiment, tmp_path, stages)
+    model = load_model(place / stages[-1] / "model.safetensors")
+    assert model.decisions.curve is None and "trains on all labelled images" in model.decisions.note

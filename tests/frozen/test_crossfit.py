@@ -1,0 +1,162 @@
+"""Cross-fitting against slow versions of its three parts, and the proof that no label of a fold reaches what scores it."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dicap.frozen.choice import PART, SHARES
+from dicap.frozen.crossfit import Pseudo, crossfit, out_of_fold, out_of_fold_at_rank, quota_labels, solve_students, solve_teachers
+from dicap.frozen.folds import assign_folds
+from dicap.frozen.logistic import class_shares, rates_of_classes
+from dicap.frozen.solver import rotate, solve
+
+
+def partly_labelled(seed=0, n=60, labelled=40, classes=4):
+    """Rows x (n, 12), and y (n, C) of which the first rows are labelled, in part."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random((n, classes)) < 0.3).astype(np.float32)
+    x = y @ rng.standard_normal((classes, 12)) + 0.8 * rng.standard_normal((n, 12))
+    y[labelled:] = -1
+    y[:labelled][rng.random((labelled, classes)) < 0.3] = -1
+    return x.astype(np.float32), y
+
+
+# -- nothing leaks
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 1000), folds=st.integers(2, 4), neighbours=st.sampled_from([0, 3]))
+def test_no_label_of_a_fold_reaches_what_scores_it(seed, folds, neighbours):
+    """Whatever else changes with the labels of fold 0, its student and the scores of its rows stay as they are."""
+    x, y = partly_labelled(seed)
+    y, fold = y[:40], np.arange(40) % folds
+    changed = np.where((fold == 0)[:, None] & (y >= 0), 1 - y, y)
+    seen = []
+
+    def rule(scores, known, k):
+        assert k is None or (known[fold == k] < 0).all()
+        seen.append((k, scores))
+        return quota_labels(scores, known, np.concatenate([y < 0, np.ones((20, 4), bool)]))
+
+    options = {"loss_weight": 0.1, "pseudo_weight": 0.5, "neighbours": neighbours}
+    before, after = (crossfit(x, labels, fold, rule, **options)[0] for labels in (y, changed))
+    assert np.allclose(before.w[0], after.w[0], atol=5e-3) and not np.allclose(before.w[1:], after.w[1:], atol=5e-3)
+    p, q = (out_of_fold(heads.w, heads.b, x[:40], fold) for heads in (before, after))
+    assert np.allclose(p[fold == 0], q[fold == 0], atol=5e-3) and not np.allclose(p[fold != 0], q[fold != 0], atol=5e-3)
+    assert [k for k, _ in seen] == 2 * [*range(folds), None]
+    assert np.allclose(seen[0][1], seen[folds + 1][1], atol=5e-3), "what the student of fold 0 learns from"
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 1000), folds=st.integers(2, 4))
+def test_labels_of_a_fold_reach_a_mixture_through_its_share_alone(seed, folds):
+    """With other labels of fold 0, its heads of both kinds are the same: the mixture's is made of them."""
+    x, y = partly_labelled(seed)
+    y, fold = y[:40], np.arange(40) % folds
+    changed = np.where((fold == 0)[:, None] & (y >= 0), 1 - y, y)
+    open_entries = np.concatenate([y < 0, np.ones((20, 4), bool)])
+
+    def heads(labels, weight):
+        return crossfit(
+            x, labels, fold, lambda p, known, _: quota_labels(p, known, open_entries), loss_weight=0.1, pseudo_weight=weight
+        )
+
+    with pytest.MonkeyPatch.context() as patch:  # heads solved beside other ones stop elsewhere within the tolerance
+        patch.setattr("dicap.frozen.crossfit.TOLERANCE", 1e-3)
+        (mixed, choice, *_), (own, *_), (student, *_) = heads(y, "auto"), heads(changed, 0.0), heads(changed, PART)
+    assert choice is not None and choice.share in (0, *SHARES)
+    assert np.allclose(mixed.w[0], (1 - choice.share) * own.w[0] + choice.share * student.w[0], atol=2e-3)
+
+
+# -- the parts
+
+
+def slow_pseudo_labels(scores, y, open_entries, power):
+    """Entry by entry: the class's quota among its own open entries; the chance by the class's own curve."""
+    target, weight = np.zeros(scores.shape), np.zeros(scores.shape)
+    unlabelled = np.where(open_entries, scores, np.nan)
+    knots, rates = rates_of_classes(scores[: len(y)], y, unlabelled, class_shares(y))
+    for c in range(scores.shape[1]):
+        known = [value for value in y[:, c] if value >= 0]
+        entries = sorted(scores[i, c] for i in range(len(scores)) if open_entries[i, c])
+        f, g = sum(v == 1 for v in known) / len(known), sum(v == 0 for v in known) / len(known)
+        high, low = int(f * len(entries)), int(0.998 * g * len(entries))
+        if not high:
+            continue
+        for i in range(len(scores)):
+            if not open_entries[i, c]:
+                continue
+            chance = np.interp(scores[i, c], knots, rates[c])
+            if scores[i, c] >= entries[len(entries) - high]:
+                target[i, c], weight[i, c] = 1, chance**power
+            elif low and scores[i, c] <= entries[low - 1]:
+                weight[i, c] = (1 - chance) ** power
+    return target, weight
+
+
+@pytest.mark.parametrize("partly", [False, True])
+def test_pseudo_labels_are_those_of_a_loop_over_entries(partly):
+    rng = np.random.default_rng(1)
+    y = np.where(rng.random((20, 3)) < 0.3, -1 if partly else 0, rng.integers(0, 2, (20, 3))).astype(np.float32)
+    scores = rng.random((50, 3)).astype(np.float32)
+    open_entries = np.concatenate([y < 0, np.ones((30, 3), bool)])
+    found = quota_labels(scores, y, open_entries, power=2)
+    target, weight = slow_pseudo_labels(scores, y, open_entries, 2)
+    assert np.array_equal(found.target, target) and np.allclose(found.weight, weight, atol=1e-6)
+    assert not found.weight[:20][y >= 0].any() and (found.weight[:20][y < 0].any() == partly)
+
+
+def test_teachers_score_what_they_never_saw():
+    """Known entries by the head without their fold, brought to scale; open entries by the head itself."""
+    x, y = partly_labelled()
+    fold = assign_folds(y[:40], 3, 0)
+    teachers = solve_teachers(x, y[:40], fold, loss_weight=0.5)
+    logit = {}
+    for without in ((0,), (0, 1), (0, 2)):
+        used = ~np.isin(fold, without)
+        for c in range(4):
+            rows = used & (y[:40, c] >= 0)
+            logit[without, c] = solve(x[:40][rows], y[:40][rows][:, [c]], loss_weight=0.5).logits(x)[0, :, 0]
+    scores = teachers.scores((0,))
+    for c in range(4):
+        own, hidden = logit[(0,), c], y[:, c] < 0
+        for i in range(60):
+            z = own[i]
+            if not hidden[i] and fold[i] != 0:
+                other = logit[tuple(sorted((0, fold[i]))), c]
+                z = (other[i] - other[hidden].mean()) / other[hidden].std() * own[hidden].std() + own[hidden].mean()
+            assert scores[i, c] == pytest.approx(1 / (1 + np.exp(-z)), abs=5e-3), (i, c)
+
+
+def test_students_learn_from_known_and_from_pseudo_labelled_entries():
+    x, y = partly_labelled()
+    fold, rng = assign_folds(y[:40], 2, 0), np.random.default_rng(0)
+    pseudo = [Pseudo(rng.integers(0, 2, y.shape).astype(np.float32), rng.random(y.shape).astype(np.float32)) for _ in range(3)]
+    found = solve_students(rotate(x), y[:40], fold, pseudo, loss_weight=0.3, pseudo_weight=0.5)
+    for h, part in enumerate(pseudo):
+        for c in range(4):
+            known = y[:, c] >= 0
+            weight = np.where(known, 1, 0.5 * part.weight[:, c])
+            weight[:40][fold == h] = 0
+            alone = solve(x, np.where(known, y[:, c], part.target[:, c])[:, None], weight=weight[:, None], loss_weight=0.3)
+            assert np.allclose(found.w[h, c], alone.w[0, 0], atol=3e-3) and found.b[h, c] == pytest.approx(
+                alone.b[0, 0], abs=3e-3
+            )
+
+
+def test_scores_of_heads_without_a_fold_come_to_the_scale_of_the_last():
+    """Heads that are the last one, shrunk and moved: at equal rank their scores are its own, between other rows and beyond."""
+    rng = np.random.default_rng(0)
+    rows, others = rng.normal(size=(40, 5)), rng.normal(size=(90, 5))
+    rows[0] = 9
+    w, b, fold = rng.normal(size=(3, 5)), rng.normal(size=3), np.arange(40) % 4
+    shrunk = [(scale * w, scale * b + shift) for scale, shift in ((1, 0), (1, 1), (1, -2), (1, 0.5), (1, 0))]
+    heads = [np.stack(part) for part in zip(*shrunk, strict=True)]
+    expected = 1 / (1 + np.exp(-(rows @ w.T + b)))
+    assert out_of_fold_at_rank(*heads, rows, fold, others) == pytest.approx(expected)
+    assert out_of_fold_at_rank(*heads, rows, fold, others[:0]) == pytest.approx(out_of_fold(*heads, rows, fold))
+    heads[0][:-1] *= 0.5
+    heads[1][:-1] = 0.5 * b
+    inside = (rows @ w.T > (others @ w.T).min(0)) & (rows @ w.T < (others @ w.T).max(0))
+    assert out_of_fold_at_rank(*heads, rows, fold, others)[inside] == pytest.approx(expected[inside])

@@ -1,0 +1,114 @@
+"""Tables of budgets: rows by method, head and steps, compared with labelled-only training of the same head and budget."""
+
+from typing import Any
+
+import pandas as pd
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dicap.lab import tables
+from dicap.lab.budgets import budget_tables, equal_steps
+from dicap.lab.experiments import SOLVED, head_of, labelled_only, row_titles
+from dicap.lab.tables import spec_of
+from dicap.settings.methods import METHODS
+
+DIGITS = ("digits", 0.05)
+
+
+def run(row: str, steps: int | str, scores: list[float], **more: Any) -> list[dict[str, Any]]:
+    """Runs of seeds 1, 2, ... of a row."""
+    common = {"dataset": "digits", "ratio": 0.05, "which": "raw", "other": None}
+    return [common | {"row": row, "steps": steps, "seed": seed, "map": score} | more for seed, score in enumerate(scores, 1)]
+
+
+def made(*runs: list[dict[str, Any]], published=None):
+    frame = pd.DataFrame([row for part in runs for row in part])
+    return list(budget_tables(frame, spec_of("main")[0], published or {}))
+
+
+def test_a_row_is_compared_with_labelled_only_training_of_its_head_and_budget():
+    (table,) = made(
+        run("asl", 1547, [60.0, 62.0, 61.0]),
+        run("mld", 1547, [70.0, 72.0, 71.0]),
+        run("cap", 1548, [63.0, 64.0, 62.0]),
+        run("cap ml_decoder", 1548, [70.0, 71.0, 72.0]),
+        run("dicap", 1548, [74.0, 75.0, 73.0]),
+        run("bbam", 1548, [65.0, 66.0, 67.0]),
+        run("topk", 3000, [80.0, 80.0, 80.0]),
+    )
+    gains = {row: found[DIGITS].mean for row, found in table.gains.items()}
+    assert gains == {"cap 1548": 2.0, "cap ml_decoder 1548": 0.0, "dicap 1548": 3.0}, "neither another head nor another budget"
+    text = tables.to_markdown(table)
+    lines = text.splitlines()
+    assert lines[0] == "**mAP (%), digits 5 %**"
+    assert "| method | head | steps | digits 5 % | minus labelled-only |" in lines
+    assert "| ASL | linear | 1,547 | 61.00 ± 1.00 |  |" in lines
+    assert "| CAP | linear | 1,548 | 63.00 ± 1.00 | +2.00 ± 2.48 |" in lines  # 3, 2, 1: sd 1, Student's t 4.3027
+    assert "| CAP | ML-Decoder | 1,548 | 71.00 ± 1.00 | +0.00 ± 2.48 |" in lines
+    assert "| BBAM | its own | 1,548 | 66.00 ± 1.00 |  |" in lines
+    assert max(len(line) for line in lines if line.startswith("|")) < 130, "readable as it is printed"
+
+
+def test_several_budgets_of_a_method_are_rows_of_their_own_in_order():
+    (table,) = made(run("mld", 6188, [75.0]), run("mld", 780, [70.0]), run("dicap", "", [72.0]), run("mld", SOLVED, [71.0]))
+    shown = [line.split(" | ")[:3] for line in tables.to_markdown(table).splitlines() if line.startswith(("| MLD", "| DiCaP"))]
+    assert [" ".join(parts) for parts in shown] == [
+        "| MLD ML-Decoder 780", "| MLD ML-Decoder 6,188", "| MLD ML-Decoder solved", "| DiCaP ML-Decoder –",
+    ]  # fmt: skip
+
+
+def test_what_was_solved_is_compared_with_what_was_solved():
+    (table,) = made(run("bce", SOLVED, [60.0]), run("asl", 1547, [59.0]), run("dicap linear", SOLVED, [61.5]))
+    assert table.gains["dicap linear solved"][DIGITS].mean == 1.5 and table.spec.against == {"dicap linear solved": "bce solved"}
+
+
+def test_the_other_network_and_the_best_epoch_of_rows_whose_authors_print_it_have_columns():
+    (table,) = made(run("cap", 10, [60.0, 62.0], other=61.0, best_on_test=63.0), run("asl", 10, [50.0], best_on_test=62.0))
+    lines = tables.to_markdown(table).splitlines()
+    assert "| method | head | steps | digits 5 % | EMA network | best epoch on test | minus labelled-only |" in lines
+    assert any(line.startswith("| CAP | linear | 10 | **61.00 ± 1.41** | 61.00 ± 0.00 | 63.00 ± 0.00 |") for line in lines)
+    assert any(line.startswith("| ASL | linear | 10 | <u>50.00 [1]</u> | – | – |") for line in lines)
+
+
+def test_the_published_number_stands_beside_the_longest_run_and_delta_too():
+    published = {("dicap", *DIGITS): 83.5, ("d2l", *DIGITS): 79.3, ("cap", "voc2012", 0.05): 1.0}
+    (table,) = made(run("dicap", 100, [60.0]), run("dicap", 200, [70.0]), run("mld", 200, [66.0]), published=published)
+    assert table.cells["dicap 200"][DIGITS].published == 83.5 and table.cells["dicap 100"][DIGITS].published is None
+    assert table.cells["d2l"][DIGITS].published == 79.3 and "cap" not in table.cells
+    assert table.delta[DIGITS].mean == 4.0
+
+
+def test_delta_is_to_the_best_row_at_any_budget_both_are_told_and_every_ratio_has_a_table():
+    table, other = made(
+        run("mld", 400, [66.0]), run("cap", 198, [60.0]), run("dicap", 200, [70.0]), run("mld", 20, [65.0], ratio=0.1)
+    )
+    assert (table.columns, other.columns) == ([DIGITS], [("digits", 0.1)])
+    assert table.delta[DIGITS].mean == 4.0 and table.best_other == {DIGITS: "mld 400"}
+    assert table.notes == ["Delta is DiCaP (ML-Decoder, steps: 200) minus MLD (ML-Decoder, steps: 400)."]
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6))
+def test_equal_budgets_differ_by_a_twentieth_at_most_either_way(one, other):
+    assert equal_steps(one, other) == equal_steps(other, one) == (min(one, other) >= 0.95 * max(one, other))
+
+
+def test_solved_and_unknown_budgets():
+    assert equal_steps(SOLVED, SOLVED) and not equal_steps(SOLVED, 5) and not equal_steps("", "")
+
+
+def test_a_method_s_name_may_have_an_underscore(monkeypatch):
+    for name, method in (("fix_match", "cap"), ("two_matched", "bce")):
+        monkeypatch.setitem(METHODS, name, METHODS[method])
+        (table,) = made(run(f"{name} ml_decoder", 10, [60.0]), run(name, 10, [50.0]))
+        assert table.facts["head"] == {f"{name} 10": "linear", f"{name} ml_decoder 10": "ML-Decoder"}
+        assert labelled_only(name) == (method == "bce")
+
+
+def test_heads_and_labels_of_the_rows():
+    assert {row: head_of(row) for row in ("cap", "cap ml_decoder", "dicap", "dicap linear", "bbam", "iat_matched")} == {
+        "cap": "linear", "cap ml_decoder": "ml_decoder", "dicap": "ml_decoder", "dicap linear": "linear", "bbam": "own",
+        "iat_matched": "linear",
+    }  # fmt: skip
+    assert [row for row in row_titles() if labelled_only(row)] == [
+        "bce", "bce ml_decoder", "asl", "asl ml_decoder", "mld", "mld linear",
+    ]  # fmt: skip

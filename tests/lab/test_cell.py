@@ -1,0 +1,327 @@
+"""The cell of a sweep, in a small DVC project of its own; the real pipeline in tests/repository/test_pipeline.py."""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+import tiny
+from dvc_objects.fs import local, system
+from dvc_objects.fs.generic import transfer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dicap.errors import DataError
+from dicap.settings import change_settings, changed, read_yaml
+from dicap.training.checkpoint.state import RunState
+from stages.lab.sweeps import cell, shared_cache
+
+pytestmark = pytest.mark.timeout(600)
+WORDS = st.sampled_from(
+    ["null", "1", "1e-3", "on", "~", "${HOME}", "a\\b", "it's", "a: b", "/ü #1", "'", "a,b=c", " a ", "0x1", "-"]
+)
+# But for the line breaks of YAML 1.1 beside "\n": ruamel.yaml writes them as they are and reads them as blanks.
+TEXT = st.text(st.characters(exclude_characters="\x85\u2028\u2029", codec="utf-8"), max_size=9)
+VALUE = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), WORDS, TEXT)
+
+# A stage that is refused while its lock is held, as a training is, and one that takes as long as it is told.
+WORK = """
+import fcntl, os, pathlib, signal, sys, time
+from ruamel.yaml import YAML
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and pass that on
+seed = YAML(typ="safe", pure=True).load(pathlib.Path("params.yaml").read_text())["seed"]
+state = pathlib.Path(os.environ["DICAP_PROJECT"]) / ".dicap" / "state" / "train-0"
+state.mkdir(parents=True, exist_ok=True)
+print("begun", seed, flush=True)
+with open(state / "lock", "a+") as lock:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(f"Error: {state}: process 1 is already running this train; wait for it or stop it (kill 1)")
+    time.sleep(seed if seed > 10 else 0)
+    saved = state / "steps"
+    for step in range(int(saved.read_text()) if saved.exists() else 0, 60 if seed == 5 else 0):
+        time.sleep(0.05)
+        (state / "new").write_text(str(step + 1))
+        os.replace(state / "new", saved)
+        print("step", step, flush=True)
+    if seed == 7:
+        sys.exit("Error: seven is refused")
+pathlib.Path("artifacts").mkdir(exist_ok=True)
+pathlib.Path("artifacts/result.txt").write_text(str(seed))
+"""
+# Stands for an engine's worker.
+UNDER = (sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])")
+STAGES = """
+stages:
+  work:
+    cmd: python work.py
+    deps: [work.py]
+    params: [seed]
+    outs: [artifacts/result.txt]
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".dvc").mkdir(parents=True)
+    for name in (".dvc/config", ".dvc/.gitignore", ".gitignore", ".dvcignore"):
+        shutil.copy2(tiny.ROOT / name, folder / name)
+    (folder / "work.py").write_text(WORK)
+    (folder / "dvc.yaml").write_text(STAGES)
+    (folder / "params.yaml").write_text("seed: 1\n")
+    for command in (
+        ["init", "-q"],
+        ["add", "-A"],
+        ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "start"],
+    ):
+        subprocess.run(["git", *command], check=True, cwd=folder)
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return folder
+
+
+def rev(project: Path) -> str:
+    return cell.git("rev-parse", "HEAD", folder=project).strip()
+
+
+def start(project: Path, name: str, *options: str, under: tuple[str, ...] = (), **variables: str) -> subprocess.Popen:
+    command = [
+        sys.executable,
+        "-m",
+        "stages.lab.sweeps.cell",
+        "--project",
+        str(project),
+        "--rev",
+        rev(project),
+        "--name",
+        name,
+        *options,
+    ]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "DICAP_"))} | variables
+    return subprocess.Popen(
+        [*under, *command], cwd=tiny.ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def ended(process: subprocess.Popen) -> tuple[int, str]:
+    output, _ = process.communicate(timeout=300)
+    return process.returncode, output
+
+
+def disturb(process: subprocess.Popen, way: str) -> None:
+    """Kill the process UNDER which a cell was started, or send the cell SIGTERM; return when nothing of it runs."""
+    tree = psutil.Process(process.pid).children(recursive=True)
+    assert any("work.py" in " ".join(each.cmdline()) for each in tree)
+    if way == "SIGTERM":
+        tree[0].send_signal(signal.SIGTERM)
+    else:
+        process.kill()
+    tiny.wait_until(lambda: not any(map(tiny.alive, tree)))
+    process.communicate(timeout=60)
+
+
+def test_its_result_is_an_experiment_of_the_project_and_asked_again_nothing_runs(project, tmp_path):
+    code, output = ended(start(project, "two", "-S", "seed=2"))
+    assert code == 0 and "begun 2" in output and output.startswith("== two: process "), output
+    ref = cell.experiment_ref("two", rev(project))
+    first = cell.git("rev-parse", ref, folder=project)
+    assert "seed: 2" in cell.git("show", f"{ref}:params.yaml", folder=project)
+    assert (project / "params.yaml").read_text() == "seed: 1\n" and not cell.git("status", "--porcelain", folder=project)
+    shown = subprocess.run([sys.executable, "-m", "dvc", "exp", "list"], cwd=project, capture_output=True, text=True, check=True)
+    assert "two" in shown.stdout
+
+    code, output = ended(start(project, "two", "-S", "seed=2"))
+    assert code == 0 and "the project has its result" in output and "begun" not in output
+
+    # Another that began before the first was brought back: the first stays.
+    folder = tmp_path / "other"
+    folder.mkdir()
+    clone = cell._clone(project, rev(project), folder)
+    (clone / "dvc.lock").write_text("late")
+    cell._bring_back(clone, project, "two", rev(project))
+    assert cell.git("rev-parse", ref, folder=project) == first
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+@pytest.mark.parametrize("level", ["GLOBAL", "SYSTEM"])
+def test_the_cache_may_be_the_user_s_or_the_system_s_and_the_author_the_project_s_alone(project, tmp_path, monkeypatch, level):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config").write_text("[cache]\n    dir = ../common\n")
+    nobody = {"HOME": str(tmp_path), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    for key, value in (nobody | {f"DVC_{level}_CONFIG_DIR": str(tmp_path / "config")}).items():
+        monkeypatch.setenv(key, value)
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.delenv(name, raising=False)
+    for key, value in (("user.name", "Ada"), ("user.email", "ada@example.org")):
+        cell.git("config", key, value, folder=project)
+    place = {f"DVC_{level}_CONFIG_DIR": str(tmp_path / "config")}
+    code, output = ended(start(project, "two", "-S", "seed=2", **place))
+    assert code == 0, output
+    assert cell.git("log", "-1", "--format=%an", cell.experiment_ref("two", rev(project)), folder=project).strip() == "Ada"
+    assert (tmp_path / "common" / "files" / "md5").is_dir() and not (project / ".dvc" / "cache").exists()
+    applied = subprocess.run([sys.executable, "-m", "dvc", "exp", "apply", "two"], cwd=project, check=False)
+    assert applied.returncode == 0 and (project / "artifacts" / "result.txt").read_text() == "2"
+
+
+def test_nothing_that_a_user_s_git_is_told_refuses_a_result_or_leads_elsewhere(project, tmp_path):
+    for name in ("post-checkout", "pre-commit", "commit-msg", "post-commit", "pre-push"):
+        hook = tmp_path / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text("#!/bin/sh\nexit 1\n")
+        hook.chmod(0o755)
+    (tmp_path / "config").write_text(
+        f"[core]\nhooksPath = {tmp_path / 'hooks'}\nautocrlf = true\nsafecrlf = true\n[clone]\ndefaultRemoteName = upstream\n"
+        "[commit]\ngpgSign = true\n[push]\ngpgSign = true\n[log]\nshowSignature = true\n"
+    )
+    head, _, message = cell.git("cat-file", "commit", "HEAD", folder=project).partition("\n\n")
+    signed = f"{head}\ngpgsig -----BEGIN SSH SIGNATURE-----\n -----END SSH SIGNATURE-----\n\n{message}"
+    (tmp_path / "signed").write_text(signed)
+    cell.git(
+        "reset", "-q", cell.git("hash-object", "-tcommit", "-w", str(tmp_path / "signed"), folder=project).strip(), folder=project
+    )
+    branch = cell.git("symbolic-ref", "HEAD", folder=project)
+    inherited = {"GIT_DIR": str(project / ".git"), "GIT_INDEX_FILE": str(project / ".git" / "index")}  # as of a hook
+    code, output = ended(start(project, "two", "-S", "seed=2", GIT_CONFIG_GLOBAL=str(tmp_path / "config"), **inherited))
+    assert code == 0, output
+    shown = cell.git("log", "-1", "--format=%an of %P", cell.experiment_ref("two", rev(project)), folder=project)
+    assert shown.strip() == f"t of {rev(project)}" and cell.git("symbolic-ref", "HEAD", folder=project) == branch
+    assert not cell.git("status", "--porcelain", folder=project)
+
+
+def test_a_failure_has_dvcs_exit_code_and_leaves_nothing(project, tmp_path):
+    code, output = ended(start(project, "seven", "-S", "seed=7"))
+    assert code not in (0, 75) and "Error: seven is refused" in output
+    assert not cell.exists(project, "seven", rev(project)) and not list((tmp_path / "scratch").iterdir())
+
+
+def test_up_to_a_stage_no_experiment_is_kept_and_its_result_is_found_again(project):
+    code, output = ended(start(project, "prepare", "-S", "seed=3", "--until", "work"))
+    assert code == 0 and "begun 3" in output
+    assert not cell.exists(project, "prepare", rev(project))
+    code, output = ended(start(project, "three", "-S", "seed=3"))
+    assert code == 0 and "begun" not in output and cell.exists(project, "three", rev(project))
+
+
+def test_it_waits_for_a_state_that_another_run_holds(project):
+    state = project / ".dicap" / "state" / "train-0"
+    state.mkdir(parents=True)
+    with open(state / "lock", "a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = start(project, "four", "-S", "seed=4")
+        lines: list[str] = []
+        reader = threading.Thread(target=lambda: lines.extend(process.stdout))
+        reader.start()
+        tiny.wait_until(lambda: any("held by another run of the same stage; waiting" in line for line in lines))
+        assert process.poll() is None
+    reader.join(timeout=300)
+    assert process.wait(timeout=60) == 0 and cell.exists(project, "four", rev(project)), lines
+
+
+def test_the_words_of_what_is_held_are_those_of_the_trainings(tmp_path):
+    with RunState(tmp_path, "train", "0"), pytest.raises(DataError) as error, RunState(tmp_path, "train", "0"):
+        pass
+    found = cell.LOCKED_BY.search(f"Error: {error.value}")
+    assert found and Path(found["folder"]) == tmp_path / ".dicap" / "state" / "train-0"
+
+
+@pytest.mark.parametrize("way", ["its parent is killed", "SIGTERM"])
+def test_no_training_runs_on_without_its_cell(project, tmp_path, way):
+    process = start(project, "long", "-S", "seed=600", under=UNDER)
+    tiny.wait_until(lambda: "begun" in process.stdout.readline())
+    disturb(process, way)
+    tiny.wait_until(lambda: not list((tmp_path / "scratch").iterdir()))
+
+
+def test_kills_of_its_worker_and_a_signal_to_it_lose_nothing(project):
+    """The short form of tests/faults/test_sweeps.py, where nodes and trainings are real: each time it goes on, to one result."""
+    steps: list[int] = []
+
+    def step(process):
+        line = process.stdout.readline()
+        assert line, "it ended"
+        steps.extend(int(word) for word in line.split()[1:] if line.startswith("step "))
+        return line.startswith("step ")
+
+    for way in ("SIGKILL", "SIGTERM", "SIGKILL"):
+        process = start(project, "five", "-S", "seed=5", under=UNDER)
+        tiny.wait_until(lambda process=process: step(process))
+        disturb(process, way)
+        assert not cell.exists(project, "five", rev(project))
+    code, output = ended(start(project, "five", "-S", "seed=5", under=UNDER))
+    last = [int(line.split()[1]) for line in output.splitlines() if line.startswith("step ")]
+    assert code == 0 and cell.exists(project, "five", rev(project)) and "== five" in output, output
+    assert steps == sorted(set(steps)) and last and last[0] > steps[-1] and last[-1] == 59, "no step is made twice"
+
+
+def test_what_a_killed_cell_left_is_removed_by_the_next_and_what_runs_is_not(project, tmp_path):
+    dead, running = (tmp_path / "scratch" / f"dicap-cell-{name}" for name in ("dead", "running"))
+    locks = {folder: folder.with_name(f"{folder.name}.lock") for folder in (dead, running)}
+    for folder, lock in locks.items():
+        folder.mkdir()
+        lock.touch()
+    with open(locks[running]) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with cell._scratch("next") as folder:
+            assert folder.parent == tmp_path / "scratch" and not dead.exists() and running.exists()
+    assert sorted(path.name for path in (tmp_path / "scratch").iterdir()) == ["dicap-cell-running", "dicap-cell-running.lock"]
+
+
+def test_what_another_cell_stored_is_neither_emptied_nor_removed(tmp_path, monkeypatch):
+    stored, linked, same = (tmp_path / name for name in ("stored", "linked", "same"))
+    monkeypatch.setattr(system, "reflink", system.reflink)
+    shared_cache.without_reflinks()
+    seen = []
+
+    def copied(source, target, **_):
+        seen.append((stored.read_text(), linked.read_text()))
+        shutil.copyfile(source, target)
+
+    monkeypatch.setattr(local, "copyfile", copied)
+    for path in (stored, same):
+        path.write_text("rows")
+    os.link(stored, linked)
+    transfer(local.LocalFileSystem(), str(same), local.LocalFileSystem(), str(stored))
+    assert [*seen, (stored.read_text(), linked.read_text())] == [("rows", "rows")] * 2
+
+
+def test_stages_whose_results_are_nowhere_leave_the_lock(tmp_path):
+    def stage(digit):
+        return f"    cmd: x\n    outs:\n    - path: a{digit}\n      md5: {digit * 32}\n"
+
+    lock = tmp_path / "dvc.lock"
+    lock.write_text(f"schema: '2.0'\nstages:\n  here:\n{stage('a')}  gone:\n{stage('b')}")
+    (tmp_path / "files" / "md5" / "aa").mkdir(parents=True)
+    (tmp_path / "files" / "md5" / "aa" / ("a" * 30)).touch()
+    cell._forget_absent(lock, tmp_path)
+    assert "here:" in lock.read_text() and "gone:" not in lock.read_text()
+    cell._forget_absent(tmp_path / "none", tmp_path)
+
+
+@given(VALUE)
+@settings(deadline=None)
+def test_a_cell_has_the_values_of_its_job(value):
+    """Whatever YAML makes of them."""
+    job = cell.cell_job("one", "0" * 40, tiny.ROOT, {"data_root": value, "train.epochs": 3})
+    parts = [part.partition("=") for flag, part in zip(job.command, job.command[1:], strict=False) if flag == "-S"]
+    text = (tiny.ROOT / "params.yaml").read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        params = Path(folder) / "params.yaml"
+        for before in (text, "dataset: digits\ntrain:\n"):
+            params.write_text(before, encoding="utf-8")
+            expected = changed(read_yaml(params), {"data_root": value, "train.epochs": 3})
+            change_settings(params, {key: json.loads(part) for key, _, part in parts})
+            assert read_yaml(params) == expected
+            comments = [line.partition("#")[2] for line in before.splitlines()]
+            assert all(comment in params.read_text(encoding="utf-8") for comment in comments)

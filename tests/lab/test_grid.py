@@ -1,0 +1,230 @@
+"""Grids of experiments: expansion, checks, and the ready-made files."""
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import get_args
+
+import numpy as np
+import pytest
+import tiny
+
+from dicap.errors import SettingsError
+from dicap.lab.budgets import equal_steps
+from dicap.lab.experiments import FREE, LADDER, RECOMMENDED, frame_of, row_of
+from dicap.lab.tables import published_numbers, spec_of
+from dicap.methods import build_method
+from dicap.methods.base import Roles
+from dicap.settings import Settings, flatten
+from dicap.settings.methods import METHODS
+from dicap.settings.schema import Calibration
+from stages.lab.sweeps import grid as grid_module
+from stages.lab.sweeps.grid import Grid, cells, read_grid
+
+PARAMS = tiny.ROOT / "params.yaml"
+PUBLISHED = {row for row, _, _ in published_numbers(*spec_of("main"))}  # the methods of the paper's table
+GRIDS = sorted((tiny.ROOT / "experiments").glob("*.yaml"))
+
+
+def grid(**parts) -> Grid:
+    return Grid("A grid", None, parts.get("settings", {}), parts.get("cases", {"": {}}), parts.get("axes", {}))
+
+
+def test_cases_times_axes_over_common_settings():
+    found = cells(
+        grid(settings={"ratio": 0.2}, cases={"a": {"method": "mld"}, "b": {"train.epochs": 3}}, axes={"seed": [1, 2]}), PARAMS
+    )
+    assert [(c.settings["method"], c.settings["train"]["epochs"], c.settings["ratio"], c.settings["seed"]) for c in found] == [
+        ("mld", found[0].settings["train"]["epochs"], 0.2, 1),
+        ("mld", found[0].settings["train"]["epochs"], 0.2, 2),
+        ("dicap", 3, 0.2, 1),
+        ("dicap", 3, 0.2, 2),
+    ]
+    assert found[2].changes == {"ratio": 0.2, "seed": 1, "train.epochs": 3}
+    assert found[0].name.startswith("pictograms-a-r0_2-s1-") and len({c.name for c in found}) == 4
+
+
+def test_a_case_wins_over_an_axis_and_equal_cells_are_one():
+    found = cells(grid(cases={"": {"seed": 7}}, axes={"seed": [1, 2]}), PARAMS)
+    assert [c.settings["seed"] for c in found] == [7]
+
+
+def test_no_cell_is_lost_whose_digest_begins_as_that_of_another(monkeypatch):
+    """Of 1,000 cells two have six digits in common in 3 grids of 100."""
+    digest = hashlib.sha256
+
+    def alike(data):
+        return SimpleNamespace(hexdigest=lambda: "abcdef" + digest(data).hexdigest()[6:])
+
+    monkeypatch.setattr(grid_module.hashlib, "sha256", alike)
+    found = cells(grid(axes={"train.epochs": [1, 2], "seed": [1, 2]}, settings={"train.cycle_epochs": 0}), PARAMS)
+    assert len({cell.name for cell in found}) == 4
+
+
+def test_the_name_tells_the_values_of_the_axes_that_vary():
+    axes = {"calibration.policy": ["uniform", "optimal"], "train.epochs": [3], "ratio": [0.05, 0.1], "seed": [1]}
+    names = [cell.name[:-11] for cell in cells(grid(axes=axes), PARAMS)]
+    assert names == [f"pictograms-dicap-{policy}-r{ratio}-s1" for policy in ("uniform", "optimal") for ratio in ("0_05", "0_1")]
+    (first, second) = cells(grid(cases={"dth": {"warmup.wcl": False}}, axes={"method": ["dicap", "mld"], "seed": [1]}), PARAMS)
+    assert first.name.startswith("pictograms-dth-dicap-r0_05") and second.name.startswith("pictograms-dth-mld-r0_05")
+
+
+def test_override_replaces_an_axis_and_sets_anything_else():
+    plan = grid(axes={"seed": [1, 2, 3], "ratio": [0.05]}).override({"seed": [5], "train.epochs": [2], "method": ["mld", "bce"]})
+    assert plan.axes == {"seed": [5], "ratio": [0.05], "method": ["mld", "bce"]} and plan.settings == {"train.epochs": 2}
+
+
+def test_what_the_cases_set_themselves_is_chosen_among_not_overridden():
+    plan = grid(cases={"a": {"method": "mld"}, "b": {"method": "asl"}, "c": {"warmup.wcl": False}}, axes={"seed": [1, 2]})
+
+    def methods(**changes):
+        return [(cell.settings["method"], cell.settings["seed"]) for cell in cells(plan.override(changes), PARAMS)]
+
+    assert methods(method=["asl"]) == [("asl", 1), ("asl", 2)]
+    assert methods(method=["asl", "mld"], seed=[7]) == [("mld", 7), ("asl", 7)]
+    assert methods(method=["dicap"]) == [("dicap", 1), ("dicap", 2)], "a case that leaves it as it is has it too"
+    with pytest.raises(SettingsError) as caught:
+        methods(method=["cap"])
+    assert str(caught.value) == "-S method=cap: no cell of the grid has it; the cases set method themselves (asl, dicap, mld)"
+
+
+def test_every_invalid_cell_is_named_before_anything_runs():
+    with pytest.raises(SettingsError) as caught:
+        cells(grid(axes={"method": ["dicap", "nope"], "seed": [1], "ratio": [0.05, 7]}), PARAMS)
+    lines = str(caught.value).splitlines()
+    assert len(lines) >= 3 and sum("method=nope" in line for line in lines) >= 2 and any("ratio=7" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("axes: {sed: [1]}", "sed: not a setting; did you mean seed?"),
+        ("axes: {seed: 1}", "axes.seed: found 1, expected a list"),
+        ("axes: {seed: []}", "axes.seed: found []"),
+        ("cases: {a: mld}", "cases.a: found 'mld'"),
+        ("cases: {1: {seed: 1}, '1': {seed: 2}}", "cases.1: found the name 1"),
+        ("cases: [a]", "cases: found ['a'], expected a mapping"),
+        ("axis: {seed: [1]}", "axis: unknown key"),
+        ("- 1", "expected the keys"),
+        ("a: [", "not a YAML file"),
+        ("a: 2026-13-45", "not a YAML file"),
+        ("table: mine", "table: found 'mine', allowed are main, "),
+    ],
+)
+def test_a_bad_file_is_one_line(tmp_path, text, line):
+    path = tmp_path / "grid.yaml"
+    path.write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        read_grid(path)
+    assert str(path) in str(caught.value) and line in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(SettingsError, match=r"nowhere\.yaml: cannot be read"):
+        read_grid(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
+def test_the_ready_made_grids_are_valid_and_fill_their_table(path: Path):
+    plan = read_grid(path)
+    if path.stem == "paper":
+        plan = plan.override({"dataset": ["voc2012"], "data_root": ["VOC2012"]})
+    found = cells(plan, PARAMS)
+    rows = [row_of(plan.table, cell.settings) for cell in found] if plan.table else []
+    assert None not in rows
+    if path.stem == "paper":
+        assert set(rows) == PUBLISHED
+    if path.stem == "main":
+        both = {"bce", "top1", "topk", "iat", "iat_matched", "cap"}
+        expected = {"asl", "mld", "drml", "pclp", "bbam", "dicap", "dicap linear", *both, *(f"{row} ml_decoder" for row in both)}
+        assert set(rows) == expected and len(rows) == 5 * len(expected)
+    if path.stem == "plateau":
+        assert set(rows) == {"asl", "mld"} and len(rows) == 2 * 3 * 5
+    if path.stem == "ablation":
+        assert set(rows) == {"baseline", *LADDER}
+    if path.stem == "photographs":
+        assert set(rows) >= PUBLISHED - {"d2l"} | {RECOMMENDED}
+    if path.stem == "cost":
+        assert set(rows) > {"d2l", "dicap"}, "the rows of the paper's table"
+    if path.stem == "weighting":
+        assert set(rows) == set(get_args(Calibration.model_fields["policy"].annotation))
+    assert json.dumps([cell.changes for cell in found])
+
+
+@pytest.mark.parametrize("dataset", ["voc2012", "coco2014", "nuswide", "awa2"])
+@pytest.mark.parametrize("name", ["paper", "cost", "ablation", "weighting", "main"])
+def test_on_every_set_of_the_paper_a_grid_is_one_table_from_which_no_cell_is_left_out(name, dataset):
+    plan = read_grid(tiny.ROOT / "experiments" / f"{name}.yaml").override({"dataset": [dataset], "data_root": ["photos"]})
+    found = [cell.settings for cell in cells(plan, PARAMS)]
+    runs = [{"name": "", "rev": "", "when": "", "data": "", "settings": s, "metrics": {"map": 50.0, "steps": 1}} for s in found]
+    for reference in (None, found[0]):
+        frame, notes = frame_of(runs, plan.table, reference)
+        assert len(frame) == len(runs) and not notes
+
+
+def test_methods_on_own_photographs_share_all_that_their_table_wants_shared():
+    plan = read_grid(tiny.ROOT / "experiments" / "photographs.yaml").override({"dataset": ["table"], "data_root": ["photos"]})
+    found = cells(plan, PARAMS)
+    assert len(found) == 12 * 3 * 5 and plan.table == "photographs"
+    shared = {tuple((key, repr(v)) for key, v in flatten(cell.settings) if key not in FREE["photographs"]) for cell in found}
+    assert len(shared) == 1
+    assert {cell.settings["train"]["trainable"] for cell in found} == {"head"}
+    heads = {cell.settings["method"]: cell.settings["head"] for cell in found}
+    assert heads.pop("mld") == "ml_decoder" and set(heads.values()) == {"linear", "own"}
+
+
+def steps_of(s: Settings, n: int = 4000) -> dict[str, int]:
+    """Optimiser steps of every stage of a run on `n` training images."""
+    order = np.arange(n)
+    n_l = int(s.ratio * n)
+    n_sup = int((1 - s.split.est_fraction) * n_l) if METHODS[s.method].finetunes else n_l
+    roles = Roles(sup=order[:n_sup], est=order[n_sup:n_l], unlabeled=order[n_l:], test=order[:0])
+    method = build_method(s, 15)
+    phases = {"warmup": method.warmup(roles)}
+    if METHODS[s.method].unlabelled:
+        phases["train"] = method.main(roles)
+    found = {}
+    for stage, phase in phases.items():
+        images, batch = (
+            (len(phase.labelled), phase.batch_labelled)
+            if stage == "warmup" and s.method != "pclp"
+            else (len(phase.unlabelled), phase.batch_unlabelled)
+        )
+        found[stage] = phase.epochs * (s.drml.iterations if (stage, s.method) == ("train", "drml") else math.ceil(images / batch))
+    if METHODS[s.method].finetunes:
+        found["finetune"] = s.finetune.epochs * math.ceil(len(roles.est) / s.finetune.batch_size)
+    return found
+
+
+def test_all_methods_of_the_main_grid_have_equal_steps_within_an_epoch():
+    plan = read_grid(tiny.ROOT / "experiments" / "main.yaml").override({"dataset": ["pictograms"], "seed": [1]})
+    totals = {}
+    for cell in cells(plan, PARAMS):
+        settings = Settings.model_validate(cell.settings)
+        totals[row_of("main", cell.settings)] = sum(steps_of(settings).values())
+        assert not settings.solves("warmup") and not settings.solves("train")
+    epoch = 80  # of the longest main stage, PCLP's
+    assert max(totals.values()) - min(totals.values()) < epoch, totals
+    assert all(equal_steps(one, totals["mld"]) for one in totals.values()), totals
+
+
+def test_the_plateau_is_looked_for_from_the_main_grid_s_budget_on():
+    plan, main = (
+        read_grid(tiny.ROOT / "experiments" / f"{name}.yaml").override({"dataset": ["pictograms"], "seed": [1]})
+        for name in ("plateau", "main")
+    )
+    found: dict[str, list[int]] = {}
+    for cell in cells(plan, PARAMS):
+        steps = sum(steps_of(Settings.model_validate(cell.settings)).values())
+        found.setdefault(str(row_of("main", cell.settings)), []).append(steps)
+    assert found == {row: [780, 1547, 2 * 1547] for row in ("asl", "mld")}
+    settings = [cell.settings for cell in cells(main, PARAMS)]
+    first = [cell.settings for cell in cells(plan.override({"warmup.epochs": [119]}), PARAMS)]
+    assert all(one in settings for one in first), "no labelled-only run is trained twice"
+
+
+def test_the_main_table_takes_the_cells_of_both_grids_of_budgets():
+    found = [cell for name in ("main", "plateau") for cell in cells(read_grid(tiny.ROOT / f"experiments/{name}.yaml"), PARAMS)]
+    assert len({tuple((key, repr(v)) for key, v in flatten(cell.settings) if key not in FREE["main"]) for cell in found}) == 1

@@ -1,0 +1,88 @@
+"""published.yaml holds every number that the paper printed, and its own differences and means follow from them."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from dicap.lab.budgets import budget_tables
+from dicap.lab.tables import collect, published_averages, published_numbers, spec_of, to_markdown
+
+RATIOS = (0.05, 0.1, 0.15, 0.2)
+DELTA = {  # the last row of Table 1: DiCaP minus the best other method
+    "voc2012": ("+4.27", "+3.86", "+2.15", "+1.32"),
+    "coco2014": ("+0.77", "+0.49", "+0.43", "+0.20"),
+    "nuswide": ("+1.51", "+0.99", "+0.69", "+0.97"),
+    "awa2": ("+1.66", "+0.91", "+1.54", "+1.72"),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "sums"),
+    [
+        ("main", [(192, 12274.23)]),
+        ("ablation", [(24, 1423.65)]),
+        ("weighting", [(20, 1449.6)]),
+        ("cost", [(8, 125.14), (8, 66.05)]),
+    ],
+)
+def test_every_number_is_there(kind, sums):
+    """Sums of the numbers as printed, which a slip of the pen would change."""
+    found = [published_numbers(spec).values() for spec in spec_of(kind)]
+    assert [(len(numbers), round(sum(numbers), 2)) for numbers in found] == sums
+
+
+def as_runs(spec) -> pd.DataFrame:
+    """The paper's numbers as if they were runs of ours, each row with another budget."""
+    frame = pd.DataFrame(
+        [
+            {"row": row, "dataset": dataset, "ratio": ratio, spec.value: value, "steps": 1000 + 100 * list(spec.rows).index(row)}
+            for (row, dataset, ratio), value in published_numbers(spec).items()
+        ]
+    )
+    return frame.assign(seed=1, which="raw", other=None)
+
+
+def shown(table) -> dict[str, dict[str, tuple[float, float]]]:
+    """Cells of the Markdown table that hold two numbers, ours and in brackets the paper's: row -> column -> pair."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in to_markdown(table).splitlines() if line[:1] == "|"]
+    found = {}
+    for cells in lines[2:]:
+        pairs = {
+            name: re.fullmatch(r"([+-]?\d+\.\d\d) \(([+-]?\d+\.\d\d)\)", re.sub(r"[*]|</?u>", "", cell))
+            for name, cell in zip(lines[0], cells, strict=True)
+        }
+        found[cells[0]] = {name: (pair[1], pair[2]) for name, pair in pairs.items() if pair}
+    return found
+
+
+def test_fed_with_the_papers_numbers_the_main_table_prints_the_papers_differences():
+    (spec,) = spec_of("main")
+    made = [(table.columns[0], shown(table)) for table in budget_tables(as_runs(spec), spec, published_numbers(spec))]
+    assert {column for column, _ in made} == {(dataset, ratio) for dataset in DELTA for ratio in RATIOS}
+    for (dataset, ratio), rows in made:
+        assert len(rows) == 13 and all(ours == theirs for pairs in rows.values() for ours, theirs in pairs.values())
+        assert [*rows["Delta"].values()] == [(DELTA[dataset][RATIOS.index(ratio)],) * 2]
+
+
+@pytest.mark.parametrize("kind", ["ablation", "weighting"])
+def test_fed_with_the_papers_numbers_all_means_are_the_papers(kind):
+    (spec,) = spec_of(kind)
+    averages = published_averages(spec)
+    rows = shown(collect(as_runs(spec), spec, published_numbers(spec), averages))
+    assert set(rows) <= set(spec.rows.values()) and len(rows) == (6 if kind == "ablation" else 5)
+    titles = {title: key for key, title in spec.rows.items()}
+    for title, columns in rows.items():
+        assert all(ours == theirs for name, (ours, theirs) in columns.items() if "Avg." not in name)
+        for name, printed in (("Avg.", averages["average"]), ("gain of Avg.", averages.get("gain", {}))):
+            if titles[title] in printed:
+                ours, theirs = columns[name]
+                assert float(theirs) == printed[titles[title]]
+                assert float(ours) == pytest.approx(float(theirs), abs=0.0101), "the paper's mean is of unrounded numbers"
+
+
+def test_fed_with_the_papers_numbers_the_costs_are_the_papers():
+    for spec in spec_of("cost"):
+        rows = shown(collect(as_runs(spec), spec, published_numbers(spec)))
+        assert set(rows) == {"D2L", "DiCaP"} and all(len(columns) == 4 for columns in rows.values())
+        assert all(ours == theirs for columns in rows.values() for ours, theirs in columns.values())

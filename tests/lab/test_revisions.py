@@ -1,0 +1,209 @@
+"""What `sweep` and `table` read of a repository: commits and experiments from Git, results from DVC's cache."""
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import tiny
+from ruamel.yaml import YAML
+
+from dicap.errors import DataError
+from dicap.settings import load_settings
+from stages.lab.sweeps import finished as finished_module
+from stages.lab.sweeps import revisions as module
+from stages.lab.sweeps.finished import METRICS, SETTINGS, finished
+from stages.lab.sweeps.revisions import Stage, cached_files, fetch, revisions, stages_of
+
+PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
+
+
+def put(data: bytes, ending: str = "") -> str:
+    name = hashlib.md5(data).hexdigest()
+    path = Path(".dvc/cache/files/md5") / name[:2] / (name[2:] + ending)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return name + ending
+
+
+def git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def locked(stages: dict[str, tuple[dict[str, str], dict[str, str]]]) -> str:
+    """A dvc.lock as DVC writes it: of each stage the inputs and the results."""
+
+    def part(name, sums):
+        return f"    {name}:\n" + "".join(
+            f"    - path: {path}\n      hash: md5\n      md5: {md5}\n" for path, md5 in sums.items()
+        )
+
+    params = "    params:\n      params.yaml:\n        train:\n          outs:\n"  # settings may have any name
+    texts = [f"  {name}:\n    cmd: x\n{part('deps', deps)}{params}{part('outs', outs)}" for name, (deps, outs) in stages.items()]
+    return "schema: '2.0'\nstages:\n" + "".join(texts)
+
+
+def commit(message: str, lock: bool = True, **changes) -> str:
+    """A commit of params.yaml with these changes, and of a dvc.lock whose results in the cache fit."""
+    values = PARAMS | changes
+    Path("params.yaml").write_text("".join(f"{key}: {value}\n" for key, value in values.items()) + "train:\n  epochs: null\n")
+    if lock:
+        settings = load_settings(Path("params.yaml")).model_dump(mode="json")
+        report = put(json.dumps({"settings": settings, "code": {}}).encode())
+        metrics = put(json.dumps({"map": 50.0 + values["seed"]}).encode())
+        parts = [{"md5": put(text), "relpath": f"weights/{text.decode()}/part"} for text in (b"0", b"1")]
+        folder = put(json.dumps([{"md5": metrics, "relpath": "metrics.json"}, *parts]).encode(), ".dir")
+        trained = hashlib.md5(metrics.encode()).hexdigest()
+        resolved = {"artifacts/resolved/train.json": report[::-1], SETTINGS: report}
+        stages = {
+            "evaluate": ({"artifacts/train": trained}, {"artifacts/evaluate": folder}),
+            "train": ({"artifacts/resolved/train.json": report[::-1]}, {"artifacts/train": trained}),
+            "resolve": ({"dicap": "0" * 32 + ".dir"}, resolved),
+        }
+        Path("dvc.lock").write_text(locked(stages))
+    Path("README").write_text(message)
+    git("add", "-A")
+    git("commit", "-qm", message)
+    return git("rev-parse", "HEAD")
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """Two commits that ran, one that changed only the README, and an experiment of the first."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "configs").symlink_to(tiny.ROOT / "configs")
+    git("init", "-q", "-b", "main")
+    git("config", "user.email", "somebody@example.org")
+    git("config", "user.name", "Somebody")
+    Path(".dvc").mkdir()
+    Path(".gitignore").write_text(".dvc/cache\n")
+    first = commit("first")
+    git("checkout", "-q", "-b", "side")
+    trial = commit("trial", seed=3)
+    git("update-ref", f"refs/exps/{first[:2]}/{first[2:]}/wild-guess", trial)
+    git("checkout", "-q", "main")
+    git("branch", "-qD", "side")
+    commit("second", seed=2)
+    commit("only words", seed=2)
+    return first
+
+
+def test_commits_that_are_alike_are_one_and_experiments_have_their_names(repository):
+    found = revisions(everywhere=True)
+    assert sorted(revision.name for revision in found) == sorted(["main", "wild-guess", repository[:7]])
+    assert git("log", "-1", "--format=%s", next(r.rev for r in found if r.name == "main")) == "only words"
+    assert [revision.name for revision in revisions(everywhere=False)] == ["main"]
+    git("checkout", "-q", repository)
+    assert {revision.name for revision in revisions(everywhere=False)} == {repository[:7], "wild-guess"}
+
+
+def test_the_latest_is_told_whatever_the_time_zone(repository, monkeypatch):
+    for number, when in enumerate(("2030-01-01T12:00:00+0900", "2030-01-01T05:00:00+0000")):  # the first is 3:00 in London
+        monkeypatch.setenv("GIT_COMMITTER_DATE", when)
+        commit(when, seed=20 + number)
+    assert [item["settings"]["seed"] for item in finished(everywhere=True)[0]][-2:] == [20, 21]
+
+
+def test_git_is_asked_as_often_of_many_commits_as_of_few(repository, monkeypatch):
+    asked = []
+    run = module._run
+    monkeypatch.setattr(module, "_run", lambda *arguments, **options: (asked.append(arguments), run(*arguments, **options))[1])
+    finished(everywhere=True)
+    few = len(asked)
+    for number in range(8):
+        commit(f"later {number}", seed=10 + number)
+    asked.clear()
+    experiments, _ = finished(everywhere=True)
+    assert len(asked) == few and len(experiments) >= 10
+
+
+def test_settings_and_metrics_belong_together(repository):
+    experiments, notes = finished(everywhere=True)
+    assert not notes
+    assert {item["name"]: (item["settings"]["seed"], item["metrics"]["map"]) for item in experiments} == {
+        "main": (2, 52.0),
+        "wild-guess": (3, 53.0),
+        repository[:7]: (1, 51.0),
+    }
+    assert all(item["settings"]["train"]["epochs"] > 0 for item in experiments)
+
+
+def test_what_the_cache_does_not_hold_is_no_result(repository, tmp_path):
+    lock = Path("dvc.lock").read_text()
+    (place,) = cached_files(lock, METRICS).values()
+    assert json.loads(place.read_text())["map"] == 52.0
+    assert not cached_files(lock, "artifacts/evaluate/nothing.csv") and not cached_files(lock, "artifacts/train")
+    copied = fetch("HEAD", "artifacts/evaluate/weights", tmp_path)  # a folder in one that is an output
+    assert copied and {path.parent.name: path.read_text() for path in copied.glob("*/part")} == {"0": "0", "1": "1"}
+    assert fetch("HEAD~9", METRICS, tmp_path) is None
+    for damage in (lambda: place.write_text(place.read_text().replace("52", "92")), place.unlink):  # still JSON, and gone
+        damage()
+        experiments, notes = finished(everywhere=True)
+        assert {item["name"] for item in experiments} == {"wild-guess", repository[:7]}
+        (note,) = notes
+        assert note.startswith("left out 1 run whose results DVC's cache does not hold, or not as written; `dvc fetch`")
+
+
+def test_settings_are_those_of_the_run_whatever_the_files_say_later(repository):
+    """params.yaml and configs/ edited and committed without a run."""
+    before, _ = finished(everywhere=False)
+    Path("configs").unlink()
+    Path("configs").mkdir()
+    Path("configs/digits.yaml").write_text("image_size: 96\n")
+    commit("edited", lock=False, seed=9, ratio=0.5)
+    after, notes = finished(everywhere=False)
+    assert [(item["settings"], item["metrics"]) for item in after] == [(item["settings"], item["metrics"]) for item in before]
+    assert not notes
+
+
+def test_scores_of_an_earlier_run_than_the_model_are_left_out(repository):
+    """As after `dvc repro train`, or `dvc repro resolve`, under other settings."""
+    lock = Path("dvc.lock").read_text()
+    stages = stages_of(lock)
+    for stage, path in (("train", "artifacts/train"), ("resolve", "artifacts/resolved/train.json")):
+        begin = lock.index(f"  {stage}:")
+        Path("dvc.lock").write_text(lock[:begin] + lock[begin:].replace(stages[stage].outs[path], "1" * 32))
+        git("commit", "-qam", "half")
+        experiments, notes = finished(everywhere=False)
+        assert not experiments and notes == ["main: left out, its scores are of an earlier run than what they are made from."]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"ratoi": 1}, "its settings are no longer valid (ratoi)"),
+        ({"method": "fixmatch"}, "this version has no method 'fixmatch'"),
+    ],
+)
+def test_settings_that_are_no_more_are_named(repository, monkeypatch, change, why):
+    whole = load_settings(Path("params.yaml")).model_dump(mode="json")
+    monkeypatch.setattr(finished_module, "_json", lambda lock, path: {"settings": whole | change})
+    assert finished(everywhere=False) == ([], [f"main: left out, {why}."])
+
+
+def test_another_folder_for_the_cache_is_found(repository):
+    Path(".dvc/cache").rename("elsewhere")
+    Path(".dvc/config").write_text("[core]\n    analytics = false\n[cache]\n    dir = ../elsewhere\n")
+    module._config.cache_clear()
+    assert cached_files(Path("dvc.lock").read_text(), METRICS)
+    module._config.cache_clear()
+
+
+def test_outside_a_repository_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="git rev-parse: not a git repository"):
+        revisions(everywhere=True)
+    subprocess.run(["git", "init", "-q"], check=True)
+    with pytest.raises(DataError, match="nothing is committed yet; git add"):
+        revisions(everywhere=True)
+
+
+def test_the_stages_of_a_lock_are_what_a_yaml_parser_finds():
+    text = (tiny.ROOT / "dvc.lock").read_text(encoding="utf-8")
+    parsed = YAML(typ="safe", pure=True).load(text)["stages"]
+    found = stages_of(text)
+    assert len(found) == 10 and found == {
+        name: Stage(*({one["path"]: one["md5"] for one in stage.get(part, [])} for part in ("deps", "outs")))
+        for name, stage in parsed.items()
+    }

@@ -1,0 +1,325 @@
+"""`dicap-stage sweep` and what it asks of an engine; cells in tests/lab/test_cell.py, engines in tests/lab/engines."""
+
+import hashlib
+import json
+import shlex
+import shutil
+import subprocess
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+from click.testing import CliRunner
+
+from dicap.errors import DataError
+from dicap.settings import Settings
+from stages.cli import main
+from stages.commands.resolve import beside, dependencies_of
+from stages.lab.sweeps import engines, finished
+from stages.lab.sweeps.cell import experiment_ref
+from stages.lab.sweeps.engines.base import Job
+from stages.lab.sweeps.grid import cells, read_grid
+from stages.support.common import parse_changes
+
+GRID = "title: Two\ntable: main\naxes: {method: [mld, dicap], seed: [1, 2]}\n"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "configs").symlink_to(tiny.ROOT / "configs")
+    (tmp_path / "params.yaml").symlink_to(tiny.ROOT / "params.yaml")
+    (tmp_path / "grid.yaml").write_text(GRID)
+    (tmp_path / ".gitignore").write_text("/.dicap/\n")
+    monkeypatch.chdir(tmp_path)
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "start"]):
+        git(*command)
+    return tmp_path
+
+
+def git(*arguments: str) -> str:
+    author = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    return subprocess.run(["git", *author, *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def rev() -> str:
+    return git("rev-parse", "HEAD")
+
+
+class Fake:
+    """An engine that runs at once; jobs whose name holds `bad` fail."""
+
+    outlives = False
+
+    def __init__(self, monkeypatch, done: list[dict]) -> None:
+        self.jobs: list[Job] = []
+        self.asked: list[tuple[str, int | None]] = []
+        self.bad, self.cancelled = "never", False
+        monkeypatch.setattr(finished, "finished", lambda *, everywhere: (done, []))
+        monkeypatch.setattr(engines, "open_engine", lambda name, at_once: self.asked.append((name, at_once)) or self)
+
+    def check(self, job):
+        if job.gpus > 1:
+            raise DataError(f"--gpus {job.gpus}: nobody has them")
+
+    def submit(self, job):
+        if "refused" in self.bad and self.jobs:
+            raise DataError("no more jobs for you")
+        self.jobs.append(job)
+
+    def watch(self):
+        for job in self.jobs:
+            job.log.write_text("== 1\nError: long ago\n== 2\nError: no disk\nERROR: failed to reproduce\n")
+            yield job.name, self.bad not in job.name
+
+    def reason(self, name):
+        return None
+
+    def cancel(self):
+        self.cancelled = True
+
+
+@pytest.fixture
+def fake(project, monkeypatch) -> Fake:
+    """The engine, in a project without a finished run."""
+    return Fake(monkeypatch, [])
+
+
+def run(*arguments: str):
+    result = CliRunner().invoke(main, ["sweep", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def every(project):
+    return cells(read_grid(project / "grid.yaml"), project / "params.yaml")
+
+
+def changes_of(job: Job) -> dict[str, Any]:
+    parts = (part.partition("=") for flag, part in zip(job.command, job.command[1:], strict=False) if flag == "-S")
+    return {key: json.loads(value) for key, _, value in parts}
+
+
+def run_of(cell) -> dict[str, Any]:
+    """A run of a cell with all that it depends on as it is now."""
+    settings = Settings.model_validate(cell.settings)
+    texts = dependencies_of(settings, partial(beside, project=Path.cwd()))
+    return {"settings": cell.settings, "resolved": {k: hashlib.md5(text.encode()).hexdigest() for k, text in texts.items()}}
+
+
+def test_only_what_is_missing_is_submitted(project, monkeypatch):
+    wanted = every(project)
+    fake = Fake(monkeypatch, [run_of(cell) for cell in wanted[1:3]])
+    result = run("grid.yaml")
+    assert result.exit_code == 0 and fake.asked == [("here", None)]
+    assert [job.name for job in fake.jobs] == [f"{cell.name}-{rev()[:7]}" for cell in (wanted[0], wanted[3])]
+    assert [changes_of(job)["seed"] for job in fake.jobs] == [1, 2]
+    assert all(rev() in job.command and job.folder == project for job in fake.jobs)
+    assert "4 cells, 2 finished, 2 to run" in result.stdout and "dicap-stage table main" in result.stdout
+
+
+def test_a_finished_sweep_runs_nothing(project, monkeypatch):
+    fake = Fake(monkeypatch, [run_of(cell) for cell in every(project)])
+    told = json.loads(CliRunner().invoke(main, ["--json", "sweep", "grid.yaml"]).stdout)
+    assert (told["cells"], told["to run"]) == (4, []) and not fake.asked
+
+
+def test_a_run_of_other_labels_code_or_libraries_is_no_result(project, monkeypatch):
+    """Their settings are those of the cells."""
+    photos = tiny.photographs(project / "photos", {"train": 2, "test": 1})
+    (project / "grid.yaml").write_text(f"settings: {{dataset: table, data_root: {photos}}}\naxes: {{seed: [1]}}\n")
+    git("commit", "-qam", "grid")
+    (cell,) = every(project)
+    Fake(monkeypatch, [run_of(cell)])
+    assert "1 finished" in run("grid.yaml", "--dry-run").stdout
+    with open(photos / "labels.csv", "a") as handle:
+        handle.write("\n")
+    assert "0 finished" in run("grid.yaml", "--dry-run").stdout
+    Fake(monkeypatch, [run_of(cell)])
+    assert "1 finished" in run("grid.yaml", "--dry-run").stdout
+    monkeypatch.setattr("dicap.provenance.external.version", lambda name: "99")
+    assert "0 finished" in run("grid.yaml", "--dry-run").stdout
+    Fake(monkeypatch, [run_of(cell)])
+    for name in ("stages", "dicap"):
+        shutil.copytree(tiny.ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    assert "1 finished" in run("grid.yaml", "--dry-run").stdout
+    with open(project / "dicap" / "losses.py", "a") as handle:
+        handle.write("EXTRA = 1\n")
+    assert "0 finished" in run("grid.yaml", "--dry-run").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "jobs"), [(["--jobs", "2"], 5), (["--on", "ray"], 5), ([], 4), (["--on", "slurm", "--jobs", "1"], 4)]
+)
+def test_cells_at_a_time_wait_for_what_they_share(fake, options, jobs):
+    assert run("grid.yaml", *options).exit_code == 0
+    assert len(fake.jobs) == jobs
+    first = fake.jobs[0]
+    if jobs == 5:
+        assert first.name.startswith("prepare-") and first.after == () and "features" in first.command
+        assert {job.after for job in fake.jobs[1:]} == {(first.name,)}
+    else:
+        assert {job.after for job in fake.jobs} == {()}
+
+
+@pytest.mark.parametrize(
+    ("options", "cells", "preparation"),
+    [
+        (["--jobs", "2"], 2, 4),
+        (["--jobs", "2", "--cpus", "1"], 1, 2),
+        (["--jobs", "8"], 1, 4),
+        (["--on", "ray", "--jobs", "2"], 1, 1),
+        (["--on", "slurm", "--cpus", "8", "--gpus", "1"], 8, 8),
+    ],
+)
+def test_the_preparation_has_the_cores_of_the_cells_that_wait_for_it(fake, monkeypatch, options, cells, preparation):
+    monkeypatch.setattr("stages.lab.sweep.cores", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("DICAP_DEVICE", "cpu")
+    assert run("grid.yaml", *options).exit_code == 0
+    assert [job.cpus for job in fake.jobs] == [preparation, *[cells] * 4]
+    assert all({"OMP_NUM_THREADS": str(job.cpus), "DICAP_DEVICE": "cpu"}.items() <= job.environment.items() for job in fake.jobs)
+    assert {job.gpus for job in fake.jobs} == {int("--gpus" in options)}
+
+
+def test_every_data_set_and_features_recipe_has_a_preparation_of_its_own(project, fake):
+    (project / "grid.yaml").write_text("axes: {backbone: [resnet18, resnet34], seed: [1, 2], ratio: [0.1]}\n")
+    git("commit", "-qam", "grid")
+    run("grid.yaml", "--jobs", "2", "-S", "backbone_weights=random")
+    groups = {job.name: [each for each in fake.jobs if each.after == (job.name,)] for job in fake.jobs if not job.after}
+    assert [len(each) for each in groups.values()] == [2, 2]
+    for first, each in groups.items():
+        (prepared,) = [job for job in fake.jobs if job.name == first]
+        assert {changes_of(job)["backbone"] for job in each} == {changes_of(prepared)["backbone"]}
+
+
+def test_cells_of_the_same_photographs_share_a_preparation_whichever_are_for_testing(project, fake):
+    (project / "grid.yaml").write_text("axes: {own.test_share: [0.2, 0.3], seed: [1], ratio: [0.1]}\n")
+    git("commit", "-qam", "grid")
+    run("grid.yaml", "--jobs", "2")
+    assert [job.after for job in fake.jobs] == [(), *[(fake.jobs[0].name,)] * 2]
+
+
+def test_a_failed_cell_is_reported_and_the_rest_runs(fake):
+    fake.bad = "mld-r0_05-s2"
+    result = run("grid.yaml")
+    assert result.exit_code == 1 and len(fake.jobs) == 4
+    assert "3 of 4 cells finished" in result.stdout
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("failed: ")]
+    assert "pictograms-mld-r0_05-s2" in line and "Error: no disk (.dicap/sweep/pictograms-mld" in line and "long ago" not in line
+    assert "1 cells failed; the same sweep runs them again" in result.stderr
+
+
+def test_a_cell_that_was_brought_back_has_not_failed(fake, monkeypatch):
+    fake.bad = "mld-r0_05-s2"
+    monkeypatch.setattr("stages.lab.sweep.exists", lambda project, name, commit: commit == rev())
+    result = run("grid.yaml")
+    assert result.exit_code == 0 and "4 of 4 cells finished" in result.stdout and "failed" not in result.stderr
+
+
+def test_a_dry_run_submits_nothing(fake):
+    result = run("grid.yaml", "--dry-run", "-S", "seed=5", "-S", "train.epochs=2")
+    assert result.exit_code == 0 and not fake.asked
+    names = [line.split()[-1][:21] for line in result.stdout.splitlines()[1:]]
+    assert names == ["pictograms-mld-r0_05-", "pictograms-dicap-r0_0"]
+    said = run("grid.yaml", "--dry-run", "-S", "topk.k=1,2", "-S", "train.epochs=3", "-S", "train.cycle_epochs=0").stderr
+    assert said == "Warning: topk.k: nothing reads it in any cell: the method is mld\n", "dicap has a main stage"
+
+
+def test_options_reach_the_cells(fake):
+    run("grid.yaml", "-S", "seed=5,6", "-S", "ratio=0.1", "--dataset", "voc2012", "-S", "data_root=/some where")
+    found = [changes_of(job) for job in fake.jobs]
+    assert [(change["seed"], change["ratio"], change["dataset"], change["data_root"]) for change in found] == [
+        (seed, 0.1, "voc2012", "/some where") for seed in (5, 6, 5, 6)
+    ]
+
+
+def test_what_no_node_has_is_refused_before_anything_is_submitted(fake):
+    result = run("grid.yaml", "--gpus", "2")
+    assert result.exit_code == 1 and "--gpus 2: nobody has them" in result.stderr and not fake.jobs
+
+
+def test_where_the_engine_refuses_a_job_none_is_left_behind(fake):
+    fake.bad = "refused"
+    result = run("grid.yaml")
+    assert result.exit_code == 1 and "no more jobs" in result.stderr and fake.cancelled
+
+
+@pytest.mark.parametrize("name", ["grid.yaml", "stages/new.py", "stages/größe $(x).py", "labels/added-1.csv"])
+def test_what_is_not_committed_is_refused(project, fake, name):
+    """A clone would not have it: a file that is tracked, new code, and labels that were imported."""
+    options = ["--dataset", "table", "-S", "data_root=/x", "-S", "own.added=labels/added-0.csv"]
+    added = name if name.startswith("labels") else "labels/added-0.csv"
+    for each in ("notes.txt", "labels/added-0.csv"):  # the first is of no matter: no stage reads it
+        (project / each).parent.mkdir(exist_ok=True)
+        (project / each).write_text("image,labels\n")
+    git("add", "labels")
+    git("commit", "-qm", "labels")
+    assert run("grid.yaml", *options).exit_code == 0
+    path = project / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(GRID + "# changed\n")
+    fake.jobs.clear()
+    result = run("grid.yaml", *options[:-1], f"own.added={added}")
+    assert result.exit_code == 1 and not fake.jobs
+    assert (
+        f"{path.relative_to(project)}: not committed" in result.stderr
+        and f"first: git add {shlex.quote(str(path.relative_to(project)))} && " in result.stderr
+    )
+
+
+def test_an_experiment_without_a_result_is_not_overwritten(project, fake):
+    first = every(project)[0]
+    git("update-ref", experiment_ref(first.name, rev()), "HEAD")
+    result = run("grid.yaml")
+    assert result.exit_code == 1 and f"dvc exp remove {first.name}" in result.stderr and not fake.jobs
+
+
+def test_ctrl_c_ends_the_cells_or_leaves_them_as_the_engine_does(fake, monkeypatch):
+
+    def interrupted():
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(fake, "watch", interrupted)
+    result = run("grid.yaml")
+    assert result.exit_code == 1 and fake.cancelled and "goes on from where the cells were" in result.stderr
+    fake.cancelled, fake.outlives = False, True
+    result = run("grid.yaml")
+    assert result.exit_code == 1 and not fake.cancelled and "squeue --me" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["sed=1"], "did you mean seed?"),
+        (["seed"], "expected SETTING=VALUE"),
+        (["seed=1,"], "expected SETTING=VALUE"),
+        (["ratio=7"], "ratio"),
+        (["seed=1", "seed=2"], "seed has values already"),
+        (["dataset=digits"], "dataset has values already"),
+    ],
+)
+def test_a_bad_option_is_refused_before_anything_is_submitted(fake, options, line):
+    result = run("grid.yaml", "--dataset", "pictograms", *(part for option in options for part in ("-S", option)))
+    assert result.exit_code == 2 and line in result.stderr and not fake.asked
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("1,1e-3,.5,0.10", [1, 0.001, 0.5, 0.1]),
+        ("true,on,null", [True, "on", None]),
+        ("mld, topk", ["mld", "topk"]),
+        ("'a,b',\"1\"", ["a,b", "1"]),
+        ("/my photos #1", ["/my photos #1"]),
+        ("a=b: c", ["a=b: c"]),
+        ("2012-01-01", ["2012-01-01"]),
+        ("it's", ["it's"]),
+        ("|", ["|"]),
+    ],
+)
+def test_the_values_of_an_option_are_numbers_or_the_text_as_it_stands(text, values):
+    found = parse_changes((f"data_root={text}",))["data_root"]
+    assert [(type(value), value) for value in found] == [(type(value), value) for value in values]

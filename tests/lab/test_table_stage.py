@@ -1,0 +1,162 @@
+"""`dicap-stage table`, `figures` and `report`: from what Git, DVC and a run hold to files and lines."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from report import synthetic
+
+from dicap.files.json_files import write_json
+from dicap.settings import resolve_values
+from stages.cli import main
+from stages.lab.sweeps import finished, revisions
+
+ROOT = Path(__file__).parents[2]
+PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
+DTH = {"contrastive": {"enabled": False}, "warmup": {"wcl": False}, "finetune": {"enabled": False}}
+
+
+def revision(name: str, params: dict[str, Any], score: float, when: str = "2026-01-01T00:00:00", **metrics) -> dict[str, Any]:
+    """A finished experiment."""
+    settings = resolve_values(params, ROOT / "params.yaml").settings.model_dump()
+    return {
+        "name": name,
+        "rev": f"{name:0<40}",
+        "when": when,
+        "data": "",
+        "settings": settings,
+        "metrics": {"map": score} | metrics,
+    }
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    (tmp_path / "params.yaml").write_text(json.dumps(PARAMS))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def dvc(monkeypatch):
+    """Let these be the experiments beside one of the current commit, and let DVC's files be those of made-up runs."""
+
+    def replace(*experiments: dict[str, Any], runs: dict[str, Path] | None = None):
+        every = [revision("main", PARAMS, 50.0, steps=1760), *experiments]
+
+        def fetch(rev: str, path: str, folder: Path) -> Path | None:
+            return next(
+                (run / path.removeprefix("artifacts/") for name, run in (runs or {}).items() if rev.startswith(name)), None
+            )
+
+        monkeypatch.setattr(finished, "finished", lambda *, everywhere: (every, []))
+        monkeypatch.setattr(revisions, "fetch", fetch)
+
+    return replace
+
+
+def test_the_report_prints_the_score_and_the_place(project):
+    run = synthetic.write_run(project / "artifacts", epochs=1)
+    result = CliRunner().invoke(main, ["report"])
+    assert result.exit_code == 0, result.output
+    assert result.output.split("\n")[:3] == [
+        "report", "  mAP   83.53 (95 % interval 81.20 to 85.60)", "  page  artifacts/report/index.html",
+    ]  # fmt: skip
+    html = (project / "artifacts/report/index.html").read_text(encoding="utf-8")
+    assert str(project) not in html, "no path of the machine on the page"
+    write_json({"map": 40.0, "map_low": None, "map_high": None}, run / "evaluate" / "metrics.json")
+    assert CliRunner().invoke(main, ["report"]).output.splitlines()[1] == "  mAP   40.00", "no interval, none is told"
+
+
+def test_table_main(project, dvc):
+    other = revision("other", PARAMS | {"method": "mld", "warmup": {"epochs": 135}}, 40.0, steps=1755)
+    dvc(other, revision("third", PARAMS | {"seed": 2}, 54.0, steps=1760))
+    result = CliRunner().invoke(main, ["table", "main"])
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert "| DiCaP | ML-Decoder | 1,760 | **52.00 ± 2.83** | +10.00 |" in lines
+    assert "| MLD | ML-Decoder | 1,755 | <u>40.00 [1]</u> |  |" in lines
+    assert "| Delta |  |  | +12.00 |  |" in lines
+    assert sorted(path.name for path in (project / "tables").glob("[!.]*")) == ["main.csv", "main.md"]
+
+
+def test_cost_is_what_evaluate_wrote(project, dvc):
+    quick = revision("quick", PARAMS | {"method": "mld"}, 40.0, minutes_per_epoch=0.1, peak_memory_gb=1.5)
+    dvc(quick, revision("third", PARAMS | {"method": "cap"}, 44.0, minutes_per_epoch=0.2, peak_memory_gb=None))
+    lines = CliRunner().invoke(main, ["table", "cost"]).output.splitlines()
+    assert "| CAP | <u>0.20</u> |" in lines
+    assert "| MLD | **0.10** |" in lines
+    assert "| MLD | 1.50 |" in lines
+    assert not any("DiCaP" in line for line in lines), "a run from before costs were written"
+
+
+def test_other_tables(project, dvc):
+    flat = PARAMS | DTH | {"calibration": {"policy": "uniform"}}
+    dvc(revision("dth", PARAMS | DTH, 45.0), revision("flat", flat, 44.0))
+    for kind, expected in {
+        "ablation": {"| + DTH | <u>45.00</u> |", "| + FTE | **50.00** |"},
+        "weighting": {"| Uniform | <u>44.00</u> | -1.00 |", "| Estimated (ours) | **45.00** |  |"},
+    }.items():
+        assert expected <= set(CliRunner().invoke(main, ["table", kind]).output.splitlines())
+        told = json.loads(CliRunner().invoke(main, ["--json", "table", kind]).stdout)
+        assert told["written"] == [f"tables/{kind}.md", f"tables/{kind}.csv"]
+
+
+def test_each_panel_is_drawn_by_its_number(project, dvc, tmp_path_factory):
+    runs = {name: synthetic.write_run(tmp_path_factory.mktemp(name), epochs=2) for name in ("main", "more", "known")}
+    policies = [
+        revision(name, PARAMS | DTH | {"calibration": {"policy": policy}}, score)
+        for name, policy, score in (("known", "labeled", 41.0), ("flat", "uniform", 40.0), ("steep", "estimated", 42.0))
+    ]
+    dvc(revision("more", PARAMS | {"ratio": 0.1}, 60.0), *policies, runs=runs)
+    for panel in ("1a", "1b", "1c", "1d", "3"):
+        result = CliRunner().invoke(main, ["--json", "figures", panel])
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["drawn"] == [f"figures/figure{panel}.{ending}" for ending in ("svg", "pdf")]
+    assert len(list((project / "figures").glob("[!.]*"))) == 10
+    result = CliRunner().invoke(main, ["figures", "1c", "--run", str(runs["main"]), "--out", "one"])
+    assert result.exit_code == 0 and (project / "one" / "figure1c.pdf").exists(), result.output
+
+
+def test_a_figure_s_curves_have_one_budget(project, dvc, tmp_path_factory):
+    """A run of two epochs does not stand beside one of the published number."""
+    runs = {name: synthetic.write_run(tmp_path_factory.mktemp(name), epochs=1) for name in ("main", "more", "short")}
+    short = revision("short", PARAMS | {"ratio": 0.2, "train": {"epochs": 2}}, 60.0)
+    dvc(revision("more", PARAMS | {"ratio": 0.1}, 60.0), short, runs=runs)
+    result = CliRunner().invoke(main, ["figures", "1b", "--seed", "2"])
+    assert "left out 1 run with other settings (train.epochs)" in result.output
+    assert "left out 1" in CliRunner().invoke(main, ["figures", "1b"]).output
+    assert "there are ratios 0.05, 0.1;" in CliRunner().invoke(main, ["figures", "3", "--ratio", "0.2"]).output
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [("train.batch_size=32,64", "has several values"), ("seed=1", "every ratio and seed")]
+)
+def test_a_setting_that_chooses_no_runs_is_refused(project, dvc, change, words):
+    dvc()
+    result = CliRunner().invoke(main, ["table", "main", "-S", change])
+    assert result.exit_code == 2 and f"-S {change.split('=')[0]}: " in result.output and words in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["table", "main", "--dataset", "voc2012"], "no finished run"),
+        (["table", "weighting"], "no finished run belongs to it"),
+        (["table", "cost"], "no finished run has a number for it"),
+        (["figures", "1c", "--seed", "9"], "seed 9"),
+        (["figures", "1b"], "two labelled ratios with seed 1; there are ratios 0.05"),
+        (["figures", "1a"], "calibration.policy labeled"),
+        (["figures", "1d"], "experiments/weighting.yaml"),
+        (["figures", "1d", "--run", "artifacts"], "several runs"),
+        (["figures", "3", "--run", "nowhere"], "no epoch"),
+    ],
+)
+def test_nothing_to_show_is_one_line(project, dvc, tmp_path, arguments, words):
+    dvc(runs={"main": synthetic.write_run(tmp_path / "run", epochs=1)})
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 1
+    assert words in result.output
+    assert len(result.output.splitlines()) == 1

@@ -1,0 +1,503 @@
+"""Inputs as people have them: what lies in a folder, and what its author meant, or the line that refuses it.
+
+All are made of six photographs: a.png shows a cat and a dog, b.png a dog, c.png a cat, d.png nothing of it, e.png an owl;
+f.png was never looked at. WRITE_ERRORS=1 python -m pytest tests/photos/test_awkward.py writes the list of docs/errors.md anew.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+TRUTH: dict[str, set[str] | None] = {
+    "a.png": {"cat", "dog"},
+    "b.png": {"dog"},
+    "c.png": {"cat"},
+    "d.png": set(),
+    "e.png": {"owl"},
+    "f.png": None,
+}
+SINGLE: dict[str, set[str] | None] = {"b.png": {"dog"}, "c.png": {"cat"}, "e.png": {"owl"}}
+PLAIN = "image,labels\na.png,cat;dog\nb.png,dog\nc.png,cat\nd.png,-\ne.png,owl\nf.png,\n"
+SPLIT = (
+    "image,split,labels\na.png,train,cat;dog\nb.png,train,dog\nc.png,test,cat\nd.png,train,-\ne.png,test,owl\nf.png,unlabeled,\n"
+)
+SPLITS = {"a.png": "train", "b.png": "train", "c.png": "test", "d.png": "train", "e.png": "test", "f.png": "unlabeled"}
+
+
+@dataclass(frozen=True)
+class Awkward:
+    """A folder of somebody's. Either `meant` (labels by last name of file) or `refused` (words of the one line) is said."""
+
+    what: str
+    make: Callable[[Path], object]
+    meant: dict[str, set[str] | None] | None = None
+    refused: str = ""
+    splits: dict[str, str] = field(default_factory=dict)
+    root: str = "."  # what is given as the folder, below the made one
+    options: dict[str, Any] = field(default_factory=dict)
+    unreadable: int = 0
+
+
+def picture(path: Path, seed: int = 0, **options: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 255, (8, 10, 3)).astype(np.uint8)
+    Image.fromarray(pixels).save(path, **options)
+    return path
+
+
+def pictures(folder: Path, names=tuple(TRUTH)) -> None:
+    for i, name in enumerate(names):
+        picture(folder / name, i)
+
+
+def table(content: str | bytes, name: str = "labels.csv", where: str = ".") -> Callable[[Path], object]:
+    def make(root: Path) -> None:
+        pictures(root / where)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return make
+
+
+def tree(*paths: str) -> Callable[[Path], object]:
+    def make(root: Path) -> None:
+        for path in paths:
+            picture(root / path, sum(path.rpartition("/")[2].encode()))
+
+    return make
+
+
+def coco(
+    root: Path,
+    name: str = "annotations/instances_train2017.json",
+    folder: str = "train2017",
+    names=tuple(TRUTH)[:5],
+    keep: bool = True,
+    first: int = 0,
+    **changes: Any,
+) -> None:
+    classes = ["cat", "dog", "owl"]
+    pictures(root / folder, names if keep else ())
+    content = {
+        "images": [{"id": first + i, "file_name": file} for i, file in enumerate(names)],
+        "categories": [{"id": 10 + i, "name": name} for i, name in enumerate(classes)],
+        "annotations": [
+            {"id": 1, "image_id": first + i, "category_id": 10 + classes.index(label)}
+            for i, file in enumerate(names)
+            for label in sorted(TRUTH[file] or ())
+        ],
+    } | changes
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+
+
+def download(root: Path) -> None:
+    """As cocodataset.org gives it: instances, keypoints and captions of the same images."""
+    coco(root)
+    people = {"categories": [{"id": 1, "name": "person"}], "annotations": [{"image_id": 0, "category_id": 1, "id": 1}]}
+    coco(root, "annotations/person_keypoints_train2017.json", **people)
+    coco(root, "annotations/captions_train2017.json", categories=None, annotations=[{"image_id": 0, "caption": "a cat"}])
+
+
+def linked(root: Path) -> None:
+    download(root)
+    elsewhere = root.parent / f"{root.name}-elsewhere"
+    (root / "train2017").rename(elsewhere)
+    (root / "train2017").symlink_to(elsewhere)
+
+
+def thrice(root: Path) -> None:
+    tree("dog/b.png", "cat/c.png", "owl/e.png")(root)
+    (root / "cat" / "b.png").symlink_to(root / "dog" / "b.png")
+    (root / "owl" / "b.png").write_bytes((root / "dog" / "b.png").read_bytes())
+
+
+def with_files(make: Callable[[Path], object], files: dict[str, bytes]) -> Callable[[Path], object]:
+    def both(root: Path) -> None:
+        make(root)
+        for name, content in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(content)
+
+    return both
+
+
+def label_studio(tasks: dict[str, Any], files=tuple(TRUTH)) -> Callable[[Path], object]:
+    """An export: for each address its annotations, or with an answer alone, a task of JSON-MIN."""
+
+    def make(root: Path) -> None:
+        pictures(root, files)
+        content = [
+            {"data": {"image": address}, "annotations": answer}
+            if isinstance(answer, list)
+            else {"image": address, "choice": answer}
+            for address, answer in tasks.items()
+        ]
+        (root / "export.json").write_text(json.dumps(content))
+
+    return make
+
+
+def choice(*names: str, **facts: Any) -> dict[str, Any]:
+    return {"result": [{"value": {"choices": [name]}} for name in names]} | facts
+
+
+def voc(**filenames: str) -> Callable[[Path], object]:
+    def make(root: Path) -> None:
+        pictures(root, [f"{stem}.png" for stem in filenames])
+        for stem, name in filenames.items():
+            node = "<object><name>cat</name><part><name>ear</name></part></object>"
+            text = f"<annotation><filename>{name}</filename>{node}</annotation>"
+            (root / f"{stem}.xml").write_text(text)
+
+    return make
+
+
+def in_splits(root: Path) -> None:
+    for split, stem in zip(SPLITS.values(), "abcde", strict=False):
+        (root / split).mkdir(exist_ok=True)
+        voc(**{stem: f"{stem}.png"})(root / split)
+
+
+def cvat(*subsets: str) -> Callable[[Path], object]:
+    def make(root: Path) -> None:
+        pictures(root)
+        images = [f'<image name="{n}" subset="{s}"><tag label="cat"/></image>' for n, s in zip(TRUTH, subsets, strict=False)]
+        (root / "annotations.xml").write_text(f"<annotations>{''.join(images)}</annotations>")
+
+    return make
+
+
+HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(40)
+# Four rows without a test split are enough: one is drawn where none is said.
+ONE_HOT = "filename,cat,dog,owl\na.png,1,True,0\nb.png,0,1,0\nc.png,1,0,FALSE\nd.png,0,0,0\ne.png,0,0,1\nf.png,,,\n"
+LONG = "image,label\na.png,cat\na.png,dog\nb.png,dog\nb.png,owl\nc.png,cat\n"
+COMMA = PLAIN.replace("cat;dog", '"cat, dog"')
+TWO = "image,labels\na.png,cat\nb.png,dog\nc.png,cat{}dog\n"
+WORDS = "image,labels\na.png,hot dog\nb.png,teddy bear\nc.png,traffic light\ne.png,dog\n"
+MORE = "image,label,{},note\na.png,cat,{},1\nb.png,dog,,2\nc.png,cat,,3\n"
+PETS = tree("pets/dog/b.png", "pets/cat/c.png", "wild/owl/e.png")
+LABELLED = {name: labels for name, labels in TRUTH.items() if labels is not None}
+LABELLED_SPLITS = {name: SPLITS[name] for name in LABELLED}
+DRAWN = [choice("cat")]
+
+TABLES = [
+    Awkward("no column of splits", table(PLAIN), TRUTH),
+    Awkward(
+        "not UTF-8, as some spreadsheets save it", table(PLAIN.replace("owl", "käuzchen").encode("cp1252")), refused="not UTF-8"
+    ),
+    Awkward("UTF-16 without a byte order mark", table(PLAIN.encode("utf-16-le")), refused="holds zero bytes"),
+    Awkward("no column of labels", table("image,split\na.png,train\n"), refused="column labels is missing (found image, split)"),
+    Awkward(
+        "no labels at all", table(SPLIT.replace("cat", "").replace("dog", "").replace("owl", "")), refused="none of 6 images"
+    ),
+    Awkward(
+        "labels of unlabelled photographs alone", table(SPLIT.replace("train", "unlabeled")), refused="no image of split train"
+    ),
+    Awkward("the line `sep=;` of a spreadsheet", table("sep=;\n" + PLAIN), refused="line 1 tells a spreadsheet"),
+    Awkward(
+        "other words for heads and splits",
+        table(
+            SPLIT.replace("image,split,labels", "File Name ,Subset, TAGS")
+            .replace(",train,", ",Training,")
+            .replace("test", "VALID")
+        ),
+        TRUTH,
+        splits=SPLITS,
+    ),
+    Awkward("a head of splits that is not known", table(SPLIT.replace("split", "usage")), refused="column usage holds splits"),
+    Awkward("heads in another language", table("Bild;Wort\na.png;cat\nb.png;dog\n"), refused="column image is missing"),
+    Awkward(
+        "empty cells of splits",
+        table(SPLIT.replace("b.png,train", "b.png,").replace("f.png,unlabeled", "f.png,")),
+        TRUTH,
+        splits=SPLITS,
+    ),
+    Awkward("rows that stand there twice", table(PLAIN + "b.png,dog\n"), TRUTH),
+    Awkward("an image with two answers", table(PLAIN + "b.png,cat\n"), refused="'b.png' stands on line 3 already"),
+    Awkward("a row for each label", table(LONG), {"a.png": {"cat", "dog"}, "b.png": {"dog", "owl"}, "c.png": {"cat"}}),
+    Awkward(
+        "the same, and a row that says none", table(LONG + "a.png,-\n"), refused="line 7: image: 'a.png' has labels on another"
+    ),
+    Awkward("a column for each class", table(ONE_HOT), TRUTH),
+    Awkward(
+        "a column of 0 and 1 that says the split",
+        table(ONE_HOT.replace("owl", "is_test")),
+        refused="column is_test of 0 and 1 says the split",
+    ),
+    Awkward("two columns of one class", table("image,cat,cat\na.png,1,0\n"), refused="column cat occurs twice"),
+    Awkward("ticks in the columns of classes", table("image,cat,dog\na.png,x,\nb.png,x,\n"), refused="column cat is 'x'"),
+    Awkward("a column of a class with a number", table(ONE_HOT.replace("c.png,1", "c.png,2")), refused="column cat is '2'"),
+    Awkward(
+        "a half empty row of 0 and 1", table(ONE_HOT.replace("c.png,1", "c.png,")), refused="column cat is empty; write 0 or 1"
+    ),
+    Awkward("none and a class in one cell", table(PLAIN.replace("cat;dog", "cat;-")), refused="`-` says none of the classes and"),
+    Awkward("a comma between labels in quotes", table(COMMA), refused="is 'cat, dog' one class or several?"),
+    Awkward("the same, with the answer several", table(COMMA), TRUTH, options={"separator": ","}),
+    Awkward("the same, with the answer one", table(COMMA), TRUTH | {"a.png": {"cat, dog"}}, options={"separator": ";"}),
+    Awkward(
+        "a comma, and elsewhere a semicolon", table(PLAIN + 'g.png,"cat,dog"\n'), refused="is 'cat,dog' one class or several"
+    ),
+    Awkward(
+        "commas in names beside semicolons between them",
+        table(PLAIN.replace("owl", '"owl, barn;cat"')),
+        TRUTH | {"e.png": {"owl, barn", "cat"}},
+    ),
+    *[
+        Awkward(f"{mark!r} between labels", table(TWO.format(mark)), refused="one class or several?")
+        for mark in ("/", " + ", "&")
+    ],
+    Awkward(
+        "a blank between labels",
+        table("image,labels\na.png,cat dog\nb.png,dog owl\nc.png,owl cat\ne.png,owl\n"),
+        refused="is 'cat dog' one class or several?",
+    ),
+    Awkward(
+        "names of two words",
+        table(WORDS),
+        {"a.png": {"hot dog"}, "b.png": {"teddy bear"}, "c.png": {"traffic light"}, "e.png": {"dog"}},
+    ),
+    Awkward("lists as Python writes them", table(PLAIN.replace("cat;dog", "\"['cat', 'dog']\"")), TRUTH),
+    Awkward("a list without quotes", table(PLAIN.replace("cat;dog", '"[cat, dog]"')), refused="found [cat, dog], expected names"),
+    Awkward("an array as NumPy prints it", table(PLAIN.replace("cat;dog", "['cat' 'dog']")), refused="is a printed array"),
+    *[
+        Awkward(f"{word} for an empty cell", table(PLAIN.replace("f.png,", f"f.png,{word}")), TRUTH)
+        for word in ("NaN", "None", "<NA>", "NA", "#N/A", "['']")
+    ],
+    Awkward(
+        "empty cells in most rows of split train",
+        table(SPLIT.replace("a.png,train,cat;dog", "a.png,train,").replace("c.png,test,cat", "c.png,test,").replace(",-", ",")),
+        refused="none of the classes, or not labelled? Set own.empty",
+    ),
+    Awkward("an empty cell in a row of split train", table(SPLIT.replace("d.png,train,-", "d.png,train,")), TRUTH, splits=SPLITS),
+    Awkward(
+        "the same, beside a row that says `-`",
+        table(SPLIT.replace("b.png,train,dog", "b.png,train,")),
+        TRUTH | {"b.png": None},
+        splits=SPLITS | {"b.png": "unlabeled"},
+    ),
+    Awkward("columns without head and content at the margin", table(PLAIN.replace("\n", ",,\n")), TRUTH),
+    Awkward("a row that is cut short", table(SPLIT.replace("c.png,test,cat", "c.png")), refused="1 cells, the header has 3"),
+    Awkward("no heads", table(PLAIN.partition("\n")[2]), refused="line 1 has no heads; write `image,labels`"),
+    Awkward("a spreadsheet", table(b"PK\x03\x04", "labels.xlsx"), refused="a spreadsheet; save it as CSV", root="labels.xlsx"),
+    Awkward(
+        "two columns that could be the labels",
+        table("image,label,category\na.png,cat,x\n"),
+        refused="columns label and category could be the labels",
+    ),
+    *[
+        Awkward(f"more labels in a column {head}", table(MORE.format(head, "dog")), refused=f"column {head} holds more labels")
+        for head in ("secondary", "label.1", "also")
+    ],
+    Awkward(
+        "columns of other things", table(MORE.format("camera", "old")), {"a.png": {"cat"}, "b.png": {"dog"}, "c.png": {"cat"}}
+    ),
+    Awkward("labels in a row of split unlabeled", table(SPLIT.replace("unlabeled,", "unlabeled,zebra")), TRUTH, splits=SPLITS),
+    Awkward("an option that another format reads", table(PLAIN), TRUTH, options={"label_folder": "last"}),
+    Awkward("two tables", with_files(table(PLAIN, "a.csv"), {"b.csv": PLAIN.encode()}), refused="could be meant (a.csv, b.csv)"),
+    Awkward("a table by another name", table(PLAIN, "annotations final.csv"), TRUTH),
+    Awkward(
+        "a table for each split in its folder",
+        with_files(
+            tree("train/a.png", "train/b.png", "test/c.png"),
+            {
+                "train/_classes.csv": b"filename, cat, dog\na.png,1,1\nb.png,0,1\n",
+                "test/_classes.csv": b"filename, cat\nc.png,1\n",
+            },
+        ),
+        {"a.png": {"cat", "dog"}, "b.png": {"dog"}, "c.png": {"cat"}},
+        splits={"a.png": "train", "b.png": "train", "c.png": "test"},
+    ),
+]
+
+PLACES = [
+    Awkward("images in a folder that the table does not name", table(PLAIN, where="photos"), TRUTH),
+    Awkward("absolute paths of another machine", table(PLAIN.replace("\n", "\nC:\\set\\", 6)), TRUTH),
+    Awkward("names without an ending", table(PLAIN.replace(".png", "")), TRUTH),
+    Awkward("capitals that differ", table(PLAIN.replace("a.png", "A.PNG")), TRUTH),
+    Awkward("addresses of the web", table(PLAIN.replace("a.png", "https://example.org/x/zz.png")), refused="is an address"),
+    Awkward("a path out of the folder", table(PLAIN.replace("a.png", "../a.png")), refused="leaves the folder of the table"),
+    Awkward(
+        "a path that leaves the folder later", table(PLAIN + "x/../../a.png,cat\n"), refused="leaves the folder of the table"
+    ),
+    Awkward("a missing photograph", table(PLAIN + "g.png,cat\n"), TRUTH | {"g.png": {"cat"}}, unreadable=1),
+]
+
+FOLDERS = [
+    Awkward(
+        "splits below the labels",
+        tree("dog/train/b.png", "dog/test/g.png", "cat/train/c.png", "owl/train/e.png"),
+        SINGLE | {"g.png": {"dog"}},
+        splits={"b.png": "train", "g.png": "test"},
+    ),
+    Awkward(
+        "two folders that could be the label", PETS, refused="which folder is the label, 'pets' or 'cat'? Set own.label_folder"
+    ),
+    Awkward("the same, with the answer last", PETS, SINGLE, options={"label_folder": "last"}),
+    Awkward(
+        "the same, with the answer all",
+        PETS,
+        {"b.png": {"pets", "dog"}, "c.png": {"pets", "cat"}, "e.png": {"wild", "owl"}},
+        options={"label_folder": "all"},
+    ),
+    Awkward(
+        "one label and a deep folder of unlabelled images",
+        tree("dog/b.png", "cat/c.png", "owl/e.png", "unlabeled/2024/holiday/f.png"),
+        SINGLE | {"f.png": None},
+        splits={"f.png": "unlabeled"},
+    ),
+    Awkward("blanks around a folder's name", tree("cat /b.png", " cat/c.png", "cat/e.png"), {key: {"cat"} for key in SINGLE}),
+    Awkward("an accent in two forms", tree("Ka\u0308uz/b.png", "Käuz/c.png", "Käuz/e.png"), {key: {"Käuz"} for key in SINGLE}),
+    *[
+        Awkward(f"a folder {name!r}", tree(f"{name}/b.png", "cat/c.png"), refused="rename it")
+        for name in ("salt;pepper", "-", "a\nb", "caf\udce9")
+    ],
+    Awkward(
+        "a folder beside those of labels that own.unlabeled_root names",
+        lambda root: [tree("dog/b.png", "cat/c.png", "owl/e.png", "new/2024/f.png")(root)],
+        SINGLE | {"f.png": None},
+        options={"unlabeled_root": "new"},
+    ),
+    Awkward(
+        "a photograph in train and in test",
+        lambda root: [tree("train/dog/b.png", "train/cat/c.png", "test/owl/e.png")(root), tree("test/dog/b.png")(root)],
+        SINGLE,
+        splits={"b.png": "test", "c.png": "train", "e.png": "test"},
+    ),
+    Awkward("a photograph in three folders: a file, a link and a copy", thrice, SINGLE | {"b.png": {"cat", "dog", "owl"}}),
+    Awkward(
+        "a file cut short beside folders", with_files(PETS, {"x.json": b'{"images": ['}), refused="or move it out of the folder"
+    ),
+    Awkward("photographs alone", pictures, refused="no labels yet; choose the first to label: dicap-stage suggest"),
+    Awkward("a format that is not there", pictures, refused="own.format is coco", options={"format": "coco"}),
+    Awkward("a table that is not there", pictures, refused="expected labels.csv or labels.parquet", options={"format": "table"}),
+    Awkward(
+        "photographs of no kind that is read", with_files(lambda root: None, {"dog/a.cr2": b"x"}), refused="no image files below"
+    ),
+]
+
+ANNOTATIONS = [
+    Awkward("COCO as it is downloaded", download, LABELLED),
+    Awkward("COCO by one of its files", download, LABELLED, root="annotations/instances_train2017.json"),
+    Awkward("COCO with its images behind a link", linked, LABELLED),
+    Awkward(
+        "COCO of which one split was downloaded",
+        lambda root: [
+            download(root),
+            coco(
+                root, "annotations/instances_val2017.json", "val2017", images=[{"id": 50, "file_name": "1.jpg"}], annotations=[]
+            ),
+        ],
+        LABELLED,
+    ),
+    Awkward("COCO without its images", lambda root: coco(root, keep=False), refused="none of its 5 images is below"),
+    Awkward(
+        "COCO files that list the same image twice",
+        lambda root: [coco(root, "first.json", "."), coco(root, "second.json", ".")],
+        refused="is listed in first.json already; set data_root to one of the two files",
+    ),
+    Awkward(
+        "COCO images that nobody annotated",
+        lambda root: [
+            coco(root),
+            coco(root, "annotations/image_info_unlabeled2017.json", "unlabeled2017", ("f.png",), annotations=None, first=100),
+        ],
+        TRUTH,
+        splits={"f.png": "unlabeled"},
+    ),
+    Awkward(
+        "COCO with an annotation of no category",
+        lambda root: coco(root, annotations=[{"image_id": 0, "category_id": 99}]),
+        refused="refers to 99, which the file does not have",
+    ),
+    Awkward(
+        "COCO with two images of one number",
+        lambda root: coco(root, images=[{"id": 0, "file_name": name} for name in ("a.png", "b.png")]),
+        refused="images: 2 have the id 0",
+    ),
+    Awkward(
+        "COCO with two categories of one number",
+        lambda root: coco(root, categories=[{"id": 10, "name": "cat"}, {"id": 10, "name": "dog"}], annotations=[]),
+        refused="categories: 2 have the id 10",
+    ),
+    Awkward(
+        "COCO with a category without a name",
+        lambda root: coco(root, categories=[{"id": 10, "name": " "}], annotations=[{"image_id": 0, "category_id": 10}]),
+        refused="class '': no name",
+    ),
+    Awkward("JSON without an end", with_files(pictures, {"a.json": b"[" * 9999}), refused="readable as JSON (nested too deep"),
+    Awkward(
+        "COCO with a name that is none of a file",
+        lambda root: coco(root, images=[{"id": 0, "file_name": "a\0.png"}], annotations=[]),
+        refused="'a\\x00.png' is no name of a file",
+    ),
+    Awkward(
+        "Label Studio with answers of another kind",
+        label_studio({"a.png": [{"result": "cat"}]}),
+        refused="task 1 names no image, or holds no answers",
+    ),
+    Awkward(
+        "COCO of no images", lambda root: (root / "a.json").write_text('{"images": [], "categories": []}'), refused="none of 0"
+    ),
+    Awkward(
+        "Label Studio, with an answer that was replaced and one that was skipped",
+        label_studio(
+            {
+                "/data/upload/1/abcdef12-a.png": [choice("owl"), choice("cat", "dog"), choice(was_cancelled=True)],
+                "/data/local-files/?d=x%2Fb.png": [choice("dog")],
+                "c.png": DRAWN,
+                "f.png": [],
+            }
+        ),
+        {"a.png": {"cat", "dog"}, "b.png": {"dog"}, "c.png": {"cat"}, "f.png": None},
+    ),
+    Awkward(
+        "Label Studio with names that an address would end early, and a lost photograph",
+        label_studio(
+            {"a#1.png": DRAWN, "b?.png": DRAWN, "c.png": DRAWN, "D-2.png": DRAWN},
+            ("a.png", "a#1.png", "b.png", "b?.png", "c.png", "2.png"),
+        ),
+        {key: {"cat"} for key in ("a#1.png", "b?.png", "c.png", "D-2.png")},
+        unreadable=1,
+    ),
+    Awkward("Label Studio's JSON-MIN", label_studio({"a.png": "cat", "b.png": "dog"}), refused="not as JSON-MIN"),
+    Awkward("Pascal VOC with parts of objects", voc(a="a.png", b="b.png"), {"a.png": {"cat"}, "b.png": {"cat"}}),
+    Awkward("Pascal VOC in folders of train and test", in_splits, {name: {"cat"} for name in LABELLED}, splits=LABELLED_SPLITS),
+    Awkward("Pascal VOC by the name of another photograph", voc(a="b.png", b="b.png"), refused="<filename> is 'b.png'"),
+    Awkward(
+        "XML that was cut short", lambda root: (root / "a.xml").write_text("<annotation><object>"), refused="readable as XML"
+    ),
+    Awkward("XML with entities", lambda root: (root / "a.xml").write_text("<!DOCTYPE a []><a/>"), refused="a document type"),
+    Awkward(
+        "XML of something else", lambda root: (root / "a.xml").write_text("<html/>"), refused="neither Pascal VOC's nor CVAT's"
+    ),
+    Awkward("CVAT with a misspelt subset", cvat("Train", "Train", "tset"), refused="subset: found 'tset'"),
+]
+
+PHOTOGRAPHS = [
+    Awkward(
+        "a telephone's HEIC by the name of a JPEG",
+        with_files(tree("dog/b.png", "cat/c.png", "owl/e.png"), {"dog/g.jpg": HEIC}),
+        SINGLE | {"g.jpg": {"dog"}},
+        unreadable=1,
+    ),
+    Awkward(
+        "AVIF",
+        lambda root: [tree("dog/b.png", "cat/c.png", "owl/e.png")(root), picture(root / "dog" / "g.avif", 9)],
+        SINGLE | {"g.avif": {"dog"}},
+    ),
+]
+
+GROUPS = {
+    "Tables": TABLES,
+    "Where the photographs are": PLACES,
+    "Folders": FOLDERS,
+    "Annotations": ANNOTATIONS,
+    "Photographs": PHOTOGRAPHS,
+}
+CASES = [case for group in GROUPS.values() for case in group]

@@ -1,0 +1,157 @@
+"""Images that are labelled in part: the column `absent` of a table, COCO-style files with verified negatives, added labels."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dicap.data import format as files
+from dicap.data.convert import convert
+from dicap.data.doctor import examine
+from dicap.data.labels import read_labels
+from dicap.errors import DataError
+from dicap.photos.readers import read as own
+from dicap.settings import Own
+from photos.awkward import SPLIT, coco, pictures
+
+PARTIAL = (
+    "image,split,labels,absent\na.png,train,cat;dog,*\nb.png,train,dog,owl\nc.png,test,cat,dog\nd.png,train,-,\n"
+    "e.png,test,,cat\nf.png,train,,\ng.png,train,owl,-\n"
+)
+NAMES = [f"{letter}.png" for letter in "abcdefg"]
+
+
+def listed(root, text, **changes):
+    pictures(root, NAMES)
+    (root / "labels.csv").write_text(text)
+    return own.read(root, Own(**changes))
+
+
+def known(raw):
+    """{image: (labels, absent)} by name, of the labelled images."""
+    return {
+        item.id: tuple(None if part is None else {raw.classes[c] for c in part} for part in (item.labels, item.absent))
+        for item in raw.items
+        if item.labels is not None
+    }
+
+
+def converted(root, text, **changes):
+    convert(listed(root / "raw", text, **changes), root / "set", image_size=16, workers=0)
+    return root / "set"
+
+
+def test_a_row_says_what_is_there_and_what_is_not(tmp_path):
+    raw = listed(tmp_path, PARTIAL)
+    assert raw.classes == ["cat", "dog", "owl"]
+    assert known(raw) == {
+        "a.png": ({"cat", "dog"}, None),
+        "b.png": ({"dog"}, {"owl"}),
+        "c.png": ({"cat"}, {"dog"}),
+        "d.png": (set(), None),
+        "e.png": (set(), {"cat"}),
+        "g.png": ({"owl"}, set()),
+    }
+    assert {item.id: item.split for item in raw.items}["f.png"] == "unlabeled"
+
+
+def test_the_converted_set_holds_what_is_known(tmp_path):
+    folder = converted(tmp_path, PARTIAL)
+    meta = files.read_meta(folder)
+    assert meta["unknown"] == {"train": 1 + 2, "test": 1 + 2} and files.is_partial(meta)
+    rows = np.array([0, 1, 2, 3, 4, 6])
+    expected = [[1, 1, 0], [-1, 1, 0], [1, 0, -1], [0, 0, 0], [0, -1, -1], [-1, -1, 1]]
+    labels = read_labels(folder, rows, partial=True)
+    assert labels.dtype == np.int8 and labels.tolist() == expected
+    assert read_labels(folder, rows[[0, 3]]).dtype == np.uint8, "all of these is known"
+    with pytest.raises(DataError, match="labelled in part, and here every label has to be known"):
+        read_labels(folder, rows)
+    found = examine(folder)
+    assert found.unknown == meta["unknown"] and not found.damage
+
+
+@pytest.mark.parametrize(
+    "absent",
+    [
+        ["owl", "cat;owl", "dog;owl", "", "cat;dog", ""],  # or all there is to say
+        ["*", "*", "*", "-", "*", ""],
+    ],
+)
+def test_where_all_is_known_the_index_is_the_same_bytes(tmp_path, absent):
+    head, *lines = SPLIT.splitlines()
+    text = "\n".join([f"{head},absent", *(f"{line},{cell}" for line, cell in zip(lines, absent, strict=True))])
+    plain, partial = converted(tmp_path / "plain", SPLIT), converted(tmp_path / "partial", text)
+    assert (plain / files.INDEX).read_bytes() == (partial / files.INDEX).read_bytes()
+    metas = [files.read_meta(folder) for folder in (plain, partial)]
+    assert metas[0].keys() == metas[1].keys() and files.identity(metas[0]) == files.identity(metas[1])
+
+
+def test_empty_cells_are_unknown_or_absent_or_a_question(tmp_path):
+    text = PARTIAL.replace("dog,owl\n", "dog,\n")
+    with pytest.raises(DataError, match=r"line 3: absent: empty, as in 1 rows with labels.*own\.empty_absent"):
+        listed(tmp_path / "a", text)
+    for k, (meaning, absent) in enumerate((("unknown", set()), ("absent", None))):
+        assert known(listed(tmp_path / str(k), text, empty_absent=meaning))["b.png"] == ({"dog"}, absent)
+
+
+def test_names_that_are_nowhere_a_label(tmp_path):
+    raw = listed(tmp_path / "a", PARTIAL.replace("dog,owl\n", "dog,owl;zebra\n").replace(",,cat\n", ",,zebra\n"))
+    assert raw.classes == ["cat", "dog", "owl"] and "e.png" not in known(raw)
+    assert any("zebra" in note for note in raw.notes)
+    only = PARTIAL.replace("dog,owl\n", "dog,yes\n").replace("cat,dog\n", "cat,no\n").replace(",,cat\n", ",,\n")
+    with pytest.raises(DataError, match="column absent: 'no' is no label of any row"):
+        listed(tmp_path / "b", only, empty="unlabeled")
+
+
+def lvis(root, **changes):
+    coco(root)
+    path = root / "annotations/instances_train2017.json"
+    content = json.loads(path.read_text())
+    for image in content["images"]:
+        name = image.pop("file_name")
+        image |= {"coco_url": f"http://images.cocodataset.org/train2017/{name}", "neg_category_ids": []}
+        image |= {"not_exhaustive_category_ids": []} | changes.get(name, {})
+    path.rename(path.with_name("lvis_v1_train.json")).write_text(json.dumps(content))
+    return own.read(root, Own(test_share=0.3))
+
+
+def test_verified_negatives_of_lvis(tmp_path):
+    raw = lvis(tmp_path, **{"a.png": {"neg_category_ids": [12]}, "d.png": {"neg_category_ids": [10, 11]}})
+    found = {name.rpartition("/")[2]: value for name, value in known(raw).items()}
+    assert found["a.png"] == ({"cat", "dog"}, {"owl"}) and found["b.png"] == ({"dog"}, set())
+    assert found["d.png"] == (set(), {"cat", "dog"})
+    raw = lvis(tmp_path / "nothing")
+    found = {item.id.rpartition("/")[2]: item for item in raw.items}
+    assert found["d.png"].split == "unlabeled", "nothing is known of it"
+    with pytest.raises(DataError, match=r"lvis_v1_train\.json: image 'train2017/a\.png': 'dog' is annotated and in neg_"):
+        lvis(tmp_path / "both", **{"a.png": {"neg_category_ids": [11]}})
+
+
+def test_a_category_left_open_is_unknown_in_a_coco_file(tmp_path):
+    coco(tmp_path)
+    path = tmp_path / "annotations/instances_train2017.json"
+    content = json.loads(path.read_text())
+    content["images"][1]["not_exhaustive_category_ids"] = [11, 12]  # b.png: a dog is drawn, owls were not looked for
+    path.write_text(json.dumps(content))
+    found = known(own.read(tmp_path, Own(test_share=0.3)))
+    found = {name.rpartition("/")[2]: value for name, value in found.items()}
+    assert found["b.png"] == ({"dog"}, {"cat"}) and found["a.png"] == ({"cat", "dog"}, None)
+
+
+def test_added_labels_may_say_what_is_absent(tmp_path):
+    path = tmp_path / "added.csv"
+    path.write_text("image,labels,absent\na.png,,cat\nb.png,cat,-\nc.png,owl,*\nf.png,dog,cat\nd.png,-,\ne.png,,\n")
+    assert own.read_added(path)["f.png"] == own.Given(["dog"], ["cat"])
+    raw = listed(tmp_path / "raw", PARTIAL, added=str(path))
+    found = known(raw)
+    assert found["a.png"] == ({"dog"}, None), "what was known of the other classes stays known"
+    assert found["b.png"] == ({"cat", "dog"}, {"owl"}) and found["c.png"] == ({"owl"}, None)
+    assert found["f.png"] == ({"dog"}, {"cat"}) and found["e.png"] == (set(), {"cat"})
+    assert {item.id: item.added for item in raw.items}["f.png"] == "unlabeled"
+    for text, message in (
+        ("a.png,cat,cat\n", "line 2: absent: 'cat' is among the labels of this row too"),
+        ("a.png,cat,\nb.png,dog,cat\n", "line 2: absent: empty beside labels; write `\\*`"),
+    ):
+        path.write_text(f"image,labels,absent\n{text}")
+        with pytest.raises(DataError, match=message):
+            own.read_added(path)

@@ -1,0 +1,84 @@
+"""Exported models: agreement with the original, the metadata, the example of the documentation."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import dicap
+from dicap.errors import DataError, SettingsError
+from dicap.photos import export as module
+from dicap.photos.export import TOLERANCE, description, export
+from dicap.photos.predict import predict
+
+ROOT = Path(__file__).parents[2]
+
+
+def need_onnx():
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(name, reason="the extra `export` is not installed: pip install 'dicap[export]'")
+
+
+@pytest.fixture(scope="module")
+def model(model_file):
+    """With a recall asked of one class, whose yes is mostly wrong."""
+    loaded = dicap.load_model(model_file)
+    own = loaded.decisions
+    assert own.curve is not None
+    curve, low = own.curve._replace(rate=own.curve.rate - 0.2), np.array([0.0, 1, 1])
+    asked = replace(own, tau_pos=own.tau_pos * low, tau_neg=own.tau_neg * low, targets=(("recall", 0.9), None, None), curve=curve)
+    return replace(loaded, decisions=asked)
+
+
+@pytest.fixture(scope="module")
+def exported(model, tmp_path_factory):
+    need_onnx()
+    out = tmp_path_factory.mktemp("export") / "model.onnx"
+    return out, export(model, out)
+
+
+def test_onnx_agrees_with_the_original(exported, model):
+    out, apart = exported
+    assert 0 < apart <= TOLERANCE
+    assert json.loads(out.with_name("model.onnx.json").read_text()) == description(model)
+    assert sorted(path.name for path in out.parent.glob("[!.]*")) == ["model.onnx", "model.onnx.json"]
+    assert str(ROOT).encode() not in out.read_bytes()
+
+
+def test_the_example_of_the_documentation_says_what_predict_says(exported, model, photos, tmp_path):
+    out, _ = exported
+    paths = [str(path) for path in sorted((photos / "deep").iterdir())]
+    for orientation in range(2, 9):  # as cameras and telephones write them
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        paths.append(str(tmp_path / f"{orientation}.png"))
+        with Image.open(paths[0]) as image:
+            image.save(paths[-1], exif=exif)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "onnx_example.py"), str(out), *paths], capture_output=True, text=True, check=True
+    )
+    frame = predict(model, paths)
+    lines = [line.rsplit(",", 4) for line in done.stdout.splitlines()]
+    assert [line[:2] for line in lines] == frame[["image", "class"]].to_numpy().tolist()
+    assert [line[3] for line in lines] == frame["decision"].tolist()
+    assert np.allclose([float(line[2]) for line in lines], frame["probability"], atol=1e-4)
+    assert np.allclose([float(line[4] or "nan") for line in lines], frame["chance"], atol=2e-3, equal_nan=True)
+
+
+def test_a_model_that_does_not_agree_is_not_written(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_reader", lambda path: lambda images: np.full((len(images), 3), 0.5, np.float32))
+    need_onnx()
+    with pytest.raises(DataError, match="from the original's"):
+        export(model, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_refusals_name_what_to_do(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SettingsError, match=r"pip install 'dicap\[export\]'"):
+        export(model, tmp_path / "m.onnx")

@@ -1,0 +1,151 @@
+"""What people have on their disks is read as they mean it, or refused in one line: never as something else."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dicap.data.sources import base
+from dicap.data.sources.base import Rejected, read_rgb
+from dicap.errors import DataError
+from dicap.photos.readers.read import read
+from dicap.photos.survey import survey
+from dicap.settings import Own
+from photos.awkward import HEIC
+
+
+def image(path, shade=120):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (2, 2), (shade,) * 3).save(path)
+
+
+def labels_of(root, **options):
+    """{image: its labels}, of the images that are there."""
+    own = Own(**({"test_share": 0.2} | options))
+    raw = read(root, own)
+    found = zip(raw.items, raw.images.paths, strict=True)
+    return {
+        item.id: None if item.labels is None else {raw.classes[c] for c in item.labels} for item, path in found if path.is_file()
+    }
+
+
+def table(root, text, names=()):
+    for i, name in enumerate(names):
+        image(root / name, i)
+    (root / "labels.csv").parent.mkdir(parents=True, exist_ok=True)
+    (root / "labels.csv").write_text(text, encoding="utf-8")
+    return root
+
+
+def test_a_missing_image_is_no_other_folders_image_of_the_same_name(tmp_path):
+    rows = "".join(f"{kind}/{i:03}.png,{kind}\n" for kind in ("cat", "dog") for i in range(4))
+    assert labels_of(table(tmp_path / "a", f"image,labels\n{rows}", [f"dog/{i:03}.png" for i in range(4)])) == {
+        f"dog/{i:03}.png": {"dog"} for i in range(4)
+    }
+    content = {
+        "images": [{"id": 1, "file_name": "cam1/009.png"}, {"id": 2, "file_name": "cam2/001.png"}],
+        "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}],
+        "annotations": [{"image_id": 1, "category_id": 1}, {"image_id": 2, "category_id": 2}],
+    }
+    for name in ("cam2/009.png", "cam2/001.png"):
+        image(tmp_path / "b" / name)
+    (tmp_path / "b" / "all.json").write_text(json.dumps(content), encoding="utf-8-sig")
+    assert labels_of(tmp_path / "b", test_share=0.5) == {"cam2/001.png": {"dog"}}
+    for entry, name in zip(content["images"], ["cam3/001.png", "trip/7.png"], strict=True):
+        entry["file_name"] = name
+    image(tmp_path / "b" / "7.png")
+    (tmp_path / "b" / "all.json").write_text(json.dumps(content))
+    raw = read(tmp_path / "b", Own(test_share=0.5))
+    assert "images found under another name: 1 (trip/7.png is 7.png)" in raw.notes
+
+
+VOC = "<annotation><filename>{0}.png</filename><object><name>{1}</name></object></annotation>"
+
+
+@pytest.mark.parametrize(
+    ("lists", "refused"),
+    [
+        ({"train.txt": "my 0.png\nmy 1.png\n", "test.txt": "my 2.png\n"}, "'my 0.png' is no annotation, nor is another line"),
+        ({"train.txt": "my 0 -1\nmy 1  1\n", "test.txt": "my 2  1\n"}, "'my 0 -1' is no annotation"),
+        ({"train.txt": "my 0\nmy 1\nmy 2\n", "test.txt": "my 2\nmy 3\n"}, "'my 2' is in the list of test too; give it one split"),
+        ({"trainval.txt": "my 0\nmy 2\n", "test.txt": "my 2\n"}, "'my 2' is in the lists of trainval and of test"),
+        ({"trn.txt": "my 0\nmy 1\n", "tst.txt": "my 2\nmy 3\n"}, "trn.txt: names no split"),
+        ({"train.txt": "my 0\r\nmy 1\r\n".encode("utf-16"), "TEST.TXT": "my 2\nmy 3\n", "cat_test.txt": "my 2\n"}, ""),
+    ],
+)
+def test_lists_of_splits_say_the_split_or_are_refused(tmp_path, lists, refused):
+    for i in range(4):
+        image(tmp_path / "JPEGImages" / f"my {i}.png", i)
+        (tmp_path / "JPEGImages" / f"my {i}.xml").write_text(VOC.format(f"my {i}", "cat" if i % 2 else "dog"))
+    (tmp_path / ".idea").mkdir()
+    (tmp_path / ".idea" / "workspace.xml").write_text("<project/>")
+    (tmp_path / "ImageSets" / "Main").mkdir(parents=True)
+    for name, text in lists.items():
+        (tmp_path / "ImageSets" / "Main" / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    if refused:
+        with pytest.raises(DataError, match=refused):
+            read(tmp_path, Own(test_share=0.5))
+    else:
+        items = sorted(read(tmp_path, Own(test_share=0.5)).items, key=lambda item: item.id)
+        assert [item.split for item in items] == ["train", "train", "test", "test"]
+
+
+def test_a_copy_among_the_unlabelled_takes_no_label_and_no_test_image_away(tmp_path):
+    for i, name in enumerate(["train/zebra/1.png", "train/cat/2.png", "val/zebra/a.png", "val/cat/b.png"]):
+        image(tmp_path / name, i)
+    (tmp_path / "unlabeled").mkdir()
+    (tmp_path / "unlabeled" / "a.png").write_bytes((tmp_path / "val" / "zebra" / "a.png").read_bytes())
+    raw = read(tmp_path, Own())
+    found = {Path(item.id).name: (item.split, item.labels) for item in raw.items}
+    assert found["a.png"] == ("test", (raw.classes.index("zebra"),)) and len(found) == len(raw.items) == 4
+
+
+@pytest.mark.parametrize("ending", ["png", "tif", "pgm"])
+def test_grey_of_16_bits_is_grey(tmp_path, ending):
+    ramp = np.linspace(0, 65535, 256).astype(np.uint16).reshape(16, 16)
+    Image.fromarray(ramp).save(tmp_path / f"x.{ending}")
+    np.testing.assert_allclose(np.asarray(read_rgb(tmp_path / f"x.{ending}"))[..., 0], ramp / 257, atol=1)
+    Image.fromarray(65535 - ramp).save(tmp_path / "x.tif", tiffinfo={262: 0})  # white is zero
+    np.testing.assert_allclose(np.asarray(read_rgb(tmp_path / "x.tif", upright=True))[..., 0], ramp / 257, atol=1)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+def test_a_grey_tiff_is_turned_upright(tmp_path, kind, orientation):
+    ramp = np.arange(24, dtype=np.uint8).reshape(4, 6)
+    turned = [ramp, ramp[:, ::-1], ramp[::-1, ::-1], ramp[::-1], ramp.T, np.rot90(ramp, -1), ramp[::-1, ::-1].T, np.rot90(ramp)]
+    exif = Image.Exif()
+    exif[0x112] = orientation
+    Image.fromarray(ramp.astype(kind) * (257 if kind == np.uint16 else 1)).save(tmp_path / "x.tif", exif=exif)
+    np.testing.assert_array_equal(np.asarray(read_rgb(tmp_path / "x.tif", upright=True))[..., 0], turned[orientation - 1])
+
+
+@pytest.mark.parametrize("upright", [False, True])
+def test_grey_of_unknown_range_is_rejected_and_what_is_transparent_is_white(tmp_path, upright):
+    for kind, words in ((np.float32, "floats"), (np.int32, "32 bits"), (np.uint16, "below 256")):
+        Image.fromarray(np.full((4, 4), 200, kind)).save(tmp_path / "x.tif")  # black, white, or in between?
+        with pytest.raises(Rejected, match=words):
+            read_rgb(tmp_path / "x.tif", upright=upright)
+    Image.new("RGBA", (2, 2), (0, 0, 0, 0)).save(tmp_path / "x.png")
+    assert np.asarray(read_rgb(tmp_path / "x.png")).min() == 255
+    Image.new("LA", (2, 2), (0, 255)).save(tmp_path / "y.png")
+    assert np.asarray(read_rgb(tmp_path / "y.png")).max() == 0
+
+
+def test_a_telephones_photograph_says_which_package_it_needs(tmp_path, monkeypatch):
+    (tmp_path / "a.jpg").write_bytes(HEIC)
+    monkeypatch.setattr(base, "_know_heic", lambda: False)
+    with pytest.raises(Rejected, match=r"HEIC, which needs one more package: pip install 'dicap\[heic\]'"):
+        read_rgb(tmp_path / "a.jpg")
+    (tmp_path / "dog").mkdir()
+    for name in ("dog/a.heic", "dog/b.HEIC"):
+        (tmp_path / name).write_bytes(HEIC)
+    found, _ = survey(tmp_path, Own())
+    assert len(found.unreadable) == 3 and any("pip install 'dicap[heic]'" in problem for problem in found.problems)
+
+
+def test_a_telephones_photograph_is_read_where_the_package_is(tmp_path):
+    pytest.importorskip("pi_heif", reason="the extra `heic` is not installed: pip install 'dicap[heic]'")
+    assert base._know_heic() and ".HEIC" in {ending.upper() for ending in Image.registered_extensions()}

@@ -1,0 +1,125 @@
+"""Prediction of folders: agreement with evaluation's scores, streaming, unreadable files."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny
+import torch
+
+import dicap
+from dicap.data.sources.files import list_images
+from dicap.errors import DataError, SettingsError
+from dicap.photos import predict as module
+from dicap.photos.predict import predict, predict_to_file
+
+BAD = {"broken.jpg", "empty.png", "page.jpg"}
+
+
+@pytest.fixture(scope="module")
+def model(model_file):
+    return dicap.load_model(str(model_file))  # as a person types it
+
+
+def test_the_images_of_a_folder_are_found_at_every_depth_once(photos, tmp_path):
+    found = list_images(photos)
+    assert len(found) == 15 and found == sorted(found)
+    assert {path.split("/")[0] for path in found} == {"deep", "other", *BAD}
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "link").symlink_to(photos / "deep")
+    (tmp_path / "a" / "again").symlink_to(photos / "deep")
+    (tmp_path / "a" / "loop").symlink_to(tmp_path / "a")
+    assert len(list_images(tmp_path / "a")) == 7
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "notes.txt").write_text("nothing to see")
+    with pytest.raises(DataError, match="no image files"):
+        list_images(tmp_path / "b")
+
+
+def test_scores_are_those_of_evaluation(model, tiny_set, raw_photos):
+    """The same images through `convert` and the store, and straight from their files."""
+    from dicap.data.format import read_index
+    from dicap.data.loader import scoring_batches
+    from dicap.data.store import Store
+
+    store = Store.open(tiny_set)
+    rows = np.arange(20)
+    with torch.inference_mode():
+        expected = [model.method.scores(model.network, images) for _, images in scoring_batches(store, rows, 7)]
+    paths = [raw_photos / path for path in read_index(tiny_set)["path"].to_pylist()[:20]]
+    frame = predict(model, paths, batch_size=6)
+    found = frame.pivot(index="image", columns="class", values="probability")
+    found = found.loc[[*map(str, paths)], model.classes].to_numpy()
+    assert np.allclose(found, torch.cat(expected).numpy(), atol=1e-6)
+
+
+def test_a_row_holds_the_decision_and_its_chance(model, photos):
+    frame = predict(model, photos)
+    assert list(frame) == ["image", "class", "probability", "decision", "chance", "chance_low", "chance_high"]
+    assert len(frame) == 12 * len(tiny.COLOURS)
+    assert dict(frame.attrs["unreadable"]).keys() == BAD
+    unsure = frame["decision"] == "unsure"
+    assert frame.loc[unsure, "chance"].isna().all()
+    decided = frame[~unsure]
+    assert (decided["chance_low"] <= decided["chance"]).all() and (decided["chance"] <= decided["chance_high"]).all()
+    assert decided["chance_low"].min() >= 0 and decided["chance_high"].max() <= 1
+    assert (decided["chance_high"] - decided["chance_low"] > 0.05).all()  # few labelled images stand behind it
+    present = model.decisions.present(frame["probability"].to_numpy())
+    assert (frame.loc[~unsure, "chance"] >= 0.5).all()
+    taus = dict(zip(model.classes, zip(model.decisions.tau_neg, model.decisions.tau_pos, strict=True), strict=True))
+    for row in frame.itertuples():
+        low, high = taus[row[2]]
+        answer = "yes" if row.probability > high else "no" if row.probability < low else "unsure"
+        right = present[row.Index] if answer == "yes" else 1 - present[row.Index]
+        assert row.decision == (answer if right >= 0.5 else "unsure")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_every_format_says_the_same(model, photos, tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(module, "PART", 4)
+    out = tmp_path / f"p.{kind}"
+    outcome = predict_to_file(model, photos, out, batch_size=3)
+    assert outcome.images == 12 and {path for path, _ in outcome.unreadable} == BAD
+    frame = predict(model, photos)
+    found = pd.read_parquet(out) if kind == "parquet" else pd.read_csv(out)
+    assert found[["image", "class", "decision"]].equals(frame[["image", "class", "decision"]].astype(found["image"].dtype))
+    for name in ("probability", "chance"):
+        assert np.allclose(found[name].astype(float), frame[name].astype(float), atol=1e-5, equal_nan=True)
+    listed = pd.read_csv(tmp_path / "p.unreadable.csv")
+    assert set(listed["image"]) == BAD and listed["reason"].notna().all()
+    assert sorted(path.name for path in tmp_path.glob("[!.]*")) == [f"p.{kind}", "p.unreadable.csv"]
+
+
+def test_a_batch_that_does_not_fit_is_halved(model, photos, monkeypatch):
+    expected, sizes = predict(model, photos), []
+    plain = model.method.scores
+
+    def narrow(network, images):
+        sizes.append(len(images))
+        if len(images) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
+        return plain(network, images)
+
+    monkeypatch.setattr(model.method, "scores", narrow)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    found = predict(model, photos, batch_size=12)
+    assert max(sizes) > 3 >= sizes[-1]
+    assert np.allclose(found["probability"], expected["probability"], atol=1e-6)
+
+
+def test_refusals_name_what_to_do(model, photos, tmp_path):
+    with pytest.raises(SettingsError, match=r"\.parquet or \.csv"):
+        predict_to_file(model, photos, tmp_path / "p.txt")
+    (tmp_path / "only.jpg").write_text("<html>")
+    with pytest.raises(DataError, match=r"only\.jpg: not an image"):
+        predict_to_file(model, tmp_path, tmp_path / "p.csv")
+    assert [path.name for path in tmp_path.glob("[!.]*")] == ["only.jpg"], "nothing half is left"
+    with pytest.raises(AttributeError, match="no attribute 'train'"):
+        _ = dicap.train
+
+
+def test_importing_the_package_loads_no_torch():
+    code = "import sys, dicap; assert dicap.__version__; assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,103 @@
+"""Which labels are doubted: what must not change the scores, the order, and what is pointed out."""
+
+import numpy as np
+import pytest
+import torch
+
+from dicap.data.store import Store
+from dicap.machine.runtime import Runtime
+from dicap.network import build_network
+from dicap.photos import review
+from dicap.photos.review import among_neighbours, chances, doubts, entry_surprise, features_of, out_of_fold
+
+
+def scored(features, labels):
+    return out_of_fold(among_neighbours(features), labels)
+
+
+def test_images_without_labels_say_what_is_alike():
+    """The order of the images is no matter, nor a feature's unit, and those without labels take part as neighbours."""
+    rng = np.random.default_rng(3)
+    features, labelled, y = rng.normal(size=(80, 12)), np.arange(0, 80, 4), rng.integers(0, 2, (20, 3))
+    order, unit = rng.permutation(80), 10 ** rng.uniform(-2, 2, 12)
+    found = out_of_fold(among_neighbours(features)[labelled], y)
+    again = among_neighbours(features[order] * unit)[np.argsort(order)[labelled]]
+    assert np.allclose(found, out_of_fold(again, y), atol=1e-3)
+    assert not np.allclose(found, scored(features[labelled], y), atol=1e-3)
+
+
+@pytest.mark.parametrize("n", [2, 3, 11])
+def test_few_images_are_scored_too(n):
+    rng = np.random.default_rng(n)
+    scores = scored(rng.normal(size=(n, 5)), np.eye(n, 3, dtype=np.uint8))
+    assert scores.shape == (n, 3) and ((scores > 0) & (scores < 1)).all()
+
+
+def blobs(n=450, wrong=20, seed=0):
+    """Images that show their classes plainly, and labels of which some are another image's."""
+    rng = np.random.default_rng(seed)
+    truth = (rng.random((n, 8)) < 0.2).astype(np.uint8)
+    truth[np.arange(n), rng.integers(0, 8, n)] = 1
+    features = truth @ rng.normal(size=(8, 40)) + rng.normal(size=(n, 40)) / 2
+    labels, rows = truth.copy(), rng.choice(n, wrong, replace=False)
+    for row in rows:
+        labels[row] = truth[rng.choice(np.flatnonzero((truth != truth[row]).any(1)))]
+    return features, labels, truth, rows
+
+
+def test_planted_wrong_labels_come_first():
+    features, labels, truth, wrong = blobs()
+    ranked = doubts(scored(features, labels), labels)
+    first = [doubt.row for doubt in ranked[:40]]
+    assert len(set(first) & set(wrong)) >= 18
+    found = {doubt.row: doubt.odd for doubt in ranked}
+    pointed = sum((labels[row] != truth[row])[found[row]].any() for row in wrong)
+    assert pointed >= 18, "what is pointed out is what is wrong"
+    assert sorted(doubt.row for doubt in ranked) == list(range(len(labels)))
+    assert [d.surprise for d in ranked] == sorted((d.surprise for d in ranked), reverse=True)
+
+
+def test_only_out_of_sample_scores_are_ranked():
+    features, labels, _, _ = blobs(60, 4)
+    out_of_sample = np.arange(60) % 3 == 0
+    assert {doubt.row for doubt in doubts(scored(features, labels), labels, out_of_sample)} == set(np.flatnonzero(out_of_sample))
+
+
+def test_entries_against_a_loop():
+    rng = np.random.default_rng(2)
+    scores, labels = rng.random((7, 3)), rng.integers(0, 2, (7, 3))
+    found = entry_surprise(scores, labels)
+    for i in range(7):
+        for c in range(3):
+            others = max(sum(labels[k, c] for k in range(7) if k != i) / 6, 0.5 / 7)
+            expected = -np.log(scores[i, c]) + review.SHARE * np.log(others) if labels[i, c] else -np.log(1 - scores[i, c])
+            assert found[i, c] == pytest.approx(expected)
+
+
+def test_an_image_without_labels_is_doubted_for_what_it_lacks():
+    scores = np.array([[0.9, 0.1], [0.1, 0.1], [0.9, 0.9]])
+    labels = np.array([[0, 0], [0, 0], [1, 1]])
+    ranked = doubts(scores, labels)
+    assert ranked[0].row == 0 and ranked[0].odd == [0]
+    assert all(doubt.odd for doubt in ranked), "each is shown with a reason"
+
+
+def test_chances_rise_with_the_score_and_are_shares():
+    features, labels, _, _ = blobs()
+    scores = scored(features, labels)
+    found = chances(scores, labels)
+    assert ((found >= 0) & (found <= 1)).all() and abs(found.mean() - labels.mean()) < 0.02
+    order = np.argsort(scores.ravel())
+    assert (np.diff(found.ravel()[order]) >= -1e-12).all()
+
+
+def test_features_are_those_of_the_plain_images(tiny_set, tiny_experiment):
+    experiment = tiny_experiment()
+    store = Store.open(tiny_set)
+    network = build_network(experiment.settings, lambda channels: torch.nn.Identity()).eval()
+    rows = np.array([5, 2])
+    found = features_of(network, store, rows, Runtime(torch.device("cpu")))
+    images = store.read(rows)
+    with torch.inference_mode():
+        plain = network.features(images).mean((2, 3))
+    assert np.allclose(found, plain.numpy(), atol=1e-4)

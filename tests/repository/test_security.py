@@ -1,0 +1,150 @@
+"""What comes from elsewhere runs nothing, reads and writes nothing outside its place, and fills no memory."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import tiny
+from PIL import Image
+
+from dicap.data.sources.base import FileImages, Rejected
+
+SCRIPT = "<script>alert(1)</script>"
+SOURCES = sorted([*(tiny.ROOT / "dicap").rglob("*.py"), *(tiny.ROOT / "stages").rglob("*.py")])
+
+
+def picture(path, colour=(200, 10, 10)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8), colour).save(path)
+    return path
+
+
+@pytest.mark.parametrize("way", ["../secret.png", "inner/../../secret.png", "absolute", "link", "link to a folder"])
+def test_no_source_reads_outside_its_folder(tmp_path, way):
+    """Every source of files hands its paths to FileImages, which looks where they lead."""
+    secret, root = picture(tmp_path / "secret.png"), tmp_path / "root"
+    picture(root / "inner" / "own.png")
+    name = way
+    if way == "absolute":
+        name = str(secret)
+    elif way == "link":
+        (root / "link").symlink_to(secret)
+    elif way == "link to a folder":
+        (root / "out").symlink_to(tmp_path)
+        name = "out/secret.png"
+    images = FileImages(root, [name, "inner/own.png"])
+    with pytest.raises(Rejected, match="out of the data set's folder"):
+        images.read(0)
+    assert images.read(1).size == (8, 8)
+
+
+def test_a_root_that_is_itself_a_link_and_links_within_it_are_fine(tmp_path):
+    picture(tmp_path / "real" / "a.png")
+    (tmp_path / "real" / "b.png").symlink_to("a.png")
+    (tmp_path / "root").symlink_to(tmp_path / "real")
+    images = FileImages(tmp_path / "root", ["a.png", "b.png"])
+    assert images.read(0).size == images.read(1).size == (8, 8)
+
+
+def test_every_source_of_files_goes_that_way():
+    for path in sorted((tiny.ROOT / "dicap/data/sources").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        assert path.name in ("base.py", "files.py") or ("Image.open" not in text and "read_rgb" not in text), path.name
+
+
+def test_names_from_a_data_set_become_no_file_names(tmp_path):
+    raw = tiny.photographs(tmp_path / "raw")
+    (raw / "a..b").mkdir()
+    (raw / "train-000.png").rename(raw / "a..b" / "$(touch planted);'.png")
+    table = (raw / "labels.csv").read_text().replace("train-000.png", "a..b/$(touch planted);'.png")
+    (raw / "labels.csv").write_text(table.replace("red", "../../etc").replace("blue", "a/b\\c"))
+    folder = tiny.converted(raw, tmp_path / "work" / "table")
+    written = sorted(path.name for path in (tmp_path / "work").rglob("*") if path.is_file())
+    assert written == ["images.npy", "index.parquet", "meta.json"]
+    assert json.loads((folder / "meta.json").read_text())["classes"] == ["../../etc", "a/b\\c", "green"]
+    assert not list(tmp_path.rglob("planted"))
+
+
+BOMB = """
+import resource, sys
+from pathlib import Path
+from dicap.data.sources.base import Rejected, read_rgb
+from dicap.errors import DataError
+from dicap.files.npy import open_npy
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for path in map(Path, sys.argv[1:]):
+    try:
+        open_npy(path, "") if path.suffix == ".npy" else read_rgb(path)
+        print("opened", path)
+    except (Rejected, DataError) as error:
+        print("refused:", error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, "KiB")
+"""
+
+
+def test_bombs_take_no_memory(tmp_path):
+    paths = []
+    for name, options in (("flat.png", {}), ("flat.gif", {}), ("flat.tif", {"compression": "tiff_lzw"})):
+        Image.new("1", (20000, 10000)).save(tmp_path / name, **options)
+        paths.append(tmp_path / name)
+        assert paths[-1].stat().st_size < 2_000_000
+    head = (
+        b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '|u1', 'fortran_order': False, 'shape': (10000000000000,), }".ljust(117) + b"\n"
+    )
+    paths.append(tmp_path / "head.npy")
+    paths[-1].write_bytes(head)
+    done = subprocess.run([sys.executable, "-c", BOMB, *map(str, paths)], cwd=tiny.ROOT, capture_output=True, text=True)
+    *told, memory = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in told] == ["refused"] * len(paths), done.stdout + done.stderr
+    assert int(memory.split()[0]) < 100_000, memory  # decoded, each image alone would take 600,000 KiB
+
+
+# The code of an experiment's own folder instead of the installed one (stages/cli.py).
+OURSELVES = "os.execv(sys.executable, [sys.executable, '-m', 'stages.cli', *sys.argv[1:]])"
+
+
+def test_no_program_is_started_but_dvc_git_and_ourselves_with_a_list_of_arguments():
+    started = []
+    for path in SOURCES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            name = ast.unparse(call.func)
+            if re.match(r"os\.(system|popen|exec\w*|spawn\w*)|pty\.|commands\.", name):
+                assert ast.unparse(call) == OURSELVES, f"{path}: {name}"
+            assert name not in ("eval", "exec", "compile", "__import__"), f"{path}: {name}"
+            if name.startswith("subprocess."):
+                started.append((path.relative_to(tiny.ROOT).as_posix(), ast.unparse(call.args[0])[:50]))
+                assert isinstance(call.args[0], ast.List), f"{path}: a command line as text"
+                assert not any(word.arg == "shell" for word in call.keywords), path
+    # dvc, our own commands, git where the experiments are read, and what engines are given: Slurm's commands, and jobs, which are
+    # cells of a sweep.
+    known_at = {f"stages/lab/sweeps/engines/{name}.py": "[*command]" for name in ("ray", "slurm")}
+    known_at |= {"stages/lab/sweeps/engines/here.py": "[*job.command]"}
+    known = (
+        "'-m', 'dvc'",
+        "'-m', 'stages.cli'",
+        "'-m', 'stages.lab.sweeps.shared_",
+        "['git', '-c', 'log.showSignature=false', *",
+    )
+    assert started and all(known_at.get(path) == command or any(k in command for k in known) for path, command in started), (
+        started
+    )
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_nothing_unsafe_is_loaded_or_unpacked(path):
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"\b(extractall|unpack_archive|tarfile|zipfile)\b", text)
+    assert "LOAD_TRUNCATED_IMAGES" not in text and "MAX_IMAGE_PIXELS" not in text
+    for call in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)):
+        name, words = ast.unparse(call.func), {word.arg: word.value for word in call.keywords}
+        if name == "torch.load":
+            assert getattr(words.get("weights_only"), "value", None) is True
+        if name in ("np.load", "np.save"):
+            assert getattr(words.get("allow_pickle"), "value", None) is False or name == "np.save"
+        if name == "YAML":
+            # without a word ruamel keeps comments, and makes no objects either
+            assert getattr(words.get("typ"), "value", "rt") in ("safe", "rt")

@@ -31,7 +31,7 @@ def binned(anchor: str, empty_bin: str) -> Estimate:
     """The paper's 20 bins."""
 
     def estimate(p_est: Tensor, y_est: Tensor, unlabelled: Tensor, share: np.ndarray, p: Tensor) -> Tensor:
-        return estimate_rates(*count_bins(p_est, y_est, 20), anchor=anchor, empty_bin=empty_bin).curve.at(p)
+        return estimate_rates(*count_bins(p_est, y_est, 20), anchor=anchor, empty_bin=empty_bin).at(p)
 
     return estimate
 
@@ -59,7 +59,7 @@ def study(p: Tensor, y: Tensor, y_labelled: Tensor, sizes: Sequence[int], draws:
             order = torch.from_numpy(rng.permutation(len(p)))
             est, rest = order[:size], order[size:]
             p_rest, y_rest = p[rest], y[rest]
-            optimal = estimate_rates(*count_bins(p_rest, y_rest, 20), anchor="centre").curve.at(p_rest)
+            optimal = estimate_rates(*count_bins(p_rest, y_rest, 20), anchor="centre").at(p_rest)
             least = log_loss(optimal, y_rest)
             for name, estimate in ESTIMATES.items():
                 r = estimate(p[est], y[est], p, share, p_rest)

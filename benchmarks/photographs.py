@@ -49,7 +49,7 @@ from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 
 from dicap.calibration.decision import Decisions
-from dicap.calibration.rates import bin_curve, count_bins, curve_error, estimate_rates
+from dicap.calibration.rates import count_bins, curve_error, estimate_rates, interpolated
 from dicap.data.convert import convert
 from dicap.data.sources import read_raw
 from dicap.data.split import split_index, split_roles
@@ -225,7 +225,7 @@ def curve_figures(scores: np.ndarray, labels: np.ndarray, decisions: Decisions) 
     return {
         "curve_error": curve_error(mean, optimal, n_pos + n_neg),
         "log_loss": log_loss(stated, y),
-        "excess_log_loss": log_loss(stated, y) - log_loss(bin_curve(optimal, anchor="centre").at(p), y),
+        "excess_log_loss": log_loss(stated, y) - log_loss(interpolated(p, optimal, anchor="centre"), y),
     }
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def asymmetric_loss(x: Tensor, y: Tensor, *, gamma_neg: float = 4.0, gamma_pos: float = 0.0, clip: float = 0.05) -> Tensor:
-    """Asymmetric loss (Ridnik et al., ICCV 2021; docs/methods.md 4.2, Equation (17)), without reduction.
+    """Asymmetric loss (Ridnik et al., ICCV 2021; docs/methods.md 4.2, Equation (16)), without reduction.
 
     Positive entry: -(1 - p)^gamma_pos log p. Negative entry, with p_m = max(p - clip, 0): -p_m^gamma_neg log(1 - p_m).
     Soft labels mix the two linearly. The focusing weights are constants for the gradient, as in the published code.
@@ -36,7 +36,7 @@ def asymmetric_loss(x: Tensor, y: Tensor, *, gamma_neg: float = 4.0, gamma_pos: 
 
 
 def binary_cross_entropy(x: Tensor, y: Tensor) -> Tensor:
-    """-y log p - (1 - y) log(1 - p), without reduction, in fp32 (docs/methods.md 4.1, Equation (16)); 0 where y is below 0."""
+    """-y log p - (1 - y) log(1 - p), without reduction, in fp32 (docs/methods.md 4.1, Equation (15)); 0 where y is below 0."""
     return of_known(F.binary_cross_entropy_with_logits(x.float(), y.float(), reduction="none"), y)
 
 

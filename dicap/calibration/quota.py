@@ -26,7 +26,7 @@ class Quota(NamedTuple):
 
 
 def quota_of(p: NDArray, y: NDArray, *, eta_pos: float = 1.0, eta_neg: float = 0.998) -> Quota:
-    """The quota's thresholds (docs/methods.md 4.6, Equation (19), and Equation (20) for what trains).
+    """The quota's thresholds (docs/methods.md 4.6, Equation (18), and Equation (19) for what trains).
 
     With f and g the shares of positives and of negatives among the known labels and n scores, the int(f n)-th largest score is
     the threshold. An entry trains if it is among the int(eta_pos f n) largest or the int(eta_neg g n) smallest; ties may

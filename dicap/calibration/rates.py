@@ -20,26 +20,32 @@ EPS = 1e-8  # in r = n_pos / (n_pos + n_neg + eps); larger values would bias sma
 
 
 class Rates(NamedTuple):
-    """Correctness rates per confidence bin (docs/methods.md 3.4) and the curve of the weights.
+    """Correctness rates per confidence bin (docs/methods.md 3.4), and the curve w(p, 1) that they give.
 
-    One table for the data set, tensors (K,) and (G,), or one per class, tensors (C, K) and (C, G).
+    One table for the data set, tensors (K,), or one per class, tensors (C, K).
     """
 
     n_pos: Tensor
     n_neg: Tensor
     r_pos: Tensor  # mean rate of the entries of each bin
-    knots: Tensor  # (G,) of the curve: a place in each bin, or those of dicap/frozen/estimators.py
-    at_knots: Tensor  # its rates there
+    anchor: str = "left"  # where in its bin a rate sits, see `interpolated`
+    knots: Tensor | None = None  # (G,) confidences of a curve that no bins gave (calibration.estimator); None: Equation (7)
+    at_knots: Tensor | None = None  # (C, G) its rates there
 
     @property
     def r_neg(self) -> Tensor:
         """r_neg = 1 - r_pos."""
         return 1 - self.r_pos
 
-    @property
-    def curve(self) -> Curve:
-        """w(p, 1) as a function of p."""
-        return Curve(self.knots, self.at_knots)
+    def cpu(self) -> "Rates":
+        """The same on the processor."""
+        return Rates(*(value.cpu() if isinstance(value, Tensor) else value for value in self))
+
+    def at(self, p: Tensor) -> Tensor:
+        """w(p, 1) of confidences (N, C), float64 (N, C)."""
+        if self.knots is None or self.at_knots is None:
+            return interpolated(p, self.r_pos, anchor=self.anchor)
+        return Curve(self.knots, self.at_knots).at(p)
 
 
 def bin_index(p: Tensor, bins: int) -> Tensor:
@@ -88,7 +94,7 @@ def estimate_rates(n_pos: Tensor, n_neg: Tensor, *, anchor: str = "left", empty_
 
     Args:
         n_pos, n_neg: counts, (K,) or (C, K).
-        anchor: where in its bin a rate sits when weights are read, see `bin_curve`.
+        anchor: where in its bin a rate sits when weights are read, see `interpolated`.
         empty_bin: `interpolate` fills a bin without entries linearly between its nearest neighbours with entries, extends
             the ends by the nearest rate, and uses bin centres if there is no entry at all; `zero` keeps the literal 0 / eps = 0.
     """
@@ -99,7 +105,7 @@ def estimate_rates(n_pos: Tensor, n_neg: Tensor, *, anchor: str = "left", empty_
         r_pos = _fill_empty(r_pos, seen)
     else:
         assert empty_bin == "zero", empty_bin
-    return Rates(n_pos, n_neg, r_pos, *bin_curve(r_pos, anchor=anchor)[:2])
+    return Rates(n_pos, n_neg, r_pos, anchor)
 
 
 def _fill_empty(rates: Tensor, seen: Tensor) -> Tensor:
@@ -117,20 +123,28 @@ def _fill_empty(rates: Tensor, seen: Tensor) -> Tensor:
     return torch.where(seen.any(-1, keepdim=True), filled, centres.to(rates.dtype))
 
 
-def bin_curve(r_pos: Tensor, *, anchor: str = "left") -> Curve:
-    """w(p, 1) of the paper: the rates of bins, interpolated (docs/methods.md 3.4, Equation (7)).
+def interpolated(p: Tensor, r_pos: Tensor, *, anchor: str = "left") -> Tensor:
+    """w(p, 1) by linear interpolation between the rates of neighbouring bins (docs/methods.md 3.4, Equation (7)).
 
-    With k/K <= p < (k+1)/K and the rates at their bins' left edges,
+    With the rates at the left edges of their bins and k/K <= p < (k+1)/K,
     w(p, 1) = K ((k+1)/K - p) r_pos[k] + K (p - k/K) r_pos[k+1]. The factor K is missing in print; without it no weight
-    would exceed 1/K (docs/methods.md 3.13-A1). Where a neighbour is missing, the end bin's own rate stands in.
+    would exceed 1/K (docs/methods.md 3.13-A1). Beyond the outermost rates the nearest one holds.
 
     Args:
-        r_pos: (K,) rates, or (C, K) for a table per class.
+        p: confidences in [0, 1], any shape; r_pos: (K,) rates.
         anchor: where in its bin a rate sits: `left`, `centre` or `right` (docs/methods.md 3.13-A2).
+
+    Returns:
+        float64 of p's shape.
+
+    >>> interpolated(torch.tensor([0.0, 0.25, 0.5, 1.0]), torch.tensor([0.2, 0.8])).tolist()
+    [0.2, 0.5, 0.8, 0.8]
     """
-    bins = r_pos.shape[-1]
-    offset = {"left": 0.0, "centre": 0.5, "right": 1.0}[anchor]
-    return Curve((torch.arange(bins, dtype=torch.float64, device=r_pos.device) + offset) / bins, r_pos.double())
+    bins = len(r_pos)
+    x = (bins * p.double() - {"left": 0.0, "centre": 0.5, "right": 1.0}[anchor]).clamp(0, bins - 1)  # K p: in widths of bins
+    k = x.long()
+    r_pos = r_pos.double()
+    return (k + 1 - x) * r_pos[k] + (x - k) * r_pos[(k + 1).clamp_max(bins - 1)]
 
 
 def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy: str = "estimated", power: float = 1.0) -> Tensor:
@@ -138,26 +152,27 @@ def correctness_weight(p: Tensor, label: Tensor, rates: Rates | None, *, policy:
 
     Args:
         p: (N, C) confidences; label: (N, C) int, 1 / 0 / -1.
-        rates: estimated on D_est (`estimated`), D_sup (`labeled`) or D_u with true labels (`optimal`);
+        rates: counted on D_est (`estimated`), D_sup (`labeled`) or D_u with true labels (`optimal`);
             unused by `uniform` (w = 1) and `confidence` (p for a positive, 1 - p for a negative).
         power: exponent of the weights (calibration.power).
 
     Returns:
         (N, C) float32; 0 where the label is -1; w(p, 0) = 1 - w(p, 1) except for `uniform` and other powers.
+
+    >>> p_est, y_est = torch.tensor([[0.1], [0.2], [0.7], [0.9]]), torch.tensor([[0], [0], [0], [1]])
+    >>> rates = estimate_rates(*count_bins(p_est, y_est, 2), anchor="centre")  # of confidences below 0.5: 0, above: 0.5
+    >>> correctness_weight(torch.tensor([[0.9, 0.1, 0.5]]), torch.tensor([[1, 0, -1]]), rates)
+    tensor([[0.5000, 1.0000, 0.0000]])
     """
-
-    def of(p: Tensor, label: Tensor) -> Tensor:
-        if policy == "uniform":
-            return (label >= 0).float()
-        if policy == "confidence":
-            w_pos = p.double()
-        else:
-            assert rates is not None and policy in ("estimated", "labeled", "optimal"), policy
-            w_pos = rates.curve.at(p)
-        weight = torch.where(label == 1, w_pos, 1 - w_pos).masked_fill_(label < 0, 0).float()
-        return weight if power == 1 else weight**power
-
-    return in_pieces(of, p, label)
+    if policy == "uniform":
+        return (label >= 0).float()
+    if policy == "confidence":
+        w_pos = p.double()
+    else:
+        assert rates is not None and policy in ("estimated", "labeled", "optimal"), policy
+        w_pos = rates.at(p)
+    weight = torch.where(label == 1, w_pos, 1 - w_pos).masked_fill(label < 0, 0).float()
+    return weight if power == 1 else weight**power
 
 
 def pieces(p: Tensor) -> Iterator[slice]:

@@ -28,7 +28,7 @@ def estimate_curve(p: Tensor, y: Tensor, p_unlabelled: Tensor, y_labelled: Tenso
     """
     curve = fit_curve(p, y, p_unlabelled, class_shares(y_labelled.cpu().numpy()))
     n_pos, n_neg = count_bins(p, y, bins, per_class=True)
-    return Rates(n_pos, n_neg, _mean_of_bins(curve, p_unlabelled, bins), curve.knots, curve.rate)
+    return Rates(n_pos, n_neg, _mean_of_bins(curve, p_unlabelled, bins), knots=curve.knots, at_knots=curve.rate)
 
 
 def _mean_of_bins(curve: Curve, p: Tensor, bins: int) -> Tensor:

@@ -315,7 +315,7 @@ def pseudo_loss(method: Method, logits: Tensor, batch: Batch) -> Tensor:
     """Sum of w(p, label) * loss(logits, label) over confident entries (docs/methods.md 3.6, Equation (10))."""
     positive = (batch.label == 1).float()
     elements = batch.weight * method.supervised(logits, positive)
-    if batch.soft:  # the opposite label with the opposite weight: a soft target, Equation (15)
+    if batch.soft:  # the opposite label with the opposite weight: a soft target, Equation (14)
         elements = elements + (1 - batch.weight) * method.supervised(logits, 1 - positive)
     return reduced(elements, batch.images, method.settings, batch.label)
 

@@ -139,7 +139,7 @@ def _hidden(network: nn.Module, images: Tensor) -> Tensor:
 
 
 def angular_margin_loss(cosine: Tensor, y: Tensor, *, scale: float = 20.0, margin: float = 0.4) -> Tensor:
-    """-[y log s(l) + (1 - y) log(1 - s(l))] with l = scale (cosine - margin y), (B, C) float32 (Equation (25))."""
+    """-[y log s(l) + (1 - y) log(1 - s(l))] with l = scale (cosine - margin y), (B, C) float32 (Equation (24))."""
     y = y.float()
     return F.binary_cross_entropy_with_logits(scale * (cosine.float() - margin * y), y, reduction="none")
 

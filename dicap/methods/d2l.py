@@ -60,7 +60,7 @@ class D2L(Method):
         return Refresh(pseudo, thresholds=thresholds, guarded=guarded)
 
     def pseudo_labels(self, q: Tensor, thresholds: Thresholds) -> PseudoLabels:
-        """1[q >= threshold], all entries of active classes used (Equation (28))."""
+        """1[q >= threshold], all entries of active classes used (Equation (27))."""
         return hard_mask(q, rules.fixed_threshold(q, thresholds.tau_pos, thresholds.active))
 
     def relabel(self, teacher: nn.Module, views: dict[str, Tensor], refresh: Refresh) -> PseudoLabels:
@@ -82,7 +82,7 @@ class D2L(Method):
         ]
 
     def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Equation (29): ASL(f1, y) + ASL(joint f2, y) on labelled, ASL(f3, label) + ASL(joint f4, label) on unlabelled."""
+        """Equation (28): ASL(f1, y) + ASL(joint f2, y) on labelled, ASL(f3, label) + ASL(joint f4, label) on unlabelled."""
         assert isinstance(network, DecoupledNetwork)
         n, heads = len(batch.y), network.head
         images = network.features(batch.views["strong"])

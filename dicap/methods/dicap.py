@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dicap.calibration.rates import Rates, correctness_weight, count_bins, estimate_rates
+from dicap.calibration.rates import Rates, correctness_weight, count_bins, estimate_rates, in_pieces
 from dicap.calibration.thresholds import PseudoLabels, Thresholds, dual_thresholds, hard_labels
 from dicap.data.loader import Request
 from dicap.losses import nt_xent
@@ -48,7 +48,7 @@ class DiCaP(Method):
         return [*requests, Request("weak", rows, self.weak)] if self.settings.warmup.wcl else requests
 
     def warmup_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """L = L_sup + lambda L_con (Equation (4)), L_con being the contrast of all entries (Equation (12))."""
+        """L = L_sup + lambda L_con (Equation (4)), L_con being the contrast of all entries (Equation (11'))."""
         logits, z_s = network(batch.views["strong"])  # (B, C), (B, C, D)
         labelled = logits[: len(batch.y)]
         terms = {"loss_sup": reduced(self.supervised(labelled, batch.y), batch.images, self.settings, batch.y)}
@@ -111,7 +111,11 @@ class DiCaP(Method):
         rule = self.settings.thresholds.rule
         label = rules.between(p, thresholds) if rule == "quota" else hard_labels(p, thresholds, rule=rule)
         soft = c.target == "soft"  # the target is the chance itself, which no power of it is
-        weight = correctness_weight(p, label, rates, policy=c.policy, power=1.0 if soft else c.power)
+
+        def weight_of(p: Tensor, label: Tensor) -> Tensor:
+            return correctness_weight(p, label, rates, policy=c.policy, power=1.0 if soft else c.power)
+
+        weight = in_pieces(weight_of, p, label)
         return PseudoLabels(p, label, weight, soft=soft)
 
     # -- each step: L = L_sup + L_pseudo + lambda L_uncer (docs/methods.md 3.6 to 3.8)
@@ -124,7 +128,7 @@ class DiCaP(Method):
         return requests
 
     def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """The three terms of Equation (13); L_uncer is there only where the step has uncertain entries."""
+        """The three terms of Equation (12); L_uncer is there only where the step has uncertain entries."""
         logits, z_s = network(batch.views["strong"])  # (B, C), (B, C, D)
         n = len(batch.y)
         terms = {

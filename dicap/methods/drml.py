@@ -150,5 +150,5 @@ def masked_mse(f: Tensor, target: Tensor, known: Tensor) -> Tensor:
 
 
 def discrepancy(f1: Tensor, f2: Tensor, rows: Tensor) -> Tensor:
-    """L_DA: the L1 norm of f1 - f2 over the whole matrix of the chosen images (B,): a sum, not a mean (Equation (18))."""
+    """L_DA: the L1 norm of f1 - f2 over the whole matrix of the chosen images (B,): a sum, not a mean (Equation (17))."""
     return ((f1 - f2).abs() * rows.unsqueeze(1)).sum()

@@ -124,7 +124,7 @@ class PCLP(Method):
         return [Request("weak", np.concatenate([labelled, unlabelled]), self.weak), Request("strong", unlabelled, self.strong)]
 
     def encode(self, network: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Mean and log variance (B, L) of weak views; Equation (22) without D; strong views pass apart, as published."""
+        """Mean and log variance (B, L) of weak views; Equation (21) without D; strong views pass apart, as published."""
         assert isinstance(network, LatentNetwork)
         weak, strong = batch.views["weak"], batch.views["strong"]
         mean, logvar = network.gaussian(weak)  # (B, L)
@@ -155,7 +155,7 @@ class PCLP(Method):
         ]
 
     def main_losses(self, network: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """ASL_mean(weak labelled) + consistency * BCE_mean(strong, sigmoid(weak)), Equation (24); the target is a constant.
+        """ASL_mean(weak labelled) + consistency * BCE_mean(strong, sigmoid(weak)), Equation (23); the target is a constant.
 
         All views pass the network together, as published: BatchNorm normalises by them and counts them together.
         """
@@ -182,10 +182,10 @@ def adversary_images(images: Tensor, size: int) -> Tensor:
 
 
 def discriminator_loss(d_fake: Tensor, d_real: Tensor) -> Tensor:
-    """softplus(D(G(z), z)) + softplus(-D(x, E(x))), means over (B,) (Equation (21))."""
+    """softplus(D(G(z), z)) + softplus(-D(x, E(x))), means over (B,) (Equation (20))."""
     return F.softplus(d_fake).mean() + F.softplus(-d_real).mean()
 
 
 def generator_loss(d_fake: Tensor) -> Tensor:
-    """-mean(clamp(exp(D), 0.5, 2) D) (Equation (23)): the clamped ratio weighs each pair and is a constant for the gradient."""
+    """-mean(clamp(exp(D), 0.5, 2) D) (Equation (22)): the clamped ratio weighs each pair and is a constant for the gradient."""
     return -(d_fake.exp().clamp(0.5, 2).detach() * d_fake).mean()

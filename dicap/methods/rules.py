@@ -66,7 +66,7 @@ def matched_threshold(p_l: Tensor, y: Tensor) -> float:
 def quota(
     p: Tensor, y: Tensor, *, eta_pos: float = 1.0, eta_neg: float = 0.998, unseen: str = "mask"
 ) -> tuple[Tensor, Thresholds, Tensor]:
-    """CAP's rank rule: a class's share of pseudo-positives is that of its labelled ones (docs/methods.md 4.6, Equation (19)).
+    """CAP's rank rule: a class's share of pseudo-positives is that of its labelled ones (docs/methods.md 4.6, Equation (18)).
 
     The thresholds are those of `dicap.calibration.quota.quota_of`.
 

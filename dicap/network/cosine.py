@@ -67,7 +67,7 @@ def transform(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def balance(cosine: Tensor, mean: Tensor, variance: Tensor, value: Tensor | None = None, *, clamp: float = 1e-6) -> Tensor:
-    """cos(a theta + b), theta = arccos(cosine), (B, C), for label values (B, C) or by the mean of both maps (Equation (26))."""
+    """cos(a theta + b), theta = arccos(cosine), (B, C), for label values (B, C) or by the mean of both maps (Equation (25))."""
     theta = torch.arccos(cosine.float().clamp(-1 + clamp, 1 - clamp) if clamp else cosine.float())
     a, b = transform(mean, variance)
     if value is None:

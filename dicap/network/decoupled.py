@@ -48,7 +48,7 @@ class DecoupledNetwork(Network):
 
 
 def joint_logits(logits: Tensor) -> Tensor:
-    """One logit per class, the sum over tiles of softmax(x over tiles) * x (Equation (27)); (B, T, C) -> (B, C) float32."""
+    """One logit per class, the sum over tiles of softmax(x over tiles) * x (Equation (26)); (B, T, C) -> (B, C) float32."""
     x = logits.float()
     return (x.softmax(1) * x).sum(1)
 

@@ -37,7 +37,7 @@ class MLDecoder(nn.Module):
         nn.init.xavier_normal_(self.weight)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (B, D_in, H, W) -> logits (B, C), embeddings z (B, C, D) (Equation (30))."""
+        """Features (B, D_in, H, W) -> logits (B, C), embeddings z (B, C, D) (Equation (29))."""
         memory = F.relu(self.embed(features.flatten(2).transpose(1, 2)))  # (B, HW, D)
         query = self.queries.to(memory.dtype).expand(memory.shape[0], -1, -1)  # (B, C, D); len() would fix B in an export
         # The self-attention branch of a common decoder layer is replaced by a dropout of the query itself.

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.calibration.curve import Curve, log_losses
-from dicap.calibration.rates import bin_curve, count_bins, curve_error, estimate_rates, pieces, pooled
+from dicap.calibration.curve import log_losses
+from dicap.calibration.rates import Rates, count_bins, curve_error, estimate_rates, pieces, pooled
 from dicap.methods.base import Refresh
 from dicap.metrics.ranking import mean_average_precision
 from dicap.settings.catalogue import OWN
@@ -70,8 +70,7 @@ class Diagnostics:
             if counts is not None:
                 row["curve_error"] = curve_error(*pooled(estimated, estimate_rates(*counts).r_pos, counts[0] + counts[1]))
                 of_all = counts if estimated.ndim == 1 else tuple(n.sum(0) for n in counts)
-                optimal = bin_curve(estimate_rates(*of_all).r_pos, anchor="centre")
-                stated, best = self._log_losses(pseudo.confidence, refresh.rates.curve.to("cpu"), optimal)
+                stated, best = self._log_losses(pseudo.confidence, refresh.rates.cpu(), estimate_rates(*of_all, anchor="centre"))
                 row["log_loss"], row["excess_log_loss"] = stated, stated - best
         if self._truly.any():
             chosen, right = {1: 0, 0: 0}, {1: 0, 0: 0}
@@ -90,7 +89,7 @@ class Diagnostics:
         n_pos, n_neg = (torch.stack(parts).sum(0) for parts in zip(*counts, strict=True))
         return n_pos, n_neg
 
-    def _log_losses(self, p: Tensor, *curves: Curve) -> list[float]:
+    def _log_losses(self, p: Tensor, *curves: Rates) -> list[float]:
         """Mean log loss of each curve's rates on the hidden labels; NaN without known entries."""
         totals, entries = [0.0] * len(curves), 0
         for part, y in self._compared(p):

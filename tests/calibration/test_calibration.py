@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 from dicap.calibration import rates as calibration
 from dicap.calibration.curve import Curve
 from dicap.calibration.ranks import log_odds
-from dicap.calibration.rates import Rates, bin_curve, correctness_weight, count_bins, curve_error, estimate_rates
+from dicap.calibration.rates import Rates, correctness_weight, count_bins, curve_error, estimate_rates, in_pieces, interpolated
 from dicap.calibration.thresholds import dual_thresholds, hard_labels
 from dicap.settings.schema import Calibration
 
@@ -24,13 +24,7 @@ CALIBRATED = (torch.arange(K) + 0.5).double() / K  # r_pos[k] = centre of bin k
 ANCHORS = ("left", "centre", "right")
 
 
-def rates_of(curve):
-    """Rates of which only the curve matters."""
-    nothing = torch.zeros(K)
-    return Rates(nothing, nothing, nothing, curve.knots, curve.rate)
-
-
-STRAIGHT = rates_of(bin_curve(CALIBRATED, anchor="centre"))
+STRAIGHT = Rates(torch.zeros(K), torch.zeros(K), CALIBRATED, anchor="centre")  # w(p, 1) = p but at the ends
 
 
 def scores(n, c, seed=0):
@@ -117,16 +111,16 @@ def papers_equation(p, r, anchor):
 )
 def test_weights_are_the_papers_equation(p, anchor, r, edges):
     p = np.concatenate([p.ravel(), np.minimum(np.array(edges) / len(r), 1)])  # on the borders of bins too
-    found = bin_curve(torch.tensor(r, dtype=torch.float64), anchor=anchor).at(torch.from_numpy(p).unsqueeze(1))
-    assert found.flatten().tolist() == pytest.approx([papers_equation(value, r, anchor) for value in p.tolist()], abs=1e-13)
+    weights = interpolated(torch.from_numpy(p), torch.tensor(r, dtype=torch.float64), anchor=anchor)
+    assert weights.tolist() == pytest.approx([papers_equation(value, r, anchor) for value in p.tolist()], abs=1e-13)
 
 
 @pytest.mark.parametrize(("anchor", "w"), [("left", 0.545), ("centre", 0.52), ("right", 0.495)])
 def test_weights_at_the_fixture_of_the_specification(anchor, w):
     """docs/methods.md 9; and the first anchor is the default."""
     p, counts = torch.tensor([[0.52]]).double(), (1e9 * CALIBRATED, 1e9 * (1 - CALIBRATED))
-    assert estimate_rates(*counts, anchor=anchor).curve.at(p).item() == pytest.approx(w)
-    assert anchor != "left" or estimate_rates(*counts).curve.at(p).item() == pytest.approx(w)
+    assert estimate_rates(*counts, anchor=anchor).at(p).item() == pytest.approx(w)
+    assert anchor != "left" or estimate_rates(*counts).at(p).item() == pytest.approx(w)
 
 
 @pytest.mark.parametrize("policy", get_args(Calibration.model_fields["policy"].annotation))
@@ -175,9 +169,9 @@ def test_a_curve_between_knots_is_numpys(steps, values, p, over_log_odds):
 @pytest.mark.parametrize("anchor", ANCHORS)
 def test_a_rate_beside_a_knot_leaves_the_probabilities_by_no_rounding(anchor):
     for bins in range(2, 60):
-        curve = bin_curve(torch.arange(bins).double() % 2, anchor=anchor)
-        places = np.concatenate([np.nextafter(curve.knots.numpy(), end) for end in (0, 1)])
-        w = curve.at(torch.from_numpy(places).unsqueeze(1))
+        knots = (np.arange(bins) + {"left": 0.0, "centre": 0.5, "right": 1.0}[anchor]) / bins
+        places = np.concatenate([np.nextafter(knots, end) for end in (0, 1)])
+        w = interpolated(torch.from_numpy(places), torch.arange(bins).double() % 2, anchor=anchor)
         assert (w >= 0).all() and (w <= 1).all()
 
 
@@ -232,7 +226,7 @@ def test_pieces_of_the_rows_change_nothing(monkeypatch, entries):
         rates = estimate_rates(*count_bins(p, y, K))
         label = hard_labels(p, thresholds)
         by_class = count_bins(p, y, K, per_class=True)
-        return [*rates, label, correctness_weight(p, label, rates), *by_class]
+        return [*rates[:3], label, in_pieces(rates.at, p), *by_class]
 
     whole = results()
     monkeypatch.setattr(calibration, "ENTRIES", entries)

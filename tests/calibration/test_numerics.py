@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dicap.calibration.rates import bin_curve, correctness_weight, count_bins, estimate_rates
+from dicap.calibration.rates import correctness_weight, count_bins, estimate_rates, interpolated
 from dicap.calibration.thresholds import dual_thresholds, hard_labels
 from dicap.losses import asymmetric_loss, binary_cross_entropy, nt_xent
 
@@ -52,7 +52,7 @@ def test_weights_are_probabilities_whatever_was_counted(p, data, anchor, empty_b
 @given(arrays.arrays(np.float64, K, elements=st.floats(0, 1)), st.sampled_from(ANCHORS), matrices)
 def test_higher_confidence_never_weighs_less_where_rates_rise(rates, anchor, p):
     flat = torch.from_numpy(np.sort(p.ravel())).unsqueeze(1)
-    weight = bin_curve(torch.from_numpy(np.sort(rates)), anchor=anchor).at(flat)
+    weight = interpolated(flat, torch.from_numpy(np.sort(rates)), anchor=anchor)
     assert (weight.diff(dim=0) >= -1e-12).all()
 
 

@@ -207,7 +207,7 @@ def test_a_soft_target_is_the_chance_of_presence(power):
     y = (chance < p).int()
     rates = estimate_rates(*count_bins(p, y, 20))
     target, weight = entries(method.pseudo_labels(p, rates, method.thresholds(p, y)))
-    assert (weight == 1).all() and np.allclose(target, rates.curve.at(p).numpy(), atol=1e-6)
+    assert (weight == 1).all() and np.allclose(target, rates.at(p).numpy(), atol=1e-6)
 
 
 # -- nothing leaks ----------------------------------------------------------------------------------------------------

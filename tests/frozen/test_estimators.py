@@ -35,7 +35,7 @@ def test_on_few_images_every_estimator_beats_the_papers_bins(name):
     errors, losses = {name: [], "bins": []}, {name: [], "bins": []}
     for seed in range(8):
         p_est, y_est, _ = world(20, seed)
-        bins = estimate_rates(*count_bins(p_est, y_est, 20), empty_bin="zero").curve
+        bins = estimate_rates(*count_bins(p_est, y_est, 20), empty_bin="zero")
         for key, r in (
             (name, learnt(name, p_est, y_est, p).at(p)),
             ("bins", bins.at(p)),

@@ -133,6 +133,7 @@ def test_the_equations_are_numbered_in_order_and_each_is_cited_by_the_code_that_
     assert cited <= set(numbered), sorted(cited - set(numbered))
     code = "".join(text_of(name) for name in texts() if name.startswith(("dicap/", "stages/")))
     assert {int(n) for n in re.findall(r"Equation \((\d+)\)", code)} == set(numbered), "of code, as Equation (6)"
+    assert "Equation (11')" in code and re.search(r" {2,}\(11'\)$", text, re.MULTILINE), "WCL's, which has no number in the paper"
     assert not (other := re.findall(r"\b(?:eq\.|Eq\.|equation \(|Equations \()[^\n]*", code)), other
 
 

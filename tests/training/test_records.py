@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dicap.calibration import rates
-from dicap.calibration.rates import Rates, bin_curve
+from dicap.calibration.rates import Rates
 from dicap.calibration.thresholds import PseudoLabels, Thresholds
 from dicap.files import artifacts
 from dicap.methods.base import Refresh, Roles
@@ -64,8 +64,10 @@ def refresh():
 
 
 def rates_of(n_pos, n_neg, r_pos):
-    """Rates of bins, at their left edges."""
-    return Rates(n_pos, n_neg, r_pos, *bin_curve(r_pos)[:2])
+    """Rates of bins, at their left edges; of a table per class as a curve per class."""
+    if r_pos.ndim == 1:
+        return Rates(n_pos, n_neg, r_pos)
+    return Rates(n_pos, n_neg, r_pos, knots=torch.arange(K).double() / K, at_knots=r_pos)
 
 
 def counted():

@@ -10,7 +10,7 @@ from dicap.training.trainer import Trainer
 
 
 def finetune(run: Trainer, network: nn.Module) -> None:
-    """L_ft on D_est, for the head alone (Equation (14))."""
+    """L_ft on D_est, for the head alone (Equation (13))."""
     method, s, rows = run.method, run.settings.finetune, run.experiment.roles.est
     phase = Phase(rows, NO_ROWS, s.batch_size, 0, s.epochs, lr=s.lr, publishes=run.settings.weights)
     for name, parameter in network.named_parameters():

@@ -1,36 +1,42 @@
-"""DiCaP: distribution-calibrated pseudo-labelling for semi-supervised multi-label learning.
+"""DiCaP: distribution-calibrated pseudo-labelling for semi-supervised multi-label learning (AAAI 2026).
+
+The paper: how likely a pseudo-label is right, thresholds of the classes, the contrast of uncertain entries, the method.
+
+from dicap import DiCaP, correctness_weight, dual_thresholds, nt_xent
+
+Photographs of one's own:
 
 from dicap import fit, load_model, predict
-
-fitted = fit("photographs")                  # with labels.csv in it; some rows may be without labels
-print(fitted.evaluate()["map"], fitted.save("model.safetensors"))
-table = predict(load_model("model.safetensors"), "more photographs")
-print(table[table["decision"] == "yes"])
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dicap.calibration.rates import correctness_weight
+    from dicap.calibration.thresholds import dual_thresholds
+    from dicap.losses import nt_xent
+    from dicap.methods.dicap import DiCaP
     from dicap.models import load_model
     from dicap.photos.fit import fit
     from dicap.photos.predict import predict
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "fit", "load_model", "predict"]
+__all__ = ["DiCaP", "__version__", "correctness_weight", "dual_thresholds", "fit", "load_model", "nt_xent", "predict"]
+
+_FACE = {
+    "correctness_weight": "dicap.calibration.rates",
+    "dual_thresholds": "dicap.calibration.thresholds",
+    "nt_xent": "dicap.losses",
+    "DiCaP": "dicap.methods.dicap",
+    "load_model": "dicap.models",
+    "fit": "dicap.photos.fit",
+    "predict": "dicap.photos.predict",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use, so that `import dicap` loads no torch."""
-    if name == "load_model":
-        from dicap.models import load_model
-
-        return load_model
-    if name == "fit":
-        from dicap.photos.fit import fit
-
-        return fit
-    if name == "predict":
-        from dicap.photos.predict import predict
-
-        return predict
-    raise AttributeError(f"module 'dicap' has no attribute {name!r}")
+    if name not in _FACE:
+        raise AttributeError(f"module 'dicap' has no attribute {name!r}")
+    return getattr(import_module(_FACE[name]), name)

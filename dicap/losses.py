@@ -66,6 +66,10 @@ def nt_xent(
 
     Returns:
         Scalar float32; 0 (with a gradient of 0) for fewer than 2 pairs.
+
+    >>> z = torch.eye(3)  # three entries whose views agree, and differ from those of the others
+    >>> round(nt_xent(z, z).item(), 3), round(nt_xent(z, z.roll(1, 0)).item(), 3)
+    (0.433, 2.433)
     """
     assert z_w.shape == z_s.shape and z_w.ndim == 2, (z_w.shape, z_s.shape)
     count = len(z_w)

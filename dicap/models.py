@@ -125,6 +125,9 @@ def load_model(path: str | Path, device: torch.device | str = "cpu", stored: Sto
 
     Raises:
         DataError: if the file is missing, damaged or of another schema.
+
+    >>> load_model("model.safetensors").classes
+    ['blue', 'green', 'red']
     """
     path = Path(path)
     path = path / "model.safetensors" if (path / "model.safetensors").is_file() else path

@@ -40,6 +40,11 @@ def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Threshol
     Args:
         p: (N, C) scores on D_sup; y: (N, C) labels.
         rule: `midrange`: (max + min) / 2 of the positives' and of the negatives' scores; `none`: 0.5 for both.
+
+    >>> p, y = torch.tensor([[0.9], [0.7], [0.3], [0.1]]), torch.tensor([[1], [1], [0], [0]])
+    >>> thresholds = dual_thresholds(p, y)
+    >>> round(thresholds.tau_pos.item(), 2), round(thresholds.tau_neg.item(), 2)
+    (0.8, 0.2)
     """
     assert p.shape == y.shape and p.ndim == 2 and rule in ("midrange", "none"), (p.shape, y.shape, rule)
     p, positive, negative = p.double(), y > 0, y == 0

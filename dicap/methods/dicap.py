@@ -16,7 +16,18 @@ from dicap.plugins import plugged
 
 
 class DiCaP(Method):
-    """Weights estimated on D_est, dual thresholds from D_sup, contrast on what stays uncertain."""
+    """Weights estimated on D_est, dual thresholds from D_sup, contrast on what stays uncertain.
+
+    >>> from pathlib import Path
+    >>> from dicap.settings import resolve_values
+    >>> values = {"dataset": "voc2012", "data_root": "VOC", "ratio": 0.05, "seed": 1, "method": "dicap"}
+    >>> method = DiCaP(resolve_values(values, Path("params.yaml")).settings, classes=20, share=0.05)
+    >>> scores = torch.tensor([[0.9], [0.6], [0.1]])
+    >>> thresholds = method.thresholds(scores, torch.tensor([[1], [1], [0]]))
+    >>> rates = estimate_rates(*count_bins(scores, torch.tensor([[1], [0], [0]]), 20))
+    >>> method.pseudo_labels(torch.tensor([[0.8], [0.3], [0.05]]), rates, thresholds).label.flatten().tolist()
+    [1, -1, 0]
+    """
 
     # -- phases: the labels of D_est are read only to count bins, and by fine-tuning
 

@@ -85,6 +85,10 @@ def fit(
 
     Raises:
         DataError: the folder or the labels cannot be used. SettingsError: a setting is wrong.
+
+    >>> fitted = fit("photographs", settings={"image_size": 32}, cache="cache")  # labels.csv lies in it
+    >>> fitted.evaluate()["n_test"]
+    12
     """
     if not isinstance(labels, str | Path | pd.DataFrame | None):
         raise DataError(

@@ -86,6 +86,10 @@ def predict(
 
     Raises:
         DataError: the model cannot be read, nothing is there, or none of the images can be read.
+
+    >>> table = predict("model.safetensors", "photographs")  # a row for each of 48 images and 3 classes
+    >>> len(table), sorted(set(table["decision"]) - {"yes", "no", "unsure"})
+    (144, [])
     """
     photos = photographs(images)
     saved, runtime, seen = opened_for(model, device, len(photos), known)

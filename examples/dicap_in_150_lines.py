@@ -8,6 +8,7 @@ pretrained networks, published views and settings, and keeps every epoch's table
 """
 
 import copy
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -34,7 +35,7 @@ class Network(nn.Module):
         widths = [3, 32, 64, 96, 128]
         layers = [
             nn.Sequential(nn.Conv2d(a, b, 3, stride=2 if i < 2 else 1, padding=1), nn.BatchNorm2d(b), nn.ReLU())
-            for i, (a, b) in enumerate(zip(widths, widths[1:], strict=False))
+            for i, (a, b) in enumerate(pairwise(widths))
         ]
         self.backbone = nn.Sequential(*layers)
         self.head = MLDecoder(widths[-1], C, dim=64, ffn=128, heads=4)

@@ -13,7 +13,6 @@ from dicap.files.artifacts import write_split
 from dicap.machine.runtime import Runtime
 from dicap.settings import Settings, load_settings
 from dicap.training.experiment import Experiment
-from dicap.training.parallel.process_group import ProcessGroup
 
 ROOT = Path(__file__).parents[1]
 
@@ -65,12 +64,10 @@ def converted(folder: Path, images: int, tests: int, classes: int, side: int, *,
     return folder
 
 
-def opened(
-    place: Path, s: Settings, runtime: Runtime, *, images: int, tests: int, classes: int, group: ProcessGroup | None = None
-) -> Experiment:
+def opened(place: Path, s: Settings, runtime: Runtime, *, images: int, tests: int, classes: int) -> Experiment:
     """An experiment on such a set, converted and split below `place`."""
     folder = converted(place / "set", images, tests, classes, s.image_size)
     ids, *more = split_index(folder)
     roles = split_roles(ids, *more, ratio=s.ratio, seed=s.seed, est_fraction=s.split.est_fraction)
     write_split(ids, roles, place / "split.parquet")
-    return Experiment.open(s, runtime, folder, place / "split.parquet", group)
+    return Experiment.open(s, runtime, folder, place / "split.parquet")

@@ -27,7 +27,6 @@ NAMES = (
     "known",
     "linear",
     "refresh",
-    "scaling",
     "rows",
     "step",
 )

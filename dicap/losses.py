@@ -45,14 +45,7 @@ def of_known(loss: Tensor, y: Tensor) -> Tensor:
     return torch.where(y < 0, torch.zeros_like(loss), loss)
 
 
-def nt_xent(
-    z_w: Tensor,
-    z_s: Tensor,
-    *,
-    temperature: float = 0.5,
-    pairs: slice | None = None,
-    chunk: int = 512,
-) -> Tensor:
+def nt_xent(z_w: Tensor, z_s: Tensor, *, temperature: float = 0.5, chunk: int = 512) -> Tensor:
     """Class-wise contrastive loss of the uncertain entries, L_uncer (docs/methods.md 3.7, Equation (11), 3.13-E).
 
     The 2B vectors of both views are anchors; an anchor's positive is its counterpart in the other view and all 2B - 2 others
@@ -61,7 +54,6 @@ def nt_xent(
     Args:
         z_w, z_s: (B, D) embeddings of the weak and of the strong view, row i of both from the same entry. They are scaled to
             unit length (a layer-normalised z has |z|^2 = D and would overflow).
-        pairs: sum over the anchors of these pairs only (still over 2B): parts of the sum add up to the loss.
         chunk: anchors handled at once. The (2B, 2B) similarities never exist as a whole, not for the gradient either.
 
     Returns:
@@ -72,15 +64,11 @@ def nt_xent(
     (0.433, 2.433)
     """
     assert z_w.shape == z_s.shape and z_w.ndim == 2, (z_w.shape, z_s.shape)
-    count = len(z_w)
-    if count < 2:
+    if len(z_w) < 2:
         return 0 * (z_w.float().sum() + z_s.float().sum())
     z = F.normalize(torch.cat([z_w, z_s]).float(), dim=1)  # (2B, D)
-    anchors = torch.arange(2 * count, device=z.device).view(2, count)
-    if pairs is not None:
-        anchors = anchors[:, pairs]
     with torch.autocast(z.device.type, enabled=False):  # losses stay in fp32 under mixed precision
-        return _NTXent.apply(z, anchors.flatten(), temperature, chunk)  # type: ignore[return-value]
+        return _NTXent.apply(z, temperature, chunk)  # type: ignore[return-value]
 
 
 class _NTXent(torch.autograd.Function):
@@ -91,12 +79,12 @@ class _NTXent(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, anchors: Tensor, temperature: float, chunk: int) -> Tensor:
+    def forward(ctx: Any, z: Tensor, temperature: float, chunk: int) -> Tensor:
         n = len(z)
         wanted = ctx.needs_input_grad[0]
         gradient = torch.zeros_like(z) if wanted else None
         total = z.new_zeros(())
-        for rows in anchors.split(chunk):  # (b,)
+        for rows in torch.arange(n, device=z.device).split(chunk):  # (b,) anchors
             place = torch.arange(len(rows), device=z.device)
             partner = (rows + n // 2) % n
             own = z[rows]
@@ -116,6 +104,6 @@ class _NTXent(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, None, None, None]:
+    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, None, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient * scale, None, None, None
+        return gradient * scale, None, None

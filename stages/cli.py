@@ -1,7 +1,6 @@
 """`dicap-stage`: the commands, imported only when one is asked for, so that --help answers at once."""
 
 import atexit
-import contextlib
 import errno
 import gc
 import importlib
@@ -13,7 +12,6 @@ import click
 
 from dicap import __version__
 from dicap.errors import DataError, SettingsError, Stopped, out_of_memory
-from dicap.machine.processes import is_main
 from stages.support.parent import STARTED_BY, end_with_parent
 
 if sys.platform == "win32":
@@ -84,7 +82,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context):
         """Run a command; users' errors become their own lines and exit codes, never tracebacks."""
         _run_own_program()
-        if STARTED_BY in os.environ:  # an engine's job, or one of several processes of a run
+        if STARTED_BY in os.environ:  # a command of this program that goes on with it alone
             end_with_parent()
         # Read by OpenMP when torch is loaded, by OpenBLAS with numpy. Their defaults let waiting threads spin: where another
         # process wants the same cores, a training step then took 2.5 s instead of 0.16 s, a solved head 13 s instead of 11.
@@ -95,10 +93,7 @@ class LazyGroup(click.Group):
         gc.set_threshold(10_000, 50)
         atexit.register(gc.freeze)
         try:
-            with contextlib.ExitStack() as stack:
-                if not is_main():  # of several processes one speaks
-                    stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except SettingsError as error:
             code, message = EXIT_SETTINGS, str(error)
         except DataError as error:
@@ -115,8 +110,6 @@ class LazyGroup(click.Group):
             if (what := out_of_memory(error)) is None:
                 raise
             code, message = EXIT_DATA, f"{what}; lower train.batch_size, or --workers; docs/gpu.md has more"
-        if code == EXIT_STOPPED and not is_main():
-            ctx.exit(code)
         for line in message.splitlines():
             click.echo(f"{'Stopped' if code == EXIT_STOPPED else 'Error'}: {line}", err=True)
         ctx.exit(code)

@@ -26,7 +26,7 @@ settings.load_profile("busy")
 LONG = (
     *("repository/test_pipeline.py", "repository/test_readme.py", "repository/test_benchmarks.py", "repository/test_docs.py"),
     *("methods/test_methods.py", "training/test_every_loop.py", "gpu/test_pretended.py", "faults/test_processes.py"),
-    *("faults/test_dvc.py", "training/test_resume.py", "stages/test_several.py", "training/test_distributed.py"),
+    *("faults/test_dvc.py", "training/test_resume.py"),
     "report/test_page.py",
 )
 

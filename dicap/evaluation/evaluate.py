@@ -124,7 +124,7 @@ def evaluate(
         out: a folder that is replaced as a whole; with `own` only where an earlier call with it wrote all that is there.
 
     Returns:
-        The content of metrics.json; {} on all but one of several processes.
+        The content of metrics.json.
 
     Raises:
         DataError: the model is missing or damaged, or was trained on other classes or another image size.
@@ -141,8 +141,6 @@ def evaluate(
     paths = (place / f"model_{which}.safetensors" for which in ("raw", "ema") if model_path.name == "model.safetensors")
     counterparts = [other for other in map(load, filter(Path.exists, paths)) if other.settings == model.settings]
     others = {other.which: score(experiment, other)[0] for other in counterparts if other.which != model.which}
-    if not experiment.group.is_main:
-        return {}
     testable = s.dataset == OWN
     result = metrics(scores, labels, testable=testable)
     result |= {

@@ -1,4 +1,4 @@
-"""Processor cores, rank, freed memory and parent processes: what the operating system tells, and is told."""
+"""Processor cores, freed memory and parent processes: what the operating system tells, and is told."""
 
 import ctypes
 import os
@@ -6,13 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-LAUNCHED = "dicap"  # torch's name of a run of several processes that `--nproc` started, and not torchrun
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
-
-
-def is_main() -> bool:
-    """Whether this process is the first of its run: the one that writes the files and speaks to the user."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def cores() -> int:

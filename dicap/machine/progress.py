@@ -8,8 +8,6 @@ from typing import TextIO, TypeVar
 
 from tqdm import tqdm
 
-from dicap.machine.processes import is_main
-
 T = TypeVar("T")
 
 
@@ -27,9 +25,6 @@ def progress(
     `count` is what an item counts for, as a batch for its images. A loop that may end early closes it (`contextlib.closing`), so
     that the bar's last word comes before the error's.
     """
-    if not is_main():  # of several processes one shows it
-        yield from items
-        return
     terminal = sys.stderr.isatty()
     with tqdm(
         items,

@@ -1,6 +1,5 @@
 """Choices of a machine, not of an experiment: device, mixed precision, workers. Changing them retrains nothing."""
 
-import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -8,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dicap.machine.gpus import no_device, no_fp16
+from dicap.errors import SettingsError
 
 
 @dataclass(frozen=True)
@@ -27,21 +26,19 @@ class Runtime:
 
     @staticmethod
     def choose(device: str = "auto", amp: str = "auto", workers: int | None = None) -> "Runtime":
-        """Resolve `auto`. Raises SettingsError for a device that is not there."""
+        """Resolve `auto`. Raises SettingsError for a device that is not there, or float16 on a processor."""
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        if device == "cuda" and "LOCAL_RANK" in os.environ:  # one of several processes on this machine: a GPU each
-            device = f"cuda:{os.environ['LOCAL_RANK']}"
         try:
             place = torch.device(device)
             torch.empty(0, device=place)
         except (RuntimeError, AssertionError):
-            raise no_device(device) from None
+            raise SettingsError(f"--device: found {device!r}, which this machine does not have; use auto or cpu") from None
         if amp == "auto":
             amp = "off" if place.type == "cpu" else "bf16" if torch.cuda.is_bf16_supported() else "fp16"
         dtype = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}[amp]
         if dtype is torch.float16 and place.type == "cpu":
-            raise no_fp16()
+            raise SettingsError("--amp: found 'fp16' on a CPU, which would need gradient scaling there; use bf16 or off")
         return Runtime(place, dtype, workers)
 
     def put(self, values: np.ndarray | Tensor) -> Tensor:

@@ -121,20 +121,8 @@ class Refresh(NamedTuple):
         return Refresh(**(moved(state) | made))
 
 
-class PairShard(NamedTuple):
-    """This process's place among the entries that a step contrasts, where several processes share the step.
-
-    total: entries of the whole step; own: this process's among them; all_gather: (m, ...) of this process's entries ->
-    (total, ...) of all, with gradient.
-    """
-
-    total: int
-    own: slice
-    all_gather: Callable[[Tensor], Tensor]
-
-
 class Batch(NamedTuple):
-    """One step's tensors on the device; of this process's part of the step, where several share it."""
+    """One step's tensors on the device."""
 
     views: dict[str, Tensor]  # by request key: uint8 images, or features computed before
     y: Tensor  # (b_l, C) labels of the labelled images; -1: unknown
@@ -142,14 +130,8 @@ class Batch(NamedTuple):
     weight: Tensor  # (b_u, C)
     soft: bool
     pairs: Tensor  # (m, 3) int64, entries to contrast: place among the strong views, class, place among the weak views
-    images: int  # of the whole step, over which sums are averaged
+    images: int  # of the step, over which sums are averaged
     y_weight: Tensor | None = None  # (b_l, C)
-    shard: PairShard | None = None
-
-    @property
-    def contrasted(self) -> int:
-        """Entries to contrast in the whole step."""
-        return len(self.pairs) if self.shard is None else self.shard.total
 
 
 @dataclass(frozen=True)
@@ -176,7 +158,6 @@ class Phase:
         lr: peak learning rate; None: optimiser.lr.
         cycle_epochs: length of the one-cycle; 0: as long as the phase.
         publishes: the weights that the next stage starts from, or that are the result; the others are kept beside them.
-        sums: whether losses are sums over images, so that several processes can each take a part of a step.
         begin: network -> None; changes the network in place before the phase.
         install: (network, refresh) -> None; puts an epoch's tables into the network where its scores depend on them.
         groups: network -> what is trained and how; None: every trainable tensor by the common optimiser.
@@ -193,7 +174,6 @@ class Phase:
     lr: float | None = None
     cycle_epochs: int = 0
     publishes: Literal["ema", "raw"] = "raw"
-    sums: bool = True
     begin: Callable[[nn.Module], None] | None = None
     install: Callable[[nn.Module, Refresh], None] | None = None
     groups: Callable[[nn.Module], list[ParamGroup]] | None = None
@@ -227,7 +207,6 @@ class Method:
             batch_unlabelled=0,
             epochs=s.warmup.epochs,
             publishes=s.warmup.passes_on if METHODS[s.method].unlabelled else s.weights,  # the result, where no stage follows
-            sums=s.loss.reduction == "sum",
         )
 
     def main(self, roles: Roles) -> Phase:
@@ -242,7 +221,6 @@ class Method:
             epochs=s.train.epochs,
             cycle_epochs=s.train.cycle_epochs,
             publishes=s.weights,
-            sums=s.loss.reduction == "sum",
         )
 
     def make_head(self, channels: int) -> nn.Module:

@@ -146,7 +146,7 @@ class DiCaP(Method):
             "loss_sup": reduced(self.supervised(logits[:n], batch.y), batch.images, self.settings, batch.y),
             "loss_pseudo": pseudo_loss(self, logits[n:], batch),
         }
-        if batch.contrasted >= 2:
+        if len(batch.pairs) >= 2:
             z_w = z_s[:0]  # of the images that have uncertain entries, (b, C, D)
             if "weak" in batch.views:
                 z_w = self.weak_embeddings(network, batch.views["weak"])
@@ -172,14 +172,11 @@ class DiCaP(Method):
             return network(weak)[1]
 
     def contrast(self, z_w: Tensor, z_s: Tensor, batch: Batch) -> Tensor:
-        """lambda * NT-Xent of the batch's pairs of z_s and z_w; of its own anchors against all, where processes share a step."""
+        """lambda * NT-Xent of the batch's pairs of z_s and z_w."""
         c = self.settings.contrastive
         strong, which, weak = batch.pairs.unbind(1)
         weak_z, strong_z = z_w[weak, which].float(), z_s[strong, which].float()  # (m, D)
         if not c.weak_gradient:
             weak_z = weak_z.detach()
-        if batch.shard is not None:
-            weak_z, strong_z = (batch.shard.all_gather(entries) for entries in (weak_z, strong_z))
-        own = None if batch.shard is None else batch.shard.own
-        loss = nt_xent(weak_z, strong_z, temperature=c.temperature, pairs=own)
+        loss = nt_xent(weak_z, strong_z, temperature=c.temperature)
         return loss * (1 / batch.images if c.coefficient == "auto" else c.coefficient)

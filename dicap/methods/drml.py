@@ -38,7 +38,7 @@ class DRML(Method):
 
     def warmup(self, roles: Roles) -> Phase:
         """Of the backbone and a linear classifier; none with drml.features `pretrained`: the backbone stays as it comes."""
-        phase = replace(super().warmup(roles), sums=False)
+        phase = super().warmup(roles)
         return phase if self.settings.drml.features == "warmup" else replace(phase, epochs=0)
 
     def main(self, roles: Roles) -> Phase:
@@ -49,7 +49,6 @@ class DRML(Method):
             batch_labelled=s.batch_size,
             batch_unlabelled=s.batch_size,
             epochs=s.rounds,
-            sums=False,
             begin=answer_by_relation,
             features=RelationNetwork.pooled,  # type: ignore[arg-type]
         )

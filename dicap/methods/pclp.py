@@ -45,7 +45,6 @@ class PCLP(Method):
             batch_labelled=s.warmup_labelled,
             batch_unlabelled=s.warmup_unlabelled,
             epochs=s.warmup_epochs,
-            sums=False,
         )
 
     def main(self, roles: Roles) -> Phase:
@@ -58,7 +57,6 @@ class PCLP(Method):
             batch_unlabelled=batch - labelled,
             epochs=s.train.epochs if s.pclp.epochs == "auto" else s.pclp.epochs,
             cycle_epochs=0,
-            sums=False,
             groups=self.encoder_group,
         )
 

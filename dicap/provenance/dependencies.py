@@ -46,8 +46,7 @@ NEUTRAL = {
     "stages": "empty",
     "dicap.errors": "what is said when a run fails",
     "dicap.plugins": "names functions; the module of one that is asked for is compared",
-    "dicap.machine.processes": "how many processes make it, when they end, and what memory they keep",
-    "dicap.machine.gpus": "refuses at once what a machine has not",
+    "dicap.machine.processes": "how many cores there are, when a process ends, and what memory it keeps",
     "dicap.machine.progress": "bars on stderr",
     "dicap.settings": "reads and checks settings; their values are compared",
     "dicap.settings.schema": "as dicap.settings",
@@ -68,12 +67,9 @@ NEUTRAL = {
     "dicap.files.locks": "who waits for whom",
     "dicap.machine.cost": "says how long it took",
     "dicap.training.loops.table": "names loops; the module of the one that runs is compared",
-    "dicap.training.parallel.process_group": "which process takes which part of the same step",
-    "dicap.training.parallel.distributed": "as dicap.training.parallel.process_group",
     "stages.support.common": "options of the command line",
     "stages.support.parent": "ends a process whose parent is gone",
     "stages.support.environment": "names versions",
-    "stages.support.launch": "starts processes",
     "stages.support.terminal": "what is printed at the end",
 }
 

@@ -1,4 +1,4 @@
-"""From the steps of an epoch to the tensors of its batches. Where processes share a step, here each takes its part of it."""
+"""From the steps of an epoch to the tensors of its batches."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,56 +15,44 @@ from dicap.training.plan import Step
 
 
 class Batches:
-    """The batches of an epoch of labelled images: the views that each step requests, and the tensors made of them.
-
-    Attributes:
-        steps: of the plan, of all processes; own: this process's part of each, with `weights` for its losses.
-    """
+    """The batches of an epoch of labelled images: the views that each step requests, and the tensors made of them."""
 
     def __init__(self, experiment: Experiment, phase: Phase, steps: Sequence[Step], epoch: int) -> None:
         self.experiment, self.phase, self.steps, self.epoch = experiment, phase, steps, epoch
-        shards = [experiment.group.shard(step) for step in steps]
-        self.own = [shard.of(step) for shard, step in zip(shards, steps, strict=True)]
-        self.weights = [shard.weight for shard in shards]
 
     def rows(self, step: Step) -> tuple[np.ndarray, np.ndarray]:
         """The labelled and the unlabelled images of a step."""
         return self.phase.labelled[step.labelled], self.phase.unlabelled[step.unlabelled]
 
     def requests(self) -> list[list[Request]]:
-        """The views of every step, of this process."""
-        return [self.experiment.method.warmup_views(*self.rows(step)) for step in self.own]
+        """The views of every step."""
+        return [self.experiment.method.warmup_views(*self.rows(step)) for step in self.steps]
 
     def make(self, i: int, views: dict[str, Tensor]) -> Batch:
         """The batch of step i from its views; in warm-up every entry may be contrasted."""
         images, classes = self.steps[i].images, self.experiment.method.classes
         none = torch.empty(0, classes, device=self.experiment.runtime.device)
         entries = np.full((images, classes), -1, np.int8)
-        return self.batch(i, views, PseudoLabels(none, none.to(torch.int8), none), "warmup", entries, np.ones(images, bool))
+        return self.batch(i, views, PseudoLabels(none, none.to(torch.int8), none), "warmup", entries)
 
-    def batch(
-        self, i: int, views: dict[str, Tensor], pseudo: PseudoLabels, stage: str, entries: np.ndarray, weak: np.ndarray
-    ) -> Batch:
+    def batch(self, i: int, views: dict[str, Tensor], pseudo: PseudoLabels, stage: str, entries: np.ndarray) -> Batch:
         """The tensors of step i, with the entries it contrasts.
 
         Args:
-            pseudo: of this process's unlabelled images.
-            entries: (b, C) labels of the whole step's contrasted images, -1 where an entry is uncertain.
-            weak: (b,) bool, which of these images have a weak view.
+            pseudo: of the unlabelled images.
+            entries: (b, C) labels of the contrasted images, -1 where an entry is uncertain.
         """
-        e, pairs, shard = self.experiment, np.empty((0, 3), np.int64), None
+        e, step, pairs = self.experiment, self.steps[i], np.empty((0, 3), np.int64)
         if self.phase.pairs is not None:
             pairs = self.phase.pairs(entries, generator(e.settings.seed, stage, self.epoch, i, "pairs"))
-            pairs, shard = e.group.shard_pairs(self.steps[i], pairs, weak, all_images=stage == "warmup")
         return Batch(
             views=views,
-            y=e.runtime.put(e.labels.of(self.rows(self.own[i])[0])),
+            y=e.runtime.put(e.labels.of(self.rows(step)[0])),
             label=pseudo.label,
             weight=pseudo.weight,
             soft=pseudo.soft,
             pairs=e.runtime.put(pairs),
-            images=self.steps[i].images,
-            shard=shard,
+            images=step.images,
         )
 
 
@@ -79,21 +67,20 @@ class MainBatches(Batches):
         self.label = refresh.pseudo.label.cpu().numpy()  # (N_u, C), on the host to plan the steps
 
     def requests(self) -> list[list[Request]]:
-        """The views of every step, of this process."""
+        """The views of every step."""
         uncertain = self.label.min(1, initial=0) < 0  # (N_u,), without a table of them all
         views = self.experiment.method.main_views
-        return [views(*self.rows(step), uncertain[step.unlabelled]) for step in self.own]
+        return [views(*self.rows(step), uncertain[step.unlabelled]) for step in self.steps]
 
     def make(self, i: int, views: dict[str, Tensor]) -> Batch:
         """The batch of step i from its views."""
-        e, step, refresh = self.experiment, self.own[i], self.refresh
-        label = self.label[self.steps[i].unlabelled]  # (b_u, C) of the whole step
+        e, step, refresh = self.experiment, self.steps[i], self.refresh
         if self.phase.relabel is None:
             place, pseudo = e.runtime.put(step.unlabelled), refresh.pseudo
             pseudo = pseudo._replace(label=pseudo.label[place], weight=pseudo.weight[place].float())
         else:
             pseudo = relabelled(self.phase.relabel, self.teacher, views, refresh)
-        batch, weight = self.batch(i, views, pseudo, "train", label, (label == -1).any(1)), refresh.labelled_weight
+        batch, weight = self.batch(i, views, pseudo, "train", self.label[step.unlabelled]), refresh.labelled_weight
         return batch if weight is None else batch._replace(y_weight=weight[e.runtime.put(step.labelled)])
 
 
@@ -101,8 +88,8 @@ class FinetuneBatches(Batches):
     """The batches of fine-tuning: strong views of D_est with its labels."""
 
     def requests(self) -> list[list[Request]]:
-        """The views of every step, of this process."""
-        return [[Request("strong", self.rows(step)[0], self.experiment.method.strong)] for step in self.own]
+        """The views of every step."""
+        return [[Request("strong", self.rows(step)[0], self.experiment.method.strong)] for step in self.steps]
 
 
 def relabelled(

@@ -19,9 +19,7 @@ from dicap.training.hidden import HiddenLabelReader
 
 
 def map_of_scores(experiment: Experiment, scores: dict[str, Tensor]) -> dict[str, float]:
-    """mAP of scores (n, C) of the test images, {"map_<name>": percent}; of several processes one has it."""
-    if not experiment.group.is_main:
-        return {}
+    """mAP of scores (n, C) of the test images, {"map_<name>": percent}."""
     y = _reader(experiment).labels(experiment.roles.test)[0].numpy()
     own = experiment.settings.dataset == OWN
     return {f"map_{name}": mean_average_precision(p.cpu().numpy(), y, testable=own) for name, p in scores.items()}

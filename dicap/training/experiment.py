@@ -1,7 +1,7 @@
 """What a stage works on: settings, images, roles, the labels it may read, and the method."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,6 @@ from dicap.settings import Settings
 from dicap.settings.methods import METHODS
 from dicap.training.hidden import HiddenLabelReader
 from dicap.training.inputs import FixedFeatures, FrozenFeatures, Images, Inputs
-from dicap.training.parallel.process_group import ProcessGroup
 
 
 class VisibleLabels:
@@ -60,7 +59,6 @@ class Experiment:
     oracle: HiddenLabels | None = None  # see dicap.methods.leaks
     frozen: bool = False  # the head alone is trained, on features of the backbone
     bank: FrozenFeatures | None = None  # of the backbone as it came, also where the stage trains it
-    group: ProcessGroup = field(default_factory=ProcessGroup)
 
     @staticmethod
     def open(
@@ -68,7 +66,6 @@ class Experiment:
         runtime: Runtime,
         folder: Path,
         split: Path,
-        group: ProcessGroup | None = None,
         bank: FrozenFeatures | None = None,
     ) -> "Experiment":
         """Open the converted data set `folder` and the split file.
@@ -78,9 +75,8 @@ class Experiment:
 
         Raises:
             DataError: if they are missing, damaged, or do not belong together.
-            SettingsError: if the array was converted at another image size, or the method cannot run in several processes.
+            SettingsError: if the array was converted at another image size.
         """
-        group = ProcessGroup() if group is None else group
         store = Store.open(folder, settings.image_size)
         if is_partial(store.meta) and not METHODS[settings.method].partial:
             able = ", ".join(name for name, facts in METHODS.items() if facts.partial)
@@ -95,11 +91,6 @@ class Experiment:
         roles = Roles(**rows)
         counts = store.meta["counts"]  # of images without any labels `ratio` knows nothing, a step's composition must
         method = build_method(settings, len(store.classes), counts["train"] / (counts["train"] + counts["unlabeled"]))
-        if group.size > 1 and not (method.warmup(roles).sums and method.main(roles).sums):
-            key, value = ("method", settings.method) if settings.loss.reduction == "sum" else ("loss.reduction", "mean")
-            raise SettingsError(
-                f"params.yaml: {key}: found {value!r}, which runs in one process only; unset DICAP_NPROC (or leave out torchrun)"
-            )
         oracle, readable = None, roles.labelled
         if (leak := named_leak(settings)) is not None:
             oracle = HiddenLabelReader(folder, len(store.classes))
@@ -112,7 +103,7 @@ class Experiment:
             readable = np.union1d(readable, method.warmup(roles).labelled)
         labels = VisibleLabels(folder, readable)
         images = Images(store, settings.seed, settings.augment.flip)
-        experiment = Experiment(settings, runtime, folder, store, roles, labels, method, images, oracle, bank=bank, group=group)
+        experiment = Experiment(settings, runtime, folder, store, roles, labels, method, images, oracle, bank=bank)
         return experiment if bank is None or settings.unfreezes else experiment.on_bank()
 
     def on_bank(self) -> "Experiment":
@@ -152,15 +143,13 @@ class Experiment:
         weak: tuple[str, int] | None = None,
         desc: str | None = None,
     ) -> Tensor:
-        """Scores (n, C) of images by a network in eval mode, on its device; each image by one process of the run.
+        """Scores (n, C) of images by a network in eval mode, on its device.
 
         Args:
             function: what to compute, (network, inputs) -> (b, ...), instead of the method's scores.
             weak: (stage, epoch) for the weak view; None for the test view.
             desc: name of the progress bar; None: no bar.
         """
-        n, own = len(rows), self.group.shard_rows(len(rows))
-        rows = rows[own]
         function = self.method.scores if function is None else function
         shown = rows if len(rows) else np.zeros(1, np.int64)  # without rows any image tells the shape of an answer
         batches = self.inputs.scoring(self.runtime, shown, weak)
@@ -180,4 +169,4 @@ class Experiment:
                 start += len(batch)
         network.train(was_training)
         assert out is not None
-        return self.group.all_gather(out, own, n)
+        return out

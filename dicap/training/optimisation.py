@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from dicap.machine.runtime import Runtime
 from dicap.methods.base import ParamGroup
-from dicap.training.parallel.process_group import ProcessGroup
 
 
 class AdamW(torch.optim.AdamW):
@@ -44,10 +43,8 @@ class Optimisation:
         cycle_steps: int,
         companions: nn.ModuleDict | None = None,
         param_groups: Sequence[ParamGroup] = (),
-        group: ProcessGroup | None = None,
     ) -> None:
         self.network = network
-        self.group = ProcessGroup() if group is None else group
         self.companions = nn.ModuleDict() if companions is None else companions.to(runtime.device)
         self.ema, self.ema_decay = copy.deepcopy(network).eval(), ema_decay
         # Listed once: to list the tensors anew at each step took a small network a tenth of it.
@@ -91,10 +88,6 @@ class Optimisation:
             p.grad = None
         self.scaler.scale(loss).backward(inputs=parameters)
         loss = loss.detach()
-        if self.group.size > 1:
-            loss = loss.clone().view(1)
-            self.group.all_reduce_([loss, *(p.grad for p in parameters if p.grad is not None)])
-            loss = loss[0]
         if self.scaler.is_enabled():
             # Overflow is an ordinary event in fp16: the scaler skips the step and lowers its scale. Only the loss must be finite.
             finite = torch.isfinite(loss)
@@ -117,7 +110,6 @@ class Optimisation:
         """After the updates of a step: schedules and EMA."""
         for schedule in self.schedules.values():
             schedule.step()
-        self.group.average_statistics_(self.network)
         self.average()
         self.steps += 1
 

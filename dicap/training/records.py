@@ -36,12 +36,7 @@ def record(refresh: Refresh, folder: Path, epoch: int, *, ids: np.ndarray, class
 
 
 def record_first(experiment: Experiment, refresh: Refresh, phase: Phase, folder: Path) -> dict[str, float]:
-    """Write the refresh of a first epoch under `folder`, with what hidden labels say of it; returns the shares of its labels.
-
-    Of several processes one writes and returns them.
-    """
-    if not experiment.group.is_main:
-        return {}
+    """Write the refresh of a first epoch under `folder`, with what hidden labels say of it; returns the shares of its labels."""
     diagnostics, store = Diagnostics.of(experiment, phase.unlabelled), experiment.store
     record(refresh, folder, 0, ids=store.ids[phase.unlabelled], classes=store.classes, optimal=diagnostics.optimal)
     return diagnostics.summary(refresh)

@@ -42,10 +42,6 @@ def run_stage(
         Stopped: after a clean stop; DataError: another run holds the state.
     """
     loop = loop_of(stage, experiment.settings)
-    if not experiment.group.is_main:
-        with StopSignal() as stop:
-            loop(Trainer(experiment, stage, RunState(root, stage, "null"), stop, log, source), experiment.place(network()))
-        return
     with RunState(root, stage, fingerprint(depends(stage, experiment, inputs))) as state, StopSignal() as stop:
         loop(Trainer(experiment, stage, state, stop, log, source), experiment.place(network()))
         # A signal after the last step waits: what is trained is published.

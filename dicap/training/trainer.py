@@ -56,7 +56,7 @@ class Checkpoint:
         epoch, step: the next step to take.
         history: one row per finished epoch; costs: as many, of what each took; spent: seconds of this epoch by part.
         row: what is known of this epoch for the history.
-        sums: of the loss terms over this epoch's steps; in memory those of this process, on disk of all.
+        sums: of the loss terms over this epoch's steps.
         refresh: the pseudo-labels of this epoch and their tables, without confidences; None before they are made.
         carry: tensors that the method keeps from epoch to epoch.
     """
@@ -85,7 +85,7 @@ class Trainer:
     ) -> None:
         """`source`: the folder that the stage before published."""
         self.experiment, self.stage, self.state, self.stop, self.log, self.source = experiment, stage, state, stop, log, source
-        self.settings, self.method, self.group = experiment.settings, experiment.method, experiment.group
+        self.settings, self.method = experiment.settings, experiment.method
         self.checkpoint = Checkpoint()
         self.meter = Meter(experiment.runtime.device)
         self._steps = 0  # of the epoch; none where the stage is solved
@@ -122,7 +122,6 @@ class Trainer:
             ema_decay=o.ema_decay if ema_decay is None else ema_decay,
             cycle_steps=(phase.cycle_epochs or phase.epochs) * steps,
             companions=companions,
-            group=self.group,
             param_groups=groups,
         )
         networks = {"raw": network, "ema": self.optimisation.ema}
@@ -131,13 +130,11 @@ class Trainer:
     def begin_with(self, learner: Learner, networks: dict[str, nn.Module], phase: Phase, *, eval_every: int) -> None:
         """Begin a phase with what changes its networks, or resume it from the newest whole state, if there is one."""
         self.learner, self.networks, self.phase, self._eval_every = learner, networks, phase, eval_every
-        saved, lines = self.group.broadcast(self.state.load)
+        saved, lines = self.state.load()
         if saved is not None:
             learner.load_state_dict(saved["learner"])
             self.checkpoint = at = Checkpoint(**saved["checkpoint"])
             at.sums = {name: value.to(self.experiment.runtime.device) for name, value in at.sums.items()}
-            if not self.group.is_main:  # only the main process keeps the partial sums
-                at.sums = {name: torch.zeros_like(value) for name, value in at.sums.items()}
             self.meter.start(at.spent)
             lines.append(f"resuming {self.stage} after {self._progress}")
         self.log(lines)
@@ -152,12 +149,9 @@ class Trainer:
         at = self.checkpoint
         first = self.phase.publishes if self.phase.publishes in self.networks else "raw"
         names = {first: "model"} | {which: f"model_{which}" for which in self.networks if which != first}
-        # All processes score the images that the decisions are counted on; one writes.
         decisions = {which: decisions_of(self.experiment, self.networks[which], self.stage, source) for which in names}
         for network in self.networks.values():
             attach_backbone(network)
-        if not self.group.is_main:
-            return
         folder = self.state.products
         common = {"settings": self.settings, "classes": self.experiment.store.classes, "stage": self.stage}
         for which, name in names.items():
@@ -191,14 +185,13 @@ class Trainer:
             the refresh without its confidences: only its record and its diagnostics read them.
         """
         at, classes = self.checkpoint, self.experiment.store.classes
-        if parquet and self.group.is_main:
+        if parquet:
             ids, optimal = self.experiment.store.ids[self.phase.unlabelled], self.diagnostics.optimal
             record(refresh, self.state.products, at.epoch, ids=ids, classes=classes, optimal=optimal)
-        if self.group.is_main:
-            at.row |= self.diagnostics.summary(refresh)
-            if (guarded := at.row["n_guarded"]) != (at.history[-1]["n_guarded"] if at.history else 0):
-                count = f"{guarded} of {len(classes)} classes"
-                self.log([f"train: from epoch {at.epoch + 1} on {count} are guarded (n_guarded in history.csv)"])
+        at.row |= self.diagnostics.summary(refresh)
+        if (guarded := at.row["n_guarded"]) != (at.history[-1]["n_guarded"] if at.history else 0):
+            count = f"{guarded} of {len(classes)} classes"
+            self.log([f"train: from epoch {at.epoch + 1} on {count} are guarded (n_guarded in history.csv)"])
         at.carry, at.refresh = dict(refresh.carry), refresh.without_confidences().state_dict()
         return Refresh.from_state_dict(at.refresh, self.experiment.runtime.device)
 
@@ -218,7 +211,6 @@ class Trainer:
         requests = source.requests()
         views = experiment.inputs.views(experiment.runtime, requests, stage=self.stage, epoch=at.epoch, start=at.step)
         self.networks["raw"].train()
-        stream = self.stage if self.group.is_main else f"{self.stage}/{self.group.rank}"  # other images, other dropout
         images = [step.images for step in source.steps]
         done, coming = sum(images[: at.step]), iter(images[at.step :])
         rest = time_left([60 * row["minutes"] for row in self.checkpoint.costs], len(self.epochs))
@@ -233,7 +225,7 @@ class Trainer:
         )
         with closing(bar):
             for inputs in bar:
-                torch.manual_seed(torch_seed(self.settings.seed, stream, at.epoch, at.step))  # dropout
+                torch.manual_seed(torch_seed(self.settings.seed, self.stage, at.epoch, at.step))  # dropout
                 with self.autocast():
                     batch = source.make(at.step, inputs)
                 yield batch
@@ -246,9 +238,6 @@ class Trainer:
     def update(self, terms: dict[str, Tensor], *groups: str) -> None:
         """Backward pass and AdamW for the sum of the loss terms, of the named parameter groups (all by default)."""
         at = self.checkpoint
-        weight = self._source.weights[at.step]  # of this process's losses
-        if weight != 1:
-            terms = {name: weight * value for name, value in terms.items()}
         total = torch.stack(list(terms.values())).sum()
         self.optimisation.update(total, groups)
         for name, value in {"loss": total, **terms}.items():
@@ -267,9 +256,8 @@ class Trainer:
         at.step += 1
         if self.experiment.runtime.device.type == "cpu" or at.step % CHECK_EVERY == 0:
             self._check_finite()
-        stop, save = self.group.agree(bool(self.stop), self._is_save_due())
-        stop = stop and at.step < self._steps  # else the epoch is ended first
-        if stop or save:
+        stop = bool(self.stop) and at.step < self._steps  # else the epoch is ended first
+        if stop or time.monotonic() - self._saved > SAVE_SECONDS:
             self._check_finite()
             self._write()
         if stop:
@@ -281,24 +269,15 @@ class Trainer:
         at = self.checkpoint
         return f"{at.epoch} of {self.phase.epochs} epochs{(at.step and f' and step {at.step}') or ''}"
 
-    def _is_save_due(self) -> bool:
-        """Whether it is time to save; answered once, the saving may follow a step later."""
-        now = time.monotonic()
-        if now - self._saved <= SAVE_SECONDS:
-            return False
-        self._saved = now
-        return True
-
     def _check_finite(self) -> None:
         bad = int(self.optimisation.first_bad_step)  # waits for the device
         if bad < 0:
             return
         step = max(self.checkpoint.step - (self.optimisation.steps - bad), 0)
         place = self.state.folder / "not_finite.txt"
-        if self.group.is_main:
-            rows = np.unique(np.concatenate(self._source.rows(self._source.steps[step])))
-            with replacing(place) as temporary:
-                temporary.write_text("\n".join(self.experiment.store.ids[rows]) + "\n", encoding="utf-8")
+        rows = np.unique(np.concatenate(self._source.rows(self._source.steps[step])))
+        with replacing(place) as temporary:
+            temporary.write_text("\n".join(self.experiment.store.ids[rows]) + "\n", encoding="utf-8")
         raise DataError(
             f"{self.stage}: the loss is not finite in step {step + 1} of epoch {self.checkpoint.epoch + 1}; the ids of its "
             f"images are in {place}. No weights were updated with it. Lower optimiser.lr, or look at these images"
@@ -321,26 +300,18 @@ class Trainer:
             with self.meter.timing("evaluation"):
                 scores = {name: self.experiment.predict(net, self.experiment.roles.test) for name, net in self.networks.items()}
                 at.row |= map_of_scores(self.experiment, scores)
-        means = {name: float(value) / self._steps for name, value in self._total().items()}
+        means = {name: float(value) / self._steps for name, value in at.sums.items()}
         row = dict.fromkeys(HISTORY) | {"epoch": at.epoch, "steps": self._steps or None}
         at.history.append(row | means | at.row)
         at.costs.append(self.meter.row(at.epoch))
         self.meter.start({})
         at.epoch, at.step, at.row, at.sums, at.refresh = at.epoch + 1, 0, {}, {}, None
         self._write()
-        if self.group.any(bool(self.stop)):
+        if self.stop:
             raise Stopped(f"{self.stage}: state saved after {self._progress}; run again to continue")
 
     def _write(self) -> None:
-        """Write a generation of the state; the main process does, with the sums of all."""
-        sums, self._saved = self._total(), time.monotonic()
-        if self.group.is_main:
-            saved = vars(self.checkpoint) | {"sums": sums, "spent": self.meter.spent()}
-            self.state.save({"learner": self.learner.state_dict(), "checkpoint": saved})
-            self._saved = time.monotonic()
-
-    def _total(self) -> dict[str, Tensor]:
-        """The sums over the processes."""
-        sums = {name: value.clone() for name, value in sorted(self.checkpoint.sums.items())}
-        self.group.all_reduce_(list(sums.values()))
-        return {name: sums[name] for name in self.checkpoint.sums}
+        """Write a generation of the state."""
+        saved = vars(self.checkpoint) | {"spent": self.meter.spent()}
+        self.state.save({"learner": self.learner.state_dict(), "checkpoint": saved})
+        self._saved = time.monotonic()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stages.support.common import ARTIFACTS, gallery_option, load, out_option, params_option, runtime_options, target_options
+from stages.support.common import ARTIFACTS, gallery_option, load, machine_options, out_option, params_option, target_options
 from stages.support.terminal import finish, opening, say_promises
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @out_option(None, "Folder of its own for metrics.json, per_class.csv, predictions.parquet, MODEL_CARD.md.", folder=True)
 @gallery_option
 @target_options
-@runtime_options
+@machine_options
 def command(params: Path, model: Path | None, out: Path | None, gallery: Path | None, targets: "Targets", **runtime) -> None:
     """Score the test images: mAP with its 95 % interval, AP per class, and what the yes and no of the model are worth.
 
@@ -45,8 +45,6 @@ def command(params: Path, model: Path | None, out: Path | None, gallery: Path | 
     with tempfile.TemporaryDirectory() as scratch:
         place = written or Path(scratch) / "evaluate"
         result = evaluate(experiment, model or own, place, environment(), own=chosen, targets=targets)
-        if not result:  # one of several processes
-            return
         page = plugged("gallery of test images")(settings, experiment.store, model or own, place, gallery) if gallery else None
     facts: dict[str, Any] = {"mAP": round(result["map"], 2)}
     about, is_corrected = headline(result)

@@ -5,15 +5,14 @@ from pathlib import Path
 import click
 
 from dicap.files.atomic import replacing_folder
-from dicap.machine.processes import is_main
 from dicap.settings.methods import METHODS
-from stages.support.common import ARTIFACTS, load, params_option, runtime_options
+from stages.support.common import ARTIFACTS, load, machine_options, params_option
 from stages.support.terminal import finish
 
 
 @click.command("pseudo-label")
 @params_option
-@runtime_options
+@machine_options
 def command(params: Path, **runtime) -> None:
     """Write the pseudo-labels, weights and thresholds that the first main epoch would train on, to look at.
 
@@ -26,19 +25,14 @@ def command(params: Path, **runtime) -> None:
     elif settings.solves("train"):
         why_none = f"The main stage solves for the head in seconds, and writes them to {ARTIFACTS / 'train' / 'pseudo_labels'}."
     if why_none is not None:
-        if is_main():
-            with replacing_folder(out) as folder:
-                (folder / "none.txt").write_text(f"{why_none}\n", encoding="utf-8")
-            finish("pseudo-label", {"entries": f"none. {why_none}", "folder": str(out)})
-        return
+        with replacing_folder(out) as folder:
+            (folder / "none.txt").write_text(f"{why_none}\n", encoding="utf-8")
+        return finish("pseudo-label", {"entries": f"none. {why_none}", "folder": str(out)})
     from dicap.training.loops.table import loop_of
     from stages.support.training import open_experiment, start_from
 
     experiment = open_experiment(settings, runtime, "train")
     network, first_refresh = start_from(experiment, source / "model.safetensors"), loop_of("pseudo_label", settings)
-    if not experiment.group.is_main:
-        first_refresh(experiment, network(), out, source)
-        return
     with replacing_folder(out) as folder:
         summary = first_refresh(experiment, network(), folder, source)
     shares = ", ".join(f"{summary[f'share_{name}']:.1%} {name}" for name in ("pos", "neg", "uncertain"))

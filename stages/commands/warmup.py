@@ -4,12 +4,12 @@ from pathlib import Path
 
 import click
 
-from stages.support.common import ARTIFACTS, load, params_option, runtime_options
+from stages.support.common import ARTIFACTS, load, machine_options, params_option
 
 
 @click.command("warmup")
 @params_option
-@runtime_options
+@machine_options
 def command(params: Path, **runtime) -> None:
     """Train on the labelled images to initialise the model."""
     settings = load(params)

@@ -4,7 +4,6 @@ import functools
 import json
 import os
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,9 @@ from click.core import ParameterSource
 
 from dicap.errors import DataError, SettingsError, did_you_mean
 from dicap.files.locks import locked
-from dicap.machine.gpus import check_device, count_gpus
 from dicap.settings import Resolved, Settings, known_keys, resolve
-from dicap.settings import load_settings as load
+from dicap.settings import load_settings as load  # noqa: F401  # the commands take it from here
 from dicap.settings.catalogue import NAMED_WEIGHTS
-from stages.support.launch import check_processes, launch
 
 ARTIFACTS = Path("artifacts")
 FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
@@ -85,10 +82,13 @@ def data_folder(settings: Settings) -> Path:
 
 
 def device_option(function: Callable) -> Callable:
-    """`--device NAME`; one that is not there is refused before torch is loaded, which takes seconds."""
+    """`--device NAME`; one that is not there is refused before anything is done."""
 
     def checked(context: click.Context, option: click.Parameter, device: str) -> str:
-        check_device(device, "auto", count_gpus())
+        if device not in ("auto", "cpu"):  # these are always there, and to ask for others loads torch
+            from dicap.machine.runtime import Runtime
+
+            Runtime.choose(device)
         return device
 
     return click.option(
@@ -176,31 +176,9 @@ def machine_options(function: Callable) -> Callable:
         ),
         click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Loader processes. [DICAP_WORKERS]"),
     ]
-
-    @functools.wraps(function)
-    def begin(params: Path, device: str, amp: str, nproc: int = 1, **more: Any) -> Any:
-        gpus = count_gpus()
-        check_device(device, amp, gpus)
-        if nproc > 1 and "RANK" not in os.environ:  # set in the processes that this function, or torchrun, started
-            check_processes(nproc, load(params).train.batch_size, 0 if device == "cpu" else gpus)
-            click.get_current_context().exit(launch(nproc, [sys.executable, "-m", "stages.cli", *sys.argv[1:]]))
-        return function(params=params, device=device, amp=amp, **more)
-
     for option in reversed(options):
-        begin = option(begin)
-    return begin
-
-
-def runtime_options(function: Callable) -> Callable:
-    """Those of the machine, and those that only training has."""
-    nproc = click.option(
-        "--nproc",
-        envvar="DICAP_NPROC",
-        type=click.IntRange(1),
-        default=1,
-        help="Processes that share each step, one per GPU. [DICAP_NPROC]",
-    )
-    return machine_options(nproc(function))
+        function = option(function)
+    return function
 
 
 def known_results(stage: str) -> Path:

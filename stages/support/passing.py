@@ -6,7 +6,6 @@ from typing import Any
 
 from dicap.errors import DataError
 from dicap.files.atomic import replacing_folder
-from dicap.machine.processes import is_main
 from dicap.settings import Settings
 from dicap.settings.methods import METHODS
 from stages.support.common import ARTIFACTS, FOLLOWING, load
@@ -28,8 +27,6 @@ def publish_previous_model(stage: str, settings: Settings, source: Path, out: Pa
     """Publish the models in `source` as those of `stage`, with an empty history and no costs. Raises DataError."""
     from dicap.files.artifacts import COST, HISTORY, cost_file, write_history
 
-    if not is_main():
-        return
     model = source / "model.safetensors"
     if not model.is_file():
         raise DataError(f"{model}: no such file; `dvc repro` makes it")

@@ -1,7 +1,6 @@
 """What the training commands share: opening the experiment, running a stage, and what is said at the end."""
 
 import csv
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import click
 from torch import nn
 
 from dicap.data.store import Store
-from dicap.machine.processes import is_main, keep_freed_memory
+from dicap.machine.processes import keep_freed_memory
 from dicap.machine.runtime import Runtime
 from dicap.plugins import plugged
 from dicap.settings import Settings
@@ -24,18 +23,12 @@ SPLIT = ARTIFACTS / "split" / "split.parquet"
 
 
 def open_experiment(settings: Settings, runtime: dict[str, Any], stage: str | None = None) -> Experiment:
-    """Converted data set and split, on the chosen device; with the other processes of the run, if there are any."""
+    """Converted data set and split, on the chosen device."""
     settings = placed(settings)
-    chosen, group = Runtime.choose(**runtime), None
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        from dicap.training.parallel.distributed import join
-
-        group = join(chosen.device)
-        click.get_current_context().call_on_close(group.close)
-    bank = None
+    chosen, bank = Runtime.choose(**runtime), None
     if stage is not None and (settings.trainable(stage) == "head" or (stage == "train" and settings.unfreezes)):
         bank = open_features(settings)
-    experiment = Experiment.open(settings, chosen, data_folder(settings), SPLIT, group, bank)
+    experiment = Experiment.open(settings, chosen, data_folder(settings), SPLIT, bank)
     # Before the main stage unfreezes the backbone, the warm-up has solved for the head.
     if stage is not None and settings.trainable(stage) == "head":
         return experiment.on_bank()
@@ -69,15 +62,13 @@ def run(stage: str, experiment: Experiment, network: Callable[[], nn.Module], *,
     if experiment.bank is not None:
         inputs.append(ARTIFACTS / "features" / "meta.json")
     run_stage(stage, experiment, network, inputs=inputs, root=project_root(), out=out, log=log_lines, source=source)
-    if not experiment.group.is_main:
-        return
     model, facts = out / "model.safetensors", _facts(out)
     finish(stage, facts | {"model": str(model)}, [f"dvc repro {FOLLOWING[stage]}"])
 
 
 def log_lines(lines: list[str]) -> None:
-    """Lines worth knowing, on stderr; of several processes one tells them."""
-    for line in lines if is_main() else ():
+    """Lines worth knowing, on stderr."""
+    for line in lines:
         click.echo(line, err=True)
 
 

@@ -3,7 +3,7 @@
 What waits outside a step, and why, is the table `WAITS`; an entry that nothing needs any more is an error too.
 
 Not here: a solved head (`linear.solver` convex) and the folds of `cross_fit` on it are fitted by SciPy on the processor, whose
-values a pretended GPU does not have; what NCCL sends (gloo, tests/training/test_distributed.py).
+values a pretended GPU does not have.
 """
 
 from dataclasses import replace

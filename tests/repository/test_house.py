@@ -114,7 +114,7 @@ def test_commands_load_nothing_heavy_before_they_are_asked_for(path):
         "jinja2",
         "safetensors",
     }
-    light = {"dicap", "dicap.errors", "dicap.files.atomic", "dicap.files.locks", "dicap.machine.gpus", "dicap.machine.processes"}
+    light = {"dicap", "dicap.errors", "dicap.files.atomic", "dicap.files.locks", "dicap.machine.processes"}
     light |= {"dicap.settings", *(f"dicap.settings.{name}" for name in ("catalogue", "checks", "methods", "resolve"))}
     for node in tree_of(path).body:
         if isinstance(node, ast.Import | ast.ImportFrom):

@@ -141,7 +141,7 @@ def test_a_stage_lists_the_settings_it_reads(seen, stage):
 def test_the_tables_name_modules_that_are_imported(seen):
     """An entry that nothing needs any more would hide a module of the same name later."""
     everything = {name for stage in COMMANDS for name in seen[stage]["modules"]}
-    sometimes = {"dicap.training.parallel.distributed", "dicap.provenance.dependencies", "dicap.provenance.source_code"}
+    sometimes = {"dicap.provenance.dependencies", "dicap.provenance.source_code"}
     assert set(NEUTRAL) - everything - sometimes == set()
 
 

@@ -1,7 +1,6 @@
-"""What holds of every method and every loop: no hidden label reaches it, a stopped run ends in the same bytes, it trains through
-where nothing is unlabelled, and of several processes one alone writes."""
+"""What holds of every method and every loop: no hidden label reaches it, a stopped run ends in the same bytes, and it trains
+through where nothing is unlabelled."""
 
-import shutil
 from contextlib import suppress
 
 import numpy as np
@@ -23,7 +22,6 @@ from dicap.network import Network
 from dicap.settings.catalogue import OWN_HEAD
 from dicap.settings.methods import METHODS
 from dicap.training.loops.table import loop_of
-from dicap.training.parallel.process_group import ProcessGroup
 from training.test_leaks import hidden_rows, invert_labels, models, tables
 from training.test_resume import stop_after
 
@@ -272,25 +270,3 @@ def test_where_labels_are_noise_no_stage_states_that_it_knows(noise_set, tmp_pat
         if result["threshold_best"] is not None:  # nothing is better than to say yes to nearly everything
             scores = pd.read_parquet(tmp_path / f"{stage}-scores" / "predictions.parquet")["score"]
             assert (np.stack(scores.tolist()) >= result["threshold_best"]).mean() > 0.6, stage
-
-
-class Other(ProcessGroup):
-    """A process that is not the main one, as far as it can tell."""
-
-    is_main = False
-
-
-@pytest.mark.parametrize("name", ["by steps", "solved", "solved, then the whole network"])
-def test_of_several_processes_one_alone_writes(tiny_set, bank, tmp_path, name):
-    (_, warmup), (_, train), *_ = opened(tiny_set, bank, tmp_path, LOOPS[name])
-    main = tiny.run_stage(warmup, "warmup", None, tmp_path / "main")
-    shutil.rmtree(tmp_path / "main" / ".dicap", ignore_errors=True)
-    before = tiny.content(tmp_path)
-    for experiment in (warmup, train):
-        experiment.group = Other()
-    tiny.run_stage(warmup, "warmup", None, tmp_path / "other")
-    source = main / "model.safetensors"
-    if name != "solved":  # its main stage takes no longer than a look at what it begins with
-        assert loop_of("pseudo_label", train.settings)(train, tiny.network_of(train, source)(), tmp_path / "first", main) == {}
-    tiny.run_stage(train, "train", source, tmp_path / "other")
-    assert tiny.content(tmp_path) == before

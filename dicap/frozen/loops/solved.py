@@ -111,8 +111,7 @@ def chosen_loss_weight(source: Path | None) -> float:
 
 def record_choice(run: Trainer, loss_weight: float, chosen: dict[str, Any]) -> None:
     """Write linear.C and what else was chosen, the scaling or how much of the unlabelled images is used, beside the model."""
-    if run.experiment.group.is_main:
-        write_json({"C": loss_weight} | chosen, run.state.products / CHOICE)
+    write_json({"C": loss_weight} | chosen, run.state.products / CHOICE)
 
 
 def _seed(experiment: Experiment) -> int:

@@ -46,8 +46,7 @@ def remove_stale(states: Path) -> None:
 class RunState:
     """A stage's state folder, held by one process at a time.
 
-    Used as a context manager: entering takes the lock, leaving frees it. `finish` removes the folder. Of several processes the
-    first alone enters, writes and reads it.
+    Used as a context manager: entering takes the lock, leaving frees it. `finish` removes the folder.
 
     Attributes:
         products: finished artifacts that wait for the stage's end.

@@ -147,25 +147,26 @@ def test_a_job_that_looks_after_its_parent_died_ends_as_well(tmp_path):
     assert subprocess.run([sys.executable, "-c", script], env=environment, timeout=60, check=False).returncode == 1
 
 
-def test_the_processes_of_a_run_end_with_the_one_that_started_them(tmp_path):
-    """As those of `--nproc`, which have sessions of their own and are not reached by a kill of the group."""
+def test_a_command_ends_with_the_process_that_started_it(tmp_path):
+    """Also where it has a session of its own and is not reached by a kill of the group."""
     (tmp_path / "wait.py").write_text(
         "import click, time\n@click.command()\ndef command():\n    open('begun', 'a').write('x')\n    time.sleep(600)\n"
     )
-    rank = (
+    script = (
         "import sys, importlib, stages.cli as cli; sys.path.insert(0, '.'); wait = importlib.import_module('wait').command; "
         "cli.LazyGroup.get_command = lambda *_: wait; cli.main(['wait'])"
     )
-    launcher = f"import sys; from stages.support.launch import launch; launch(2, [sys.executable, '-c', {rank!r}])"
+    launcher = (
+        "import os, subprocess, sys; os.environ['DICAP_STARTED_BY'] = str(os.getpid()); "
+        f"subprocess.run([sys.executable, '-c', {script!r}], start_new_session=True)"
+    )
     environment = dict(os.environ) | {"PYTHONPATH": str(tiny.ROOT)}
     process = subprocess.Popen([sys.executable, "-c", launcher], cwd=tmp_path, env=environment, start_new_session=True)
-    begun = tmp_path / "begun"
-    tiny.wait_until(lambda: begun.exists() and len(begun.read_text()) == 2)
-    ranks = psutil.Process(process.pid).children(recursive=True)
-    assert len(ranks) == 2
+    tiny.wait_until((tmp_path / "begun").exists)
+    (command,) = psutil.Process(process.pid).children()
     process.kill()
     process.wait()
-    tiny.wait_until(lambda: not any(map(tiny.alive, ranks)))
+    tiny.wait_until(lambda: not tiny.alive(command))
 
 
 # ---- Ray, by a stand-in for its package

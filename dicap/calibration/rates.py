@@ -39,7 +39,7 @@ class Rates(NamedTuple):
 
     def cpu(self) -> "Rates":
         """The same on the processor."""
-        return Rates(*(value.cpu() if isinstance(value, Tensor) else value for value in self))
+        return self._replace(**{name: value.cpu() for name, value in self._asdict().items() if isinstance(value, Tensor)})
 
     def at(self, p: Tensor) -> Tensor:
         """w(p, 1) of confidences (N, C), float64 (N, C)."""

@@ -260,7 +260,7 @@ class Watched(Trainer):
 
     def record_refresh(self, refresh, *, parquet=True):
         for tensor in (*refresh.pseudo[:3], refresh.labelled_weight, *(refresh.thresholds or ()), *(refresh.rates or ())):
-            assert tensor is None or tensor.device.type == self.watch.device
+            assert not isinstance(tensor, torch.Tensor) or tensor.device.type == self.watch.device
         assert refresh.pseudo.weight.dtype == torch.float32 and refresh.pseudo.label.dtype == torch.int8
         return super().record_refresh(refresh, parquet=False)
 

@@ -31,9 +31,9 @@ WAITS = {
     ("refresh", "methods/rules:default_k"): ("reads", "k is a number of the host"),
     ("refresh", "methods/rules:matched_threshold"): ("reads, shape", "one threshold for all classes; the known entries"),
     ("refresh", "methods/bbam:BBAM._leaking_scores"): ("to device", "labels that the option is named after reading"),
-    ("refresh", "calibration/estimators:fit_curve"): ("to host", "the curve is fitted by NumPy and SciPy"),
-    ("refresh", "calibration/estimators:_mean_of_bins"): ("shape", "entries of each bin"),
-    ("refresh", "calibration/curve:Curve.to"): ("to device, to host", "a curve of at most some hundred knots"),
+    ("refresh", "frozen/estimators:fit_curve"): ("to host", "the curve is fitted by NumPy and SciPy"),
+    ("refresh", "frozen/estimators:_mean_of_bins"): ("shape", "entries of each bin"),
+    ("refresh", "calibration/rates:Rates.cpu"): ("to host", "rates of the bins, for the history"),
     ("refresh", "training/diagnostics:Diagnostics._compared"): (
         "to host",
         "hidden labels stay on the host, scores come there",

@@ -31,6 +31,7 @@ WAITS = {
     ("refresh", "methods/rules:default_k"): ("reads", "k is a number of the host"),
     ("refresh", "methods/rules:matched_threshold"): ("reads, shape", "one threshold for all classes; the known entries"),
     ("refresh", "methods/bbam:BBAM._leaking_scores"): ("to device", "labels that the option is named after reading"),
+    ("refresh", "frozen/estimators:estimate_curve"): ("to host", "the shares of the classes, by NumPy"),
     ("refresh", "frozen/estimators:fit_curve"): ("to host", "the curve is fitted by NumPy and SciPy"),
     ("refresh", "frozen/estimators:_mean_of_bins"): ("shape", "entries of each bin"),
     ("refresh", "calibration/rates:Rates.cpu"): ("to host", "rates of the bins, for the history"),

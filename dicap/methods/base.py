@@ -39,8 +39,8 @@ class Roles:
 
     @property
     def labelled(self) -> np.ndarray:
-        """D_l = D_sup and D_est."""
-        return np.concatenate([self.sup, self.est])
+        """D_l = D_sup and D_est, ascending: a method that holds nothing out does not see where D_est begins."""
+        return np.sort(np.concatenate([self.sup, self.est]))
 
     @property
     def unsup(self) -> np.ndarray:

@@ -9,7 +9,7 @@ from dicap.methods.base import ParamGroup, Phase, Refresh, Teacher
 from dicap.settings import Settings
 from dicap.training.batches import MainBatches
 from dicap.training.experiment import Experiment
-from dicap.training.plan import main_plan
+from dicap.training.plan import fixed_plan, main_plan
 from dicap.training.records import record_first
 from dicap.training.teacher import EpochTeacher
 from dicap.training.trainer import Trainer
@@ -37,6 +37,9 @@ def learn(
     if phase.begin is not None:
         phase.begin(network)
     groups = own_rates(network, phase, s) if phase.groups is None else phase.groups(network)
+    fixed = None
+    if not s.train.shuffle:
+        fixed = fixed_plan(*map(run.experiment.in_drawn_order, (phase.labelled, phase.unlabelled)), *counts[2:])
     steps = len(main_plan(*counts, seed=s.seed, epoch=0))
     run.begin(network, phase, steps=steps, eval_every=s.train.eval_every, groups=groups)
 
@@ -51,7 +54,7 @@ def learn(
                     phase.install(each, refresh)
 
         # (4) one pass over D_unsup, on L = L_sup + L_pseudo + lambda L_uncer
-        plan = main_plan(*counts, seed=s.seed, epoch=epoch, shuffle=s.train.shuffle, stage=run.stage)
+        plan = main_plan(*counts, seed=s.seed, epoch=epoch, stage=run.stage) if fixed is None else fixed
         for batch in run.batches(MainBatches(run.experiment, phase, plan, epoch, refresh, run.teacher)):
             if s.train.batch_norm == "eval":
                 hold_statistics(network)

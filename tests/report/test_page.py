@@ -168,7 +168,7 @@ def test_metrics_of_a_bare_run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "piece", ["evaluate/metrics.json", "evaluate/per_class.csv", "train/pseudo_labels/epoch=000/part-0.parquet"]
+    "piece", ["evaluate/metrics.json", "evaluate/per_class.csv", "train/pseudo_labels/epoch-000.parquet"]
 )
 def test_a_missing_or_damaged_file_is_one_line_and_the_old_report_stays(tmp_path, piece):
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)

@@ -190,7 +190,7 @@ def test_the_plots_of_dvc_yaml_find_their_columns(whole):
     plots = [plot for plot in YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["plots"] if isinstance(plot, dict)]
     (plot,) = [one for plot in plots for one in plot.values() if "artifacts/report/curve.csv" in one["y"]]
     frame = pd.read_csv(whole.parent / "curve.csv")
-    assert {plot["x"], *plot["y"]["artifacts/report/curve.csv"]} <= set(frame) and frame["epoch"].unique().tolist() == [5]
+    assert {plot["x"], *plot["y"]["artifacts/report/curve.csv"], "optimal_n"} <= set(frame) and frame["epoch"].unique().tolist() == [5]
     assert frame["r_pos"].between(0, 1).all()
 
 

@@ -14,8 +14,12 @@ from dicap.calibration import rates
 from dicap.calibration.rates import Rates
 from dicap.calibration.thresholds import PseudoLabels, Thresholds, dual_thresholds, hard_labels
 from dicap.files import artifacts
+from dicap.files.tables import read_parquet
+from dicap.lab.paper_figures import figure_1a, figure_1b, figure_1c
 from dicap.methods.base import Refresh, Roles
 from dicap.report.evidence import read_curves
+from dicap.report.figures.calibration import correctness, early_and_late
+from dicap.report.histogram import open_histogram
 from dicap.training import diagnostics
 from dicap.training.records import record
 
@@ -105,6 +109,7 @@ def test_what_is_written_of_an_epoch_is_what_it_trained_on_and_what_hidden_label
     pos, total = (table.ravel() if per_class else table.sum(0) for table in slow_optimal(refresh, labels))
     assert frame["optimal_n"].tolist() == total.tolist()
     seen = total > 0
+    assert frame["optimal_r_pos"].notna().tolist() == seen.tolist()
     np.testing.assert_allclose(frame["optimal_r_pos"][seen], (pos[seen] / total[seen]), atol=1e-6)
 
     frame = pd.read_parquet(tmp_path / "thresholds")
@@ -120,6 +125,25 @@ def test_what_is_written_of_an_epoch_is_what_it_trained_on_and_what_hidden_label
     curves = read_curves(tmp_path / "weights")
     error = np.average((curves["r_pos"] - curves["optimal_r_pos"]).abs().fillna(0), weights=curves["optimal_n"])
     assert error == pytest.approx(known.summary(refresh)["curve_error"], abs=1e-6), "the history says the same"
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_of_a_bin_without_hidden_labels_no_true_rate_is_stored_or_drawn(refresh, labels, tmp_path, per_class):
+    p = refresh.pseudo.confidence
+    refresh = refresh._replace(pseudo=refresh.pseudo._replace(confidence=torch.where(p < 0.5, p / 2, 0.5 + (p - 0.5) / 2)))
+    refresh, known = by_class(refresh) if per_class else refresh, diagnostics_of(labels)
+    record(refresh, tmp_path, 0, ids=np.array(list("abcdefghi"), object), classes=["x", "y", "z"], optimal=known.optimal)
+    stored = read_parquet(artifacts.epoch_file(tmp_path, "weights", 0))
+    assert stored["optimal_r_pos"].is_valid().to_pylist() == [n > 0 for n in stored["optimal_n"].to_pylist()]
+    assert stored["optimal_n"].null_count == 0
+
+    curves, there = read_curves(tmp_path / "weights"), [True, False, True, False]
+    assert (curves["optimal_n"] > 0).tolist() == there
+    assert ["optimal" in words for _, _, words in open_histogram(tmp_path / "weights")[1]] == there
+    for figure in (correctness(curves), early_and_late(curves), figure_1a(curves), figure_1b({0.1: curves}), figure_1c(curves)):
+        titles = ("optimal", "unlabelled images", "10 % labelled")
+        lines = [line for ax in figure.axes for line in ax.lines if line.get_label() in titles]
+        assert lines and all(np.isfinite(line.get_ydata()).tolist() == there and line.get_marker() != "None" for line in lines)
 
 
 def test_what_plain_pandas_reads_is_what_was_decided_and_adds_up(tmp_path):

@@ -301,6 +301,10 @@ class Settings(MethodSections, Common):  # pydantic takes the fields of the last
             return facts.finetunes and self.finetune.enabled and self.calibration.source == "holdout"
         return stage == "warmup" or facts.unlabelled
 
+    def publishes(self, stage: str) -> Literal["raw", "ema"]:
+        """Which network warmup, train or finetune hands on as its model: where no stage follows, the result."""
+        return self.warmup.passes_on if stage == "warmup" and METHODS[self.method].unlabelled else self.weights
+
     def solves(self, stage: str) -> bool:
         """Whether a stage solves for the head as a convex problem instead of training it by steps."""
         frozen_linear = self.trainable(stage) == "head" and self.head == "linear" and METHODS[self.method].convex

@@ -153,7 +153,8 @@ class Trainer:
         for network in self.networks.values():
             attach_backbone(network)
         folder = self.state.products
-        common = {"settings": self.settings, "classes": self.experiment.store.classes, "stage": self.stage}
+        e = self.experiment
+        common = {"settings": self.settings, "classes": e.store.classes, "stage": self.stage, "split": e.split_mark}
         for which, name in names.items():
             place = folder / f"{name}.safetensors"
             save_model(self.networks[which], place, which=which, decisions=decisions[which], **common)

@@ -211,6 +211,6 @@ def check_same_problem(path: Path, settings: Settings, classes: list[str], split
             )
     if metadata.get("split") != split:
         raise DataError(
-            f"{path}: trained when other images were labelled, held out, unlabelled or for testing, so it may have learnt labels "
-            f"that are held out now; run `dvc repro`"
+            f"{path}: trained on another split than the present one, so it may have learnt labels that are held out now; "
+            "run `dvc repro`"
         )

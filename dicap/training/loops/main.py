@@ -48,7 +48,9 @@ def learn(
         refresh = run.saved_refresh
         if refresh is None:
             with run.meter.timing("refresh"):
-                refresh = run.record_refresh(make_labels(run.epoch_teacher))
+                made = make_labels(run.epoch_teacher)
+                # What each batch labels anew is recorded when all have been.
+                refresh = run.record_refresh(made) if phase.relabel is None else run.keep_refresh(made)
             if phase.install is not None:
                 for each in run.networks.values():
                     phase.install(each, refresh)
@@ -65,6 +67,8 @@ def learn(
             run.update(losses)
             run.end_step()
 
+        if phase.relabel is not None:
+            run.record_refresh(refresh)
         run.end_epoch()
 
 

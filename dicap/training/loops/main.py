@@ -39,7 +39,8 @@ def learn(
     groups = own_rates(network, phase, s) if phase.groups is None else phase.groups(network)
     fixed = None
     if not s.train.shuffle:
-        fixed = fixed_plan(*map(run.experiment.in_drawn_order, (phase.labelled, phase.unlabelled)), *counts[2:])
+        labelled, unlabelled = map(run.experiment.in_drawn_order, (phase.labelled, phase.unlabelled))
+        fixed = fixed_plan(labelled, unlabelled, phase.batch_labelled, phase.batch_unlabelled)
     steps = len(main_plan(*counts, seed=s.seed, epoch=0))
     run.begin(network, phase, steps=steps, eval_every=s.train.eval_every, groups=groups)
 

@@ -52,10 +52,11 @@ def save_model(
     stage: str,
     which: str,
     decisions: Decisions | None = None,
+    split: str | None = None,
 ) -> None:
     """Write the network's tensors and what is needed to use them, atomically; equal models give equal bytes.
 
-    Without `decisions` the model decides at 0.5.
+    Without `decisions` the model decides at 0.5. `split`: `Experiment.split_mark`, for the stage that goes on from the model.
     """
     decisions = decisions or plain(np.full(len(classes), np.nan), "no curve: saved without one; decisions at 0.5")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
@@ -67,6 +68,7 @@ def save_model(
         "settings": _without_places(settings),
         "grid": getattr(network, "grid", None),
         "decisions": decisions.to_dict(),
+        "split": split,
     }
     metadata["checksum"] = checksum(metadata, tensors)
     # One entry: safetensors keeps metadata in a hash map, whose order would change the bytes from run to run.
@@ -193,14 +195,22 @@ def _fill(network: nn.Module, state: dict[str, Tensor], path: Path) -> None:
     network.load_state_dict(state)
 
 
-def check_same_problem(path: Path, settings: Settings, classes: list[str]) -> None:
-    """A stage continues only from a model of its own network and classes. Raises SettingsError or DataError."""
+def check_same_problem(path: Path, settings: Settings, classes: list[str], split: str) -> None:
+    """A stage continues only from a model of its own network, classes and split. Raises SettingsError or DataError.
+
+    After another draw, labels that are held out now would have been learnt. `split`: `Experiment.split_mark`.
+    """
     metadata = read_metadata(path)
     if metadata["classes"] != classes:
         raise DataError(f"{path}: trained on other classes than the data set's; run `dvc repro`")
-    for key in ("method", "backbone", "head", "image_size", "dataset"):
+    for key in ("method", "backbone", "head", "image_size", "dataset", "seed", "ratio"):
         if metadata["settings"][key] != getattr(settings, key):
             raise SettingsError(
                 f"params.yaml: {key}: found {getattr(settings, key)!r}, but {path} was trained with "
                 f"{metadata['settings'][key]!r}; run `dvc repro`"
             )
+    if metadata.get("split") != split:
+        raise DataError(
+            f"{path}: trained on another split than the present one, so it may have learnt labels that are held out now; "
+            "run `dvc repro`"
+        )

@@ -17,6 +17,20 @@ def labelled_order(n_train: int, seed: int) -> np.ndarray:
     return np.random.RandomState(seed).permutation(n_train)
 
 
+def drawn_order(ids: np.ndarray, split: np.ndarray, added: np.ndarray, *, seed: int, by_id: bool = False) -> np.ndarray:
+    """Rows of the images that are not for testing, in the order in which labels are drawn: first those the ratio is a share of.
+
+    The published code keeps its lists of labelled and unlabelled images in this order. Arguments: see `split_roles`.
+    """
+    before = (split == "train") & (added != "unlabeled")  # what the ratio is a share of
+    rest = (split != "test") & ~before
+    return np.concatenate([_permuted(np.flatnonzero(part), ids, seed, by_id) for part in (before, rest)])
+
+
+def _permuted(rows: np.ndarray, ids: np.ndarray, seed: int, by_id: bool) -> np.ndarray:
+    return rows[order_by_name(ids[rows], seed, "split") if by_id else labelled_order(len(rows), seed)]
+
+
 def split_roles(
     ids: np.ndarray,
     split: np.ndarray,
@@ -63,14 +77,9 @@ def split_roles(
         name = ids[unlabelled_train[0]]
         raise DataError(f"index.parquet: training image {name!r} has no labels; give it split unlabeled and convert again")
 
-    before = train[added[train] != "unlabeled"]  # what the ratio is a share of
-    n_all = int(ratio * len(before))
-
-    def permuted(rows: np.ndarray) -> np.ndarray:
-        return rows[order_by_name(ids[rows], seed, "split") if by_id else labelled_order(len(rows), seed)]
-
-    drawn = permuted(before)[:n_all]
-    given = permuted(np.setdiff1d(train[[was is not None for was in added[train]]], drawn))
+    n_before = int((added[train] != "unlabeled").sum())
+    drawn = drawn_order(ids, split, added, seed=seed, by_id=by_id)[: int(ratio * n_before)]
+    given = _permuted(np.setdiff1d(train[[was is not None for was in added[train]]], drawn), ids, seed, by_id)
     role = np.full(len(ids), "unlabeled", dtype=object)
     role[split == "test"] = "test"
     for rows in (drawn, given):
@@ -79,7 +88,7 @@ def split_roles(
     n_sup, n_est = int((role == "sup").sum()), int((role == "est").sum())
     if not n_sup or not n_est:
         raise SettingsError(
-            f"params.yaml: ratio: {ratio} of {len(before)} training images gives {n_sup} for D_sup and "
+            f"params.yaml: ratio: {ratio} of {n_before} training images gives {n_sup} for D_sup and "
             f"{n_est} for D_est at split.est_fraction {est_fraction}; both need at least one: raise ratio, or label more"
         )
     return role

@@ -21,6 +21,7 @@ from dicap.metrics.operating_point import at_threshold, of_answers, with_interva
 from dicap.metrics.ranking import average_precision, can_be_tested, map_interval, mean_average_precision
 from dicap.metrics.warnings import of_results
 from dicap.models import SavedModel, load_model
+from dicap.settings import Settings
 from dicap.settings.catalogue import OWN
 from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
@@ -160,7 +161,7 @@ def evaluate(
     result["warnings"] = of_results(result, len(experiment.roles.labelled), model.decisions.measured, positives)
     if promises:
         result["promises"] = promises
-    result |= _from_histories(artifacts, model.settings.weights) | _from_costs(artifacts)
+    result |= _from_histories(artifacts, model.settings) | _from_costs(artifacts)
     for stage in ("warmup", "train")[: 1 if model.stage == "warmup" else 2]:
         said = read_json(path) if (path := artifacts / stage / CHOICE).exists() else {}
         result |= {key: said[key] for key in ("scaling", "unlabelled", "neighbours") if key in said}
@@ -200,11 +201,10 @@ def _check_fits(model: SavedModel, path: Path, experiment: Experiment) -> None:
         )
 
 
-def _from_histories(artifacts: Path, weights: str) -> dict[str, Any]:
+def _from_histories(artifacts: Path, settings: Settings) -> dict[str, Any]:
     """What the stages before recorded: steps, last mAP, DRML's classifiers, the paper's best-on-test number, error of the curve.
 
-    Args:
-        weights: raw or ema, the network that the main stage published.
+    `map_warmup` and `map_train` are of the network that the stage published. `settings`: of the model.
     """
     frames = {stage: _csv(artifacts / stage / "history.csv", stage) for stage in STAGES}
     out: dict[str, Any] = _steps(frames)
@@ -215,7 +215,8 @@ def _from_histories(artifacts: Path, weights: str) -> dict[str, Any]:
                 return float(values.iloc[-1])
         return None
 
-    out |= {"map_warmup": last("warmup", "map_raw"), "map_train": last("train", f"map_{weights}", "map_raw")}
+    for stage in ("warmup", "train"):
+        out[f"map_{stage}"] = last(stage, f"map_{settings.publishes(stage)}", "map_raw")
     for name in ("map_c1", "map_c2"):  # beside R's, which is DRML's answer
         if (value := last("train", name)) is not None:
             out[name] = value

@@ -16,6 +16,7 @@ CHOICE = "choice.json"  # of a solved stage: what was chosen, linear.C and by th
 ROLES = ("sup", "est", "unlabeled", "test")
 
 SPLIT = pa.schema([("id", pa.string()), ("role", pa.string())])
+EPOCH = pa.field("epoch", pa.int32())  # from 0; in every file, so that the files of a folder are one frame
 WEIGHTS = pa.schema(
     [
         ("bin", pa.int16()),
@@ -25,8 +26,9 @@ WEIGHTS = pa.schema(
         ("n_neg", pa.int64()),
         ("r_pos", pa.float64()),
         ("r_neg", pa.float64()),
-        ("optimal_r_pos", pa.float64()),  # from hidden labels: diagnostic only, null where there are none
-        ("optimal_n", pa.int64()),
+        ("optimal_r_pos", pa.float64()),  # from hidden labels: diagnostic only; null where no such entry lies in the bin
+        ("optimal_n", pa.int64()),  # of the entries with hidden labels; null where there are no hidden labels
+        EPOCH,
     ]
 )
 CLASS_WEIGHTS = WEIGHTS.insert(0, pa.field("class", pa.string()))  # tables that know the class
@@ -38,14 +40,16 @@ THRESHOLDS = pa.schema(
         ("n_pos", pa.int64()),
         ("n_neg", pa.int64()),
         ("crossed", pa.bool_()),
+        EPOCH,
     ]
 )
 PSEUDO_LABELS = pa.schema(
     [
         ("id", pa.string()),
-        ("confidence", pa.list_(pa.float16())),
+        ("confidence", pa.list_(pa.float32())),  # as precise as what was compared with the thresholds
         ("label", pa.list_(pa.int8())),  # 1, 0, -1: positive, negative, uncertain
-        ("weight", pa.list_(pa.float16())),
+        ("weight", pa.list_(pa.float32())),
+        EPOCH,
     ]
 )
 # Columns of history.csv, one row per epoch: what each epoch of a stage gave; a method may add columns. `steps` counts
@@ -67,14 +71,13 @@ PREDICTIONS = pa.schema(
 
 
 def epoch_file(folder: Path, kind: str, epoch: int) -> Path:
-    """`<folder>/<kind>/epoch=NNN/part-0.parquet`: pandas reads `<folder>/<kind>` as one frame with an epoch column."""
-    return folder / kind / f"epoch={epoch:03d}" / "part-0.parquet"
+    """`<folder>/<kind>/epoch-NNN.parquet`: pandas reads `<folder>/<kind>` as one frame. A name with `=` would be a category."""
+    return folder / kind / f"epoch-{epoch:03d}.parquet"
 
 
 def epochs(folder: Path, kind: str) -> list[int]:
     """The epochs that `<folder>/<kind>` holds, ascending."""
-    found = [int(path.name.removeprefix("epoch=")) for path in (folder / kind).glob("epoch=*") if path.is_dir()]
-    return sorted(found)
+    return sorted(int(path.stem.removeprefix("epoch-")) for path in (folder / kind).glob("epoch-*.parquet"))
 
 
 def write_split(ids: Sequence[str] | np.ndarray, roles: Sequence[str] | np.ndarray, path: Path) -> None:
@@ -101,29 +104,39 @@ def read_roles(path: Path, ids: Sequence[str] | np.ndarray | None = None) -> np.
     return np.array(roles, object)
 
 
-def write_weights(columns: dict[str, Any], path: Path) -> None:
-    """Write an epoch's rates, one row per bin (one per class and bin where a `class` column is given)."""
-    write_parquet(pa.table(columns, schema=CLASS_WEIGHTS if "class" in columns else WEIGHTS), path)
+def write_weights(columns: dict[str, Any], folder: Path, epoch: int) -> None:
+    """Write an epoch's rates, one row per bin (one per class and bin where a `class` column is given); NaN is written as null."""
+    optimal = pa.array(columns["optimal_r_pos"], pa.float64(), from_pandas=True)
+    columns = columns | {"optimal_r_pos": optimal, "epoch": _column(epoch, len(optimal))}
+    schema = CLASS_WEIGHTS if "class" in columns else WEIGHTS
+    write_parquet(pa.table(columns, schema=schema), epoch_file(folder, "weights", epoch))
 
 
-def write_thresholds(columns: dict[str, Any], path: Path) -> None:
+def write_thresholds(columns: dict[str, Any], folder: Path, epoch: int) -> None:
     """Write an epoch's thresholds, one row per class."""
-    write_parquet(pa.table(columns, schema=THRESHOLDS), path)
+    columns = columns | {"epoch": _column(epoch, len(columns["class"]))}
+    write_parquet(pa.table(columns, schema=THRESHOLDS), epoch_file(folder, "thresholds", epoch))
 
 
-def write_pseudo_labels(ids: np.ndarray, confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, path: Path) -> None:
-    """Write an epoch's pseudo-labels: per image confidences, labels and weights, halves of what trains.
+def write_pseudo_labels(
+    ids: np.ndarray, confidence: np.ndarray, label: np.ndarray, weight: np.ndarray, folder: Path, epoch: int
+) -> None:
+    """Write an epoch's pseudo-labels: per image confidences, labels and weights.
 
     Args:
         confidence, label, weight: (n, C).
     """
-    p, w = (values.astype(np.float16, copy=False) for values in (confidence, weight))
-    values = [lists(p, pa.float16()), lists(label.astype(np.int8, copy=False), pa.int8()), lists(w, pa.float16())]
-    write_parquet(pa.Table.from_arrays([pa.array(ids, pa.string()), *values], schema=PSEUDO_LABELS), path)
+    p, w = (lists(values.astype(np.float32, copy=False), pa.float32()) for values in (confidence, weight))
+    values = [pa.array(ids, pa.string()), p, lists(label.astype(np.int8, copy=False), pa.int8()), w, _column(epoch, len(ids))]
+    write_parquet(pa.Table.from_arrays(values, schema=PSEUDO_LABELS), epoch_file(folder, "pseudo_labels", epoch))
+
+
+def _column(epoch: int, rows: int) -> pa.Array:
+    return pa.array(np.full(rows, epoch, np.int32))
 
 
 def read_pseudo_labels(path: Path) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """What an epoch trained on: ids (n), confidences (n, C) float16, labels int8, weights float16.
+    """What an epoch trained on: ids (n), confidences (n, C) float32, labels int8, weights float32.
 
     Raises DataError if the file is missing or damaged.
     """

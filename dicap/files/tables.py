@@ -15,7 +15,7 @@ from dicap.files.atomic import replacing
 def write_parquet(table: pa.Table, path: Path) -> None:
     """Write a table with page checksums, atomically."""
     # A dictionary of numbers, or of ids, is made and thrown away again; labels have three values.
-    many = ["id", *(f"{field.name}.list.element" for field in table.schema if field.type == pa.list_(pa.float16()))]
+    many = ["id", *(f"{field.name}.list.element" for field in table.schema if field.type == pa.list_(pa.float32()))]
     leaves = (f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name for field in table.schema)
     few = [leaf for leaf in leaves if leaf not in many]
     options: dict[str, Any] = {"use_dictionary": few, "write_statistics": few, "write_batch_size": 65536}

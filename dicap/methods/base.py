@@ -23,7 +23,6 @@ from dicap.network import Network, build_head, build_network
 from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.batch_sizes import labelled_batch, warmup_batch
-from dicap.settings.methods import METHODS
 
 NO_ROWS = np.empty(0, np.int64)
 
@@ -39,8 +38,8 @@ class Roles:
 
     @property
     def labelled(self) -> np.ndarray:
-        """D_l = D_sup and D_est."""
-        return np.concatenate([self.sup, self.est])
+        """D_l = D_sup and D_est, ascending: a method that holds nothing out does not see where D_est begins."""
+        return np.sort(np.concatenate([self.sup, self.est]))
 
     @property
     def unsup(self) -> np.ndarray:
@@ -206,7 +205,7 @@ class Method:
             batch_labelled=warmup_batch(s.warmup.batch_size, self.share),
             batch_unlabelled=0,
             epochs=s.warmup.epochs,
-            publishes=s.warmup.passes_on if METHODS[s.method].unlabelled else s.weights,  # the result, where no stage follows
+            publishes=s.publishes("warmup"),
         )
 
     def main(self, roles: Roles) -> Phase:
@@ -220,7 +219,7 @@ class Method:
             batch_unlabelled=s.train.batch_size - labelled,
             epochs=s.train.epochs,
             cycle_epochs=s.train.cycle_epochs,
-            publishes=s.weights,
+            publishes=s.publishes("train"),
         )
 
     def make_head(self, channels: int) -> nn.Module:

@@ -166,7 +166,7 @@ def _pseudo_labels(stage: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 def read_curves(folder: Path) -> pd.DataFrame:
     """All epochs of a `weights` folder, the columns as in Evidence. Raises DataError if it holds none."""
     if not files.epochs(folder.parent, folder.name):
-        raise DataError(f"{folder}: holds no epoch=NNN folders; dvc repro train writes them")
+        raise DataError(f"{folder}: holds no epochs; dvc repro train writes them")
     return pool_classes(_frames(folder.parent, folder.name))
 
 
@@ -188,7 +188,7 @@ def _frames(stage: Path, kind: str) -> pd.DataFrame:
     """All epochs of a small per-epoch table, with an `epoch` column."""
     parts = []
     for epoch in files.epochs(stage, kind):
-        frame = read_parquet(files.epoch_file(stage, kind, epoch)).to_pandas().assign(epoch=epoch)
+        frame = read_parquet(files.epoch_file(stage, kind, epoch)).to_pandas()
         # A column of nulls only would come back as objects in one epoch and numbers in the next.
         parts.append(frame.astype({name: float for name in frame if str(name).startswith("optimal")}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()

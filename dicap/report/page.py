@@ -81,7 +81,8 @@ def build_report(
     with replacing_folder(Path(out)) as folder:
         (folder / "figures").mkdir()
         if len(found.weights):  # for dvc plots, which cannot read Parquet
-            last = _last(found.weights).reindex(columns=["epoch", "left", "right", "r_pos", "optimal_r_pos", "n_pos", "n_neg"])
+            columns = ["epoch", "left", "right", "r_pos", "optimal_r_pos", "n_pos", "n_neg", "optimal_n"]
+            last = _last(found.weights).reindex(columns=columns)
             last.to_csv(folder / "curve.csv", index=False, float_format="%.6g", lineterminator="\n")
         sections = []
         with style.house_style():

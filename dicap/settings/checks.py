@@ -7,7 +7,7 @@ from typing import Any
 from dicap.settings.batch_sizes import labelled_batch, pclp_batch
 from dicap.settings.catalogue import BUNDLED, OWN, OWN_HEAD
 from dicap.settings.fields import ORIGINS
-from dicap.settings.methods import METHODS, unread_sections
+from dicap.settings.methods import METHODS, holds_out, unread_sections
 from dicap.settings.schema import Settings
 
 
@@ -109,6 +109,8 @@ def unread(s: Settings) -> dict[str, str]:
             "calibration.policy calibration.source calibration.folds calibration.target calibration.estimator calibration.power "
             "calibration.bins calibration.anchor calibration.empty_bin",
         ),
+        (not facts.finetunes, f"{s.method} trains on all labels", "split.est_fraction"),
+        (not holds_out(s.method, c.source), "with calibration.source cross_fit no label is held out", "split.est_fraction"),
         (not s.trains("train"), f"{s.method} has no main stage", "train.* train.trainable warmup.passes_on"),
         # The network and its features
         (s.head != "ml_decoder", own_head, "network.decoder_dim network.decoder_ffn network.decoder_heads network.dropout"),

@@ -230,7 +230,9 @@ class Train(Section):
         "auto",
         "labelled ones of these; auto: 1.25 x the labelled share of the batch, 4/8/12/16 of 64 at 5/10/15/20 % as published",
     )
-    shuffle: bool = assumed(True, "false: the published code's fixed batches")
+    shuffle: bool = assumed(
+        True, "false: CAP's fixed batches, in the order in which the labels were drawn and alike in every epoch"
+    )
     eval_every: Count = own(1, "epochs between two evaluations")
 
 
@@ -298,6 +300,10 @@ class Settings(MethodSections, Common):  # pydantic takes the fields of the last
         if stage == "finetune":
             return facts.finetunes and self.finetune.enabled and self.calibration.source == "holdout"
         return stage == "warmup" or facts.unlabelled
+
+    def publishes(self, stage: str) -> Literal["raw", "ema"]:
+        """Which network warmup, train or finetune hands on as its model: where no stage follows, the result."""
+        return self.warmup.passes_on if stage == "warmup" and METHODS[self.method].unlabelled else self.weights
 
     def solves(self, stage: str) -> bool:
         """Whether a stage solves for the head as a convex problem instead of training it by steps."""

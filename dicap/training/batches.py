@@ -75,11 +75,13 @@ class MainBatches(Batches):
     def make(self, i: int, views: dict[str, Tensor]) -> Batch:
         """The batch of step i from its views."""
         e, step, refresh = self.experiment, self.steps[i], self.refresh
+        place, pseudo = e.runtime.put(step.unlabelled), refresh.pseudo
         if self.phase.relabel is None:
-            place, pseudo = e.runtime.put(step.unlabelled), refresh.pseudo
             pseudo = pseudo._replace(label=pseudo.label[place], weight=pseudo.weight[place].float())
         else:
-            pseudo = relabelled(self.phase.relabel, self.teacher, views, refresh)
+            tables, pseudo = pseudo, relabelled(self.phase.relabel, self.teacher, views, refresh)
+            for table, made in zip(tables[:3], pseudo[:3], strict=True):  # of the epoch, for its record
+                table[place] = made
         batch, weight = self.batch(i, views, pseudo, "train", self.label[step.unlabelled]), refresh.labelled_weight
         return batch if weight is None else batch._replace(y_weight=weight[e.runtime.put(step.labelled)])
 

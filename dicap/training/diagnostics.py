@@ -44,9 +44,12 @@ class Diagnostics:
         return Diagnostics(y, known & free, experiment.settings.calibration.bins)
 
     def optimal(self, p: Tensor, bins: int, *, per_class: bool = False) -> tuple[Tensor, Tensor] | None:
-        """The true rate and the number of entries of every bin, (K,) or (C, K) each; None without hidden labels."""
+        """The true rate and the number of entries of every bin, (K,) or (C, K) each; None without hidden labels.
+
+        The rate of a bin without entries is NaN: nothing is true of it.
+        """
         counts = self._counted(p, bins, per_class=per_class)
-        return None if counts is None else (estimate_rates(*counts).r_pos, counts[0] + counts[1])
+        return None if counts is None else (counts[0] / (counts[0] + counts[1]), counts[0] + counts[1])
 
     def summary(self, refresh: Refresh) -> dict[str, float]:
         """Shares of confident and uncertain entries, true precision of the labels, error of the estimated curve."""

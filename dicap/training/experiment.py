@@ -1,5 +1,7 @@
 """What a stage works on: settings, images, roles, the labels it may read, and the method."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +12,7 @@ from torch import Tensor, nn
 
 from dicap.data.format import is_partial
 from dicap.data.labels import read_labels
+from dicap.data.split import drawn_order, split_index
 from dicap.data.store import Store
 from dicap.errors import DataError, SettingsError
 from dicap.files.artifacts import ROLES, read_roles
@@ -21,7 +24,8 @@ from dicap.methods.leaks import named_leak
 from dicap.network import detach_backbone
 from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
-from dicap.settings.methods import METHODS
+from dicap.settings.catalogue import OWN
+from dicap.settings.methods import METHODS, holds_out
 from dicap.training.hidden import HiddenLabelReader
 from dicap.training.inputs import FixedFeatures, FrozenFeatures, Images, Inputs
 
@@ -110,6 +114,23 @@ class Experiment:
         """This experiment on the features of the frozen backbone."""
         assert self.bank is not None
         return replace(self, inputs=self.bank, frozen=True)
+
+    @property
+    def split_mark(self) -> str:
+        """SHA-256 of the names of the images by role. Where no label is held out, D_est is part of the labelled images."""
+        s, roles = self.settings, self.roles
+        held_out = holds_out(s.method, s.calibration.source)
+        parts = (roles.sup, roles.est) if held_out else (roles.labelled,)
+        names = [self.store.ids[rows].tolist() for rows in (*parts, roles.unlabeled, roles.test)]
+        return hashlib.sha256(json.dumps(names).encode()).hexdigest()
+
+    def in_drawn_order(self, rows: np.ndarray) -> np.ndarray:
+        """Places (n,) in `rows`, of images that are not for testing, in the order in which labels were drawn."""
+        ids, split, _, added = split_index(self.folder)
+        order = drawn_order(ids, split, added, seed=self.settings.seed, by_id=self.settings.dataset == OWN)
+        place = np.full(len(ids), -1)
+        place[order] = np.arange(len(order))
+        return np.argsort(place[rows])
 
     def training_features(self) -> np.ndarray:
         """Mean features (n, D) of the training images, labelled or not: what the scaling of a head learns from."""

@@ -1,5 +1,6 @@
 """Which images a step sees: a pure function of (seed, stage, epoch, step)."""
 
+from itertools import cycle
 from typing import NamedTuple
 
 import numpy as np
@@ -27,14 +28,13 @@ def chunks(order: np.ndarray, size: int) -> list[np.ndarray]:
     return pieces
 
 
-def cycled(n: int, start: int, count: int, *, seed: int, stage: str, stream: str, shuffle: bool = True) -> np.ndarray:
+def cycled(n: int, start: int, count: int, *, seed: int, stage: str, stream: str) -> np.ndarray:
     """Entries start .. start + count - 1 of an endless stream of passes over 0 .. n - 1, each pass shuffled anew."""
     places = np.arange(start, start + count)
     out = places % n
-    if shuffle:
-        for turn in np.unique(places // n):
-            here = places // n == turn
-            out[here] = permutation(seed, stage, int(turn), n, stream)[out[here]]
+    for turn in np.unique(places // n):
+        here = places // n == turn
+        out[here] = permutation(seed, stage, int(turn), n, stream)[out[here]]
     return out
 
 
@@ -56,26 +56,26 @@ def labelled_plan(n_labelled: int, n_unlabelled: int, batch: int, *, seed: int, 
 
 
 def main_plan(
-    n_labelled: int,
-    n_unlabelled: int,
-    batch_labelled: int,
-    batch_unlabelled: int,
-    *,
-    seed: int,
-    epoch: int,
-    shuffle: bool = True,
-    stage: str = "train",
+    n_labelled: int, n_unlabelled: int, batch_labelled: int, batch_unlabelled: int, *, seed: int, epoch: int, stage: str = "train"
 ) -> list[Step]:
-    """One pass over D_unsup, the labelled images cycled beside it (docs/methods.md 2.8, 3.8).
-
-    `shuffle=False` gives the published code's fixed batches.
-    """
-    order = permutation(seed, stage, epoch, n_unlabelled, "unlabelled") if shuffle else np.arange(n_unlabelled)
-    pieces = chunks(order, batch_unlabelled)
+    """One pass over D_unsup, the labelled images cycled beside it (docs/methods.md 2.8, 3.8)."""
+    pieces = chunks(permutation(seed, stage, epoch, n_unlabelled, "unlabelled"), batch_unlabelled)
     start = epoch * len(pieces) * batch_labelled
-    stream = {"seed": seed, "stage": stage, "stream": "labelled", "shuffle": shuffle}
+    stream = {"seed": seed, "stage": stage, "stream": "labelled"}
     passed = (cycled(n_labelled, start + i * batch_labelled, batch_labelled, **stream) for i in range(len(pieces)))
     return [Step(labelled, piece) for labelled, piece in zip(passed, pieces, strict=True)]
+
+
+def fixed_plan(labelled: np.ndarray, unlabelled: np.ndarray, batch_labelled: int, batch_unlabelled: int) -> list[Step]:
+    """The published code's main epoch, the same each time: batches in the order of two lists (docs/methods.md 2.8).
+
+    The labelled batches, of which the last may be smaller, begin again where they end, and with every epoch.
+
+    Args:
+        labelled, unlabelled: positions, (n_l,) and (n_u,), in the order in which labels were drawn.
+    """
+    beside = cycle(np.split(labelled, range(batch_labelled, len(labelled), batch_labelled)))
+    return [Step(*step) for step in zip(beside, chunks(unlabelled, batch_unlabelled), strict=False)]
 
 
 def pool_plan(n_labelled: int, adopted: np.ndarray, batch: int, steps: int, *, seed: int, epoch: int) -> list[Step]:

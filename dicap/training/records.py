@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from dicap.calibration.rates import Rates
-from dicap.files.artifacts import epoch_file, write_pseudo_labels, write_thresholds, write_weights
+from dicap.files.artifacts import write_pseudo_labels, write_thresholds, write_weights
 from dicap.methods.base import Phase, Refresh
 from dicap.training.diagnostics import Diagnostics
 from dicap.training.experiment import Experiment
@@ -18,21 +18,20 @@ Optimal = Callable[..., tuple[Tensor, Tensor] | None]  # (confidence, bins, per_
 
 
 def record(refresh: Refresh, folder: Path, epoch: int, *, ids: np.ndarray, classes: list[str], optimal: Optimal) -> None:
-    """Write `<folder>/{weights,thresholds,pseudo_labels}/epoch=NNN/part-0.parquet` for what the method has."""
+    """Write `<folder>/{weights,thresholds,pseudo_labels}/epoch-NNN.parquet` for what the method has."""
     pseudo = refresh.pseudo
     if refresh.rates is not None:
         r_pos = refresh.rates.r_pos  # (K,) or (C, K)
         true = optimal(pseudo.confidence, r_pos.shape[-1], per_class=r_pos.ndim == 2)
-        write_weights(_weights(refresh.rates, classes, true), epoch_file(folder, "weights", epoch))
+        write_weights(_weights(refresh.rates, classes, true), folder, epoch)
     if refresh.thresholds is not None:
         t = refresh.thresholds
         columns = {"class": classes} | {
             name: getattr(t, name).cpu().numpy() for name in ("tau_pos", "tau_neg", "n_pos", "n_neg", "crossed")
         }
-        write_thresholds(columns, epoch_file(folder, "thresholds", epoch))
-    confidence, weight = pseudo.confidence.half(), pseudo.weight.half()  # here: NumPy takes eight times as long
-    confidence, label, weight = (tensor.cpu().numpy() for tensor in (confidence, pseudo.label, weight))
-    write_pseudo_labels(ids, confidence, label, weight, epoch_file(folder, "pseudo_labels", epoch))
+        write_thresholds(columns, folder, epoch)
+    confidence, label, weight = (tensor.cpu().numpy() for tensor in (pseudo.confidence, pseudo.label, pseudo.weight))
+    write_pseudo_labels(ids, confidence, label, weight, folder, epoch)
 
 
 def record_first(experiment: Experiment, refresh: Refresh, phase: Phase, folder: Path) -> dict[str, float]:

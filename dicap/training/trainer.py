@@ -58,6 +58,7 @@ class Checkpoint:
         row: what is known of this epoch for the history.
         sums: of the loss terms over this epoch's steps.
         refresh: the pseudo-labels of this epoch and their tables, without confidences; None before they are made.
+            Where each batch is labelled anew, with confidences, and of the steps that are done those of the batches.
         carry: tensors that the method keeps from epoch to epoch.
     """
 
@@ -153,7 +154,8 @@ class Trainer:
         for network in self.networks.values():
             attach_backbone(network)
         folder = self.state.products
-        common = {"settings": self.settings, "classes": self.experiment.store.classes, "stage": self.stage}
+        e = self.experiment
+        common = {"settings": self.settings, "classes": e.store.classes, "stage": self.stage, "split": e.split_mark}
         for which, name in names.items():
             place = folder / f"{name}.safetensors"
             save_model(self.networks[which], place, which=which, decisions=decisions[which], **common)
@@ -176,7 +178,7 @@ class Trainer:
     def saved_refresh(self) -> Refresh | None:
         """What this epoch trains on, where it was made before a stop or a kill."""
         saved = self.checkpoint.refresh
-        return None if saved is None else Refresh.from_state_dict(saved, self.experiment.runtime.device)
+        return None if saved is None else self.keep_refresh(Refresh.from_state_dict(saved, self.experiment.runtime.device))
 
     def record_refresh(self, refresh: Refresh, *, parquet: bool = True) -> Refresh:
         """Keep what the epoch trains on in the checkpoint, its summary in the history and, unless told otherwise, all as Parquet.
@@ -192,7 +194,12 @@ class Trainer:
         if (guarded := at.row["n_guarded"]) != (at.history[-1]["n_guarded"] if at.history else 0):
             count = f"{guarded} of {len(classes)} classes"
             self.log([f"train: from epoch {at.epoch + 1} on {count} are guarded (n_guarded in history.csv)"])
-        at.carry, at.refresh = dict(refresh.carry), refresh.without_confidences().state_dict()
+        return self.keep_refresh(refresh.without_confidences())
+
+    def keep_refresh(self, refresh: Refresh) -> Refresh:
+        """Keep what the epoch trains on in the checkpoint."""
+        at = self.checkpoint
+        at.carry, at.refresh = dict(refresh.carry), refresh.state_dict()
         return Refresh.from_state_dict(at.refresh, self.experiment.runtime.device)
 
     @cached_property

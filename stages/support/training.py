@@ -46,7 +46,7 @@ def start_from(experiment: Experiment, model: Path) -> Callable[[], nn.Module]:
     """A function that makes the experiment's network with a saved model's weights."""
     from dicap.models import check_same_problem, load_weights
 
-    check_same_problem(model, experiment.settings, experiment.store.classes)
+    check_same_problem(model, experiment.settings, experiment.store.classes, experiment.split_mark)
 
     def make() -> nn.Module:
         network = experiment.method.build_network(pretrained=False, stored=experiment.stored_backbone)

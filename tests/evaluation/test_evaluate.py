@@ -157,7 +157,7 @@ def test_a_stage_that_was_left_out_has_no_steps_and_a_solved_one_no_number(tmp_p
     for stage, rows in (("warmup", "0,13\n1,13\n"), ("train", ""), ("finetune", "0,\n")):
         (tmp_path / stage).mkdir()
         (tmp_path / stage / "history.csv").write_text(f"epoch,steps\n{rows}")
-    found = _from_histories(tmp_path, "raw")
+    found = _from_histories(tmp_path, tiny.settings())
     assert {key: found[key] for key in ("steps_warmup", "steps_train", "steps_finetune", "steps")} == {
         "steps_warmup": 26, "steps_train": 0, "steps_finetune": None, "steps": None,
     }  # fmt: skip
@@ -168,8 +168,30 @@ def test_drml_s_two_classifiers_stand_beside_its_answer(tmp_path):
         (tmp_path / stage).mkdir()
         rows = "0,70,61,62\n1,71,63,64\n" if stage == "train" else ""
         (tmp_path / stage / "history.csv").write_text(f"epoch,map_raw,map_c1,map_c2\n{rows}")
-    found = _from_histories(tmp_path, "raw")
+    found = _from_histories(tmp_path, tiny.settings())
     assert (found["map_train"], found["map_c1"], found["map_c2"]) == (71.0, 63.0, 64.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "mld", "weights": "ema"},  # its warm-up is the result
+        {"method": "mld", "warmup.passes_on": "ema"},  # nothing is passed on
+        {"method": "cap", "warmup.passes_on": "ema"},
+        {"method": "cap", "weights": "ema"},
+        {"weights": "ema"},
+    ],
+    ids=lambda changes: " ".join(map(str, changes.values())),
+)
+def test_the_score_after_a_stage_is_that_of_the_model_it_published(tiny_experiment, tmp_path, changes):
+    experiment = tiny_experiment({"head": "linear"} | changes)
+    stages = [stage for stage in ("warmup", "train") if experiment.settings.trains(stage)]
+    model = tiny.run_stages([(stage, experiment) for stage in stages], tmp_path)
+    result = evaluate(experiment, model, tmp_path / "out")
+    for stage in stages:
+        found = evaluate(experiment, tmp_path / stage / "model.safetensors", tmp_path / f"of {stage}")
+        assert abs(found["map_raw"] - found["map_ema"]) > 0.1, "else nothing is told apart"
+        assert result[f"map_{stage}"] == pytest.approx(found["map"], abs=1e-3)
 
 
 def test_its_bytes_are_the_same_again(evaluated, trained, model_file, out):

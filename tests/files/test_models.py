@@ -1,10 +1,12 @@
 """Published models: what is read is what was written, equal models are equal bytes, and nothing foreign gets in."""
 
+import itertools
 import json
 import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import tiny
 import torch
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from dicap.errors import DataError, SettingsError
+from dicap.files.artifacts import read_roles, write_split
 from dicap.models import SCHEMA, check_same_problem, checksum, load_model, read_metadata, save_model
 from dicap.training.loops.warmup import initial_network
 
@@ -124,12 +127,37 @@ def test_any_flipped_bit_is_noticed(trained, tmp_path_factory, part, place, bit)
     assert "\n" not in str(caught.value)
 
 
-def test_a_stage_continues_only_from_its_own_problem(model):
-    s = tiny.settings()
-    check_same_problem(model, s, CLASSES)
-    check_same_problem(model, tiny.settings({"optimiser.lr": 0.5}), CLASSES)
+def test_a_stage_continues_only_from_its_own_problem(model, tiny_experiment):
+    s, split = tiny.settings(), tiny_experiment().split_mark
+    check_same_problem(model, s, CLASSES, split)
+    check_same_problem(model, tiny.settings({"optimiser.lr": 0.5}), CLASSES, split)
     with pytest.raises(DataError, match="other classes"):
-        check_same_problem(model, s, CLASSES[::-1])
-    for key, value in {"method": "mld", "backbone": "test_vit", "head": "linear", "image_size": 48, "dataset": "digits"}.items():
+        check_same_problem(model, s, CLASSES[::-1], split)
+    others = {"method": "mld", "backbone": "test_vit", "head": "linear", "image_size": 48, "dataset": "digits", "seed": 2}
+    for key, value in (others | {"ratio": 0.6}).items():
         with pytest.raises(SettingsError, match=f"{key}: found '?{value}'?, but .* was trained with"):
-            check_same_problem(model, tiny.settings({key: value}), CLASSES)
+            check_same_problem(model, tiny.settings({key: value}), CLASSES, split)
+
+
+@pytest.mark.parametrize("which", ["dicap holdout", "dicap cross_fit", "mld holdout", "cap holdout"])
+def test_a_stage_continues_from_another_split_only_where_no_label_that_is_held_out_was_learnt(tiny_set, tmp_path, which):
+    """Roles exchanged by hand, two at a time."""
+    method, source = which.split()
+    changes = {"method": method, "head": "linear", "linear.solver": "convex", "calibration.source": source}
+    changes |= {"warmup.trainable": "head"} if source == "cross_fit" else {}
+    split, model = tmp_path / "split.parquet", tmp_path / "model.safetensors"
+    e = tiny.open_experiment(tiny_set, split, changes)
+    facts = {"settings": e.settings, "classes": CLASSES, "stage": "warmup", "which": "raw"}
+    save_model(e.method.build_network(pretrained=False), model, split=e.split_mark, **facts)
+    check_same_problem(model, e.settings, CLASSES, tiny.open_experiment(tiny_set, split, changes).split_mark)
+    ids, roles = e.store.ids, read_roles(split)
+    for one, other in itertools.combinations(("sup", "est", "unlabeled"), 2):
+        exchanged, (i, k) = roles.copy(), (np.flatnonzero(roles == role)[0] for role in (one, other))
+        exchanged[i], exchanged[k] = roles[k], roles[i]
+        write_split(ids, exchanged, split)
+        mark = tiny.open_experiment(tiny_set, split, changes).split_mark
+        if {one, other} == {"sup", "est"} and which != "dicap holdout":
+            check_same_problem(model, e.settings, CLASSES, mark)
+            continue
+        with pytest.raises(DataError, match="may have learnt labels that are held out now"):
+            check_same_problem(model, e.settings, CLASSES, mark)

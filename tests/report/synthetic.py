@@ -67,7 +67,7 @@ def write_pseudo_labels(
         "optimal_r_pos": rate if hidden else [None] * 20,
         "optimal_n": n_pos + n_neg if hidden else [None] * 20,
     }
-    files.write_weights(columns, files.epoch_file(stage, "weights", epoch))
+    files.write_weights(columns, stage, epoch)
     tau_neg, tau_pos = rng.uniform(0.15, 0.4, len(names)), rng.uniform(0.5, 0.8, len(names))
     columns = {
         "class": names,
@@ -77,11 +77,11 @@ def write_pseudo_labels(
         "n_neg": (1 - truth).sum(0),
         "crossed": [k == 1 for k in range(len(names))],
     }
-    files.write_thresholds(columns, files.epoch_file(stage, "thresholds", epoch))
+    files.write_thresholds(columns, stage, epoch)
     label = np.where(confidence > tau_pos, 1, np.where(confidence < tau_neg, 0, -1))
     r = np.interp(confidence, (edges[:-1] + edges[1:]) / 2, estimated)
     weight = np.where(label == 1, r, np.where(label == 0, 1 - r, 0))
-    files.write_pseudo_labels(ids, confidence, label, weight, files.epoch_file(stage, "pseudo_labels", epoch))
+    files.write_pseudo_labels(ids, confidence, label, weight, stage, epoch)
 
 
 def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.random.Generator) -> None:

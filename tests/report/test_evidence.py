@@ -18,12 +18,12 @@ from dicap.report import evidence
 from . import synthetic
 
 
-@given(st.lists(st.tuples(st.sampled_from([1, 0, -1]), st.floats(0, 1, width=16)), min_size=1, max_size=40))
+@given(st.lists(st.tuples(st.sampled_from([1, 0, -1]), st.floats(0, 1, width=32)), min_size=1, max_size=40))
 def test_histograms_against_a_loop(entries):
     label, weight = (np.array([column]) for column in zip(*entries, strict=True))
     with tempfile.TemporaryDirectory() as folder:
-        files.write_pseudo_labels(np.array(["a"]), weight, label, weight, Path(folder) / "record.parquet")
-        by_weight, numbers = evidence.histogram_of_record(Path(folder) / "record.parquet")
+        files.write_pseudo_labels(np.array(["a"]), weight, label, weight, Path(folder), 0)
+        by_weight, numbers = evidence.histogram_of_record(files.epoch_file(Path(folder), "pseudo_labels", 0))
     for k in (1, 0, -1):
         assert numbers[k] == sum(1 for found, _ in entries if found == k)
     for row in by_weight.to_dict("records"):

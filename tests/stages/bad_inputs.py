@@ -272,6 +272,14 @@ MADE = [
     Case("no model to start from", "train", remove("artifacts/warmup")),
     Case("no model to look at", "pseudo-label", remove("artifacts/warmup")),
     Case("a model that is a pickle", "evaluate --model m.safetensors", pickled("m.safetensors"), vague=True),
+    *(
+        Case(f"a model of {what}, with the new split", command, both(wrong(**changes), lambda p: p.done("split")), code=code)
+        for what, command, changes, code in (
+            ("another seed", "train", {"seed": 2}, 2),
+            ("another ratio", "pseudo-label", {"ratio": 0.6}, 2),
+            ("another D_est", "finetune", {"split__est_fraction": 0.5}, 1),
+        )
+    ),
     Case("a model of other classes", "train", meta(classes=["azure", "green", "red"])),
     Case("a model of other classes to score", "evaluate", meta(classes=["azure", "green", "red"])),
     Case("a damaged history", "evaluate", written("artifacts/train/history.csv", "epoch\n1,2,3\n4\n5,6,7,8,9\n"), vague=True),

@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 
 from dicap.data.store import Store
 from dicap.frozen.features.recipe import Recipe, pretrained_network
+from dicap.frozen.inputs import BankFeatures
 from dicap.machine.runtime import Runtime
 from dicap.provenance.dependencies import relevant
 from dicap.settings import Section, Settings, flatten
@@ -84,7 +85,7 @@ class Runs:
         source, found = None, {}
         for stage in ("warmup", "train", "finetune"):
             if s.trains(stage):
-                bank = self.bank if s.needs_features else None
+                bank = BankFeatures(self.bank, s.seed, s.augment.flip) if s.needs_features else None
                 experiment = Experiment.open(s, Runtime(torch.device("cpu"), workers=0), self.folder, split, bank=bank)
                 on = experiment.on_bank() if bank is not None and s.trainable(stage) == "head" else experiment
                 source = tiny.run_stage(on, stage, source, place) / "model.safetensors"

@@ -4,9 +4,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dicap.randomness import order_by_name
+from dicap.training.loops import main
 from dicap.training.plan import chunks, cycled, labelled_plan, main_plan
 
 small = st.integers(1, 40)
@@ -54,10 +57,43 @@ def test_a_main_epoch_sees_every_unlabelled_image_once_and_the_labelled_ones_eve
     assert max(seen.values()) - min(seen[i] for i in range(n_l)) <= 1
 
 
-def test_without_shuffling_every_epoch_has_the_same_unlabelled_batches_in_order():
-    first, second = (main_plan(5, 12, 2, 4, seed=1, epoch=epoch, shuffle=False) for epoch in (0, 1))
-    assert flat(step.unlabelled for step in first) == flat(step.unlabelled for step in second) == list(range(12))
-    assert flat(step.labelled for step in [*first, *second]) == [i % 5 for i in range(12)]
+@pytest.mark.parametrize("dataset", ["digits", "table"])
+def test_fixed_batches_are_those_of_two_loaders_that_do_not_shuffle(tiny_set, tmp_path, monkeypatch, dataset):
+    """CAP's code: lists in the order of the draw; each epoch an iterator of each, the labelled one made anew where it ends."""
+    epochs, noted = [], main.MainBatches.requests
+
+    def requests(self):
+        epochs.append([tuple(rows.tolist() for rows in self.rows(step)) for step in self.steps])
+        return noted(self)
+
+    monkeypatch.setattr(main.MainBatches, "requests", requests)
+    changes = {"dataset": dataset, "method": "cap", "train.shuffle": False, "train.epochs": 2, "train.batch_labelled": 3}
+    experiment = tiny.open_experiment(tiny_set, tmp_path / "split.parquet", changes)
+    tiny.run_stages([(stage, experiment) for stage in ("warmup", "train")], tmp_path)
+
+    ids, roles, seed = experiment.store.ids, experiment.roles, experiment.settings.seed
+    train = np.array([row for row, name in enumerate(ids) if name.startswith("train")])
+    never = np.array([row for row, name in enumerate(ids) if name.startswith("unlabeled")])
+    if dataset == "digits":
+        order = [*train[np.random.RandomState(seed).permutation(len(train))]]
+        order += [*never[np.random.RandomState(seed).permutation(len(never))]]
+    else:
+        order = [*train[order_by_name(ids[train], seed, "split")], *never[order_by_name(ids[never], seed, "split")]]
+    labelled = [row for row in order if row in roles.labelled]
+    unlabelled = [row for row in order if row in roles.unlabeled]
+    assert [labelled, len(labelled)] == [order[:14], 14] and len(unlabelled) == 22
+
+    def loader(rows, batch):
+        return iter([rows[i : i + batch] for i in range(0, len(rows), batch)])
+
+    expected, beside = [], loader(labelled, 3)
+    for batch in loader(unlabelled, 5):
+        piece = next(beside, None)
+        if piece is None:
+            beside = loader(labelled, 3)
+            piece = next(beside)
+        expected.append((piece, batch))
+    assert epochs == [expected, expected]
 
 
 @pytest.mark.parametrize(

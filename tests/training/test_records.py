@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 
 from dicap.calibration import rates
 from dicap.calibration.rates import Rates
-from dicap.calibration.thresholds import PseudoLabels, Thresholds
+from dicap.calibration.thresholds import PseudoLabels, Thresholds, dual_thresholds, hard_labels
 from dicap.files import artifacts
+from dicap.files.tables import read_parquet
+from dicap.lab.paper_figures import figure_1a, figure_1b, figure_1c
 from dicap.methods.base import Refresh, Roles
 from dicap.report.evidence import read_curves
+from dicap.report.figures.calibration import correctness, early_and_late
+from dicap.report.histogram import open_histogram
 from dicap.training import diagnostics
 from dicap.training.records import record
 
@@ -96,7 +100,7 @@ def test_what_is_written_of_an_epoch_is_what_it_trained_on_and_what_hidden_label
     refresh, ids, known = by_class(refresh) if per_class else refresh, list("abcdefghi"), diagnostics_of(labels)
     record(refresh, tmp_path, 3, ids=np.array(ids, dtype=object), classes=["x", "y", "z"], optimal=known.optimal)
     frame = pd.read_parquet(tmp_path / "weights")
-    assert frame["epoch"].astype(int).unique().tolist() == [3] and len(frame) == (C * K if per_class else K)
+    assert frame["epoch"].unique().tolist() == [3] and len(frame) == (C * K if per_class else K)
     assert frame["bin"].tolist() == [0, 1, 2, 3] * (C if per_class else 1)
     assert frame["left"].tolist()[:K] == [0, 0.25, 0.5, 0.75] and frame["right"].tolist()[:K] == [0.25, 0.5, 0.75, 1]
     assert ("class" in frame) == per_class and (not per_class or frame["class"].tolist() == [c for c in "xyz" for _ in range(K)])
@@ -105,6 +109,7 @@ def test_what_is_written_of_an_epoch_is_what_it_trained_on_and_what_hidden_label
     pos, total = (table.ravel() if per_class else table.sum(0) for table in slow_optimal(refresh, labels))
     assert frame["optimal_n"].tolist() == total.tolist()
     seen = total > 0
+    assert frame["optimal_r_pos"].notna().tolist() == seen.tolist()
     np.testing.assert_allclose(frame["optimal_r_pos"][seen], (pos[seen] / total[seen]), atol=1e-6)
 
     frame = pd.read_parquet(tmp_path / "thresholds")
@@ -113,12 +118,56 @@ def test_what_is_written_of_an_epoch_is_what_it_trained_on_and_what_hidden_label
     assert frame["n_pos"].tolist() == [3, 2, 0] and frame["crossed"].tolist() == [False, True, False]
     found, p, label, weight = artifacts.read_pseudo_labels(artifacts.epoch_file(tmp_path, "pseudo_labels", 3))
     assert found == ids and (label == refresh.pseudo.label.numpy()).all()
-    np.testing.assert_array_equal(p, refresh.pseudo.confidence.numpy().astype(np.float16))
-    np.testing.assert_array_equal(weight, refresh.pseudo.weight.numpy().astype(np.float16))
+    assert p.dtype == weight.dtype == np.float32
+    np.testing.assert_array_equal(p, refresh.pseudo.confidence.numpy())
+    np.testing.assert_array_equal(weight, refresh.pseudo.weight.numpy())
 
     curves = read_curves(tmp_path / "weights")
     error = np.average((curves["r_pos"] - curves["optimal_r_pos"]).abs().fillna(0), weights=curves["optimal_n"])
     assert error == pytest.approx(known.summary(refresh)["curve_error"], abs=1e-6), "the history says the same"
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_of_a_bin_without_hidden_labels_no_true_rate_is_stored_or_drawn(refresh, labels, tmp_path, per_class):
+    p = refresh.pseudo.confidence
+    refresh = refresh._replace(pseudo=refresh.pseudo._replace(confidence=torch.where(p < 0.5, p / 2, 0.5 + (p - 0.5) / 2)))
+    refresh, known = by_class(refresh) if per_class else refresh, diagnostics_of(labels)
+    record(refresh, tmp_path, 0, ids=np.array(list("abcdefghi"), object), classes=["x", "y", "z"], optimal=known.optimal)
+    stored = read_parquet(artifacts.epoch_file(tmp_path, "weights", 0))
+    assert stored["optimal_r_pos"].is_valid().to_pylist() == [n > 0 for n in stored["optimal_n"].to_pylist()]
+    assert stored["optimal_n"].null_count == 0
+
+    curves, there = read_curves(tmp_path / "weights"), [True, False, True, False]
+    assert (curves["optimal_n"] > 0).tolist() == there
+    assert ["optimal" in words for _, _, words in open_histogram(tmp_path / "weights")[1]] == there
+    for figure in (correctness(curves), early_and_late(curves), figure_1a(curves), figure_1b({0.1: curves}), figure_1c(curves)):
+        titles = ("optimal", "unlabelled images", "10 % labelled")
+        lines = [line for ax in figure.axes for line in ax.lines if line.get_label() in titles]
+        assert lines and all(np.isfinite(line.get_ydata()).tolist() == there and line.get_marker() != "None" for line in lines)
+
+
+def test_what_plain_pandas_reads_is_what_was_decided_and_adds_up(tmp_path):
+    """Scores close to the thresholds, and more entries than half precision can count."""
+    rng, decided = np.random.default_rng(0), {}
+    ids, classes = np.array([f"image-{i}" for i in range(2000)], object), ["x", "y", "z"]
+    for epoch in (0, 2, 10):
+        p_sup, y_sup = torch.from_numpy(rng.random((50, C), np.float32)), torch.from_numpy(rng.integers(0, 2, (50, C)))
+        thresholds = dual_thresholds(p_sup, y_sup)
+        near = torch.where(torch.from_numpy(rng.random((len(ids), C)) < 0.5), thresholds.tau_pos, thresholds.tau_neg)
+        p = (near + torch.from_numpy(rng.normal(0, 1e-4, near.shape))).clamp(0, 1).float()
+        pseudo = PseudoLabels(p, hard_labels(p, thresholds), p)
+        record(Refresh(pseudo, thresholds=thresholds), tmp_path, epoch, ids=ids, classes=classes, optimal=lambda *_, **__: None)
+        decided[epoch] = pseudo
+    labels, taus = (pd.read_parquet(tmp_path / kind) for kind in ("pseudo_labels", "thresholds"))
+    assert labels["epoch"].tolist() == [epoch for epoch in decided for _ in ids]
+    last, taus = (frame[frame["epoch"] == frame["epoch"].max()] for frame in (labels, taus))
+    assert last["epoch"].unique().tolist() == [10] and last["id"].tolist() == ids.tolist()
+    p, label = np.stack(last["confidence"]), np.stack(last["label"])
+    above, below = p > taus["tau_pos"].to_numpy(), p < taus["tau_neg"].to_numpy()
+    np.testing.assert_array_equal(label, np.where(above, 1, np.where(below, 0, -1)), "by Equation (9), from what is stored")
+    total = float(decided[10].weight.double().sum())
+    assert total > 2048 and last.explode("weight")["weight"].sum() == pytest.approx(total, rel=1e-4)
+    assert np.mean(last["weight"].to_numpy()) == pytest.approx(decided[10].weight.double().mean(0).numpy(), rel=1e-4)
 
 
 def test_without_hidden_labels_the_optimal_columns_are_null(refresh, labels, tmp_path):

@@ -92,7 +92,8 @@ def _curves(ax: Axes, weights: pd.DataFrame, markers: bool = True) -> None:
         ax.scatter(centre[~full], estimated[~full], s=16, facecolor="none", edgecolor=style.BLUE, linewidth=1, zorder=3)
     optimal = weights["optimal_r_pos"].to_numpy(dtype=float)
     if np.isfinite(optimal).any():
-        ax.plot(centre, optimal, color=style.VERMILLION, linestyle="--", label="optimal")
+        # Nothing is drawn at a bin without entries; the points show a bin between two of these.
+        ax.plot(centre, optimal, color=style.VERMILLION, linestyle="--", marker=".", label="optimal")
     ax.set_ylim(-0.03, 1.03)
     ax.set_xlim(-0.02, 1.02)
 

@@ -9,7 +9,7 @@ from dicap.methods.base import ParamGroup, Phase, Refresh, Teacher
 from dicap.settings import Settings
 from dicap.training.batches import MainBatches
 from dicap.training.experiment import Experiment
-from dicap.training.plan import main_plan
+from dicap.training.plan import fixed_plan, main_plan
 from dicap.training.records import record_first
 from dicap.training.teacher import EpochTeacher
 from dicap.training.trainer import Trainer
@@ -37,6 +37,10 @@ def learn(
     if phase.begin is not None:
         phase.begin(network)
     groups = own_rates(network, phase, s) if phase.groups is None else phase.groups(network)
+    fixed = None
+    if not s.train.shuffle:
+        labelled, unlabelled = map(run.experiment.in_drawn_order, (phase.labelled, phase.unlabelled))
+        fixed = fixed_plan(labelled, unlabelled, phase.batch_labelled, phase.batch_unlabelled)
     steps = len(main_plan(*counts, seed=s.seed, epoch=0))
     run.begin(network, phase, steps=steps, eval_every=s.train.eval_every, groups=groups)
 
@@ -45,13 +49,15 @@ def learn(
         refresh = run.saved_refresh
         if refresh is None:
             with run.meter.timing("refresh"):
-                refresh = run.record_refresh(make_labels(run.epoch_teacher))
+                made = make_labels(run.epoch_teacher)
+                # What each batch labels anew is recorded when all have been.
+                refresh = run.record_refresh(made) if phase.relabel is None else run.keep_refresh(made)
             if phase.install is not None:
                 for each in run.networks.values():
                     phase.install(each, refresh)
 
         # (4) one pass over D_unsup, on L = L_sup + L_pseudo + lambda L_uncer
-        plan = main_plan(*counts, seed=s.seed, epoch=epoch, shuffle=s.train.shuffle, stage=run.stage)
+        plan = main_plan(*counts, seed=s.seed, epoch=epoch, stage=run.stage) if fixed is None else fixed
         for batch in run.batches(MainBatches(run.experiment, phase, plan, epoch, refresh, run.teacher)):
             if s.train.batch_norm == "eval":
                 hold_statistics(network)
@@ -62,6 +68,8 @@ def learn(
             run.update(losses)
             run.end_step()
 
+        if phase.relabel is not None:
+            run.record_refresh(refresh)
         run.end_epoch()
 
 

@@ -18,6 +18,7 @@ from dicap.files.atomic import replacing
 from dicap.machine.cost import Meter
 from dicap.machine.progress import progress, time_left
 from dicap.methods.base import Batch, ParamGroup, Phase, Refresh
+from dicap.metrics import ledger
 from dicap.models import save_model
 from dicap.network import attach_backbone
 from dicap.randomness import torch_seed
@@ -238,6 +239,9 @@ class Trainer:
     def update(self, terms: dict[str, Tensor], *groups: str) -> None:
         """Backward pass and AdamW for the sum of the loss terms, of the named parameter groups (all by default)."""
         at = self.checkpoint
+        if at.step == 0 and len(terms) > 1 and not groups:  # the ledger; of several updates a step none is the loss
+            norms = self.optimisation.norms(list(terms.values()))
+            at.row |= {name.replace("loss_", "grad_"): norm for name, norm in zip(terms, norms, strict=True)}
         total = torch.stack(list(terms.values())).sum()
         self.optimisation.update(total, groups)
         for name, value in {"loss": total, **terms}.items():
@@ -300,6 +304,8 @@ class Trainer:
             with self.meter.timing("evaluation"):
                 scores = {name: self.experiment.predict(net, self.experiment.roles.test) for name, net in self.networks.items()}
                 at.row |= map_of_scores(self.experiment, scores)
+        told = {term for row in at.history for term in ledger.idle(row)}
+        self.log([f"{self.stage}: {ledger.in_words(*term)}" for term in ledger.idle(at.row).items() if term[0] not in told])
         means = {name: float(value) / self._steps for name, value in at.sums.items()}
         row = dict.fromkeys(HISTORY) | {"epoch": at.epoch, "steps": self._steps or None}
         at.history.append(row | means | at.row)

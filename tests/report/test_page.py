@@ -27,7 +27,10 @@ from dicap.report.page import _remarks, build_report, sections_of, summary
 from . import synthetic
 
 ROOT = Path(__file__).parents[2]
-FIGURES = {"scores", "losses", "curve", "curve_error", "shares", "weights", "precision", "reliability"}
+FIGURES = {
+    *("scores", "losses", "gradients", "curve", "curve_error"),
+    *("shares", "weights", "weights_by_epoch", "precision", "reliability"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +138,7 @@ def test_a_method_without_pseudo_labels_says_why(tmp_path):
     html = build(tmp_path, {"method": "mld", "dataset": "table"}, pseudo=False)
     assert "MLD learns from the labelled images only: no pseudo-labels are made." in html
     assert {path.stem for path in (tmp_path / "report" / "figures").glob("*.svg")} == {
-        "scores", "losses", "reliability",
+        "scores", "losses", "gradients", "reliability",
     }  # fmt: skip
     assert "on own images" in html and "on table" not in html, "one's own are not called by the name of their reader"
     assert "or the stage has not run" in build(tmp_path / "dicap", pseudo=False)

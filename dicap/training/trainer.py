@@ -239,7 +239,7 @@ class Trainer:
     def update(self, terms: dict[str, Tensor], *groups: str) -> None:
         """Backward pass and AdamW for the sum of the loss terms, of the named parameter groups (all by default)."""
         at = self.checkpoint
-        if at.step == 0 and len(terms) > 1 and not groups:  # the ledger; of several updates a step none is the loss
+        if at.step == 0 and len(terms) > 1 and not groups and self._is_in_ledger:
             norms = self.optimisation.norms(list(terms.values()))
             at.row |= {name.replace("loss_", "grad_"): norm for name, norm in zip(terms, norms, strict=True)}
         total = torch.stack(list(terms.values())).sum()
@@ -286,6 +286,14 @@ class Trainer:
             f"{self.stage}: the loss is not finite in step {step + 1} of epoch {self.checkpoint.epoch + 1}; the ids of its "
             f"images are in {place}. No weights were updated with it. Lower optimiser.lr, or look at these images"
         )
+
+    @property
+    def _is_in_ledger(self) -> bool:
+        """Whether the gradients of the epoch's first batch are measured, a backward pass a term.
+
+        In the main stage always. A warm-up may have epochs of ten steps, of which two passes are a tenth: where it is scored.
+        """
+        return self.stage == "train" or self.is_evaluated
 
     # -- the end of an epoch
 

@@ -1,6 +1,8 @@
 """The ledger: norms of gradients against autograd term by term, the same run with it and without, and what it says once."""
 
+import json
 import math
+import runpy
 from contextlib import suppress
 from dataclasses import replace
 
@@ -154,3 +156,15 @@ def test_shares_add_up_to_one_and_know_no_unit(row, factor):
 def test_of_no_gradient_at_all_there_are_no_shares():
     assert ledger.shares({"grad_sup": 0.0, "grad_con": 0.0}) == {} == ledger.shares({"epoch": np.nan})
     assert ledger.shares({"grad_sup": 2.0, "grad_con": 0.0}) == {"sup": 1, "con": 0}
+
+
+def test_the_ledger_of_a_finished_run_has_its_rows_and_mean_thresholds(trained):
+    found = runpy.run_path(str(tiny.ROOT / "benchmarks" / "ledger.py"))["ledger"](trained)
+    history, thresholds = pd.read_csv(trained / "train" / "history.csv"), pd.read_parquet(trained / "train" / "thresholds")
+    assert [row["epoch"] for row in found["train"]] == history["epoch"].tolist()
+    for row in found["train"]:
+        for name in ("weight_pos", "weight_pos_sd", "weight_neg", "grad_sup", "grad_pseudo", "grad_con"):
+            assert row[name] == history[name][row["epoch"]]
+        of_epoch = thresholds[thresholds["epoch"].astype(int) == row["epoch"]]
+        assert row["tau_pos"] == pytest.approx(of_epoch["tau_pos"].mean())
+    json.dumps(found, allow_nan=False)

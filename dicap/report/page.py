@@ -263,7 +263,8 @@ def _learning(found: Evidence) -> Section:
 def _what_acts(found: Evidence) -> Iterator[str]:
     """A sentence a stage: the mean shares of its terms, and which of them hardly act."""
     for stage, name in STAGE_NAMES.items():
-        shares = pd.DataFrame([ledger.shares(row) for row in found.of_stage(stage).to_dict("records")]).mean()
+        rows: list[Any] = found.of_stage(stage).to_dict("records")
+        shares = pd.DataFrame(map(ledger.shares, rows)).mean()
         if len(shares):
             parts = [f"{ledger.TERMS[str(term)]} {ledger.percent(share)}" for term, share in shares.items()]
             yield f"{name}: {', '.join(parts)}."

@@ -50,10 +50,10 @@ def losses(history: pd.DataFrame) -> Figure:
 def gradients(history: pd.DataFrame) -> Figure:
     """Each term's share of the gradient per epoch on a logarithmic scale, and the line below which it hardly acts."""
     figure, ax = style.axes()
-    norms = history[[f"grad_{term}" for term in _TERMS]].astype(float)
-    shares = history.assign(**norms.div(norms.sum(axis=1), axis=0))
+    total = history[[f"grad_{term}" for term in _TERMS]].sum(axis=1)
     for term, (label, look) in _TERMS.items():
-        _line(ax, _positive(shares, f"grad_{term}"), f"grad_{term}", label, look)
+        shares = history.assign(share=history[f"grad_{term}"] / total)
+        _line(ax, _positive(shares, "share"), "share", label, look)
     ax.axhline(HARDLY, color=style.GREY, linewidth=1, linestyle=":")
     ax.set_yscale("log")
     ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")

@@ -59,8 +59,9 @@ def weight_bars(frame: pd.DataFrame) -> Figure:
 def weights_by_epoch(history: pd.DataFrame) -> Figure:
     """Mean weights of positives, with a band of a standard deviation to either side, and of negatives by epoch."""
     figure, ax = style.axes(2.9)
-    for (name, colour), column, look in zip((KINDS[1], KINDS[0]), ("weight_pos", "weight_neg"), style.LINES, strict=False):
-        ax.plot(history["epoch"], history[column], **look | {"color": colour}, markersize=3, label=f"{name} labels")
+    for kind, column, dash, marker in ((1, "weight_pos", "-", "o"), (0, "weight_neg", "--", "s")):
+        name, colour = KINDS[kind]
+        ax.plot(history["epoch"], history[column], **style.look(colour, dash, marker), markersize=3, label=f"{name} labels")
     mean, sd = history["weight_pos"], history["weight_pos_sd"]
     ax.fill_between(history["epoch"], mean - sd, mean + sd, color=KINDS[1][1], alpha=0.2, linewidth=0)
     ax.set_ylim(-0.03, 1.03)

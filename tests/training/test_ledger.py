@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import tiny
 import torch
+from gpu.test_pretended import SMALL
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -22,7 +23,7 @@ from dicap.settings.methods import METHODS
 from dicap.training.optimisation import Optimisation
 from dicap.training.trainer import Trainer
 from training.test_leaks import models
-from training.test_resume import SOURCES, stop_after
+from training.test_resume import stop_after
 
 CPU = torch.device("cpu")
 WCL = {"method": "dicap", "warmup.wcl": True, "warmup.epochs": 2, "warmup.eval_every": 2}
@@ -78,10 +79,10 @@ def test_each_epoch_has_the_norms_of_its_first_batch(tiny_experiment, tmp_path, 
             assert history[column].dropna().tolist() == pytest.approx(slowly, rel=1e-4) and min(slowly) > 0, column
 
 
-@pytest.mark.parametrize("amp", [None, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("name", ["dicap", "d2l"])
+@pytest.mark.parametrize(("name", "amp"), [("dicap", None), ("dicap", torch.bfloat16), ("dicap", torch.float16), ("d2l", None)])
 def test_a_run_with_it_is_a_run_without_it(tiny_experiment, tmp_path, monkeypatch, name, amp):
-    experiment, both = replace(opened(tiny_experiment, RUNS[name][0]), runtime=Runtime(CPU, amp, 0)), []
+    changes = RUNS[name][0] | ({} if amp is None else SMALL)  # half precision is slow on a processor
+    experiment, both = replace(opened(tiny_experiment, changes), runtime=Runtime(CPU, amp, 0)), []
     for place in (tmp_path / "with", tmp_path / "without"):
         tiny.run_stages([(stage, experiment) for stage in ("warmup", "train")], place)
         both.append([models(place / stage) for stage in ("warmup", "train")])
@@ -135,7 +136,6 @@ def test_a_term_that_hardly_acts_is_said_once_in_a_stage(tiny_experiment, tmp_pa
         for line in lines:
             share = float(line.removeprefix(f"{stage}: the contrast has ").partition(" %")[0])
             assert 0 < share < 0.01 and line.endswith(" of the gradient (contrastive.coefficient); it hardly acts")
-    assert set(SOURCES) > {"warmup", "train"}
 
 
 norms = st.one_of(st.none(), st.just(math.nan), st.floats(1e-6, 1e6))

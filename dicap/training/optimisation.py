@@ -87,6 +87,8 @@ class Optimisation:
         A backward pass a term, through a graph that is kept: nothing that training reads is changed.
         """
         parameters = [p for group in self.param_groups.values() for p in group.parameters]
+        for p in parameters:
+            p.grad = None  # of the step before: the memory is needed
         found = []
         for term in terms:
             gradients = torch.autograd.grad(self.scaler.scale(term), parameters, retain_graph=True, allow_unused=True)

@@ -312,8 +312,8 @@ class Trainer:
             with self.meter.timing("evaluation"):
                 scores = {name: self.experiment.predict(net, self.experiment.roles.test) for name, net in self.networks.items()}
                 at.row |= map_of_scores(self.experiment, scores)
-        told = {term for row in at.history for term in ledger.idle(row)}
-        self.log([f"{self.stage}: {ledger.in_words(*term)}" for term in ledger.idle(at.row).items() if term[0] not in told])
+        heading, told = f"{self.stage}, epoch {at.epoch + 1}", {term for row in at.history for term in ledger.idle(row)}
+        self.log([f"{heading}: {ledger.in_words(*term)}" for term in ledger.idle(at.row).items() if term[0] not in told])
         means = {name: float(value) / self._steps for name, value in at.sums.items()}
         row = dict.fromkeys(HISTORY) | {"epoch": at.epoch, "steps": self._steps or None}
         at.history.append(row | means | at.row)

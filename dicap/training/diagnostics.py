@@ -3,7 +3,7 @@
 They open a reader of their own: neither the methods nor the loops hold one. Of many images they are counted block by block."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -110,14 +110,15 @@ class Diagnostics:
 def _mean_and_deviation(pseudo: PseudoLabels, label: int) -> tuple[float, float]:
     """Of the weights of the entries with a label, in double precision; NaN where there are none."""
 
-    def weights() -> Iterator[Tensor]:
-        return (pseudo.weight[block][pseudo.label[block] == label].double() for block in pieces(pseudo.label))
+    def total(of: Callable[[Tensor], Tensor]) -> float:
+        blocks = pieces(pseudo.label)
+        return sum(float((of(pseudo.weight[block].double()) * (pseudo.label[block] == label)).sum()) for block in blocks)
 
-    entries = sum(map(len, weights()))
+    entries = total(torch.ones_like)
     if not entries:
         return math.nan, math.nan
-    mean = sum(float(w.sum()) for w in weights()) / entries
-    return mean, math.sqrt(sum(float((w - mean).square().sum()) for w in weights()) / entries)
+    mean = total(lambda weight: weight) / entries
+    return mean, math.sqrt(total(lambda weight: (weight - mean).square()) / entries)
 
 
 def _share(part: int, of: int) -> float:

@@ -2,7 +2,6 @@
 
 import copy
 import inspect
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,8 +80,8 @@ class Optimisation:
         """The learning rate of the next step."""
         return float(self.optimiser.param_groups[0]["lr"])
 
-    def norms(self, terms: Sequence[Tensor]) -> list[float]:
-        """Norm of each term's gradient over all that is trained, as `update` would add them up; NaN where it is not finite.
+    def norms(self, terms: Sequence[Tensor]) -> Tensor:
+        """Norm of each term's gradient over all that is trained, (terms,), without its scale; NaN where it is not finite.
 
         A backward pass a term, through a graph that is kept: nothing that training reads is changed.
         """
@@ -93,8 +92,8 @@ class Optimisation:
         for term in terms:
             gradients = torch.autograd.grad(self.scaler.scale(term), parameters, retain_graph=True, allow_unused=True)
             found.append(torch.nn.utils.get_total_norm([g for g in gradients if g is not None]))
-        scale = self.scaler.get_scale()
-        return [norm / scale if math.isfinite(norm) else math.nan for norm in torch.stack(found).tolist()]
+        norms = torch.stack(found) / self.scaler.scale(torch.ones_like(found[0]))
+        return torch.where(norms.isfinite(), norms, torch.nan)
 
     def update(self, loss: Tensor, groups: Sequence[str] = ()) -> None:
         """Backward, finite check and AdamW, for the named parameter groups (all by default) and no others."""

@@ -240,7 +240,7 @@ class Trainer:
         """Backward pass and AdamW for the sum of the loss terms, of the named parameter groups (all by default)."""
         at = self.checkpoint
         if at.step == 0 and len(terms) > 1 and not groups and self._is_in_ledger:
-            norms = self.optimisation.norms(list(terms.values()))
+            norms = self.optimisation.norms(list(terms.values()))  # on the device: no step waits for them
             at.row |= {name.replace("loss_", "grad_"): norm for name, norm in zip(terms, norms, strict=True)}
         total = torch.stack(list(terms.values())).sum()
         self.optimisation.update(total, groups)
@@ -312,6 +312,7 @@ class Trainer:
             with self.meter.timing("evaluation"):
                 scores = {name: self.experiment.predict(net, self.experiment.roles.test) for name, net in self.networks.items()}
                 at.row |= map_of_scores(self.experiment, scores)
+        at.row = {name: float(value) if isinstance(value, Tensor) else value for name, value in at.row.items()}
         heading, told = f"{self.stage}, epoch {at.epoch + 1}", {term for row in at.history for term in ledger.idle(row)}
         self.log([f"{heading}: {ledger.in_words(*term)}" for term in ledger.idle(at.row).items() if term[0] not in told])
         means = {name: float(value) / self._steps for name, value in at.sums.items()}

@@ -17,13 +17,17 @@ from dicap.errors import DataError, first_line
 from dicap.files import artifacts as files
 from dicap.files.json_files import read_json
 from dicap.files.tables import matrix, read_parquet
+from dicap.metrics.ledger import TERMS
 
 STAGES = ("warmup", "train", "finetune")
 WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
 SHOWN_CLASSES, MOST_EXAMPLES = 6, 3  # whose test images are shown, and how many of each kind
 LEARNING_CURVE = ["kind", "images", "map", "low", "high"]
 # Columns of history.csv that the figures read; a method without such a quantity leaves its column out.
-HISTORY = [*files.HISTORY, "curve_error", "precision_pos", "precision_neg"]
+HISTORY = [
+    *(*files.HISTORY, "curve_error", "precision_pos", "precision_neg", "weight_pos", "weight_pos_sd", "weight_neg"),
+    *(f"grad_{term}" for term in TERMS),
+]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from dicap.files.atomic import replacing_folder
+from dicap.metrics import ledger
 from dicap.metrics.warnings import headline
 from dicap.pages.html import render
 from dicap.pages.pictures import squares
@@ -252,8 +253,23 @@ def _learning(found: Evidence) -> Section:
     if (losses.fillna(0) > 0).any(axis=None):
         caption = "Mean training loss of each epoch and its parts, on a logarithmic scale."
         drawings.append(Drawing("losses", "Losses by epoch", caption, lambda: learning.losses(history)))
+    if history[[f"grad_{term}" for term in ledger.TERMS]].notna().any(axis=None):
+        caption = "Norm of each term's gradient on the first batch of each epoch, as a share of their sum; dotted, 1 %. "
+        caption += " ".join(_what_acts(found))
+        drawings.append(Drawing("gradients", "What acts", caption, lambda: learning.gradients(history)))
     note = "" if drawings else "No stage of this run wrote a history.csv, so there is nothing to draw."
     return Section("learning", "Learning", drawings, note)
+
+
+def _what_acts(found: Evidence) -> Iterator[str]:
+    """A sentence a stage: the mean shares of its terms, and which of them hardly act."""
+    for stage, name in STAGE_NAMES.items():
+        rows: list[Any] = found.of_stage(stage).to_dict("records")
+        shares = pd.DataFrame(map(ledger.shares, rows)).mean()
+        if len(shares):
+            parts = [f"{ledger.TERMS[str(term)]} {ledger.percent(share)}" for term, share in shares.items()]
+            yield f"{name}: {', '.join(parts)}."
+            yield from (f"{ledger.TERMS[str(term)].capitalize()} hardly acts." for term in shares.index[shares < ledger.HARDLY])
 
 
 def _calibration(found: Evidence, settings: dict[str, Any]) -> Section:
@@ -290,7 +306,13 @@ def _pseudo_labels(found: Evidence, settings: dict[str, Any]) -> Section:
     caption = f"At epoch {last['epoch']:.0f}; of the" if found.has_epochs else "Of the"
     caption += f" entries (image, class) of the unlabelled images {last['positive']:.1%} are "
     caption += f"confident positives, {last['negative']:.1%} confident negatives and {last['uncertain']:.1%} uncertain."
+    if history["weight_pos"].notna().any():
+        mean, sd, negative = history.iloc[-1][["weight_pos", "weight_pos_sd", "weight_neg"]]
+        caption += f" On average a positive weighs {mean:.2f} (standard deviation {sd:.2f}), a negative {negative:.2f}."
     drawings.append(Drawing("weights", "Weights", caption, lambda: pseudo_labels.weight_bars(weights)))
+    if len(history) > 1 and history["weight_pos"].notna().any():
+        caption = "Mean weight of the positive labels, with a standard deviation to either side, and of the negative ones."
+        drawings.append(Drawing("weights_by_epoch", "Weights by epoch", caption, lambda: pseudo_labels.weights_by_epoch(history)))
     columns = {"precision_pos": "positive labels", "precision_neg": "negative labels"}
     if len(history) > 1 and history[[*columns]].notna().any(axis=None):
         caption = "Share of confident entries whose pseudo-label is the hidden true label."

@@ -3,7 +3,7 @@
 They open a reader of their own: neither the methods nor the loops hold one. Of many images they are counted block by block."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dicap.calibration.curve import log_losses
 from dicap.calibration.rates import Rates, count_bins, curve_error, estimate_rates, pieces, pooled
+from dicap.calibration.thresholds import PseudoLabels
 from dicap.methods.base import Refresh
 from dicap.metrics.ranking import mean_average_precision
 from dicap.settings.catalogue import OWN
@@ -52,7 +53,7 @@ class Diagnostics:
         return None if counts is None else (counts[0] / (counts[0] + counts[1]), counts[0] + counts[1])
 
     def summary(self, refresh: Refresh) -> dict[str, float]:
-        """Shares of confident and uncertain entries, true precision of the labels, error of the estimated curve."""
+        """Shares of confident and uncertain entries, weights, true precision of the labels, error of the estimated curve."""
         pseudo = refresh.pseudo
         numbers = {
             value: sum(int((pseudo.label[block] == value).sum()) for block in pieces(pseudo.label)) for value in (1, 0, -1)
@@ -64,6 +65,8 @@ class Diagnostics:
             "n_crossed": 0 if refresh.crossed is None else int(refresh.crossed),
             "n_guarded": 0 if refresh.guarded is None else int(refresh.guarded),
         }
+        row["weight_pos"], row["weight_pos_sd"] = _mean_and_deviation(pseudo, 1)
+        row["weight_neg"], _ = _mean_and_deviation(pseudo, 0)
         if refresh.rates is not None:
             estimated = refresh.rates.r_pos.cpu()
             counts = self._counted(pseudo.confidence, self._bins, per_class=estimated.ndim == 2)
@@ -105,6 +108,20 @@ class Diagnostics:
             truly = self._truly[block]
             if truly.any():
                 yield tensor[block].cpu()[truly], self._y[block][truly]
+
+
+def _mean_and_deviation(pseudo: PseudoLabels, label: int) -> tuple[float, float]:
+    """Of the weights of the entries with a label, in double precision; NaN where there are none."""
+
+    def total(of: Callable[[Tensor], Tensor]) -> float:
+        blocks = pieces(pseudo.label)
+        return sum(float((of(pseudo.weight[block].double()) * (pseudo.label[block] == label)).sum()) for block in blocks)
+
+    entries = total(torch.ones_like)
+    if not entries:
+        return math.nan, math.nan
+    mean = total(lambda weight: weight) / entries
+    return mean, math.sqrt(total(lambda weight: (weight - mean).square()) / entries)
 
 
 def _share(part: int, of: int) -> float:

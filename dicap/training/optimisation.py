@@ -80,6 +80,21 @@ class Optimisation:
         """The learning rate of the next step."""
         return float(self.optimiser.param_groups[0]["lr"])
 
+    def norms(self, terms: Sequence[Tensor]) -> Tensor:
+        """Norm of each term's gradient over all that is trained, (terms,), without its scale; NaN where it is not finite.
+
+        A backward pass a term, through a graph that is kept: nothing that training reads is changed.
+        """
+        parameters = [p for group in self.param_groups.values() for p in group.parameters]
+        for p in parameters:
+            p.grad = None  # of the step before: the memory is needed
+        found = []
+        for term in terms:
+            gradients = torch.autograd.grad(self.scaler.scale(term), parameters, retain_graph=True, allow_unused=True)
+            found.append(torch.nn.utils.get_total_norm([g for g in gradients if g is not None]))
+        norms = torch.stack(found) / self.scaler.scale(torch.ones_like(found[0]))
+        return torch.where(norms.isfinite(), norms, torch.nan)
+
     def update(self, loss: Tensor, groups: Sequence[str] = ()) -> None:
         """Backward, finite check and AdamW, for the named parameter groups (all by default) and no others."""
         names = groups or tuple(self.param_groups)

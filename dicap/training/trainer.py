@@ -18,6 +18,7 @@ from dicap.files.atomic import replacing
 from dicap.machine.cost import Meter
 from dicap.machine.progress import progress, time_left
 from dicap.methods.base import Batch, ParamGroup, Phase, Refresh
+from dicap.metrics import ledger
 from dicap.models import save_model
 from dicap.network import attach_backbone
 from dicap.randomness import torch_seed
@@ -245,6 +246,9 @@ class Trainer:
     def update(self, terms: dict[str, Tensor], *groups: str) -> None:
         """Backward pass and AdamW for the sum of the loss terms, of the named parameter groups (all by default)."""
         at = self.checkpoint
+        if at.step == 0 and len(terms) > 1 and not groups and self._is_in_ledger:
+            norms = self.optimisation.norms(list(terms.values()))  # on the device: no step waits for them
+            at.row |= {name.replace("loss_", "grad_"): norm for name, norm in zip(terms, norms, strict=True)}
         total = torch.stack(list(terms.values())).sum()
         self.optimisation.update(total, groups)
         for name, value in {"loss": total, **terms}.items():
@@ -290,6 +294,14 @@ class Trainer:
             f"images are in {place}. No weights were updated with it. Lower optimiser.lr, or look at these images"
         )
 
+    @property
+    def _is_in_ledger(self) -> bool:
+        """Whether the gradients of the epoch's first batch are measured, a backward pass a term.
+
+        In the main stage always. A warm-up may have epochs of ten steps, of which two passes are a tenth: where it is scored.
+        """
+        return self.stage == "train" or self.is_evaluated
+
     # -- the end of an epoch
 
     @property
@@ -307,6 +319,9 @@ class Trainer:
             with self.meter.timing("evaluation"):
                 scores = {name: self.experiment.predict(net, self.experiment.roles.test) for name, net in self.networks.items()}
                 at.row |= map_of_scores(self.experiment, scores)
+        at.row = {name: float(value) if isinstance(value, Tensor) else value for name, value in at.row.items()}
+        heading, told = f"{self.stage}, epoch {at.epoch + 1}", {term for row in at.history for term in ledger.idle(row)}
+        self.log([f"{heading}: {ledger.in_words(*term)}" for term in ledger.idle(at.row).items() if term[0] not in told])
         means = {name: float(value) / self._steps for name, value in at.sums.items()}
         row = dict.fromkeys(HISTORY) | {"epoch": at.epoch, "steps": self._steps or None}
         at.history.append(row | means | at.row)

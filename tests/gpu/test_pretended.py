@@ -40,6 +40,7 @@ WAITS = {
         "hidden labels stay on the host, scores come there",
     ),
     ("refresh", "training/diagnostics:Diagnostics.summary"): ("reads, to host", "the shares of the history; the bins' rates"),
+    ("refresh", "training/diagnostics:_mean_and_deviation"): ("reads", "the weights of the history"),
     ("evaluation", "training/diagnostics:map_of_scores"): ("to host", "mAP is computed by NumPy"),
     ("else", "training/diagnostics:map_of_scores"): ("to host", "mAP of DRML's classifiers"),
     ("else", "training/batches:MainBatches.__init__"): ("to host", "the labels plan which images get weak views, once an epoch"),

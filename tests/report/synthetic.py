@@ -163,9 +163,10 @@ def _history(stage: str, epochs: int, rng: np.random.Generator, hidden: bool) ->
             "map_ema": start + gain,
         }
         if stage != "finetune":
-            row["loss_con"] = 0.4 * np.exp(-0.1 * epoch)
+            row |= {"loss_con": 0.4 * np.exp(-0.1 * epoch), "grad_sup": 2.0, "grad_con": 0.01}
         if stage == "train":
-            row |= {"loss_pseudo": 2.0 * np.exp(-0.2 * epoch) + 0.4, "n_crossed": 1, "n_guarded": 0}
+            row |= {"loss_pseudo": 2.0 * np.exp(-0.2 * epoch) + 0.4, "n_crossed": 1, "n_guarded": 0, "grad_pseudo": 1.0}
+            row |= {"weight_pos": 0.7 + 0.01 * epoch, "weight_pos_sd": 0.05, "weight_neg": 0.95}
             if hidden:
                 row |= {"curve_error": 0.05 / (1 + epoch), "precision_pos": 0.95 - 0.15 / (1 + epoch), "precision_neg": 0.97}
         rows.append(row)

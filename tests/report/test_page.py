@@ -27,7 +27,10 @@ from dicap.report.page import _remarks, build_report, sections_of, summary
 from . import synthetic
 
 ROOT = Path(__file__).parents[2]
-FIGURES = {"scores", "losses", "curve", "curve_error", "shares", "weights", "precision", "reliability"}
+FIGURES = {
+    *("scores", "losses", "gradients", "curve", "curve_error"),
+    *("shares", "weights", "weights_by_epoch", "precision", "reliability"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -131,11 +134,26 @@ def test_the_bytes_are_the_same_again(tmp_path, whole):
     assert tiny.content(again.parent) == tiny.content(whole.parent)
 
 
+@pytest.mark.parametrize(("norm", "share", "acts"), [(0.01, "0.332 %", False), (1.0, "25 %", True)])
+def test_the_page_says_which_terms_act_and_what_positives_and_negatives_weigh(tmp_path, norm, share, acts):
+    run = synthetic.write_run(tmp_path)
+    for stage in ("warmup", "train"):
+        pd.read_csv(run / stage / "history.csv").assign(grad_con=norm).to_csv(run / stage / "history.csv", index=False)
+    found = evidence.gather(run)
+    captions = {drawing.name: drawing.caption for part in sections_of(found, synthetic.SETTINGS) for drawing in part.drawings}
+    assert f"the contrast {share}." in captions["gradients"].partition("Main stage: the labels' loss ")[2]
+    assert captions["gradients"].count("The contrast hardly acts.") == 2 * (not acts)
+    assert captions["weights"].endswith("On average a positive weighs 0.75 (standard deviation 0.05), a negative 0.95.")
+    (ax,) = learning.gradients(found.history).axes
+    drawn = [np.ravel(line.get_ydata()) for line in ax.get_lines() if len(np.ravel(line.get_ydata())) == 6]
+    np.testing.assert_allclose(drawn, np.outer(np.array([2, 1, norm]) / (3 + norm), np.ones(6)))
+
+
 def test_a_method_without_pseudo_labels_says_why(tmp_path):
     html = build(tmp_path, {"method": "mld", "dataset": "table"}, pseudo=False)
     assert "MLD learns from the labelled images only: no pseudo-labels are made." in html
     assert {path.stem for path in (tmp_path / "report" / "figures").glob("*.svg")} == {
-        "scores", "losses", "reliability",
+        "scores", "losses", "gradients", "reliability",
     }  # fmt: skip
     assert "on own images" in html and "on table" not in html, "one's own are not called by the name of their reader"
     assert "or the stage has not run" in build(tmp_path / "dicap", pseudo=False)

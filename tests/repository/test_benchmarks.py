@@ -9,7 +9,7 @@ import tiny
 import warm
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-SHARED = ("averaged", "common", "made_up", "populations", "step_memory")  # no benchmarks themselves
+SHARED = ("averaged", "common", "ledger", "made_up", "populations", "step_memory")  # no benchmarks themselves
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in (*SHARED, "suite"))
 ALONE = ["rows: convert, known", "rows: features, known", "rows: gallery"]  # of a benchmark a part, which needs others
 
@@ -40,7 +40,7 @@ for name in names:
 
 
 def results() -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in (FOLDER / "results").iterdir()}
+    return {path: path.read_bytes() for path in (FOLDER / "results").rglob("*.json")}
 
 
 @pytest.fixture(scope="module")

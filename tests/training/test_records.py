@@ -187,6 +187,13 @@ def test_the_summary_equals_loops(refresh, labels, per_class):
     for name, value in (("pos", 1), ("neg", 0), ("uncertain", -1)):
         share = sum(label[i, c] == value for i in range(N) for c in range(C)) / (N * C)
         assert row[f"share_{name}"] == pytest.approx(share)
+    for name, value in (("pos", 1), ("neg", 0)):
+        weights = [float(refresh.pseudo.weight[i, c]) for i in range(N) for c in range(C) if label[i, c] == value]
+        mean = sum(weights) / len(weights)
+        assert row[f"weight_{name}"] == pytest.approx(mean, abs=1e-12)
+        if value:
+            variance = sum((weight - mean) ** 2 for weight in weights) / len(weights)
+            assert row["weight_pos_sd"] == pytest.approx(math.sqrt(variance), abs=1e-12) and variance > 0.01
     assert row["n_crossed"] == 1 and row["n_guarded"] == 1
     for name, value in (("pos", 1), ("neg", 0)):
         chosen = [labels[i, c] == value for i in counted() for c in range(C) if label[i, c] == value]
@@ -219,6 +226,7 @@ def test_precision_of_labels_nobody_got_is_not_a_number(refresh, labels):
     nobody = refresh._replace(pseudo=refresh.pseudo._replace(label=torch.zeros(N, C, dtype=torch.int8)))
     row = diagnostics_of(labels).summary(nobody)
     assert math.isnan(row["precision_pos"]) and not math.isnan(row["precision_neg"])
+    assert math.isnan(row["weight_pos"]) and math.isnan(row["weight_pos_sd"]) and not math.isnan(row["weight_neg"])
 
 
 @pytest.mark.parametrize("per_class", [False, True])

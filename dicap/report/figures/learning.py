@@ -9,11 +9,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dicap.metrics.ledger import HARDLY
 from dicap.report import style
 
 MOST_TICKS = 16  # along the lower edge
 STEPS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))  # between two ticks
 
+_TERMS = {  # as in the ledger: what a line is called, and its look
+    "sup": ("supervised", style.look(style.BLUE, "--", "s")),
+    "pseudo": ("pseudo-labels", style.look(style.VERMILLION, "-.", "^")),
+    "con": ("contrastive", style.look(style.GREEN, ":", "D")),
+}
 _STAGE_NAMES = {"warmup": "warm-up", "train": "main", "finetune": "fine-tuning"}
 
 
@@ -31,18 +37,27 @@ def scores(history: pd.DataFrame) -> Figure:
 def losses(history: pd.DataFrame) -> Figure:
     """Training losses per epoch on a logarithmic scale; values that are not positive are left out."""
     figure, ax = style.axes()
-    lines = [
-        ("loss", "total", style.look(style.INK, "-", "o")),
-        ("loss_sup", "supervised", style.look(style.BLUE, "--", "s")),
-        ("loss_pseudo", "pseudo-labels", style.look(style.VERMILLION, "-.", "^")),
-        ("loss_con", "contrastive", style.look(style.GREEN, ":", "D")),
-    ]
-    positive = history.copy()
-    for column, label, look in lines:
-        positive[column] = positive[column].where(positive[column] > 0)
-        _line(ax, positive, column, label, look)
+    _line(ax, _positive(history, "loss"), "loss", "total", style.look(style.INK, "-", "o"))
+    for term, (label, look) in _TERMS.items():
+        _line(ax, _positive(history, f"loss_{term}"), f"loss_{term}", label, look)
     ax.set_yscale("log")
     ax.set_ylabel("training loss")
+    _epochs(ax, history)
+    style.legend_above(ax)
+    return figure
+
+
+def gradients(history: pd.DataFrame) -> Figure:
+    """Each term's share of the gradient per epoch on a logarithmic scale, and the line below which it hardly acts."""
+    figure, ax = style.axes()
+    total = history[[f"grad_{term}" for term in _TERMS]].sum(axis=1)
+    for term, (label, look) in _TERMS.items():
+        shares = history.assign(share=history[f"grad_{term}"] / total)
+        _line(ax, _positive(shares, "share"), "share", label, look)
+    ax.axhline(HARDLY, color=style.GREY, linewidth=1, linestyle=":")
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
+    ax.set_ylabel("share of the gradient")
     _epochs(ax, history)
     style.legend_above(ax)
     return figure
@@ -61,6 +76,11 @@ def curve(points: pd.DataFrame) -> Figure:
     ax.set_ylabel("mAP (%)")
     style.legend_above(ax)
     return figure
+
+
+def _positive(history: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The history with nothing in a column where a logarithmic scale has no place for it."""
+    return history.assign(**{column: history[column].where(history[column] > 0)})
 
 
 def _line(ax: Axes, history: pd.DataFrame, column: str, label: str, look: dict[str, Any]) -> None:

@@ -1,0 +1,171 @@
+"""The ledger: norms of gradients against autograd term by term, the same run with it and without, and what it says once."""
+
+import json
+import math
+import runpy
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny
+import torch
+from gpu.test_pretended import SMALL
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from dicap.errors import Stopped
+from dicap.machine.runtime import Runtime
+from dicap.metrics import ledger
+from dicap.settings.methods import METHODS
+from dicap.training.optimisation import Optimisation
+from dicap.training.trainer import Trainer
+from training.test_leaks import models
+from training.test_resume import stop_after
+
+CPU = torch.device("cpu")
+WCL = {"method": "dicap", "warmup.wcl": True, "warmup.epochs": 2, "warmup.eval_every": 2}
+RUNS = {  # the terms of the loss by stage
+    "dicap": (WCL, {"warmup": ("sup", "con"), "train": ("sup", "pseudo", "con")}),
+    "dicap, two rates": (WCL | {"train.backbone_lr": 1e-4}, {"train": ("sup", "pseudo", "con")}),
+    "without contrast": ({"warmup.wcl": False, "contrastive.enabled": False}, {"warmup": (), "train": ("sup", "pseudo")}),
+    **{name: ({"method": name}, {"warmup": (), "train": ("sup", "pseudo")}) for name in ("cap", "bbam", "d2l")},
+    "pclp": ({"method": "pclp"}, {"warmup": (), "train": ("sup", "pseudo")}),
+    "drml": ({"method": "drml"}, {"train": ()}),
+}
+
+
+def opened(make, changes):
+    return make(changes | {"head": METHODS[changes.get("method", "dicap")].head})
+
+
+def slow_norm(term, network):
+    """The norm of a term's gradient, parameter by parameter, the squares added in double precision."""
+    total = 0.0
+    for p in network.parameters():
+        if p.requires_grad:
+            (gradient,) = torch.autograd.grad(term, p, retain_graph=True, allow_unused=True)
+            total += 0.0 if gradient is None else float(gradient.double().square().sum())
+    return math.sqrt(total)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_each_epoch_has_the_norms_of_its_first_batch(tiny_experiment, tmp_path, monkeypatch, name):
+    changes, terms_of = RUNS[name]
+    experiment, wanted = opened(tiny_experiment, changes), []
+    update = Trainer.update
+
+    def slow(run, terms, *groups):
+        if run.checkpoint.step == 0 and not groups and (run.stage == "train" or run.checkpoint.epoch == 1):  # of 0 and 1
+            wanted.append({term: slow_norm(loss, run.networks["raw"]) for term, loss in terms.items()})
+        update(run, terms, *groups)
+
+    monkeypatch.setattr(Trainer, "update", slow)
+    source = None
+    for stage in ("warmup", "train"):
+        if not experiment.settings.trains(stage):
+            continue
+        wanted.clear()
+        folder = tiny.run_stage(experiment, stage, source, tmp_path)
+        source, history = folder / "model.safetensors", pd.read_csv(folder / "history.csv")
+        if stage not in terms_of:
+            continue
+        columns = {f"grad_{term}" for term in terms_of[stage]}
+        assert set(history.filter(like="grad_")) == columns, stage
+        for column in columns:
+            slowly = [row[column.replace("grad_", "loss_")] for row in wanted]
+            assert history[column].dropna().tolist() == pytest.approx(slowly, rel=1e-4) and min(slowly) > 0, column
+
+
+@pytest.mark.parametrize(("name", "amp"), [("dicap", None), ("dicap", torch.bfloat16), ("dicap", torch.float16), ("d2l", None)])
+def test_a_run_with_it_is_a_run_without_it(tiny_experiment, tmp_path, monkeypatch, name, amp):
+    changes = RUNS[name][0] | ({} if amp is None else SMALL)  # half precision is slow on a processor
+    experiment, both = replace(opened(tiny_experiment, changes), runtime=Runtime(CPU, amp, 0)), []
+    for place in (tmp_path / "with", tmp_path / "without"):
+        tiny.run_stages([(stage, experiment) for stage in ("warmup", "train")], place)
+        both.append([models(place / stage) for stage in ("warmup", "train")])
+        monkeypatch.setattr(Optimisation, "norms", lambda self, terms: torch.full((len(terms),), math.nan))
+    assert both[0] == both[1]
+    found, none = (pd.read_csv(tmp_path / place / "train" / "history.csv") for place in ("with", "without"))
+    assert "grad_sup" in found and found["grad_sup"].notna().any() and none["grad_sup"].isna().all()
+    assert found.drop(columns=found.filter(like="grad_")).equals(none.drop(columns=none.filter(like="grad_")))
+
+
+def optimisation(amp=None):
+    torch.manual_seed(0)
+    network = nn.Linear(3, 2)
+    options = {"lr": 0.1, "weight_decay": 0.1, "pct_start": 0.2, "ema_decay": 0.5, "cycle_steps": 20}
+    return network, Optimisation(network, Runtime(CPU, amp), **options)
+
+
+def test_in_float16_the_norm_is_that_of_the_gradient_without_its_scale():
+    (network, o), (_, plain) = optimisation(torch.float16), optimisation()
+    before = o.scaler.get_scale()
+    small, large = (network(torch.ones(1, 3)).square().sum() * factor for factor in (1e-6, 3e34))
+    norm, overflow = o.norms([small, large]).tolist()
+    same = float(plain.norms([plain.network(torch.ones(1, 3)).square().sum() * 1e-6]))
+    assert before == o.scaler.get_scale() > 1000 and norm == pytest.approx(same, rel=1e-5) and norm > 0
+    assert math.isnan(overflow), "3e34 times the scale is beyond float32"
+    assert all(p.grad is None for p in network.parameters())
+
+
+@pytest.mark.parametrize("factor", [1e-3, 7.0])
+def test_a_coefficient_scales_its_term_alone(tiny_experiment, trained, tmp_path, factor):
+    rows = []
+    for coefficient in (0.5, 0.5 * factor):
+        experiment = tiny_experiment({"contrastive.coefficient": coefficient, "train.epochs": 1})
+        out = tiny.run_stage(experiment, "train", trained / "warmup" / "model.safetensors", tmp_path / str(coefficient))
+        rows.append(pd.read_csv(out / "history.csv").iloc[0])
+    assert rows[1]["grad_con"] == pytest.approx(factor * rows[0]["grad_con"], rel=1e-4)
+    assert rows[1][["grad_sup", "grad_pseudo"]].tolist() == rows[0][["grad_sup", "grad_pseudo"]].tolist()
+
+
+@pytest.mark.parametrize("coefficient", [1e-7, 1.0])
+@pytest.mark.parametrize("stops", [10**6, 2], ids=["undisturbed", "stopped"])
+def test_a_term_that_hardly_acts_is_said_once_in_a_stage(tiny_experiment, tmp_path, coefficient, stops):
+    experiment, source = tiny_experiment(WCL | {"contrastive.coefficient": coefficient}), None
+    for stage in ("warmup", "train"):
+        said = []
+        for _ in range(50):
+            with stop_after(stops), suppress(Stopped):
+                source = tiny.run_stage(experiment, stage, source, tmp_path, log=said.extend) / "model.safetensors"
+                break
+        lines = [line for line in said if "the contrast" in line]
+        assert len(lines) == (coefficient < 1), said
+        for line in lines:
+            first = {"warmup": 2, "train": 1}[stage]  # epoch that is measured
+            share = float(line.removeprefix(f"{stage}, epoch {first}: the contrast has ").partition(" %")[0])
+            assert 0 < share < 0.01 and line.endswith(" of the gradient (contrastive.coefficient); it hardly acts")
+
+
+norms = st.one_of(st.none(), st.just(math.nan), st.floats(1e-6, 1e6))
+rows = st.fixed_dictionaries({f"grad_{term}": norms for term in ledger.TERMS})
+
+
+@given(rows, st.floats(1e-3, 1e3))
+def test_shares_add_up_to_one_and_know_no_unit(row, factor):
+    shares = ledger.shares(row)
+    assert not shares or sum(shares.values()) == pytest.approx(1)
+    assert set(shares) == {term for term in ledger.TERMS if (row[f"grad_{term}"] or math.nan) > 0}
+    other = ledger.shares({name: norm and norm * factor for name, norm in row.items()} | {"epoch": 0})
+    assert other == pytest.approx(shares)
+    assert set(ledger.idle(row)) == {term for term, share in shares.items() if share < 0.01}
+
+
+def test_of_no_gradient_at_all_there_are_no_shares():
+    assert ledger.shares({"grad_sup": 0.0, "grad_con": 0.0}) == {} == ledger.shares({"epoch": np.nan})
+    assert ledger.shares({"grad_sup": 2.0, "grad_con": 0.0}) == {"sup": 1, "con": 0}
+
+
+def test_the_ledger_of_a_finished_run_has_its_rows_and_mean_thresholds(trained):
+    found = runpy.run_path(str(tiny.ROOT / "benchmarks" / "ledger.py"))["ledger"](trained)
+    history, thresholds = pd.read_csv(trained / "train" / "history.csv"), pd.read_parquet(trained / "train" / "thresholds")
+    assert [row["epoch"] for row in found["train"]] == history["epoch"].tolist()
+    for row in found["train"]:
+        for name in ("weight_pos", "weight_pos_sd", "weight_neg", "grad_sup", "grad_pseudo", "grad_con"):
+            assert row[name] == history[name][row["epoch"]]
+        of_epoch = thresholds[thresholds["epoch"].astype(int) == row["epoch"]]
+        assert row["tau_pos"] == pytest.approx(of_epoch["tau_pos"].mean())
+    json.dumps(found, allow_nan=False)

@@ -18,7 +18,7 @@ class Thresholds(NamedTuple):
     tau_neg: Tensor
     n_pos: Tensor  # labelled positives they were taken from
     n_neg: Tensor
-    crossed: Tensor  # bool: tau_neg > tau_pos before they were sorted
+    crossed: Tensor  # bool: tau_neg > tau_pos before they were put in order
     active: Tensor  # bool: false where the class is left out of pseudo-labelling
 
 
@@ -31,15 +31,15 @@ class PseudoLabels(NamedTuple):
     soft: bool = False  # soft target: the opposite label counts with 1 - weight (docs/methods.md 3.10, reading b)
 
 
-def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Thresholds:
+def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange", crossed: str = "uncertain") -> Thresholds:
     """tau_pos[c] and tau_neg[c] from the scores on D_sup (docs/methods.md 3.5, Equation (8), 3.13-B).
 
-    Where tau_neg > tau_pos they are sorted, so the overlap is uncertain. A class without positives gets tau_pos = 1, one without
-    negatives tau_neg = 0.
+    A class without positives gets tau_pos = 1, one without negatives tau_neg = 0.
 
     Args:
         p: (N, C) scores on D_sup; y: (N, C) labels.
         rule: `midrange`: (max + min) / 2 of the positives' and of the negatives' scores; `none`: 0.5 for both.
+        crossed: what lies between where tau_neg > tau_pos: `uncertain`: the two are sorted; `positive`: tau_pos counts.
 
     >>> p, y = torch.tensor([[0.9], [0.7], [0.3], [0.1]]), torch.tensor([[1], [1], [0], [0]])
     >>> thresholds = dual_thresholds(p, y)
@@ -47,6 +47,7 @@ def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Threshol
     (0.8, 0.2)
     """
     assert p.shape == y.shape and p.ndim == 2 and rule in ("midrange", "none"), (p.shape, y.shape, rule)
+    assert crossed in ("uncertain", "positive"), crossed
     p, positive, negative = p.double(), y > 0, y == 0
     n_pos, n_neg = positive.sum(0), negative.sum(0)  # (C,)
     no_pos, no_neg = n_pos == 0, n_neg == 0
@@ -55,11 +56,12 @@ def dual_thresholds(p: Tensor, y: Tensor, *, rule: str = "midrange") -> Threshol
         half = torch.full(n_pos.shape, 0.5, dtype=torch.float64, device=p.device)
         return Thresholds(half, half, n_pos, n_neg, ~everything, everything)
     tau_pos, tau_neg = _midrange(p, positive), _midrange(p, negative)
-    crossed = (tau_neg > tau_pos) & ~no_pos & ~no_neg
-    tau_pos, tau_neg = torch.where(crossed, tau_neg, tau_pos), torch.where(crossed, tau_pos, tau_neg)
+    cross = (tau_neg > tau_pos) & ~no_pos & ~no_neg
+    low, high = torch.where(cross, tau_pos, tau_neg), torch.where(cross, tau_neg, tau_pos)
+    tau_pos, tau_neg = (high if crossed == "uncertain" else tau_pos), low
     tau_pos = torch.where(no_pos, torch.ones_like(tau_pos), tau_pos)
     tau_neg = torch.where(no_neg, torch.zeros_like(tau_neg), tau_neg)
-    return Thresholds(tau_pos, tau_neg, n_pos, n_neg, crossed, everything)
+    return Thresholds(tau_pos, tau_neg, n_pos, n_neg, cross, everything)
 
 
 def _midrange(p: Tensor, chosen: Tensor) -> Tensor:
@@ -70,7 +72,7 @@ def _midrange(p: Tensor, chosen: Tensor) -> Tensor:
 
 
 def hard_labels(p: Tensor, thresholds: Thresholds, *, rule: str = "midrange") -> Tensor:
-    """1 if p > tau_pos, 0 if p < tau_neg, else -1: the closed band is uncertain (docs/methods.md 3.6, Equation (9), 3.13-B5).
+    """1 if p > tau_pos, 0 if p < tau_neg, else -1: the closed band is uncertain (docs/methods.md 3.6, Equation (9), 3.13-B4).
 
     With `rule="none"`: 1[p >= 0.5].
 

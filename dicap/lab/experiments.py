@@ -6,8 +6,9 @@ tells its converted images and labels from others).
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -54,6 +55,7 @@ _BUDGET = _LOOPS | {"warmup.epochs", "warmup.eval_every", "train.epochs", "train
 _START = {"warmup.passes_on"}  # each method's authors have their own, on each data set (docs/methods.md 2.7)
 SOLVED = "solved"  # in place of a number of steps
 RECOMMENDED = "dicap_recommended"  # its row beside that of DiCaP's published rule
+READINGS = "readings"  # a table whose rows are the cases of a grid
 FREE = {
     "main": _IDENTITY | _BUDGET | _START | {"iat.rule"},
     "photographs": _IDENTITY | set(_RULE) | _BY_STEPS | _LOOPS | _START,
@@ -98,6 +100,11 @@ def _method_row(values: dict[str, Any]) -> str | None:
     return name if head == METHODS[method].head else f"{name} {head}"
 
 
+def case_mark(settings: dict[str, Any]) -> str:
+    """The same for settings that differ in seed and ratio alone."""
+    return json.dumps(settings | {"seed": 0, "ratio": 1.0}, sort_keys=True)
+
+
 def row_titles() -> dict[str, str]:
     """Titles of the rows of the main table, in order: a method's published head, then the other one."""
     titles = {}
@@ -125,9 +132,12 @@ def _method_of(row: str) -> str:
 
 
 def frame_of(
-    experiments: Sequence[dict[str, Any]], kind: str, reference: dict[str, Any] | None = None
+    experiments: Sequence[dict[str, Any]],
+    kind: str,
+    reference: dict[str, Any] | None = None,
+    cases: Mapping[str, str] | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The runs of table `kind`, a row each.
+    """The runs of table `kind`, a row each; of `readings` those that `cases` names, `case_mark` of their settings -> row.
 
     Columns: dataset, row, ratio, seed, map, minutes_per_epoch, peak_memory_gb, rev, name; steps (a number, SOLVED, or empty where
     nothing is known); network, in words; which, the network that was scored, and other, the mAP of the other one;
@@ -143,7 +153,7 @@ def frame_of(
     rows, notes = [], []
     for experiment in experiments:
         settings, metrics = experiment["settings"], experiment["metrics"]
-        row = row_of(kind, settings)
+        row = row_of(kind, settings) if cases is None else cases.get(case_mark(settings))
         if row is None or metrics.get("map") is None:
             continue
         rows.append(
@@ -163,9 +173,9 @@ def frame_of(
                 "rev": experiment["rev"],
                 "name": experiment["name"],
                 "when": experiment["when"] or "",
-                "rest": _rest(settings, kind),
+                "rest": _rest(settings, kind) if cases is None else (),
                 "data": experiment["data"],
-                "read": _read(settings, kind),
+                "read": _read(settings, kind) if cases is None else (),
             }
         )
     if not rows:

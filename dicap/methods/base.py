@@ -73,8 +73,8 @@ class Teacher(Protocol):
         """None unless an option that is named after a leak asks for it (`dicap.methods.leaks`)."""
         ...
 
-    def scores(self, rows: np.ndarray) -> Tensor:
-        """(n, C) scores of the teacher for these images, in [0, 1]: float32."""
+    def scores(self, rows: np.ndarray, *, view: str = "auto", mode: str = "eval") -> Tensor:
+        """(n, C) scores of the teacher for these images, in [0, 1]: float32. `view`, `mode`: as thresholds.view and mode."""
         ...
 
     def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
@@ -293,7 +293,7 @@ def pseudo_loss(method: Method, logits: Tensor, batch: Batch) -> Tensor:
     positive = (batch.label == 1).float()
     elements = batch.weight * method.supervised(logits, positive)
     if batch.soft:  # the opposite label with the opposite weight: a soft target, Equation (14)
-        elements = elements + (1 - batch.weight) * method.supervised(logits, 1 - positive)
+        elements = elements + (1 - batch.weight) * (batch.label >= 0) * method.supervised(logits, 1 - positive)
     return reduced(elements, batch.images, method.settings, batch.label)
 
 

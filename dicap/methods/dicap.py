@@ -32,11 +32,15 @@ class DiCaP(Method):
     # -- phases: the labels of D_est are read only to count bins, and by fine-tuning
 
     def warmup(self, roles: Roles) -> Phase:
-        """On D_sup; with WCL every step has as many images of D_unsup (docs/methods.md 3.3)."""
+        """On D_sup; with WCL every step has as many images of D_unsup, or is as large as in `main` (docs/methods.md 3.3)."""
         phase = super().warmup(roles) if self.cross_fits else replace(super().warmup(roles), labelled=roles.sup)
         if not self.settings.warmup.wcl:
             return phase
-        return replace(phase, unlabelled=roles.unsup, batch_unlabelled=phase.batch_labelled, pairs=self.pairs)
+        phase = replace(phase, unlabelled=roles.unsup, batch_unlabelled=phase.batch_labelled, pairs=self.pairs)
+        if self.settings.warmup.over == "labelled":
+            return phase
+        main = super().main(roles)
+        return replace(phase, batch_labelled=main.batch_labelled, batch_unlabelled=main.batch_unlabelled)
 
     def main(self, roles: Roles) -> Phase:
         """On D_sup and D_unsup = D_u and D_est; with cross-fitting on D_l and D_u, since no label is held out."""
@@ -99,6 +103,8 @@ class DiCaP(Method):
             rates = plugged("curve per class")(p_count, y_count, p, y_labelled, bins=c.bins)
 
         # (2) dual thresholds: mid-ranges of the scores on D_sup, or the ranks that give each class its labelled share
+        if t.rule == "midrange" and (t.view, t.mode) != ("auto", "eval"):
+            p_sup = teacher.scores(phase.labelled, view=t.view, mode=t.mode)
         thresholds = self.quota(p, y_sup) if t.rule == "quota" else self.thresholds(p_sup, y_sup)
 
         # (3) pseudo-labels and their weights
@@ -108,8 +114,8 @@ class DiCaP(Method):
 
     def thresholds(self, p: Tensor, y: Tensor) -> Thresholds:
         """Dual thresholds from scores and labels of D_sup (docs/methods.md 3.5)."""
-        rule = self.settings.thresholds.rule
-        return self.quota(p, y) if rule == "quota" else dual_thresholds(p, y, rule=rule)
+        s = self.settings.thresholds
+        return self.quota(p, y) if s.rule == "quota" else dual_thresholds(p, y, rule=s.rule, crossed=s.crossed)
 
     def quota(self, p: Tensor, y: Tensor) -> Thresholds:
         """CAP's thresholds: of scores p (n, C) each class's share of positives among labels y (N, C) (docs/methods.md 4.6)."""
@@ -173,10 +179,12 @@ class DiCaP(Method):
 
     def contrast(self, z_w: Tensor, z_s: Tensor, batch: Batch) -> Tensor:
         """lambda * NT-Xent of the batch's pairs of z_s and z_w."""
-        c = self.settings.contrastive
+        c, sums = self.settings.contrastive, self.settings.loss.reduction == "sum"
         strong, which, weak = batch.pairs.unbind(1)
         weak_z, strong_z = z_w[weak, which].float(), z_s[strong, which].float()  # (m, D)
         if not c.weak_gradient:
             weak_z = weak_z.detach()
         loss = nt_xent(weak_z, strong_z, temperature=c.temperature)
-        return loss * (1 / batch.images if c.coefficient == "auto" else c.coefficient)
+        if c.coefficient != "auto":
+            return loss * c.coefficient
+        return loss / batch.images if sums else loss  # coefficient 1 beside sums that are divided by the images, or beside means

@@ -92,6 +92,13 @@ def attach_backbone(network: nn.Module) -> None:
         (network.backbone,) = network.aside
 
 
+def hold_statistics(network: nn.Module) -> None:
+    """The backbone's BatchNorm normalises by its running statistics and leaves them as they are; scale and shift are trained."""
+    for module in network.backbone.modules() if network.backbone is not None else ():  # type: ignore[union-attr, operator]
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()
+
+
 def build_head(settings: Settings, channels: int, classes: int) -> nn.Module:
     """The head that `settings.head` names."""
     if settings.head == "linear":

@@ -32,7 +32,7 @@ STAGE_SETTINGS = {
     "split": ("dataset", "ratio", "seed", "split"),
     # calibration.source and folds: whether and how labelled images are cross-fitted
     "warmup": (*_COMMON, "optimiser", "warmup", "calibration.source", "calibration.folds", "contrastive", "drml", "pclp", "bbam"),
-    "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive", "train.trainable", *_METHODS),
+    "pseudo_label": (*_COMMON, "calibration", "thresholds", "contrastive", "train.trainable", "train.batch_norm", *_METHODS),
     "train": (*_COMMON, "optimiser", "calibration", "thresholds", "contrastive", "train", *_METHODS),
     # thresholds: the model carries them
     "finetune": (*_COMMON, "optimiser", "calibration.source", "thresholds", "finetune", "train.trainable"),
@@ -121,6 +121,8 @@ def relevant(settings: Settings, stage: str) -> dict[str, Any]:
     chosen: dict[str, Any] = {key: reduce(getitem, key.split("."), values) for key in STAGE_SETTINGS[stage] if key not in others}
     if stage == "convert":  # whether there are any is all: test images have none
         chosen["features.views"] = settings.features.views > 0
+    if stage == "warmup" and settings.warmup.over == "unlabelled":  # its steps are as large as the main stage's
+        chosen |= {f"train.{key}": values["train"][key] for key in ("batch_size", "batch_labelled")}
     if stage == "features":  # which stage needs them is no matter, and an empty bank is the same for all
         needed = "head" in (chosen.pop("warmup.trainable"), chosen.pop("train.trainable"))
         return chosen if needed else {}

@@ -17,8 +17,8 @@ def contradictions(s: Settings, origins: dict[str, str]) -> Iterator[str]:
     def wrong(key: str, rest: str) -> str:
         return f"{origins[key]}: {key}: found {_value(s, key)!r}, {rest}"
 
-    if s.calibration.target == "soft" and s.thresholds.rule != "none":
-        yield wrong("calibration.target", "which leaves no uncertain entries; set thresholds.rule to none")
+    if s.method == "dicap" and s.calibration.target == "soft" and s.calibration.policy == "uniform":
+        yield wrong("calibration.target", "but with calibration.policy uniform no chance is known; set it to hard")
     if labelled_batch(s.train.batch_labelled, s.ratio, s.train.batch_size) >= s.train.batch_size:
         yield wrong("train.batch_labelled", f"expected less than train.batch_size ({s.train.batch_size})")
     if 0 < s.train.cycle_epochs < s.train.epochs:
@@ -95,13 +95,15 @@ def unread(s: Settings) -> dict[str, str]:
     own_head = method if s.head == OWN_HEAD else f"head is {s.head}"
     own_rate = s.method == "bbam" and s.bbam.lr != "auto"
     two_rates = s.train.trainable == "all" and "auto" not in (s.train.head_lr, s.train.backbone_lr)
+    held = s.train.trainable == "head" or s.train.batch_norm == "eval"
+    still = held and (s.head == "linear" or not s.network.dropout)
     solvable = s.head == "linear" and facts.convex and any(s.trains(k) and s.trainable(k) == "head" for k in ("warmup", "train"))
     by_solving = "the head is solved, without steps or epochs"
     rules = [  # whether, why, which keys
         *((True, method, f"{name}.*") for name in unread_sections(s.method)),
         (s.dataset != OWN, f"dataset is {s.dataset}", "own.*"),
         (s.dataset in BUNDLED, f"dataset is {s.dataset}, {OWN} are one's own photographs", "data_root convert.*"),
-        (s.method != "dicap", method, "thresholds.* contrastive.* finetune.* warmup.wcl"),
+        (s.method != "dicap", method, "thresholds.* contrastive.* finetune.* warmup.wcl warmup.over"),
         (s.method != "dicap" and not facts.unlabelled, method, "calibration.*"),
         (
             s.method != "dicap",
@@ -133,6 +135,7 @@ def unread(s: Settings) -> dict[str, str]:
             "augment.cutout augment.flip",
         ),
         (s.unfreezes, "solved heads make the pseudo-labels", "calibration.teacher calibration.view"),
+        (s.unfreezes, "linear.pseudo_weight is that of both", "train.pseudo_weight"),
         # Steps of the warm-up and of the main stage
         (skipped, "drml.features is pretrained: there is no warm-up", "warmup.epochs warmup.batch_size warmup.eval_every"),
         (skipped, "drml.features is pretrained: there is no warm-up", "loss.* augment.*"),
@@ -150,6 +153,16 @@ def unread(s: Settings) -> dict[str, str]:
         (not s.finetune.enabled, "finetune.enabled is false", "finetune.epochs finetune.batch_size"),
         (not s.finetune.enabled, "finetune.enabled is false", "finetune.lr finetune.ema_decay"),
         # DiCaP's rates, thresholds and contrast
+        (not s.warmup.wcl, "warmup.wcl is false", "warmup.over"),
+        (
+            s.method == "dicap" and s.warmup.wcl and s.warmup.over == "unlabelled",
+            "warmup.over is unlabelled: steps are as large as the main stage's",
+            "warmup.batch_size",
+        ),
+        (s.thresholds.rule != "midrange", f"thresholds.rule is {s.thresholds.rule}", "thresholds.crossed"),
+        (s.thresholds.rule != "midrange", f"thresholds.rule is {s.thresholds.rule}", "thresholds.view thresholds.mode"),
+        ("train" in solved or s.unfreezes, "solved heads make the pseudo-labels", "thresholds.view thresholds.mode"),
+        (still, "the network answers alike in train mode, without dropout and BatchNorm by the batch", "thresholds.mode"),
         (s.thresholds.rule != "quota" and s.method == "dicap", f"thresholds.rule is {s.thresholds.rule}", "cap.*"),
         (c.source == "cross_fit", "with calibration.source cross_fit no label is held out to fine-tune on", "finetune.*"),
         (c.source != "cross_fit", "calibration.source is holdout", "calibration.folds"),

@@ -148,12 +148,17 @@ class Warmup(Section):
     trainable: Literal["head", "all"] = published(
         "all", "all: the whole network, as published; head: the backbone stays as it comes, and its features are computed once"
     )
-    epochs: Count = assumed(12, "passes over the labelled images")
+    epochs: Count = assumed(12, "passes over the labelled images, or what warmup.over says")
     batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = assumed(
         "auto",
         "labelled images per step; auto: 320 x the labelled share, which is 16/32/48/64 at 5/10/15/20 % as published; bbam: 16",
     )
     wcl: bool = published(True, "class-wise contrastive loss on labelled and unlabelled images during warm-up")
+    over: Literal["labelled", "unlabelled"] = assumed(
+        "labelled",
+        "what an epoch with wcl passes over; labelled: D_sup, with as many images of D_unsup; unlabelled: D_unsup, with D_sup "
+        "cycled beside it, in steps as large as the main stage's",
+    )
     passes_on: Literal["raw", "ema"] = assumed(
         "raw", "which weights the main stage starts from, where there is one; published: ema for CAP on NUS-WIDE and BBAM on AWA2"
     )
@@ -171,9 +176,7 @@ class Calibration(Section):
         "holdout: counted on D_est, as published; cross_fit: on out-of-fold scores of all labelled images (linear.solver convex)",
     )
     folds: Annotated[int, Field(ge=2)] = own(5, "K, heads of cross-fitting; head k never sees fold k")
-    target: Literal["hard", "soft"] = published(
-        "hard", "hard label with weight w, or soft target r_pos(p) (needs thresholds.rule none)"
-    )
+    target: Literal["hard", "soft"] = published("hard", "of confident entries: hard label with weight w, or soft target r_pos(p)")
     estimator: Literal["bins", "class_score"] = published(
         "bins", "what is learnt on D_est: bins as published; class_score, a curve per class, needs fewer labels (docs/results.md)"
     )
@@ -195,6 +198,15 @@ class Thresholds(Section):
         "midrange: as published; quota: per class the share of positives among the labels, as CAP (see cap); none: every entry "
         "is confident, label 1[p >= 0.5]",
     )
+    crossed: Literal["uncertain", "positive"] = assumed(
+        "uncertain", "of midrange: what an entry between thresholds is that cross; positive: Equation (9) read from the top"
+    )
+    view: Literal["auto", "test", "strong"] = assumed(
+        "auto", "of midrange: what the teacher looks at on D_sup; auto: calibration.view"
+    )
+    mode: Literal["eval", "train"] = assumed(
+        "eval", "of midrange: the teacher's on D_sup; train: dropout, and BatchNorm by the batch, as in a step"
+    )
 
 
 class Contrastive(Section):
@@ -204,7 +216,9 @@ class Contrastive(Section):
     temperature: Positive = assumed(0.5, "temperature of NT-Xent")
     max_pairs: Annotated[int, Field(ge=2)] = assumed(2048, "entries that are contrasted in one step, drawn where there are more")
     coefficient: NonNegative | Literal["auto"] = assumed(
-        "auto", "weight of the loss; auto: 1 / images of the step, i.e. plain sums with coefficient 1"
+        "auto",
+        "weight of the loss; auto: coefficient 1 beside the other terms as loss.reduction has them, which is 1 / images of the "
+        "step under sum, and 1 under mean",
     )
     weak_gradient: bool = assumed(
         False,
@@ -230,6 +244,7 @@ class Train(Section):
         "auto",
         "labelled ones of these; auto: 1.25 x the labelled share of the batch, 4/8/12/16 of 64 at 5/10/15/20 % as published",
     )
+    pseudo_weight: NonNegative = assumed(1.0, "weight of the pseudo-labels' loss beside the labels', in training by steps")
     shuffle: bool = assumed(
         True, "false: CAP's fixed batches, in the order in which the labels were drawn and alike in every epoch"
     )

@@ -55,6 +55,15 @@ def labelled_plan(n_labelled: int, n_unlabelled: int, batch: int, *, seed: int, 
     return steps
 
 
+def warmup_plan(
+    n_labelled: int, n_unlabelled: int, batch_labelled: int, batch_unlabelled: int, *, over: str, seed: int, epoch: int
+) -> list[Step]:
+    """One pass of the warm-up: over the images that warmup.over names, where it has unlabelled ones (docs/methods.md 3.3)."""
+    if over == "unlabelled" and n_unlabelled:
+        return main_plan(n_labelled, n_unlabelled, batch_labelled, batch_unlabelled, seed=seed, epoch=epoch, stage="warmup")
+    return labelled_plan(n_labelled, n_unlabelled, batch_labelled, seed=seed, stage="warmup", epoch=epoch)
+
+
 def main_plan(
     n_labelled: int, n_unlabelled: int, batch_labelled: int, batch_unlabelled: int, *, seed: int, epoch: int, stage: str = "train"
 ) -> list[Step]:

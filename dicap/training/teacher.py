@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from dicap.methods.base import HiddenLabels
+from dicap.randomness import torch_seed
 from dicap.training.experiment import Experiment
 
 
@@ -28,9 +30,13 @@ class EpochTeacher:
         """Hidden labels, where an option is named after reading them."""
         return self.experiment.oracle
 
-    def scores(self, rows: np.ndarray) -> Tensor:
+    def scores(self, rows: np.ndarray, *, view: str = "auto", mode: str = "eval") -> Tensor:
         """(n, C) float32 scores."""
-        return self.outputs(rows, self.experiment.method.scores)
+        e, at = self.experiment, ("refresh", self.epoch)
+        view = e.settings.calibration.view if view == "auto" else view
+        torch.manual_seed(torch_seed(e.settings.seed, *at))  # dropout
+        weak, strong = (at if view == name else None for name in ("weak", "strong"))
+        return e.predict(self.network, rows, weak=weak, strong=strong, training=mode == "train")
 
     def outputs(self, rows: np.ndarray, function: Callable[[nn.Module, Tensor], Tensor], *, online: bool = False) -> Tensor:
         """(n, ...) float32 of the teacher, or of the network in training."""

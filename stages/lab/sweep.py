@@ -210,9 +210,10 @@ def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None
 
 def _how_to_see(plan: Grid) -> list[str]:
     """A line that says how to see the results: the table shows runs that agree with params.yaml unless told of other values."""
-    from dicap.lab.experiments import FREE
+    from dicap.lab.experiments import FREE, READINGS
 
     if not plan.table:
         return []
-    other = [f" -S {key}={value}" for key, value in plan.settings.items() if key not in FREE[plan.table]]
+    free = FREE[plan.table] if plan.table != READINGS else ()
+    other = [f" -S {key}={value}" for key, value in plan.settings.items() if key not in free]
     return [f"To see the results: dicap-stage table {plan.table}{''.join(other)}"]

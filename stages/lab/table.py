@@ -9,7 +9,8 @@ from dicap.settings import changed, read_yaml, resolve_values
 from stages.support.common import changes_option, out_option, params_option, parse_changes
 from stages.support.terminal import finish, say
 
-KINDS = ("main", "photographs", "ablation", "weighting", "cost")
+KINDS = ("main", "photographs", "ablation", "weighting", "cost", "readings")
+GRID = Path("experiments/readings.yaml")
 
 
 @click.command("table")
@@ -23,7 +24,7 @@ def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, changes:
     """Set finished runs beside the published tables.
 
     `main` has a table for every data set and ratio, with the steps of each row; a row is compared with labelled-only
-    training with its head and as many steps.
+    training with its head and as many steps. `readings` has the runs of experiments/readings.yaml, each beside its first one.
 
     Collects the experiments that DVC knows into Markdown (printed) and CSV: mean and deviation over seeds, the best in
     bold, the second underlined, the paper's number where data set and ratio match. A run that was not committed
@@ -32,8 +33,10 @@ def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, changes:
     from dicap.files.written import replacing_own
     from dicap.lab import tables
     from dicap.lab.budgets import budget_tables
-    from dicap.lab.experiments import frame_of
+    from dicap.lab.experiments import case_mark, frame_of
+    from dicap.lab.readings import readings_table
     from stages.lab.sweeps.finished import finished
+    from stages.lab.sweeps.grid import cells, read_grid
 
     given = parse_changes(changes)
     if several := [key for key, values in given.items() if len(values) > 1]:
@@ -45,9 +48,11 @@ def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, changes:
     experiments, notes = finished(everywhere=not here)
     if dataset:
         experiments = [experiment for experiment in experiments if experiment["settings"]["dataset"] in dataset]
-    runs, more = frame_of(experiments, kind, reference)
-    made = []
-    for spec in [] if runs.empty else tables.spec_of(kind):
+    grid = read_grid(GRID).override(given) if kind == "readings" else None
+    cases = grid and {case_mark(cell.settings): cell.case for cell in cells(grid, params)}
+    runs, more = frame_of(experiments, kind, reference, cases)
+    made = [readings_table(runs, grid.cases, grid.likelihood)] if grid and not runs.empty else []
+    for spec in [] if runs.empty or grid else tables.spec_of(kind):
         published = tables.published_numbers(spec)
         if kind == "main":
             made += budget_tables(runs, spec, published)

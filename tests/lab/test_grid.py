@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
@@ -18,6 +19,7 @@ from dicap.lab.tables import published_numbers, spec_of
 from dicap.methods import build_method
 from dicap.methods.base import Roles
 from dicap.settings import Settings, flatten
+from dicap.settings.checks import unread
 from dicap.settings.methods import METHODS
 from dicap.settings.schema import Calibration
 from stages.lab.sweeps import grid as grid_module
@@ -71,6 +73,24 @@ def test_the_name_tells_the_values_of_the_axes_that_vary():
     assert first.name.startswith("pictograms-dth-dicap-r0_05") and second.name.startswith("pictograms-dth-mld-r0_05")
 
 
+def test_a_likelihood_is_told_of_a_case_and_is_no_setting(tmp_path):
+    path = tmp_path / "grid.yaml"
+    path.write_text("cases: {a: {}, b: {seed: 2, likelihood: 5 %}}\naxes: {ratio: [0.05]}")
+    plan = read_grid(path).override({"ratio": [0.1]})
+    assert plan.likelihood == {"b": "5 %"}
+    assert [(cell.case, cell.changes) for cell in cells(plan, PARAMS)] == [
+        ("a", {"ratio": 0.1}),
+        ("b", {"ratio": 0.1, "seed": 2}),
+    ]
+
+
+def test_the_likelihoods_of_the_readings_are_the_specification_s():
+    text = (tiny.ROOT / "docs" / "methods.md").read_text(encoding="utf-8").partition("**3.14-F")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `")]
+    told = {name: likelihood.strip() for names, likelihood in rows for name in re.findall(r"`(\w+)`", names)}
+    assert told == read_grid(tiny.ROOT / "experiments" / "readings.yaml").likelihood
+
+
 def test_override_replaces_an_axis_and_sets_anything_else():
     plan = grid(axes={"seed": [1, 2, 3], "ratio": [0.05]}).override({"seed": [5], "train.epochs": [2], "method": ["mld", "bce"]})
     assert plan.axes == {"seed": [5], "ratio": [0.05], "method": ["mld", "bce"]} and plan.settings == {"train.epochs": 2}
@@ -104,6 +124,7 @@ def test_every_invalid_cell_is_named_before_anything_runs():
         ("axes: {seed: 1}", "axes.seed: found 1, expected a list"),
         ("axes: {seed: []}", "axes.seed: found []"),
         ("cases: {a: mld}", "cases.a: found 'mld'"),
+        ("cases: {a: {likelihod: 5 %}}", "likelihod: not a setting"),
         ("cases: {1: {seed: 1}, '1': {seed: 2}}", "cases.1: found the name 1"),
         ("cases: [a]", "cases: found ['a'], expected a mapping"),
         ("axis: {seed: [1]}", "axis: unknown key"),
@@ -132,8 +153,14 @@ def test_the_ready_made_grids_are_valid_and_fill_their_table(path: Path):
     if path.stem == "paper":
         plan = plan.override({"dataset": ["voc2012"], "data_root": ["VOC2012"]})
     found = cells(plan, PARAMS)
-    rows = [row_of(plan.table, cell.settings) for cell in found] if plan.table else []
+    by_settings = plan.table not in (None, "readings")
+    rows = [row_of(plan.table, cell.settings) for cell in found] if by_settings else []
     assert None not in rows
+    if path.stem == "readings":
+        assert len(found) == 3 * len(plan.cases) and {cell.case for cell in found} == set(plan.cases)
+        assert set(plan.likelihood) == set(plan.cases) - {"base"}
+        warned = {key for cell in found for key in unread(Settings.model_validate(cell.settings)) if key in cell.changes}
+        assert not warned, "a departure that nothing reads"
     if path.stem == "paper":
         assert set(rows) == PUBLISHED
     if path.stem == "main":

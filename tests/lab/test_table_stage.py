@@ -104,6 +104,31 @@ def test_other_tables(project, dvc):
         assert told["written"] == [f"tables/{kind}.md", f"tables/{kind}.csv"]
 
 
+def test_readings_are_compared_with_the_first_one_seed_by_seed(project, dvc):
+    """Runs belong to a case by all their settings but seed and ratio; others are not shown."""
+    (project / "experiments").mkdir()
+    path = project / "experiments" / "readings.yaml"
+    path.write_text(
+        "table: readings\ncases:\n  base: {}\n  means: {loss.reduction: mean, likelihood: 55 %}\n"
+        "  nets: {weights: raw, train.epochs: 3}\naxes: {seed: [1]}\n"
+    )
+    means, other = PARAMS | {"loss": {"reduction": "mean"}}, PARAMS | {"loss": {"reduction": "mean", "clip": 0.1}}
+    second = [revision("second", PARAMS | {"seed": 2}, 52.0), revision("m2", means | {"seed": 2}, 55.0)]
+    dvc(*second, revision("m1", means, 51.0), revision("other", other, 99.0))
+    result = CliRunner().invoke(main, ["table", "readings"])
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert "| reading | settings | likelihood | default | digits 5 % | minus base |" in lines
+    assert "| base | – | – | – | <u>51.00 ± 1.41</u> |  |" in lines
+    assert "| means | `loss.reduction=mean` | 55 % | no | **53.00 ± 2.83** | +2.00 ± 12.71 |" in lines  # 1 and 3: t 12.7062
+    assert not any("nets" in line or "99" in line for line in lines)
+    dvc(revision("nets", PARAMS | {"train": {"epochs": 3}}, 40.0), revision("other", other, 99.0))
+    lines = CliRunner().invoke(main, ["table", "readings"]).output.splitlines()
+    assert "| nets | `weights=raw train.epochs=3` | – | no | <u>40.00</u> | -10.00 |" in lines
+    lines = CliRunner().invoke(main, ["table", "readings", "-S", "loss.clip=0.1"]).output.splitlines()
+    assert "| means | `loss.reduction=mean` | 55 % | no | 99.00 |" in lines, "as a sweep with this setting makes it"
+
+
 def test_each_panel_is_drawn_by_its_number(project, dvc, tmp_path_factory):
     runs = {name: synthetic.write_run(tmp_path_factory.mktemp(name), epochs=2) for name in ("main", "more", "known")}
     policies = [

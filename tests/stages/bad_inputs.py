@@ -172,7 +172,7 @@ SETTINGS = [
     Case("a truth value for a count", "train", wrong(train__epochs=True), code=2),
     Case("an infinite learning rate", "warmup", wrong(optimiser__lr=float("inf")), code=2),
     Case("no bins", "train", wrong(calibration__bins=0), code=2),
-    Case("soft targets with thresholds", "train", wrong(calibration__target="soft"), code=2),
+    Case("soft targets of uniform weights", "train", wrong(calibration__target="soft", calibration__policy="uniform"), code=2),
     Case("a cycle shorter than the training", "train", wrong(train__cycle_epochs=1), code=2),
     Case("tokens that the attention heads cannot share", "warmup", wrong(network__decoder_heads=3), code=2),
     Case("a batch of labelled images alone", "train", wrong(train__batch_labelled=8), code=2),

@@ -6,15 +6,20 @@ import pytest
 import tiny
 import torch
 from calibration.test_losses import slow_asymmetric
+from safetensors.numpy import load_file
 from torch import nn
 
 from dicap.calibration.rates import estimate_rates
-from dicap.calibration.thresholds import Thresholds
+from dicap.calibration.thresholds import Thresholds, dual_thresholds
+from dicap.data.loader import Request, load, scoring_batches
 from dicap.files import artifacts as files
 from dicap.frozen.estimators import estimate_curve, fit_curve
 from dicap.frozen.logistic import class_shares
 from dicap.methods import build_method
 from dicap.methods.base import Batch, Roles, frozen_statistics
+from dicap.randomness import torch_seed
+from dicap.settings.methods import METHODS
+from dicap.training.teacher import EpochTeacher
 
 IMAGES, CLASSES, WIDTH = 6, 3, 5
 ROLES = Roles(np.array([0, 1]), np.array([2]), np.array([3, 4, 5]), np.array([6]))
@@ -90,9 +95,8 @@ def warmup_batch(method):
 
 @pytest.mark.parametrize("mean", [False, True])
 def test_the_main_loss_equals_loops_over_entries(mean):
-    """A sum over entries by images; or means, of the labelled entries, the confident ones, and with a coefficient the pairs."""
-    changes = {"loss__reduction": "mean", "contrastive__coefficient": 0.25} if mean else {}
-    network, method = Tables(), method_of(**changes)
+    """A sum over entries by images; or means, of the labelled entries, the confident ones, the pairs."""
+    network, method = Tables(), method_of(loss__reduction="mean" if mean else "sum")
     batch = main_batch(method)
     terms = {name: float(term.detach()) for name, term in method.main_losses(network, batch).items()}
     x, z = network.logits.detach(), network.z.detach()
@@ -104,7 +108,7 @@ def test_the_main_loss_equals_loops_over_entries(mean):
                 pairs.append((z[WEAK, 2 + i, c], z[STRONG, 2 + i, c]))
             else:
                 pseudo += float(WEIGHT[i, c]) * slow_asl(x[STRONG, 2 + i, c], LABEL[i, c])
-    slow, by = (sup, pseudo, float(slow_nt_xent(pairs))), (2 * CLASSES, 4 * CLASSES - len(pairs), 4) if mean else (6, 6, 6)
+    slow, by = (sup, pseudo, float(slow_nt_xent(pairs))), (2 * CLASSES, 4 * CLASSES - len(pairs), 1) if mean else (6, 6, 6)
     for name, value, n in zip(("sup", "pseudo", "con"), slow, by, strict=True):
         assert terms[f"loss_{name}"] == pytest.approx(value / n, rel=1e-5)
     assert batch.views["strong"][:, 1, 0, 0].tolist() == [0, 1, 2, 3, 4, 5]
@@ -147,18 +151,21 @@ def test_the_weak_look_leaves_the_running_statistics_alone(both):
     assert network.norm.momentum == once.norm.momentum
 
 
-def test_a_soft_target_counts_both_labels():
-    network, method = Tables(), method_of(calibration__target="soft", thresholds__rule="none")
-    label = np.where(LABEL == -1, 1, LABEL).astype(np.int8)
-    weight = torch.where(torch.from_numpy(LABEL) == -1, 0.35, WEIGHT)
+@pytest.mark.parametrize("rule", ["none", "midrange"])
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_a_soft_target_counts_both_labels_of_confident_entries(rule, reduction):
+    network, method = Tables(), method_of(calibration__target="soft", thresholds__rule=rule, loss__reduction=reduction)
+    label, weight = LABEL, WEIGHT
+    if rule == "none":
+        label, weight = np.where(LABEL == -1, 1, LABEL).astype(np.int8), torch.where(torch.from_numpy(LABEL) == -1, 0.35, WEIGHT)
     terms = method.main_losses(network, main_batch(method, label, weight, soft=True))
     x, total = network.logits.detach(), 0.0
-    for i in range(4):
-        for c in range(CLASSES):
-            w, y = float(weight[i, c]), label[i, c]
-            total += w * slow_asl(x[STRONG, 2 + i, c], y) + (1 - w) * slow_asl(x[STRONG, 2 + i, c], 1 - y)
-    assert float(terms["loss_pseudo"].detach()) == pytest.approx(total / 6, rel=1e-5)
-    assert "loss_con" not in terms
+    for i, c in np.argwhere(label >= 0):
+        w, y = float(weight[i, c]), label[i, c]
+        total += w * slow_asl(x[STRONG, 2 + i, c], y) + (1 - w) * slow_asl(x[STRONG, 2 + i, c], 1 - y)
+    by = 6 if reduction == "sum" else (label >= 0).sum()
+    assert float(terms["loss_pseudo"].detach()) == pytest.approx(total / by, rel=1e-5)
+    assert ("loss_con" in terms) == (rule == "midrange")
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
@@ -198,14 +205,15 @@ def test_uniform_weights_no_thresholds_and_no_contrast_are_the_plain_sum_of_cap(
     assert set(batch.views) == {"strong"} and (pseudo.weight == 1).all()
 
 
-def test_the_warm_up_loss_contrasts_every_entry_of_the_step():
-    network, method = Tables(), method_of()
+@pytest.mark.parametrize("mean", [False, True])
+def test_the_warm_up_loss_contrasts_every_entry_of_the_step(mean):
+    network, method = Tables(), method_of(loss__reduction="mean" if mean else "sum")
     terms = method.warmup_losses(network, warmup_batch(method))
     x, z = network.logits.detach(), network.z.detach()
     sup = sum(slow_asl(x[STRONG, i, c], Y[i, c]) for i in range(2) for c in range(CLASSES))
     con = float(slow_nt_xent([(z[WEAK, i, c], z[STRONG, i, c]) for i in range(4) for c in range(CLASSES)]))
-    assert float(terms["loss_sup"].detach()) == pytest.approx(sup / 4, rel=1e-5)
-    assert float(terms["loss_con"].detach()) == pytest.approx(con / 4, rel=1e-5)
+    assert float(terms["loss_sup"].detach()) == pytest.approx(sup / (2 * CLASSES if mean else 4), rel=1e-5)
+    assert float(terms["loss_con"].detach()) == pytest.approx(con / (1 if mean else 4), rel=1e-5)
 
 
 def test_warm_up_without_wcl_sees_labelled_images_alone():
@@ -252,12 +260,13 @@ class Table:
 
     epoch = 0
 
-    def __init__(self, scores, y, nameless=()):
+    def __init__(self, scores, y, nameless=(), others=None):
         self._scores, self._y, self.asked = scores, y, []
         self._nameless = list(nameless)  # truly unlabelled rows
+        self._others = others  # by another look
 
-    def scores(self, rows):
-        return self._scores[rows]
+    def scores(self, rows, **look):
+        return self._scores[rows] if not look else self._others[rows]
 
     def labels(self, rows):
         self.asked.extend(rows)
@@ -313,6 +322,73 @@ def test_refresh_counts_guarded_classes():
     assert refresh.guarded == 2  # class 0 has no negative, class 2 no positive
     assert not (refresh.pseudo.label[:, 0] == 0).any() and not (refresh.pseudo.label[:, 2] == 1).any()
     assert method_of(thresholds__rule="none").refresh(Table(scores, y), roles).guarded is None
+
+
+@pytest.mark.parametrize("change", [{"thresholds__view": "strong"}, {"thresholds__view": "test"}, {"thresholds__mode": "train"}])
+@pytest.mark.parametrize("policy", ["estimated", "labeled"])
+def test_another_look_at_d_sup_moves_the_thresholds_and_no_rate(change, policy):
+    scores, y, others = torch.rand(12, CLASSES), torch.randint(0, 2, (12, CLASSES), dtype=torch.uint8), torch.rand(12, CLASSES)
+    y[:2] = torch.tensor([[0], [1]])
+    roles = Roles(np.arange(8), np.array([8]), np.array([9, 10]), np.array([11]))
+    method, teacher = method_of(calibration__policy=policy, **change), Table(scores, y, others=others)
+    refresh, before = method.refresh(teacher, roles), method_of(calibration__policy=policy).refresh(teacher, roles)
+    assert all(torch.equal(*pair) for pair in zip(refresh.thresholds, dual_thresholds(others[:8], y[:8]), strict=True))
+    assert torch.equal(refresh.rates.r_pos, before.rates.r_pos)
+    assert not torch.equal(refresh.thresholds.tau_pos, before.thresholds.tau_pos)
+
+
+@pytest.mark.parametrize("view", ["auto", "test", "strong"])
+@pytest.mark.parametrize("mode", ["eval", "train"])
+@pytest.mark.parametrize("batch_norm", ["train", "eval"])
+def test_a_look_is_what_a_step_would_see_and_leaves_the_network_as_it_is(tiny_experiment, view, mode, batch_norm):
+    """A network's own answer, in its mode, to views of which the strong ones are the loader's, made one at a time."""
+    experiment = tiny_experiment({"train.batch_norm": batch_norm})
+    network, same = tiny.network_of(experiment, None)(), tiny.network_of(experiment, None)()
+    rows, seed = experiment.roles.sup, experiment.settings.seed
+    found = EpochTeacher(experiment, network, network, 3, {}).scores(rows, view=view, mode=mode)
+
+    if view == "strong":
+        steps = [[Request("strong", rows[i : i + 1], experiment.method.strong)] for i in range(len(rows))]
+        views = load(experiment.store, steps, seed=seed, stage="refresh", epoch=3, workers=0)
+        images = torch.cat([step["strong"] for step in views])
+    else:
+        flip = (seed, "refresh", 3) if view == "auto" else None
+        ((_, images),) = scoring_batches(experiment.store, rows, len(rows), flip=flip)
+    before = {name: value.clone() for name, value in same.state_dict().items()}
+    same.train(mode == "train")
+    if batch_norm == "eval":
+        same.backbone.eval()
+    torch.manual_seed(torch_seed(seed, "refresh", 3))
+    with torch.no_grad():
+        torch.testing.assert_close(found, experiment.method.scores(same, images))
+    after = network.state_dict()
+    assert network.training and all(torch.equal(value, after[name]) for name, value in before.items() if "num_" not in name)
+
+
+def test_in_train_mode_a_single_image_is_looked_at_as_in_eval_mode(tiny_experiment):
+    experiment = tiny_experiment()
+    network = tiny.network_of(experiment, None)()
+    teacher, one = EpochTeacher(experiment, network, network, 0, {}), experiment.roles.sup[:1]
+    assert torch.equal(teacher.scores(one, mode="train"), teacher.scores(one)) and network.training
+
+
+@pytest.mark.parametrize("method", ["dicap", "cap"])
+def test_half_the_weight_of_pseudo_labels_is_half_the_weight_of_each(tiny_experiment, monkeypatch, tmp_path, method):
+    kind = type(build_method(tiny.settings({"method": method}), CLASSES))
+
+    def run(weight, name):
+        changes = {"method": method, "head": METHODS[method].head, "train.pseudo_weight": weight}
+        out = tiny.run_stage(tiny_experiment(changes), "train", None, tmp_path / name)
+        return {key: value.tobytes() for key, value in load_file(out / "model.safetensors").items()}
+
+    found, whole, refresh = run(0.5, "half"), run(1.0, "whole"), kind.refresh
+
+    def halved(*given):
+        made = refresh(*given)
+        return made._replace(pseudo=made.pseudo._replace(weight=made.pseudo.weight / 2))
+
+    monkeypatch.setattr(kind, "refresh", halved)
+    assert run(1.0, "each") == found != whole
 
 
 def test_frozen_statistics_normalise_by_the_batch_and_remember_nothing():

@@ -33,6 +33,8 @@ LOOPS = {
     | {"cap.eta_neg": 0.8},  # so that some entries are uncertain
     "plain": {"warmup.wcl": False, "contrastive.enabled": False, "finetune.enabled": False, "calibration.policy": "uniform"},
     "bank": tiny.FROZEN,
+    "over D_unsup": {"warmup.over": "unlabelled", "thresholds.rule": "quota"},
+    "bank, linear": tiny.FROZEN | {"head": "linear"},
     "matched": tiny.FROZEN | {"method": "iat", "iat.rule": "matched"},
     "warmed": {"method": "drml", "drml.features": "warmup", "drml.select": "distance"},
     "own rates": {"method": "bbam", "bbam.lr": 1e-3, "bbam.batch_size": 8, "bbam.balance": False},
@@ -157,12 +159,15 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("name", ["cross-fitted", "bce"])
-def test_what_is_not_told_to_be_unread_changes_a_result(tiny_set, bank, tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "walked"),
+    [("cross-fitted", WALKED), ("bce", WALKED), ("dicap, whole", ["thresholds", "warmup.over", "train.pseudo_weight"])],
+)
+def test_what_is_not_told_to_be_unread_changes_a_result(tiny_set, bank, tmp_path, name, walked):
     s = loop(name)
     runs = Runs(tiny_set, bank, tmp_path)
     expected = runs(s)
-    keys = [f"{section}.{field}" for section in WALKED for field in type(getattr(s, section)).model_fields]
+    keys = [key for key, _ in flatten(s.model_dump()) if key in walked or key.partition(".")[0] in walked]
     silent = []
     for key in keys:
         values = list(others(key, s))

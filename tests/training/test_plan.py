@@ -1,6 +1,7 @@
 """Which images a step sees: every image once, the labelled ones evenly, nothing but the arguments decides."""
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from dicap.randomness import order_by_name
 from dicap.training.loops import main
-from dicap.training.plan import chunks, cycled, labelled_plan, main_plan
+from dicap.training.plan import chunks, cycled, labelled_plan, main_plan, warmup_plan
 
 small = st.integers(1, 40)
 
@@ -46,11 +47,12 @@ def test_a_warm_up_epoch_sees_every_labelled_image_once_and_as_many_others(n_l, 
         assert ((step.unlabelled >= 0) & (step.unlabelled < max(n_u, 1))).all()
 
 
+@pytest.mark.parametrize("plan", [main_plan, partial(warmup_plan, over="unlabelled")], ids=["main", "warm-up"])
 @given(n_l=small, n_u=small, b_l=small, b_u=small, epochs=st.integers(1, 4))
-def test_a_main_epoch_sees_every_unlabelled_image_once_and_the_labelled_ones_evenly(n_l, n_u, b_l, b_u, epochs):
+def test_a_pass_over_the_unlabelled_images_sees_each_once_and_the_labelled_ones_evenly(plan, n_l, n_u, b_l, b_u, epochs):
     seen = Counter()
     for epoch in range(epochs):
-        steps = main_plan(n_l, n_u, b_l, b_u, seed=1, epoch=epoch)
+        steps = plan(n_l, n_u, b_l, b_u, seed=1, epoch=epoch)
         assert sorted(flat(step.unlabelled for step in steps)) == list(range(n_u))
         assert all(len(step.labelled) == b_l for step in steps)
         seen.update(flat(step.labelled for step in steps))
@@ -94,6 +96,13 @@ def test_fixed_batches_are_those_of_two_loaders_that_do_not_shuffle(tiny_set, tm
             piece = next(beside)
         expected.append((piece, batch))
     assert epochs == [expected, expected]
+
+
+@given(n_l=small, n_u=st.integers(0, 40), b_l=small, b_u=small, over=st.sampled_from(["labelled", "unlabelled"]))
+def test_a_warm_up_passes_over_what_it_is_told_to_where_there_is_any(n_l, n_u, b_l, b_u, over):
+    steps = warmup_plan(n_l, n_u, b_l, b_u, over=over, seed=1, epoch=0)
+    passed = "unlabelled" if over == "unlabelled" and n_u else "labelled"
+    assert sorted(flat(getattr(step, passed) for step in steps)) == list(range(n_u if passed == "unlabelled" else n_l))
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,15 @@ def test_the_settings_of_a_finished_run_are_read_back_as_they_were(method):
     assert Settings.model_validate(relevant(made, "report")) == made
 
 
+def test_a_warm_up_depends_on_the_main_stage_s_batches_where_its_own_are_as_large():
+    def changes(over: str, key: str) -> bool:
+        one, other = (relevant(tiny.settings({"warmup.over": over, key: n}), "warmup") for n in (3, 4))
+        return one != other
+
+    for key in ("train.batch_size", "train.batch_labelled"):
+        assert changes("unlabelled", key) and not changes("labelled", key)
+
+
 def test_features_that_no_stage_needs_depend_on_nothing():
     assert relevant(tiny.settings(), "features") == relevant(tiny.settings({"backbone": "test_vit"}), "features") == {}
     first, both = ({"warmup.trainable": "head"}, {"warmup.trainable": "head", "train.trainable": "head"})

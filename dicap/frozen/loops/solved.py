@@ -254,8 +254,8 @@ class HeadTeacher:
         """Hidden labels, where an option is named after reading them."""
         return self.problem.experiment.oracle
 
-    def scores(self, rows: np.ndarray) -> Tensor:
-        """(n, C) float32 scores of rows of the phase."""
+    def scores(self, rows: np.ndarray, *, view: str = "auto", mode: str = "eval") -> Tensor:
+        """(n, C) float32 scores of rows of the phase; a solved head has one view of an image, and no train mode."""
         place = np.full(self.problem.experiment.store.n, -1)
         place[self.problem.order] = np.arange(len(self.table))
         assert (place[rows] >= 0).all(), "neither labelled nor unlabelled in this phase"

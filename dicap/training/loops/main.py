@@ -6,6 +6,7 @@ from pathlib import Path
 from torch import nn
 
 from dicap.methods.base import ParamGroup, Phase, Refresh, Teacher
+from dicap.network import hold_statistics
 from dicap.settings import Settings
 from dicap.training.batches import MainBatches
 from dicap.training.experiment import Experiment
@@ -18,12 +19,13 @@ from dicap.training.trainer import Trainer
 def train(run: Trainer, network: nn.Module) -> None:
     """Algorithm 1: every epoch counts correctness anew, labels D_unsup by it, and passes over D_unsup once."""
     method, roles = run.method, run.experiment.roles
-    learn(run, network, method.main(roles), lambda teacher: method.refresh(teacher, roles))
+    weight = run.settings.train.pseudo_weight
+    learn(run, network, method.main(roles), lambda teacher: method.refresh(teacher, roles), pseudo_weight=weight)
     run.publish()
 
 
 def learn(
-    run: Trainer, network: nn.Module, phase: Phase, make_labels: Callable[[Teacher], Refresh], *, pseudo_weight: float = 1.0
+    run: Trainer, network: nn.Module, phase: Phase, make_labels: Callable[[Teacher], Refresh], *, pseudo_weight: float
 ) -> None:
     """The epochs of a main stage by gradient steps. A stage that was stopped or killed goes on from its checkpoint.
 
@@ -89,13 +91,6 @@ def own_rates(network: nn.Module, phase: Phase, s: Settings) -> list[ParamGroup]
         ParamGroup(name, parameters, s.optimiser.lr if rates[name] == "auto" else float(rates[name]), s.optimiser.weight_decay)
         for name, parameters in parts.items()
     ]
-
-
-def hold_statistics(network: nn.Module) -> None:
-    """The backbone's BatchNorm normalises by its running statistics and leaves them as they are; scale and shift are trained."""
-    for module in network.backbone.modules() if network.backbone is not None else ():  # type: ignore[union-attr, operator]
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            module.eval()
 
 
 def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:

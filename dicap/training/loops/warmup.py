@@ -7,7 +7,7 @@ from dicap.network.linear import fit_scaling
 from dicap.randomness import torch_seed
 from dicap.training.batches import Batches
 from dicap.training.experiment import Experiment
-from dicap.training.plan import labelled_plan
+from dicap.training.plan import warmup_plan
 from dicap.training.trainer import Trainer
 
 
@@ -27,16 +27,16 @@ def initial_network(experiment: Experiment) -> nn.Module:
 
 
 def warm_up(run: Trainer, network: nn.Module) -> None:
-    """L = L_sup + lambda L_con on the labelled images, and as many unlabelled ones for WCL."""
+    """L = L_sup + lambda L_con on the labelled images, and unlabelled ones for WCL."""
     method, s = run.method, run.settings.warmup
     phase = method.warmup(run.experiment.roles)
-    counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled
+    counts = len(phase.labelled), len(phase.unlabelled), phase.batch_labelled, phase.batch_unlabelled
 
-    steps = len(labelled_plan(*counts, seed=run.settings.seed, stage="warmup", epoch=0))
+    steps = len(warmup_plan(*counts, over=s.over, seed=run.settings.seed, epoch=0))
     run.begin(network, phase, steps=steps, eval_every=s.eval_every)
 
     for epoch in run.epochs:
-        plan = labelled_plan(*counts, seed=run.settings.seed, stage="warmup", epoch=epoch)
+        plan = warmup_plan(*counts, over=s.over, seed=run.settings.seed, epoch=epoch)
         for batch in run.batches(Batches(run.experiment, phase, plan, epoch)):
             with run.autocast():
                 losses = method.warmup_losses(network, batch)

@@ -5,7 +5,7 @@ title: Ablation ladder
 table: ablation            # the kind of `dicap-stage table` that shows the runs; null: none
 settings: {train.epochs: 6}
 cases:                     # optional; each is a set of settings
-  dth: {calibration.target: hard, thresholds.rule: midrange}
+  dth: {calibration.target: hard, thresholds.rule: midrange, likelihood: 85 %}   # the last is for `table readings`
 axes:                      # every combination of these
   seed: [1, 2, 3]
 ```
@@ -19,7 +19,7 @@ import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ class Grid:
     """A grid as written: `cases` (name -> settings) times `axes` (setting -> values), over common `settings`.
 
     chosen: setting -> the values of the cells that are wanted; all others are left out.
+    likelihood: of a case as a reading of a paper, in words.
     """
 
     title: str
@@ -45,6 +46,7 @@ class Grid:
     cases: dict[str, dict[str, Any]]
     axes: dict[str, list[Any]]
     chosen: dict[str, list[Any]] = field(default_factory=dict)
+    likelihood: dict[str, str] = field(default_factory=dict)
 
     def override(self, changes: Mapping[str, Sequence[Any]]) -> Grid:
         """The grid with other values: an axis is replaced, any other setting becomes one (or a common one if single).
@@ -61,21 +63,22 @@ class Grid:
                 axes[key] = list(values)
             else:
                 settings[key] = values[0]
-        return Grid(self.title, self.table, settings, self.cases, axes, chosen)
+        return replace(self, settings=settings, axes=axes, chosen=chosen)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One experiment: a readable name that is unique to its settings, what differs from params.yaml, all settings."""
+    """One experiment: a readable name that is unique to its settings, its case, what differs from params.yaml, all settings."""
 
     name: str
+    case: str
     changes: dict[str, Any]
     settings: dict[str, Any]
 
 
 def read_grid(path: Path) -> Grid:
     """Read a grid file. Raises SettingsError with a line for every mistake."""
-    from dicap.lab.experiments import FREE
+    from dicap.lab.experiments import FREE, READINGS
 
     try:
         content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
@@ -90,8 +93,11 @@ def read_grid(path: Path) -> Grid:
     for key, part in (("settings", settings), ("cases", cases), ("axes", axes)):
         if not isinstance(part, dict):
             problems.append(f"{path}: {key}: found {part!r}, expected a mapping")
-    if (table := content.get("table")) is not None and table not in list(FREE):
-        problems.append(f"{path}: table: found {table!r}, allowed are {', '.join(FREE)}, and null for a grid that no table shows")
+    tables = [*FREE, READINGS]
+    if (table := content.get("table")) is not None and table not in tables:
+        problems.append(
+            f"{path}: table: found {table!r}, allowed are {', '.join(tables)}, and null for a grid that no table shows"
+        )
     if problems:
         raise SettingsError("\n".join(problems))
     for name, case in cases.items():
@@ -102,14 +108,16 @@ def read_grid(path: Path) -> Grid:
     for key, values in axes.items():
         if not isinstance(values, list) or not values:
             problems.append(f"{path}: axes.{key}: found {values!r}, expected a list of values")
+    named = {name: dict(case) for name, case in cases.items() if isinstance(case, dict)}
+    likelihood = {name: str(case.pop("likelihood")) for name, case in named.items() if "likelihood" in case}
     known = list(known_keys())
-    for key in [*settings, *axes, *(key for case in cases.values() if isinstance(case, dict) for key in case)]:
+    for key in [*settings, *axes, *(key for case in named.values() for key in case)]:
         if key not in known:
             problems.append(f"{path}: {key}: not a setting{did_you_mean(key, known)}")
     if problems:
         raise SettingsError("\n".join(dict.fromkeys(problems)))
-    named = {name: dict(case) for name, case in cases.items()} or {"": {}}
-    return Grid(str(content.get("title") or path.stem), table, dict(settings), named, dict(axes))
+    title = str(content.get("title") or path.stem)
+    return Grid(title, table, dict(settings), named or {"": {}}, dict(axes), likelihood=likelihood)
 
 
 def cells(grid: Grid, params: Path) -> list[Cell]:
@@ -141,7 +149,7 @@ def cells(grid: Grid, params: Path) -> list[Cell]:
         if any(flat[key] not in values for key, values in grid.chosen.items()):
             continue
         mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-        found.setdefault(mark, Cell(_name(grid, case, changes, settings, mark[:10]), changes, settings))
+        found.setdefault(mark, Cell(_name(grid, case, changes, settings, mark[:10]), case, changes, settings))
     for key, values in grid.chosen.items():
         for value in values:
             if value not in had[key]:

@@ -71,7 +71,8 @@ def learn(
             run.end_step()
 
         if phase.relabel is not None:
-            run.record_refresh(refresh)
+            with run.meter.timing("refresh"):
+                run.record_refresh(refresh)
         run.end_epoch()
 
 

@@ -25,7 +25,7 @@ COLUMNS = (
 def ledger(artifacts: Path) -> dict[str, list[dict[str, Any]]]:
     """Rows of COLUMNS by stage, without what a row has not; of the warm-up those in which something was measured."""
     found = {}
-    for stage in ("warmup", "train"):
+    for stage in (stage for stage in ("warmup", "train") if (artifacts / stage / "history.csv").exists()):
         history = pd.read_csv(artifacts / stage / "history.csv")
         for epoch in files.epochs(artifacts / stage, "thresholds"):
             table = read_parquet(files.epoch_file(artifacts / stage, "thresholds", epoch)).to_pandas()

@@ -161,6 +161,7 @@ def pretended(device=CUDA):
             patch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
             patch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
             patch.setattr(torch.Tensor, "backward", made_up_gradients)
+            patch.setattr(torch.autograd, "grad", lambda loss, inputs, **options: [torch.empty_like(p) for p in inputs])
             stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         else:
             patch.setattr(sys.modules["torch.optim.optimizer"], "_get_fused_kernels_supported_devices", lambda: ["meta", "cpu"])

@@ -24,7 +24,7 @@ from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS
 
-SCHEMA = 4  # 2: with a checksum of the tensors; 3: with decisions; 4: with the grid of the feature map
+SCHEMA = 5  # 2: with a checksum of the tensors; 3: with decisions; 4: with the grid of the feature map; 5: without rankings
 SMOOTHING = "head.smoothing."  # begins the names of what a solved head may have or not
 KEYS = ("stage", "which", "classes", "settings", "grid", "checksum")
 

@@ -4,20 +4,19 @@ Letters: n samples, D features, C classes.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dicap.calibration.ranks import curve_by_rank, log_odds
-from dicap.calibration.risk_control import check_share, rankings, targets_of, threshold
 from dicap.frozen.crossfit import Pseudo, crossfit, quota_labels
 from dicap.frozen.folds import assign_folds
 from dicap.frozen.loss_weight import choose_loss_weight
@@ -69,7 +68,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             was tried: `in_words()` says it; else None.
         smoothed_: the same of the smoothing; None where it was not tried.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
-        rankings_: of each class, the labelled samples by their scores out of fold, which `thresholds` chooses by.
         n_labelled_: samples with a known entry.
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
     """
@@ -191,8 +189,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         )  # fmt: skip
         self.choice_, self._smoothing, self.smoothed_ = found[1:]
         self.coef_, self.intercept_ = found.heads.w[-1], found.heads.b[-1]
-        scores, ranked = found.out_of_fold(rows, fold)
-        self.curve_, self.rankings_ = np.stack(curve_by_rank(scores, y)), rankings(ranked, y)
+        self.curve_ = np.stack(curve_by_rank(found.out_of_fold(rows, fold)[0], y))
 
     def _features(self, X: Any, *, reset: bool) -> NDArray:
         """(n, D) finite, in single or double precision."""
@@ -227,37 +224,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     def chance(self, X: Any) -> np.ndarray:
         """(n, C) measured chance, from 0.5 to 1, that each entry of `predict` is right."""
         return expit(np.abs(self.decision_function(X)))
-
-    def thresholds(
-        self,
-        *,
-        precision: float | Mapping[Any, float] | None = None,
-        recall: float | Mapping[Any, float] | None = None,
-        confidence: float = 0.9,
-    ) -> np.ndarray:
-        """(C,) of `predict_proba`: at or above it, a class has this precision or recall with this confidence, each by itself.
-
-        From the labelled samples' out-of-fold scores (`dicap.calibration.risk_control`, which says what of it is proved). A class
-        whose labels cannot promise it has infinity, and a warning says what they lack; NaN where nothing is asked of a class.
-
-        Args:
-            precision, recall: a number for all classes, or {class name: number}; for a class one of both.
-
-        Raises:
-            ValueError: a number is outside (0, 1), a class is not there, both are given for one, or nothing is asked.
-        """
-        check_is_fitted(self, "coef_")
-        check_share("confidence", confidence)
-        targets = targets_of(self.class_names_.tolist(), precision=precision, recall=recall)
-        if not any(targets):
-            raise ValueError("thresholds: give precision=0.9, recall=0.9, or {class: number} for some classes")
-        found = [target and threshold(own, target, confidence) for own, target in zip(self.rankings_, targets, strict=True)]
-        for name, one in zip(self.class_names_, found, strict=True):
-            if one is not None and one.at is None:
-                warnings.warn(f"class {name}: {one.why}", UserWarning, stacklevel=2)
-        stated = logit(np.array([np.nan if one is None or one.at is None else one.at for one in found]))
-        unpromised = np.array([one is not None and one.at is None for one in found])
-        return np.where(unpromised, np.inf, expit(self._decided(stated)))
 
     def score(self, X: Any, y: Any) -> float:
         """Mean average precision, 0 to 1, over known entries of y, of the classes with a positive among them.

@@ -101,7 +101,6 @@ def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "entries (image, class) answered yes, no, unsure", f"{metrics['yes']}, {metrics['no']}, {metrics['unsure']}"
     yield "of the yes right (precision)", _share(metrics["yes_right"])
     yield "of the positives found (recall)", _share(metrics["yes_recall"])
-    yield from (("the thresholds behind these", line) for line in metrics.get("promises", []))
     yield "F1 of yes, at the model's thresholds", f"{metrics['f1']:.3f}"
     if metrics.get("threshold_best") is not None:
         yield (

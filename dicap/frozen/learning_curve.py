@@ -20,7 +20,7 @@ from dicap.metrics.ranking import can_be_tested, jackknife_interval, leave_one_o
 FOLDS = 5
 SHARES = (0.25, 0.35, 0.5, 0.7, 1.0)  # of the rows outside a fold that a draw takes
 DRAWS = 4
-DECAYS = (0.1, 0.3, 1.0)  # from slow to fast; the interval holds all of them (how often: benchmarks/promises.py)
+DECAYS = (0.1, 0.3, 1.0)  # from slow to fast; the interval holds all of them
 
 
 class Curve(NamedTuple):

@@ -84,7 +84,7 @@ def gather(artifacts: Path) -> Evidence:
     evaluate = artifacts / "evaluate"
     metrics = read_json(evaluate / "metrics.json")
     per_class = _csv(evaluate / "per_class.csv", ["class", "n_pos", "n_train_labelled", "ap", "chance"])
-    shares = per_class.columns.str.split("_at_").str[0].isin(["ap", "chance", "precision", "recall"])
+    shares = per_class.columns.isin(["ap", "chance", "precision", "recall"])
     per_class.loc[:, shares] *= 100  # as fractions in the file, in percent wherever people read them
     source = next((artifacts / s for s in ("train", "pseudo_label") if files.epochs(artifacts / s, "pseudo_labels")), None)
     weights = thresholds = by_weight = shares = pd.DataFrame()

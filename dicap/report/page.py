@@ -104,9 +104,6 @@ def build_report(
             sections=sections,
             gallery=gallery(found, pictures),
             classes=class_rows(found),
-            stated=[
-                float(name.removeprefix("recall_at_")) for name in map(str, found.per_class) if name.startswith("recall_at_")
-            ],
             settings=setting_groups(settings, unread),
             environment=environment,
         )

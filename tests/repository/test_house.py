@@ -22,7 +22,6 @@ PURE = (
     "dicap.frozen.logistic",
     "dicap.calibration.ranks",
     "dicap.calibration.rates",
-    "dicap.calibration.risk_control",
     "dicap.calibration.thresholds",
     "dicap.calibration.quota",
     "dicap.frozen.solver",

@@ -333,10 +333,6 @@ def _result(found: Evidence) -> Section:
         caption += _worth(found.metrics)
         axes = ("stated chance of being right", "share right")
         drawings.append(Drawing("chance", "Chance of being right", caption, lambda: calibration.reliability(chances, *axes)))
-    curve = found.learning_curve
-    if not curve.empty:
-        caption = "mAP of the labels alone by the number of labelled images, with 95 % intervals; dashed, the forecast."
-        drawings.append(Drawing("learning_curve", "More labels", caption, lambda: learning.curve(curve)))
     return Section("result", "Test images", drawings, "" if drawings else "There is no predictions.parquet to draw.")
 
 

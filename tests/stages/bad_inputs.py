@@ -293,7 +293,6 @@ MADE = [
     Case("a file in the place of the converted set", "convert", replaced_by_file("data/converted")),
     Case("a check of no set", "doctor nowhere", {}),
     Case("a model in a name that says nothing", "export artifacts/finetune --out model.pt", {}, code=2),
-    Case("a learning curve of a head that is not solved", "learning-curve", {}, code=2),
     Case("a table of experiments outside DVC", "table main", {}),
 ]
 

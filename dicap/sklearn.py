@@ -37,8 +37,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     A teacher is solved on the labelled samples, whose rows are averaged with their neighbours'. It labels whatever has no label,
     as large a share of each class positive as among the known labels; these labels are weighted by how often such labels are
     right, which is counted out of fold, and the classifier is solved on labels and pseudo-labels: it is used as far as the
-    labelled samples gain from that, out of fold, and otherwise learns from them alone. Last, its scores are smoothed by those of
-    the nearest unlabelled samples, again as far as the labelled ones gain (docs/photographs.md).
+    labelled samples gain from that, out of fold, and otherwise learns from them alone (docs/photographs.md).
 
     A label may be missing entry by entry: an entry of Y that is -1 or NaN is unknown, not negative. A sample without any known
     entry is an unlabelled one.
@@ -52,8 +51,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             scaling learns from all samples; with `auto` from the labelled alone where these scatter otherwise (`dicap.frozen`).
         pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, mixed with the
             labelled-only classifier or left out where the labelled samples gain nothing.
-        neighbours: nearest samples with which the teacher's rows are averaged and, with `pseudo_weight="auto"` and up to 50,000
-            samples, scores are smoothed; 0: none.
+        neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
         folds: of the labelled samples; each is scored by heads that never saw it. As many as there are labelled samples at most.
         power: exponent of the chance of being right in the weight of a pseudo-label.
         random_state: of the folds. They depend on it and on the samples, not on the order of samples nor, unless samples are
@@ -66,7 +64,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         C_, features_: C and features, given or chosen.
         choice_: with `pseudo_weight="auto"`, how much of what the unlabelled samples say was used (`share`, 0: nothing), and what
             was tried: `in_words()` says it; else None.
-        smoothed_: the same of the smoothing; None where it was not tried.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
         n_labelled_: samples with a known entry.
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
@@ -187,8 +184,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             rows, y, fold, rule, loss_weight=self.C_, pseudo_weight=self.pseudo_weight,
             neighbours=min(self.neighbours, len(rows) - 1), scores=None if scores is None else scores[order], views=changed,
         )  # fmt: skip
-        self.choice_, self._smoothing, self.smoothed_ = found[1:]
-        self.coef_, self.intercept_ = found.heads.w[-1], found.heads.b[-1]
+        self.choice_, self.coef_, self.intercept_ = found.choice, found.heads.w[-1], found.heads.b[-1]
         self.curve_ = np.stack(curve_by_rank(found.out_of_fold(rows, fold)[0], y))
 
     def _features(self, X: Any, *, reset: bool) -> NDArray:
@@ -206,9 +202,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         return self._decided(stated)
 
     def _stated(self, x: NDArray) -> NDArray:
-        rows = self._scaling.apply(x)
-        stated = rows.astype(np.float64) @ self.coef_.T + self.intercept_
-        return stated if self._smoothing is None else self._smoothing(rows, stated)
+        return self._scaling.apply(x).astype(np.float64) @ self.coef_.T + self.intercept_
 
     def _decided(self, stated: NDArray) -> NDArray:
         return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * np.arcsinh(stated)

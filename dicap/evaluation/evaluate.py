@@ -149,7 +149,7 @@ def evaluate(
     result |= _from_histories(artifacts, model.settings) | _from_costs(artifacts)
     for stage in ("warmup", "train")[: 1 if model.stage == "warmup" else 2]:
         said = read_json(path) if (path := artifacts / stage / CHOICE).exists() else {}
-        result |= {key: said[key] for key in ("scaling", "unlabelled", "neighbours") if key in said}
+        result |= {key: said[key] for key in ("scaling", "unlabelled") if key in said}
 
     table = by_class(experiment.store.classes, scores, labels, model.decisions)
     y_labelled = experiment.labels.of(experiment.roles.labelled)

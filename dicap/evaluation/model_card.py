@@ -17,7 +17,6 @@ SHOWN = 100  # classes in the table at most: the best and the worst
 CHOSEN = {
     "scaling": "features as the head sees them",
     "unlabelled": "unlabelled photographs",
-    "neighbours": "scores of the nearest photographs",
 }
 
 

@@ -6,7 +6,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dicap.frozen.smoothing_layer import Smoothing
 from dicap.network import scaling
 from dicap.network.scaling import Kind, scaling_of
 
@@ -70,19 +69,14 @@ class LinearHead(nn.Module):
 
     A linear head has no embedding per class of its own. Here z[c] is the pooled feature times the class's weights,
     element by element, so that its sum (plus bias) is the logit (docs/methods.md 5.3).
-
-    Attributes:
-        smoothing: of the logits, where a solved head chose it.
     """
 
     def __init__(self, channels: int, classes: int, scaling: Kind | Literal["auto"] = "plain") -> None:
         super().__init__()
         self.scaling = Scaling(channels, scaling)
         self.linear = nn.Linear(channels, classes)
-        self.smoothing: Smoothing | None = None
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Features (B, D, H, W) -> logits (B, C), embeddings z (B, C, D)."""
         pooled = self.scaling(features.mean((2, 3)))  # (B, D)
-        logits, z = self.linear(pooled), pooled.unsqueeze(1) * self.linear.weight  # (B, C), (B, C, D)
-        return logits if self.smoothing is None else self.smoothing(pooled, logits), z
+        return self.linear(pooled), pooled.unsqueeze(1) * self.linear.weight  # (B, C), (B, C, D)

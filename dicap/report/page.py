@@ -225,8 +225,6 @@ def _remarks(metrics: dict[str, Any], has_epochs: bool = True) -> Iterator[str]:
         yield f"The head sees features as {metrics['scaling']}."
     if "unlabelled" in metrics:
         yield f"Unlabelled photographs {metrics['unlabelled']}."
-    if "neighbours" in metrics:
-        yield f"Scores of the nearest photographs {metrics['neighbours']}."
     if metrics.get("map_raw") is not None and metrics.get("map_ema") is not None:
         yield f"Raw network {metrics['map_raw']:.2f}, EMA network {metrics['map_ema']:.2f}."
     if has_epochs and metrics.get("best_on_test") is not None:

@@ -109,8 +109,7 @@ class Linear(Section):
     )
     neighbours: Whole = own(
         0,
-        "nearest images with which the teacher's rows are averaged and, those without labels, where pseudo_weight: auto chooses, "
-        "scores are smoothed as far as the labelled images gain from that (up to 50,000 images); 0: none",
+        "nearest images with which the teacher's rows are averaged; 0: none",
     )
 
 

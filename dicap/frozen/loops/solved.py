@@ -25,7 +25,6 @@ from dicap.frozen.inputs import BankFeatures
 from dicap.frozen.loss_weight import FOLDS, choose_loss_weight
 from dicap.frozen.neighbours import in_metric_of_views
 from dicap.frozen.scaling_choice import choose_scaling
-from dicap.frozen.smoothing_layer import Smoothing, from_tensors, to_tensors
 from dicap.frozen.solver import Solution, solve
 from dicap.methods.base import Calibrates, HiddenLabels, Phase, Refresh, Roles, Teacher
 from dicap.network.linear import LinearHead, fit_scaling, set_scaling
@@ -211,7 +210,6 @@ class Students:
         with torch.no_grad():
             linear.weight.copy_(torch.from_numpy(fit.heads.w[-1]))
             linear.bias.copy_(torch.from_numpy(fit.heads.b[-1]))
-        self.head.smoothing = fit.smoothing and Smoothing(to_tensors(fit.smoothing)).to(linear.weight.device)
         return float(fit.heads.objective[-1].mean())
 
     def curve_out_of_fold(self, problem: Problem) -> CurveSource | None:
@@ -223,17 +221,13 @@ class Students:
         return CurveSource.out_of_fold(p, torch.from_numpy(problem.y), ranked)
 
     def state_dict(self) -> dict[str, Any]:
-        """All heads, and the smoothing."""
-        if self.fit is None:
-            return {}
-        heads = {name: torch.as_tensor(value) for name, value in self.fit.heads._asdict().items()}
-        return {"heads": heads, "smoothing": self.fit.smoothing and to_tensors(self.fit.smoothing)}
+        """All heads."""
+        return {} if self.fit is None else {name: torch.as_tensor(value) for name, value in self.fit.heads._asdict().items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
         if state:
-            heads = Solution(**{name: value.numpy() for name, value in state["heads"].items()})
-            self.set_fit(Fit(heads, smoothing=state["smoothing"] and from_tensors(state["smoothing"])))
+            self.set_fit(Fit(Solution(**{name: value.numpy() for name, value in state.items()})))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Letters: n samples, D features, C classes.
 import warnings
 from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,8 @@ from dicap.calibration.ranks import curve_by_rank, log_odds
 from dicap.frozen.crossfit import Pseudo, crossfit, quota_labels
 from dicap.frozen.folds import assign_folds
 from dicap.frozen.loss_weight import choose_loss_weight
-from dicap.frozen.scaling_choice import choose_scaling
 from dicap.metrics.ranking import average_precision
-from dicap.network.scaling import NEVER, Kind, scaling_of
+from dicap.scaling import NEVER, scaling_of
 
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
 
@@ -46,9 +45,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
     Args:
         C: weight of the loss beside half the squared norm (scikit-learn's C); `auto`: by cross-validation.
-        features: what the classifier sees: `plain`, `standard` (standardised), `root` (signed square roots, standardised, each
-            row of one length), or `auto`: `root`, unless the labelled samples clearly gain from `standard`, out of fold. The
-            scaling learns from all samples; with `auto` from the labelled alone where these scatter otherwise (`dicap.frozen`).
+        features: what the classifier sees: `plain`, `standard` (standardised), or `root` (signed square roots, standardised, each
+            row of one length). The scaling learns from all samples.
         pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, mixed with the
             labelled-only classifier or left out where the labelled samples gain nothing.
         neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
@@ -61,7 +59,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         classes_: (C, 2): the outcomes of each class, 0 and 1, as scikit-learn has them where there are several outputs.
         class_names_: (C,) the columns' names where Y is a data frame, else 0 to C - 1.
         coef_, intercept_: (C, D), (C,) of the scaled features.
-        C_, features_: C and features, given or chosen.
+        C_: C, given or chosen.
         choice_: with `pseudo_weight="auto"`, how much of what the unlabelled samples say was used (`share`, 0: nothing), and what
             was tried: `in_words()` says it; else None.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
@@ -71,7 +69,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "features": [StrOptions({"plain", "standard", "root", "auto"})],
+        "features": [StrOptions({"plain", "standard", "root"})],
         "pseudo_weight": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "neighbours": [Interval(Integral, 0, None, closed="left")],
         "folds": [Interval(Integral, 2, None, closed="left")],
@@ -83,7 +81,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self,
         *,
         C: float | Literal["auto"] = "auto",
-        features: Literal["plain", "standard", "root", "auto"] = "auto",
+        features: Literal["plain", "standard", "root"] = "root",
         pseudo_weight: float | Literal["auto"] = "auto",
         neighbours: int = 10,
         folds: int = 5,
@@ -91,7 +89,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         random_state: Any = None,
     ) -> None:
         self.C = C
-        self.features = features
+        self.features: Literal["plain", "standard", "root"] = features
         self.pseudo_weight: float | Literal["auto"] = pseudo_weight
         self.neighbours = neighbours
         self.folds = folds
@@ -149,15 +147,14 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         views: tuple[NDArray, NDArray] | None,
         seed: int,
     ) -> None:
-        kind = cast(Kind, "standard" if self.features == "auto" else self.features)  # checked
-        self._scaling = scaling_of(x, kind)
+        self._scaling = scaling_of(x, self.features)
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
         rows, y = self._scaling.apply(x)[order], labels[labelled]
         largest = float(np.abs(rows).max(initial=0))  # of single precision, in which squares are summed
         limits = np.finfo(rows.dtype)
         if not (np.isfinite(self._scaling.scale).all() and largest**2 * rows.size < limits.max):
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares overflow; give them in a larger unit")
-        if kind == "plain" and x.any() and largest**2 < limits.tiny / limits.eps:
+        if self.features == "plain" and x.any() and largest**2 < limits.tiny / limits.eps:
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares vanish; give them in a smaller unit")
         if (faint := np.flatnonzero((self._scaling.scale == NEVER) & (np.ptp(x, axis=0) > 0))).size:
             warnings.warn(
@@ -167,12 +164,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
         fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
-        if self.features == "auto":
-            self._scaling, self.C_, _ = choose_scaling(x, x[labelled], y, fold, loss_weight=self.C)
-            rows = self._scaling.apply(x)[order]
-        else:
-            self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
-        self.features_ = self._scaling.kind
+        self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
         with np.errstate(over="ignore", invalid="ignore"):  # what is too far is said in words
             changed = None if views is None else np.subtract(*map(self._scaling.apply, views))

@@ -147,9 +147,8 @@ def evaluate(
     positives = (labels > 0).sum(0).tolist()
     result["warnings"] = of_results(result, len(experiment.roles.labelled), model.decisions.measured, positives)
     result |= _from_histories(artifacts, model.settings) | _from_costs(artifacts)
-    for stage in ("warmup", "train")[: 1 if model.stage == "warmup" else 2]:
-        said = read_json(path) if (path := artifacts / stage / CHOICE).exists() else {}
-        result |= {key: said[key] for key in ("scaling", "unlabelled") if key in said}
+    if model.stage != "warmup" and (path := artifacts / "train" / CHOICE).exists():
+        result |= {key: value for key, value in read_json(path).items() if key == "unlabelled"}
 
     table = by_class(experiment.store.classes, scores, labels, model.decisions)
     y_labelled = experiment.labels.of(experiment.roles.labelled)

@@ -13,11 +13,6 @@ from dicap.settings.checks import unread
 from dicap.settings.methods import METHODS, holds_out
 
 SHOWN = 100  # classes in the table at most: the best and the worst
-# Keys of metrics.json about what a solved head chose, and what the card calls it.
-CHOSEN = {
-    "scaling": "features as the head sees them",
-    "unlabelled": "unlabelled photographs",
-}
 
 
 def model_card(
@@ -110,9 +105,8 @@ def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "F1 of always saying yes", f"{metrics['constant_f1']:.3f}"
     yield "of the no right", _share(metrics["no_right"])
     yield f"right if the answer were always {metrics['constant']}", _share(metrics["constant_right"])
-    for key, title in CHOSEN.items():
-        if key in metrics:
-            yield title, metrics[key]
+    if "unlabelled" in metrics:
+        yield "unlabelled photographs", metrics["unlabelled"]
     if metrics["chance_gap"] is not None:
         yield "stated chance to be right is off by", f"{metrics['chance_gap']:.3f} on average"
 

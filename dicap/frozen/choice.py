@@ -20,7 +20,7 @@ from dicap.frozen.solver import Solution
 
 PART = 0.5  # weight of a pseudo-labelled entry in the student that is offered
 SHARES = (1.0, 0.75, 0.5, 0.25)  # of the student in the heads that are tried, the largest first
-CLEAR = 1.0  # standard errors by which the loss has to fall, here and in the choice of the scaling (docs/photographs.md)
+CLEAR = 1.0  # standard errors by which the loss has to fall (docs/photographs.md)
 
 
 class Choice(NamedTuple):

@@ -14,7 +14,7 @@ so no head has learnt from an open entry, and its score there is out of sample a
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,6 @@ class Fit(NamedTuple):
 
     heads: Solution  # the fold students and, last, the student of all labels, as far as they were taken
     choice: Choice | None = None  # how much of them was taken, where that was chosen
-
-    def to_dict(self) -> dict[str, Any]:
-        """What was chosen, in plain numbers and in words."""
-        return {} if self.choice is None else self.choice.to_dict() | {"unlabelled": self.choice.in_words()}
 
     def out_of_fold(self, rows: NDArray, fold: NDArray) -> tuple[NDArray, NDArray]:
         """Confidences (n_l, C) of the labelled rows, the first of rows (n, D), each by the student of its own fold (n_l,); and

@@ -221,8 +221,6 @@ def _remarks(metrics: dict[str, Any], has_epochs: bool = True) -> Iterator[str]:
         yield f"Of {metrics['unknown_entries']:,} entries (image, class) of the test images nothing is known: they count nowhere."
     if metrics.get("unknown_labelled"):
         yield f"Of {metrics['unknown_labelled']:,} entries of the labelled images nothing is known: they were not learnt."
-    if "scaling" in metrics:
-        yield f"The head sees features as {metrics['scaling']}."
     if "unlabelled" in metrics:
         yield f"Unlabelled photographs {metrics['unlabelled']}."
     if metrics.get("map_raw") is not None and metrics.get("map_ema") is not None:

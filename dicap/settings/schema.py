@@ -97,10 +97,10 @@ class Linear(Section):
         "steps", "steps: as published; convex: cross-entropy at its minimum, where the head is linear and all else frozen"
     )
     C: Positive | Literal["auto"] = own("auto", "weight of the loss beside half the squared norm; auto: by cross-validation")
-    features: Literal["plain", "standard", "root", "auto"] = own(
+    features: Literal["plain", "standard", "root"] = own(
         "plain",
         "what the head sees; standard: standardised where the warm-up freezes the backbone; root: signed square roots, likewise "
-        "standardised, each row of one length; auto: root, or where the warm-up is solved what the labelled images prefer",
+        "standardised, each row of one length",
     )
     pseudo_weight: Share | Literal["auto"] = own(
         0.3,

@@ -96,15 +96,12 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.power = power
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, scores: Any = None, views: Any = None) -> "DiCaPClassifier":
+    def fit(self, X: Any, y: Any, views: Any = None) -> "DiCaPClassifier":
         """Learn from labelled and unlabelled samples.
 
         Args:
             X: (n, D) finite features.
             y: (n, C) of 1, 0, and -1 or NaN for unknown; what is masked is unknown too.
-            scores: (n, C) finite scores of the samples by another model, larger where a class is likelier; log-odds are better
-                than probabilities. As far as they tell the known labels they go into the pseudo-labels; `predict` needs none.
-                The model must not have learnt from y: what it says of these samples would be believed too much.
             views: (n, D) features of the samples looked at otherwise, as a network sees changed photographs; rows of NaN where
                 there are none, and some hundreds are enough. Neighbours are looked for where such views are near each other.
 
@@ -131,11 +128,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.class_names_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        given = _like("scores", scores, labels, "a column for each class of y", np.float64)
         if (columns := getattr(views, "columns", None)) is not None and list(columns) != list(getattr(X, "columns", columns)):
             raise ValueError("views: its columns are not those of X in their order")
-        seen = _like("views", views, x, "a row for each of X, as wide", [np.float64, np.float32], ensure_all_finite="allow-nan")
-        self._solve(x, labels, labelled, given, None if seen is None else _seen_otherwise(x, seen), seed)
+        self._solve(x, labels, labelled, None if views is None else _seen_otherwise(x, views), seed)
         return self
 
     def _solve(
@@ -143,7 +138,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         x: NDArray,
         labels: NDArray,
         labelled: NDArray,
-        scores: NDArray | None,
         views: tuple[NDArray, NDArray] | None,
         seed: int,
     ) -> None:
@@ -174,7 +168,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
         found = crossfit(
             rows, y, fold, rule, loss_weight=self.C_, pseudo_weight=self.pseudo_weight,
-            neighbours=min(self.neighbours, len(rows) - 1), scores=None if scores is None else scores[order], views=changed,
+            neighbours=min(self.neighbours, len(rows) - 1), views=changed,
         )  # fmt: skip
         self.choice_, self.coef_, self.intercept_ = found.choice, found.heads.w[-1], found.heads.b[-1]
         self.curve_ = np.stack(curve_by_rank(found.out_of_fold(rows, fold)[0], y))
@@ -272,26 +266,19 @@ class LabelledKFold:
             yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
 
 
-def _like(name: str, values: Any, other: NDArray, what: str, dtype: Any, **options: Any) -> NDArray | None:
-    """Values given for the samples, of the shape of another array; None where there are none."""
-    if values is None:
-        return None
-    values = _unmasked(values, name)
-    try:
-        found = np.asarray(check_array(values, dtype=dtype, **options))
-    except (TypeError, ValueError) as error:  # seldom says which array it is
-        raise ValueError(f"{name}: {error}") from None
-    if found.shape != other.shape:
-        raise ValueError(f"{name}: found shape {found.shape}, expected {other.shape}: {what}")
-    return found
-
-
-def _seen_otherwise(x: NDArray, views: NDArray) -> tuple[NDArray, NDArray]:
-    """The rows of x (n, D) that have another view, (m, D), and these views of them.
+def _seen_otherwise(x: NDArray, views: Any) -> tuple[NDArray, NDArray]:
+    """The rows of x (n, D) that have another view, (m, D), and these views of them; views: (n, D), NaN for rows without.
 
     Raises:
-        ValueError: a row of the views is NaN in part.
+        ValueError: an array that is not of the shape of x, or a row of it that is NaN in part.
     """
+    array: Any = check_array  # annotated with the types of its defaults alone
+    try:
+        views = array(_unmasked(views, "views"), dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
+    except (TypeError, ValueError) as error:  # seldom says which array it is
+        raise ValueError(f"views: {error}") from None
+    if views.shape != x.shape:
+        raise ValueError(f"views: found shape {views.shape}, expected {x.shape}: a row for each of X, as wide")
     absent = np.isnan(views)
     if len(partly := np.flatnonzero(absent.any(1) & ~absent.all(1))):
         raise ValueError(f"views: row {partly[0]} is NaN in part; give all of its features, or NaN alone")

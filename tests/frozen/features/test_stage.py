@@ -80,7 +80,7 @@ def start(place, share):
 
 def written(place):
     """Bytes of features in the stores."""
-    return sum(path.stat().st_size for path in place.folder.glob(".dicap/store/features/*/data"))
+    return sum(path.stat().st_size for path in place.folder.glob(".dicap/store/features/*/*/[!.]*"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -70,7 +70,13 @@ class LazyGroup(click.Group):
         if cmd_name not in self.list_commands(ctx):
             return None
         layer = next((layer for layer, names in LAYERS.items() if cmd_name in names), "commands")
-        return importlib.import_module(f"stages.{layer}.{cmd_name.replace('-', '_')}").command
+        module = f"stages.{layer}.{cmd_name.replace('-', '_')}"
+        try:
+            return importlib.import_module(module).command
+        except ModuleNotFoundError as error:
+            if layer == "commands" or error.name is None or not module.startswith(error.name):
+                raise
+            raise SettingsError(f"{cmd_name}: needs stages.{layer}, which is not part of this installation") from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # click's own listing imports every command for its first line

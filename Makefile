@@ -1,6 +1,6 @@
 # `make repro`: environment, default run, report. `make test`: everything CI checks.
-# `make faults`: kills, signals, full disks, damaged files and bad inputs, and whether anything is lost (minutes). Sweeps on Ray and Slurm
-# with them; Slurm where its programs are on the path or in the folder that SLURM_ROOT names (tests/lab/engines/clusters.py).
+# `make faults`: kills, signals, full disks, damaged files and bad inputs, and whether anything is lost (minutes). Sweeps on Slurm with
+# them, where its programs are on the path or in the folder that SLURM_ROOT names (tests/lab/engines/clusters.py).
 # `make mutation`: which changes of the mathematics no test notices, by mutmut (settings in pyproject.toml); `mutmut browse` shows them.
 # It replaced a script of our own that tried fewer changes (109, not 175, of dicap/losses.py) in about the same time per change.
 # `make coverage`: lines that no test runs.
@@ -45,7 +45,6 @@ pytest: tools
 	PATH="$(abspath $(BIN)):$$PATH" OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 faults: tools
-	$(INSTALL) '.[ray]'
 	PATH="$(abspath $(BIN)):$$PATH" OMP_NUM_THREADS=1 FAULTS=long $(BIN)/python -m pytest -q tests/faults tests/stages/test_bad_inputs.py
 
 mutation: tools

@@ -41,7 +41,7 @@ from dicap.frozen.crossfit import out_of_fold_at_rank
 from dicap.frozen.folds import assign_folds, fold_weights, out_of_fold_scores
 from dicap.frozen.solver import solve
 from dicap.metrics.operating_point import Z
-from dicap.network.scaling import scaling_of
+from dicap.scaling import scaling_of
 
 TARGET, LOSS_WEIGHT, FOLDS = 0.93, 0.003, 5
 LEFT, COMMON = 0.3, 0.05  # of the rows with the class whose share is changed; the share it has at least

@@ -7,12 +7,10 @@ of strong views of some of them, NaN of the others. At least 40 rows are labelle
 ratios come to the same rows the smaller is run. On the same folds, test mAP of
 
     regression      logistic regression on standardised features, C by cross-validation
-    root            the same on `features: root`
-    labelled_only   the same on `features: auto`, and so are those below
+    labelled_only   the same on `features: root`, and so are those below
     cap, cap_tenth  CAP's quota, pseudo-labelled rows of weight 0.3 or 0.1
     always          the student of `pseudo_weight` 0.5
-    unsmoothed      as much of that student as the labelled rows gain from out of fold
-    auto            `pseudo_weight: auto`: the same, smoothed as far as they gain from that
+    auto            `pseudo_weight: auto`: as much of that student as the labelled rows gain from out of fold
 
 with paired differences and 95 % t intervals over seeds, the choice, seconds, and how far the stated chance lies from the share
 that is right, over deciles of the test decisions (`fixed`: with the same weight of the logistic curve whatever the labels).
@@ -43,16 +41,14 @@ from dicap.frozen.crossfit import Fit, pseudo_labels_per_fold, quota_labels, sol
 from dicap.frozen.folds import assign_folds, fold_weights
 from dicap.frozen.loss_weight import choose_loss_weight
 from dicap.frozen.neighbours import in_metric_of_views
-from dicap.frozen.scaling_choice import choose_scaling
-from dicap.frozen.smoothing import choose_smoothing
 from dicap.frozen.solver import Solution, rotate, solve
 from dicap.metrics.ranking import mean_average_precision
-from dicap.network.scaling import Kind, scaling_of
 from dicap.randomness import torch_seed
+from dicap.scaling import scaling_of
 
 TARGET, BELOW, LEAST, FIRST = 0.95, 0.3, 40, 20000
 DRAWN = {"misleading": MISLEADING, "ordinary": ORDINARY}
-NAMES = ("regression", "root", "labelled_only", "cap", "cap_tenth", "always", "unsmoothed", "auto")
+NAMES = ("regression", "labelled_only", "cap", "cap_tenth", "always", "auto")
 
 
 def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
@@ -69,22 +65,13 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     def keep(name: str, head: Solution, rows: np.ndarray) -> None:
         found["map"][name] = mean_average_precision(head.logits(rows)[-1], p.y_test)
 
-    def on(kind: Kind) -> tuple[np.ndarray, np.ndarray, float]:
-        scaling = scaling_of(p.x, kind)
-        rows = scaling.apply(p.x)
-        return rows, scaling.apply(p.x_test), choose_loss_weight(rows[:n], y, fold)
-
-    rows, test, loss_weight = on("root")
+    scaling = scaling_of(p.x, "root")
+    rows, test = scaling.apply(p.x), scaling.apply(p.x_test)
+    loss_weight = choose_loss_weight(rows[:n], y, fold)
     took("penalty")
     weight = np.concatenate([fold_weights(fold), np.ones((1, n, 1), np.float32)]) * (y >= 0)
     own = solve(rows[:n], y, weight=weight, loss_weight=loss_weight)
-    keep("root", own, test)
-    took("root")
-    scaling, chosen, found["scaling"] = choose_scaling(p.x, p.x[:n], y, fold)
-    took("scaling")
-    if not np.array_equal(scaling.scale, scaling_of(p.x, "root").scale):
-        rows, test, loss_weight = scaling.apply(p.x), scaling.apply(p.x_test), chosen
-        own = solve(rows[:n], y, weight=weight, loss_weight=loss_weight)
+    took("labelled_only")
     open_entries = np.r_[y < 0, np.ones((len(rows) - n, y.shape[1]), bool)]
     axes = rotate(rows)
     near = axes if p.views is None else in_metric_of_views(rows, scaling.apply(p.views[0]) - scaling.apply(p.views[1]))
@@ -95,18 +82,15 @@ def cell(p: Population, seed: int, *, peers: bool = True) -> dict[str, Any]:
     took("students")
     mixed, choice = safe_mixture(own, students, rows[:n], y, fold)
     took("choice")
-    for name, heads in {"labelled_only": own, "always": students, "unsmoothed": mixed}.items():
+    for name, heads in {"labelled_only": own, "always": students, "auto": mixed}.items():
         keep(name, heads, test)
-    smoothing, smoothed = choose_smoothing(mixed, near, rows, y, fold, 10)
-    auto = Fit(mixed, choice, smoothing, smoothed)
-    found["map"]["auto"] = mean_average_precision(smoothing(test, mixed.logits(test)[-1]), p.y_test)
-    took("smoothing")
-    found["choice"] = choice.to_dict() | {"features": scaling.kind, "smoothing": smoothed.to_dict()}
+    found["choice"] = choice.to_dict()
     for key, many in {"chance_gap": ranks.MANY, "chance_gap_fixed": 0}.items():
-        found[key] = chance_gap(auto, rows, test, p, fold, many)
+        found[key] = chance_gap(Fit(mixed, choice), rows, test, p, fold, many)
     if peers:
-        a, b, c = on("standard")
-        keep("regression", solve(a[:n], y, loss_weight=c), b)
+        standard = scaling_of(p.x, "standard")
+        plain = standard.apply(p.x[:n])
+        keep("regression", solve(plain, y, loss_weight=choose_loss_weight(plain, y, fold)), standard.apply(p.x_test))
         scores = own.logits(rows[n:])[-1]
         label = quota_of(scores, y).labels(scores)
         target, last = np.concatenate([y, label == 1])[None], own
@@ -125,9 +109,7 @@ def chance_gap(found: Fit, rows: np.ndarray, test: np.ndarray, p: Population, fo
         knots, rate = ranks.curve_by_rank(found.out_of_fold(rows, fold)[0], p.y[: p.labelled])
     finally:
         ranks.MANY = before
-    assert found.smoothing is not None
-    logits = found.smoothing(test, found.heads.logits(test)[-1]).astype(np.float64)
-    present = np.interp(logits, knots, rate)
+    present = np.interp(found.heads.logits(test)[-1].astype(np.float64), knots, rate)
     return gap_of_deciles(np.maximum(present, 1 - present), (present > 0.5) == (p.y_test > 0))
 
 
@@ -159,24 +141,22 @@ def table(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
             "map": {name: round(float(np.mean(values)), 2) for name, values in maps.items()},
             "auto_against": {name: paired(maps["auto"], maps[name]) for name in NAMES if name != "auto"},
             "always_against_labelled_only": paired(maps["always"], maps["labelled_only"]),
-            "labelled_only_against_root": paired(maps["labelled_only"], maps["root"]),
-            "features": [each["choice"]["features"] for each in some],
             "shares": [each["choice"]["share"] for each in some],
-            "smoothed": [each["choice"]["smoothing"]["share"] for each in some],
             "evidence": [round(each["choice"]["candidates"][1]["evidence"], 2) for each in some],
-            "chance_gap": round(float(np.mean([each["chance_gap"] for each in some])), 4),
-            "chance_gap_fixed": round(float(np.mean([each["chance_gap_fixed"] for each in some])), 4),
         }
+        for name in ("chance_gap", "chance_gap_fixed"):
+            if gaps := [each[name] for each in some if name in each]:  # photographs were last run when scores were smoothed
+                found[ratio][name] = round(float(np.mean(gaps)), 4)
     return found
 
 
 def draws(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """How often each of the three rules ends more than BELOW under the labelled rows' own head, over all kinds and by kind."""
+    """How often each of the two rules ends more than BELOW under the labelled rows' own head, over all kinds and by kind."""
     found: dict[str, Any] = {"draws": len(cells)}
     for kind in ("", *sorted({key.rsplit(" ", 1)[0] for key in cells})):
         some = [cell["map"] for key, cell in cells.items() if key.startswith(kind)]
         into = found.setdefault(kind, {}) if kind else found
-        for name in ("always", "unsmoothed", "auto"):
+        for name in ("always", "auto"):
             gains = np.array([each[name] - each["labelled_only"] for each in some])
             below, mean, worst = (gains < -BELOW).mean(), gains.mean(), gains.min()
             into[name] = {"below": round(float(below), 4), "mean": round(float(mean), 3), "worst": round(float(worst), 2)}

@@ -15,17 +15,14 @@ from torch import Tensor, nn
 from dicap.calibration.decision import Decisions, plain
 from dicap.errors import DataError, SettingsError, first_line
 from dicap.files.atomic import replacing
-from dicap.frozen.smoothing_layer import Smoothing
 from dicap.methods import build_method
 from dicap.methods.base import Method
 from dicap.network.backbone import tensors_checksum, weights_checksum
-from dicap.network.linear import LinearHead
 from dicap.network.stored import StoredBackbone
 from dicap.settings import Settings
 from dicap.settings.catalogue import NAMED_WEIGHTS
 
-SCHEMA = 4  # 2: with a checksum of the tensors; 3: with decisions; 4: with the grid of the feature map
-SMOOTHING = "head.smoothing."  # begins the names of what a solved head may have or not
+SCHEMA = 5  # 3: with decisions; 4: with the grid of the feature map; 5: without rankings, a linear head is its weights alone
 KEYS = ("stage", "which", "classes", "settings", "grid", "checksum")
 
 
@@ -183,9 +180,6 @@ def _read_whole(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _fill(network: nn.Module, state: dict[str, Tensor], path: Path) -> None:
-    if isinstance(network.head, LinearHead):
-        found = {name.removeprefix(SMOOTHING): tensor for name, tensor in state.items() if name.startswith(SMOOTHING)}
-        network.head.smoothing = Smoothing(found).to(network.head.linear.weight.device) if found else None
     own = network.state_dict()
     unfit = [
         name for name in own.keys() | state.keys() if name not in own or name not in state or own[name].shape != state[name].shape

@@ -4,26 +4,24 @@ Letters: n samples, D features, C classes.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dicap.calibration.ranks import curve_by_rank, log_odds
-from dicap.calibration.risk_control import check_share, rankings, targets_of, threshold
 from dicap.frozen.crossfit import Pseudo, crossfit, quota_labels
 from dicap.frozen.folds import assign_folds
 from dicap.frozen.loss_weight import choose_loss_weight
-from dicap.frozen.scaling_choice import choose_scaling
 from dicap.metrics.ranking import average_precision
-from dicap.network.scaling import NEVER, Kind, scaling_of
+from dicap.scaling import NEVER, scaling_of
 
 __all__ = ["DiCaPClassifier", "LabelledKFold"]
 
@@ -38,8 +36,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     A teacher is solved on the labelled samples, whose rows are averaged with their neighbours'. It labels whatever has no label,
     as large a share of each class positive as among the known labels; these labels are weighted by how often such labels are
     right, which is counted out of fold, and the classifier is solved on labels and pseudo-labels: it is used as far as the
-    labelled samples gain from that, out of fold, and otherwise learns from them alone. Last, its scores are smoothed by those of
-    the nearest unlabelled samples, again as far as the labelled ones gain (docs/photographs.md).
+    labelled samples gain from that, out of fold, and otherwise learns from them alone (docs/photographs.md).
 
     A label may be missing entry by entry: an entry of Y that is -1 or NaN is unknown, not negative. A sample without any known
     entry is an unlabelled one.
@@ -48,13 +45,11 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
     Args:
         C: weight of the loss beside half the squared norm (scikit-learn's C); `auto`: by cross-validation.
-        features: what the classifier sees: `plain`, `standard` (standardised), `root` (signed square roots, standardised, each
-            row of one length), or `auto`: `root`, unless the labelled samples clearly gain from `standard`, out of fold. The
-            scaling learns from all samples; with `auto` from the labelled alone where these scatter otherwise (`dicap.frozen`).
+        features: what the classifier sees: `plain`, `standard` (standardised), or `root` (signed square roots, standardised, each
+            row of one length). The scaling learns from all samples.
         pseudo_weight: weight of a pseudo-labelled entry that is surely right, beside a labelled one; `auto`: 0.5, mixed with the
             labelled-only classifier or left out where the labelled samples gain nothing.
-        neighbours: nearest samples with which the teacher's rows are averaged and, with `pseudo_weight="auto"` and up to 50,000
-            samples, scores are smoothed; 0: none.
+        neighbours: nearest samples with which the teacher's rows are averaged; 0: none.
         folds: of the labelled samples; each is scored by heads that never saw it. As many as there are labelled samples at most.
         power: exponent of the chance of being right in the weight of a pseudo-label.
         random_state: of the folds. They depend on it and on the samples, not on the order of samples nor, unless samples are
@@ -64,19 +59,17 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         classes_: (C, 2): the outcomes of each class, 0 and 1, as scikit-learn has them where there are several outputs.
         class_names_: (C,) the columns' names where Y is a data frame, else 0 to C - 1.
         coef_, intercept_: (C, D), (C,) of the scaled features.
-        C_, features_: C and features, given or chosen.
+        C_: C, given or chosen.
         choice_: with `pseudo_weight="auto"`, how much of what the unlabelled samples say was used (`share`, 0: nothing), and what
             was tried: `in_words()` says it; else None.
-        smoothed_: the same of the smoothing; None where it was not tried.
         curve_: (2, G): log-odds that the head states, ascending, and the share that turned out positive there, out of fold.
-        rankings_: of each class, the labelled samples by their scores out of fold, which `thresholds` chooses by.
         n_labelled_: samples with a known entry.
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
-        "features": [StrOptions({"plain", "standard", "root", "auto"})],
+        "features": [StrOptions({"plain", "standard", "root"})],
         "pseudo_weight": [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})],
         "neighbours": [Interval(Integral, 0, None, closed="left")],
         "folds": [Interval(Integral, 2, None, closed="left")],
@@ -88,7 +81,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self,
         *,
         C: float | Literal["auto"] = "auto",
-        features: Literal["plain", "standard", "root", "auto"] = "auto",
+        features: Literal["plain", "standard", "root"] = "root",
         pseudo_weight: float | Literal["auto"] = "auto",
         neighbours: int = 10,
         folds: int = 5,
@@ -96,22 +89,19 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         random_state: Any = None,
     ) -> None:
         self.C = C
-        self.features = features
+        self.features: Literal["plain", "standard", "root"] = features
         self.pseudo_weight: float | Literal["auto"] = pseudo_weight
         self.neighbours = neighbours
         self.folds = folds
         self.power = power
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, scores: Any = None, views: Any = None) -> "DiCaPClassifier":
+    def fit(self, X: Any, y: Any, views: Any = None) -> "DiCaPClassifier":
         """Learn from labelled and unlabelled samples.
 
         Args:
             X: (n, D) finite features.
             y: (n, C) of 1, 0, and -1 or NaN for unknown; what is masked is unknown too.
-            scores: (n, C) finite scores of the samples by another model, larger where a class is likelier; log-odds are better
-                than probabilities. As far as they tell the known labels they go into the pseudo-labels; `predict` needs none.
-                The model must not have learnt from y: what it says of these samples would be believed too much.
             views: (n, D) features of the samples looked at otherwise, as a network sees changed photographs; rows of NaN where
                 there are none, and some hundreds are enough. Neighbours are looked for where such views are near each other.
 
@@ -138,11 +128,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.class_names_ = np.arange(labels.shape[1]) if names is None else np.asarray(names)
         self.n_labelled_ = int(labelled.sum())
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        given = _like("scores", scores, labels, "a column for each class of y", np.float64)
         if (columns := getattr(views, "columns", None)) is not None and list(columns) != list(getattr(X, "columns", columns)):
             raise ValueError("views: its columns are not those of X in their order")
-        seen = _like("views", views, x, "a row for each of X, as wide", [np.float64, np.float32], ensure_all_finite="allow-nan")
-        self._solve(x, labels, labelled, given, None if seen is None else _seen_otherwise(x, seen), seed)
+        self._solve(x, labels, labelled, None if views is None else _seen_otherwise(x, views), seed)
         return self
 
     def _solve(
@@ -150,19 +138,17 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         x: NDArray,
         labels: NDArray,
         labelled: NDArray,
-        scores: NDArray | None,
         views: tuple[NDArray, NDArray] | None,
         seed: int,
     ) -> None:
-        kind = cast(Kind, "standard" if self.features == "auto" else self.features)  # checked
-        self._scaling = scaling_of(x, kind)
+        self._scaling = scaling_of(x, self.features)
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
         rows, y = self._scaling.apply(x)[order], labels[labelled]
         largest = float(np.abs(rows).max(initial=0))  # of single precision, in which squares are summed
         limits = np.finfo(rows.dtype)
         if not (np.isfinite(self._scaling.scale).all() and largest**2 * rows.size < limits.max):
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares overflow; give them in a larger unit")
-        if kind == "plain" and x.any() and largest**2 < limits.tiny / limits.eps:
+        if self.features == "plain" and x.any() and largest**2 < limits.tiny / limits.eps:
             raise ValueError(f"X: features of up to {np.abs(x).max():.3g}, whose squares vanish; give them in a smaller unit")
         if (faint := np.flatnonzero((self._scaling.scale == NEVER) & (np.ptp(x, axis=0) > 0))).size:
             warnings.warn(
@@ -172,12 +158,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
         fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
-        if self.features == "auto":
-            self._scaling, self.C_, _ = choose_scaling(x, x[labelled], y, fold, loss_weight=self.C)
-            rows = self._scaling.apply(x)[order]
-        else:
-            self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
-        self.features_ = self._scaling.kind
+        self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
         with np.errstate(over="ignore", invalid="ignore"):  # what is too far is said in words
             changed = None if views is None else np.subtract(*map(self._scaling.apply, views))
@@ -187,12 +168,10 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
         found = crossfit(
             rows, y, fold, rule, loss_weight=self.C_, pseudo_weight=self.pseudo_weight,
-            neighbours=min(self.neighbours, len(rows) - 1), scores=None if scores is None else scores[order], views=changed,
+            neighbours=min(self.neighbours, len(rows) - 1), views=changed,
         )  # fmt: skip
-        self.choice_, self._smoothing, self.smoothed_ = found[1:]
-        self.coef_, self.intercept_ = found.heads.w[-1], found.heads.b[-1]
-        scores, ranked = found.out_of_fold(rows, fold)
-        self.curve_, self.rankings_ = np.stack(curve_by_rank(scores, y)), rankings(ranked, y)
+        self.choice_, self.coef_, self.intercept_ = found.choice, found.heads.w[-1], found.heads.b[-1]
+        self.curve_ = np.stack(curve_by_rank(found.out_of_fold(rows, fold)[0], y))
 
     def _features(self, X: Any, *, reset: bool) -> NDArray:
         """(n, D) finite, in single or double precision."""
@@ -209,9 +188,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         return self._decided(stated)
 
     def _stated(self, x: NDArray) -> NDArray:
-        rows = self._scaling.apply(x)
-        stated = rows.astype(np.float64) @ self.coef_.T + self.intercept_
-        return stated if self._smoothing is None else self._smoothing(rows, stated)
+        return self._scaling.apply(x).astype(np.float64) @ self.coef_.T + self.intercept_
 
     def _decided(self, stated: NDArray) -> NDArray:
         return (1 - OWN) * log_odds(np.interp(stated, *self.curve_)) + OWN * np.arcsinh(stated)
@@ -227,37 +204,6 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
     def chance(self, X: Any) -> np.ndarray:
         """(n, C) measured chance, from 0.5 to 1, that each entry of `predict` is right."""
         return expit(np.abs(self.decision_function(X)))
-
-    def thresholds(
-        self,
-        *,
-        precision: float | Mapping[Any, float] | None = None,
-        recall: float | Mapping[Any, float] | None = None,
-        confidence: float = 0.9,
-    ) -> np.ndarray:
-        """(C,) of `predict_proba`: at or above it, a class has this precision or recall with this confidence, each by itself.
-
-        From the labelled samples' out-of-fold scores (`dicap.calibration.risk_control`, which says what of it is proved). A class
-        whose labels cannot promise it has infinity, and a warning says what they lack; NaN where nothing is asked of a class.
-
-        Args:
-            precision, recall: a number for all classes, or {class name: number}; for a class one of both.
-
-        Raises:
-            ValueError: a number is outside (0, 1), a class is not there, both are given for one, or nothing is asked.
-        """
-        check_is_fitted(self, "coef_")
-        check_share("confidence", confidence)
-        targets = targets_of(self.class_names_.tolist(), precision=precision, recall=recall)
-        if not any(targets):
-            raise ValueError("thresholds: give precision=0.9, recall=0.9, or {class: number} for some classes")
-        found = [target and threshold(own, target, confidence) for own, target in zip(self.rankings_, targets, strict=True)]
-        for name, one in zip(self.class_names_, found, strict=True):
-            if one is not None and one.at is None:
-                warnings.warn(f"class {name}: {one.why}", UserWarning, stacklevel=2)
-        stated = logit(np.array([np.nan if one is None or one.at is None else one.at for one in found]))
-        unpromised = np.array([one is not None and one.at is None for one in found])
-        return np.where(unpromised, np.inf, expit(self._decided(stated)))
 
     def score(self, X: Any, y: Any) -> float:
         """Mean average precision, 0 to 1, over known entries of y, of the classes with a positive among them.
@@ -320,26 +266,19 @@ class LabelledKFold:
             yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
 
 
-def _like(name: str, values: Any, other: NDArray, what: str, dtype: Any, **options: Any) -> NDArray | None:
-    """Values given for the samples, of the shape of another array; None where there are none."""
-    if values is None:
-        return None
-    values = _unmasked(values, name)
-    try:
-        found = np.asarray(check_array(values, dtype=dtype, **options))
-    except (TypeError, ValueError) as error:  # seldom says which array it is
-        raise ValueError(f"{name}: {error}") from None
-    if found.shape != other.shape:
-        raise ValueError(f"{name}: found shape {found.shape}, expected {other.shape}: {what}")
-    return found
-
-
-def _seen_otherwise(x: NDArray, views: NDArray) -> tuple[NDArray, NDArray]:
-    """The rows of x (n, D) that have another view, (m, D), and these views of them.
+def _seen_otherwise(x: NDArray, views: Any) -> tuple[NDArray, NDArray]:
+    """The rows of x (n, D) that have another view, (m, D), and these views of them; views: (n, D), NaN for rows without.
 
     Raises:
-        ValueError: a row of the views is NaN in part.
+        ValueError: an array that is not of the shape of x, or a row of it that is NaN in part.
     """
+    array: Any = check_array  # annotated with the types of its defaults alone
+    try:
+        views = array(_unmasked(views, "views"), dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
+    except (TypeError, ValueError) as error:  # seldom says which array it is
+        raise ValueError(f"views: {error}") from None
+    if views.shape != x.shape:
+        raise ValueError(f"views: found shape {views.shape}, expected {x.shape}: a row for each of X, as wide")
     absent = np.isnan(views)
     if len(partly := np.flatnonzero(absent.any(1) & ~absent.all(1))):
         raise ValueError(f"views: row {partly[0]} is NaN in part; give all of its features, or NaN alone")

@@ -36,7 +36,6 @@ USE = {
     "new": "Make a project of your own: a folder with the pipeline in it.",
     "init-data": "Look at a folder of your own, say what is there, write the settings.",
     "predict": "Predict images: probability, decision, chance to be right.",
-    "learning-curve": "Say what more labelled images would give.",
     "count": "Count the photographs that show each class, with intervals.",
     "suggest": "Choose the unlabelled images to label next.",
     "review": "Find labels that are probably wrong.",
@@ -49,7 +48,7 @@ TOOLS = {
     "backbones": "List networks to freeze: image size, features, cost.",
     "reference": "Print the reference of settings and commands.",
     "histogram": "Draw the histogram of a Parquet artifact.",
-    "doctor": "Check a converted data set; say how long a run takes.",
+    "doctor": "Check a converted data set.",
     "sweep": "Run a grid of experiments, here or on a cluster.",
     "formatted": "Convert by the published npy lists.",
     "figures": "Draw the paper's figures from finished runs.",
@@ -71,7 +70,13 @@ class LazyGroup(click.Group):
         if cmd_name not in self.list_commands(ctx):
             return None
         layer = next((layer for layer, names in LAYERS.items() if cmd_name in names), "commands")
-        return importlib.import_module(f"stages.{layer}.{cmd_name.replace('-', '_')}").command
+        module = f"stages.{layer}.{cmd_name.replace('-', '_')}"
+        try:
+            return importlib.import_module(module).command
+        except ModuleNotFoundError as error:
+            if layer == "commands" or error.name is None or not module.startswith(error.name):
+                raise
+            raise SettingsError(f"{cmd_name}: needs stages.{layer}, which is not part of this installation") from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # click's own listing imports every command for its first line

@@ -98,13 +98,6 @@ def frozen_experiment(tiny_set, bank, tmp_path):
     return make
 
 
-@pytest.fixture
-def smooths(monkeypatch):
-    """The largest shares of smoothing and student are taken, whatever the labels say."""
-    for name in ("choice.CLEAR", "smoothing.FAR", "smoothing.NEAR"):
-        monkeypatch.setattr(f"dicap.frozen.{name}", -1e9)
-
-
 @pytest.fixture(scope="session")
 def trained(tiny_set, tmp_path_factory) -> Path:
     """A folder with warmup, train and finetune as an undisturbed run of the default tiny settings makes them."""

@@ -6,8 +6,7 @@ made for use: a curve measured on images kept from training (`dicap.calibration.
 Letters: N images, C classes, G knots; p confidence in [0, 1]; y label, 1 or 0.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ import torch
 from dicap.calibration.counts import Labelled
 from dicap.calibration.curve import Curve
 from dicap.calibration.rates import bin_index
-from dicap.calibration.risk_control import Ranking, Target, Threshold, threshold
 
 
 @dataclass(frozen=True)
@@ -31,9 +29,7 @@ class Decisions:
         entries: labelled entries (image, class) the curve was counted on.
         f1_threshold: the one threshold for all classes at which yes has the highest F1 on these images; None where no image was
             kept from training.
-        rankings: of each class, what a threshold for a precision or a recall is chosen by; None where there are no such images.
-        targets: of each class, the precision or recall that its thresholds were chosen for, None where for neither.
-        labelled: moments of the chances of these images, by which counts are corrected; None likewise.
+        labelled: moments of the chances of these images, by which counts are corrected; None where there are no such images.
     """
 
     tau_pos: np.ndarray
@@ -43,23 +39,7 @@ class Decisions:
     note: str
     entries: int = 0
     f1_threshold: float | None = None
-    rankings: tuple[Ranking, ...] | None = None
-    targets: tuple[Target | None, ...] | None = None
     labelled: Labelled | None = None
-
-    def meeting(self, targets: Sequence[Target | None], confidence: float) -> tuple["Decisions", list[Threshold | None]]:
-        """The same with the thresholds that meet the targets of the classes, and these thresholds; None: nothing is asked there.
-
-        A class whose labels cannot promise it gets no yes.
-        """
-        assert self.rankings is not None and len(targets) == len(self.rankings)
-        found = [target and threshold(own, target, confidence) for own, target in zip(self.rankings, targets, strict=True)]
-        # Yes begins above tau_pos, and no score is above 1; scores have single precision.
-        ends = [1.0 if one is None or one.at is None else float(np.nextafter(np.float32(one.at), np.float32(0))) for one in found]
-        tau_pos = np.where([one is None for one in found], self.tau_pos, ends)
-        tau_neg = np.minimum(self.tau_neg, np.nextafter(tau_pos, 0))
-        tau_neg = np.where([one is None for one in found], self.tau_neg, tau_neg)
-        return replace(self, tau_pos=tau_pos, tau_neg=tau_neg, targets=tuple(targets)), found
 
     def present(self, p: np.ndarray) -> np.ndarray:
         """Chance that the class is present, (N, C) float64; without a curve the confidence itself."""
@@ -79,7 +59,7 @@ class Decisions:
 
         Returns:
             (N, C) int8: 1 yes, 0 no, -1 unsure; (N, C) float64: NaN where unsure, or throughout without a curve.
-            An answer that the curve finds likelier wrong than right is not given: unsure; but a yes that a target asks for is.
+            An answer that the curve finds likelier wrong than right is not given: unsure.
         """
         p = np.asarray(p, np.float64)
         answer = np.full(p.shape, -1, np.int8)
@@ -91,8 +71,6 @@ class Decisions:
             present = self.present(p)
             chance = np.where(answer == 1, present, np.where(answer == 0, 1 - present, np.nan))
             doubtful = chance < 0.5
-            if self.targets is not None:
-                doubtful &= (answer != 1) | np.array([target is None for target in self.targets])
             answer[doubtful], chance[doubtful] = -1, np.nan
         return answer, chance
 
@@ -110,8 +88,6 @@ class Decisions:
             "curve": curve,
             "note": self.note,
             "f1_threshold": self.f1_threshold,
-            "rankings": None if self.rankings is None else [ranking.to_dict() for ranking in self.rankings],
-            "targets": None if self.targets is None else [target and dict([target]) for target in self.targets],
             "labelled": None if self.labelled is None else self.labelled.to_list(),
         }
 
@@ -123,13 +99,9 @@ class Decisions:
             knots, rate = (torch.tensor(curve[name], dtype=torch.float64) for name in ("logit", "rate"))
             curve, entries = Curve(knots, rate, log_odds=True), int(curve["entries"])
         tau_pos, tau_neg, prior = (np.array(values[name], float) for name in ("tau_pos", "tau_neg", "prior"))
-        # Models written before there were any lack these three.
-        rankings, targets, labelled = (values.get(name) for name in ("rankings", "targets", "labelled"))
-        rankings = None if rankings is None else tuple(Ranking.from_dict(ranking) for ranking in rankings)
-        targets = None if targets is None else tuple(target and next(iter(target.items())) for target in targets)
-        labelled = None if labelled is None else Labelled.from_list(labelled)
+        labelled = None if values["labelled"] is None else Labelled.from_list(values["labelled"])
         note, f1_threshold = str(values["note"]), values["f1_threshold"]
-        return Decisions(tau_pos, tau_neg, prior, curve, note, entries, f1_threshold, rankings, targets, labelled)
+        return Decisions(tau_pos, tau_neg, prior, curve, note, entries, f1_threshold, labelled)
 
 
 def plain(prior: np.ndarray, note: str) -> Decisions:

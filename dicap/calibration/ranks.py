@@ -5,15 +5,15 @@ Letters: n entries, G knots; p confidence in [0, 1]; y label: 1, 0, or unknown, 
 
 import numpy as np
 from numpy.typing import NDArray
-
-from dicap.frozen.solver import solve
+from scipy.optimize import isotonic_regression, minimize
+from scipy.special import expit
 
 FINEST = 1e-6  # confidences are kept this far from 0 and 1 where their logarithms are taken
 GROUP, MOST_GROUPS = 20, 60  # entries of a group at least, groups at most
 # Entries that the logistic curve counts for in a group, and the known entries below which it counts for more: the rates of few
 # groups of few images are noise beside it (docs/photographs.md).
 LEAN, MANY = 40.0, 6000
-EXACT = 1e-6  # tolerance of the logistic curves: a few features, solved to the last digits at once
+PENALTY = 1e-4  # of the squared slope beside the summed log loss: what keeps it finite where scores part the labels
 
 
 def log_odds(p: NDArray) -> NDArray:
@@ -56,21 +56,24 @@ def isotonic_knots(knots: list[float], rates: list[float], groups: list[NDArray]
 
     Knots that coincide become one, with the mean of their rates: interpolation wants ascending knots.
     """
-    n = np.array([len(group) for group in groups], float)
-    sums, counts = (np.concatenate([[0], np.cumsum(values)]) for values in (n * rates, n))
-    first, last = np.ogrid[: len(n), : len(n)]
-    means = np.where(
-        first <= last, (sums[1:] - sums[:-1, None]) / np.where(first <= last, counts[1:] - counts[:-1, None], 1), np.inf
-    )
-    lowest = np.minimum.accumulate(means[:, ::-1], axis=1)[:, ::-1]  # of the stretches from `first` that reach `last` or beyond
-    rate = np.where(first <= last, lowest, -np.inf).max(0).clip(0, 1)  # max-min formula of isotonic regression
+    rate = isotonic_regression(rates, weights=[len(group) for group in groups]).x.clip(0, 1)
     unique, place = np.unique(np.array(knots), return_inverse=True)
     return unique, np.bincount(place, rate) / np.bincount(place)
 
 
 def logistic_curve(x: NDArray, y: NDArray) -> NDArray:
     """The logistic curve of y over x at the points x (Platt scaling); the mean where it would not rise, or y has one value."""
-    if y.min() == y.max():
+    if y.min() == y.max() or x.min() == x.max():
         return np.full(len(x), y.mean())
-    model = solve(x[:, None], y[:, None], loss_weight=1e4, tolerance=EXACT)
-    return np.exp(-np.logaddexp(0, -model.logits(x[:, None])[0, :, 0])) if model.w[0, 0, 0] > 0 else np.full(len(x), y.mean())
+    deviation = x.std()
+    t, penalty = (x - x.mean()) / deviation, PENALTY / (len(x) * deviation**2)
+
+    def loss(v: NDArray) -> tuple[float, NDArray]:
+        """Mean log loss of slope and bias, with its gradient."""
+        z = v[0] * t + v[1]
+        error = expit(z) - y
+        value = (np.logaddexp(0, z) - y * z).mean() + penalty * v[0] ** 2 / 2
+        return value, np.array([(error * t).mean() + penalty * v[0], error.mean()])
+
+    slope, bias = minimize(loss, [0.0, 0.0], jac=True, method="BFGS", options={"gtol": 1e-9}).x
+    return expit(slope * t + bias) if slope > 0 else np.full(len(x), y.mean())

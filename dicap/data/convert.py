@@ -24,7 +24,7 @@ from dicap.data.sources.base import Item, RawSet, decoders, unknown_entries
 from dicap.errors import DataError
 from dicap.files.atomic import replacing_folder
 from dicap.files.checksum import sha256
-from dicap.files.content_store import ABSENT, ContentStore, digest
+from dicap.files.content_store import ContentStore, digest
 from dicap.files.npy import npy_header
 from dicap.machine.progress import progress
 
@@ -90,15 +90,15 @@ def _results(raw: RawSet, image_size: int, workers: int | None, cache: ContentSt
         yield from results(raw.images, range(n), image_size, workers)
         return
     keys = np.array([digest(json.dumps(raw.images.mark(i)).encode()) for i in range(n)], "S16")
-    places = cache.find(keys)
+    known = cache.has(keys)
     rows: list[int] = []  # decoded and not yet stored
     values: list[bytes] = []
-    with closing(results(raw.images, np.flatnonzero(places == ABSENT).tolist(), image_size, workers)) as fresh:
-        for i, place in enumerate(places.tolist()):
-            if (value := cache.read(place)) is not None:
+    with closing(results(raw.images, np.flatnonzero(~known).tolist(), image_size, workers)) as fresh:
+        for i in range(n):
+            if known[i] and (value := cache.read(keys[i])) is not None:
                 yield Result.from_bytes(value)
                 continue
-            result = next(fresh) if place == ABSENT else convert_one(raw.images, i, image_size)  # a damaged one
+            result = convert_one(raw.images, i, image_size) if known[i] else next(fresh)  # the first: a damaged one
             if result.reason is None:
                 rows.append(i)
                 values.append(result.to_bytes())

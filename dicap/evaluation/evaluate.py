@@ -12,7 +12,6 @@ import pandas as pd
 from dicap.calibration.decision import Decisions, reliability
 from dicap.errors import DataError, first_line
 from dicap.evaluation.model_card import model_card
-from dicap.evaluation.targets import Targets
 from dicap.files.artifacts import CHOICE, COST, cost_file, write_predictions
 from dicap.files.atomic import replacing, replacing_folder
 from dicap.files.json_files import read_json, write_json
@@ -27,7 +26,6 @@ from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 
 STAGES = ("warmup", "train", "finetune")  # whose folders hold a model
-STATED = (0.8, 0.9, 0.95)  # precisions whose price in recall the report shows
 
 
 def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.ndarray]:
@@ -86,23 +84,15 @@ def by_class(classes: Sequence[str], scores: np.ndarray, labels: np.ndarray, dec
     """How each class fares on the test images.
 
     Returns:
-        DataFrame of class, n_pos, ap, chance (the share of positives), precision and recall of yes. Where the model came with
-        scores to choose by, also for each of STATED, as in precision_at_0.9, recall_at_0.9: the same at the threshold at which
-        this precision is promised with the confidence of `Targets`; why_at_0.9 says what labels lack that cannot promise it.
+        DataFrame of class, n_pos, ap, chance (the share of positives), precision and recall of yes.
     """
     known = np.maximum(1, (labels >= 0).sum(0))
     positives = (labels > 0).sum(0)
     table = {"class": list(classes), "n_pos": positives, "ap": average_precision(scores, labels), "chance": positives / known}
-    ways = {"": decisions}
-    for value in STATED if decisions.rankings is not None else ():
-        ways[f"_at_{value}"], found = decisions.meeting([("precision", value)] * len(classes), Targets.confidence)
-        table[f"why_at_{value}"] = [one.why if one else "" for one in found]
-    for at, one in ways.items():
-        answer = one.decide(scores)[0]
-        worth = [of_answers(answer[:, [c]], labels[:, [c]]) for c in range(len(classes))]
-        promised = np.array([not why for why in table.get(f"why{at}", [""] * len(classes))])
-        for name, key in (("precision", "yes_right"), ("recall", "yes_recall")):
-            table[name + at] = np.where(promised, np.array([row[key] for row in worth], float), np.nan)
+    answer = decisions.decide(scores)[0]
+    worth = [of_answers(answer[:, [c]], labels[:, [c]]) for c in range(len(classes))]
+    for name, key in (("precision", "yes_right"), ("recall", "yes_recall")):
+        table[name] = np.array([row[key] for row in worth], float)
     return pd.DataFrame(table)
 
 
@@ -113,7 +103,6 @@ def evaluate(
     environment: dict[str, str] | None = None,
     *,
     own: bool = False,
-    targets: Targets | None = None,
 ) -> dict[str, Any]:
     """Evaluate a stage's model and its counterpart; write metrics.json, per_class.csv, predictions.parquet and MODEL_CARD.md.
 
@@ -121,7 +110,6 @@ def evaluate(
         model_path: model.safetensors or the folder of it, beside which model_raw or model_ema.safetensors may lie. Where that is
             a stage's folder, histories and costs are those of the stages beside it.
         environment: versions to name on the model card.
-        targets: a precision or recall that the decisions are to have, instead of the model's own thresholds.
         out: a folder that is replaced as a whole; with `own` only where an earlier call with it wrote all that is there.
 
     Returns:
@@ -137,7 +125,6 @@ def evaluate(
     artifacts = place.parent if place.name in STAGES else place / "nowhere"
     model = load(model_path)
     _check_fits(model, model_path, experiment)
-    model, promises = targets.applied(model) if targets else (model, [])
     scores, labels = score(experiment, model)
     paths = (place / f"model_{which}.safetensors" for which in ("raw", "ema") if model_path.name == "model.safetensors")
     counterparts = [other for other in map(load, filter(Path.exists, paths)) if other.settings == model.settings]
@@ -159,12 +146,9 @@ def evaluate(
     result |= at_threshold(scores, labels, model.decisions.f1_threshold) | {"threshold_images": model.decisions.measured}
     positives = (labels > 0).sum(0).tolist()
     result["warnings"] = of_results(result, len(experiment.roles.labelled), model.decisions.measured, positives)
-    if promises:
-        result["promises"] = promises
     result |= _from_histories(artifacts, model.settings) | _from_costs(artifacts)
-    for stage in ("warmup", "train")[: 1 if model.stage == "warmup" else 2]:
-        said = read_json(path) if (path := artifacts / stage / CHOICE).exists() else {}
-        result |= {key: said[key] for key in ("scaling", "unlabelled", "neighbours") if key in said}
+    if model.stage != "warmup" and (path := artifacts / "train" / CHOICE).exists():
+        result |= {key: value for key, value in read_json(path).items() if key == "unlabelled"}
 
     table = by_class(experiment.store.classes, scores, labels, model.decisions)
     y_labelled = experiment.labels.of(experiment.roles.labelled)

@@ -13,12 +13,6 @@ from dicap.settings.checks import unread
 from dicap.settings.methods import METHODS, holds_out
 
 SHOWN = 100  # classes in the table at most: the best and the worst
-# Keys of metrics.json about what a solved head chose, and what the card calls it.
-CHOSEN = {
-    "scaling": "features as the head sees them",
-    "unlabelled": "unlabelled photographs",
-    "neighbours": "scores of the nearest photographs",
-}
 
 
 def model_card(
@@ -101,7 +95,6 @@ def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "entries (image, class) answered yes, no, unsure", f"{metrics['yes']}, {metrics['no']}, {metrics['unsure']}"
     yield "of the yes right (precision)", _share(metrics["yes_right"])
     yield "of the positives found (recall)", _share(metrics["yes_recall"])
-    yield from (("the thresholds behind these", line) for line in metrics.get("promises", []))
     yield "F1 of yes, at the model's thresholds", f"{metrics['f1']:.3f}"
     if metrics.get("threshold_best") is not None:
         yield (
@@ -112,9 +105,8 @@ def _results(metrics: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "F1 of always saying yes", f"{metrics['constant_f1']:.3f}"
     yield "of the no right", _share(metrics["no_right"])
     yield f"right if the answer were always {metrics['constant']}", _share(metrics["constant_right"])
-    for key, title in CHOSEN.items():
-        if key in metrics:
-            yield title, metrics[key]
+    if "unlabelled" in metrics:
+        yield "unlabelled photographs", metrics["unlabelled"]
     if metrics["chance_gap"] is not None:
         yield "stated chance to be right is off by", f"{metrics['chance_gap']:.3f} on average"
 

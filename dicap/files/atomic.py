@@ -25,17 +25,21 @@ def make_room(path: Path, *, folder: bool) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, sync: bool = True) -> Iterator[Path]:
     """Yield a temporary path next to `path`; on success it replaces `path`, on failure it is removed.
 
     The temporary name is constant: some formats keep the name they were written under.
+
+    Args:
+        sync: force it onto the disk first. Without, it may be empty after a power failure.
     """
     make_room(path, folder=False)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         yield temporary
-        with open(temporary, "rb") as handle:
-            os.fsync(handle.fileno())
+        if sync:
+            with open(temporary, "rb") as handle:
+                os.fsync(handle.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

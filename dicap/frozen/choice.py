@@ -20,57 +20,47 @@ from dicap.frozen.solver import Solution
 
 PART = 0.5  # weight of a pseudo-labelled entry in the student that is offered
 SHARES = (1.0, 0.75, 0.5, 0.25)  # of the student in the heads that are tried, the largest first
-CLEAR = 1.0  # standard errors by which the loss has to fall, here and in the choice of the scaling (docs/photographs.md)
+CLEAR = 1.0  # standard errors by which the loss has to fall (docs/photographs.md)
 
 
 class Choice(NamedTuple):
-    """How much of a change was taken, and out of what."""
+    """How much of the student was taken, and out of what."""
 
     share: float  # 0: none of it
-    shares: tuple[float, ...]  # that were tried, the largest first
-    log_loss: tuple[float, ...]  # of a known entry, out of fold: without the change, then with each of `shares`
-    evidence: tuple[float, ...]  # of each of `shares`: standard errors, below 0 where the loss fell
+    log_loss: tuple[float, ...]  # of a known entry, out of fold: without the student, then with each of SHARES
+    evidence: tuple[float, ...]  # of each of SHARES: standard errors, below 0 where the loss fell
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers."""
-        tried = zip((0.0, *self.shares), self.log_loss, (0.0, *self.evidence), strict=True)
+        tried = zip((0.0, *SHARES), self.log_loss, (0.0, *self.evidence), strict=True)
         candidates = [{"share": share, "log_loss": loss, "evidence": errors} for share, loss, errors in tried]
         return {"share": self.share, "candidates": candidates}
 
     def in_words(self) -> str:
-        """Whether the change helped, and by how much."""
-        i = self.shares.index(self.share) if self.share else int(np.argmin(self.evidence))
+        """Whether the student helped, and by how much."""
+        i = SHARES.index(self.share) if self.share else int(np.argmin(self.evidence))
         change = f"log loss {self.log_loss[0]:.4g} to {self.log_loss[1 + i]:.4g} ({self.evidence[i]:+.1f} standard errors)"
         if not self.share:
             return f"did not clearly help, so they were not used: {change} out of fold at best"
         return f"helped: {change} out of fold" + (f", {self.share:g} of what they change was taken" if self.share < 1 else "")
 
 
-def choose(shares: tuple[float, ...], before: NDArray, after: NDArray, y: NDArray, clear: float) -> Choice:
-    """The largest of `shares` with which the loss of (1 - share) before + share after is below; 0 where there is none.
-
-    Args:
-        before, after: (n_l, C) logits out of fold; y: (n_l, C).
-        clear: standard errors by which it has to be below.
-    """
-    mixed = [(1 - share) * before + share * after for share in (0.0, *shares)]
-    losses = [calibrated_losses(logits.astype(np.float64), y) for logits in mixed]
-    errors = tuple(evidence(losses[0], some) for some in losses[1:])
-    share = next((share for share, found in zip(shares, errors, strict=True) if found <= -clear), 0.0)
-    known = np.count_nonzero(y >= 0)
-    return Choice(share, shares, tuple(float(some.sum() / known) for some in losses), errors)
-
-
 def safe_mixture(own: Solution, student: Solution, rows: NDArray, y: NDArray, fold: NDArray) -> tuple[Solution, Choice]:
-    """The heads (1 - share) own + share student of the share of SHARES that `choose` takes; `own` where it takes none.
+    """The heads (1 - share) own + share student of the largest share of SHARES with which the loss is CLEAR below that of `own`
+    out of fold; `own` where there is none.
 
     Args:
         own: K heads each without a fold, and one of all folds, on the labelled rows; student: the same on pseudo-labels too.
         rows: (n_l, D) labelled rows; y: (n_l, C); fold: (n_l,).
     """
-    before, after = (out_of_fold_scores(heads.logits(rows), fold) for heads in (own, student))
-    choice = choose(SHARES, before, after, y, CLEAR)
-    if not (share := choice.share):
+    before, after = (out_of_fold_scores(heads.logits(rows), fold) for heads in (own, student))  # (n_l, C) each
+    mixed = [(1 - share) * before + share * after for share in (0.0, *SHARES)]
+    losses = [calibrated_losses(logits.astype(np.float64), y) for logits in mixed]
+    errors = tuple(evidence(losses[0], some) for some in losses[1:])
+    share = next((share for share, found in zip(SHARES, errors, strict=True) if found <= -CLEAR), 0.0)
+    known = np.count_nonzero(y >= 0)
+    choice = Choice(share, tuple(float(some.sum() / known) for some in losses), errors)
+    if not share:
         return own, choice
     return student._replace(w=(1 - share) * own.w + share * student.w, b=(1 - share) * own.b + share * student.b), choice
 

@@ -13,20 +13,18 @@ so no head has learnt from an open entry, and its score there is out of sample a
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from dicap.calibration.quota import quota_of
-from dicap.calibration.ranks import log_odds
 from dicap.frozen.choice import PART, Choice, safe_mixture
 from dicap.frozen.folds import fold_weights, n_folds, out_of_fold_scores
 from dicap.frozen.logistic import class_shares, rates_of_classes
-from dicap.frozen.neighbours import EXACT, averaged, in_metric_of_views
-from dicap.frozen.smoothing import Smoothing, choose_smoothing
+from dicap.frozen.neighbours import averaged, in_metric_of_views
 from dicap.frozen.solver import PrincipalAxes, Solution, rotate, solve
 
 
@@ -35,29 +33,15 @@ class Fit(NamedTuple):
 
     heads: Solution  # the fold students and, last, the student of all labels, as far as they were taken
     choice: Choice | None = None  # how much of them was taken, where that was chosen
-    smoothing: Smoothing | None = None  # of the last head's scores, where the labelled rows gain from it
-    smoothed: Choice | None = None  # how much they are smoothed, where that was chosen
-
-    def to_dict(self) -> dict[str, Any]:
-        """What was chosen, in plain numbers and in words."""
-        found = {}
-        if self.choice is not None:
-            found |= self.choice.to_dict() | {"unlabelled": self.choice.in_words()}
-        if self.smoothed is not None:
-            holds = "" if self.smoothing is None else "; for this the model holds features and scores of every unlabelled image"
-            found |= {"smoothing": self.smoothed.to_dict(), "neighbours": self.smoothed.in_words() + holds}
-        return found
 
     def out_of_fold(self, rows: NDArray, fold: NDArray) -> tuple[NDArray, NDArray]:
         """Confidences (n_l, C) of the labelled rows, the first of rows (n, D), each by the student of its own fold (n_l,); and
         `out_of_fold_at_rank`.
         """
         n = len(fold)
-        parts = slice(n), slice(n, None, -(-(len(rows) - n) // MOST_OTHERS) or 1)
-        smoothing = self.smoothing
-        labelled, others = (rows[some] if smoothing is None else smoothing(rows[some], rows[some], rows[n:]) for some in parts)
+        others = rows[n :: -(-(len(rows) - n) // MOST_OTHERS) or 1]
         heads = self.heads.w, self.heads.b
-        return out_of_fold(*heads, labelled, fold), out_of_fold_at_rank(*heads, labelled, fold, others)
+        return out_of_fold(*heads, rows[:n], fold), out_of_fold_at_rank(*heads, rows[:n], fold, others)
 
 
 class Pseudo(NamedTuple):
@@ -85,37 +69,30 @@ def crossfit(
     loss_weight: float,
     pseudo_weight: float | Literal["auto"],
     neighbours: int = 0,
-    scores: NDArray | None = None,
     views: NDArray | None = None,
 ) -> Fit:
-    """The fold students and, last, the student of all labels; with `pseudo_weight: auto` how much of each evidence is used.
+    """The fold students and, last, the student of all labels; with `pseudo_weight: auto` how much of them is used.
 
     Args:
         rows: (n, D) float32, labelled rows first; y: (n_l, C) labels; fold: (n_l,), -1 without cross-fitting.
         rule: makes the pseudo-labels of each student.
         loss_weight: of all heads, as in `dicap.frozen.solver.solve`.
         pseudo_weight: of a pseudo-labelled entry of weight 1 beside a labelled one; `auto`: PART, and the heads are those of
-            `safe_mixture`, smoothed as `choose_smoothing` finds. Without cross-fitting there is nothing to choose by, and they
-            are the students.
-        neighbours: nearest rows with which a teacher's rows are averaged, and scores smoothed; 0: none.
-        scores: (n, C) of the rows by another model, which has not learnt from y: see `Teachers.joined`.
+            `safe_mixture`. Without cross-fitting there is nothing to choose by, and they are the students.
+        neighbours: nearest rows with which a teacher's rows are averaged; 0: none.
         views: (m, D) differences between some of the rows and other views of them, for `in_metric_of_views`.
     """
     rotated = rotate(rows)
     near = rotated if views is None or not neighbours else in_metric_of_views(rows, views)
     teachers = solve_teachers(rows, y, fold, loss_weight=loss_weight, neighbours=neighbours, near=near)
-    pseudo = pseudo_labels_per_fold(teachers if scores is None else teachers.joined(scores, y), y, rule)
+    pseudo = pseudo_labels_per_fold(teachers, y, rule)
     weight = PART if pseudo_weight == "auto" else pseudo_weight
     students = solve_students(rotated, y, fold, pseudo, loss_weight=loss_weight, pseudo_weight=weight)
     if pseudo_weight != "auto" or not n_folds(fold):
         return Fit(students)
     labelled = rows[: len(y)]
     own = solve(labelled, y, weight=_student_weights(fold) * (y >= 0), loss_weight=loss_weight, tolerance=TOLERANCE)
-    heads, choice = safe_mixture(own, students, labelled, y, fold)
-    if not neighbours or not len(y) < len(rows) <= EXACT:  # a model that smooths keeps the unlabelled rows
-        return Fit(heads, choice)
-    smoothing, smoothed = choose_smoothing(heads, near, rows, y, fold, neighbours)
-    return Fit(heads, choice, smoothing if smoothing.share else None, smoothed)
+    return Fit(*safe_mixture(own, students, labelled, y, fold))
 
 
 def pseudo_labels_per_fold(teachers: "Teachers", y: NDArray, rule: Rule) -> list[Pseudo]:
@@ -176,22 +153,6 @@ class Teachers:
         deviation = np.sqrt((np.where(self.open, logits - mean, 0) ** 2).sum(0) / some)
         enough = count > 1
         return np.where(enough, mean, 0).astype(logits.dtype), np.where(enough, deviation, 1).astype(logits.dtype)
-
-    def joined(self, given: NDArray, y: NDArray) -> "Teachers":
-        """These and another model's scores (n, C), in the shares in which both tell the labels (n_l, C), out of fold.
-
-        Its scores take each head's mean and deviation over the open entries, class by class; the shares, of all classes, are the
-        weights of a logistic regression of the known labels on both, none below 0.
-        """
-        mean, deviation = self._moments(given)
-        constant = 1e-9 * np.abs(given).max(0) + np.finfo(given.dtype).tiny  # of rounding alone, in whatever unit
-        unit = (given - mean) / np.maximum(deviation, constant)
-        other = np.stack([mean + deviation * unit for mean, deviation in map(self._moments, self.logits)])  # (H, n, C)
-        known, n = y >= 0, len(y)
-        both = np.stack([log_odds(self.scores()[:n][known]), other[0, :n][known]], axis=1, dtype=np.float64)
-        own, others = np.maximum(solve(both, y[known][:, None] > 0, loss_weight=1e4).w[0, 0], 0)
-        share = others / (own + others) if others > 0 else 0.0
-        return replace(self, logits=((1 - share) * self.logits + share * other).astype(self.logits.dtype))
 
 
 def solve_teachers(

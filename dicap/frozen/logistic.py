@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dicap.calibration.ranks import EXACT, FINEST, log_odds
+from dicap.calibration.ranks import FINEST, log_odds
 from dicap.frozen.solver import solve
 
+EXACT = 1e-6  # tolerance: a few features, solved to the last digits at once
 PRIOR_ENTRIES = 2.0  # entries that the network's own confidence counts for; keeps a fit on one outcome finite
 KNOTS = 401
 FEW = 10  # unlabelled entries below which they do not say where a class's scores lie

@@ -18,27 +18,18 @@ FALLS = 0.999  # of the loss: above it a further candidate is no better
 def choose_loss_weight(x: NDArray, y: NDArray, fold: NDArray | None = None, *, seed: int = 0) -> float:
     """The weight of the loss, of labelled rows (n, D) and labels (n, C), by the log loss of their known entries out of fold.
 
-    Without folds they are dealt by `seed`. Of a single row, which has no folds, the middle candidate.
+    Without folds they are dealt by `seed`. Of a single row, which has no folds, the middle candidate. CANDIDATES are for features
+    of mean square 1; of others a power of ten makes them so. From the first or the last of them the search goes on as long as
+    the loss falls; where it still does after DECADES, a RuntimeWarning says so.
     """
+    grid = _candidates(x)
     if len(y) < 2:
-        grid = _candidates(x)
         return grid[len(grid) // 2]
-    return search(x, y, assign_folds(y, min(FOLDS, len(y)), seed) if fold is None else fold)[0]
-
-
-def search(x: NDArray, y: NDArray, fold: NDArray) -> tuple[float, NDArray]:
-    """`choose_loss_weight` of rows with folds (n,), and the out-of-fold logits (n, C) of the weight.
-
-    CANDIDATES are for features of mean square 1; of others a power of ten makes them so. From the first or the last of them the
-    search goes on as long as the loss falls; where it still does after DECADES, a RuntimeWarning says so.
-    """
-    grid, found = _candidates(x), {}
+    folds = assign_folds(y, min(FOLDS, len(y)), seed) if fold is None else fold
 
     def least_of(candidates: Sequence[float]) -> tuple[float, float]:
         """The best of them, and its loss."""
-        logits = logits_out_of_fold(x, y, fold, candidates)
-        found.update(zip(candidates, logits, strict=True))
-        losses = log_losses(logits, y)
+        losses = log_losses(logits_out_of_fold(x, y, folds, candidates), y)
         return candidates[int(np.argmin(losses))], float(losses.min())
 
     best, least = least_of(grid)
@@ -53,8 +44,8 @@ def search(x: NDArray, y: NDArray, fold: NDArray) -> tuple[float, NDArray]:
             break
     else:
         if outwards:
-            warnings.warn(f"C: auto: {best:g}, the best, is the last that was tried", RuntimeWarning, stacklevel=3)
-    return best, found[best].copy()  # not a view, with which those of all candidates would stay
+            warnings.warn(f"C: auto: {best:g}, the best, is the last that was tried", RuntimeWarning, stacklevel=2)
+    return best
 
 
 def _candidates(x: NDArray) -> tuple[float, ...]:

@@ -1,14 +1,10 @@
 """The linear head: global average pooling and one weight vector per class (docs/methods.md 2.5)."""
 
-from typing import Literal
-
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dicap.frozen.smoothing_layer import Smoothing
-from dicap.network import scaling
-from dicap.network.scaling import Kind, scaling_of
+from dicap.scaling import Kind, scaling_of
 
 SMALLEST = 1e-8  # below the least half above 0, so that no feature of a bank changes; the root's gradient at 0 is infinite
 
@@ -16,33 +12,28 @@ SMALLEST = 1e-8  # below the least half above 0, so that no feature of a bank ch
 class Scaling(nn.Module):
     """Pooled features as the head sees them: plain, standardised, or standardised signed roots of one length.
 
-    Mean and deviation are those of the training images (`fit_scaling`), and part of a saved model, as is the choice with `auto`.
+    Mean and deviation are those of the training images (`fit_scaling`), and part of a saved model.
     """
 
-    kind: Kind | Literal["auto"]
+    kind: Kind
     mean: Tensor
     scale: Tensor
-    rooted: Tensor
 
-    def __init__(self, channels: int, kind: Kind | Literal["auto"]) -> None:
+    def __init__(self, channels: int, kind: Kind) -> None:
         super().__init__()
         self.kind = kind
         if kind != "plain":
             self.register_buffer("mean", torch.zeros(channels))
             self.register_buffer("scale", torch.ones(channels))
-        if kind == "auto":
-            self.register_buffer("rooted", torch.tensor(True))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, D) -> (B, D)."""
         if self.kind == "plain":
             return x
-        standard = (x - self.mean) / self.scale
         if self.kind == "standard":
-            return standard
+            return (x - self.mean) / self.scale
         x = (signed_root(x) - self.mean) / self.scale
-        x = x * (x.shape[1] ** 0.5 / x.norm(dim=1, keepdim=True).clamp_min(1e-12))
-        return torch.where(self.rooted, x, standard) if self.kind == "auto" else x  # no branch: an exported network has both
+        return x * (x.shape[1] ** 0.5 / x.norm(dim=1, keepdim=True).clamp_min(1e-12))
 
 
 def signed_root(x: Tensor) -> Tensor:
@@ -51,18 +42,12 @@ def signed_root(x: Tensor) -> Tensor:
 
 
 def fit_scaling(network: nn.Module, x: NDArray) -> None:
-    """Scale as every `Scaling` in the network says, by pooled features (n, D) of training images; `auto` by roots. In place."""
+    """Scale as every `Scaling` in the network says, by pooled features (n, D) of training images; in place."""
     for module in network.modules():
         if isinstance(module, Scaling) and module.kind != "plain":
-            set_scaling(module, scaling_of(x, "root" if module.kind == "auto" else module.kind))
-
-
-def set_scaling(module: Scaling, chosen: scaling.Scaling) -> None:
-    """Scale as the arrays' scaling does, of the module's own kind, or of whichever kind where that is `auto`; in place."""
-    module.mean.copy_(torch.from_numpy(chosen.mean))
-    module.scale.copy_(torch.from_numpy(chosen.scale))
-    if module.kind == "auto":
-        module.rooted.fill_(chosen.kind == "root")
+            fitted = scaling_of(x, module.kind)
+            module.mean.copy_(torch.from_numpy(fitted.mean))
+            module.scale.copy_(torch.from_numpy(fitted.scale))
 
 
 class LinearHead(nn.Module):
@@ -70,19 +55,14 @@ class LinearHead(nn.Module):
 
     A linear head has no embedding per class of its own. Here z[c] is the pooled feature times the class's weights,
     element by element, so that its sum (plus bias) is the logit (docs/methods.md 5.3).
-
-    Attributes:
-        smoothing: of the logits, where a solved head chose it.
     """
 
-    def __init__(self, channels: int, classes: int, scaling: Kind | Literal["auto"] = "plain") -> None:
+    def __init__(self, channels: int, classes: int, scaling: Kind = "plain") -> None:
         super().__init__()
         self.scaling = Scaling(channels, scaling)
         self.linear = nn.Linear(channels, classes)
-        self.smoothing: Smoothing | None = None
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Features (B, D, H, W) -> logits (B, C), embeddings z (B, C, D)."""
         pooled = self.scaling(features.mean((2, 3)))  # (B, D)
-        logits, z = self.linear(pooled), pooled.unsqueeze(1) * self.linear.weight  # (B, C), (B, C, D)
-        return logits if self.smoothing is None else self.smoothing(pooled, logits), z
+        return self.linear(pooled), pooled.unsqueeze(1) * self.linear.weight  # (B, C), (B, C, D)

@@ -67,8 +67,7 @@ def export(model: SavedModel, out: Path) -> float:
 
 def description(model: SavedModel) -> dict[str, Any]:
     """Preprocessing, classes, thresholds and correctness curve of a model, as plain JSON."""
-    size, decisions = model.settings.image_size, model.decisions.to_dict()
-    del decisions["rankings"]  # what thresholds are chosen by, not what is decided by
+    size = model.settings.image_size
     return {
         "input": {
             "name": "images",
@@ -79,7 +78,7 @@ def description(model: SavedModel) -> dict[str, Any]:
         },
         "output": {"name": "scores", "shape": ["batch", len(model.classes)], "dtype": "float32", "range": [0, 1]},
         "classes": model.classes,
-        "decisions": decisions,
+        "decisions": model.decisions.to_dict(),
         "model": {
             "method": model.settings.method,
             "backbone": model.settings.backbone,

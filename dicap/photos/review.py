@@ -20,7 +20,7 @@ from dicap.frozen.neighbours import averaged
 from dicap.frozen.solver import solve
 from dicap.machine.progress import progress
 from dicap.machine.runtime import Runtime
-from dicap.network.scaling import scaling_of
+from dicap.scaling import scaling_of
 
 BATCH = 256
 FOLDS = 10

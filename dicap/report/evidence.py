@@ -22,7 +22,6 @@ from dicap.metrics.ledger import TERMS
 STAGES = ("warmup", "train", "finetune")
 WEIGHT_BINS = 20  # of the histograms drawn here; the rates keep the bins of the run
 SHOWN_CLASSES, MOST_EXAMPLES = 6, 3  # whose test images are shown, and how many of each kind
-LEARNING_CURVE = ["kind", "images", "map", "low", "high"]
 # Columns of history.csv that the figures read; a method without such a quantity leaves its column out.
 HISTORY = [
     *(*files.HISTORY, "curve_error", "precision_pos", "precision_neg", "weight_pos", "weight_pos_sd", "weight_neg"),
@@ -44,7 +43,6 @@ class Evidence:
     per_class: the columns of `dicap.evaluation.evaluate.by_class` that were written and n_train_labelled, shares in percent, in
     the order of the classes.
     examples: class, kind, of, id, score, answer, truth, unknown: test images, see `examples`.
-    learning_curve: kind (measured, forecast), images, map, low, high; where `dicap-stage learning-curve` wrote it.
     reliability: bin, left, right, n, confidence, frequency over all (test image, class) entries.
     """
 
@@ -58,7 +56,6 @@ class Evidence:
     metrics: dict[str, Any]
     roles: dict[str, int]
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
-    learning_curve: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def has_epochs(self) -> bool:
@@ -84,7 +81,7 @@ def gather(artifacts: Path) -> Evidence:
     evaluate = artifacts / "evaluate"
     metrics = read_json(evaluate / "metrics.json")
     per_class = _csv(evaluate / "per_class.csv", ["class", "n_pos", "n_train_labelled", "ap", "chance"])
-    shares = per_class.columns.str.split("_at_").str[0].isin(["ap", "chance", "precision", "recall"])
+    shares = per_class.columns.isin(["ap", "chance", "precision", "recall"])
     per_class.loc[:, shares] *= 100  # as fractions in the file, in percent wherever people read them
     source = next((artifacts / s for s in ("train", "pseudo_label") if files.epochs(artifacts / s, "pseudo_labels")), None)
     weights = thresholds = by_weight = shares = pd.DataFrame()
@@ -92,7 +89,6 @@ def gather(artifacts: Path) -> Evidence:
         weights = pool_classes(_frames(source, "weights"))
         thresholds = _frames(source, "thresholds")
         by_weight, shares = _pseudo_labels(source)
-    curve = artifacts / "learning_curve" / "curve.csv"
     reliability, shown = _predictions(evaluate / "predictions.parquet", list(per_class["class"]))
     return Evidence(
         history=_history(artifacts),
@@ -103,7 +99,6 @@ def gather(artifacts: Path) -> Evidence:
         per_class=per_class,
         reliability=reliability,
         examples=shown,
-        learning_curve=_csv(curve, LEARNING_CURVE) if curve.exists() else pd.DataFrame(),
         metrics=metrics,
         roles=_roles(artifacts / "split" / "split.parquet"),
     )

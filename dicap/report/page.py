@@ -104,9 +104,6 @@ def build_report(
             sections=sections,
             gallery=gallery(found, pictures),
             classes=class_rows(found),
-            stated=[
-                float(name.removeprefix("recall_at_")) for name in map(str, found.per_class) if name.startswith("recall_at_")
-            ],
             settings=setting_groups(settings, unread),
             environment=environment,
         )
@@ -224,12 +221,8 @@ def _remarks(metrics: dict[str, Any], has_epochs: bool = True) -> Iterator[str]:
         yield f"Of {metrics['unknown_entries']:,} entries (image, class) of the test images nothing is known: they count nowhere."
     if metrics.get("unknown_labelled"):
         yield f"Of {metrics['unknown_labelled']:,} entries of the labelled images nothing is known: they were not learnt."
-    if "scaling" in metrics:
-        yield f"The head sees features as {metrics['scaling']}."
     if "unlabelled" in metrics:
         yield f"Unlabelled photographs {metrics['unlabelled']}."
-    if "neighbours" in metrics:
-        yield f"Scores of the nearest photographs {metrics['neighbours']}."
     if metrics.get("map_raw") is not None and metrics.get("map_ema") is not None:
         yield f"Raw network {metrics['map_raw']:.2f}, EMA network {metrics['map_ema']:.2f}."
     if has_epochs and metrics.get("best_on_test") is not None:
@@ -336,10 +329,6 @@ def _result(found: Evidence) -> Section:
         caption += _worth(found.metrics)
         axes = ("stated chance of being right", "share right")
         drawings.append(Drawing("chance", "Chance of being right", caption, lambda: calibration.reliability(chances, *axes)))
-    curve = found.learning_curve
-    if not curve.empty:
-        caption = "mAP of the labels alone by the number of labelled images, with 95 % intervals; dashed, the forecast."
-        drawings.append(Drawing("learning_curve", "More labels", caption, lambda: learning.curve(curve)))
     return Section("result", "Test images", drawings, "" if drawings else "There is no predictions.parquet to draw.")
 
 

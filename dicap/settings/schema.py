@@ -97,10 +97,10 @@ class Linear(Section):
         "steps", "steps: as published; convex: cross-entropy at its minimum, where the head is linear and all else frozen"
     )
     C: Positive | Literal["auto"] = own("auto", "weight of the loss beside half the squared norm; auto: by cross-validation")
-    features: Literal["plain", "standard", "root", "auto"] = own(
+    features: Literal["plain", "standard", "root"] = own(
         "plain",
         "what the head sees; standard: standardised where the warm-up freezes the backbone; root: signed square roots, likewise "
-        "standardised, each row of one length; auto: root, or where the warm-up is solved what the labelled images prefer",
+        "standardised, each row of one length",
     )
     pseudo_weight: Share | Literal["auto"] = own(
         0.3,
@@ -109,8 +109,7 @@ class Linear(Section):
     )
     neighbours: Whole = own(
         0,
-        "nearest images with which the teacher's rows are averaged and, those without labels, where pseudo_weight: auto chooses, "
-        "scores are smoothed as far as the labelled images gain from that (up to 50,000 images); 0: none",
+        "nearest images with which the teacher's rows are averaged; 0: none",
     )
 
 

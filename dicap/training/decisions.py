@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from dicap.calibration.counts import ENOUGH, Labelled
 from dicap.calibration.curve import Curve, carry_over, curve_by_rank
 from dicap.calibration.decision import Decisions, plain
-from dicap.calibration.risk_control import rankings
 from dicap.methods.base import Calibrates
 from dicap.metrics.operating_point import best_threshold
 from dicap.randomness import permutation
@@ -116,12 +115,8 @@ def decisions_of(experiment: Experiment, network: nn.Module, stage: str, source:
     # A fold's head that has seen hardly any positive ranks by chance.
     counted = torch.where((source.y > 0).sum(0) >= ENOUGH, at_rank, source.p)
     labelled = Labelled.of(source.curve.at(counted).numpy(), source.y.numpy())
-    p: np.ndarray | None = at_rank.numpy()
-    if carried is not None:
-        p = thresholds_at_equal_rank(p.T, carried.scores.numpy(), after.numpy()).T if after is not None and len(after) else None
-    ranked = None if p is None else rankings(p, source.y.numpy())
     entries = int((source.y >= 0).sum())
-    return Decisions(tau_pos, tau_neg, prior, curve, source.note, entries, f1_threshold, rankings=ranked, labelled=labelled)
+    return Decisions(tau_pos, tau_neg, prior, curve, source.note, entries, f1_threshold, labelled)
 
 
 def some_of(rows: np.ndarray, most: int, seed: int, stage: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""`dicap-stage doctor`: is a converted data set sound, and how long will a run take?"""
+"""`dicap-stage doctor`: is a converted data set sound?"""
 
 from pathlib import Path
 
@@ -12,9 +12,8 @@ from stages.support.terminal import finish, say, spoken
 @click.command("doctor")
 @click.argument("folder", type=click.Path(path_type=Path), required=False)
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings too.")
-@click.option("--time", "timed", is_flag=True, help="Say how many minutes a run will take, measured on some of the images.")
 @params_option
-def command(folder: Path | None, strict: bool, timed: bool, params: Path) -> None:
+def command(folder: Path | None, strict: bool, params: Path) -> None:
     """Check the files of FOLDER, and its test images for copies of training images.
 
     FOLDER is a converted set, such as data/converted; without it, that of the settings.
@@ -36,15 +35,7 @@ def command(folder: Path | None, strict: bool, timed: bool, params: Path) -> Non
         raise DataError("\n".join([*findings.damage, f"{folder} is damaged; run `dicap-stage convert` again"]))
     if strict and findings.warnings:
         raise DataError(f"{folder}: {len(findings.warnings)} warnings with --strict")
-    minutes: dict[str, float] = {}
-    if timed:
-        from stages.support.forecast import forecast
-
-        minutes = forecast(load(params), folder)
-    for stage, value in minutes.items():
-        say(f"{stage}: {value:.1f} minutes")
     if spoken()["json"]:
         facts = {"folder": str(folder), "images": findings.counts, "rejected": findings.rejected, "unknown": findings.unknown}
-        facts |= {"minutes": minutes} if timed else {}
         finish("doctor", facts | {"duplicates": findings.duplicates, "warnings": findings.warnings})
     say(f"{folder}: sound")

@@ -2,15 +2,12 @@
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from stages.support.common import ARTIFACTS, gallery_option, load, machine_options, out_option, params_option, target_options
-from stages.support.terminal import finish, opening, say_promises
-
-if TYPE_CHECKING:
-    from dicap.evaluation.targets import Targets
+from stages.support.common import ARTIFACTS, gallery_option, load, machine_options, out_option, params_option
+from stages.support.terminal import finish, opening
 
 
 @click.command("evaluate")
@@ -18,13 +15,12 @@ if TYPE_CHECKING:
 @click.option(
     "--model",
     type=click.Path(path_type=Path),
-    help="Another model than the pipeline's last; with it or a target nothing is written unless --out is given.",
+    help="Another model than the pipeline's last; with it nothing is written unless --out is given.",
 )
 @out_option(None, "Folder of its own for metrics.json, per_class.csv, predictions.parquet, MODEL_CARD.md.", folder=True)
 @gallery_option
-@target_options
 @machine_options
-def command(params: Path, model: Path | None, out: Path | None, gallery: Path | None, targets: "Targets", **runtime) -> None:
+def command(params: Path, model: Path | None, out: Path | None, gallery: Path | None, **runtime) -> None:
     """Score the test images: mAP with its 95 % interval, AP per class, and what the yes and no of the model are worth.
 
     With --gallery the page shows the test images by class and answer: right, wrong, missed, unknown.
@@ -41,10 +37,10 @@ def command(params: Path, model: Path | None, out: Path | None, gallery: Path | 
     settings = load(params)
     experiment = open_experiment(settings, runtime, None if model else "finetune")
     own = ARTIFACTS / "finetune" / "model.safetensors"
-    written = out or (None if model or targets else ARTIFACTS / "evaluate")
+    written = out or (None if model else ARTIFACTS / "evaluate")
     with tempfile.TemporaryDirectory() as scratch:
         place = written or Path(scratch) / "evaluate"
-        result = evaluate(experiment, model or own, place, environment(), own=chosen, targets=targets)
+        result = evaluate(experiment, model or own, place, environment(), own=chosen)
         page = plugged("gallery of test images")(settings, experiment.store, model or own, place, gallery) if gallery else None
     facts: dict[str, Any] = {"mAP": round(result["map"], 2)}
     about, is_corrected = headline(result)
@@ -77,7 +73,6 @@ def command(params: Path, model: Path | None, out: Path | None, gallery: Path | 
         facts |= {"numbers": str(written / "metrics.json"), "model card": str(written / "MODEL_CARD.md")}
     for line in result["warnings"]:
         click.echo(f"Warning: {line}", err=True)
-    say_promises(result.get("promises", []), facts)
     if page is not None:
         facts["gallery"] = str(page)
     finish("evaluate", facts, [f"dicap-stage predict {model or own} FOLDER" if page is None else opening(page)])

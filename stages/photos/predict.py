@@ -1,15 +1,11 @@
 """`dicap-stage predict`: images through a trained model."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from stages.support.common import device_option, gallery_option, known_features, out_option, target_options
-from stages.support.terminal import finish, opening, say_promises
-
-if TYPE_CHECKING:
-    from dicap.evaluation.targets import Targets
+from stages.support.common import device_option, gallery_option, known_features, out_option
+from stages.support.terminal import finish, opening
 
 
 @click.command("predict")
@@ -20,7 +16,6 @@ if TYPE_CHECKING:
     "--per-image", is_flag=True, help="A row for each image (labels; unsure; absent) instead of one for each image and class."
 )
 @click.option("--batch-size", type=click.IntRange(1), help="Images a step; chosen by itself if not given.")
-@target_options
 @device_option
 @click.option("--workers", envvar="DICAP_WORKERS", type=click.IntRange(0), help="Threads that read images. [DICAP_WORKERS]")
 @gallery_option
@@ -33,21 +28,18 @@ def command(
     device: str,
     workers: int | None,
     gallery: Path | None,
-    targets: "Targets",
 ) -> None:
     """Predict IMAGES: files, and folders, which are searched to the bottom.
 
     MODEL is a model.safetensors or the folder that holds one. For each image and class: the probability, the decision
     (yes, no, unsure) by the trained thresholds, and the measured chance that the decision is right, with its 95 % interval.
-    With --precision or --recall, yes begins at the score that keeps this promise on images like the labelled ones
-    (docs/guarantees.md); a class whose labels cannot promise it gets no yes, and a line says what they lack.
     """
     if gallery is not None and per_image:
         raise click.UsageError("--gallery shows a row for each image and class; leave out --per-image")
     from dicap.metrics.warnings import of_chance
     from dicap.photos.predict import open_model, predict_to_file
 
-    saved, promises = targets.applied(open_model(model, device)[0])
+    saved = open_model(model, device)[0]
     meant = images[0] if len(images) == 1 else images
     outcome = predict_to_file(
         saved, meant, out, batch_size=batch_size, device=device, workers=workers, per_image=per_image,
@@ -68,5 +60,4 @@ def command(
         facts["gallery"], following = str(page), opening(page)
     for line in of_chance(saved.decisions.measured):
         click.echo(f"Warning: {line}", err=True)
-    say_promises(promises, facts)
     finish("predict", facts, [following])

@@ -7,10 +7,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unicodedata import normalize
 
 import click
-from click.core import ParameterSource
 
 from dicap.errors import DataError, SettingsError, did_you_mean
 from dicap.files.locks import locked
@@ -122,44 +120,6 @@ def gallery_option(function: Callable) -> Callable:
 
     text = "Also a page of thumbnails, in this folder of its own."
     return click.option("--gallery", type=click.Path(path_type=Path, file_okay=False), help=text)(begin)
-
-
-def target_options(function: Callable) -> Callable:
-    """`--precision`, `--recall` and `--confidence`: what a yes is to be worth; the command gets them as `targets`."""
-
-    @functools.wraps(function)
-    def begin(*args: Any, precision: Any, recall: Any, confidence: float, **more: Any) -> Any:
-        from dicap.evaluation.targets import Targets  # loads torch
-
-        given = click.get_current_context().get_parameter_source("confidence") != ParameterSource.DEFAULT
-        if given and precision is recall is None:
-            raise SettingsError(
-                f"--confidence: found {confidence:g} and nothing to promise with it; give --precision or --recall too"
-            )
-        return function(*args, targets=Targets(precision, recall, confidence), **more)
-
-    words = {"recall": "so often that this share of it is found", "precision": "where this share of these answers is right"}
-    for name, text in words.items():
-        help_text = f"Say yes to a class {text}: 0.9 for all classes, or dog=0.95,cat=0.9."
-        begin = click.option(f"--{name}", callback=_shares, metavar="SHARE", help=help_text)(begin)
-    text = "With which that is promised, for each class by itself."
-    return click.option("--confidence", type=float, default=0.9, show_default=True, help=text)(begin)
-
-
-def _shares(context: click.Context, option: click.Parameter, text: str | None) -> float | dict[str, float] | None:
-    """`0.9`, or {class: number} of `dog=0.95,cat=0.9`; a name may hold commas and `=`."""
-    if text is None:
-        return None
-    try:
-        if "=" not in text:
-            return float(text)
-        parts = re.split(r"=\s*([^=,]+?)\s*(?:,|$)", text)  # name, value, name, value, and nothing
-        found = {normalize("NFC", name.strip()): float(value) for name, value in zip(parts[:-1:2], parts[1::2], strict=True)}
-        if not parts[-1].strip() and len(found) == len(parts) // 2:
-            return found
-    except ValueError:
-        pass
-    raise click.BadParameter(f"found {text!r}, expected a number, as 0.9, or one for each class named, as dog=0.95,cat=0.9")
 
 
 def machine_options(function: Callable) -> Callable:

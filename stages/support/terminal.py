@@ -47,14 +47,6 @@ def say(line: str) -> None:
         click.echo(line)
 
 
-def say_promises(lines: Sequence[str], facts: dict[str, Any]) -> None:
-    """What thresholds are promised to meet, as lines; `--json` has it among the facts."""
-    for line in lines:
-        say(line)
-    if lines and spoken()["json"]:
-        facts["promises"] = list(lines)
-
-
 def columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), most: int = 60) -> list[str]:
     """Lines of a table without borders; `right`: columns of numbers."""
     cut = [[cell if len(cell) <= most else f"{cell[: most - 3]}..." for cell in row] for row in rows]

@@ -1,4 +1,4 @@
-"""Sweeps on real clusters of two nodes: results are experiments of DVC, and kills of worker, node and driver lose nothing."""
+"""Sweeps on a real cluster of two nodes: results are experiments of DVC, and kills of worker, node and driver lose nothing."""
 
 import re
 import shutil
@@ -22,7 +22,6 @@ pytestmark = [
         not LONG, reason="make faults; the short forms are in tests/lab/engines/test_clusters.py and tests/lab/test_cell.py"
     ),
 ]
-KINDS = pytest.mark.parametrize("kind", [clusters.Slurm, clusters.Ray], ids=lambda kind: kind.name)
 SHORT = tiny.CHANGES | {"warmup.epochs": 1, "warmup.eval_every": 1, "train.epochs": 1, "finetune.epochs": 1}
 FOUR = "title: Four\ntable: main\naxes: {method: [mld, topk], seed: [1, 2]}\n"
 # Long enough for three kills, each after a saved epoch of a third of a second.
@@ -41,22 +40,22 @@ def project(place: Path) -> Clone:
 
 
 @pytest.fixture
-def cluster(kind, request):
-    """A cluster of the kind."""
+def cluster():
+    """Slurm's."""
     try:
-        found = kind(to_take_down="kill" in request.node.name)
+        found = clusters.Slurm()
     except clusters.Unavailable as reason:
         pytest.skip(str(reason))
     yield found
     found.close()
 
 
-def sweep(clone: Clone, cluster: clusters.Space, grid: str) -> subprocess.Popen:
+def sweep(clone: Clone, cluster: clusters.Slurm, grid: str) -> subprocess.Popen:
     """The command on a cluster, begun."""
     environment = clone.env | cluster.environment
     environment |= {key: clone.env[key] for key in ("PYTHONPATH", "DICAP_DEVICE", "OMP_NUM_THREADS")}
     environment["PATH"] = f"{Path(sys.executable).parent}:{cluster.environment['PATH']}"
-    command = (sys.executable, "-m", "stages.cli", "sweep", f"{grid}.yaml", "--on", cluster.name)
+    command = (sys.executable, "-m", "stages.cli", "sweep", f"{grid}.yaml", "--on", "slurm")
     return cluster.start(*command, cwd=clone.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -71,8 +70,7 @@ def experiments(clone: Clone) -> list[str]:
     return clone.run("git", "for-each-ref", "--format=%(refname)", "refs/exps/??/*/*").split()
 
 
-@KINDS
-def test_a_grid_on_two_nodes_is_experiments_of_dvc(kind, cluster, tmp_path):
+def test_a_grid_on_two_nodes_is_experiments_of_dvc(cluster, tmp_path):
     clone = project(tmp_path)
     output = ended(sweep(clone, cluster, "four"))
     assert "4 of 4 cells finished" in output, output
@@ -109,7 +107,7 @@ def made(clone: Clone) -> dict[str, str]:
 class Training:
     """The one cell's training on a cluster."""
 
-    def __init__(self, clone: Clone, cluster: clusters.Space) -> None:
+    def __init__(self, clone: Clone, cluster: clusters.Slurm) -> None:
         self.clone, self.cluster = clone, cluster
 
     def goes_on(self) -> psutil.Process:
@@ -142,8 +140,7 @@ class Training:
         return [path for path in self.clone.folder.glob(".dicap/state/train-*/state.pt") if path.exists()]
 
 
-@KINDS
-def test_kills_of_worker_node_and_driver_lose_nothing(kind, cluster, undisturbed, tmp_path):
+def test_kills_of_worker_node_and_driver_lose_nothing(cluster, undisturbed, tmp_path):
     beginning, before = undisturbed
     clone = Clone(tmp_path / "clone")
     shutil.copytree(beginning, clone.folder, symlinks=True)
@@ -170,11 +167,9 @@ def test_kills_of_worker_node_and_driver_lose_nothing(kind, cluster, undisturbed
     for process in sweeping:
         process.kill()
     driver.communicate(timeout=60)
-    if cluster.name == "ray":
-        training.gone(cell, *trainers)
     output = ended(sweep(clone, cluster, "one"))
-    # Slurm's cells go on without the sweep, and may be finished when it is asked again.
-    assert "1 of 1 cells finished" in output or (cluster.name == "slurm" and "1 finished, 0 to run" in output), output
+    # The cells go on without the sweep, and may be finished when it is asked again.
+    assert "1 of 1 cells finished" in output or "1 finished, 0 to run" in output, output
     assert made(clone) == before
     (log,) = (clone.folder / ".dicap" / "sweep").glob("*.log")
     assert log.read_text().count("resuming train after") >= 2

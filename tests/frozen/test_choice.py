@@ -54,26 +54,6 @@ def test_where_they_help_it_is_the_full_student():
     assert auto.choice_.in_words().startswith("helped: log loss 0.")
 
 
-def test_scores_of_another_model_teach_as_far_as_they_tell_the_labels():
-    p, rng = draw("other clusters", 0), np.random.default_rng(0)
-    y = np.where(np.arange(len(p.y))[:, None] < p.labelled, p.y, -1)
-    good, noise = 2 * p.y + 1.5 * rng.standard_normal(p.y.shape), rng.standard_normal(p.y.shape)
-
-    def fit(scores):
-        return DiCaPClassifier(random_state=0).fit(p.x, y, scores=scores)
-
-    alone, taught = fit(None), fit(good)
-    assert taught.score(p.x_test, p.y_test) > alone.score(p.x_test, p.y_test) + 0.01, "without scores of the samples to predict"
-    for unit in (3, 1e-8):
-        assert np.allclose(fit(unit * (good - np.arange(p.y.shape[1]))).coef_, taught.coef_, atol=5e-3), "whatever their unit"
-    for useless in (noise, -good):
-        assert abs(fit(useless).score(p.x_test, p.y_test) - alone.score(p.x_test, p.y_test)) < 0.005
-    with pytest.raises(ValueError, match="scores: found shape"):
-        fit(good[:, 1:])
-    with pytest.raises(ValueError, match="scores: some values are masked"):
-        fit(np.ma.masked_array(good, good > 3))
-
-
 def test_views_tell_which_neighbours_are_alike():
     """Rows of a cluster are far apart, in directions in which views of one differ; the classes are unions of clusters."""
     rng = np.random.default_rng(0)

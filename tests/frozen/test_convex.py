@@ -1,7 +1,5 @@
 """Warm-up and main stage solved as convex problems: the optimum, and nothing leaks."""
 
-import copy
-
 import numpy as np
 import pytest
 import tiny
@@ -23,7 +21,7 @@ from dicap.frozen.loops import solved as convex
 from dicap.frozen.loops.solved import Problem, Students, entries
 from dicap.frozen.solver import DEFAULT_TOLERANCE
 from dicap.methods import build_method
-from dicap.models import load_model, load_weights
+from dicap.models import load_model
 from dicap.report.page import _remarks
 
 HOLDOUT = {"method": "dicap", "head": "linear", "linear.solver": "convex", "linear.features": "root", "linear.C": 0.05}
@@ -128,56 +126,20 @@ def test_the_estimator_finds_the_same_on_the_same_folds(frozen_experiment, solve
     head = solved["students"].head.linear
     assert np.allclose(model.coef_, head.weight.detach(), **ALIKE) and np.allclose(model.intercept_, head.bias.detach(), **ALIKE)
     if weight == 0.5:
-        assert found == {"C": 0.05} and model.choice_ is None and model.smoothed_ is None
+        assert found == {"C": 0.05} and model.choice_ is None
         return
-    for said, chosen in ((found, model.choice_), (found["smoothing"], model.smoothed_)):
-        assert said["share"] == chosen.share
-        assert np.allclose([each["evidence"] for each in said["candidates"][1:]], chosen.evidence, atol=0.05)
-
-
-def test_a_smoothed_head_says_everywhere_what_was_measured(frozen_experiment, solved, smooths, monkeypatch, tmp_path):
-    """The estimator; after a kill; from the file; of images of the fit and of others."""
-    experiment = frozen_experiment(AUTO)
-    place = run_all(experiment, tmp_path)
-    problem, students = solved["problem"], solved["students"]
-    rows, y = problem.order, np.pad(problem.y, ((0, len(problem.unlabelled)), (0, 0)), constant_values=-1)
-    monkeypatch.setattr(sklearn, "_folds", lambda *_: problem.fold)
-    features, views, fit = experiment.bank.mean(rows), experiment.bank.mean(rows, "strong_0"), students.fit
-    model = sklearn.DiCaPClassifier(C=0.05, features="root", neighbours=3, folds=3).fit(features, y, views=views)
-    path = place / "train" / "model.safetensors"
-    continued = tiny.network_of(experiment, place / "warmup" / "model.safetensors")()
-    assert continued.head.smoothing is None
-    Students(continued).load_state_dict(students.state_dict())
-    known = load_model(path).network
-
-    def scores(network, features):
-        with torch.inference_mode():
-            return network.head(torch.from_numpy(features)[:, :, None, None])[0].sigmoid().numpy()
-
-    unsmoothed = copy.deepcopy(known)
-    unsmoothed.head.smoothing = None
-    seen = problem.rows[rows]
-    expected = expit(fit.smoothing(seen, fit.heads.logits(seen)[-1]))
-    assert np.allclose(scores(known, features), expected, atol=1e-4)
-    assert np.allclose(expit(model._stated(features)), expected, atol=5e-3)
-    assert np.array_equal(scores(continued, features), scores(known, features))
-    assert not np.allclose(scores(unsmoothed, features), expected, atol=2e-2)
-    load_weights(unsmoothed, path)
-    assert np.array_equal(scores(unsmoothed, features), scores(known, features))
-    load_weights(unsmoothed, place / "warmup" / "model.safetensors")
-    assert unsmoothed.head.smoothing is None
+    assert model.choice_ is not None and found["share"] == model.choice_.share
+    assert np.allclose([each["evidence"] for each in found["candidates"][1:]], model.choice_.evidence, atol=0.05)
 
 
 def test_metrics_card_and_page_say_what_helped(frozen_experiment, tmp_path):
     experiment = frozen_experiment(AUTO)
     place = run_all(experiment, tmp_path)
-    chosen = read_json(place / "train" / "choice.json")
+    said = read_json(place / "train" / "choice.json")["unlabelled"]
     result = evaluate(experiment, place / "train" / "model.safetensors", tmp_path / "evaluate")
-    for key, title in (("unlabelled", "unlabelled photographs"), ("neighbours", "scores of the nearest photographs")):
-        said = chosen[key]
-        assert said.startswith(("helped", "did not clearly help")) and result[key] == said
-        assert f"| {title} | {said}" in (tmp_path / "evaluate" / "MODEL_CARD.md").read_text()
-        assert f"{title.capitalize()} {said}." in list(_remarks(result))
+    assert said.startswith(("helped", "did not clearly help")) and result["unlabelled"] == said
+    assert f"| unlabelled photographs | {said}" in (tmp_path / "evaluate" / "MODEL_CARD.md").read_text()
+    assert f"Unlabelled photographs {said}." in list(_remarks(result))
     before = evaluate(experiment, place / "warmup" / "model.safetensors", tmp_path / "warmup_alone")
     assert "unlabelled" not in before and not any("Unlabelled" in line for line in _remarks(before))
 

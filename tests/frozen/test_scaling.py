@@ -6,16 +6,9 @@ import tiny
 import torch
 from torch import nn
 
-from dicap.evaluation.evaluate import evaluate
-from dicap.files.json_files import read_json
-from dicap.frozen import scaling_choice
-from dicap.frozen.folds import assign_folds
-from dicap.frozen.scaling_choice import choose_scaling
 from dicap.models import load_model
-from dicap.network.linear import LinearHead, Scaling, fit_scaling, set_scaling
-from dicap.network.scaling import NEVER, scaling_of
-from dicap.report.page import _remarks
-from dicap.sklearn import DiCaPClassifier
+from dicap.network.linear import LinearHead, Scaling, fit_scaling
+from dicap.scaling import NEVER, scaling_of
 
 
 def scaled(x, rows, kind):
@@ -76,69 +69,10 @@ def test_a_plain_head_has_nothing_to_save_and_pools_first():
     assert torch.allclose(z.sum(2) + head.linear.bias, logits, atol=1e-4)
 
 
-@pytest.mark.parametrize("chosen", ["standard", "root"])
-def test_a_head_that_chooses_is_the_head_of_what_was_chosen(chosen):
-    rows = features()
-    x = torch.from_numpy(rows)
-    auto, later, given = LinearHead(6, 3, "auto"), LinearHead(6, 3, "auto"), LinearHead(6, 3, chosen)
-    set_scaling(auto.scaling, scaling_of(rows, chosen))
-    fit_scaling(given, rows)
-    later.load_state_dict(auto.state_dict())
-    for scaling in (auto.scaling, later.scaling, torch.export.export(auto.scaling, (x,)).module()):
-        assert torch.equal(scaling(x), given.scaling(x))
-
-
-def heavy_tails(seed=0, n=300, d=30):
-    """Features of one sign whose roots the labels are linear in; and those roots, less their mean."""
-    rng = np.random.default_rng(seed)
-    root = np.abs(rng.standard_normal((n, d))) ** 2
-    y = (root @ rng.standard_normal((d, 4)) + 2 * rng.standard_normal((n, 4)) > 0).astype(np.float32)
-    return root**2, root - root.mean(0), y
-
-
-def test_roots_are_left_only_where_the_labelled_rows_clearly_gain():
-    x, centred, y = heavy_tails()
-    own, fold = slice(150), assign_folds(y[:150], 5, 0)
-    for rows, kind in ((x, "root"), (centred, "standard")):
-        scaling, loss_weight, words = choose_scaling(rows, rows[own], y[own], fold)
-        assert scaling.kind == kind and loss_weight > 0
-        assert words.startswith({"root": "roots: log loss 0.", "standard": "standardised: log loss 0."}[kind])
-        y_known = np.where(np.arange(len(y))[:, None] < 150, y, -1)
-        auto = DiCaPClassifier(random_state=0).fit(rows, y_known)
-        given = DiCaPClassifier(features=kind, random_state=0).fit(rows, y_known)
-        assert auto.features_ == kind and auto.C_ == given.C_ and np.array_equal(auto.coef_, given.coef_)
-
-
-def test_unlabelled_rows_of_another_kind_do_not_scale_the_labelled_ones():
-    x, _, y = heavy_tails()
-    own, fold = x[:150], assign_folds(y[:150], 5, 0)
-    score = DiCaPClassifier(random_state=0).fit(own, y[:150]).score(x[150:], y[150:])
-    sparse, some = np.random.default_rng(0).poisson(0.02, (900, 500)), np.arange(30) % 2 == np.arange(2)[:, None]
-    assert "alone" not in choose_scaling(sparse, sparse[:30], some.T.astype(float), np.arange(30) % 5)[2], "words not seen yet"
-    plane = np.cos(np.arange(60))[:, None] * np.ones(9)  # of which two rows vary a quarter as much
-    assert "alone" not in choose_scaling(plane, plane[[7, 11]], np.eye(2), np.arange(2))[2]
-    half = x[150:] + np.tile([0, 1e4], 15)
-    kinds = {"alike": x[150:], "half": half, "one far out": np.r_[x[151:], 1e9 * x[:1]], "one row": x[[0] * 1500]}
-    for name, others in kinds.items():
-        rows = np.r_[own, others]
-        scaling, _, words = choose_scaling(rows, own, y[:150], fold)
-        assert ("of roots, scaled by the labelled rows alone, 0." in words) == (name != "alike"), name
-        assert np.array_equal(scaling.scale, scaling_of(rows if name == "alike" else own, "root").scale), name
-        labels = np.r_[y[:150], np.full((len(others), 4), -1)]
-        assert DiCaPClassifier(random_state=0).fit(rows, labels).score(x[150:], y[150:]) > score - 0.01, name
-
-
-@pytest.mark.parametrize("kind", ["standard", "root", "auto"])
-def test_a_saved_model_keeps_what_the_training_images_said(frozen_experiment, bank, tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(scaling_choice, "CLEAR", -np.inf)  # the other than by default
+@pytest.mark.parametrize("kind", ["standard", "root"])
+def test_a_saved_model_keeps_what_the_training_images_said(frozen_experiment, bank, tmp_path, kind):
     experiment = frozen_experiment({"method": "bce", "head": "linear", "linear.solver": "convex", "linear.features": kind})
     model = load_model(tiny.run_stage(experiment, "warmup", None, tmp_path) / "model.safetensors")
-    said = read_json(tmp_path / "warmup" / "choice.json")
-    assert said.get("features") == ("standard" if kind == "auto" else None)
-    if kind == "auto":
-        result = evaluate(experiment, tmp_path / "warmup" / "model.safetensors", tmp_path / "evaluate")
-        assert result["scaling"] == said["scaling"] in (tmp_path / "evaluate" / "MODEL_CARD.md").read_text()
-        assert f"The head sees features as {said['scaling']}." in list(_remarks(result))
     training = np.concatenate([experiment.roles.labelled, experiment.roles.unlabeled])
     assert not set(training) & set(experiment.roles.test)
     x = bank.view("plain")[training, 0].astype(np.float64)

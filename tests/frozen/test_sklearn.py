@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import expit
 from sklearn.base import clone
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
@@ -17,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dicap.calibration.risk_control import threshold
 from dicap.frozen.solver import solve
 from dicap.sklearn import DiCaPClassifier, LabelledKFold
 
@@ -78,15 +76,6 @@ def test_decisions_probabilities_and_chances_agree():
     assert np.allclose(model.chance(x_test), np.where(answer == 1, p, 1 - p)) and model.chance(x_test).min() >= 0.5
     stated = model._scaling.apply(x_test) @ model.coef_.T + model.intercept_
     assert all(np.array_equal(np.argsort(decision[:, c]), np.argsort(stated[:, c])) for c in range(4)), "strictly rising"
-
-
-@pytest.mark.parametrize("weight", [0.1, 1e3])  # the second is so sure that scores are next to 0 and 1
-def test_a_threshold_of_the_chance_cuts_where_that_of_the_score_does(weight):
-    x, y, x_test, _ = world(n=300, labelled=100, noise=1.5, test=1000)
-    model = DiCaPClassifier(C=weight, features="plain", pseudo_weight=0.0, random_state=0).fit(x, y)
-    at = [threshold(own, ("recall", 0.95), 0.6).at for own in model.rankings_]
-    own = expit(model._scaling.apply(x_test) @ model.coef_.T + model.intercept_)
-    assert np.array_equal(model.predict_proba(x_test) >= model.thresholds(recall=0.95, confidence=0.6), own >= at)
 
 
 @pytest.mark.parametrize("kind", ["root", "standard", "plain"])
@@ -299,18 +288,3 @@ heavy = {"torch", "torchvision", "timm", "pydantic", "matplotlib"} & set(sys.mod
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_thresholds_meet_what_is_asked_of_the_labelled_samples_and_say_where_they_cannot():
-    x, y, x_test, y_test = world(n=600, labelled=500, test=2000, classes=3)
-    y[:500, 2] = np.arange(500) < 6  # too few positives for any promise
-    model = DiCaPClassifier(random_state=0).fit(x, pd.DataFrame(y, columns=["dog", "cat", "owl"]))
-    with pytest.warns(UserWarning, match="class owl: needs 22 labelled images that show it, here 6"):
-        found = model.thresholds(recall={"dog": 0.9, "owl": 0.9}, precision={"cat": 0.9})
-    assert np.isinf(found[2]) and 0 < found[0] < 1
-    yes = model.predict_proba(x_test) >= found
-    assert (yes & (y_test == 1))[:, 0].sum() / y_test[:, 0].sum() > 0.85 and (y_test == 1)[yes[:, 1], 1].mean() > 0.85
-    assert np.isnan(model.thresholds(recall={"dog": 0.9})[1:]).all()
-    for asked in ({}, {"precision": 0}, {"recall": {"dgo": 0.5}}, {"precision": 0.9, "recall": 0.9}):
-        with pytest.raises(ValueError, match=r"thresholds|precision|recall"):
-            model.thresholds(**asked)

@@ -150,7 +150,7 @@ def test_a_run_of_other_labels_code_or_libraries_is_no_result(project, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("options", "jobs"), [(["--jobs", "2"], 5), (["--on", "ray"], 5), ([], 4), (["--on", "slurm", "--jobs", "1"], 4)]
+    ("options", "jobs"), [(["--jobs", "2"], 5), (["--on", "slurm"], 5), ([], 4), (["--on", "slurm", "--jobs", "1"], 4)]
 )
 def test_cells_at_a_time_wait_for_what_they_share(fake, options, jobs):
     assert run("grid.yaml", *options).exit_code == 0
@@ -169,7 +169,7 @@ def test_cells_at_a_time_wait_for_what_they_share(fake, options, jobs):
         (["--jobs", "2"], 2, 4),
         (["--jobs", "2", "--cpus", "1"], 1, 2),
         (["--jobs", "8"], 1, 4),
-        (["--on", "ray", "--jobs", "2"], 1, 1),
+        (["--on", "slurm", "--jobs", "2"], 1, 1),
         (["--on", "slurm", "--cpus", "8", "--gpus", "1"], 8, 8),
     ],
 )

@@ -97,9 +97,6 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
         "n_train_labelled": 1 + truth.sum(0) // 5,
         "ap": ap,
         "chance": truth.mean(0),
-        "why_at_0.9": ["needs about 300 labelled images or more, here 9"] + [""] * (len(names) - 1),
-        "precision_at_0.9": [None] + [0.95] * (len(names) - 1),
-        "recall_at_0.9": [None] + [0.4] * (len(names) - 1),
     }
     folder.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(frame).to_csv(folder / "per_class.csv", index=False)

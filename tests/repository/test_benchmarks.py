@@ -76,5 +76,5 @@ def test_the_suite_and_the_list_name_every_benchmark():
     assert found is not None
     # some take an hour, one needs a GPU, one faiss, the others need photographs or a run
     photographs = {"photographs", "loop", "review", "sklearn_peers", "heads", "bank", "sizes", "sets"}
-    apart = photographs | {"gpu", "suggest", "estimators", "neighbours", "counts", "promises"}
+    apart = photographs | {"gpu", "suggest", "estimators", "neighbours", "counts"}
     assert set(re.findall(r'"(\w+)"', found[1])) == set(NAMES) - apart

@@ -22,7 +22,6 @@ PURE = (
     "dicap.frozen.logistic",
     "dicap.calibration.ranks",
     "dicap.calibration.rates",
-    "dicap.calibration.risk_control",
     "dicap.calibration.thresholds",
     "dicap.calibration.quota",
     "dicap.frozen.solver",
@@ -99,7 +98,7 @@ def test_the_core_neither_prints_nor_pickles_nor_knows_dvc_or_the_command_line(p
 
 @pytest.mark.parametrize("path", STAGES, ids=name_of)
 def test_commands_load_nothing_heavy_before_they_are_asked_for(path):
-    if name_of(path) in ("stages.support.training", "stages.support.forecast"):
+    if name_of(path) == "stages.support.training":
         return  # imported inside commands only, which the test of --help proves
     heavy = {
         "torch",

@@ -293,14 +293,6 @@ MADE = [
     Case("a file in the place of the converted set", "convert", replaced_by_file("data/converted")),
     Case("a check of no set", "doctor nowhere", {}),
     Case("a model in a name that says nothing", "export artifacts/finetune --out model.pt", {}, code=2),
-    Case("a precision above 1", "predict artifacts/finetune photos --precision 1.5", {}, code=2),
-    Case("a precision in words", "predict artifacts/finetune photos --precision red=high", {}, code=2),
-    Case("a class without a precision", "predict artifacts/finetune photos --precision red=0.9,blue", {}, code=2),
-    Case("a recall of a class that is not there", "export artifacts/finetune --recall rde=0.9", {}, code=2),
-    Case("two targets for a class", "evaluate --precision 0.9 --recall red=0.9", {}, code=2),
-    Case("a confidence alone", "evaluate --confidence 0.8", {}, code=2),
-    Case("a confidence of nothing", "predict artifacts/finetune photos --recall 0.9 --confidence 0", {}, code=2),
-    Case("a learning curve of a head that is not solved", "learning-curve", {}, code=2),
     Case("a table of experiments outside DVC", "table main", {}),
 ]
 

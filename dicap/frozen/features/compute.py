@@ -28,7 +28,7 @@ from dicap.data.store import Store
 from dicap.errors import DataError, Stopped
 from dicap.files.atomic import make_room
 from dicap.files.checksum import sha256
-from dicap.files.content_store import ABSENT, ContentStore
+from dicap.files.content_store import ContentStore
 from dicap.files.features import META, SCHEMA
 from dicap.files.json_files import write_json
 from dicap.files.npy import HEAD, npy_header
@@ -225,17 +225,16 @@ class _View:
 
     def lacking(self, keys: np.ndarray) -> int:
         """How many images' features are not in the store."""
-        return 0 if self._store is None else int((self._store.find(keys) == ABSENT).sum())
+        return 0 if self._store is None else int((~self._store.has(keys)).sum())
 
     def copy_known(self, keys: np.ndarray, needed: np.ndarray) -> np.ndarray:
         """Write the needed features that are in the store; which images' are not, (N,) bool. NaN of those not needed."""
         absent = np.full(self.bytes // 2, np.nan, np.float16).tobytes()
-        places = np.full(len(keys), ABSENT) if self._store is None else self._store.find(keys)
         missing = np.zeros(len(keys), bool)
-        for row, place in enumerate(places.tolist()):
+        for row, key in enumerate(keys):
             value = absent
             if needed[row]:
-                value = None if self._store is None else self._store.read(place)
+                value = None if self._store is None else self._store.read(key)
             if value is None or len(value) != self.bytes:
                 missing[row] = True
             else:

@@ -41,7 +41,7 @@ class KnownFeatures:
         keys = np.array([digest(np.ascontiguousarray(image).data) for image in images], "S16")
         values: list[bytes | None] = [None] * len(keys)
         for store in self._stores:
-            values = [value or store.read(place) for value, place in zip(values, store.find(keys).tolist(), strict=True)]
+            values = [value or store.read(key) for value, key in zip(values, keys, strict=True)]
         lacking = [i for i, value in enumerate(values) if value is None]
         # Each pass has the same number of images, as those that fill a bank have: one in a hundred halves of a pass of another
         # number differs in its last bit. So where few are lacking they are computed by themselves and not stored.

@@ -39,8 +39,7 @@ def solve_frozen(run: Trainer, network: nn.Module, phase: Phase) -> tuple[Refres
     problem = Problem.of(on_bank, network.to(experiment.runtime.device), phase)
     students = Students(network)
     refresh, found = problem.crossfit(loss_weight, lambda teacher: experiment.method.refresh(teacher, experiment.roles))
-    found = found._replace(smoothing=None, smoothed=None)  # of features that the network is about to leave
-    convex.record_choice(run, loss_weight, found.to_dict())
+    convex.record_choice(run, loss_weight, found.choice)
     students.set_fit(found)
     curve = students.curve_out_of_fold(problem)
     assert curve is not None, "only with cross-fitting"

@@ -10,7 +10,7 @@ right. The arrays' part of it is in `dicap.frozen`; here are the experiment, the
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,16 +19,15 @@ from torch import Tensor, nn
 from dicap.calibration.thresholds import PseudoLabels
 from dicap.files.artifacts import CHOICE
 from dicap.files.json_files import read_json, write_json
+from dicap.frozen.choice import Choice
 from dicap.frozen.crossfit import Fit, Pseudo, crossfit, solve_teachers
 from dicap.frozen.folds import assign_folds, n_folds
 from dicap.frozen.inputs import BankFeatures
-from dicap.frozen.loss_weight import FOLDS, choose_loss_weight
+from dicap.frozen.loss_weight import choose_loss_weight
 from dicap.frozen.neighbours import in_metric_of_views
-from dicap.frozen.scaling_choice import choose_scaling
-from dicap.frozen.smoothing_layer import Smoothing, from_tensors, to_tensors
 from dicap.frozen.solver import Solution, solve
 from dicap.methods.base import Calibrates, HiddenLabels, Phase, Refresh, Roles, Teacher
-from dicap.network.linear import LinearHead, fit_scaling, set_scaling
+from dicap.network.linear import LinearHead, fit_scaling
 from dicap.randomness import torch_seed
 from dicap.training.decisions import CurveSource
 from dicap.training.experiment import Experiment
@@ -37,13 +36,13 @@ from dicap.training.trainer import Trainer
 
 
 def warm_up(run: Trainer, network: nn.Module) -> None:
-    """Stage 1: logistic regression on the labelled rows, the scaling and the weight of the loss by cross-validation."""
+    """Stage 1: logistic regression on the labelled rows, the weight of the loss by cross-validation."""
     phase = replace(run.method.warmup(run.experiment.roles), epochs=1)
-    loss_weight, chosen = choose_features(run.experiment, network, phase)
-    problem = Problem.of(run.experiment, network, phase)
+    fit_scaling(network, run.experiment.training_features())
+    problem, loss_weight = Problem.of(run.experiment, network, phase), run.experiment.settings.linear.C
     if loss_weight == "auto":
         loss_weight = choose_loss_weight(problem.rows[problem.labelled], problem.y, seed=_seed(run.experiment))
-    record_choice(run, loss_weight, chosen)
+    record_choice(run, loss_weight)
 
     student = Students(network)
     run.begin_with(student, {"raw": network}, phase, eval_every=1)
@@ -68,28 +67,10 @@ def train(run: Trainer, network: nn.Module) -> None:
     for _ in run.epochs:
         # (1) - (3) rates, thresholds, pseudo-labels and weights: for each student; (4) L = L_sup + L_pseudo at its minimum
         _, found = problem.crossfit(loss_weight, make_labels)
-        record_choice(run, loss_weight, found.to_dict())
+        record_choice(run, loss_weight, found.choice)
         run.checkpoint.row["loss"] = students.set_fit(found)
         run.end_epoch()
     run.publish(students.curve_out_of_fold(problem))
-
-
-def choose_features(experiment: Experiment, network: nn.Module, phase: Phase) -> tuple[float | Literal["auto"], dict[str, str]]:
-    """Scale the head's features, in place, as linear.features says or, where that is `auto`, as is chosen.
-
-    Returns:
-        linear.C, and what to record of the choice.
-    """
-    y, given = experiment.labels.of(phase.labelled).numpy().astype(np.float32), experiment.settings.linear
-    x = experiment.training_features()
-    if given.features != "auto" or len(y) < 2:  # a single labelled image chooses nothing
-        fit_scaling(network, x)
-        return given.C, {}
-    assert isinstance(experiment.bank, BankFeatures) and isinstance(network.head, LinearHead)
-    fold = assign_folds(y, min(FOLDS, len(y)), _seed(experiment))
-    scaling, loss_weight, words = choose_scaling(x, experiment.bank.mean(phase.labelled), y, fold, loss_weight=given.C)
-    set_scaling(network.head.scaling, scaling)
-    return loss_weight, {"features": scaling.kind, "scaling": words}
 
 
 def first_refresh(experiment: Experiment, network: nn.Module, folder: Path, source: Path | None = None) -> dict[str, float]:
@@ -109,9 +90,10 @@ def chosen_loss_weight(source: Path | None) -> float:
     return float(read_json(source / CHOICE)["C"])
 
 
-def record_choice(run: Trainer, loss_weight: float, chosen: dict[str, Any]) -> None:
-    """Write linear.C and what else was chosen, the scaling or how much of the unlabelled images is used, beside the model."""
-    write_json({"C": loss_weight} | chosen, run.state.products / CHOICE)
+def record_choice(run: Trainer, loss_weight: float, choice: Choice | None = None) -> None:
+    """Write linear.C and, where that was chosen, how much of the unlabelled images is used, beside the model."""
+    used = {} if choice is None else choice.to_dict() | {"unlabelled": choice.in_words()}
+    write_json({"C": loss_weight} | used, run.state.products / CHOICE)
 
 
 def _seed(experiment: Experiment) -> int:
@@ -211,7 +193,6 @@ class Students:
         with torch.no_grad():
             linear.weight.copy_(torch.from_numpy(fit.heads.w[-1]))
             linear.bias.copy_(torch.from_numpy(fit.heads.b[-1]))
-        self.head.smoothing = fit.smoothing and Smoothing(to_tensors(fit.smoothing)).to(linear.weight.device)
         return float(fit.heads.objective[-1].mean())
 
     def curve_out_of_fold(self, problem: Problem) -> CurveSource | None:
@@ -223,17 +204,13 @@ class Students:
         return CurveSource.out_of_fold(p, torch.from_numpy(problem.y), ranked)
 
     def state_dict(self) -> dict[str, Any]:
-        """All heads, and the smoothing."""
-        if self.fit is None:
-            return {}
-        heads = {name: torch.as_tensor(value) for name, value in self.fit.heads._asdict().items()}
-        return {"heads": heads, "smoothing": self.fit.smoothing and to_tensors(self.fit.smoothing)}
+        """All heads."""
+        return {} if self.fit is None else {name: torch.as_tensor(value) for name, value in self.fit.heads._asdict().items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
         if state:
-            heads = Solution(**{name: value.numpy() for name, value in state["heads"].items()})
-            self.set_fit(Fit(heads, smoothing=state["smoothing"] and from_tensors(state["smoothing"])))
+            self.set_fit(Fit(Solution(**{name: value.numpy() for name, value in state.items()})))
 
 
 @dataclass(frozen=True)

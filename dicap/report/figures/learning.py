@@ -1,4 +1,4 @@
-"""How training went: scores and losses over the epochs of all stages, and what more labels would give."""
+"""How training went: scores and losses over the epochs of all stages."""
 
 from __future__ import annotations
 
@@ -59,21 +59,6 @@ def gradients(history: pd.DataFrame) -> Figure:
     ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
     ax.set_ylabel("share of the gradient")
     _epochs(ax, history)
-    style.legend_above(ax)
-    return figure
-
-
-def curve(points: pd.DataFrame) -> Figure:
-    """mAP by the number of labelled images: measured, and the forecast. `points` as in Evidence.learning_curve."""
-    figure, ax = style.axes()
-    for kind, look in (("measured", style.look(style.BLUE, "-", "o")), ("forecast", style.look(style.ORANGE, "--", "s"))):
-        part = points[points["kind"] == kind]
-        ends = np.abs(part[["low", "high"]].to_numpy().T - part["map"].to_numpy())
-        ax.errorbar(part["images"], part["map"], ends, **look, capsize=3, label=kind)
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(points["images"], [str(images) for images in points["images"]])
-    ax.set_xlabel("labelled images")
-    ax.set_ylabel("mAP (%)")
     style.legend_above(ax)
     return figure
 

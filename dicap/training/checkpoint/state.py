@@ -22,7 +22,7 @@ from dicap.errors import DataError
 from dicap.files.checksum import is_whole, write_after_checksum
 from dicap.files.locks import locked
 
-SCHEMA = 3  # of the saved state; part of the fingerprint, so another version starts afresh
+SCHEMA = 4  # of the saved state; part of the fingerprint, so another version starts afresh
 STALE_DAYS = 30  # an interrupted experiment may go on for so long
 _ATTEMPTS = 3  # at a lock, before somebody else is said to hold it
 

@@ -1,16 +1,14 @@
-"""Real clusters of two nodes on this machine, for tests: in namespaces of their own, so that nothing listens outside and nothing
-outlives them. Where one cannot be started, `Unavailable` says why.
+"""A real cluster of two nodes on this machine, for tests: in namespaces of its own, so that nothing listens outside and nothing
+outlives it. Where it cannot be started, `Unavailable` says why.
 
 Slurm's programs are taken from the path, or from the folder that SLURM_ROOT names, into which Debian's packages were unpacked
 (`dpkg -x`): libhwloc15 liblua5.1-0 libmunge2 munge slurm-wlm-basic-plugins slurm-client slurmctld slurmd.
 """
 
-import importlib.util
 import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -40,7 +38,7 @@ class Space:
             time.sleep(0.05)
         self._first = found[0]
         self.folder = Path(tempfile.mkdtemp(prefix="c-", dir="/tmp"))  # short: paths of sockets have 107 letters
-        self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("DVC_", "DICAP_", "GIT_", "RAY_", "SLURM_"))}
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("DVC_", "DICAP_", "GIT_", "SLURM_"))}
         self.run("ip", "link", "set", "lo", "up")
         # glibc resolves not even 127.0.0.1 for Slurm (AI_ADDRCONFIG) where no device has another address; this one leads nowhere.
         self.run("ip", "address", "add", "192.0.2.1/32", "dev", "lo")
@@ -81,49 +79,10 @@ class Space:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class Ray(Space):
-    """Two nodes of one core each; where tests take one down, beside the head, which cannot be."""
-
-    name = "ray"
-
-    def __init__(self, to_take_down: bool = False) -> None:
-        if importlib.util.find_spec("ray") is None:
-            raise Unavailable("Ray is not installed; pip install 'dicap[ray]'")
-        super().__init__()
-        (self.folder / "token").write_text("0123456789abcdef" * 4)
-        self.environment |= {
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": str(self.folder / "token"),
-            "RAY_ADDRESS": "127.0.0.1:26379",
-            "RAY_raylet_start_wait_time_s": "300",  # a busy machine takes more than the 30 of its default
-            "RAY_health_check_period_ms": "1000",  # or a dead node is noticed after half a minute
-            "RAY_health_check_failure_threshold": "3",
-        }
-        self.node(0 if to_take_down else 1, "--head", "--port=26379", "--include-dashboard=false", f"--temp-dir={self.folder}")
-        for _ in range(2 if to_take_down else 1):
-            self.node(1, "--address=127.0.0.1:26379")
-
-    def node(self, cpus: int, *options: str) -> None:
-        """Start a node."""
-        done = self.run(
-            sys.executable, "-m", "ray.scripts.scripts", "start", *options, f"--num-cpus={cpus}",
-            "--object-store-memory=80000000", "--disable-usage-stats", "--node-ip-address=127.0.0.1",
-        )  # fmt: skip
-        if done.returncode:
-            self.close()
-            raise Unavailable(f"ray start: {done.stdout[-500:]}")
-
-    def daemon(self, job: psutil.Process) -> psutil.Process:
-        """The node's daemon above it."""
-        return next(process for process in job.parents() if "raylet" in process.name())
-
-
 class Slurm(Space):
     """Two nodes of one core each, of which tests may take one down."""
 
-    name = "slurm"
-
-    def __init__(self, to_take_down: bool = False) -> None:
+    def __init__(self) -> None:
         unpacked = os.environ.get("SLURM_ROOT")
         root = Path(unpacked or "/")
         places = [root / place for place in ("usr/bin", "usr/sbin", "bin", "sbin")]

@@ -1,4 +1,4 @@
-"""Ray and Slurm themselves, two nodes of each on this machine: small jobs. Cells, and kills, in tests/faults/test_sweeps.py."""
+"""Slurm itself, two nodes on this machine: small jobs. Cells, and kills, in tests/faults/test_sweeps.py."""
 
 import sys
 import textwrap
@@ -34,10 +34,9 @@ for name, succeeded in engine.watch():
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", [clusters.Ray, clusters.Slurm], ids=lambda kind: kind.name)
-def test_jobs_run_wait_for_others_fail_and_are_refused(kind, tmp_path):
+def test_jobs_run_wait_for_others_fail_and_are_refused(tmp_path):
     try:
-        cluster = kind()
+        cluster = clusters.Slurm()
     except clusters.Unavailable as reason:
         pytest.skip(str(reason))
     try:
@@ -46,7 +45,7 @@ def test_jobs_run_wait_for_others_fail_and_are_refused(kind, tmp_path):
         same = cluster.run(sys.executable, "-c", "import sys; print(sys.version)").stdout.strip()
         assert same == sys.version, "its libraries are not those of the cluster's system"
         environment = {"PYTHONPATH": str(tiny.ROOT)}
-        done = cluster.run(sys.executable, "-c", textwrap.dedent(SCRIPT), kind.name, str(tmp_path), env=environment, timeout=300)
+        done = cluster.run(sys.executable, "-c", textwrap.dedent(SCRIPT), "slurm", str(tmp_path), env=environment, timeout=300)
     finally:
         cluster.close()
     assert done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""What every engine does with jobs: `here` for real, Ray and Slurm against small stand-ins; real ones in test_clusters.py."""
+"""What every engine does with jobs: `here` for real, Slurm against small stand-ins; the real one in test_clusters.py."""
 
 import os
 import signal
@@ -6,9 +6,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import types
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -17,10 +14,9 @@ import tiny
 
 from dicap.errors import DataError
 from stages.lab.sweeps.engines import here as here_module
-from stages.lab.sweeps.engines import open_engine
 from stages.lab.sweeps.engines import slurm as slurm_module
 from stages.lab.sweeps.engines.base import Job, reason_in
-from stages.lab.sweeps.engines.here import Driven, Here
+from stages.lab.sweeps.engines.here import Here
 from stages.lab.sweeps.engines.slurm import Slurm
 
 
@@ -28,7 +24,7 @@ def job(folder: Path, name: str, script: str = "true", **options) -> Job:
     return Job(name, ("sh", "-c", script), folder, folder / f"{name}.log", **options)
 
 
-class Instant(Driven):
+class Instant(Here):
     """Jobs that end in the order in which they began; those whose name holds `bad` fail."""
 
     def __init__(self, at_once):
@@ -45,7 +41,7 @@ class Instant(Driven):
         return name, "bad" not in name
 
 
-@pytest.mark.parametrize(("at_once", "most"), [(1, 1), (2, 2), (None, 4)])
+@pytest.mark.parametrize(("at_once", "most"), [(1, 1), (2, 2), (9, 4)])
 def test_so_many_jobs_at_a_time_as_they_were_submitted(tmp_path, at_once, most):
     engine = Instant(at_once)
     for name in "abcd":
@@ -167,111 +163,6 @@ def test_a_command_ends_with_the_process_that_started_it(tmp_path):
     process.kill()
     process.wait()
     tiny.wait_until(lambda: not tiny.alive(command))
-
-
-# ---- Ray, by a stand-in for its package
-
-
-@dataclass(eq=False)
-class Reference:
-    function: Callable
-    arguments: tuple
-
-
-class FakeRay(types.ModuleType):
-    """Tasks run when they are waited for; a job whose command names `lost` loses its worker too often."""
-
-    class exceptions:
-        class RayError(Exception):
-            pass
-
-    def __init__(self, nodes):
-        super().__init__("ray")
-        self._nodes, self.asked, self.cancelled = nodes, [], []
-
-    def init(self, **options):
-        if not self._nodes:
-            raise ConnectionError("Could not find any running Ray instance.\nPlease specify one")
-        self.options = options
-
-    def nodes(self):
-        return self._nodes
-
-    def remote(self, function):
-        ray = self
-
-        class Task:
-            def options(self, **options):
-                ray.asked.append(options)
-                return self
-
-            def remote(self, *arguments):
-                return Reference(function, arguments)
-
-        return Task()
-
-    def wait(self, references, num_returns):
-        return references[:1], references[1:]
-
-    def get(self, reference):
-        if "lost" in reference.arguments[0]:
-            raise self.exceptions.RayError("The worker died unexpectedly.\nmore")
-        return reference.function(*reference.arguments)
-
-    def cancel(self, reference, force):
-        self.cancelled.append(reference)
-
-    def shutdown(self):
-        self.cancelled.append("shutdown")
-
-
-@pytest.fixture
-def ray(monkeypatch):
-    """A function from nodes (cores, GPUs, alive) to a stand-in that is imported as `ray`."""
-
-    def make(*nodes):
-        fake = FakeRay([{"Alive": alive, "Resources": {"CPU": cpus, "GPU": gpus}} for cpus, gpus, alive in nodes])
-        monkeypatch.setitem(sys.modules, "ray", fake)
-        monkeypatch.setenv("RAY_AUTH_MODE", "token")
-        return fake
-
-    return make
-
-
-def test_rays_jobs_ask_for_their_share_and_tell_how_they_ended(ray, tmp_path):
-    fake = ray((8.0, 1.0, True))
-    engine = open_engine("ray", 2)
-    engine.submit(job(tmp_path, "good", "echo $COLOUR", environment={"COLOUR": "red"}, cpus=4, gpus=1))
-    engine.submit(job(tmp_path, "fails", "exit 3"))
-    engine.submit(Job("gone", ("lost",), tmp_path, tmp_path / "gone.log"))
-    assert dict(engine.watch()) == {"good": True, "fails": False, "gone": False}
-    assert (tmp_path / "good.log").read_text() == "red\n"
-    assert engine.reason("gone") == "Ray: The worker died unexpectedly." and engine.reason("fails") is None
-    assert (fake.asked[0]["num_cpus"], fake.asked[0]["num_gpus"]) == (4, 1) and fake.asked[0]["max_retries"] > 0
-
-
-def test_ray_is_not_asked_for_what_no_node_has(ray, tmp_path):
-    ray((8.0, 0.0, True), (2.0, 1.0, True), (64.0, 8.0, False))
-    engine = open_engine("ray", None)
-    engine.check(job(tmp_path, "fits", cpus=8))
-    with pytest.raises(DataError, match="--cpus 4 --gpus 1: no node of the Ray cluster has both; the nodes: 8 cores and 0 GPUs"):
-        engine.check(job(tmp_path, "large", cpus=4, gpus=1))
-
-
-def test_without_a_cluster_or_ray_itself_that_is_said_in_a_line(ray, monkeypatch):
-    ray()
-    with pytest.raises(DataError, match=r"--on ray: no cluster answers .Could not find any running Ray instance.*clusters.md"):
-        open_engine("ray", None)
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(DataError, match=r"pip install 'dicap\[ray\]'"):
-        open_engine("ray", None)
-
-
-def test_a_cluster_that_may_ask_for_no_token_is_warned_of(ray, monkeypatch, capsys):
-    ray((1.0, 0.0, True))
-    monkeypatch.delenv("RAY_AUTH_MODE")
-    open_engine("ray", None)
-    assert "RAY_AUTH_MODE is not token" in capsys.readouterr().err
 
 
 # ---- Slurm, by stand-ins for its programs

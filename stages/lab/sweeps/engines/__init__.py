@@ -1,4 +1,4 @@
-"""Engines run jobs, on this machine or on several: `here`, `ray`, `slurm`, one file each."""
+"""Engines run jobs, on this machine or on several: `here`, `slurm`, one file each."""
 
 from stages.lab.sweeps.engines.base import Engine
 
@@ -12,16 +12,10 @@ def open_engine(name: str, at_once: int | None) -> Engine:
     Raises:
         DataError: it cannot be reached from here.
     """
-    match name:
-        case "ray":
-            from stages.lab.sweeps.engines.ray import RayEngine
+    if name == "slurm":
+        from stages.lab.sweeps.engines.slurm import Slurm
 
-            return RayEngine(at_once)
-        case "slurm":
-            from stages.lab.sweeps.engines.slurm import Slurm
+        return Slurm(at_once)
+    from stages.lab.sweeps.engines.here import Here
 
-            return Slurm(at_once)
-        case _:
-            from stages.lab.sweeps.engines.here import Here
-
-            return Here(at_once or 1)
+    return Here(at_once or 1)

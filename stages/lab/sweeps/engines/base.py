@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-NAMES = ("here", "ray", "slurm")
+NAMES = ("here", "slurm")
 BEGIN = "== "  # a job's log holds all its tries; each begins with such a line
 
 

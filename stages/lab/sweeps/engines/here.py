@@ -1,4 +1,4 @@
-"""The machine itself as an engine: one process a job; and what it shares with Ray, whose jobs end with their submitter too."""
+"""The machine itself as an engine: one process a job, which ends with the process that submitted it."""
 
 import contextlib
 import os
@@ -6,7 +6,6 @@ import queue
 import signal
 import subprocess
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from dicap.errors import DataError
@@ -17,17 +16,31 @@ from stages.support.parent import STARTED_BY
 _GRACE = 60.0  # seconds for a job to save and end
 
 
-class Driven(ABC):
-    """At most `at_once` jobs at a time, in the order of submission; one that waits for another lets later ones pass."""
+class Here:
+    """Runs jobs on this machine, at most `at_once` at a time, each GPU for one of them.
+
+    They begin in the order of submission; one that waits for another lets later ones pass.
+    """
 
     outlives = False
 
-    def __init__(self, at_once: int | None) -> None:
+    def __init__(self, at_once: int) -> None:
         self._at_once = at_once
         self._waiting: list[Job] = []
         self._running: dict[str, Job] = {}
         self._ended: dict[str, bool] = {}
         self._reasons: dict[str, str] = {}
+        self._devices: list[str] | None = None  # free GPUs; asked for when a job needs one
+        self._taken: dict[str, list[str]] = {}
+        self._processes: dict[str, subprocess.Popen] = {}
+        self._exits: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+
+    def check(self, job: Job) -> None:
+        """Raise DataError where this machine has fewer cores or GPUs than the job asks for."""
+        if job.cpus > cores():
+            raise DataError(f"--cpus {job.cpus}: this machine has {cores()} processor cores")
+        if job.gpus > len(self._free()):
+            raise DataError(f"--gpus {job.gpus}: this machine has {len(self._free())}")
 
     def submit(self, job: Job) -> None:
         """Have a job run; it starts once `watch` is asked."""
@@ -60,38 +73,8 @@ class Driven(ABC):
         return self._reasons.get(name)
 
     def _ready(self, job: Job) -> bool:
-        room = self._at_once is None or len(self._running) < self._at_once
-        return room and all(self._ended.get(name, False) for name in job.after) and self._fits(job)
-
-    def _fits(self, job: Job) -> bool:
-        """Whether what the job needs is free now."""
-        return True
-
-    @abstractmethod
-    def _start(self, job: Job) -> None:
-        """Begin a job; return at once."""
-
-    @abstractmethod
-    def _next(self) -> tuple[str, bool]:
-        """Wait until a running job has ended: its name, whether it succeeded."""
-
-
-class Here(Driven):
-    """Runs jobs on this machine, at most `at_once` at a time, each GPU for one of them."""
-
-    def __init__(self, at_once: int) -> None:
-        super().__init__(at_once)
-        self._devices: list[str] | None = None  # free GPUs; asked for when a job needs one
-        self._taken: dict[str, list[str]] = {}
-        self._processes: dict[str, subprocess.Popen] = {}
-        self._exits: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
-
-    def check(self, job: Job) -> None:
-        """Raise DataError where this machine has fewer cores or GPUs than the job asks for."""
-        if job.cpus > cores():
-            raise DataError(f"--cpus {job.cpus}: this machine has {cores()} processor cores")
-        if job.gpus > len(self._free()):
-            raise DataError(f"--gpus {job.gpus}: this machine has {len(self._free())}")
+        room = len(self._running) < self._at_once and (job.gpus == 0 or job.gpus <= len(self._free()))
+        return room and all(self._ended.get(name, False) for name in job.after)
 
     def cancel(self) -> None:
         """Ask all jobs to save and end, and wait for it."""
@@ -109,9 +92,6 @@ class Here(Driven):
         if self._devices is None:
             self._devices = _gpus()
         return self._devices
-
-    def _fits(self, job: Job) -> bool:
-        return job.gpus == 0 or job.gpus <= len(self._free())
 
     def _start(self, job: Job) -> None:
         environment = dict(os.environ) | dict(job.environment) | {STARTED_BY: str(os.getpid())}

@@ -1,0 +1,94 @@
+"""The core without the layers above it: it imports, says what is missing in a line, and trains as published to the end."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny
+from data.raw import save
+from project import Project
+
+from dicap.data.sources.benchmarks.voc import CLASSES
+from stages.cli import LAYERS
+
+# An installation of this checkout finds in it what another copy lacks.
+ALONE = """
+import sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in getattr(finder, "__module__", "")]
+"""
+STAGE = "from stages.cli import main; main()"
+MOST_LINES = 9_300  # of dicap and stages that a published main stage has loaded at its end: they may become fewer
+COUNT = """
+from pathlib import Path
+from stages.cli import main
+main(["--quiet", "train"], standalone_mode=False)
+files = {Path(module.__file__) for name, module in list(sys.modules.items())
+         if name.split(".")[0] in ("dicap", "stages") and getattr(module, "__file__", None)}
+print(sum(len(file.read_text().splitlines()) for file in files))
+"""
+IMPORT = """
+import importlib, pkgutil
+for package in ("dicap", "stages"):
+    for found in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        if found.name != "dicap.sklearn":  # of frozen features alone
+            importlib.import_module(found.name)
+"""
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory) -> Path:
+    """The repository without the three layers, their commands and their tests."""
+    layers = [f"{package}/{layer}/" for layer in ("frozen", "photos", "lab") for package in ("dicap", "stages", "tests")]
+    return tiny.copy_project(tmp_path_factory.mktemp("core"), *layers)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """A folder with the settings of a published run on VOC 2012, in small."""
+    place = tmp_path_factory.mktemp("run")
+    main = place / "voc" / "VOCdevkit" / "VOC2012" / "ImageSets" / "Main"
+    main.mkdir(parents=True)
+    images = {"train": [f"2008_{i:06d}" for i in range(30)], "val": [f"2009_{i:06d}" for i in range(10)]}
+    for phase, names in images.items():
+        for c, name in enumerate(CLASSES):
+            lines = [f"{image} {1 if (c + i) % 10 < 2 else -1}\n" for i, image in enumerate(names)]
+            (main / f"{name}_{phase}.txt").write_text("".join(lines))
+        for i, image in enumerate(names):
+            save(main.parents[1] / "JPEGImages" / f"{image}.jpg", i)
+    Project.made(place, tiny.CHANGES | {"dataset": "voc2012", "data_root": str(place / "voc")})
+    return place
+
+
+def run(core: Path, place: Path, script: str, *words: str) -> subprocess.CompletedProcess:
+    """A script with the core's code alone, in a folder."""
+    command = [sys.executable, "-c", ALONE + script, *words]
+    return subprocess.run(command, cwd=place, env=tiny.environment(core), capture_output=True, text=True, check=False)
+
+
+def test_every_module_imports_and_the_help_answers(core, tmp_path):
+    done = run(core, tmp_path, IMPORT)
+    assert done.returncode == 0, done.stderr
+    done = run(core, tmp_path, STAGE, "--help")
+    assert done.returncode == 0 and "finetune" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_command_of_a_missing_layer_is_refused_in_a_line(core, tmp_path, layer):
+    done = run(core, tmp_path, STAGE, LAYERS[layer][-1])
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        f"Error: {LAYERS[layer][-1]}: needs stages.{layer}, which is not part of this installation"
+    ]
+
+
+def test_a_published_run_trains_to_the_end_and_few_lines_are_loaded(core, project):
+    done = run(core, project, STAGE, "run")
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((project / "artifacts" / "evaluate" / "metrics.json").read_text())
+    assert metrics["method"] == "dicap" and metrics["stage"] == "finetune" and metrics["steps_train"] > 0
+    assert (project / "artifacts" / "report" / "index.html").is_file()
+    done = run(core, project, COUNT)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) <= MOST_LINES, done.stdout

@@ -15,11 +15,12 @@ import torch
 from common import Parser, finish
 from torch import Tensor
 
+from dicap.calibration.curve import log_loss
 from dicap.calibration.rates import count_bins, estimate_rates
 from dicap.data.format import read_index
 from dicap.data.labels import read_labels
 from dicap.files import artifacts as files
-from dicap.frozen.estimators import fit_curve, log_loss
+from dicap.frozen.estimators import fit_curve
 from dicap.frozen.logistic import class_shares
 
 PAPER, LEARNT = "bins, left anchor, empty = 0 (the paper)", "class_score"

@@ -48,6 +48,7 @@ from sklearn.metrics import log_loss as sklearn_loss
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 
+from dicap.calibration.curve import log_loss
 from dicap.calibration.decision import Decisions
 from dicap.calibration.rates import count_bins, curve_error, estimate_rates, interpolated
 from dicap.data.convert import convert
@@ -57,7 +58,6 @@ from dicap.data.store import Store
 from dicap.files.artifacts import write_split
 from dicap.files.features import BACKBONE
 from dicap.frozen.choice import PART
-from dicap.frozen.estimators import log_loss
 from dicap.frozen.features.accelerated import accelerated
 from dicap.frozen.features.bank import FeatureBank
 from dicap.frozen.features.compute import fill

@@ -62,6 +62,7 @@ from dicap.frozen.features.accelerated import accelerated
 from dicap.frozen.features.bank import FeatureBank
 from dicap.frozen.features.compute import fill
 from dicap.frozen.features.recipe import Recipe, pretrained_network
+from dicap.frozen.inputs import BankFeatures
 from dicap.frozen.loss_weight import CANDIDATES, FOLDS, log_losses, logits_out_of_fold
 from dicap.machine.processes import keep_freed_memory
 from dicap.machine.runtime import Runtime
@@ -174,7 +175,8 @@ class Place:
     def experiment(self, changes: dict[str, Any], ratio: float, seed: int) -> Experiment:
         s = self.settings(changes | {"ratio": ratio, "seed": seed})
         split = self.split(ratio, seed, s.split.est_fraction)
-        return Experiment.open(s, self.runtime, self.set, split, bank=self.bank_of(s) if s.needs_features else None)
+        bank = BankFeatures(self.bank_of(s), s.seed, s.augment.flip) if s.needs_features else None
+        return Experiment.open(s, self.runtime, self.set, split, bank=bank)
 
 
 def run(experiment: Experiment, stages: tuple[str, ...], place: Path) -> tuple[dict[str, Path], float]:

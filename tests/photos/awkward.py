@@ -216,7 +216,7 @@ TABLES = [
     ),
     Awkward("a head of splits that is not known", table(SPLIT.replace("split", "usage")), refused="column usage holds splits"),
     Awkward("heads in another language", table(FOREIGN), refused="--labels Wort"),
-    Awkward("the same, with the answer", table(FOREIGN), TRUTH | {"f.png": None}, options={"labels": "Wort"}),
+    Awkward("heads in another language, with the answer", table(FOREIGN), TRUTH | {"f.png": None}, options={"labels": "Wort"}),
     Awkward(
         "empty cells of splits",
         table(SPLIT.replace("b.png,train", "b.png,").replace("f.png,unlabeled", "f.png,")),
@@ -238,7 +238,7 @@ TABLES = [
     Awkward("two columns of one class", table("image,cat,cat\na.png,1,0\n"), refused="column cat occurs twice"),
     Awkward("ticks in the columns of classes", table(TICKS), refused="--blank absent"),
     Awkward(
-        "the same, with the answer",
+        "ticks, with the answer",
         table(TICKS),
         {"a.png": {"cat", "dog"}, "b.png": {"dog"}, "c.png": {"cat"}},
         options={"blank": "absent"},
@@ -314,7 +314,7 @@ TABLES = [
     ],
     Awkward("columns of other things", table(MORE.format("camera", "old")), refused="--ignore camera,note"),
     Awkward(
-        "the same, with the answer",
+        "columns of other things, with the answer",
         table(MORE.format("camera", "old")),
         {"a.png": {"cat"}, "b.png": {"dog"}, "c.png": {"cat"}},
         options={"ignore": ["camera", "note"]},

@@ -1,4 +1,4 @@
-"""Who wins: labels that were imported, against the data set's own that are corrected later; nothing goes to another photograph."""
+"""Who wins: imported labels, or the data set's own that were corrected later; and nothing goes to another photograph."""
 
 import csv
 

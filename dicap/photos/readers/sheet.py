@@ -268,8 +268,8 @@ class Labels:
     def _ask(self, texts: dict[int, str]) -> None:
         """Refuse what can be read in two ways: names between which something else than `;` may stand, or that stand in quotes.
 
-        A comma and a vertical bar may separate where no cell holds a `;`; any other mark where each part is a name of its own
-        or, without a `;` anywhere, and for marks that are rare in names, a part of another name too.
+        A comma and a vertical bar may separate where no cell holds a `;`; a blank and other marks that names hold, where each
+        part is a name of its own or, of a blank and without a `;` anywhere, of another name too; any other where one part is.
         """
         texts = {row: text for row, text in texts.items() if not _is_list(text)}
         rows = dict(sorted(((text, row) for row, text in reversed(texts.items())), key=lambda one: one[1]))
@@ -286,7 +286,8 @@ class Labels:
             for text, row in rows.items():
                 if mark not in text.strip(mark) or ";" in text or text in self._known:
                     continue
-                if (mark in USUAL and not separated) or all(part.strip() in parts for part in text.split(mark) if part.strip()):
+                known = [part.strip() in parts for part in text.split(mark) if part.strip()]
+                if (mark in USUAL and not separated) or (all(known) if mark in WITHIN or mark == " " else any(known)):
                     shown = text if len(text) <= 60 else f"{text[:57]}..."
                     raise self._sheet.error(
                         row,

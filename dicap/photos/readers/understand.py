@@ -345,6 +345,8 @@ def _image(root: Path, sheet: Sheet, heads: list[str], questions: Questions) -> 
         )
     naming.sort(key=lambda head: (-sum(map(is_image_name, cells[head].values())), head not in named))
     first = naming[0]
+    if sum(map(is_image_name, cells[first].values())) * 2 > len(cells[first]):  # beside these a number is no name of a file
+        naming = [head for head in naming if any(map(is_image_name, cells[head].values()))]
     files = [finders[first].find(text, folder[row]) for row, text in cells[first].items() if row in here[first]]
     for other in naming[1:]:
         if files != [finders[other].find(text, folder[row]) for row, text in cells[other].items() if row in here[other]]:

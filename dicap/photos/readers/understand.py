@@ -41,7 +41,7 @@ USUAL = re.compile(
 OF_ROWS = re.compile(
     r"(is|has|was|in|use|to)_.+|(k_?)?fold_?\d*|cv|flag(ged)?|label(s|led)?|annotated|(re)?checked|reviewed|verified|validated|done"
     r"|(in)?valid|train(ing)?|test(ing)?|val|validation|hold_?out|public|private|augmented|duplicate[ds]?|copy|used?|keep|skip(ped)?"
-    r"|exclude[ds]?|include[ds]?|missing|error|quality|difficult|truncated|active|index|confidence|score|weight|class|classes|tags?"
+    r"|exclude[ds]?|include[ds]?|missing|error|rating|grade|adult|seen|quality|difficult|truncated|active|index|confidence|score|weight|class|classes|tags?"
 )
 OPEN = ("unlabeled", "unlabelled", "not_labeled", "not_labelled")
 # Names of folders that hold photographs of anything.

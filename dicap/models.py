@@ -75,11 +75,11 @@ def save_model(
 
 
 def _without_places(settings: Settings) -> dict[str, Any]:
-    """The settings without paths of the training machine, for privacy."""
+    """The settings without places of the training machine and names of its files and columns, for privacy."""
     values = settings.model_dump()
     if settings.backbone_weights not in NAMED_WEIGHTS:
         values["backbone_weights"] = Path(settings.backbone_weights).name
-    return values | {"data_root": None, "own": values["own"] | {"unlabeled_root": None, "added": None}}
+    return values | {"data_root": None, "own": type(settings.own)(test_share=settings.own.test_share).model_dump()}
 
 
 def checksum(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> str:

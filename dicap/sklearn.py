@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dicap.calibration.ranks import curve_by_rank, log_odds
 from dicap.frozen.crossfit import Pseudo, crossfit, quota_labels
-from dicap.frozen.folds import assign_folds
+from dicap.frozen.folds import assign_folds, deal_folds
 from dicap.frozen.loss_weight import choose_loss_weight
 from dicap.metrics.ranking import average_precision
 from dicap.scaling import NEVER, scaling_of
@@ -96,7 +96,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         self.power = power
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, views: Any = None) -> "DiCaPClassifier":
+    def fit(self, X: Any, y: Any, views: Any = None, groups: Any = None) -> "DiCaPClassifier":
         """Learn from labelled and unlabelled samples.
 
         Args:
@@ -104,10 +104,12 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             y: (n, C) of 1, 0, and -1 or NaN for unknown; what is masked is unknown too.
             views: (n, D) features of the samples looked at otherwise, as a network sees changed photographs; rows of NaN where
                 there are none, and some hundreds are enough. Neighbours are looked for where such views are near each other.
+            groups: (n,) what samples have in common (a patient, a scene, an original and its copies): those of one group are
+                in one fold, so that the chance is measured on samples of which none like them was learnt from.
 
         Raises:
-            ValueError: a parameter or an array is not as described, fewer than two samples have a known entry, or a class
-                has none.
+            ValueError: a parameter or an array is not as described, fewer than two samples have a known entry, a class has
+                none, no known entry is 0, or all labelled samples are of one group.
         """
         self._validate_params()
         names = getattr(y, "columns", None)
@@ -122,6 +124,9 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
             )
         if (empty := np.flatnonzero(~(labels >= 0).any(0))).size:
             raise ValueError(f"y: column {empty[0]} has no known label: leave it out, or label some samples of it")
+        if not (labels == 0).any() and (labels < 0).any():
+            raise ValueError("y: no entry is 0, and -1 means unknown: where it is meant to say absent, write 0")
+        grouped = _groups(groups, len(x))
 
         # Not the names: of one or two classes scikit-learn's scorers would take the first name for the negative outcome.
         self.classes_ = np.tile([0, 1], (labels.shape[1], 1))
@@ -130,7 +135,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         if (columns := getattr(views, "columns", None)) is not None and list(columns) != list(getattr(X, "columns", columns)):
             raise ValueError("views: its columns are not those of X in their order")
-        self._solve(x, labels, labelled, None if views is None else _seen_otherwise(x, views), seed)
+        self._solve(x, labels, labelled, None if views is None else _seen_otherwise(x, views), seed, grouped)
         return self
 
     def _solve(
@@ -140,6 +145,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
         labelled: NDArray,
         views: tuple[NDArray, NDArray] | None,
         seed: int,
+        groups: NDArray | None,
     ) -> None:
         self._scaling = scaling_of(x, self.features)
         order = np.concatenate([np.flatnonzero(labelled), np.flatnonzero(~labelled)])
@@ -157,7 +163,7 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
                 RuntimeWarning,
                 stacklevel=3,
             )
-        fold = _folds(x[labelled], y, min(self.folds, len(y)), seed)
+        fold = _folds(x[labelled], y, self.folds, seed, None if groups is None else groups[labelled])
         self.C_ = choose_loss_weight(rows[: len(y)], y, fold) if self.C == "auto" else float(self.C)
         open_entries = np.r_[y < 0, np.ones((len(rows) - len(y), y.shape[1]), bool)]
         with np.errstate(over="ignore", invalid="ignore"):  # what is too far is said in words
@@ -232,7 +238,8 @@ class DiCaPClassifier(ClassifierMixin, BaseEstimator):
 
 
 class LabelledKFold:
-    """Folds of the labelled samples, each class spread evenly over them; unlabelled samples are in every training part.
+    """Folds of the labelled samples, each class spread evenly over them; unlabelled samples are in every training part, but for
+    those of a group that is scored.
 
     For `cv` of GridSearchCV and its like: KFold does not see which samples are labelled, and refuses NaN.
 
@@ -261,7 +268,18 @@ class LabelledKFold:
             raise ValueError(f"n_splits: found {self.n_splits}, expected 2 to {len(labelled)}, the samples with a known label")
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         fold = np.full(len(labels), -1)
-        fold[labelled] = assign_folds(labels[labelled], self.n_splits, seed)
+        grouped = _groups(groups, len(labels))
+        if grouped is None:
+            fold[labelled] = assign_folds(labels[labelled], self.n_splits, seed)
+        else:
+            of = grouped[labelled]
+            if len(np.unique(of)) < self.n_splits:
+                raise ValueError(f"n_splits: found {self.n_splits}, expected at most the {len(np.unique(of))} groups")
+            fold[labelled] = deal_folds(np.arange(len(of)), labels[labelled], self.n_splits, seed, of)
+            for k in range(self.n_splits):  # unlabelled samples of a group are not learnt from where it is scored
+                held = np.isin(grouped, grouped[fold == k])
+                yield np.flatnonzero(~held), np.flatnonzero(fold == k)
+            return
         for k in range(self.n_splits):
             yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
 
@@ -305,6 +323,10 @@ def _known_labels(y: Any, name: str) -> NDArray:
         raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
     if isinstance(y, np.ma.MaskedArray):  # scikit-learn would read what lies under the mask
         y = np.ma.filled(y.astype(np.float64), np.nan)
+    if isinstance(y, list | tuple) and any(
+        isinstance(name, str) for row in y if isinstance(row, list | tuple | set) for name in row
+    ):
+        raise ValueError("Unknown label type: y is of names; sklearn.preprocessing.MultiLabelBinarizer makes a column of each")
     array: Any = check_array  # annotated with the types of its defaults alone
     options = {"ensure_all_finite": "allow-nan", "input_name": "y"}
     labels = array(y, ensure_2d=False, dtype=None, **options)
@@ -324,11 +346,17 @@ def _known_labels(y: Any, name: str) -> NDArray:
     return labels
 
 
-def _folds(x: NDArray, y: NDArray, folds: int, seed: int) -> NDArray:
-    """Folds (n,) that follow the samples: neither their order nor that of the classes matters, nor a feature's unit."""
-    rank = np.unique(x, axis=0, return_inverse=True)[1].reshape(-1)
-    rows = np.lexsort((*y.T, (y > 0).sum(1), rank))
-    columns = np.lexsort(y[rows][::-1])
-    fold = np.empty(len(y), np.int64)
-    fold[rows] = assign_folds(y[rows][:, columns], folds, seed)
-    return fold
+def _folds(x: NDArray, y: NDArray, folds: int, seed: int, groups: NDArray | None) -> NDArray:
+    """Folds (n,) that follow the samples, not a feature's unit."""
+    return deal_folds(np.unique(x, axis=0, return_inverse=True)[1].reshape(-1), y, folds, seed, groups)
+
+
+def _groups(groups: Any, n: int) -> NDArray | None:
+    """The group of each sample as a number, (n,). Raises ValueError."""
+    if groups is None:
+        return None
+    groups = np.asarray(column_or_1d(groups))
+    missing = int(np.sum(groups != groups)) + sum(one is None for one in groups.tolist())  # NaN is not itself
+    if len(groups) != n or missing:
+        raise ValueError(f"groups: found {len(groups)}, {missing} of them missing; expected one for each of {n} samples")
+    return np.unique(groups.astype(str), return_inverse=True)[1].reshape(-1)

@@ -28,6 +28,7 @@ from torch import nn
 
 from dicap.data import format as files
 from dicap.data.convert import convert
+from dicap.data.format import read_groups
 from dicap.data.sources import read_raw
 from dicap.data.split import split_index, split_roles
 from dicap.data.store import Store
@@ -168,7 +169,8 @@ def draw_split(folder: Path, path: Path, s: Settings) -> Path:
     """The split file of a converted set, as `dicap-stage split` draws it."""
     own = s.dataset == OWN
     ids, *more = split_index(folder)
-    roles = split_roles(ids, *more, ratio=s.ratio, seed=s.seed, est_fraction=s.split.est_fraction, by_id=own)
+    shares = {"ratio": s.ratio, "est_fraction": s.split.est_fraction}
+    roles = split_roles(ids, *more, **shares, seed=s.seed, by_id=own, groups=read_groups(folder))
     write_split(ids, roles, path)
     return path
 

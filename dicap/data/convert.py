@@ -135,7 +135,8 @@ def _describe(
         split: unknown_entries(len(raw.classes), (item for item in items if item.split == split)) for split in ("train", "test")
     }
     partial = any(unknown.values())
-    files.write_index(scratch / files.INDEX, _table(items, sizes), partial=partial)
+    grouped = any(item.group is not None for item in items)
+    files.write_index(scratch / files.INDEX, _table(items, sizes), partial=partial, grouped=grouped)
     rejected = [{"path": raw.items[row].path, "reason": reason} for row, reason in reasons.items()]
     notes = list(raw.notes)
     if rejected:
@@ -154,6 +155,8 @@ def _describe(
     later = {was: [item.id for item in items if item.added == was] for was in ("train", "unlabeled")}
     if any(later.values()):
         meta["added"] = later  # labels given later: `split` never hides them
+    if grouped:
+        meta["grouped"] = True  # the index has the groups
     if partial:
         meta["unknown"] = unknown  # entries (image, class) of which nothing is known, of the labelled images
     files.write_meta(scratch, meta)
@@ -163,10 +166,10 @@ def _describe(
 def _table(items: list[Item], sizes: list[tuple[int, int]]) -> pa.Table:
     """The index. sizes: width and height."""
     columns: dict[str, Any] = {
-        name: [getattr(item, name) for item in items] for name in ("id", "path", "split", "labels", "absent")
+        name: [getattr(item, name) for item in items] for name in ("id", "path", "split", "labels", "absent", "group")
     }
     columns |= {side: [size[axis] for size in sizes] for axis, side in enumerate(("width", "height"))}
-    return pa.table(columns, schema=files.INDEX_SCHEMA.append(files.ABSENT))
+    return pa.table(columns, schema=files.INDEX_SCHEMA.append(files.ABSENT).append(files.GROUP))
 
 
 def _judge(raw: RawSet, rejected: dict[int, str], max_rejected: float, destination: Path) -> None:

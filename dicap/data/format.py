@@ -5,6 +5,7 @@ A converted set is a folder `data/converted/` with
 - `images.npy`, (N, H, W, 3) uint8, C order;
 - `index.parquet`, a row an image in the order of the array: id, path, width, height (of the original), split, labels; where some
   images are labelled in part, `absent` too: the classes known not to be there, null where that is all classes without a label;
+  where some belong on one side of every split (a patient, copies), `group` too: the id of one of them, null for the others;
 - `meta.json`, written last: classes, counts, rejected files, checksums. A folder without it is not a set.
 """
 
@@ -15,7 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dicap.errors import DataError, first_line
@@ -40,21 +43,32 @@ INDEX_SCHEMA = pa.schema(
     ]
 )
 ABSENT = pa.field("absent", pa.list_(pa.int16()))
+GROUP = pa.field("group", pa.string())
 
 
-def write_index(path: Path, table: pa.Table, *, partial: bool = False) -> None:
+def write_index(path: Path, table: pa.Table, *, partial: bool = False, grouped: bool = False) -> None:
     """Write `index.parquet`; pages carry checksums, or a flipped bit in one could be read without a word.
 
     Args:
-        table: the columns of INDEX_SCHEMA, and where the set is labelled in part, ABSENT; others are left out.
+        table: the columns of INDEX_SCHEMA, where the set is labelled in part ABSENT, and where it has groups GROUP; others are
+            left out.
     """
     schema = INDEX_SCHEMA.append(ABSENT) if partial else INDEX_SCHEMA
+    schema = schema.append(GROUP) if grouped else schema
     pq.write_table(table.select(schema.names).cast(schema), path, write_page_checksum=True, row_group_size=16_384)
 
 
 def is_partial(meta: dict[str, Any]) -> bool:
     """Whether some images of a set are labelled in part, so that its index has a column `absent`."""
     return meta["schema"] == PARTIAL_SCHEMA
+
+
+def read_groups(folder: Path) -> np.ndarray | None:
+    """The group of each image, (N,) of texts, its own id where it has none; None where no image has one. Raises DataError."""
+    if not read_meta(folder).get("grouped"):
+        return None
+    table = read_index(folder, ["id", "group"])
+    return pc.coalesce(table["group"], table["id"]).to_numpy()  # type: ignore[attr-defined]
 
 
 def index_rows(folder: Path) -> int:

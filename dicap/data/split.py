@@ -41,6 +41,7 @@ def split_roles(
     seed: int,
     est_fraction: float,
     by_id: bool = False,
+    groups: np.ndarray | None = None,
 ) -> np.ndarray:
     """Give every image its role.
 
@@ -60,6 +61,8 @@ def split_roles(
         est_fraction: share of the labelled images that goes to D_est, in (0, 1).
         by_id: permute by ids in place of the published order of rows: one's own list may be sorted, or grow by k images, and at
             most k images, hardly ever more than one or two, change sides at each border between two roles.
+        groups: (N,) of texts; training images of one group have one role: it stands in the order where its first one does, and
+            a border that falls into a group is moved behind it (D_est: before it, where it would be empty). None: there are none.
 
     Returns:
         The role of each image, (N,) of texts, one of `dicap.files.artifacts.ROLES`.
@@ -78,13 +81,18 @@ def split_roles(
         raise DataError(f"index.parquet: training image {name!r} has no labels; give it split unlabeled and convert again")
 
     n_before = int((added[train] != "unlabeled").sum())
-    drawn = drawn_order(ids, split, added, seed=seed, by_id=by_id)[: int(ratio * n_before)]
+    ordered = drawn_order(ids, split, added, seed=seed, by_id=by_id)[:n_before]
+    ordered = ordered if groups is None else ordered[together(groups[ordered])]
+    drawn = ordered[: border(ordered, int(ratio * n_before), groups)]
     given = _permuted(np.setdiff1d(train[[was is not None for was in added[train]]], drawn), ids, seed, by_id)
+    given = given if groups is None else given[together(groups[given])]
     role = np.full(len(ids), "unlabeled", dtype=object)
     role[split == "test"] = "test"
     for rows in (drawn, given):
-        n_sup = int((1 - est_fraction) * len(rows))
+        n_sup = border(rows, int((1 - est_fraction) * len(rows)), groups, least=1)
         role[rows[:n_sup]], role[rows[n_sup:]] = "sup", "est"
+    if groups is not None:
+        _unite(role, groups, drawn, given)
     n_sup, n_est = int((role == "sup").sum()), int((role == "est").sum())
     if not n_sup or not n_est:
         raise SettingsError(
@@ -92,6 +100,35 @@ def split_roles(
             f"{n_est} for D_est at split.est_fraction {est_fraction}; both need at least one: raise ratio, or label more"
         )
     return role
+
+
+def together(groups: np.ndarray) -> np.ndarray:
+    """The order (n,) of rows in which those of one group follow its first one."""
+    first = np.unique(groups, return_index=True, return_inverse=True)
+    return np.argsort(first[1][first[2].reshape(-1)], kind="stable")
+
+
+def border(rows: np.ndarray, n: int, groups: np.ndarray | None, *, least: int = 0) -> int:
+    """n, or the number of the first rows that ends behind the group that the border would part.
+
+    Args:
+        rows: those of one group lie side by side.
+        least: of the rows behind the border, if there are any; else it is moved before the group.
+    """
+    if groups is None or not 0 < n < len(rows):
+        return n
+    own = groups[rows]
+    changes = np.flatnonzero(own[1:] != own[:-1]) + 1
+    behind = int(min(changes[changes >= n], default=len(rows)))
+    return behind if len(rows) - behind >= least else int(max(changes, default=behind))
+
+
+def _unite(role: np.ndarray, groups: np.ndarray, drawn: np.ndarray, given: np.ndarray) -> None:
+    """Give images that were labelled later the role of those of their group that were drawn, in place."""
+    known = dict(zip(groups[given].tolist(), role[given].tolist(), strict=True))
+    known |= dict(zip(groups[drawn].tolist(), role[drawn].tolist(), strict=True))
+    for row in given:
+        role[row] = known[groups[row]]
 
 
 def split_index(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -38,6 +38,40 @@ def assign_folds(y: NDArray, folds: int, seed: int) -> NDArray:
     return fold
 
 
+def deal_folds(rank: NDArray, y: NDArray, folds: int, seed: int, groups: NDArray | None = None) -> NDArray:
+    """Folds (n,) that follow the rows: neither their order nor that of the classes matters. Rows of a group have one fold.
+
+    Args:
+        rank: (n,) the rows' own order: by their names, or by their features.
+        y, folds, seed: as `assign_folds`; of fewer rows or groups there are as many folds.
+        groups: (n,) of anything that can be sorted; None: each row is one of its own.
+
+    Raises:
+        ValueError: all rows are of one group.
+    """
+    inverse = np.arange(len(y))
+    if groups is not None:
+        first, inverse = np.unique(groups, return_index=True, return_inverse=True)[1:]
+        inverse = inverse.reshape(-1)
+        if len(first) < 2 <= len(y):
+            raise ValueError("all labelled samples are of one group, so that none can be held out")
+        positive = np.zeros((len(first), y.shape[1]), y.dtype)
+        np.maximum.at(positive, inverse, y)
+        lowest = np.full(len(first), np.iinfo(np.int64).max)
+        np.minimum.at(lowest, inverse, rank)
+        rank, y = lowest, positive
+    rows = np.lexsort((*y.T, (y > 0).sum(1), rank))
+    columns = np.lexsort(y[rows][::-1])
+    fold = np.empty(len(y), np.int64)
+    fold[rows] = assign_folds(y[rows][:, columns], min(folds, len(y)), seed)
+    return fold[inverse]
+
+
+def rank_of_names(names: NDArray) -> NDArray:
+    """The order of rows by their names, (n,) int64."""
+    return np.unique(names, return_inverse=True)[1].reshape(-1)
+
+
 def _neediest(lack: NDArray, room: NDArray, rng: np.random.Generator) -> int:
     """The fold with room that lacks most. Ties: most room first, then random."""
     key = np.where(room > 0, np.round(lack, 9), -np.inf)

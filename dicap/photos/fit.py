@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dicap.data.sources.files import list_images
 from dicap.errors import DataError, SettingsError
@@ -23,11 +25,13 @@ from dicap.files.locks import locked
 from dicap.models import SavedModel, load_model
 from dicap.photos.folder import Images
 from dicap.photos.predict import predict
+from dicap.photos.readers.understand import listed
+from dicap.settings import Own
 from dicap.settings.resolve import TEMPLATE, change_settings
 
-LABELS, HELD = "labels.csv", ".dicap-lock"
+LABELS, HELD = "labels.parquet", ".dicap-lock"  # Parquet, which tells a missing value from the text NA
 # How the labels are to be read has to be known before they are: options of `init-data` by these names.
-READING = ("separator", "empty", "empty_absent", "label_folder", "test_share", "unlabeled_root")
+READING = tuple(key for key in Own.model_fields if key not in ("added", "new_classes"))
 FILES = ("backbone_weights", "own.unlabeled_root")  # settings whose relative paths are the caller's
 
 
@@ -112,8 +116,15 @@ def fit(
         stack.enter_context(locked(place / HELD))
         held = stack.pop_all()
     joined = place / "photographs"
-    given = {name: str(value) for name in READING if (value := changes.get(f"own.{name}")) is not None}
-    options = [word for name in given for word in (f"--{name.removesuffix('_root').replace('_', '-')}", given[name])]
+    given = {name: value for name in READING if (value := changes.get(f"own.{name}")) is not None}
+    options = [
+        word
+        for name, value in given.items()
+        for word in (
+            f"--{name.removesuffix('_root').replace('_', '-')}",
+            listed(value if isinstance(value, list) else str(value)),
+        )
+    ]
     try:
         (place / ".dicap").mkdir()
         (place / ".dicap" / "store").symlink_to((cache / "store").absolute())
@@ -150,16 +161,32 @@ def _joined(photographs: Path, labels: str | Path | pd.DataFrame, place: Path) -
     for name in list_images(photographs, again=True, required=False):
         if (photographs / name).is_file():  # and no broken link
             (place / name).parent.mkdir(parents=True, exist_ok=True)
+            real = os.path.realpath(photographs / name)  # a link's own target may not be reached from there
             try:
-                os.link(photographs / name, place / name)
+                os.link(real, place / name)
             except OSError:  # on another disk
-                shutil.copy2(photographs / name, place / name)
+                shutil.copy2(real, place / name)
     if isinstance(labels, pd.DataFrame):
         below = f"{photographs}{os.sep}"
         cells = labels.map(lambda cell: str(cell).removeprefix(below) if isinstance(cell, str | Path) else cell)
-        cells.to_csv(place / LABELS, index=False)
+        table = {str(head): _column(cells.iloc[:, c]) for c, head in enumerate(cells.columns)}
+        if len(table) < cells.shape[1]:
+            raise DataError("labels: two columns of the data frame have one name; rename one")
+        pq.write_table(pa.table(table), place / LABELS)
         return place / LABELS
     return Path(shutil.copy2(labels, place))
+
+
+def _column(cells: pd.Series) -> pa.Array:
+    """A column of a data frame: lists of names as they are, else what is no number as texts; what is missing stays so."""
+    if cells.dtype != np.dtype(object):
+        return pa.array(cells, from_pandas=True)
+    many = [isinstance(cell, list | tuple | set | frozenset | np.ndarray) for cell in cells]
+    missing = [not several and bool(pd.isna(cell)) for cell, several in zip(cells, many, strict=True)]
+    if any(many):
+        names = [list(map(str, cell)) if several else [str(cell)] for cell, several in zip(cells, many, strict=True)]
+        return pa.array([None if gone else one for one, gone in zip(names, missing, strict=True)], pa.list_(pa.string()))
+    return pa.array([None if gone else str(cell) for cell, gone in zip(cells, missing, strict=True)], pa.string())
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dicap.data.sources.base import FileImages, Item, RawSet, Rejected, unknown_
 from dicap.errors import first_of
 from dicap.machine.progress import progress
 from dicap.photos.readers.read import read, with_unlabelled
+from dicap.photos.readers.understand import understand
 from dicap.settings import Own
 
 MISSING = "missing"  # what the reader of images says of a file that is not there
@@ -24,6 +25,7 @@ class Survey:
     """What a folder holds.
 
     Attributes:
+        root: the folder of the data set.
         kind: the format of its labels.
         counts: images by split.
         classes: (name, training images, test images) of every class, most frequent first.
@@ -37,6 +39,7 @@ class Survey:
         problems: sentences on what may go wrong; notes: sentences on what was assumed.
     """
 
+    root: Path
     kind: str
     counts: dict[str, int]
     classes: list[tuple[str, int, int]]
@@ -57,25 +60,28 @@ class Survey:
         return (len(self.unreadable) + len(self.missing)) / max(1, sum(self.counts.values()))
 
 
-def survey(root: Path, options: Own) -> tuple[Survey, Own]:
-    """Look at a folder, opening every image; returns what is there and the options that make it run.
+def survey(place: Path, options: Own) -> tuple[Survey, Own]:
+    """Look at a folder (or the file of labels in it), opening every image; returns what is there and the options to run it.
 
     A test split is asked for where there is none (own.test_share 0.2), and images that no annotation names become unlabelled.
 
     Raises:
-        DataError: no labels are found.
+        DataError: no labels are found, or what is there can be read in more than one way.
     """
+    root, options = understand(place, options)
     drawing = options.model_copy(update={"test_share": options.test_share or TEST_SHARE})  # only where there is no test split
     raw = read(root, drawing)
     kind, drawn = raw.source["format"], raw.source.get("test_drawn", 0)
     options = drawing if drawn else options
     unlisted = 0
-    if not options.unlabeled_root and root.is_dir() and kind != "folders":
-        unlisted = _unlisted(raw, root)
-        if unlisted:
-            options = options.model_copy(update={"unlabeled_root": str(root)})
-            raw = read(root, options)
-    elif options.unlabeled_root and root.is_dir() and (left_out := _unlisted(raw, root)):
+    if not options.unlabeled_root and kind != "folders":
+        unlisted = _unlisted(raw, root, options)
+        wider = options.model_copy(update={"unlabeled_root": str(root)})
+        if unlisted and len((all_ := read(root, wider)).items) > len(raw.items):  # and no copies alone, which are left out
+            raw, options = all_, wider
+        else:
+            unlisted = 0
+    elif options.unlabeled_root and (left_out := _unlisted(raw, root, options)):
         raw.notes.append(f"images below {root} that no annotation names, which are left out: {left_out}")
     unreadable, missing = [], []
     for i in progress(range(len(raw.items)), desc="look", total=len(raw.items), unit="image"):
@@ -89,6 +95,7 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
     classes = [(name, seen["train"][c], seen["test"][c]) for c, name in enumerate(raw.classes)]
     labelled = [item for item in raw.items if item.labels is not None]
     result = Survey(
+        root,
         kind,
         {split: sum(item.split == split for item in raw.items) for split in ("train", "test", "unlabeled")},
         sorted(classes, key=lambda row: (-row[1] - row[2], row[0])),
@@ -106,10 +113,10 @@ def survey(root: Path, options: Own) -> tuple[Survey, Own]:
     return result, options
 
 
-def _unlisted(raw: RawSet, root: Path) -> int:
-    """How many image files below a folder are none of the raw set's."""
+def _unlisted(raw: RawSet, root: Path, options: Own) -> int:
+    """How many image files below a folder are none of the raw set's, nor named as saying nothing, nor left out as copies."""
     assert isinstance(raw.images, FileImages)
-    found, _ = with_unlabelled(raw, raw.images.paths, root, root)
+    found, _ = with_unlabelled(raw, raw.images.paths, root, root, options.ignore)
     return len(found.items) - len(raw.items)
 
 
@@ -119,7 +126,10 @@ def _understood(raw: RawSet, kind: str, found: Survey, drawn: int, share: float)
     how = " and ".join(f"{what} {read[what]}" for what in ("separator", "encoding") if what in read)
     yield "format", f"{kind}{f': {where}' if where else ''}{f' ({how})' if how else ''}"
     if read:
-        yield "columns", ", ".join(f"{what}: {read[what]}" for what in ("images", "split", "labels", "absent") if what in read)
+        yield (
+            "columns",
+            ", ".join(f"{what}: {how}" for what, how in read.items() if what not in ("separator", "encoding", "format")),
+        )
     splits = ", ".join(f"{count} {split}" for split, count in found.counts.items() if count)
     yield "splits", splits + (f" (the test split drawn: own.test_share {share:g})" if drawn else "")
     in_part = [item for item in raw.items if item.absent is not None]

@@ -8,6 +8,7 @@ FORMATS = {  # of its labels (own.format), with the endings of their files, whos
     "coco": (".json",),
     "labelstudio": (".json",),
     "voc_xml": (".xml", ".txt"),
+    "cvat": (".xml",),
     "folders": (),
 }
 NAMED_WEIGHTS = ("imagenet", "lite", "random")  # of a backbone; anything else is the path of a file

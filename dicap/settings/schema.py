@@ -32,23 +32,52 @@ class Convert(Section):
 
 
 class Own(Section):
-    """Options of the data set `table`: anybody's own images (docs/tutorial.md)."""
+    """Options of the data set `table`: anybody's own images (docs/tutorial.md). `init-data` writes here how they are read.
 
-    format: Literal["auto", *FORMATS, "cvat"] = own("auto", "auto: what data_root looks like")  # type: ignore[valid-type]
-    unlabeled_root: str | None = own(None, "a second folder, of truly unlabelled images")
-    test_share: Fraction = own(0.0, "share of the labelled images to draw as test split where there is none")
-    added: str | None = own(None, "CSV of labels given later, as `dicap-stage import-labels` writes it")
+    `format: null` is the one form that is read without it: labels.csv in data_root with the columns image, labels and, if they
+    are there, split, absent and group.
+    """
+
+    format: Literal[*FORMATS] | None = own(None, "of the labels; null: labels.csv with columns image, labels and perhaps split")  # type: ignore[valid-type]
+    files: list[str] | None = own(None, "the files of labels, below data_root; null: labels.csv, or all of the format")
+    image: str | None = own(None, "column of a table that names the images")
+    labels: str | None = own(None, "column of labels")
+    classes: list[str] | None = own(None, "columns of 0 and 1, one a class, where there is no column of labels")
+    split: str | None = own(None, "column of train, val, test, unlabeled")
+    group: str | None = own(
+        None, "column of what photographs have in common that belong on one side of every split: a patient, a scene"
+    )
+    value: str | None = own(None, "column beside labels: 1 where the label is there, 0 where it is known to be absent")
+    absent: str | None = own(None, "column of classes known to be absent, where nothing is known of those in neither column")
+    open: str | None = own(None, "column that is 1 where a row is not labelled")
+    ignore: list[str] | None = own(None, "columns, endings of files (.txt), files and folders that say nothing about labels")
+    rows: Literal["image", "label"] | None = own(None, "a row is an image, or one label of its image; null: an image")
     separator: str = own(
         "auto", "what separates names in a cell of a table; auto: `;`, and a question where another mark may be meant"
     )
+    words: Literal["auto", "class", "empty"] = own("auto", "what NA, None, null alone in a cell of labels is; auto: a question")
+    minus: Literal["auto", "absent", "unknown"] = own("auto", "what -1 says of a class; auto: a question")
+    blank: Literal["auto", "absent", "unknown"] = own(
+        "auto", "what an empty cell says of a class in a row where other classes have one; auto: a question"
+    )
     empty: Literal["auto", "none", "unlabeled"] = own(
-        "auto", "what an empty cell of labels means in a row of split train or test; auto: none of the classes, said in a note"
+        "auto", "what an image of split train or test without any label shows; auto: none of the classes, said in a note"
     )
     empty_absent: Literal["auto", "absent", "unknown"] = own(
         "auto",
         "what an empty cell of the column absent says of the classes that are no labels; auto: a question",
     )
     label_folder: Literal["auto", "first", "last", "all"] = own("auto", "which of several folders is the label; auto: a question")
+    answers: Literal["auto", "last", "all"] = own(
+        "auto", "which of several answers of a Label Studio task counts where no times tell the newest; auto: a question"
+    )
+    attributes: Literal["auto", "classes", "ignore"] = own("auto", "what the attributes of CVAT's labels are; auto: a question")
+    unlabeled_root: str | None = own(None, "a second folder, of truly unlabelled images")
+    test_share: Fraction = own(0.0, "share of the labelled images to draw as test split where there is none")
+    added: str | None = own(None, "CSV of labels given later, as `dicap-stage import-labels` writes it")
+    new_classes: list[str] | None = own(
+        None, "classes that came with `import-labels`: unknown where the data set's own labels do not name them"
+    )
 
 
 class Split(Section):

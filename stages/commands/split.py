@@ -13,13 +13,16 @@ from stages.support.terminal import finish
 @params_option
 def command(params: Path) -> None:
     """Draw the labelled images and divide them into D_sup and D_est."""
+    from dicap.data.format import read_groups
     from dicap.data.split import split_index, split_roles
     from dicap.files import artifacts
 
     settings = load(params)
-    ids, *more = split_index(data_folder(settings))  # a set of another schema is refused here, not three stages later
+    folder = data_folder(settings)
+    ids, *more = split_index(folder)  # a set of another schema is refused here, not three stages later
     own, est_fraction = settings.dataset == OWN, settings.split.est_fraction
-    roles = split_roles(ids, *more, ratio=settings.ratio, seed=settings.seed, est_fraction=est_fraction, by_id=own)
+    options = {"by_id": own, "groups": read_groups(folder)}
+    roles = split_roles(ids, *more, ratio=settings.ratio, seed=settings.seed, est_fraction=est_fraction, **options)
     path = ARTIFACTS / "split" / "split.parquet"
     artifacts.write_split(ids, roles, path)
     facts = {role: int((roles == role).sum()) for role in artifacts.ROLES}

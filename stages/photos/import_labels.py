@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +15,13 @@ import click
 from dicap.errors import DataError, SettingsError, did_you_mean
 from dicap.files.atomic import replacing
 from dicap.settings.resolve import change_settings
-from stages.support.common import data_folder, load, params_option, take_turns
+from stages.support.common import data_folder, load, params_option, project_root, take_turns
 from stages.support.terminal import finish, say
 
 if TYPE_CHECKING:
     from dicap.photos.readers.read import Given
+    from dicap.settings import Settings
 
-FOLDER = Path("labels")
 SHOWN = 20  # changed images that are listed
 
 
@@ -33,12 +35,12 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     Rows whose labels are empty are left out; `-` means none of the classes. With a column absent beside them, nothing is known of
     the classes that are in neither; there `*` means all others. These images train from then on, whatever the ratio.
     A new class is unknown in the images that were labelled before.
-    Says which labels that were there are changed.
+    Says which labels that were there are changed. Where the data set's own labels are corrected later, these count again.
     All labels given so far are kept in one file under labels/, named by its content: commit it with params.yaml.
     """
     from dicap.data.format import read_index, read_meta
     from dicap.photos.readers.listing import check_names
-    from dicap.photos.readers.read import added_before, read_added
+    from dicap.photos.readers.read import LISTS, added_before, forgotten, read_added
 
     take_turns(params)  # of two at once the second goes on from the labels of the first
     settings = load(params)
@@ -48,7 +50,7 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     known, converted = set(read_index(folder, ["id"])["id"].to_pylist()), read_meta(folder)["classes"]
     before = added_before(settings.own.added)
     classes = sorted({*converted, *(name for labels in before.values() for name in labels.labels)})
-    given = read_added(filled, classes, known)
+    given = read_added(filled, classes, known, settings.own.separator, settings.own.words)
     if not given:
         raise DataError(f"{filled}: no row has labels; fill in the column labels (`-` for none of the classes)")
     names = sorted({name for labels in given.values() for name in (*labels.labels, *(labels.absent or ()))} - set(classes))
@@ -65,36 +67,70 @@ def command(filled: Path, new_classes: bool, params: Path) -> None:
     labelled |= before
     if names:  # nobody was asked for them in the images that were labelled before
         before = {image: labels.among(classes) for image, labels in before.items()}
+    marks = marks_of(settings, given)
+    given = {image: replace(labels, **marks.get(image, {})) for image, labels in given.items()}
     fresh = {image: labels.after(before.get(image)) for image, labels in given.items()}
-    changed, confirmed = compared(fresh, labelled, classes)
+    told = {image: labels.after(labelled.get(image)) for image, labels in given.items()}  # as `convert` will have it
+    changed, confirmed = compared(told, labelled, classes)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows(table_of(before | fresh))
     name = hashlib.sha256(text.getvalue().encode()).hexdigest()[:12]
-    path = FOLDER / f"added-{name}.csv"
+    path = LISTS / f"added-{name}.csv"
     with replacing(path) as temporary:
         temporary.write_text(text.getvalue(), encoding="utf-8")
-    change_settings(params, {"own.added": path.as_posix()})
+    later = sorted({*(settings.own.new_classes or ()), *names})
+    change_settings(params, {"own.added": path.as_posix(), "own.new_classes": later or None})
     for image, lost, gained in changed[:SHOWN]:
         say(f"{image}: {', '.join([f'- {name}' for name in lost] + [f'+ {name}' for name in gained])}")
     if len(changed) > SHOWN:
         say(f"... and {len(changed) - SHOWN} more")
-    told = {image for image, labels in given.items() if labels.absent is None or {*names} <= {*labels.labels, *labels.absent}}
-    if names and (open_ := labelled.keys() - told):
+    new = {*names}
+    asked = {image for image, labels in given.items() if labels.absent is None or new <= {*labels.labels, *labels.absent}}
+    if names and (open_ := labelled.keys() - asked):
         say(f"{', '.join(names)}: unknown, neither there nor absent, in {len(open_)} images that were labelled before")
+    for note in forgotten(path.as_posix()):
+        say(f"note: {note}")
     facts = {"new": len(fresh) - len(changed) - confirmed, "changed": len(changed), "confirmed": confirmed}
     finish("import-labels", facts | {"in all": len(before | fresh), "labels": str(path)}, ["dvc repro"])
 
 
+def marks_of(settings: Settings, images: Collection[str]) -> dict[str, dict[str, str]]:
+    """{image: what the data set itself says of it (`was`), and its file (`photo`), as marks}; {} where it is not here."""
+    from dicap.data.sources import read_raw
+    from dicap.photos.readers.read import given_of, photo_mark
+    from stages.commands.convert import own_data
+
+    if not settings.data_root:
+        return {}
+    try:
+        own = own_data(settings).model_copy(update={"added": None})
+        raw = read_raw(settings.dataset, project_root() / settings.data_root, own)
+    except DataError:  # the labels are not here, or not those of earlier
+        return {}
+    files = getattr(raw.images, "paths", ())
+    found = {}
+    for item, file in zip(raw.items, files, strict=True):
+        if item.id not in images:
+            continue
+        said = given_of(item.labels, item.absent, raw.classes)
+        found[item.id] = {"was": "" if said is None else said.mark(), "photo": photo_mark(file)}
+    return found
+
+
 def table_of(given: dict[str, Given]) -> list[list[str]]:
-    """The rows of the file of labels, as `read_added` reads them; with a column `absent` where something is labelled in part."""
-    if all(known.absent is None for known in given.values()):
-        return [["image", "labels"], *([image, ";".join(known.labels) or "-"] for image, known in sorted(given.items()))]
-    rows = [["image", "labels", "absent"]]
+    """The rows of the file of labels, as `read_added` reads them; with a column `absent` where something is labelled in part.
+
+    `was` and `photo` are marks of what the data set itself said of the image and of its file when the labels were imported.
+    """
+    in_part = any(known.absent is not None for known in given.values())
+    marked = any(known.was is not None for known in given.values())
+    rows = [["image", "labels", *["absent"] * in_part, *["was", "photo"] * marked]]
     for image, known in sorted(given.items()):
         labels = ";".join(known.labels) or ("-" if known.absent is None else "")
         absent = "*" if known.absent is None else ";".join(known.absent) or "-"
-        rows.append([image, labels, absent])
+        marks = ["?" if known.was is None else known.was, known.photo or ""]
+        rows.append([image, labels, *[absent] * in_part, *marks * marked])
     return rows
 
 

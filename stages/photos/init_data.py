@@ -1,11 +1,12 @@
 """`dicap-stage init-data`: from a folder to settings that run."""
 
+import csv
 import filecmp
 import math
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -17,8 +18,31 @@ from stages.support.terminal import columns, finish, say
 if TYPE_CHECKING:
     from dicap.photos.survey import Survey
 
+
 SHOWN = 40  # classes
 MAX_REJECTED = 0.01  # convert.max_rejected as published
+LEFT_OUT = 0.1  # share of images that one may want to leave out; of more the reading is wrong
+ELSEWHERE = (
+    "unlabeled_root",
+    "test_share",
+    "added",
+    "new_classes",
+)  # settings of `own` that have options of other names, or none
+READING = tuple(key for key in Own.model_fields if key not in ELSEWHERE)
+LISTS = ("files", "classes", "ignore")
+
+
+def reading_options(command: Callable[..., None]) -> Callable[..., None]:
+    """An option for each setting that says how labels are read."""
+    for key in reversed(READING):
+        field = Own.model_fields[key]
+        words = [one for kind in (field.annotation, *get_args(field.annotation)) for one in get_args(kind)]
+        choice = [word for word in words if isinstance(word, str) and word != "auto"]
+        meaning = f"{(field.description or '').partition(';')[0]}."
+        meaning = meaning[0].upper() + meaning[1:] + (" Several: a comma between." if key in LISTS else "")
+        kind = click.Choice(choice) if choice else None
+        command = click.option(f"--{key.replace('_', '-')}", key, type=kind, multiple=key in LISTS, help=meaning)(command)
+    return command
 
 
 @click.command("init-data")
@@ -27,60 +51,43 @@ MAX_REJECTED = 0.01  # convert.max_rejected as published
 @click.option(
     "--test-share", type=click.FloatRange(0, 1, max_open=True), help="Share of the labelled images to draw as test split."
 )
-@click.option("--separator", help="What separates several labels in a cell of a table, if it is not `;`.")
-@click.option(
-    "--empty", type=click.Choice(["none", "unlabeled"]), help="What an empty cell of labels means: none of the classes?"
-)
-@click.option(
-    "--empty-absent",
-    type=click.Choice(["absent", "unknown"]),
-    help="What an empty cell of the column absent says of the classes that are no labels.",
-)
-@click.option("--label-folder", type=click.Choice(["first", "last", "all"]), help="Which of several folders is the label.")
+@reading_options
 @click.option("--dry-run", is_flag=True, help="Look, and leave params.yaml as it is.")
 @params_option
-def command(
-    folder: Path,
-    unlabeled: Path | None,
-    test_share: float | None,
-    separator: str | None,
-    empty: str | None,
-    empty_absent: str | None,
-    label_folder: str | None,
-    dry_run: bool,
-    params: Path,
-) -> None:
+def command(folder: Path, unlabeled: Path | None, test_share: float | None, dry_run: bool, params: Path, **reading: Any) -> None:
     """Look at FOLDER, say what was understood, and write the settings to run it.
 
     FOLDER holds images and their labels as a table (CSV or Parquet), a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or
-    one folder for each label; it may also be the file of labels itself.
+    one folder for each label; it may also be the file of labels itself. The options say how labels are read where that is not
+    plain: a question names the one that answers it. What was understood is written into params.yaml, and `convert` reads it so.
     """
     from dicap.photos.survey import survey
 
     added, forgotten = _added(params, folder, unlabeled)
-    chosen = {"separator": separator, "empty": empty, "empty_absent": empty_absent, "label_folder": label_folder}
+    chosen = {key: _listed(value) if key in LISTS else value for key, value in reading.items() if value}
     options = Own.model_validate(
         {
-            "format": "auto",
             "unlabeled_root": None if unlabeled is None else str(unlabeled.resolve()),
             "test_share": test_share or 0.0,
             "added": added,
         }
-        | {key: value for key, value in chosen.items() if value is not None}
+        | chosen
     )
     found, options = survey(folder.resolve(), options)
     ratio, why = found.ratio
     settings = {
         "dataset": "table",
-        "data_root": str(folder.resolve()),
+        "data_root": str(found.root),
         "ratio": ratio,
         "protocol": "recommended",
         "own.test_share": options.test_share or None,
         "own.unlabeled_root": options.unlabeled_root,
-    } | ({"own.added": None} if forgotten else {})  # else as it is by now: somebody may have imported meanwhile
+    } | ({"own.added": None, "own.new_classes": None} if forgotten else {})  # else as it is: somebody may have imported meanwhile
+    defaults = Own()
+    settings |= {f"own.{key}": None if (v := getattr(options, key)) == getattr(defaults, key) else v for key in READING}
     if not dry_run:
         take_turns(params)
-        change_settings(params, settings | {f"own.{key}": value for key, value in chosen.items()})
+        change_settings(params, settings)
     for what, how in [*found.understood, ("ratio", f"{ratio:g}: {why}")]:
         say(f"{what:<8}  {how}")
     say("")
@@ -111,6 +118,11 @@ def command(
     }
     place = [] if params.parent == Path() else [f"cd {shlex.quote(str(params.parent))}"]
     finish("init-data", facts, [*place, *_next(found, dry_run, _allowed(params))])
+
+
+def _listed(values: Iterable[str]) -> list[str]:
+    """Values that stand with a comma between, in one option or in several."""
+    return [one for value in values for one in next(csv.reader([value], skipinitialspace=True), [])]
 
 
 def _added(params: Path, folder: Path, unlabeled: Path | None) -> tuple[str | None, list[str]]:
@@ -154,6 +166,8 @@ def _allowed(params: Path) -> float:
 
 def _next(found: "Survey", dry_run: bool, allowed: float) -> list[str]:
     """What to type next: the run only where it can succeed."""
+    if found.rejected > max(allowed, LEFT_OUT):
+        return ["see why the files that are named above cannot be read, then look again"]
     if found.rejected > allowed:
         share = min(1.0, math.ceil(found.rejected * 100 + 1) / 100)
         return [

@@ -49,7 +49,10 @@ def command(
     if outcome.unreadable:
         facts["unreadable"] = len(outcome.unreadable)
         facts["listed in"] = str(out.with_name(f"{out.stem}.unreadable.csv"))
-    following = f"python -c \"import pandas as pd; print(pd.read_{out.suffix[1:].lower()}('{out}'))\""
+    kind = out.suffix[1:].lower()
+    empty = "" if per_image else ", na_values=['']"
+    names = f", keep_default_na=False{empty}" if kind == "csv" else ""  # a class may be called NA
+    following = f"python -c \"import pandas as pd; print(pd.read_{kind}('{out}'{names}))\""
     if gallery is not None:
         from dicap.photos.folder import photographs
         from dicap.photos.pages.gallery import write_gallery

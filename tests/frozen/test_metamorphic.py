@@ -39,7 +39,7 @@ def worlds(draw):
     y = (rng.random((n + 30, c)) < rng.uniform(0.15, 0.5, c)).astype(int)
     x = y @ rng.standard_normal((c, features)) + draw(st.sampled_from([0.7, 1.5])) * rng.standard_normal((n + 30, features))
     if draw(st.booleans()):
-        y[:n, -1] = draw(st.sampled_from([0, 1]))
+        y[:n, -1] = draw(st.sampled_from([0, 1] if c > 1 else [0]))  # without a 0 anywhere -1 could mean absent
     if draw(st.booleans()):
         x[1:8] = x[0]  # equal rows, of unequal labels; no more than have room among the neighbours
     hidden = y[:n].copy()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from PIL import Image
@@ -51,8 +52,8 @@ def picture(path: Path, seed: int = 0, **options: Any) -> Path:
 
 
 def pictures(folder: Path, names=tuple(TRUTH)) -> None:
-    for i, name in enumerate(names):
-        picture(folder / name, i)
+    for name in names:
+        picture(folder / name, crc32(name.encode()))
 
 
 def table(content: str | bytes, name: str = "labels.csv", where: str = ".") -> Callable[[Path], object]:
@@ -149,8 +150,8 @@ def choice(*names: str, **facts: Any) -> dict[str, Any]:
 
 def voc(**filenames: str) -> Callable[[Path], object]:
     def make(root: Path) -> None:
-        pictures(root, [f"{stem}.png" for stem in filenames])
         for stem, name in filenames.items():
+            picture(root / f"{stem}.png", ord(stem[0]))
             node = "<object><name>cat</name><part><name>ear</name></part></object>"
             text = f"<annotation><filename>{name}</filename>{node}</annotation>"
             (root / f"{stem}.xml").write_text(text)
@@ -173,6 +174,7 @@ def cvat(*subsets: str) -> Callable[[Path], object]:
     return make
 
 
+SINGLE_STUDIO = {"a.png": {"cat"}, "b.png": {"dog"}, "c.png": {"owl"}}
 HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(40)
 # Four rows without a test split are enough: one is drawn where none is said.
 ONE_HOT = "filename,cat,dog,owl\na.png,1,True,0\nb.png,0,1,0\nc.png,1,0,FALSE\nd.png,0,0,0\ne.png,0,0,1\nf.png,,,\n"
@@ -181,6 +183,8 @@ COMMA = PLAIN.replace("cat;dog", '"cat, dog"')
 TWO = "image,labels\na.png,cat\nb.png,dog\nc.png,cat{}dog\n"
 WORDS = "image,labels\na.png,hot dog\nb.png,teddy bear\nc.png,traffic light\ne.png,dog\n"
 MORE = "image,label,{},note\na.png,cat,{},1\nb.png,dog,,2\nc.png,cat,,3\n"
+FOREIGN = PLAIN.replace("image,labels", "Bild,Wort")
+TICKS = "image,cat,dog\na.png,x,x\nb.png,,x\nc.png,x,\n"
 PETS = tree("pets/dog/b.png", "pets/cat/c.png", "wild/owl/e.png")
 LABELLED = {name: labels for name, labels in TRUTH.items() if labels is not None}
 LABELLED_SPLITS = {name: SPLITS[name] for name in LABELLED}
@@ -211,7 +215,8 @@ TABLES = [
         splits=SPLITS,
     ),
     Awkward("a head of splits that is not known", table(SPLIT.replace("split", "usage")), refused="column usage holds splits"),
-    Awkward("heads in another language", table("Bild;Wort\na.png;cat\nb.png;dog\n"), refused="column image is missing"),
+    Awkward("heads in another language", table(FOREIGN), refused="--labels Wort"),
+    Awkward("heads in another language, with the answer", table(FOREIGN), TRUTH | {"f.png": None}, options={"labels": "Wort"}),
     Awkward(
         "empty cells of splits",
         table(SPLIT.replace("b.png,train", "b.png,").replace("f.png,unlabeled", "f.png,")),
@@ -231,11 +236,15 @@ TABLES = [
         refused="column is_test of 0 and 1 says the split",
     ),
     Awkward("two columns of one class", table("image,cat,cat\na.png,1,0\n"), refused="column cat occurs twice"),
-    Awkward("ticks in the columns of classes", table("image,cat,dog\na.png,x,\nb.png,x,\n"), refused="column cat is 'x'"),
-    Awkward("a column of a class with a number", table(ONE_HOT.replace("c.png,1", "c.png,2")), refused="column cat is '2'"),
+    Awkward("ticks in the columns of classes", table(TICKS), refused="--blank absent"),
     Awkward(
-        "a half empty row of 0 and 1", table(ONE_HOT.replace("c.png,1", "c.png,")), refused="column cat is empty; write 0 or 1"
+        "ticks, with the answer",
+        table(TICKS),
+        {"a.png": {"cat", "dog"}, "b.png": {"dog"}, "c.png": {"cat"}},
+        options={"blank": "absent"},
     ),
+    Awkward("a column of a class with a number", table(ONE_HOT.replace("c.png,1", "c.png,2")), refused="column cat is '2'"),
+    Awkward("a half empty row of 0 and 1", table(ONE_HOT.replace("c.png,1", "c.png,")), refused="--blank unknown"),
     Awkward("none and a class in one cell", table(PLAIN.replace("cat;dog", "cat;-")), refused="`-` says none of the classes and"),
     Awkward("a comma between labels in quotes", table(COMMA), refused="is 'cat, dog' one class or several?"),
     Awkward("the same, with the answer several", table(COMMA), TRUTH, options={"separator": ","}),
@@ -266,9 +275,16 @@ TABLES = [
     Awkward("a list without quotes", table(PLAIN.replace("cat;dog", '"[cat, dog]"')), refused="found [cat, dog], expected names"),
     Awkward("an array as NumPy prints it", table(PLAIN.replace("cat;dog", "['cat' 'dog']")), refused="is a printed array"),
     *[
-        Awkward(f"{word} for an empty cell", table(PLAIN.replace("f.png,", f"f.png,{word}")), TRUTH)
-        for word in ("NaN", "None", "<NA>", "NA", "#N/A", "['']")
+        Awkward(f"{word} for an empty cell", table(PLAIN.replace("f.png,", f"f.png,{word}")), refused=f"is {word} a class, or an")
+        for word in ("NaN", "None", "<NA>", "NA", "#N/A")
     ],
+    Awkward(
+        "NA for an empty cell, with the answer", table(PLAIN.replace("f.png,", "f.png,NA")), TRUTH, options={"words": "empty"}
+    ),
+    Awkward(
+        "a class NA, with the answer", table(PLAIN.replace("owl", "NA")), TRUTH | {"e.png": {"NA"}}, options={"words": "class"}
+    ),
+    Awkward("[''] for an empty cell", table(PLAIN.replace("f.png,", "f.png,['']")), TRUTH),
     Awkward(
         "empty cells in most rows of split train",
         table(SPLIT.replace("a.png,train,cat;dog", "a.png,train,").replace("c.png,test,cat", "c.png,test,").replace(",-", ",")),
@@ -287,15 +303,21 @@ TABLES = [
     Awkward("a spreadsheet", table(b"PK\x03\x04", "labels.xlsx"), refused="a spreadsheet; save it as CSV", root="labels.xlsx"),
     Awkward(
         "two columns that could be the labels",
-        table("image,label,category\na.png,cat,x\n"),
+        table("image,label,category\na.png,cat,pet\n"),
         refused="columns label and category could be the labels",
     ),
     *[
-        Awkward(f"more labels in a column {head}", table(MORE.format(head, "dog")), refused=f"column {head} holds more labels")
+        Awkward(
+            f"more labels in a column {head}", table(MORE.format(head, "dog")), refused=f"column {head} (dog) holds labels too"
+        )
         for head in ("secondary", "label.1", "also")
     ],
+    Awkward("columns of other things", table(MORE.format("camera", "old")), refused="--ignore camera,note"),
     Awkward(
-        "columns of other things", table(MORE.format("camera", "old")), {"a.png": {"cat"}, "b.png": {"dog"}, "c.png": {"cat"}}
+        "columns of other things, with the answer",
+        table(MORE.format("camera", "old")),
+        {"a.png": {"cat"}, "b.png": {"dog"}, "c.png": {"cat"}},
+        options={"ignore": ["camera", "note"]},
     ),
     Awkward("labels in a row of split unlabeled", table(SPLIT.replace("unlabeled,", "unlabeled,zebra")), TRUTH, splits=SPLITS),
     Awkward("an option that another format reads", table(PLAIN), TRUTH, options={"label_folder": "last"}),
@@ -375,7 +397,7 @@ FOLDERS = [
     ),
     Awkward("photographs alone", pictures, refused="no labels yet; choose the first to label: dicap-stage suggest"),
     Awkward("a format that is not there", pictures, refused="own.format is coco", options={"format": "coco"}),
-    Awkward("a table that is not there", pictures, refused="expected labels.csv or labels.parquet", options={"format": "table"}),
+    Awkward("a table that is not there", pictures, refused="no such labels are there", options={"format": "table"}),
     Awkward(
         "photographs of no kind that is read", with_files(lambda root: None, {"dog/a.cr2": b"x"}), refused="no image files below"
     ),
@@ -406,6 +428,7 @@ ANNOTATIONS = [
         lambda root: [
             coco(root),
             coco(root, "annotations/image_info_unlabeled2017.json", "unlabeled2017", ("f.png",), annotations=None, first=100),
+            picture(root / "unlabeled2017" / "f.png", 9),
         ],
         TRUTH,
         splits={"f.png": "unlabeled"},
@@ -429,6 +452,7 @@ ANNOTATIONS = [
         "COCO with a category without a name",
         lambda root: coco(root, categories=[{"id": 10, "name": " "}], annotations=[{"image_id": 0, "category_id": 10}]),
         refused="class '': no name",
+        options={"empty": "none"},
     ),
     Awkward("JSON without an end", with_files(pictures, {"a.json": b"[" * 9999}), refused="readable as JSON (nested too deep"),
     Awkward(
@@ -455,7 +479,25 @@ ANNOTATIONS = [
             }
         ),
         {"a.png": {"cat", "dog"}, "b.png": {"dog"}, "c.png": {"cat"}, "f.png": None},
+        options={"answers": "last"},
     ),
+    *[
+        Awkward(
+            f"Label Studio, with two answers{what}",
+            label_studio(
+                {"a.png": [choice("cat", **one), choice("owl", **other)], "b.png": [choice("dog")], "c.png": [choice("owl")]}
+            ),
+            meant,
+            refused,
+            options=options,
+        )
+        for what, one, other, meant, refused, options in (
+            ("", {}, {}, None, "2 answers that differ", {}),
+            (" of which the first is newer", {"updated_at": "2025-02-01"}, {"updated_at": "2025-01-31"}, SINGLE_STUDIO, "", {}),
+            (" of which one is the ground truth", {"ground_truth": True}, {"updated_at": "2025-01-31"}, SINGLE_STUDIO, "", {}),
+            (" that both count", {}, {}, SINGLE_STUDIO | {"a.png": {"cat", "owl"}}, "", {"answers": "all"}),
+        )
+    ],
     Awkward(
         "Label Studio with names that an address would end early, and a lost photograph",
         label_studio(
@@ -474,7 +516,7 @@ ANNOTATIONS = [
     ),
     Awkward("XML with entities", lambda root: (root / "a.xml").write_text("<!DOCTYPE a []><a/>"), refused="a document type"),
     Awkward(
-        "XML of something else", lambda root: (root / "a.xml").write_text("<html/>"), refused="neither Pascal VOC's nor CVAT's"
+        "XML of something else", lambda root: (root / "a.xml").write_text("<html/>"), refused="no image files below it, but a.xml"
     ),
     Awkward("CVAT with a misspelt subset", cvat("Train", "Train", "tset"), refused="subset: found 'tset'"),
 ]

@@ -13,6 +13,7 @@ from dicap.errors import DataError
 from dicap.photos.readers import read as own
 from dicap.settings import Own
 from photos.awkward import SPLIT, coco, pictures
+from photos.looking import looked_at
 
 PARTIAL = (
     "image,split,labels,absent\na.png,train,cat;dog,*\nb.png,train,dog,owl\nc.png,test,cat,dog\nd.png,train,-,\n"
@@ -24,7 +25,7 @@ NAMES = [f"{letter}.png" for letter in "abcdefg"]
 def listed(root, text, **changes):
     pictures(root, NAMES)
     (root / "labels.csv").write_text(text)
-    return own.read(root, Own(**changes))
+    return looked_at(root, Own(**changes))
 
 
 def known(raw):
@@ -112,7 +113,7 @@ def lvis(root, **changes):
         image |= {"coco_url": f"http://images.cocodataset.org/train2017/{name}", "neg_category_ids": []}
         image |= {"not_exhaustive_category_ids": []} | changes.get(name, {})
     path.rename(path.with_name("lvis_v1_train.json")).write_text(json.dumps(content))
-    return own.read(root, Own(test_share=0.3))
+    return looked_at(root, Own(test_share=0.3))
 
 
 def test_verified_negatives_of_lvis(tmp_path):
@@ -133,7 +134,7 @@ def test_a_category_left_open_is_unknown_in_a_coco_file(tmp_path):
     content = json.loads(path.read_text())
     content["images"][1]["not_exhaustive_category_ids"] = [11, 12]  # b.png: a dog is drawn, owls were not looked for
     path.write_text(json.dumps(content))
-    found = known(own.read(tmp_path, Own(test_share=0.3)))
+    found = known(looked_at(tmp_path, Own(test_share=0.3)))
     found = {name.rpartition("/")[2]: value for name, value in found.items()}
     assert found["b.png"] == ({"dog"}, {"cat"}) and found["a.png"] == ({"cat", "dog"}, None)
 

@@ -8,9 +8,9 @@ import tiny
 
 from dicap.data.sources.base import Rejected
 from dicap.errors import DataError
-from dicap.photos.readers import read as own
 from dicap.settings import Own
 from photos.awkward import CASES, GROUPS
+from photos.looking import looked_at
 
 DOCUMENT = tiny.ROOT / "docs" / "errors.md"
 TITLE = "## What people have on disk"
@@ -48,12 +48,12 @@ def test_it_is_read_as_meant_or_refused_in_one_line(case, tmp_path, told, monkey
     options = Own(**({"test_share": 0.3} | case.options))
     if case.refused:
         with pytest.raises(DataError) as caught:
-            own.read(folder / case.root, options)
+            looked_at(folder / case.root, options)
         line = str(caught.value)
         assert case.refused in line and "\n" not in line
         told[case.what] = f"refused: `` {line.replace(str(folder), '<folder>')} ``"
     else:
-        raw = own.read(folder / case.root, options)
+        raw = looked_at(folder / case.root, options)
         labels = {
             item.path.rpartition("/")[2]: None if item.labels is None else {raw.classes[c] for c in item.labels}
             for item in raw.items

@@ -58,6 +58,19 @@ def test_the_example_of_the_documentation_says_what_predict_says(exported, model
         paths.append(str(tmp_path / f"{orientation}.png"))
         with Image.open(paths[0]) as image:
             image.save(paths[-1], exif=exif)
+    ramp = np.linspace(0, 65535, 600).astype(np.uint16).reshape(20, 30)
+    cut = Image.new("RGBA", (30, 20), (250, 10, 10, 255))
+    cut.paste((10, 20, 240, 0), (0, 0, 15, 20))
+    odd = {
+        "cut.png": cut,
+        "la.png": cut.convert("LA"),
+        "gif.gif": cut,
+        "grey.png": Image.fromarray(ramp),
+        "grey.tif": Image.fromarray(ramp),
+    }
+    for name, image in odd.items():
+        image.save(tmp_path / name, **({"tiffinfo": {262: 0}} if name == "grey.tif" else {}))
+        paths.append(str(tmp_path / name))
     done = subprocess.run(
         [sys.executable, str(ROOT / "docs" / "onnx_example.py"), str(out), *paths], capture_output=True, text=True, check=True
     )

@@ -10,10 +10,10 @@ from PIL import Image
 from dicap.data.sources import base
 from dicap.data.sources.base import Rejected, read_rgb
 from dicap.errors import DataError
-from dicap.photos.readers.read import read
 from dicap.photos.survey import survey
 from dicap.settings import Own
 from photos.awkward import HEIC
+from photos.looking import looked_at as read
 
 
 def image(path, shade=120):
@@ -141,7 +141,7 @@ def test_a_telephones_photograph_says_which_package_it_needs(tmp_path, monkeypat
         read_rgb(tmp_path / "a.jpg")
     (tmp_path / "dog").mkdir()
     for name in ("dog/a.heic", "dog/b.HEIC"):
-        (tmp_path / name).write_bytes(HEIC)
+        (tmp_path / name).write_bytes(HEIC + name.encode())
     found, _ = survey(tmp_path, Own())
     assert len(found.unreadable) == 3 and any("pip install 'dicap[heic]'" in problem for problem in found.problems)
 

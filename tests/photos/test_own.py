@@ -19,6 +19,7 @@ from dicap.errors import DataError
 from dicap.photos.readers import read as own
 from dicap.settings import Own
 from photos.awkward import linked, picture, pictures
+from photos.looking import looked_at
 
 LABELS = {
     f"{i:02d}.png": labels
@@ -51,44 +52,44 @@ def by_image(raw):
 
 def test_a_damaged_parquet_file_is_one_line(root):
     (root / "labels.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(DataError, match="both are there"):
-        own.read(root, Own())
+    with pytest.raises(DataError, match="several tables could be meant"):
+        looked_at(root, Own())
     with pytest.raises(DataError, match="not readable"):
-        own.read(root / "labels.parquet", Own())
+        looked_at(root / "labels.parquet", Own())
 
 
 def test_corel5k_reads_as_its_readme_says():
-    raw = own.read(shared("corel5k"), Own())
+    raw = looked_at(shared("corel5k"), Own())
     splits = [item.split for item in raw.items]
     assert (splits.count("train"), splits.count("test"), len(raw.classes)) == (4500, 499, 65)
     assert sum(item.labels == () for item in raw.items) == 118
 
 
 def test_the_images_of_a_second_folder_are_unlabelled_and_counted_once(root, tmp_path):
-    raw = own.read(root, options(unlabeled_root=str(root / "images")))  # the same folder: its open images
+    raw = looked_at(root, options(unlabeled_root=str(root / "images")))  # the same folder: its open images
     assert [item.id for item in raw.items if item.labels is None] == [f"images/{name}" for name in OPEN]
     more = tmp_path / "more"
     pictures(more / "deep", ["x.png"])
     picture(more / "images" / "00.png", 99)  # another image under a name that is taken
     (more / "link.png").symlink_to(root / "images" / "01.png")
     (more / b"\xe9t\xe9.png".decode("utf-8", "surrogateescape")).write_bytes((more / "deep" / "x.png").read_bytes())
-    raw = own.read(root, options(unlabeled_root=str(more)))
+    raw = looked_at(root, options(unlabeled_root=str(more)))
     found = [item.id for item in raw.items if item.labels is None]
     assert found == ["more/deep/x.png", "more/images/00.png", "more/\\xe9t\\xe9.png"]
     meta = convert(raw, tmp_path / "set", image_size=16, workers=0)
     assert meta["counts"] == {"train": 7, "test": 3, "unlabeled": 3} and not meta["rejected"]
     with pytest.raises(DataError, match=r"'images/00\.png' is the name of an image of the data set too"):
-        own.read(root, options(unlabeled_root=str(more / "images")))
+        looked_at(root, options(unlabeled_root=str(more / "images")))
 
 
 def test_labels_given_later_make_training_images(root, tmp_path):
     added = tmp_path / "added.csv"
     added.write_text("image,labels\n10.png,cat; fox\n11.png,-\n")
-    raw = own.read(root, options(added=str(added)))  # of images that were removed since
+    raw = looked_at(root, options(added=str(added)))  # of images that were removed since
     assert any("not in the data set any more: 2 (the first: 10.png)" in note for note in raw.notes)
     added.write_text("image,labels,other\nimages/00.png,cat;fox,1\nmore/x.png,cat,\n")
     pictures(tmp_path / "more", ["x.png", "y.png"])
-    raw = own.read(root, options(added=str(added), unlabeled_root=str(tmp_path / "more")))
+    raw = looked_at(root, options(added=str(added), unlabeled_root=str(tmp_path / "more")))
     assert raw.classes == ["cat", "dog", "fox", "owl"]
     assert by_image(raw) == LABELS | {"00.png": {"cat", "fox"}, "x.png": {"cat"}, "y.png": None}
     assert {item.id: item.split for item in raw.items}["more/x.png"] == "train"
@@ -117,16 +118,16 @@ def test_the_splits_that_a_format_names_are_kept(tmp_path):
         annotations = [{"image_id": name, "category_id": 1 + len(label)} for name in names for label in LABELS[name]]
         content = {"images": images, "annotations": annotations, "categories": [{"id": 4, "name": "pet"}]}
         (tmp_path / split / "_annotations.coco.json").write_text(json.dumps(content))
-    raw = own.read(tmp_path, options(test_share=0.0))
+    raw = looked_at(tmp_path, options(test_share=0.0))
     assert [item.split for item in raw.items] == ["test"] * 2 + ["train"] * 8
     shutil.rmtree(tmp_path / "test")
-    raw = own.read(tmp_path, options(test_share=0.0))
+    raw = looked_at(tmp_path, options(test_share=0.0))
     assert {item.id for item in raw.items if item.split == "test"} == {f"valid/{name}" for name in list(LABELS)[6:8]}
 
 
 def test_a_missing_test_split_is_one_line_with_the_remedy(root):
     with pytest.raises(DataError, match=r"no image of split test; set own\.test_share"):
-        own.read(root, options(test_share=0.0))
+        looked_at(root, options(test_share=0.0))
 
 
 def test_the_stratified_split_keeps_rare_classes_on_both_sides():
@@ -156,7 +157,7 @@ def test_a_list_that_is_sorted_or_grows_keeps_its_splits(tmp_path_factory, seed,
     def roles(rows):
         lines = [f"{names[row]},train,{';'.join(np.array(list('abcde'))[shown[row]]) or '-'}" for row in rows]
         (root / "labels.csv").write_text("\n".join(["image,split,labels", *lines]))
-        items = own.read(root, options(test_share=0.2)).items
+        items = looked_at(root, options(test_share=0.2)).items
         index = pd.DataFrame({"id": [item.id for item in items], "split": [item.split for item in items]})
         found = tiny.roles_of(index, 0.5, 1, 0.2, by_id=True)
         return dict(zip(index["id"], found, strict=True))
@@ -172,16 +173,16 @@ def test_a_list_that_is_sorted_or_grows_keeps_its_splits(tmp_path_factory, seed,
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 def test_two_names_of_one_file_are_one_image_or_refused(root, link):
     """07.png becomes a name of 00.png, whose labels are the same, and of 01.png, whose are others."""
-    images, before = root / "images", by_image(own.read(root, options()))
+    images, before = root / "images", by_image(looked_at(root, options()))
     (images / "07.png").unlink()
     link(images / "00.png", images / "07.png")
-    found = own.read(root, options())
+    found = looked_at(root, options())
     assert by_image(found) == {image: before[image] for image in before if image != "07.png"}
     assert any("counted once: 1" in note for note in found.notes)
     (images / "07.png").unlink()
     link(images / "01.png", images / "07.png")
     with pytest.raises(DataError, match=r"07\.png' is the same file as '.*01\.png', with other labels"):
-        own.read(root, options())
+        looked_at(root, options())
 
 
 def test_one_file_in_train_and_in_test_is_refused(tmp_path):
@@ -189,20 +190,20 @@ def test_one_file_in_train_and_in_test_is_refused(tmp_path):
     (tmp_path / "d.png").symlink_to("a.png")
     (tmp_path / "labels.csv").write_text("image,split,labels\na.png,train,cat\nb.png,train,dog\nc.png,test,dog\nd.png,test,cat\n")
     with pytest.raises(DataError, match=r"'d\.png' is the same file as 'a\.png'"):
-        own.read(tmp_path, options(test_share=0.0))
+        looked_at(tmp_path, options(test_share=0.0))
 
 
 def test_own_photographs_stand_upright(root):
     exif = Image.Exif()
     exif[0x0112] = 6  # taken with the camera on its side
     Image.new("RGB", (40, 20), "red").save(root / "images" / "00.png", exif=exif)
-    raw = own.read(root, options())
+    raw = looked_at(root, options())
     assert raw.images.read([item.id for item in raw.items].index("images/00.png")).size == (20, 40)
 
 
 def test_a_folder_may_be_named_from_where_one_is(root, monkeypatch):
     monkeypatch.chdir(root.parent)
-    raw = own.read(root.relative_to(root.parent), options(unlabeled_root="raw/images"))
+    raw = looked_at(root.relative_to(root.parent), options(unlabeled_root="raw/images"))
     assert all(raw.images.read(i).size == (10, 8) for i in range(len(raw.items))) and len(raw.items) == 12
 
 
@@ -210,13 +211,13 @@ def test_a_link_out_of_the_folder_is_refused_where_a_table_names_it_and_meant_wh
     picture(tmp_path / "elsewhere.png", 5)
     (root / "images" / "00.png").unlink()
     (root / "images" / "00.png").symlink_to(tmp_path / "elsewhere.png")
-    raw = own.read(root, options())
+    raw = looked_at(root, options())
     with pytest.raises(Rejected, match="out of the data set's folder"):
         raw.images.read([item.id for item in raw.items].index("images/00.png"))
     for name in ("cat", "dog"):
         pictures(tmp_path / "tree" / name, [f"{name}{i}.png" for i in range(4)])
     (tmp_path / "tree" / "cat" / "link.png").symlink_to(tmp_path / "elsewhere.png")
-    raw = own.read(tmp_path / "tree", options())
+    raw = looked_at(tmp_path / "tree", options())
     assert all(raw.images.read(i).size == (10, 8) for i in range(len(raw.items))) and len(raw.items) == 9
 
 
@@ -226,7 +227,7 @@ def test_a_linked_folder_is_followed_and_a_link_in_it_that_leads_elsewhere_is_no
     inside = tmp_path / "set-elsewhere" / "b.png"
     inside.unlink()
     inside.symlink_to(secret)
-    raw = own.read(tmp_path / "set", options())
+    raw = looked_at(tmp_path / "set", options())
     for i, item in enumerate(raw.items):
         if item.path.endswith("b.png"):
             with pytest.raises(Rejected, match="out of the data set's folder"):

@@ -27,10 +27,12 @@ from dicap.data.sources.files import readable
 from dicap.errors import DataError
 from dicap.photos.readers import read as own
 from dicap.photos.readers.sheet import MISSING
+from dicap.photos.readers.understand import understand
 from dicap.photos.survey import survey
 from dicap.provenance.external import tree_mark
 from dicap.settings import Own
 from dicap.settings.catalogue import FORMATS
+from photos.looking import looked_at
 from stages.photos.import_labels import table_of
 
 # Letters that mean something to tables, lists, paths, addresses, XML or spreadsheets; an accent in both forms; capitals.
@@ -236,8 +238,8 @@ def read_back(form: str, what: Drawn, root: Path):
     """{picture: labels} of the images that are there, each once; the error's one line where the set is refused."""
     try:
         WRITERS[form](root, what)
-        options = Own(test_share=0.3, format="cvat" if form == "cvat" else "auto")
-        raw = read_raw("table", root, options)
+        options = Own(test_share=0.3)
+        raw = read_raw("table", *understand(root.resolve(), options))
         look, _ = survey(root, options)  # as `init-data` does
     except DataError as error:
         return str(error)
@@ -255,7 +257,7 @@ def test_an_edit_of_any_file_is_noticed_in_every_format(tmp_path):
     for form, write in WRITERS.items():
         (root := tmp_path / form).mkdir()
         write(root, Drawn({"a/1.png": {"cat"}, "b/2.png": {"dog"}}, set(), "utf-8", ",", True, False))
-        kinds.append(own.detect(root))
+        kinds.append(understand(root, Own())[1].format)
         for path in [path for path in root.rglob("*") if path.is_file()]:
             before = tree_mark(root, root, is_own=True)
             path.write_bytes(b"edited")
@@ -267,7 +269,7 @@ def test_an_edit_of_any_file_is_noticed_in_every_format(tmp_path):
             (hidden := path.parent / ".checkpoints").mkdir(exist_ok=True)
             shutil.copy(path, hidden)
             path.rename(path.with_suffix(path.suffix.upper()))
-        assert own.detect(root) == own.read(root, Own(test_share=0.5)).source["format"] == [*kinds][-1]
+        assert understand(root, Own())[1].format == looked_at(root, Own(test_share=0.5)).source["format"] == [*kinds][-1]
     assert {*kinds} == {*FORMATS}, "a format without a writer"
 
 

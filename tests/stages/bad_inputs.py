@@ -65,6 +65,8 @@ def parquet(**columns):
     def spoil(project):
         Path("photos/labels.csv").unlink()
         pd.DataFrame(columns).to_parquet("photos/labels.parquet")
+        own = {"format": "table", "files": ["labels.parquet"]} | {name: name for name in ("image", "split", "labels")}
+        project.set({f"own.{key}": value for key, value in own.items()})
 
     return spoil
 

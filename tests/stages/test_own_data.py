@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import tiny
+from PIL import Image
 
 
 def test_predict_writes_and_says_where(project):
@@ -68,6 +69,11 @@ def test_from_no_label_at_all(bare_project, tmp_path):
     assert "there are 29 without labels: 28 are listed" in out
 
 
+def given_in(added):
+    """The lines of a file of imported labels, without the marks of what was there when they were."""
+    return [line.rsplit(",", 2)[0] for line in added.read_text().splitlines()]
+
+
 def test_suggest_label_import_and_run_again(project):
     before = json.loads((project.folder / "data/converted/meta.json").read_text())["counts"]
     project.done("suggest", "--count", "4")
@@ -96,7 +102,7 @@ def test_suggest_label_import_and_run_again(project):
     out = project.done("import-labels", listing)
     (added,) = [path for path in (project.folder / "labels").iterdir() if len(path.read_text().splitlines()) == 4]
     assert added.name in out and added.name in (project.folder / "params.yaml").read_text()
-    assert added.read_text() == "image,labels\nunlabeled-000.png,blue;red\nunlabeled-001.png,-\nunlabeled-002.png,green\n"
+    assert given_in(added) == ["image,labels", "unlabeled-000.png,blue;red", "unlabeled-001.png,-", "unlabeled-002.png,green"]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +168,7 @@ def test_a_filled_list_comes_back_from_a_spreadsheet(project):
     (project.folder / "filled.csv").write_bytes(text.encode("utf-16"))
     project.done("import-labels", "filled.csv")
     (added,) = (project.folder / "labels").iterdir()
-    assert added.read_text() == "image,labels\nunlabeled-000.png,blue;red\nunlabeled-001.png,-\n"
+    assert given_in(added) == ["image,labels", "unlabeled-000.png,blue;red", "unlabeled-001.png,-"]
 
 
 def test_suggest_offers_nothing_that_is_labelled(project):
@@ -178,7 +184,8 @@ def test_doctor_says_what_it_found(project):
     facts = json.loads(project.done("--json", "doctor"))
     assert facts["images"]["train"] == 28 and facts["duplicates"] == []
     photos = tiny.photographs(project.folder / "photos", {"train": 8, "test": 4})
-    shutil.copy(photos / "train-003.png", photos / "test-001.png")
+    with Image.open(photos / "train-003.png") as image:  # saved anew: of equal bytes would be one photograph
+        image.save(photos / "test-001.png", compress_level=1)
     project.set({"data_root": "photos"})
     project.done("convert")
     assert "duplicate: test test-001.png = train train-003.png" in project.done("doctor")

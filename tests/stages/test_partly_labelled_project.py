@@ -45,7 +45,7 @@ def test_from_the_table_to_the_page_and_new_labels(partial_project, tmp_path):
     out = project.done("import-labels", new)
     assert "+ not " in out
     (added,) = (project.folder / "labels").iterdir()
-    assert added.read_text().splitlines()[:1] == ["image,labels,absent"]
+    assert added.read_text().splitlines()[:1] == ["image,labels,absent,was,photo"]
     project.done("convert")
     rows = {row["id"]: row for row in pd.read_parquet("data/converted/index.parquet").to_dict("records")}
     assert [*rows["unlabeled-000.png"]["labels"]] == [2] and [*rows["unlabeled-000.png"]["absent"]] == [0]

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import stat
 import warnings
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import PIL
-from PIL import Image, ImageOps, UnidentifiedImageError, features
+from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError, features
 
 from dicap.errors import DataError
 
@@ -29,6 +30,7 @@ class Item:
         absent: sorted class indices that are known not to be there, where nothing is known of the classes in neither list;
             None: every class that is not in `labels` is absent.
         added: what the image was before its labels were given later (`train`, its labels perhaps hidden, or `unlabeled`).
+        group: what it has in common with others that belong on the same side of every split and fold; None: nothing.
     """
 
     id: str
@@ -37,6 +39,7 @@ class Item:
     labels: tuple[int, ...] | None
     added: str | None = None
     absent: tuple[int, ...] | None = None
+    group: str | None = None
 
 
 class Rejected(Exception):
@@ -109,7 +112,8 @@ class FileImages:
         self._upright = upright
 
     def read(self, i: int) -> Image.Image:
-        if (folder := self._below[i]) is not None and not stays_below(self.paths[i], folder):
+        folder = self._below[i]
+        if folder is not None and not stays_below(self.paths[i], folder) and not is_cached(self.paths[i]):
             raise Rejected("leads out of the data set's folder; copy the file there")
         return read_rgb(self.paths[i], upright=self._upright)
 
@@ -157,6 +161,7 @@ def read_rgb(path: Path, *, upright: bool = False) -> Image.Image:
     if info.st_size == 0:
         raise Rejected("empty (0 bytes)")
     _know_heic()
+    PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY  # nobody looks at a text: a megabyte of it is no harm
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of unusual metadata; what cannot be decoded raises
@@ -224,15 +229,16 @@ def _to_8_bits(image: Image.Image) -> Image.Image:
     """Grey of 16 bits as 8 bits: Pillow would clip it at 255, which leaves a white image.
 
     Raises:
-        Rejected: larger values, or none above 255, which would be black: they are of 8 bits.
+        Rejected: larger values, or none above 4095, which would be almost black: they are of 8, 10 or 12 bits.
     """
     import numpy as np
 
     grey = np.asarray(image)
     if grey.min() < 0 or grey.max() > 0xFFFF:
         raise Rejected("grey values of 32 bits; save it as an 8-bit or 16-bit image")
-    if grey.max() <= 0xFF:
-        raise Rejected("grey values of 16 bits, all of them below 256 and so black; save it as an 8-bit image")
+    if grey.max() <= 0xFFF:  # of 8, 10 or 12 bits: a camera's, a microscope's, an X-ray's
+        bound = 1 << int(grey.max()).bit_length()
+        raise Rejected(f"grey values of 16 bits, all of them below {bound} and so almost black; save it as an 8-bit image")
     return Image.fromarray((grey.astype(np.uint16) >> 8).astype(np.uint8))
 
 
@@ -260,6 +266,11 @@ def stays_below(path: Path, root: Path) -> bool:
         return os.path.realpath(path).startswith(os.path.join(os.path.realpath(root), ""))
     except ValueError:
         return True
+
+
+def is_cached(path: Path) -> bool:
+    """Whether a link leads into a cache of DVC, which may link what it tracks: to `files/md5/ab/cdef...`."""
+    return re.search(r"/files/md5/[0-9a-f]{2}/[0-9a-f]{30}$", os.path.realpath(path)) is not None
 
 
 def listing_error(path: Path, line: int, found: str, expected: str) -> DataError:

@@ -1,6 +1,7 @@
 """The image files below a folder."""
 
 import os
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -10,6 +11,12 @@ from dicap.files.written import written_below
 ENDINGS = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm"}
     | {".heic", ".heif", ".hif", ".avif"}
+)
+# Folders in which a disk station, Lightroom, Picasa or an archive of macOS keeps small or deleted pictures.
+THUMBNAILS = re.compile(r"@eaDir|#recycle|__MACOSX|.+\.lrdata", re.IGNORECASE)
+# Files that lie beside photographs and say nothing of one of them.
+DESCRIBES = re.compile(
+    r"(readme|licen[cs]e|citation|notice|changelog)\b.*|thumbs\.db|desktop\.ini|.+\.(md|dvc|lnk)", re.IGNORECASE
 )
 
 
@@ -39,7 +46,7 @@ def base_of(root: Path) -> Path:
 
 def list_images(folder: Path, *, required: bool = True, again: bool = False) -> list[str]:
     """Paths of the image files below a folder, relative to it, with forward slashes, sorted; hidden files are passed over,
-    and the thumbnails of a gallery.
+    and the thumbnails of a gallery or of the disk's own program.
 
     Links are followed, each folder once, or `again` by each link to it that does not lie in it.
 
@@ -49,22 +56,36 @@ def list_images(folder: Path, *, required: bool = True, again: bool = False) -> 
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; name a folder of images")
-    found, seen, thumbnails = [], set(), set()
-    for place, folders, names in os.walk(folder, followlinks=True):
-        real = os.path.realpath(place)
-        above = Path(place).parents
-        if real in (map(os.path.realpath, above[: len(above) - len(folder.parents)]) if again else seen):
-            folders.clear()
-            continue
-        seen.add(real)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        relative = Path(place).relative_to(folder)
-        thumbnails |= {(relative / name).as_posix() for name in written_below(Path(place))}
-        found += [(relative / name).as_posix() for name in names if is_image_name(name) and name[0] != "."]
-    found = [name for name in found if name not in thumbnails]
+    found = [name for name in _files_below(folder, again) if is_image_name(name)]
     if not found and required:
         raise DataError(f"{folder}: no image files below it; known endings are {', '.join(sorted(ENDINGS))}")
     return sorted(found)
+
+
+def list_others(folder: Path) -> list[str]:
+    """Paths of the other files below a folder, as `list_images`; without projects of ours and what only describes."""
+    return sorted(
+        name
+        for name in _files_below(folder, again=False, projects=False)
+        if not is_image_name(name) and not name.endswith("~") and not DESCRIBES.match(name.rpartition("/")[2])
+    )
+
+
+def _files_below(folder: Path, again: bool, projects: bool = True) -> list[str]:
+    found, written, seen = [], set(), set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        above = Path(place).parents
+        known = real in (map(os.path.realpath, above[: len(above) - len(folder.parents)]) if again else seen)
+        if known or (not projects and Path(place) != folder and {"dvc.yaml", "params.yaml"} <= {*names}):
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and not THUMBNAILS.fullmatch(name))
+        relative = Path(place).relative_to(folder)
+        written |= {(relative / name).as_posix() for name in written_below(Path(place))}
+        found += [(relative / name).as_posix() for name in names if not name.startswith(".")]
+    return [name for name in found if name not in written]
 
 
 def readable(name: str) -> str:

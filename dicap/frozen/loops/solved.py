@@ -17,13 +17,15 @@ import torch
 from torch import Tensor, nn
 
 from dicap.calibration.thresholds import PseudoLabels
+from dicap.data.format import read_groups
+from dicap.errors import DataError
 from dicap.files.artifacts import CHOICE
 from dicap.files.json_files import read_json, write_json
 from dicap.frozen.choice import Choice
 from dicap.frozen.crossfit import Fit, Pseudo, crossfit, solve_teachers
-from dicap.frozen.folds import assign_folds, n_folds
+from dicap.frozen.folds import deal_folds, n_folds, rank_of_names
 from dicap.frozen.inputs import BankFeatures
-from dicap.frozen.loss_weight import choose_loss_weight
+from dicap.frozen.loss_weight import FOLDS, choose_loss_weight
 from dicap.frozen.neighbours import in_metric_of_views
 from dicap.frozen.solver import Solution, solve
 from dicap.methods.base import Calibrates, HiddenLabels, Phase, Refresh, Roles, Teacher
@@ -41,7 +43,8 @@ def warm_up(run: Trainer, network: nn.Module) -> None:
     fit_scaling(network, run.experiment.training_features())
     problem, loss_weight = Problem.of(run.experiment, network, phase), run.experiment.settings.linear.C
     if loss_weight == "auto":
-        loss_weight = choose_loss_weight(problem.rows[problem.labelled], problem.y, seed=_seed(run.experiment))
+        fold = folds_of(run.experiment, problem.labelled, problem.y, FOLDS) if len(problem.y) > 1 else None
+        loss_weight = choose_loss_weight(problem.rows[problem.labelled], problem.y, fold)
     record_choice(run, loss_weight)
 
     student = Students(network)
@@ -96,8 +99,18 @@ def record_choice(run: Trainer, loss_weight: float, choice: Choice | None = None
     write_json({"C": loss_weight} | used, run.state.products / CHOICE)
 
 
-def _seed(experiment: Experiment) -> int:
-    return torch_seed(experiment.settings.seed, "folds", 0) % 2**32
+def folds_of(experiment: Experiment, labelled: np.ndarray, y: np.ndarray, folds: int) -> np.ndarray:
+    """A fold for each labelled row, (n_l,), that follows the images, not their order; a group of images is in one fold.
+
+    Raises:
+        DataError: all labelled images are of one group.
+    """
+    groups, seed = read_groups(experiment.folder), torch_seed(experiment.settings.seed, "folds", 0) % 2**32
+    of = None if groups is None else groups[labelled]
+    try:
+        return deal_folds(rank_of_names(experiment.store.ids[labelled].astype(str)), y, folds, seed, of)
+    except ValueError as error:
+        raise DataError(f"{experiment.folder}: {error}; label images of another group") from None
 
 
 @dataclass(frozen=True)
@@ -137,7 +150,7 @@ class Problem:
             views = rows[viewed] - scaled(seen)
         y = experiment.labels.of(phase.labelled).numpy().astype(np.float32)
         cross_fits = s.source == "cross_fit" and isinstance(experiment.method, Calibrates)
-        fold = assign_folds(y, min(s.folds, len(y)), _seed(experiment)) if cross_fits else np.full(len(y), -1)
+        fold = folds_of(experiment, phase.labelled, y, s.folds) if cross_fits else np.full(len(y), -1)
         return Problem(experiment, rows, views, phase.labelled, phase.unlabelled, y, fold)
 
     @property

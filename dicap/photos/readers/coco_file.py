@@ -1,12 +1,13 @@
 """COCO JSON of any edition: one file or several, as labelling tools and platforms export it, or as COCO is downloaded."""
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from dicap.data.sources.files import base_of, files_ending
 from dicap.errors import DataError
-from dicap.photos.readers.listing import Entry, Finder, Listing, read_json, relative_id, split_in
+from dicap.photos.readers.listing import Entry, Finder, Listing, read_json, relative_id, split_in, with_empty
+from dicap.settings import Own
 from dicap.settings.catalogue import FORMATS
 
 # Other annotations of the same images, in a download of COCO beside its `instances_*.json`.
@@ -17,18 +18,18 @@ WITHOUT_LABELS = "image_info"
 NEGATIVE, OPEN = "neg_category_ids", "not_exhaustive_category_ids"
 
 
-def find(root: Path) -> list[Path]:
-    """The COCO files of a folder (in it, in annotations/, or in one of its folders), or the file itself.
+def find(root: Path, kind: str, paths: Iterable[Path]) -> list[Path]:
+    """The COCO files among the files of a folder, in it or in one of its folders.
 
     Where `instances_*.json` lie, keypoints and captions of the same images beside them are passed by.
     """
-    places = [root] if root.is_file() else files_ending(root, FORMATS["coco"])
+    places = [path for path in paths if path.suffix.lower() in FORMATS["coco"] and path.parent.parent in (root, root.parent)]
     instances = {path.parent for path in places if path.name.startswith("instances_")}
     return [path for path in places if not (path.parent in instances and path.name.startswith(OTHERS)) and _is_coco(path)]
 
 
-def read(root: Path, files: list[Path]) -> Listing:
-    """An image with an annotation of a category has that label; one without any has none of them.
+def read(root: Path, own: Own) -> Listing:
+    """An image with an annotation of a category has that label; one without any has none of them (but see `own.empty`).
 
     The split is read from the file's or its folder's name (train, val, test). Categories are matched by name over the files.
     A file none of whose images are here is passed by, where another one has some: few people download all of COCO.
@@ -36,14 +37,15 @@ def read(root: Path, files: list[Path]) -> Listing:
     Where images name the categories that were verified not to be there, as in LVIS, nothing is known of the categories that are
     neither annotated nor named.
     """
-    base = base_of(root)
-    finder = Finder(base)
+    files = [root / name for name in own.files or ()]
+    base = root
     entries: list[Entry] = []
     seen: dict[str, str] = {}
     absent: list[tuple[Path, int]] = []
     used: list[str] = []
+    finders: list[Finder] = []
     for path in files:
-        found = _read_one(path, base, finder)
+        found = _read_one(path, base, finders)
         if found and not any(entry.file.is_file() for entry in found):
             absent.append((path, len(found)))
             continue
@@ -59,17 +61,15 @@ def read(root: Path, files: list[Path]) -> Listing:
         raise DataError(
             f"{absent[0][0]}: none of its {absent[0][1]} images is below {base}; put the folder of images there, or a link to it"
         )
-    notes = finder.notes() + [f"{path.name} was passed by: none of its {count} images is here" for path, count in absent]
-    empty = sum(entry.labels is not None and not entry.labels and entry.absent is None for entry in entries)
+    notes = [note for finder in finders for note in finder.notes()]
+    notes += [f"{path.name} was passed by: none of its {count} images is here" for path, count in absent]
     in_part = sum(entry.absent is not None for entry in entries)
     if in_part:
         notes.append(f"images that say which categories they do not show, taken to be labelled in part: {in_part}")
-    if empty:
-        notes.append(f"images without an annotation, taken to show none of the classes: {empty}")
-    return Listing(root, entries, {"annotations": used}, notes)
+    return with_empty(Listing(root, entries, {"annotations": used}, notes), own.empty)
 
 
-def _read_one(path: Path, base: Path, finder: Finder) -> list[Entry]:
+def _read_one(path: Path, base: Path, finders: list[Finder]) -> list[Entry]:
     try:
         content = read_json(path)
         for what in ("categories", "images"):
@@ -84,6 +84,8 @@ def _read_one(path: Path, base: Path, finder: Finder) -> list[Entry]:
         year = path.stem.split("_")[-1]  # instances_train2017.json means train2017/ or images/train2017/
         places = (base / year, base / "images" / year, path.parent, base / "images", path.parent / "images")
         entries, split = [], split_in(path, base) if annotated else "unlabeled"
+        finder = Finder(base, ((_file_name(image), places) for image in content["images"]))
+        finders.append(finder)
         verified = any(NEGATIVE in image for image in content["images"])
         for image in content["images"]:
             file = finder.find(_file_name(image), *places)

@@ -6,25 +6,25 @@ from pathlib import Path
 from dicap.data.sources.files import list_images, same_file
 from dicap.errors import DataError
 from dicap.files.checksum import sha256
-from dicap.photos.readers.listing import SPLIT_NAMES, Entry, Listing, relative_id
+from dicap.photos.readers.listing import SPLIT_NAMES, Entry, Listing, is_ignored, relative_id
+from dicap.settings import Own
 
 
-def read(root: Path, level: str = "auto", unlabelled: Path | None = None) -> Listing:
+def read(root: Path, own: Own) -> Listing:
     """`root/<label>/...`, or `root/<train|val|test|unlabeled>/<label>/...`.
 
     Links (symbolic and hard) to one file, and copies of one name and content, are one image, whose id is the path without a link:
     a link more makes no other image of it. Images in `unlabeled/`, or in no label's folder, are truly unlabelled. What lies in
     several splits is of the last of train, val and test.
 
-    Args:
-        level: which of several folders is the label: `first`, `last`, or `all` (each is one); auto: the user is asked.
-        unlabelled: a folder in it that is no label's.
+    Folders that `own.ignore` names, and that of `own.unlabeled_root`, are no label's.
 
     Raises:
-        DataError: a photograph lies in several folders that could be its label, and `level` does not say which.
+        DataError: a photograph lies in several folders that could be its label, and `own.label_folder` does not say which.
     """
-    place, paths = root.resolve(), list_images(root, again=True)
-    if unlabelled is not None and place in (aside := unlabelled.resolve()).parents:
+    level, place = own.label_folder, root.resolve()
+    paths = [path for path in list_images(root, again=True) if not is_ignored(path, own.ignore)]
+    if own.unlabeled_root is not None and place in (aside := Path(own.unlabeled_root).resolve()).parents:
         paths = [path for path in paths if not (place / path).is_relative_to(aside)]
     paths.sort(key=lambda path: os.path.realpath(root / path) != str(place / path))
     parts_of = {path: list(Path(path).parts[:-1]) for path in paths}

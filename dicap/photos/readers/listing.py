@@ -30,7 +30,8 @@ class Entry:
     """One image: its file, its name (unique), the names of its labels (None = truly unlabelled), and the split if one is said.
 
     `split` is train, val, test or unlabeled; None where the format knows none. `absent`: the names that are known not to be
-    there, where nothing is known of the others; None: all but the labels.
+    there, where nothing is known of the others; None: all but the labels. `group`: what it has in common with others that belong
+    on the same side of every split.
     """
 
     file: Path
@@ -38,6 +39,7 @@ class Entry:
     labels: frozenset[str] | None
     split: str | None = None
     absent: frozenset[str] | None = None
+    group: str | None = None
 
 
 @dataclass
@@ -89,7 +91,7 @@ def to_raw(listing: Listing) -> RawSet:
         if absent == () == labels:  # nothing is known of it
             labels = absent = None
         split = "unlabeled" if labels is None else val if entry.split == "val" else entry.split or "train"
-        items.append(Item(entry.id, entry.id, split, labels, absent=absent))
+        items.append(Item(entry.id, entry.id, split, labels, absent=absent, group=entry.group))
     images = FileImages(Path(), [entry.file for entry in entries], (), upright=True)
     return RawSet(OWN, classes, items, images, listing.source, notes)
 
@@ -104,6 +106,37 @@ def with_splits_of_folders(listing: Listing) -> Listing:
     entries = [replace(entry, split=split) for entry, split in zip(listing.entries, found, strict=True)]
     note = "no split is said: each image has that of the folder it lies in (train, val, test)"
     return replace(listing, entries=entries, notes=[*listing.notes, note])
+
+
+def with_empty(listing: Listing, empty: str) -> Listing:
+    """The listing with what an image means in which nothing is annotated: none of the classes, or that nobody looked at it.
+
+    Raises:
+        DataError: most of the images are so, and it is not said.
+    """
+    said = [entry for entry in listing.entries if entry.labels is not None and entry.split != "unlabeled"]
+    bare = [entry for entry in said if not entry.labels and entry.absent is None]
+    if not bare:
+        return listing
+    if empty == "auto" and 2 * len(bare) > len(said):
+        raise DataError(
+            f"{listing.where}: nothing is annotated in {len(bare)} of {len(said)} images (the first: {bare[0].id}): none of the "
+            "classes, or not labelled? Set own.empty to none or to unlabeled (init-data --empty)"
+        )
+    if empty == "unlabeled":
+        gone = {entry.id for entry in bare}
+        entries = [replace(entry, labels=None, split="unlabeled") if entry.id in gone else entry for entry in listing.entries]
+        note = f"images without an annotation, taken to be not labelled: {len(bare)}"
+        return replace(listing, entries=entries, notes=[*listing.notes, note])
+    note = f"images without an annotation, taken to show none of the classes: {len(bare)}"
+    return replace(listing, notes=[*listing.notes, f"{note} (own.empty: unlabeled reads them otherwise)"])
+
+
+def is_ignored(name: str, ignored: Iterable[str] | None) -> bool:
+    """Whether a file is named as saying nothing: by its path below the folder, a folder above it, or its ending (`.`: none)."""
+    path = Path(name)
+    ways = {name, path.suffix.lower() or ".", *map(str, path.parents)} - ({"."} if path.suffix else set())
+    return any(one.rstrip("/") in ways or one.lower() in ways for one in ignored or ())
 
 
 def check_names(where: object, classes: Iterable[str]) -> None:
@@ -150,34 +183,34 @@ def _composed(entry: Entry) -> Entry:
 
 
 class Finder:
-    """Finds the file that an annotation means, which is often not where the annotation says it is."""
+    """Finds the file that an annotation means, which is often not where the annotation says it is.
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    Capitals, composed or decomposed accents, blanks around, backslashes and a missing ending do not matter. Where no file of the
+    list is in its place, the folders are those of another machine: then an image below the root is meant whose path ends most
+    like it. Where some are in place, the others are missing: one by the name of another folder's may be another photograph.
+
+    Args:
+        root: the folder of the data set.
+        wanted: the names, each with the folders that it may be relative to, beside the root.
+    """
+
+    def __init__(self, root: Path, wanted: Iterable[tuple[str, tuple[Path, ...]]] = ()) -> None:
+        self._root, self._real = root, Path(os.path.realpath(root))
         self._moved: dict[str, str] = {}
+        self._strict = any(self._in_place(name, bases) is not None for name, bases in wanted)
 
     def find(self, name: str, *bases: Path) -> Path:
-        """The file `name` below one of `bases` or the root; else the image below the root whose path ends most like it.
+        """The file `name` below one of `bases` or the root; one that is nowhere as it was meant: `convert` says it is missing.
 
-        Capitals, composed or decomposed accents, blanks around, backslashes, folders of another machine and a missing ending do
-        not matter, where exactly one image fits. A path that is not there is returned as it was meant: `convert` rejects it as
-        missing.
+        Raises:
+            DataError: it is no name of a file, or more than one file could be meant.
         """
-        try:
-            os.stat(self._root / name)
-        except (OSError, ValueError) as error:
-            if getattr(error, "errno", None) in (None, errno.ENAMETOOLONG):
-                raise DataError(f"{self._root}: {name[:60]!r} is no name of a file; correct it") from None
-        spoken, name = name, name.strip()
-        for spelling in (spoken, name, name.replace("\\", "/").lstrip("/")):
-            if ".." not in spelling.split("/"):
-                for base in (*bases, self._root):
-                    if os.path.isfile(file := base / spelling):  # which knows names that can be none
-                        return file
-        meant = Path(name.replace("\\", "/"))
+        if (file := self._in_place(name, bases)) is not None:
+            return file
+        meant = Path(name.strip().replace("\\", "/"))
         if ".." in meant.parts:
             return (bases or (self._root,))[0] / meant
-        found = self._closest(meant.as_posix())
+        found = None if self._strict else self._elsewhere([_plain(part) for part in meant.parts])
         if found is not None:
             self._moved[name] = found
         return self._root / (found if found is not None else meant)
@@ -189,44 +222,73 @@ class Finder:
             for name, found in [*self._moved.items()][:1]
         ]
 
-    @cached_property
-    def _closest(self) -> Callable[[str], str | None]:
-        return finder_of(list_images(self._root, required=False))
+    def is_here(self, name: str, *bases: Path) -> bool:
+        """Whether a file is found by a name, wherever; False for what is no name, or fits several."""
+        try:
+            return os.path.isfile(self.find(name, *bases))
+        except DataError:
+            return False
 
+    def _in_place(self, name: str, bases: Iterable[Path]) -> Path | None:
+        try:
+            os.stat(self._root / name)
+        except (OSError, ValueError) as error:
+            if getattr(error, "errno", None) in (None, errno.ENAMETOOLONG):
+                raise DataError(f"{self._root}: {name[:60]!r} is no name of a file; correct it") from None
+        plain = name.strip().replace("\\", "/").lstrip("/")
+        spellings = [spelling for spelling in (name, name.strip(), plain) if ".." not in spelling.split("/")]
+        for spelling in spellings:
+            for base in (*bases, self._root):
+                if os.path.isfile(file := base / spelling):  # which knows names that can be none
+                    real = Path(os.path.realpath(file.parent), file.name)  # an address may lead by way of a link
+                    said_whole = os.path.isabs(spelling) and real.is_relative_to(self._real)
+                    return self._root / real.relative_to(self._real) if said_whole else file
+        for base in (*bases, self._root) if plain in spellings else ():
+            if found := self._variants.get(_plain(os.path.relpath(base / plain, self._root))):
+                return self._root / self._only(name, found)
+        return None
 
-def finder_of(paths: Iterable[str]) -> Callable[[str], str | None]:
-    """A function from a path as somebody wrote it to the one of `paths` that is meant: itself, or the one that ends most like it.
-
-    The last name has to be the same, but for capitals, accents composed or not, and an ending that was left out; so has the
-    folder it lies in, where both have one: `dog/1.jpg` is not the missing `cat/1.jpg`. None where no path fits, or more than one
-    equally well.
-    """
-    exact = set()
-    by_name: dict[str, list[str]] = {}
-    for path in paths:
-        exact.add(path)
-        last = _plain(Path(path).name)
-        by_name.setdefault(last, []).append(path)
-        if "." in last:
-            by_name.setdefault(last.rpartition(".")[0], []).append(path)
-
-    def find(name: str) -> str | None:
-        if name in exact:
-            return name
-        wanted = [_plain(part) for part in Path(name.replace("\\", "/")).parts]
-        if not wanted:
-            return None
+    def _elsewhere(self, wanted: list[str]) -> str | None:
+        """The image whose path ends most like it: its last name has to be the same, and so has the folder, where both have one:
+        `dog/1.jpg` is not the missing `cat/1.jpg`."""
         rated = []
-        for path in by_name.get(wanted[-1], []):
+        for path in self._by_name.get(wanted[-1], []) if wanted else []:
             parts = [_plain(part) for part in Path(path).parts]
             folders = zip(wanted[-2::-1], parts[-2::-1], strict=False)  # from the end
             common = len(list(takewhile(lambda pair: pair[0] == pair[1], folders)))
             if common or len(wanted) == 1 or len(parts) == 1:
                 rated.append((common, path))
         best = [path for rate, path in rated if rate == max(rated)[0]]
-        return best[0] if len(best) == 1 else None
+        return self._only("/".join(wanted), best) if best else None
 
-    return find
+    def _only(self, name: str, found: list[str]) -> str:
+        if len(found) > 1:
+            raise DataError(
+                f"{self._root}: {name!r} could be {readable(found[0])} or {readable(found[1])}; write its folder and ending too"
+            )
+        return found[0]
+
+    @cached_property
+    def _images(self) -> list[str]:
+        return list_images(self._root, required=False)
+
+    @cached_property
+    def _variants(self) -> dict[str, list[str]]:
+        return _by(self._images, _plain)
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[str]]:
+        return _by(self._images, lambda path: _plain(Path(path).name))
+
+
+def _by(paths: Iterable[str], key: Callable[[str], str]) -> dict[str, list[str]]:
+    """Paths by what a key makes of them, with and without the ending."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        name = key(path)
+        for spelled in {name, name.rpartition(".")[0] if "." in Path(name).name else name}:
+            found.setdefault(spelled, []).append(path)
+    return found
 
 
 def _plain(name: str) -> str:

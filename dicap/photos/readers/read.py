@@ -1,34 +1,48 @@
 """Data set `table`: anybody's own images, in whichever format they come, with the options of the settings' section `own`."""
 
+import hashlib
+import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unicodedata import normalize
 
 import numpy as np
 
 from dicap.data.sources.base import FileImages, Item, RawSet
-from dicap.data.sources.files import base_of, files_ending, linked_folder, list_images, readable, same_file
+from dicap.data.sources.files import base_of, linked_folder, list_images, readable, same_file
 from dicap.errors import DataError
+from dicap.files.checksum import sha256
 from dicap.photos.readers import coco_file, folders, label_studio, table, xml_files
-from dicap.photos.readers.listing import Listing, read_json, to_raw, with_splits_of_folders
-from dicap.photos.readers.sheet import ABSENT, IMAGE, LABEL, OTHERS, Labels, read_sheet
+from dicap.photos.readers.copies import with_groups, without_leaks
+from dicap.photos.readers.listing import is_ignored, to_raw, with_splits_of_folders
+from dicap.photos.readers.sheet import OTHERS, Labels, plain, read_sheet
 from dicap.randomness import order_by_name
 from dicap.settings import Own
-from dicap.settings.catalogue import FORMATS
 
-# The readers that look for files of their own, in this order; `table` and `folders`, which have options, look besides.
-READERS = {"coco": coco_file, "labelstudio": label_studio, "voc_xml": xml_files, "cvat": xml_files}
-OPTIONS = {"table": ("separator", "empty", "empty_absent"), "folders": ("label_folder",)}  # of own, that one format alone reads
+READERS = {
+    "table": table,
+    "coco": coco_file,
+    "labelstudio": label_studio,
+    "voc_xml": xml_files,
+    "cvat": xml_files,
+    "folders": folders,
+}
+LISTS = Path("labels")  # of a project: where `import-labels` writes
 
 
 @dataclass(frozen=True)
 class Given:
-    """Labels given later to an image: the names of its labels, and of the classes known not to be there (None: all others)."""
+    """Labels given later to an image: the names of its labels, and of the classes known not to be there (None: all others).
+
+    Beside them the marks of what the data set itself said of the image then (`was`) and of its file; None: not known.
+    """
 
     labels: list[str]
     absent: list[str] | None = None
+    was: str | None = field(default=None, compare=False)
+    photo: str | None = field(default=None, compare=False)
 
     def among(self, classes: Iterable[str]) -> "Given":
         """The same where these were all the classes there were: of others nothing is known."""
@@ -43,80 +57,56 @@ class Given:
         if before is None or self.absent is None:
             return self
         labels = sorted({*before.labels, *self.labels} - {*self.absent})
-        return Given(labels, None if before.absent is None else sorted({*before.absent, *self.absent} - {*self.labels}))
+        absent = None if before.absent is None else sorted({*before.absent, *self.absent} - {*self.labels})
+        return replace(self, labels=labels, absent=absent)
+
+    def mark(self) -> str:
+        """What tells it from other words about the same image."""
+        absent = None if self.absent is None else sorted(self.absent)
+        return hashlib.sha256(json.dumps([sorted(self.labels), absent]).encode()).hexdigest()[:12]
 
 
 def read(root: Path, own: Own) -> RawSet:
-    """Read `data_root` in the format that `own.format` names (auto: the one it looks like), then apply the options.
+    """Read `data_root` as the settings say, then apply the options.
 
-    In this order: unlabelled images of a second folder (`own.unlabeled_root`), a test split drawn from the labelled images
-    (`own.test_share`) where there is none, and labels added later (`own.added`), which so change no image of the test split.
+    In this order: unlabelled images of a second folder (`own.unlabeled_root`), groups of images that belong on one side of every
+    split, a test split drawn from the labelled images (`own.test_share`) where there is none, and labels added later
+    (`own.added`), which so change no image of the test split.
 
     Raises:
         DataError: nothing readable is there, or a test split is missing and none is asked for.
     """
-    kind = detect(root) if own.format == "auto" else own.format
-    listing = read_listing(root, kind, own)
+    if not root.exists():
+        raise DataError(f"{root}: no such folder or file; set data_root to the folder that holds your images and labels")
+    if root.is_file():
+        root, own = base_of(root), own.model_copy(update={"files": own.files or [root.relative_to(base_of(root)).as_posix()]})
+    kind = own.format or "table"
+    for name in own.files or ([table.DOCUMENTED[0]] if own.format is None else []):
+        if not (root / name).is_file():
+            raise DataError(f"{root / name}: no such file of labels; look at what is there: dicap-stage init-data {root}")
+    listing = READERS[kind].read(root, own)
     if kind != "folders":
         listing = with_splits_of_folders(listing)
     raw, files = one_each(to_raw(listing), [entry.file for entry in listing.entries])
-    base = base_of(root) if kind == "coco" else root if root.is_dir() else root.parent
-    leaves = {folder: linked_folder(folder / "_", base) for folder in {file.parent for file in files} if kind != "folders"}
-    below = [leaves[file.parent] for file in files if leaves]
+    leaves = {folder: linked_folder(folder / "_", root) for folder in {file.parent for file in files} if kind != "folders"}
+    below: list[Path | None] = [leaves.get(file.parent) for file in files]
     if own.unlabeled_root:
-        raw, files = with_unlabelled(raw, files, Path(own.unlabeled_root), base)
-    for name in sorted({name for names in OPTIONS.values() for name in names} - {*OPTIONS.get(kind, ())}):
-        if getattr(own, name) != "auto":
-            note = f"nothing reads own.{name} {getattr(own, name)!r}: the labels are of the format {kind}"
-            raw = replace(raw, notes=[*raw.notes, note])
+        raw, files = with_unlabelled(raw, files, Path(own.unlabeled_root), root, own.ignore)
+        below += [None] * (len(files) - len(below))
+    raw, kept = with_groups(raw, files)
     if own.test_share and not any(item.split == "test" for item in raw.items):
         raw = with_test(raw, own.test_share)
-    raw = replace(raw, images=FileImages(Path(), files, below, upright=True), source=raw.source | {"format": kind})
+    raw, kept = without_leaks(raw, kept)
+    images = FileImages(Path(), [files[i] for i in kept], [below[i] for i in kept], upright=True)
+    raw = replace(raw, images=images, source=raw.source | {"format": kind})
     if own.added:
-        raw = with_added(raw, Path(own.added), base)
+        raw = with_added(raw, Path(own.added), root, own.new_classes or ())
+    raw.notes.extend(forgotten(own.added))
     for split in ("train", "test"):
         if not any(item.split == split for item in raw.items):
             way = "set own.test_share, for example to 0.2, to draw one from the labelled images" if split == "test" else ""
             raise DataError(f"{listing.where}: no image of split {split}; {way or 'label some images'}")
     return raw
-
-
-def detect(root: Path) -> str:
-    """The format a folder or file looks like. Raises DataError where it looks like none."""
-    if not root.exists():
-        raise DataError(f"{root}: no such folder or file; set data_root to the folder that holds your images and labels")
-    if root.suffix.lower() in (*FORMATS["table"], ".xlsx", ".xls", ".ods") or (
-        root.is_dir() and any((root / name).is_file() for name in table.NAMES)
-    ):
-        return "table"
-    for kind, reader in READERS.items():
-        if reader.find(root):
-            return kind
-    if root.is_dir() and table.candidates(root):
-        return "table"
-    for path in [root] if root.is_file() else files_ending(root, FORMATS["coco"], ("*", "annotations/*")):
-        if path.suffix.lower() in FORMATS["coco"]:
-            read_json(path)  # it may hold the labels; where it cannot be read, folders would be taken for labels
-    if root.is_dir() and any(path.is_dir() and not path.name.startswith(".") for path in root.iterdir()):
-        return "folders"
-    if root.is_dir() and list_images(root, required=False):
-        raise DataError(f"{root}: holds photographs and no labels yet; choose the first to label: dicap-stage suggest {root}")
-    raise DataError(
-        f"{root}: holds no labels that are known here: a labels.csv, a COCO or Label Studio JSON, Pascal VOC or CVAT XML, or a "
-        "folder for each label"
-    )
-
-
-def read_listing(root: Path, kind: str, own: Own) -> Listing:
-    """The annotations of a format. Raises DataError."""
-    if kind == "table":
-        return table.read(root, separator=own.separator, empty=own.empty, empty_absent=own.empty_absent)
-    if kind == "folders":
-        return folders.read(root, own.label_folder, Path(own.unlabeled_root) if own.unlabeled_root else None)
-    found = READERS[kind].find(root)
-    if not found:
-        raise DataError(f"{root}: own.format is {kind}, but no such file is there; set it to auto")
-    return READERS[kind].read(root, found)
 
 
 def one_each(raw: RawSet, files: list[Path]) -> tuple[RawSet, list[Path]]:
@@ -147,15 +137,18 @@ def one_each(raw: RawSet, files: list[Path]) -> tuple[RawSet, list[Path]]:
     return replace(raw, items=[raw.items[i] for i in kept], notes=[*raw.notes, note]), [files[i] for i in kept]
 
 
-def with_added(raw: RawSet, path: Path, base: Path) -> RawSet:
+def with_added(raw: RawSet, path: Path, base: Path, new_classes: Iterable[str] = ()) -> RawSet:
     """Labels given later, in the file that `import-labels` writes. An unlabelled image becomes a training image.
 
-    Of a class that no image of the data set itself has, nothing is known in the images that are not in the file. An image of the
-    file that was removed is left out, with a note: its labels are not given to one of a similar name, but to one that is the same
-    file, by whichever of several links it goes now.
+    The newer word counts: where the data set itself says of an image what it said when its labels were imported, they count, else
+    it was corrected since. An image of the file that was removed is left out, with a note, and so is one that is another
+    photograph by now: its labels are not given to one of a similar name, but to one that is the same file, by whichever of
+    several links it goes now.
 
     Args:
         base: the folder that ids are paths below.
+        new_classes: classes of which nothing is known in images that do not name them; so are those that no image of the data set
+            itself has.
 
     Raises:
         DataError: the file is missing, or not readable.
@@ -169,29 +162,67 @@ def with_added(raw: RawSet, path: Path, base: Path) -> RawSet:
         added = {known: added[image] for image, known in links.items()} | {i: g for i, g in added.items() if i not in links}
     names = sorted({*raw.classes, *(name for given in added.values() for name in given.labels)})
     number = {name: i for i, name in enumerate(names)}
-    fresh = {*names} - {*raw.classes}
-    items, unknown = [], 0
+    fresh = ({*names} - {*raw.classes}) | ({*new_classes} & {*names})
+    before = {*raw.classes} - fresh
+    files = dict(zip((item.id for item in raw.items), getattr(raw.images, "paths", ()), strict=True))
+    items, unknown, newer, exchanged, differ = [], 0, [], [], []
     for item in raw.items:
         given, was = given_of(item.labels, item.absent, raw.classes), item.added
+        later = added.get(item.id)
+        if later is not None and later.photo and photo_mark(files[item.id]) not in (later.photo, ""):
+            exchanged.append(item.id)
+            later = None
+        said = "" if given is None else given.mark()
         if given is not None and fresh:
-            given = given.among(raw.classes)
-        if item.id in added:
-            given = added[item.id].after(given)
+            given = given.among(before)
+        if later is not None:
             was = item.split if item.split != "test" else None
+            if given is not None and later.was is not None and later.was != said:
+                newer.append(item.id)
+                given = given.after(later)
+            else:
+                if given is not None and later.was is None and given_of(item.labels, item.absent, raw.classes) != later:
+                    differ.append(item.id)
+                given = later.after(given)
         if given is not None:
             labels = tuple(sorted(number[name] for name in given.labels))
             absent = None if given.absent is None else tuple(sorted(number[name] for name in given.absent if name in number))
             unknown += bool(fresh) and given.absent is not None and not fresh <= {*given.labels, *given.absent}
             if labels or absent != ():  # else nothing is known of it
-                item = Item(item.id, item.path, "train" if was else item.split, labels, was, absent)
+                item = Item(item.id, item.path, "train" if was else item.split, labels, was, absent, item.group)
         items.append(item)
     gone = sorted(added.keys() - {item.id for item in items})
-    notes = [*raw.notes, f"{len(added) - len(gone)} images have labels from {path.name}"]
-    if gone:
-        notes.append(f"{path.name}: labels of images that are not in the data set any more: {len(gone)} (the first: {gone[0]})")
+    notes = [*raw.notes, f"{len(added) - len(gone) - len(exchanged)} images have labels from {path.name}"]
+    for what, names_ in (
+        ("labels of images that are not in the data set any more", gone),
+        ("labels of images by whose names there are other photographs now, left out", exchanged),
+        ("images whose own labels were changed after the import, and count", newer),
+        ("images of which the data set itself says otherwise, and does not count", differ),
+    ):
+        if names_:
+            notes.append(f"{path.name}: {what}: {len(names_)} (the first: {names_[0]})")
     if fresh:
         notes.append(f"classes that came with {path.name}: {', '.join(sorted(fresh))}; unknown in {unknown} labelled images")
     return replace(raw, classes=names, items=items, notes=notes)
+
+
+def photo_mark(file: Path) -> str:
+    """What tells a photograph from another one of its name; empty where it is not there."""
+    return sha256(file)[:16] if file.is_file() else ""
+
+
+def forgotten(added: str | None) -> list[str]:
+    """Notes on lists of imported labels that hold images which the one in force does not, as where params.yaml was taken back."""
+    folder, notes = Path(added).parent if added else LISTS, []
+    for path in sorted(folder.glob("added-*.csv")) if folder.is_dir() else ():
+        if added is None or path != Path(added):
+            lost = added_before(path).keys() - added_before(added).keys()
+            if lost:
+                notes.append(
+                    f"{path} holds labels of {len(lost)} images that own.added ({added or 'empty'}) does not (the first: "
+                    f"{min(lost)}); dicap-stage import-labels {path} brings them back"
+                )
+    return notes
 
 
 def given_of(labels: Sequence[int] | None, absent: Sequence[int] | None, classes: list[str]) -> Given | None:
@@ -211,6 +242,7 @@ def read_added(
     known: Iterable[str] | None = (),
     images: Iterable[str] | None = None,
     separator: str = "auto",
+    words: str = "auto",
 ) -> dict[str, Given]:
     """{image: what is known of it} of a table with columns image and labels; rows that are empty are left out, `-` means none.
 
@@ -229,7 +261,8 @@ def read_added(
     if not path.is_file():
         raise DataError(f"{path}: no such file; `dicap-stage import-labels` writes it")
     sheet = read_sheet(path)
-    image, labels = sheet.column(IMAGE), sheet.column(LABEL)
+    sheet.header = [plain(head) for head in sheet.header]  # a spreadsheet may have given capitals
+    image, labels = sheet.column("image"), sheet.column("labels")
     for name, column in (("image", image), ("labels", labels)):
         if column is None:
             raise DataError(f"{path}: column {name} is missing (found {', '.join(sheet.header)}); expected image, labels")
@@ -237,10 +270,11 @@ def read_added(
     found: dict[str, Given] = {}
     ids = {*(images or ())}
     composed = {normalize("NFC", image): image for image in ids}  # a program may have written an accent as a letter of its own
-    present = Labels(sheet, labels, separator, known).read()
+    present = Labels(sheet, labels, separator, known, words=words).read()
     absent: list[list[str] | None] = [None] * len(present)
-    if (column := sheet.column(ABSENT)) is not None:
+    if (column := sheet.column("absent")) is not None:
         absent = table.read_absent(sheet, column, present, separator, known)
+    marks = sheet.column("was"), sheet.column("photo")
     in_part = any(gone is not None for gone in absent)
     for row, (name, names, gone) in enumerate(zip(sheet.texts(image), present, absent, strict=True)):
         if names is None and not gone:
@@ -251,7 +285,9 @@ def read_added(
             raise sheet.error(
                 row, "absent: empty beside labels; write `*` if all other classes are absent, `-` if that is known of none"
             )
-        given = Given(names or [], None if names == [] or gone == [OTHERS] else gone)
+        was, photo = (None if c is None else str(sheet.rows[row][c] or "") for c in marks)
+        was = None if was == "?" else was
+        given = Given(names or [], None if names == [] or gone == [OTHERS] else gone, was, photo)
         if images is not None and name not in ids:
             if (form := normalize("NFC", name)) not in composed:
                 raise sheet.error(row, f"image {name!r} is not in the data set; write its id as `suggest` does")
@@ -262,7 +298,9 @@ def read_added(
     return found
 
 
-def with_unlabelled(raw: RawSet, files: list[Path], folder: Path, base: Path) -> tuple[RawSet, list[Path]]:
+def with_unlabelled(
+    raw: RawSet, files: list[Path], folder: Path, base: Path, ignore: Iterable[str] | None = None
+) -> tuple[RawSet, list[Path]]:
     """Images of a second folder without labels; those already in the set, under any name, are passed over.
 
     Their ids are their paths below `base`, the folder of the data set; of a folder elsewhere they begin with its name. So an
@@ -272,7 +310,7 @@ def with_unlabelled(raw: RawSet, files: list[Path], folder: Path, base: Path) ->
         DataError: there is no such folder, or one of its images would have the id of another image.
     """
     known = {same_file(file) for file in files}
-    fresh = {same_file(folder / path): path for path in reversed(list_images(folder))}  # of several links the first
+    fresh = {same_file(folder / path): path for path in reversed(list_images(folder)) if not is_ignored(path, ignore)}
     found = sorted(path for file, path in fresh.items() if file not in known)
     place = Path(os.path.relpath(folder.resolve(), base.resolve()))
     prefix = Path(folder.resolve().name) if ".." in place.parts else place
@@ -284,16 +322,27 @@ def with_unlabelled(raw: RawSet, files: list[Path], folder: Path, base: Path) ->
 
 
 def with_test(raw: RawSet, share: float) -> RawSet:
-    """A test split of the labelled training images, stratified so that rare classes are in both parts."""
-    rows = [i for i, item in enumerate(raw.items) if item.split == "train"]
-    labels = np.zeros((len(rows), len(raw.classes)), bool)
-    for place, row in enumerate(rows):
-        labels[place, list(raw.items[row].labels or ())] = True
-    order = order_by_name((raw.items[row].id for row in rows), 0, "test")
-    chosen = {rows[order[place]] for place in np.flatnonzero(stratified(labels[order], share))}
+    """A test split of the labelled training images, stratified so that rare classes are in both parts; a group stays together."""
+    groups: dict[str, list[int]] = {}
+    for i, item in enumerate(raw.items):
+        if item.split == "train":
+            groups.setdefault(item.group or item.id, []).append(i)
+    names = list(groups)
+    labels = np.zeros((len(names), len(raw.classes)), bool)
+    for place, rows in enumerate(groups.values()):
+        labels[place, [c for row in rows for c in raw.items[row].labels or ()]] = True
+    if len(names) == 1:
+        raise DataError(
+            f"{raw.dataset}: all {len(groups[names[0]])} labelled images are copies, or of one group; a test split needs another"
+        )
+    order = order_by_name(names, 0, "test")
+    chosen = {row for place in np.flatnonzero(stratified(labels[order], share)) for row in groups[names[order[place]]]}
     items = [replace(item, split="test") if i in chosen else item for i, item in enumerate(raw.items)]
-    notes = [*raw.notes, f"{len(chosen)} of {len(rows)} labelled images were drawn as the test split (own.test_share)"]
-    return replace(raw, items=items, notes=notes, source=raw.source | {"test_drawn": len(chosen)})
+    total = sum(map(len, groups.values()))
+    note = f"{len(chosen)} of {total} labelled images were drawn as the test split (own.test_share)"
+    if len(chosen) > 1.25 * share * total + 1:
+        note += f", more than {share:g} of them, so that each of {len(raw.classes)} classes is in it, and groups are whole"
+    return replace(raw, items=items, notes=[*raw.notes, note], source=raw.source | {"test_drawn": len(chosen)})
 
 
 def stratified(labels: np.ndarray, share: float) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""One reader for tables as people have them: CSV with any of four separators in UTF-8 or UTF-16, and Parquet.
+"""Tables as people have them, as rows of cells: CSV with any of four separators in UTF-8 or UTF-16, and Parquet; and labels.
 
-Only what a table says itself decides how it is read. Where it can be read in two ways, it is refused with both of them named.
+What can be read in two ways is refused with both of them named.
 """
 
 import ast
@@ -9,7 +9,7 @@ import io
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -26,52 +26,39 @@ from dicap.errors import DataError, first_line
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 NONE = "-"  # a cell that says: none of the classes
-# What programs write for an empty cell.
-MISSING = ("nan", "NaN", "<NA>", "None", "null", "NULL", "NA", "N/A", "n/a", "#N/A")
 OTHERS = "*"  # a cell of absent classes that says: all but the labels
-# Heads that people give to a column, in the order in which they are believed; capitals, blanks and dashes do not count.
-IMAGE = (
-    *("image", "images", "file_name", "filename", "file", "image_path", "filepath", "file_path", "path", "image_name"),
-    *("image_file", "img", "photo", "photograph", "picture", "image_id", "imageid", "id"),
-)
-LABEL = ("labels", "label", "tags", "tag", "classes", "class", "categories", "category", "keywords", "class_name", "label_name")
-ABSENT = ("absent",)  # one head alone: a column of another meaning would make a class's absence unknown
-SPLIT = ("split", "set", "subset", "partition", "data_split", "phase")
-YES, NO = ("1", "1.0", "true", "yes"), ("0", "0.0", "false", "no")
-MARKS = frozenset((*YES, *NO, "x"))  # a tick is looked for, to be refused: is a cell beside it empty, or said to be absent?
+# What programs write for an empty cell of a text file, and what may be a class: NA is North America, and sodium.
+MISSING = ("nan", "NaN", "<NA>", "None", "null", "NULL", "NA", "N/A", "n/a", "#N/A")
+YES, NO, MINUS = ("1", "1.0", "true", "yes", "x"), ("0", "0.0", "false", "no"), ("-1", "-1.0")
+MARKS = frozenset((*YES, *NO, *MINUS))
+USUAL = ",|、，；"  # marks that separate more often than they belong to a name
+WITHIN = "_-.'’\"()[]{}"  # marks that belong to a name more often than they separate
 
 
 @dataclass
 class Sheet:
-    """The cells of a table.
+    """The cells of a table, or of several that are read as one.
 
     Attributes:
-        header: names of the columns as they stand there, stripped.
+        header: names of the columns, stripped; one without a head is `column 3`.
         rows: the cells of each row: texts, and in Parquet lists of labels; None for a missing value.
-        lines: the line (in Parquet the row) of each.
+        places: file and line (in Parquet the row) of each row.
+        literal: whether a missing value and the text `NA` are told apart, as in Parquet.
         facts: how it was read, for the user: separator and encoding.
     """
 
     path: Path
     header: list[str]
     rows: list[list[Any]]
-    lines: list[int]
+    places: list[tuple[Path, str]]
+    literal: bool = False
     facts: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def where(self) -> str:
-        """What the numbers in `lines` count."""
-        return "row" if self.path.suffix.lower() == ".parquet" else "line"
-
-    def column(self, names: Sequence[str]) -> int | None:
-        """The column whose head is the first of `names` that is there. Raises DataError where that head stands there twice."""
-        heads = [plain(name) for name in self.header]
-        for name in names:
-            if heads.count(name) > 1:
-                raise DataError(f"{self.path}: column {name} occurs twice; keep one")
-            if name in heads:
-                return heads.index(name)
-        return None
+    def column(self, name: str) -> int | None:
+        """The place of a column by its head. Raises DataError where that head stands there twice."""
+        if self.header.count(name) > 1:
+            raise DataError(f"{self.path}: column {name} occurs twice; keep one")
+        return self.header.index(name) if name in self.header else None
 
     def texts(self, column: int) -> list[str]:
         """A column as stripped texts; a missing value is an empty one."""
@@ -79,12 +66,31 @@ class Sheet:
 
     def error(self, row: int, text: str) -> DataError:
         """The error of one of the rows."""
-        return DataError(f"{self.path}: {self.where} {self.lines[row]}: {text}")
+        return DataError(f"{self.place(row)}: {text}")
+
+    def place(self, row: int) -> str:
+        """File and line of a row."""
+        return "{}: {}".format(*self.places[row])
 
 
 def plain(head: str) -> str:
     """A column's head without what people vary: `File Name` and `file-name` are file_name."""
     return re.sub(r"[\s_\-]+", "_", head.strip().casefold())
+
+
+def read_sheets(paths: Sequence[Path]) -> Sheet:
+    """Read one table or several as one, with the columns of all. Raises DataError as `read_sheet`."""
+    sheets = [read_sheet(path) for path in paths]
+    if len(sheets) == 1:
+        return sheets[0]
+    heads = [sheet.header for sheet in sheets]
+    for sheet in sheets:
+        for head in sheet.header:
+            sheet.column(head)
+    header = list(dict.fromkeys(head for one in heads for head in one))
+    rows = [[None if (c := sheet.column(head)) is None else row[c] for head in header] for sheet in sheets for row in sheet.rows]
+    places = [place for sheet in sheets for place in sheet.places]
+    return Sheet(paths[0], header, rows, places, all(sheet.literal for sheet in sheets), sheets[0].facts)
 
 
 def read_sheet(path: Path) -> Sheet:
@@ -96,26 +102,32 @@ def read_sheet(path: Path) -> Sheet:
     if path.suffix.lower() in (".xlsx", ".xls", ".ods", ".numbers"):
         raise DataError(f"{path}: a spreadsheet; save it as CSV (UTF-8) and name that")
     try:
-        return _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path, *decode(path))
+        sheet = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path, *decode(path))
     except (pa.ArrowException, csv.Error, OSError) as error:
         raise DataError(f"{path}: not readable ({first_line(error)}); write it again") from None
+    filled = [c for c, head in enumerate(sheet.header) if head or any(sheet.texts(c))]  # others are a spreadsheet's margin
+    sheet.header = [sheet.header[c] or f"column {c + 1}" for c in filled]
+    sheet.rows = [[row[c] for c in filled] for row in sheet.rows]
+    return sheet
 
 
-def looks_like_labels(path: Path) -> bool:
-    """Whether a file begins as a table of images does, perhaps one that is refused: more than one column, one names images."""
+def first_rows(path: Path, count: int) -> list[list[str]]:
+    """The head and some rows of what may be a table; [] where it cannot be read."""
     try:
         if path.suffix.lower() == ".parquet":
-            sheet = _parquet(path)
-            rows = [sheet.header, *sheet.rows[:1]]
-        else:
-            with path.open("rb") as file:
-                data = file.read(1 << 16)
-            text = data.decode("utf-16" if data.startswith(UTF_16) else "utf-8-sig", "replace")
-            rows = list(islice(csv.reader(io.StringIO(text, newline=""), delimiter=_separator(text)), 2))
+            file = pq.ParquetFile(path)
+            some = next(file.iter_batches(batch_size=max(1, count - 1)), None)
+            return [
+                file.schema_arrow.names,
+                *([] if some is None else [[str(v) for v in row.values()] for row in some.to_pylist()]),
+            ]
+        with path.open("rb") as file:
+            data = file.read(1 << 16)
+        text = data.decode("utf-16" if data.startswith(UTF_16) else "utf-8-sig", "replace")
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=_separator(text))
+        return [[cell.strip() for cell in row] for row in islice(rows, count)]
     except (OSError, csv.Error, pa.ArrowException):
-        return False
-    cells = [cell for row in rows for cell in row if isinstance(cell, str)]
-    return max(map(len, rows), default=0) > 1 and any(plain(cell) in IMAGE or is_image_name(cell) for cell in cells)
+        return []
 
 
 def decode(path: Path) -> tuple[str, str]:
@@ -137,31 +149,31 @@ def _csv(path: Path, text: str, encoding: str) -> Sheet:
     separator = _separator(text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     header = [name.strip() for name in next(reader, [])]
-    while header and not header[-1]:
-        header.pop()
     if header and is_image_name(header[0]):
         raise DataError(f"{path}: line 1 has no heads; write `image{separator}labels` (or the like) above it")
-    rows, lines = [], []
+    rows, places = [], []
     for row in reader:
         if not any(cell.strip() for cell in row):
             continue
         if len(row) > len(header) and not any(cell.strip() for cell in row[len(header) :]):
-            row = row[: len(header)]  # columns without a head and without a value: a spreadsheet's margin
+            row = row[: len(header)]
+        place = f"line {reader.line_num}"
         if len(row) != len(header):
-            remedy = f"put quotes around values that hold a {SEPARATORS[separator]}"
+            remedy = f"put quotes around values that hold a {SEPARATORS[separator]}, without a blank before the quote"
             if len(row) < len(header):
                 remedy = "write one cell for each column, empty ones too"
-            raise DataError(f"{path}: line {reader.line_num}: {len(row)} cells, the header has {len(header)}; {remedy}")
+            raise DataError(f"{path}: {place}: {len(row)} cells, the header has {len(header)}; {remedy}")
+        if quoted := next((cell for cell in row if cell[:1].isspace() and re.fullmatch('".*"', cell.strip())), None):
+            raise DataError(f"{path}: {place}: found {quoted!r}; take out the blank before the quote, or nothing is quoted by it")
         rows.append(row)
-        lines.append(reader.line_num)
-    return Sheet(path, header, rows, lines, {"separator": SEPARATORS[separator], "encoding": encoding})
+        places.append((path, place))
+    return Sheet(path, header, rows, places, facts={"separator": SEPARATORS[separator], "encoding": encoding})
 
 
 def _separator(text: str) -> str:
-    """The separator that gives a head one knows; else the one that gives most columns, for the message that follows."""
+    """The separator of the cells: the one of which the first line has most."""
     heads = {separator: _header(text, separator) for separator in SEPARATORS}
-    known = [separator for separator, head in heads.items() if any(plain(name) in IMAGE for name in head)]
-    return max(known or heads, key=lambda separator: len(heads[separator]))
+    return max(heads, key=lambda separator: len(heads[separator]))
 
 
 def _header(text: str, separator: str) -> list[str]:
@@ -175,7 +187,8 @@ def _parquet(path: Path) -> Sheet:
     frame = pq.read_table(path, partitioning=None).to_pandas()  # type: ignore[arg-type]
     columns = [[_cell(value) for value in frame.iloc[:, c]] for c in range(frame.shape[1])]
     rows = [list(row) for row in zip(*columns, strict=True)]
-    return Sheet(path, [str(name).strip() for name in frame.columns], rows, list(range(1, len(rows) + 1)), {"format": "Parquet"})
+    places = [(path, f"row {number}") for number in range(1, len(rows) + 1)]
+    return Sheet(path, [str(name).strip() for name in frame.columns], rows, places, True, {"format": "Parquet"})
 
 
 def _cell(value: Any) -> Any:
@@ -189,20 +202,27 @@ class Labels:
     """Reads the cells of a column of labels.
 
     Names are separated by `;`, or stand in a list as Python or JSON writes it. Where another mark could be meant to separate
-    them, the user is asked.
+    them, or a word such as NA to be no name, the user is asked.
 
     Args:
         separator: what separates names; `auto`: as above.
+        words: whether NA and its like alone in a cell are a `class` or an `empty` cell; `auto`: as above.
         known: names of classes that are certain, and so no question. None: every text between two separators is one, whatever
             it looks like.
         what: name of the column, for messages.
     """
 
     def __init__(
-        self, sheet: Sheet, column: int, separator: str = "auto", known: Iterable[str] | None = (), what: str = "labels"
+        self,
+        sheet: Sheet,
+        column: int,
+        separator: str = "auto",
+        known: Iterable[str] | None = (),
+        what: str = "labels",
+        words: str = "auto",
     ) -> None:
         assert known is not None or separator != "auto"
-        self._sheet, self._column, self._what = sheet, column, what
+        self._sheet, self._column, self._what, self._words = sheet, column, what, words
         self._auto, self._separator = separator == "auto", ";" if separator == "auto" else separator
         self._known, self._literally = set(known or ()), known is None
 
@@ -216,7 +236,7 @@ class Labels:
     def _names(self, cell: Any, row: int) -> list[str] | None:
         text = cell.strip() if isinstance(cell, str) else None
         certain = self._literally or text in self._known
-        if cell is None or text == "" or (text in MISSING and not certain):
+        if cell is None or text == "" or (text in MISSING and not certain and self._is_empty(text, row)):
             return None
         if text == NONE or (text == "set()" and not certain):  # as Python writes a set without names
             return []
@@ -231,26 +251,43 @@ class Labels:
         shown = str(cell) if len(str(cell)) <= 60 else f"{str(cell)[:57]}..."
         raise self._sheet.error(row, f"{self._what}: found {shown}, expected names, as one text with `;` between or as a list")
 
+    def _is_empty(self, word: str, row: int) -> bool:
+        if self._words == "auto" and not self._sheet.literal:
+            raise self._sheet.error(
+                row,
+                f"{self._what}: is {word} a class, or an empty cell? own.words class (init-data --words class) reads it as a "
+                "class, empty (--words empty) as an empty cell",
+            )
+        return self._words == "empty"
+
     def _listed(self, text: str, row: int) -> Any:
         if re.search(r"""(['"])\s+\1""", text):  # as NumPy prints an array; Python would join the names
             raise self._sheet.error(row, f"{self._what}: {text[:60]} is a printed array; write the names with `;` between")
         return _literal(text)
 
     def _ask(self, texts: dict[int, str]) -> None:
-        """Refuse what can be read in two ways: names between which something else than `;` may stand.
+        """Refuse what can be read in two ways: names between which something else than `;` may stand, or that stand in quotes.
 
-        A comma and a vertical bar do where no cell holds a `;`; other marks where each part is a name of its own, or, without a
-        `;` anywhere, a part of another name too.
+        A comma and a vertical bar may separate where no cell holds a `;`; a blank and other marks that names hold, where each
+        part is a name of its own or, of a blank and without a `;` anywhere, of another name too; any other where one part is.
         """
         texts = {row: text for row, text in texts.items() if not _is_list(text)}
-        names = {part.strip() for text in texts.values() for part in text.split(";")} | self._known
-        separated = any(";" in text for text in texts.values())
-        for mark in ",|/+& ":
+        rows = dict(sorted(((text, row) for row, text in reversed(texts.items())), key=lambda one: one[1]))
+        names = {part.strip() for text in rows for part in text.split(";")} | self._known
+        separated = any(";" in text for text in rows)
+        for name in names:
+            if len(name) > 2 and name[0] == name[-1] and name[0] in "'\"`" and name[1:-1] in names:
+                row = next(row for text, row in rows.items() if name in map(str.strip, text.split(";")))
+                raise self._sheet.error(row, f"{self._what}: {name} and {name[1:-1]} are two names; take the quotes out")
+        marks = {letter for name in names for letter in name if unicodedata.category(letter)[0] not in "LNMC"} - {";"}
+        for mark in sorted(marks, key=lambda mark: (mark not in USUAL, mark)):
             pieces = Counter(piece for name in names for piece in {part.strip() for part in name.split(mark)})
-            parts = names if separated else {piece for piece, count in pieces.items() if count > 1}
-            for row, text in texts.items():
-                asked = (mark in ",|" and not separated) or all(part.strip() in parts for part in text.split(mark))
-                if asked and mark in text.strip(mark) and ";" not in text and text not in self._known:
+            parts = names if separated or mark in WITHIN else {piece for piece, count in pieces.items() if count > 1}
+            for text, row in rows.items():
+                if mark not in text.strip(mark) or ";" in text or text in self._known:
+                    continue
+                known = [part.strip() in parts for part in text.split(mark) if part.strip()]
+                if (mark in USUAL and not separated) or (all(known) if mark in WITHIN or mark == " " else any(known)):
                     shown = text if len(text) <= 60 else f"{text[:57]}..."
                     raise self._sheet.error(
                         row,
@@ -273,40 +310,3 @@ def _literal(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-
-
-def one_hot(sheet: Sheet, others: Collection[int]) -> tuple[list[str], list[list[str] | None], list[str]]:
-    """Columns of 0 and 1, one for each class: (classes, the names of each row, columns passed over).
-
-    A column counts if at least half of its values are 0 or 1 (also true and false, yes and no). A row in which all of these are
-    empty has not been labelled: None.
-
-    Args:
-        others: columns that are something else.
-
-    Raises:
-        DataError: such a column stands there twice, holds another value, or some of its cells are empty.
-    """
-    columns: dict[int, list[str]] = {}
-    left_out = []
-    for c, name in enumerate(sheet.header):
-        values = [value.casefold() for value in sheet.texts(c)]
-        binary = sum(value in MARKS for value in values)
-        if name and c not in others:
-            if binary and 2 * binary >= sum(map(bool, values)):
-                columns[c] = values
-            else:
-                left_out.append(name)
-    classes = [sheet.header[c] for c in columns]
-    if repeated := [name for name, count in Counter(classes).items() if count > 1]:
-        raise DataError(f"{sheet.path}: column {repeated[0]} occurs twice; keep one")
-    labels: list[list[str] | None] = []
-    for row in range(len(sheet.rows)):
-        values = {sheet.header[c]: columns[c][row] for c in columns}
-        for name, value in values.items() if any(values.values()) else ():
-            if value not in (*YES, *NO):
-                found = f"is {value!r}" if value else "is empty"
-                raise sheet.error(row, f"column {name} {found}; write 0 or 1 (or leave all classes of an unlabelled row empty)")
-        named = sorted(unicodedata.normalize("NFC", name) for name, value in values.items() if value in YES)
-        labels.append(named if any(values.values()) else None)
-    return classes, labels, left_out

@@ -1,0 +1,105 @@
+"""Groups: photographs that belong on one side of every split and fold, or the score would be that of pictures already seen."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from dicap.data.sources.base import Item, RawSet
+from dicap.files.checksum import sha256
+
+# Roboflow's name of a copy: the same photograph, turned or coloured otherwise, has the same name before it.
+COPY = re.compile(r"\.rf\.[0-9A-Za-z]{8,}$")
+FIRST = {"test": 0, "train": 1, "unlabeled": 2}  # of files of equal bytes, the one that is kept
+
+
+def with_groups(raw: RawSet, files: Sequence[Path]) -> tuple[RawSet, list[int]]:
+    """The groups of images, each by the id of one of them; and the rows that are left.
+
+    Of one group are images of one value of `own.group`, Roboflow's copies of one photograph, and files of equal bytes. Of these
+    last, those without labels beside a labelled one, and those that train beside a test image, are left out.
+    """
+    marks = _marks(files)
+    keys: list[list[Hashable]] = []
+    for item, mark in zip(raw.items, marks, strict=True):
+        name = PurePosixPath(item.id).stem
+        copy = COPY.sub("", name) if COPY.search(name) else None
+        keys.append([(kind, key) for kind, key in (("bytes", mark), ("group", item.group), ("copy", copy)) if key is not None])
+    name_of = {i: min(raw.items[k].id for k in rows) for rows in united(keys) if len(rows) > 1 for i in rows}
+    items = [replace(item, group=name_of.get(i)) for i, item in enumerate(raw.items)]
+    equal: dict[str, list[int]] = {}
+    for i, mark in enumerate(marks):
+        if mark is not None:
+            equal.setdefault(mark, []).append(i)
+    same = [sorted(rows, key=lambda i: FIRST[items[i].split]) for rows in equal.values() if len(rows) > 1]
+    dropped = {i for rows in same for i in rows if FIRST[items[i].split] > FIRST[items[rows[0]].split]}
+    notes = [*raw.notes, *_notes(items, same, len(dropped))]
+    kept = [i for i in range(len(items)) if i not in dropped]
+    return replace(raw, items=[items[i] for i in kept], notes=notes), kept
+
+
+def without_leaks(raw: RawSet, kept: list[int]) -> tuple[RawSet, list[int]]:
+    """Unlabelled images of a group with test images left out; a note where a split that was said parts a group.
+
+    Args:
+        kept: the rows of the whole set that are here.
+    """
+    tests = {item.group for item in raw.items if item.split == "test"} - {None}
+    left = {i: item.id for i, item in enumerate(raw.items) if item.split == "unlabeled" and item.group in tests}
+    parted = [item.id for item in raw.items if item.split == "train" and item.group in tests]
+    notes = list(raw.notes)
+    if left:
+        notes.append(f"unlabelled images of one group with a test image, left out: {len(left)} (the first: {min(left.values())})")
+    if parted:
+        text = "training images of one group with a test image, by which the score is too good"
+        notes.append(f"{text}: {len(parted)} (the first: {parted[0]})")
+    rows = [i for i in range(len(kept)) if i not in left]
+    return replace(raw, items=[raw.items[i] for i in rows], notes=notes), [kept[i] for i in rows]
+
+
+def united(keys: Iterable[Sequence[Hashable]]) -> list[list[int]]:
+    """The rows in groups: those that have a key in common, also by way of others."""
+    first: dict[Hashable, int] = {}
+    above: list[int] = []
+
+    def top(i: int) -> int:
+        while above[i] != i:
+            above[i] = i = above[above[i]]
+        return i
+
+    for i, own in enumerate(keys):
+        above.append(i)
+        for key in own:
+            above[top(i)] = top(first.setdefault(key, i))
+    groups: dict[int, list[int]] = {}
+    for i in range(len(above)):
+        groups.setdefault(top(i), []).append(i)
+    return list(groups.values())
+
+
+def _marks(files: Sequence[Path]) -> list[str | None]:
+    """The checksum of each file of a size that another one has; None for the others, and for those that are missing."""
+    sizes: list[int | None] = []
+    for file in files:
+        try:
+            sizes.append(os.stat(file).st_size)
+        except (OSError, ValueError):
+            sizes.append(None)
+    often = Counter(sizes)
+    return [
+        sha256(file) if size and often[size] > 1 and file.is_file() else None for file, size in zip(files, sizes, strict=True)
+    ]
+
+
+def _notes(items: Sequence[Item], same: list[list[int]], dropped: int) -> list[str]:
+    """What a user should know of files of equal bytes."""
+    if not same:
+        return []
+    first = " = ".join(items[i].id for i in same[0][:2])
+    text = f"copies of the same bytes under other names: {sum(map(len, same)) - len(same)} (the first: {first})"
+    text += ", kept on one side of every split" + (f"; {dropped} left out beside a labelled or a test image" if dropped else "")
+    said = [{(items[i].labels, items[i].absent): items[i].id for i in rows if items[i].labels is not None} for rows in same]
+    differ = [" and ".join([*ids.values()][:2]) for ids in said if len(ids) > 1]
+    return [text, *([f"copies whose labels contradict each other: {len(differ)} (the first: {differ[0]})"] if differ else [])]

@@ -1,0 +1,142 @@
+"""Photographs of one group are on one side of every split and fold: by a column, as copies by name, and of equal bytes."""
+
+import csv
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dicap.data.convert import convert
+from dicap.data.doctor import examine
+from dicap.data.format import read_groups, read_meta
+from dicap.data.split import split_index, split_roles
+from dicap.frozen.folds import deal_folds
+from dicap.settings import Own
+from dicap.sklearn import DiCaPClassifier, LabelledKFold
+from photos.awkward import picture
+from photos.looking import looked_at
+
+
+def write(root, rows, head=("image", "labels", "group")):
+    with (root / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([head, *rows])
+
+
+@pytest.fixture
+def patients(tmp_path):
+    """Sixty photographs of twenty patients."""
+    rows = []
+    for i in range(60):
+        picture(tmp_path / f"{i:02d}.png", i)
+        rows.append([f"{i:02d}.png", ("cat", "dog")[i // 3 % 2], f"p{i // 3}"])
+    write(tmp_path, rows)
+    return tmp_path
+
+
+@pytest.mark.parametrize("ratio", [0.3, 0.5, 1.0])
+def test_a_group_is_on_one_side_of_test_ratio_and_d_est(patients, tmp_path_factory, ratio):
+    raw = looked_at(patients, Own(test_share=0.2))
+    folder = tmp_path_factory.mktemp("set")
+    convert(raw, folder / "set", image_size=8, workers=0)
+    groups = read_groups(folder / "set")
+    ids, *more = split_index(folder / "set")
+    roles = split_roles(ids, *more, ratio=ratio, seed=1, est_fraction=0.2, by_id=True, groups=groups)
+    patient = np.array([int(name[:2]) // 3 for name in ids])
+    assert all(len({*roles[patient == p]}) == 1 for p in range(20)) and {*roles} >= {"sup", "est", "test"}
+    assert abs((roles == "test").sum() - 12) <= 3
+    plain = split_roles(ids, *more, ratio=ratio, seed=1, est_fraction=0.2, by_id=True)
+    assert any(len({*plain[patient == p]}) > 1 for p in range(20)), "without groups they are parted"
+
+
+def test_a_set_without_groups_has_no_such_column(tmp_path):
+    rows = [[f"{i}.png", "cat" if i % 2 else "dog"] for i in range(8)]
+    for i in range(8):
+        picture(tmp_path / f"{i}.png", i)
+    write(tmp_path, rows, ("image", "labels"))
+    convert(looked_at(tmp_path, Own(test_share=0.3)), tmp_path / "set", image_size=8, workers=0)
+    assert read_groups(tmp_path / "set") is None and "grouped" not in read_meta(tmp_path / "set")
+
+
+def test_copies_by_name_and_by_bytes_stay_together(tmp_path):
+    rows = []
+    for i in range(30):
+        for k in range(3):
+            name = f"{i}_jpg.rf.{i * 3 + k:032x}.png"
+            picture(tmp_path / name, 100 * i + k)
+            rows.append([name, "cat" if i % 2 else "dog"])
+    for i in range(10):
+        picture(tmp_path / f"x{i}.png", 9000 + i)
+        shutil.copy(tmp_path / f"x{i}.png", tmp_path / f"x{i} (1).png")
+        rows += [[f"x{i}.png", "cat"], [f"x{i} (1).png", "cat" if i else "dog"]]
+    write(tmp_path, rows, ("image", "labels"))
+    raw = looked_at(tmp_path, Own(test_share=0.2))
+    sides = {}
+    for item in raw.items:
+        sides.setdefault(item.id.partition(".rf.")[0].partition(".png")[0].removesuffix(" (1)"), set()).add(item.split)
+    assert all(len(found) == 1 for found in sides.values()) and set.union(*sides.values()) == {"train", "test"}
+    said = "\n".join(raw.notes)
+    assert "copies of the same bytes under other names: 10" in said
+    assert "contradict each other: 1 (the first: x0.png and x0 (1).png)" in said
+
+
+def test_a_copy_of_a_test_photograph_is_not_learnt_from(tmp_path):
+    for i in range(8):
+        picture(tmp_path / f"{i}.png", i)
+    shutil.copy(tmp_path / "7.png", tmp_path / "copy.png")
+    shutil.copy(tmp_path / "6.png", tmp_path / "open.png")
+    rows = [[f"{i}.png", "cat" if i % 2 else "dog", "train" if i < 5 else "test"] for i in range(8)]
+    write(tmp_path, [*rows, ["copy.png", "cat", "train"]], ("image", "labels", "split"))
+    raw = looked_at(tmp_path, Own(unlabeled_root=str(tmp_path)))
+    assert {item.id for item in raw.items} == {f"{i}.png" for i in range(8)}
+    convert(raw, tmp_path / "set", image_size=8, workers=0)
+    assert examine(tmp_path / "set").duplicates == [] and any(
+        "2 left out" in note for note in read_meta(tmp_path / "set")["notes"]
+    )
+
+
+@given(st.lists(st.integers(0, 9), min_size=12, max_size=40), st.integers(0, 99), st.integers(2, 5))
+@settings(max_examples=60, deadline=None)
+def test_folds_keep_groups_and_know_no_order(groups, seed, folds):
+    rng = np.random.default_rng(seed)
+    groups, names = np.array(groups), rng.permutation(len(groups))
+    y = (rng.random((len(groups), 3)) < 0.4).astype(np.float32)
+    if len({*groups.tolist()}) < 2:
+        with pytest.raises(ValueError, match="of one group"):
+            deal_folds(names, y, folds, seed, groups)
+        return
+    fold = deal_folds(names, y, folds, seed, groups)
+    assert all(len({*fold[groups == g].tolist()}) == 1 for g in groups) and len({*fold.tolist()}) == min(folds, len({*groups}))
+    order = rng.permutation(len(groups))
+    assert (deal_folds(names[order], y[order], folds, seed, groups[order]) == fold[order]).all()
+    alone = deal_folds(names, y, folds, seed)
+    assert (deal_folds(names[order], y[order][:, ::-1], folds, seed) == alone[order]).all() or len({*map(tuple, y.T)}) < 3
+
+
+def test_the_estimator_measures_on_groups_that_it_did_not_see():
+    """Of ten copies of each sample the chance is that of forty samples, not of four hundred."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((40, 30)), (rng.random((40, 3)) < 0.5).astype(int)  # nothing to be learnt
+    many, labels, of = (
+        np.repeat(x, 10, 0) + 1e-3 * rng.standard_normal((400, 30)),
+        np.repeat(y, 10, 0),
+        np.repeat(np.arange(40), 10),
+    )
+    fresh = rng.standard_normal((200, 30))
+    parted, kept = (DiCaPClassifier(random_state=0, neighbours=0).fit(many, labels, groups=g) for g in (None, of))
+    assert kept.chance(fresh).mean() < 0.75 < parted.chance(many).mean()
+    for train, test in LabelledKFold(4, random_state=0).split(many, labels, of):
+        assert not {*of[train]} & {*of[test]}
+    for bad, words in ((of[:-1], "groups"), (np.zeros(400), "of one group"), (np.full(400, np.nan), "missing")):
+        with pytest.raises(ValueError, match=words):
+            DiCaPClassifier().fit(many, labels, groups=bad)
+
+
+def test_a_matrix_of_minus_one_and_one_is_refused():
+    rng = np.random.default_rng(0)
+    y = (rng.random((40, 3)) < 0.5).astype(int)
+    with pytest.raises(ValueError, match="no entry is 0"):
+        DiCaPClassifier().fit(rng.standard_normal((40, 5)), 2 * y - 1)
+    with pytest.raises(ValueError, match="MultiLabelBinarizer"):
+        DiCaPClassifier().fit(rng.standard_normal((2, 5)), [["cat"], ["cat", "dog"]])

@@ -1,0 +1,297 @@
+"""What is not understood stops the command, with an answer that works when it is given; and no file of ours is ever labels."""
+
+import csv
+import io
+import re
+import shlex
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dicap.errors import DataError
+from dicap.photos.readers.read import read
+from dicap.photos.readers.sheet import plain
+from dicap.photos.readers.understand import OF_ROWS, USUAL, understand
+from dicap.settings import Own
+from photos.awkward import picture, pictures
+from photos.looking import looked_at
+from stages.photos.init_data import LISTS
+
+NAMES = [f"{i:02d}.png" for i in range(12)]
+
+
+def answers(line):
+    """The options that a question proposes, as settings; None where it proposes none."""
+    if (found := re.search(r"as it would be read: init-data (.*)$", line)) is not None:
+        words = shlex.split(found[1])
+        pairs = [(key.removeprefix("--").replace("-", "_"), value) for key, value in zip(words[::2], words[1::2], strict=True)]
+        return {key: next(csv.reader(io.StringIO(value))) if key in LISTS else value for key, value in pairs}
+    if (found := re.search(r"own\.(\w+) (?:to )?'?(\S+?)'?(?: or |, | \(| reads)", line)) is not None:
+        return {found[1]: found[2]}
+    return None
+
+
+def asked(place, **said):
+    """What is read when every question is answered as it proposes; and how many there were."""
+    for turn in range(6):
+        try:
+            return looked_at(place, Own(**({"test_share": 0.3} | said))), turn
+        except DataError as error:
+            more = answers(str(error))
+            if more is None:
+                raise
+            said |= {key: [*said.get(key, []), *value] if key in LISTS else value for key, value in more.items()}
+    raise AssertionError("no end of questions")
+
+
+def labels_of(raw):
+    return {item.id: None if item.labels is None else {raw.classes[c] for c in item.labels} for item in raw.items}
+
+
+def write(root, rows, name="labels.csv"):
+    pictures(root, NAMES)
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    with (root / name).open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    return root
+
+
+PETS = [{"cat"}, {"dog"}, {"cat", "dog"}, set()] * 3
+ONE_HOT = [[name, int("cat" in pets), int("dog" in pets)] for name, pets in zip(NAMES, PETS, strict=True)]
+MEANT = dict(zip(NAMES, PETS, strict=True))
+LISTED = [[name, ";".join(sorted(pets)) or "-"] for name, pets in MEANT.items()]
+CATDOG = ["cat", "dog"]
+TABLES = {  # the table, the number of questions, and what is meant
+    "one-hot": ([["filename", "cat", "dog"], *ONE_HOT], 0, MEANT),
+    "a flag beside classes": ([["image", "cat", "dog", "is_front"], *([*row, i % 2] for i, row in enumerate(ONE_HOT))], 1, MEANT),
+    "folds beside classes": ([["image", "cat", "dog", "fold"], *([*row, i % 5] for i, row in enumerate(ONE_HOT))], 1, MEANT),
+    "a number of the row": ([["", "image", "cat", "dog"], *([i, *row] for i, row in enumerate(ONE_HOT))], 0, MEANT),
+    "sizes and ids": (
+        [["image", "width", "height", "image_id", *CATDOG], *([n, 10, 8, f"i{n}x", *row] for n, *row in ONE_HOT)],
+        0,
+        MEANT,
+    ),
+    "genres beside a flag": (
+        [["image", "genres", "adult", "year"], *([*row, i % 2, 1990 + i] for i, row in enumerate(LISTED))],
+        1,
+        MEANT,
+    ),
+    "-1 for absent": ([["image", "cat", "dog"], *([n, *(2 * v - 1 for v in row)] for n, *row in ONE_HOT)], 1, MEANT),
+    "ticks": ([["image", "cat", "dog"], *([n, *("x" * v for v in row)] for n, *row in ONE_HOT if any(row))], 1,
+              {name: pets for name, pets in MEANT.items() if pets}),
+    "patients": ([["image", "cat", "dog", "Patient ID"], *([*row, f"p{i // 2}"] for i, row in enumerate(ONE_HOT))], 1, MEANT),
+    "a marker of what is open": (
+        [["image", "cat", "dog", "Unlabeled"], *([n, *row, int(not any(row))] for n, *row in ONE_HOT)],
+        1,
+        {name: pets or None for name, pets in MEANT.items()},
+    ),
+    "separators that doccano writes": ([["image", "labels"], *([n, p.replace(";", "#")] for n, p in LISTED)], 1, MEANT),
+    "enumerations in Japanese": ([["image", "labels"], *([n, "、".join(sorted(p)) or "-"] for n, p in MEANT.items())], 1, MEANT),
+    "splits of numbers": ([["image", "labels", "partition"], *([*row, i % 3] for i, row in enumerate(LISTED))], 1, MEANT),
+    "a class of 0 and 1 called label": ([["image", "label"], *([n, v] for n, v, _ in ONE_HOT)], 1,
+                                        {n: {"label"} if v else set() for n, v, _ in ONE_HOT}),
+    "two names of the image": (
+        [["image", "file_name", "labels"], *([int(n[:2]), n, ";".join(p) or "-"] for n, p in MEANT.items())],
+        1,
+        MEANT,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", TABLES)
+def test_a_table_is_read_as_meant_after_so_many_questions(tmp_path, what):
+    rows, questions, meant = TABLES[what]
+    raw, turns = asked(write(tmp_path, rows))
+    assert {name: labels for name, labels in labels_of(raw).items() if name in meant} == meant and turns == questions
+
+
+def test_verified_negatives_are_absent_and_the_rest_unknown(tmp_path):
+    rows = [["image_id", "source", "label_name", "confidence"]]
+    for name, pets in MEANT.items():
+        rows += [[name[:-4], "verification", pet, 1] for pet in pets] + [[name[:-4], "verification", "owl", 0]]
+    rows += [[NAMES[0][:-4], "verification", "bird", 1]]
+    raw, turns = asked(write(tmp_path, rows))
+    two = next(item for item in raw.items if item.id == NAMES[2])
+    assert turns == 1 and {raw.classes[c] for c in two.labels} == {"cat", "dog"} and two.absent == () and "owl" not in raw.classes
+    rows += [[NAMES[1][:-4], "verification", "bird", 0]]
+    raw, _ = asked(write(tmp_path, rows))
+    assert {raw.classes[c] for i in raw.items if i.id == NAMES[1] for c in i.absent} == {"bird"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("labels.json", '{"labels": {}}'),
+        ("notes.txt", "x"),
+        ("a/1.xmp", "<x/>"),
+        ("meta.jsonl", "{}"),
+        ("clip.mov", "x"),
+        ("b/raw.cr2", "x"),
+    ],
+)
+def test_a_file_that_nothing_reads_is_asked_about_beside_folders_and_tables(tmp_path, name, content):
+    for i, folder in enumerate("abcd" * 3):
+        picture(tmp_path / "tree" / folder / f"{i}.png", i)
+    write(tmp_path / "table", [["image", "labels"], *([n, ";".join(p) or "-"] for n, p in MEANT.items())])
+    for root in (tmp_path / "tree", tmp_path / "table"):
+        looked_at(root, Own(test_share=0.3))
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(content)
+        with pytest.raises(DataError, match=f"files that are not read: .{name.rpartition('.')[2]} \\(1, the first {name}\\)"):
+            looked_at(root, Own(test_share=0.3))
+        assert asked(root)[1] == 1
+
+
+@pytest.mark.parametrize(
+    "names", [("images", "masks"), ("train_images", "test_images"), ("2024-01", "2024-02"), ("data", "data (2)")]
+)
+def test_folders_that_hold_photographs_of_anything_are_no_labels_unless_that_is_said(tmp_path, names):
+    for i in range(8):
+        picture(tmp_path / names[i % 2] / f"{i}.png", i)
+    with pytest.raises(DataError, match=r"is '.*' a label\?"):
+        looked_at(tmp_path, Own(test_share=0.3))
+    assert looked_at(tmp_path, Own(test_share=0.3, format="folders")).classes == sorted(names)
+
+
+OURS = {
+    "predictions.csv": ["image", "class", "probability", "decision", "chance", "chance_low", "chance_high"],
+    "per image.csv": ["image", "labels", "unsure", "absent"],
+    "labels-ab12cd34.csv": ["image", "labels", "absent"],
+    "list.csv": ["image", "labels", "model_says"],
+}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("name", OURS)
+def test_what_our_commands_wrote_is_never_labels(tmp_path, name, kind):
+    for i, folder in enumerate("abcd" * 3):
+        picture(tmp_path / folder / f"{i}.png", i)
+    before = labels_of(looked_at(tmp_path, Own(test_share=0.3)))
+    frame = pd.DataFrame([[f"a/{i}.png", "yes", *["0.9"] * 9][: len(OURS[name])] for i in (0, 4, 8)], columns=OURS[name])
+    path = tmp_path / Path(name).with_suffix(f".{kind}" if "labels-" not in name else ".csv")
+    frame.to_csv(path, index=False) if path.suffix == ".csv" else frame.to_parquet(path)
+    assert labels_of(looked_at(tmp_path, Own(test_share=0.3))) == before
+    with pytest.raises(DataError, match="answers of a model, or a list to import"):
+        understand(path, Own())
+
+
+def test_what_is_written_once_is_kept_whatever_comes_into_the_folder(tmp_path):
+    for i, folder in enumerate("abcd" * 3):
+        picture(tmp_path / folder / f"{i}.png", i)
+    root, own = understand(tmp_path, Own(test_share=0.3))
+    before = labels_of(read(root, own))
+    (tmp_path / "labels.csv").write_text("image,labels\na/0.png,x\nb/1.png,y\n")
+    assert labels_of(read(root, own)) == before
+    with pytest.raises(DataError, match=r"labels.csv: no such file of labels"):
+        read(tmp_path / "a", Own())
+    table = write(tmp_path / "table", [["image", "cat", "dog"], *ONE_HOT])
+    root, own = understand(table, Own(test_share=0.3))
+    write(table, [["image", "cat", "dog", "seen"], *([*row, 1] for row in ONE_HOT)])
+    with pytest.raises(DataError, match="column seen has no role; run `dicap-stage init-data` again"):
+        read(root, own)
+
+
+# Drawn tables. A head that is drawn says nothing to the reader; the values are what decides.
+HEAD_WORDS = "rating Ort née year notes reviewer fold is_front adult confidence site source camera x1 label_id quality seen"
+HEADS = st.sampled_from(HEAD_WORDS.split())
+CELLS = st.sampled_from(["0/1", "-1/1", "numbers", "words", "unique", "splits", "blank", "fractions", "labels"])
+NAMED = st.sampled_from(["cat", "dog", "owl", "NA", "fold", "red car", "1", "T-shirt", "Sci-Fi", "née", "train"])
+CLASSES = st.lists(NAMED, min_size=2, max_size=4, unique=True)
+
+
+@st.composite
+def drawn(draw):
+    classes = draw(CLASSES)
+    some = draw(st.lists(st.sets(st.sampled_from(classes)), min_size=12, max_size=12))
+    labels = {
+        name: {classes[i % len(classes)]} | set(one) if i < 2 * len(classes) else set(one)
+        for i, (name, one) in enumerate(zip(NAMES, some, strict=True))
+    }
+    form = draw(st.sampled_from(["names", "one-hot", "-1/1", "ticks", "rows", "lists"]))
+    mark = draw(st.sampled_from([";", ";", "#", ", ", "|", "、", " / ", "+"]))
+    extra = {draw(HEADS): draw(CELLS) for _ in range(draw(st.integers(0, 3)))}
+    order = draw(st.permutations(range(12)))
+    return (
+        classes,
+        labels,
+        form,
+        mark,
+        {head: kind for head, kind in extra.items() if head not in classes},
+        order,
+        draw(st.booleans()),
+    )
+
+
+def cells_of(kind, i, classes):
+    return {
+        "0/1": i % 2,
+        "-1/1": 2 * (i % 2) - 1,
+        "numbers": i % 5 + 2,
+        "words": "ab"[i % 2] + "x",
+        "unique": f"u{i}",
+        "splits": ("train", "test")[i % 2],
+        "blank": "",
+        "fractions": i / 16,
+        "labels": classes[i % len(classes)],
+    }[kind]
+
+
+def table_of(what):
+    classes, labels, form, mark, extra, order, first = what
+    head, rows = {"names": ["labels"], "lists": ["labels"], "rows": ["label"]}.get(form, classes), []
+    for i in order:
+        name, shown = NAMES[i], labels[NAMES[i]]
+        value = {"one-hot": (0, 1), "-1/1": (-1, 1), "ticks": ("", "x")}.get(form, (0, 0))
+        parts = {
+            "names": [[mark.join(sorted(shown)) or "-"]],
+            "lists": [[repr(sorted(shown))]],
+            "rows": [[one] for one in sorted(shown)] or [["-"]],
+        }
+        for part in parts.get(form, [[value[one in shown] for one in classes]]):
+            more = [cells_of(kind, i, classes) for kind in extra.values()]
+            rows.append([name, *more, *part] if first else [name, *part, *more])
+    return [["image", *extra, *head] if first else ["image", *head, *extra], *rows]
+
+
+def test_a_drawn_table_is_read_as_meant_or_refused(tmp_path):
+    pictures(tmp_path, NAMES)
+    outcomes = []
+
+    @settings(max_examples=400, derandomize=True, deadline=None)
+    @given(drawn())
+    def any_table(what):
+        classes, labels, form, mark, extra, *_ = what
+        with (tmp_path / "labels.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows(table_of(what))
+        # What its author answers: which columns say nothing; the separator; that NA is a class; what -1 and a blank say.
+        said = {"ignore": [*extra], "words": "class", "minus": "absent", "blank": "absent", "empty": "none", "test_share": 0.3}
+        said |= {"separator": mark.strip()} if form == "names" else {}
+        said |= {"classes": classes} if form in ("one-hot", "-1/1", "ticks") else {}
+        try:
+            found = labels_of(looked_at(tmp_path, Own(**said)))
+        except DataError:
+            outcomes.append(False)
+        else:
+            rare = form == "ticks"  # a row without a tick is not labelled
+            assert found == {name: shown or (None if rare else set()) for name, shown in labels.items()}
+            outcomes.append(True)
+        # Who answers nothing: what is read is what was meant, or a question.
+        try:
+            raw = looked_at(tmp_path, Own(test_share=0.3))
+        except DataError:
+            pass
+        else:
+            known = {head for head in extra if OF_ROWS.fullmatch(plain(head)) or USUAL.fullmatch(head)}
+            marks = {head for head, kind in extra.items() if kind in ("0/1", "-1/1")} - known
+            if form in ("one-hot", "-1/1", "ticks") and marks:
+                return  # a class by that name cannot be told from another column of 0 and 1; `init-data` lists the classes
+            assert not set(extra) & {*raw.classes}
+            left = {head for head, kind in extra.items() if kind not in ("blank", "splits") and not USUAL.fullmatch(head)}
+            assert not left, "an unknown column is asked about"
+            assert labels_of(raw) == {name: shown or (None if form == "ticks" else set()) for name, shown in labels.items()}
+
+    any_table()
+    assert sum(outcomes) > 0.6 * len(outcomes), "hardly anything is read"

@@ -1,4 +1,4 @@
-"""Who wins: imported labels, or the data set's own that were corrected later; and nothing goes to another photograph."""
+"""Who wins: imported labels, or the own labels of the data set that were corrected later."""
 
 import csv
 

@@ -31,8 +31,7 @@ OTHERS = "*"  # a cell of absent classes that says: all but the labels
 MISSING = ("nan", "NaN", "<NA>", "None", "null", "NULL", "NA", "N/A", "n/a", "#N/A")
 YES, NO, MINUS = ("1", "1.0", "true", "yes", "x"), ("0", "0.0", "false", "no"), ("-1", "-1.0")
 MARKS = frozenset((*YES, *NO, *MINUS))
-USUAL = ",|、，；"  # marks that separate more often than they belong to a name
-WITHIN = "_-.'’\"()[]{}"  # marks that belong to a name more often than they separate
+WITHIN = " _-.'’\"()[]{}"  # marks that belong to a name more often than they separate
 
 
 @dataclass
@@ -268,8 +267,8 @@ class Labels:
     def _ask(self, texts: dict[int, str]) -> None:
         """Refuse what can be read in two ways: names between which something else than `;` may stand, or that stand in quotes.
 
-        A comma and a vertical bar may separate where no cell holds a `;`; a blank and other marks that names hold, where each
-        part is a name of its own or, of a blank and without a `;` anywhere, of another name too; any other where one part is.
+        Blanks, dashes and other marks that names hold may separate where each part is a name of its own or, of a blank and
+        without a `;` anywhere, a part of another name too; any other mark where no cell holds a `;`, or one part is a name.
         """
         texts = {row: text for row, text in texts.items() if not _is_list(text)}
         rows = dict(sorted(((text, row) for row, text in reversed(texts.items())), key=lambda one: one[1]))
@@ -280,14 +279,14 @@ class Labels:
                 row = next(row for text, row in rows.items() if name in map(str.strip, text.split(";")))
                 raise self._sheet.error(row, f"{self._what}: {name} and {name[1:-1]} are two names; take the quotes out")
         marks = {letter for name in names for letter in name if unicodedata.category(letter)[0] not in "LNMC"} - {";"}
-        for mark in sorted(marks, key=lambda mark: (mark not in USUAL, mark)):
+        for mark in sorted(marks, key=lambda mark: (mark in WITHIN, mark)):
             pieces = Counter(piece for name in names for piece in {part.strip() for part in name.split(mark)})
-            parts = names if separated or mark in WITHIN else {piece for piece, count in pieces.items() if count > 1}
+            parts = names if separated or mark in WITHIN[1:] else {piece for piece, count in pieces.items() if count > 1}
             for text, row in rows.items():
                 if mark not in text.strip(mark) or ";" in text or text in self._known:
                     continue
                 known = [part.strip() in parts for part in text.split(mark) if part.strip()]
-                if (mark in USUAL and not separated) or (all(known) if mark in WITHIN or mark == " " else any(known)):
+                if all(known) or (mark not in WITHIN and not separated) or (mark not in WITHIN and any(known)):
                     shown = text if len(text) <= 60 else f"{text[:57]}..."
                     raise self._sheet.error(
                         row,

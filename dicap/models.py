@@ -79,7 +79,8 @@ def _without_places(settings: Settings) -> dict[str, Any]:
     values = settings.model_dump()
     if settings.backbone_weights not in NAMED_WEIGHTS:
         values["backbone_weights"] = Path(settings.backbone_weights).name
-    return values | {"data_root": None, "own": type(settings.own)(test_share=settings.own.test_share).model_dump()}
+    places = {"data_root": None, "weights_file": None, "convert": values["convert"] | {"lists": None}}
+    return values | places | {"own": type(settings.own)(test_share=settings.own.test_share).model_dump()}
 
 
 def checksum(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> str:

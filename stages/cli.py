@@ -21,7 +21,7 @@ EXIT_SETTINGS, EXIT_DATA, EXIT_STOPPED = 2, 1, 75
 DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG, errno.ENAMETOOLONG}
 
 PIPELINE = {
-    "resolve": "Write down what each stage depends on.",
+    "check": "Check the settings.",
     "convert": "Index the raw data set and cache its images as one array.",
     "features": "Compute the features of a frozen backbone, once.",
     "split": "Draw D_sup, D_est and D_u.",
@@ -50,7 +50,6 @@ TOOLS = {
     "histogram": "Draw the histogram of a Parquet artifact.",
     "doctor": "Check a converted data set.",
     "sweep": "Run a grid of experiments, here or on a cluster.",
-    "formatted": "Convert by the published npy lists.",
     "figures": "Draw the paper's figures from finished runs.",
     "table": "Set finished runs beside the published tables.",
 }

@@ -26,6 +26,8 @@ from dicap.training.experiment import Experiment
 from dicap.training.hidden import HiddenLabelReader
 
 STAGES = ("warmup", "train", "finetune")  # whose folders hold a model
+# What one compares between experiments, in the order of metrics.json; details.json has it with all else.
+COMPARED = ("map", "map_low", "map_high", "f1", "decided", "decided_right", "chance_gap", "steps")
 
 
 def score(experiment: Experiment, model: SavedModel) -> tuple[np.ndarray, np.ndarray]:
@@ -104,7 +106,7 @@ def evaluate(
     *,
     own: bool = False,
 ) -> dict[str, Any]:
-    """Evaluate a stage's model and its counterpart; write metrics.json, per_class.csv, predictions.parquet and MODEL_CARD.md.
+    """Evaluate a stage's model and its counterpart; write its numbers, per_class.csv, predictions.parquet and MODEL_CARD.md.
 
     Args:
         model_path: model.safetensors or the folder of it, beside which model_raw or model_ema.safetensors may lie. Where that is
@@ -113,7 +115,7 @@ def evaluate(
         out: a folder that is replaced as a whole; with `own` only where an earlier call with it wrote all that is there.
 
     Returns:
-        The content of metrics.json.
+        The content of details.json.
 
     Raises:
         DataError: the model is missing or damaged, or was trained on other classes or another image size.
@@ -163,7 +165,8 @@ def evaluate(
     card = model_card(model, result, experiment.store.meta, roles, classes, environment or {})
     with (replacing_own_folder if own else replacing_folder)(out) as folder:
         (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
-        write_json(result, folder / "metrics.json")
+        write_json(result, folder / "details.json")
+        write_json({key: result[key] for key in COMPARED if key in result}, folder / "metrics.json")
         with replacing(folder / "per_class.csv") as path:
             table.to_csv(path, index=False, float_format="%.6f", lineterminator="\n")
         ids, answers = experiment.store.ids[experiment.roles.test], model.decisions.decide(scores)[0]

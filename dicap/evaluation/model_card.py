@@ -26,7 +26,7 @@ def model_card(
     """Markdown; a pure function of its arguments.
 
     Args:
-        metrics: as in metrics.json; meta: the converted set's description.
+        metrics: as in details.json; meta: the converted set's description.
         roles: images by role (sup, est, unlabeled, test).
         classes: (name, labelled positives, test positives, AP in percent).
         environment: name and version of what decides the numbers.

@@ -1,6 +1,6 @@
 """Which row of which table a finished experiment belongs to, by its settings only.
 
-An experiment is a dict: `name`, `rev`, `when` (sortable), `settings` (resolved, nested), `metrics` (metrics.json), `data` (what
+An experiment is a dict: `name`, `rev`, `when` (sortable), `settings` (resolved, nested), `metrics` (details.json), `data` (what
 tells its converted images and labels from others).
 """
 

@@ -45,7 +45,7 @@ def score_in_words(metrics: dict[str, Any]) -> str:
 
 
 def of_results(metrics: dict[str, Any], labelled: int, measured: int | None, positives: Sequence[int]) -> list[str]:
-    """About the numbers of metrics.json.
+    """About the numbers of details.json.
 
     Args:
         metrics: with the keys of `dicap.metrics.operating_point.of_answers`, `n_test` and `f1_best`.

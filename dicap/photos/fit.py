@@ -32,7 +32,7 @@ from dicap.settings.resolve import TEMPLATE, change_settings
 LABELS, HELD = "labels.parquet", ".dicap-lock"  # Parquet, which tells a missing value from the text NA
 # How the labels are to be read has to be known before they are: options of `init-data` by these names.
 READING = tuple(key for key in Own.model_fields if key not in ("added", "new_classes"))
-FILES = ("backbone_weights", "own.unlabeled_root")  # settings whose relative paths are the caller's
+FILES = ("weights_file", "own.unlabeled_root")  # settings whose relative paths are the caller's
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Fitted:
         return predict(self.model, images, **{"known": Path(self.folder.name) / ".dicap" / "store" / "features", **options})
 
     def evaluate(self) -> dict[str, Any]:
-        """mAP (%) with its 95 % interval and more on the test images, as in the pipeline's artifacts/evaluate/metrics.json."""
-        return json.loads((self._results / "evaluate" / "metrics.json").read_text(encoding="utf-8"))
+        """mAP (%) with its 95 % interval and more on the test images, as in the pipeline's artifacts/evaluate/details.json."""
+        return json.loads((self._results / "evaluate" / "details.json").read_text(encoding="utf-8"))
 
     def save(self, path: str | Path) -> Path:
         """Copy the model to a file, which `load_model` and `dicap-stage predict` read."""

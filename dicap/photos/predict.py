@@ -25,7 +25,7 @@ from dicap.metrics.operating_point import chance_interval
 from dicap.models import SavedModel, load_model
 from dicap.network import Network, detach_backbone
 from dicap.photos.folder import Images, Photograph, photographs, read_ahead
-from dicap.provenance.dependencies import code
+from dicap.provenance import code_of
 
 ANSWERS = {1: "yes", 0: "no", -1: "unsure"}
 FORMATS = ("parquet", "csv")
@@ -167,7 +167,7 @@ def opened_for(
     # A bank has more views than there are images here, so that another engine may have paid: it differs in the last bits alone.
     sort = [str(runtime.amp or torch.float32).removeprefix("torch."), runtime.device.type]
     ways = [by, *(each for each in engines() if each != by)]
-    made_by = [{"engine": [*each, *sort], "code": code("features", saved.settings)} for each in ways]
+    made_by = [{"engine": [*each, *sort], "code": code_of("features", saved.settings)} for each in ways]
     seen = KnownFeatures(known, saved.settings, network, made_by, runtime.amp)
     head = with_backbone(network, network.backbone)
     detach_backbone(head, network.grid)

@@ -79,13 +79,13 @@ def gather(artifacts: Path) -> Evidence:
     """
     artifacts = Path(artifacts)
     evaluate = artifacts / "evaluate"
-    metrics = read_json(evaluate / "metrics.json")
+    metrics = read_json(evaluate / "details.json")
     per_class = _csv(evaluate / "per_class.csv", ["class", "n_pos", "n_train_labelled", "ap", "chance"])
     shares = per_class.columns.isin(["ap", "chance", "precision", "recall"])
     per_class.loc[:, shares] *= 100  # as fractions in the file, in percent wherever people read them
-    source = next((artifacts / s for s in ("train", "pseudo_label") if files.epochs(artifacts / s, "pseudo_labels")), None)
-    weights = thresholds = by_weight = shares = pd.DataFrame()
-    if source is not None:
+    source, weights = artifacts / "train", pd.DataFrame()
+    thresholds = by_weight = shares = weights
+    if files.epochs(source, "pseudo_labels"):
         weights = pool_classes(_frames(source, "weights"))
         thresholds = _frames(source, "thresholds")
         by_weight, shares = _pseudo_labels(source)

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from dicap.files.atomic import replacing_folder
+from dicap.files.json_files import write_json
 from dicap.metrics import ledger
 from dicap.metrics.warnings import headline
 from dicap.pages.html import render
@@ -61,10 +62,10 @@ def build_report(
     dataset: Path | None = None,
     unread: Collection[str] = (),
 ) -> Path:
-    """Write `out`/index.html, `out`/figures/*.svg and `out`/curve.csv from the artifacts of a run; return the page's path.
+    """Write index.html, figures/*.svg, curve.csv and settings.json to `out` from the artifacts of a run; return the page's path.
 
     Args:
-        artifacts: folder with split/, warmup/, pseudo_label/, train/, finetune/, evaluate/; evaluate/ is
+        artifacts: folder with split/, warmup/, train/, finetune/, evaluate/; evaluate/ is
             required, the rest is drawn where it is there.
         settings: the resolved settings, nested as in params.yaml.
         environment: what the run ran on (versions, device), shown as it is.
@@ -108,6 +109,7 @@ def build_report(
             environment=environment,
         )
         (folder / "index.html").write_text(html, encoding="utf-8")
+        write_json(settings, folder / "settings.json")
     return Path(out) / "index.html"
 
 

@@ -5,7 +5,7 @@ from functools import reduce
 from typing import Any
 
 from dicap.settings.batch_sizes import labelled_batch, pclp_batch
-from dicap.settings.catalogue import BUNDLED, OWN, OWN_HEAD
+from dicap.settings.catalogue import BUNDLED, NOWHERE, OWN, OWN_HEAD
 from dicap.settings.fields import ORIGINS
 from dicap.settings.methods import METHODS, holds_out, unread_sections
 from dicap.settings.schema import Settings
@@ -59,9 +59,9 @@ def warnings(s: Settings, origins: dict[str, str]) -> Iterator[str]:
     """One line for every setting that is valid but suspicious. `origins` as above."""
     typed: dict[tuple[str, str], list[str]] = {}
     for key, why in unread(s).items():
-        origin = origins.get(key)  # none where no file has a value
-        if origin and not origin.startswith(("configs/", *ORIGINS.values())):
-            typed.setdefault((origin, why), []).append(f"{key} {_value(s, key)!r}")
+        origin, value = origins.get(key), _value(s, key)  # no origin where no file has a value
+        if origin and not origin.startswith(("configs/", *ORIGINS.values())) and value not in (NOWHERE, _default(s, key)):
+            typed.setdefault((origin, why), []).append(f"{key} {value!r}")
     for (origin, why), found in typed.items():
         them = "it" if len(found) == 1 else "them"
         yield f"{origin}: {', '.join(found)}: found, but nothing reads {them} here: {why}; leave {them} empty"
@@ -203,6 +203,11 @@ def _keys(s: Settings, section: str) -> list[str]:
 
 def _value(s: Settings, key: str) -> Any:
     return reduce(getattr, key.split("."), s)
+
+
+def _default(s: Settings, key: str) -> Any:
+    section, _, name = key.rpartition(".")
+    return type(getattr(s, section) if section else s).model_fields[name].default
 
 
 def _first_by_steps_on_features(s: Settings) -> str | None:

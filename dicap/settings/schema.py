@@ -29,6 +29,7 @@ class Convert(Section):
     """Conversion of the raw data set into arrays."""
 
     max_rejected: Share = own(0.01, "share of unreadable images above which `convert` fails")
+    lists: str | None = own(None, "folder of published lists, formatted_{train,val}_*.npy, in place of the set's own")
 
 
 class Own(Section):
@@ -303,7 +304,8 @@ class Common(Section):
         "published", "published, or recommended: what this project's own experiments favour (docs/photographs.md)"
     )
     backbone: str = published("resnet50", "any timm name, or several joined by +, whose features lie side by side")
-    backbone_weights: str = published("imagenet", "imagenet (timm's own), lite (extra package), random, or the path of a file")
+    backbone_weights: str = published("imagenet", "imagenet (timm's own), lite (extra package), random, or the weights_file")
+    weights_file: str | None = own(None, "a file of weights for the backbone, in place of backbone_weights")
     head: str = required("ml_decoder, linear; null: the method's published head")
     image_size: Annotated[int, Field(ge=16, le=2048)] = published(224, "side of the square images in pixels")
     weights: Literal["raw", "ema"] = assumed(

@@ -11,8 +11,7 @@ from dicap.errors import DataError
 from dicap.files.artifacts import cost_file
 from dicap.files.atomic import replacing, replacing_folder
 from dicap.files.checksum import sha256
-from dicap.provenance.dependencies import code, relevant
-from dicap.provenance.external import weights_mark
+from dicap.provenance import code_of, settings_of
 from dicap.training.checkpoint.state import RunState, StopSignal, fingerprint
 from dicap.training.experiment import Experiment
 from dicap.training.loops.table import loop_of
@@ -39,11 +38,12 @@ def run_stage(
         root: the project's folder, under which the state lies.
 
     Raises:
-        Stopped: after a clean stop; DataError: another run holds the state.
+        Stopped: after a clean stop.
     """
     loop = loop_of(stage, experiment.settings)
-    with RunState(root, stage, fingerprint(depends(stage, experiment, inputs))) as state, StopSignal() as stop:
-        loop(Trainer(experiment, stage, state, stop, log, source), experiment.place(network()))
+    with RunState(root, stage, fingerprint(depends(stage, experiment, inputs)), log) as state, StopSignal() as stop:
+        if not state.is_done():
+            loop(Trainer(experiment, stage, state, stop, log, source), experiment.place(network()))
         # A signal after the last step waits: what is trained is published.
         with replacing(cost_file(out.parent, stage)) as temporary:
             shutil.copyfile(state.cost, temporary)
@@ -53,13 +53,13 @@ def run_stage(
 
 
 def depends(stage: str, experiment: Experiment, inputs: list[Path]) -> dict[str, Any]:
-    """All that the result of a stage depends on: {settings, code, inputs}, the last two as {name: sha256}."""
+    """All that the result of a stage depends on: {settings, code, inputs}, the last as {name: sha256}."""
     files = {f"{path.parent.name}/{path.name}": sha256(path) for path in inputs}
-    if weights := weights_mark(experiment.settings, Path()):
-        files["weights of the backbone"] = weights
+    if (weights := Path(experiment.settings.backbone_weights)).is_file():
+        files["weights of the backbone"] = sha256(weights)
     return {
-        "settings": relevant(experiment.settings, stage),
-        "code": code(stage, experiment.settings),
+        "settings": settings_of(stage, experiment.settings),
+        "code": code_of(stage, experiment.settings),
         "inputs": {"data set": experiment.store.checksum} | files,
     }
 

@@ -1,19 +1,12 @@
 """`dicap-stage convert`: the raw data set becomes `data/converted`."""
 
-import hashlib
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from dicap.files.atomic import replacing
-from stages.support.common import DATA, PIXELS, known_results, load, params_option, project_root
+from stages.support.common import DATA, PIXELS, known_results, load, params_option
 from stages.support.terminal import finish, say
-
-if TYPE_CHECKING:
-    from dicap.data.sources.base import RawSet
-    from dicap.settings import Own, Settings
 
 
 @click.command("convert")
@@ -24,30 +17,18 @@ def command(params: Path, workers: int | None) -> None:
 
     An image whose file did not change is not decoded again.
     """
-    from dicap.data.sources import read_raw
-
-    settings = load(params)
-    # Relative to the original project: a queued run's own folder does not hold the raw images.
-    root = project_root() / settings.data_root if settings.data_root else None
-    convert_raw(read_raw(settings.dataset, root, own_data(settings)), settings, workers)
-
-
-def own_data(settings: "Settings") -> "Own":
-    """The options of one's own data; a folder is relative to the original project, a list of labels belongs to the run."""
-    own = settings.own
-    return own.model_copy(update={"unlabeled_root": str(project_root() / own.unlabeled_root) if own.unlabeled_root else None})
-
-
-def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> None:
-    """Convert a listed data set and say what came of it; what nobody used for long goes from the store of results."""
     from dicap.data.convert import convert
     from dicap.data.format import ARRAY
+    from dicap.data.sources import read_raw
     from dicap.data.store import Store
     from dicap.files.content_store import remove_unused
-    from dicap.provenance.dependencies import code
+    from dicap.provenance import code_of
 
+    settings = load(params)
+    # Relative paths are those of the folder one is in, as DVC looks at them: a queued run has a folder of its own.
+    root = Path(settings.data_root).resolve() if settings.data_root else None
+    raw = read_raw(settings.dataset, root, settings.own, Path(settings.convert.lists) if settings.convert.lists else None)
     folder = DATA
-    digest = hashlib.sha256(json.dumps(code("convert", settings), sort_keys=True).encode()).hexdigest()
     meta = convert(
         raw,
         folder,
@@ -55,10 +36,10 @@ def convert_raw(raw: "RawSet", settings: "Settings", workers: int | None) -> Non
         max_rejected=settings.convert.max_rejected,
         workers=workers,
         known=known_results("convert"),
-        code=digest,
+        code=code_of("convert", settings),
     )
     remove_unused(known_results("convert").parent)
-    identity = [meta["checksums"][ARRAY], *([Store.open(folder).test_checksum] if settings.features.views else [])]
+    identity = [meta["checksums"][ARRAY], Store.open(folder).test_checksum]
     with replacing(PIXELS) as temporary:
         temporary.write_text("".join(f"{checksum}\n" for checksum in identity), encoding="utf-8")
     if meta["rejected"]:

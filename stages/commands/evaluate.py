@@ -17,7 +17,7 @@ from stages.support.terminal import finish, opening
     type=click.Path(path_type=Path),
     help="Another model than the pipeline's last; with it nothing is written unless --out is given.",
 )
-@out_option(None, "Folder of its own for metrics.json, per_class.csv, predictions.parquet, MODEL_CARD.md.", folder=True)
+@out_option(None, "Folder of its own for what the stage writes to artifacts/evaluate.", folder=True)
 @gallery_option
 @machine_options
 def command(params: Path, model: Path | None, out: Path | None, gallery: Path | None, **runtime) -> None:
@@ -70,7 +70,7 @@ def command(params: Path, model: Path | None, out: Path | None, gallery: Path | 
         )
     facts["model"] = f"{model or own}: {result['model']} model of {result['stage']}"
     if written is not None:
-        facts |= {"numbers": str(written / "metrics.json"), "model card": str(written / "MODEL_CARD.md")}
+        facts |= {"numbers": str(written / "details.json"), "model card": str(written / "MODEL_CARD.md")}
     for line in result["warnings"]:
         click.echo(f"Warning: {line}", err=True)
     if page is not None:

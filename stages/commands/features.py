@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from stages.support.common import ARTIFACTS, load, machine_options, params_option, placed
+from stages.support.common import ARTIFACTS, load, machine_options, params_option
 from stages.support.terminal import finish
 
 BANK = ARTIFACTS / "features"
@@ -25,7 +25,7 @@ def command(params: Path, **runtime: Any) -> None:
     from dicap.files.features import write_empty
     from dicap.plugins import plugged
 
-    settings = placed(load(params))
+    settings = load(params)
     if settings.needs_features:
         plugged("computing features")(settings, runtime, BANK)
         return

@@ -32,7 +32,7 @@ def reference() -> str:
         "## Settings\n\nA key is looked up in `params.yaml`, then in `configs/<dataset>.yaml` and `configs/<protocol>.yaml`; "
         "what none of them says has the value below. Without a mark it is stated in a publication or follows from one; * is our "
         "reading where none states it, for which docs/methods.md gives the reason; ° is this program's own. "
-        "Change one for a run: `dvc exp run -S train.epochs=5`.",
+        "Change one for a run: `dvc exp run -S train.epochs=5`, or `-S +finetune.epochs=5` where params.yaml lacks it.",
         *_settings(),
         "## Commands\n\nAll take `-h`. Before the command: `--quiet` says nothing but errors, `--json` prints one JSON object.",
         *_commands(),

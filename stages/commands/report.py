@@ -27,6 +27,6 @@ def command(params: Path) -> None:
         dataset=data_folder(settings),
         unread=unread(settings),
     )
-    metrics = read_json(ARTIFACTS / "evaluate" / "metrics.json")
+    metrics = read_json(ARTIFACTS / "evaluate" / "details.json")
     score = None if metrics.get("map") is None else score_in_words(metrics)
     finish("report", {"mAP": score, "page": str(page)}, ["dvc exp show"])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from stages.support.common import params_option, resolve_and_warn
+from stages.support.common import params_option
 
 
 @click.command("run")
@@ -18,10 +18,8 @@ def command(context: click.Context, params: Path) -> None:
     """
     from stages.cli import PIPELINE, main
 
-    resolve_and_warn(params)
     for name in PIPELINE:
-        if name != "resolve":  # for DVC alone
-            stage = main.get_command(context, name)
-            assert stage is not None
-            with stage.make_context(name, ["--params", str(params)], parent=context) as own:
-                stage.invoke(own)
+        stage = main.get_command(context, name)
+        assert stage is not None
+        with stage.make_context(name, ["--params", str(params)], parent=context) as own:
+            stage.invoke(own)

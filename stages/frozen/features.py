@@ -26,7 +26,7 @@ def compute(settings: Settings, runtime: dict[str, Any], out: Path) -> None:
     from dicap.frozen.features.recipe import Recipe, pretrained_network
     from dicap.machine.runtime import Runtime
     from dicap.network.stored import save_backbone
-    from dicap.provenance.dependencies import code
+    from dicap.provenance import code_of
     from dicap.training.checkpoint.state import StopSignal
 
     chosen = Runtime.choose(**runtime)
@@ -42,7 +42,7 @@ def compute(settings: Settings, runtime: dict[str, Any], out: Path) -> None:
         computing, by = accelerated(network, recipe.most_computed, *options)
     # Features of two packages or versions, or of a processor and a GPU, differ in their last bits: a bank is of one.
     by += [str(chosen.amp or torch.float32).removeprefix("torch."), chosen.device.type]
-    made_by = {"engine": by, "code": code("features", settings)}
+    made_by = {"engine": by, "code": code_of("features", settings)}
     with StopSignal() as stop, replacing_folder(out) as folder:
         begin = time.perf_counter()
         computed = fill(

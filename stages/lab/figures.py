@@ -23,7 +23,7 @@ from stages.support.terminal import finish
     type=click.Path(path_type=Path, file_okay=False),
     help="Draw 1a, 1c or 3 of this artifacts folder; DVC is not asked.",
 )
-@click.option("--here/--everywhere", default=False, help="Experiments of the current commit, or of all (the default).")
+@click.option("--here/--everywhere", default=True, help="Experiments of the current commit (the default), or of all.")
 @params_option
 def command(
     panel: str,

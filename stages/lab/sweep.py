@@ -1,6 +1,5 @@
 """`dicap-stage sweep`: a grid of experiments, on this machine or on several."""
 
-import hashlib
 import json
 import os
 import shlex
@@ -98,27 +97,22 @@ def command(
 
 
 def _missing(wanted: Sequence[Cell], done: Sequence[dict[str, Any]]) -> list[Cell]:
-    """The cells of whose settings no run is made of today's code, labels, photographs, weights and libraries."""
-    from stages.commands.resolve import beside, dependencies_of
+    """The cells of whose settings no run is made of today's code, labels, photographs and weights."""
+    from dvc.dependency import loads_from
+    from dvc.repo import Repo
+    from dvc.stage import Stage
 
-    here = Path.cwd()
-    root = here if (here / "stages" / "cli.py").is_file() else None
+    stage = Stage(Repo(), "dvc.yaml")
 
     @cache
-    def known(stage: str, settings: str) -> dict[str, Any]:
-        return beside(stage, Settings.model_validate_json(settings), here, root)
+    def now(path: str) -> str | None:
+        (dep,) = loads_from(stage, [path])
+        return dep.get_hash().value if dep.exists else None
 
-    def now(settings: Settings) -> dict[str, str]:
-        alike = settings.model_copy(update={"seed": 0, "ratio": 1.0}).model_dump_json()  # neither alters what is beside them
-        texts = dependencies_of(settings, lambda stage, _: known(stage, alike))
-        return {stage: hashlib.md5(text.encode()).hexdigest() for stage, text in texts.items()}
+    def is_of_today(run: dict[str, Any]) -> bool:
+        return all(now(path) == checksum for path, checksum in run["inputs"].items())
 
-    missing = []
-    for cell in wanted:
-        same = [run["resolved"] for run in done if run["settings"] == cell.settings]
-        if not same or now(Settings.model_validate(cell.settings)) not in same:
-            missing.append(cell)
-    return missing
+    return [cell for cell in wanted if not any(run["settings"] == cell.settings and is_of_today(run) for run in done)]
 
 
 def _jobs(
@@ -151,10 +145,10 @@ def _jobs(
 
 def _recipe(cell: Cell) -> str:
     """What decides the photographs of a cell and their features, whichever of them are for testing."""
-    from dicap.provenance.dependencies import relevant
+    from dicap.provenance import settings_of
 
     settings = Settings.model_validate(cell.settings)
-    images, features = (relevant(settings, stage) for stage in ("convert", "features"))
+    images, features = (settings_of(stage, settings) for stage in ("convert", "features"))
     del images["own"]["test_share"]
     return json.dumps([images, features], sort_keys=True)
 
@@ -203,8 +197,8 @@ def _refuse_what_would_be_lost(missing: Sequence[Cell], named: set[str]) -> None
     if taken := [cell.name for cell in missing if cell.name in named]:
         others = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
         raise DataError(
-            f"{taken[0]}{others}: there is an experiment of this name whose result is gone, or of other labels, photographs, "
-            f"code or libraries than now; to run it again: dvc exp remove {' '.join(taken)}"
+            f"{taken[0]}{others}: there is an experiment of this name whose result is gone, or of other labels, photographs "
+            f"or code than now; to run it again: dvc exp remove {' '.join(taken)}"
         )
 
 

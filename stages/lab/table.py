@@ -17,7 +17,7 @@ GRID = Path("experiments/readings.yaml")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("--dataset", multiple=True, help="Only this data set; may be repeated.")
 @out_option("tables", "Folder.", folder=True)
-@click.option("--here/--everywhere", default=False, help="Experiments of the current commit, or of all (the default).")
+@click.option("--here/--everywhere", default=True, help="Experiments of the current commit (the default), or of all.")
 @changes_option("VALUE", "Show runs with this setting in place of that of the settings file.")
 @params_option
 def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, changes: tuple[str, ...], params: Path) -> None:

@@ -15,7 +15,7 @@ import click
 from dicap.errors import DataError, SettingsError, did_you_mean
 from dicap.files.atomic import replacing
 from dicap.settings.resolve import change_settings
-from stages.support.common import data_folder, load, params_option, project_root, take_turns
+from stages.support.common import data_folder, load, params_option, take_turns
 from stages.support.terminal import finish, say
 
 if TYPE_CHECKING:
@@ -99,13 +99,12 @@ def marks_of(settings: Settings, images: Collection[str]) -> dict[str, dict[str,
     """{image: what the data set itself says of it (`was`), and its file (`photo`), as marks}; {} where it is not here."""
     from dicap.data.sources import read_raw
     from dicap.photos.readers.read import given_of, photo_mark
-    from stages.commands.convert import own_data
 
     if not settings.data_root:
         return {}
     try:
-        own = own_data(settings).model_copy(update={"added": None})
-        raw = read_raw(settings.dataset, project_root() / settings.data_root, own)
+        own = settings.own.model_copy(update={"added": None})
+        raw = read_raw(settings.dataset, Path(settings.data_root).resolve(), own)
     except DataError:  # the labels are not here, or not those of earlier
         return {}
     files = getattr(raw.images, "paths", ())

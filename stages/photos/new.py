@@ -10,15 +10,17 @@ import click
 
 from dicap import __version__
 from dicap.errors import DataError, first_line
+from stages.commands.check import REQUIREMENTS
 from stages.support.git import git
 from stages.support.terminal import finish
 
-# The pipeline and the settings have other names in the template: DVC would run any dvc.yaml that it finds in the repository.
+# The settings have another name in the template, as the pipeline has: DVC would run any dvc.yaml that it finds in the repository.
 FILES = {
-    "pipeline.yaml": "dvc.yaml",
     "settings.yaml": "params.yaml",
     "gitignore": ".gitignore",
     "README.md": "README.md",
+    "raw.md": "data/raw/README.md",
+    "labels.md": "labels/README.md",
     "experiments/main.yaml": "experiments/main.yaml",
     "experiments/photographs.yaml": "experiments/photographs.yaml",
 }
@@ -42,6 +44,7 @@ def command(context: click.Context, project: Path, source: Path | None, options:
         raise click.UsageError(f"{options[0]}: what `init-data` takes needs --from FOLDER")
     if project.exists() and (not project.is_dir() or any(project.iterdir())):
         raise DataError(f"{project}: exists and is not empty; name another folder")
+    _refuse_place(project, source)
     made = next((path for path in [*reversed(project.parents), project] if not path.exists()), None)
     try:
         _fill(project)
@@ -73,14 +76,45 @@ def _fill(project: Path) -> None:
     except OSError as error:
         raise DataError(f"{project}: {error.strerror}; name another folder") from None
     for name, target in FILES.items():
-        (project / target).parent.mkdir(exist_ok=True)
+        (project / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(TEMPLATE / name, project / target)
-    (project / "requirements.txt").write_text(f"dicap=={__version__}\n", encoding="utf-8")
+    shutil.copytree(TEMPLATE / "configs", project / "configs")
+    _write_pipeline(project / "dvc.yaml")
+    (project / REQUIREMENTS).write_text(f"dicap=={__version__}\n", encoding="utf-8")
     git("init", "--quiet", folder=project)
     done = subprocess.run([sys.executable, "-m", "dvc", "init", "--quiet"], cwd=project, capture_output=True, text=True)
     if done.returncode:
         raise DataError(f"dvc init: {first_line(done.stderr)}")
     shutil.copyfile(TEMPLATE / "dvc_config", project / ".dvc" / "config")
+
+
+def _write_pipeline(path: Path) -> None:
+    """The pipeline, in which the version of the installed program stands for its code."""
+    from ruamel.yaml import YAML
+
+    from dicap.provenance import PACKAGES
+    from dicap.settings.resolve import TEMPLATE
+
+    yaml = YAML()
+    yaml.width = 4096
+    pipeline = yaml.load((TEMPLATE / "pipeline.yaml").read_text(encoding="utf-8"))
+    for stage in pipeline["stages"].values():
+        stage["deps"] = [dep for dep in stage["deps"] if not dep.startswith(PACKAGES)] + [str(REQUIREMENTS)]
+    with path.open("w", encoding="utf-8") as file:
+        yaml.dump(pipeline, file)
+
+
+def _refuse_place(project: Path, source: Path | None) -> None:
+    """Raise DataError where DVC could not work: in another repository, and around its own results."""
+    place = project.absolute()
+    above = next(folder for folder in place.parents if folder.exists())
+    if source is not None and source.is_dir() and source.resolve() in (place.resolve(), *place.resolve().parents):
+        raise DataError(f"{project}: lies in {source}, whose photographs would hold the results; make it beside that folder")
+    try:
+        top = git("rev-parse", "--show-toplevel", folder=above).strip()
+    except DataError:
+        return
+    raise DataError(f"{project}: lies in the Git repository {top}, and a project is one of its own; make it elsewhere")
 
 
 def _commit(project: Path) -> None:

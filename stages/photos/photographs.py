@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dicap.errors import DataError
-from stages.support.common import ARTIFACTS, project_root
+from stages.support.common import ARTIFACTS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,12 +45,12 @@ def reader(settings: Settings, store: Store) -> tuple[Callable[[str], Image], di
 
     from dicap.data.sources import read_raw
     from dicap.data.sources.base import Rejected
-    from stages.commands.convert import own_data
 
     images, place, rows = None, {}, {name: row for row, name in enumerate(store.ids)}
     if settings.data_root:
+        lists = Path(settings.convert.lists) if settings.convert.lists else None
         try:
-            raw = read_raw(settings.dataset, project_root() / settings.data_root, own_data(settings))
+            raw = read_raw(settings.dataset, Path(settings.data_root).resolve(), settings.own, lists)
             images, place = raw.images, {item.id: i for i, item in enumerate(raw.items)}
         except DataError:
             pass  # the raw set was moved; what was converted is still here

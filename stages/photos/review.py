@@ -9,7 +9,7 @@ import click
 
 from dicap.errors import DataError
 from stages.photos.photographs import originals, write_list
-from stages.support.common import ARTIFACTS, data_folder, device_option, load, out_option, params_option, placed
+from stages.support.common import ARTIFACTS, data_folder, device_option, load, out_option, params_option
 from stages.support.terminal import finish, opening, say
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def out_of_fold_scores(
     from dicap.photos.review import among_neighbours, features_of, out_of_fold
 
     if not settings.needs_features:
-        network = pretrained_network(placed(settings))
+        network = pretrained_network(settings)
         return out_of_fold(among_neighbours(features_of(network, store, rows, Runtime.choose(device))), labels)
     seen = np.flatnonzero(roles != "test")  # the unlabelled ones tell what is alike
-    features = open_features(ARTIFACTS / "features", placed(settings), store).mean(seen)
+    features = open_features(ARTIFACTS / "features", settings, store).mean(seen)
     return out_of_fold(among_neighbours(features)[np.searchsorted(seen, rows)], labels)

@@ -13,7 +13,7 @@ import click
 from dicap.errors import DataError, SettingsError
 from dicap.settings.resolve import TEMPLATE, read_yaml, resolve_values
 from stages.photos.photographs import originals, unlabelled, write_list
-from stages.support.common import ARTIFACTS, data_folder, device_option, load, out_option, params_option, placed
+from stages.support.common import ARTIFACTS, data_folder, device_option, load, out_option, params_option
 from stages.support.terminal import finish, opening, say
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _opened(settings: Settings, store: Store, path: Path, device: str) -> tuple[
     from dicap.training.inputs import Images
 
     with suppress(DataError):  # the features may be of other settings by now, or none are there
-        features = open_features(ARTIFACTS / "features", placed(settings), store)
+        features = open_features(ARTIFACTS / "features", settings, store)
         bank = features.bank
         if backbone_of(path) == bank.recipe.weights:
             runtime = Runtime.choose(device)
@@ -126,8 +126,12 @@ def _first(folder: Path, count: int, by: str, classes: list[str], out: Path, dev
         )
     own = read_yaml(params) if params.exists() else {}
     values = read_yaml(TEMPLATE / "settings.yaml") | {"dataset": "table", "data_root": str(folder), "protocol": "recommended"}
-    values |= {key: own[key] for key in ("backbone", "backbone_weights", "image_size", "network") if own.get(key) is not None}
-    settings = placed(resolve_values(values, params).settings)
+    values |= {
+        key: own[key]
+        for key in ("backbone", "backbone_weights", "weights_file", "image_size", "network")
+        if own.get(key) is not None
+    }
+    settings = resolve_values(values, params).settings
     photos = photographs(folder)
     chosen = first(pretrained_network(settings), photos, settings.image_size, count, Runtime.choose(device), by)
     write_list(out / LIST, [("image", "labels"), *((one.name, "") for one in chosen)])

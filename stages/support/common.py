@@ -14,14 +14,13 @@ from dicap.errors import DataError, SettingsError, did_you_mean
 from dicap.files.locks import locked
 from dicap.settings import Resolved, Settings, known_keys, resolve
 from dicap.settings import load_settings as load  # noqa: F401  # the commands take it from here
-from dicap.settings.catalogue import NAMED_WEIGHTS
 
 ARTIFACTS = Path("artifacts")
 FOLLOWING = {"warmup": "train", "train": "finetune", "finetune": "report"}
 # One place for all data sets, so that every `dvc.lock` knows it. DVC takes the hash of an output that the lock's stage lacks for
 # one of DVC 2, and with a folder named after the data set read a whole array twice in each stage of a sweep (seen with DVC 3.67).
 DATA = Path("data") / "converted"
-PIXELS = Path("data") / "images.sha256"  # what features depend on: its array and, with strong views, its test split
+PIXELS = Path("data") / "images.sha256"  # what features depend on: its array and its test split
 PARAMS = Path("params.yaml")  # what the pipeline reads
 
 
@@ -55,14 +54,6 @@ def project_root() -> Path:
     """The project's folder: in temporary DVC runs and in a cell of a sweep the original one, not the working copy."""
     # DVC_ROOT names the clone in which a cell runs, which goes when the cell ends.
     return Path(os.environ.get("DICAP_PROJECT") or os.environ.get("DVC_ROOT", ".")).resolve()
-
-
-def placed(settings: Settings) -> Settings:
-    """The same with the path of a backbone's weights below the project's folder: a queued run's own does not hold them."""
-    weights = settings.backbone_weights
-    if weights in NAMED_WEIGHTS:
-        return settings
-    return settings.model_copy(update={"backbone_weights": str(project_root() / weights)})
 
 
 def data_folder(settings: Settings) -> Path:

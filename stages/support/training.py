@@ -16,7 +16,7 @@ from dicap.settings import Settings
 from dicap.training.experiment import Experiment
 from dicap.training.inputs import FrozenFeatures
 from dicap.training.run import run_stage
-from stages.support.common import ARTIFACTS, FOLLOWING, data_folder, placed, project_root
+from stages.support.common import ARTIFACTS, FOLLOWING, data_folder, project_root
 from stages.support.terminal import finish
 
 SPLIT = ARTIFACTS / "split" / "split.parquet"
@@ -24,7 +24,6 @@ SPLIT = ARTIFACTS / "split" / "split.parquet"
 
 def open_experiment(settings: Settings, runtime: dict[str, Any], stage: str | None = None) -> Experiment:
     """Converted data set and split, on the chosen device."""
-    settings = placed(settings)
     chosen, bank = Runtime.choose(**runtime), None
     if stage is not None and (settings.trainable(stage) == "head" or (stage == "train" and settings.unfreezes)):
         bank = open_features(settings)

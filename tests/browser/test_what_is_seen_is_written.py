@@ -5,9 +5,9 @@ import shutil
 import numpy as np
 import tiny
 from click.testing import CliRunner
-from data.raw import photo, save
 from ruamel.yaml import YAML
 
+from data.raw import photo, save
 from dicap.data.convert import convert
 from dicap.data.sources.base import FileImages, Item, RawSet
 from dicap.photos.pages.labelling import Question, write_labelling_page

@@ -42,7 +42,7 @@ def slow_map(scores, labels):
 
 def test_metrics_predictions_and_classes_agree(evaluated, trained, model_file):
     experiment, result, out = evaluated
-    assert json.loads((out / "metrics.json").read_text()) == result
+    assert json.loads((out / "details.json").read_text()) == result
     scores = slow_scores(model_file, experiment)
     labels = tiny.hidden_labels(experiment, experiment.roles.test)
 

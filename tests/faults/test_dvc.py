@@ -47,13 +47,12 @@ def test_a_signal_to_dvc_loses_nothing(clone, way):
         process.wait(timeout=60)
         assert tiny.alive(trainer)  # DVC died, the stage did not
         trainer.suspend()  # or it would be through before the second begins
-        try:
-            second = clone.start(*AGAIN)
-            output, _ = second.communicate(timeout=300)
-        finally:
-            trainer.resume()
-        assert second.returncode != 0 and f"process {trainer.pid} is already running this train" in output, output
+        second = clone.start(*AGAIN)
+        tiny.wait_until(lambda: [*clone.folder.glob(".dicap/state/train-*/waiting-*")])
+        trainer.resume()
         trainer.terminate()
+        output, _ = second.communicate(timeout=600)
+        assert second.returncode == 0 and "resuming train after" in output, output
         tiny.wait_until(lambda: not tiny.alive(trainer))
     third = clone.start(*AGAIN)
     output, _ = third.communicate(timeout=600)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 
 import psutil
@@ -19,9 +18,7 @@ from dvc_objects.fs.generic import transfer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dicap.errors import DataError
 from dicap.settings import change_settings, changed, read_yaml
-from dicap.training.checkpoint.state import RunState
 from stages.lab.sweeps import cell, shared_cache
 
 pytestmark = pytest.mark.timeout(600)
@@ -32,7 +29,7 @@ WORDS = st.sampled_from(
 TEXT = st.text(st.characters(exclude_characters="\x85\u2028\u2029", codec="utf-8"), max_size=9)
 VALUE = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), WORDS, TEXT)
 
-# A stage that is refused while its lock is held, as a training is, and one that takes as long as it is told.
+# A stage that waits while its lock is held, as a training does, and one that takes as long as it is told.
 WORK = """
 import fcntl, os, pathlib, signal, sys, time
 from ruamel.yaml import YAML
@@ -42,10 +39,7 @@ state = pathlib.Path(os.environ["DICAP_PROJECT"]) / ".dicap" / "state" / "train-
 state.mkdir(parents=True, exist_ok=True)
 print("begun", seed, flush=True)
 with open(state / "lock", "a+") as lock:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        sys.exit(f"Error: {state}: process 1 is already running this train; wait for it or stop it (kill 1)")
+    fcntl.flock(lock, fcntl.LOCK_EX)
     time.sleep(seed if seed > 10 else 0)
     saved = state / "steps"
     for step in range(int(saved.read_text()) if saved.exists() else 0, 60 if seed == 5 else 0):
@@ -212,28 +206,6 @@ def test_up_to_a_stage_no_experiment_is_kept_and_its_result_is_found_again(proje
     assert not cell.exists(project, "prepare", rev(project))
     code, output = ended(start(project, "three", "-S", "seed=3"))
     assert code == 0 and "begun" not in output and cell.exists(project, "three", rev(project))
-
-
-def test_it_waits_for_a_state_that_another_run_holds(project):
-    state = project / ".dicap" / "state" / "train-0"
-    state.mkdir(parents=True)
-    with open(state / "lock", "a+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        process = start(project, "four", "-S", "seed=4")
-        lines: list[str] = []
-        reader = threading.Thread(target=lambda: lines.extend(process.stdout))
-        reader.start()
-        tiny.wait_until(lambda: any("held by another run of the same stage; waiting" in line for line in lines))
-        assert process.poll() is None
-    reader.join(timeout=300)
-    assert process.wait(timeout=60) == 0 and cell.exists(project, "four", rev(project)), lines
-
-
-def test_the_words_of_what_is_held_are_those_of_the_trainings(tmp_path):
-    with RunState(tmp_path, "train", "0"), pytest.raises(DataError) as error, RunState(tmp_path, "train", "0"):
-        pass
-    found = cell.LOCKED_BY.search(f"Error: {error.value}")
-    assert found and Path(found["folder"]) == tmp_path / ".dicap" / "state" / "train-0"
 
 
 @pytest.mark.parametrize("way", ["its parent is killed", "SIGTERM"])

@@ -13,7 +13,7 @@ from dicap.errors import DataError
 from dicap.settings import load_settings
 from stages.lab.sweeps import finished as finished_module
 from stages.lab.sweeps import revisions as module
-from stages.lab.sweeps.finished import METRICS, SETTINGS, finished
+from stages.lab.sweeps.finished import METRICS, finished
 from stages.lab.sweeps.revisions import Stage, cached_files, fetch, revisions, stages_of
 
 PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
@@ -50,16 +50,17 @@ def commit(message: str, lock: bool = True, **changes) -> str:
     Path("params.yaml").write_text("".join(f"{key}: {value}\n" for key, value in values.items()) + "train:\n  epochs: null\n")
     if lock:
         settings = load_settings(Path("params.yaml")).model_dump(mode="json")
-        report = put(json.dumps({"settings": settings, "code": {}}).encode())
+        written = put(json.dumps(settings).encode())
         metrics = put(json.dumps({"map": 50.0 + values["seed"]}).encode())
         parts = [{"md5": put(text), "relpath": f"weights/{text.decode()}/part"} for text in (b"0", b"1")]
-        folder = put(json.dumps([{"md5": metrics, "relpath": "metrics.json"}, *parts]).encode(), ".dir")
+        folder = put(json.dumps([{"md5": metrics, "relpath": "details.json"}, *parts]).encode(), ".dir")
         trained = hashlib.md5(metrics.encode()).hexdigest()
-        resolved = {"artifacts/resolved/train.json": report[::-1], SETTINGS: report}
-        stages = {
+        report = put(json.dumps([{"md5": written, "relpath": "settings.json"}]).encode(), ".dir")
+        stages = {  # in the order of dvc.lock
+            "report": ({"artifacts/evaluate": folder}, {"artifacts/report": report}),
             "evaluate": ({"artifacts/train": trained}, {"artifacts/evaluate": folder}),
-            "train": ({"artifacts/resolved/train.json": report[::-1]}, {"artifacts/train": trained}),
-            "resolve": ({"dicap": "0" * 32 + ".dir"}, resolved),
+            "train": ({"artifacts/split": written[::-1]}, {"artifacts/train": trained}),
+            "split": ({"dicap": "0" * 32 + ".dir"}, {"artifacts/split": written[::-1]}),
         }
         Path("dvc.lock").write_text(locked(stages))
     Path("README").write_text(message)
@@ -107,8 +108,8 @@ def test_the_latest_is_told_whatever_the_time_zone(repository, monkeypatch):
 
 def test_git_is_asked_as_often_of_many_commits_as_of_few(repository, monkeypatch):
     asked = []
-    run = module._run
-    monkeypatch.setattr(module, "_run", lambda *arguments, **options: (asked.append(arguments), run(*arguments, **options))[1])
+    run = module.run_git
+    monkeypatch.setattr(module, "run_git", lambda *arguments, **options: (asked.append(arguments), run(*arguments, **options))[1])
     finished(everywhere=True)
     few = len(asked)
     for number in range(8):
@@ -158,12 +159,12 @@ def test_settings_are_those_of_the_run_whatever_the_files_say_later(repository):
 
 
 def test_scores_of_an_earlier_run_than_the_model_are_left_out(repository):
-    """As after `dvc repro train`, or `dvc repro resolve`, under other settings."""
+    """As after `dvc repro train` or `dvc repro split` under other settings."""
     lock = Path("dvc.lock").read_text()
     stages = stages_of(lock)
-    for stage, path in (("train", "artifacts/train"), ("resolve", "artifacts/resolved/train.json")):
-        begin = lock.index(f"  {stage}:")
-        Path("dvc.lock").write_text(lock[:begin] + lock[begin:].replace(stages[stage].outs[path], "1" * 32))
+    for stage, path in (("train", "artifacts/train"), ("split", "artifacts/split")):
+        begin = lock.index("    outs:", lock.index(f"  {stage}:"))
+        Path("dvc.lock").write_text(lock[:begin] + lock[begin:].replace(stages[stage].outs[path], "1" * 32, 1))
         git("commit", "-qam", "half")
         experiments, notes = finished(everywhere=False)
         assert not experiments and notes == ["main: left out, its scores are of an earlier run than what they are made from."]
@@ -178,7 +179,7 @@ def test_scores_of_an_earlier_run_than_the_model_are_left_out(repository):
 )
 def test_settings_that_are_no_more_are_named(repository, monkeypatch, change, why):
     whole = load_settings(Path("params.yaml")).model_dump(mode="json")
-    monkeypatch.setattr(finished_module, "_json", lambda lock, path: {"settings": whole | change})
+    monkeypatch.setattr(finished_module, "_json", lambda lock, path: whole | change)
     assert finished(everywhere=False) == ([], [f"main: left out, {why}."])
 
 
@@ -201,9 +202,10 @@ def test_outside_a_repository_is_one_line(tmp_path, monkeypatch):
 
 def test_the_stages_of_a_lock_are_what_a_yaml_parser_finds():
     text = (tiny.ROOT / "dvc.lock").read_text(encoding="utf-8")
+    text += "  far:\n    deps:\n    - path: /photographs/of \n        birds\n      md5: '1e1'\n"
     parsed = YAML(typ="safe", pure=True).load(text)["stages"]
     found = stages_of(text)
-    assert len(found) == 10 and found == {
+    assert len(found) == 11 and found == {
         name: Stage(*({one["path"]: one["md5"] for one in stage.get(part, [])} for part in ("deps", "outs")))
         for name, stage in parsed.items()
     }

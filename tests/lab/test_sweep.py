@@ -3,9 +3,7 @@
 import hashlib
 import json
 import shlex
-import shutil
 import subprocess
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,7 @@ import tiny
 from click.testing import CliRunner
 
 from dicap.errors import DataError
-from dicap.settings import Settings
 from stages.cli import main
-from stages.commands.resolve import beside, dependencies_of
 from stages.lab.sweeps import engines, finished
 from stages.lab.sweeps.cell import experiment_ref
 from stages.lab.sweeps.engines.base import Job
@@ -31,7 +27,8 @@ def project(tmp_path, monkeypatch) -> Path:
     (tmp_path / "configs").symlink_to(tiny.ROOT / "configs")
     (tmp_path / "params.yaml").symlink_to(tiny.ROOT / "params.yaml")
     (tmp_path / "grid.yaml").write_text(GRID)
-    (tmp_path / ".gitignore").write_text("/.dicap/\n")
+    (tmp_path / ".gitignore").write_text("/.dicap/\n/.dvc/\n")
+    (tmp_path / ".dvc").mkdir()
     monkeypatch.chdir(tmp_path)
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "start"]):
         git(*command)
@@ -101,11 +98,9 @@ def changes_of(job: Job) -> dict[str, Any]:
     return {key: json.loads(value) for key, _, value in parts}
 
 
-def run_of(cell) -> dict[str, Any]:
-    """A run of a cell with all that it depends on as it is now."""
-    settings = Settings.model_validate(cell.settings)
-    texts = dependencies_of(settings, partial(beside, project=Path.cwd()))
-    return {"settings": cell.settings, "resolved": {k: hashlib.md5(text.encode()).hexdigest() for k, text in texts.items()}}
+def run_of(cell, *inputs: str) -> dict[str, Any]:
+    """A run of a cell with these inputs as they are now."""
+    return {"settings": cell.settings, "inputs": {name: hashlib.md5(Path(name).read_bytes()).hexdigest() for name in inputs}}
 
 
 def test_only_what_is_missing_is_submitted(project, monkeypatch):
@@ -125,28 +120,21 @@ def test_a_finished_sweep_runs_nothing(project, monkeypatch):
     assert (told["cells"], told["to run"]) == (4, []) and not fake.asked
 
 
-def test_a_run_of_other_labels_code_or_libraries_is_no_result(project, monkeypatch):
+def test_a_run_of_other_labels_or_code_is_no_result(project, monkeypatch):
     """Their settings are those of the cells."""
-    photos = tiny.photographs(project / "photos", {"train": 2, "test": 1})
-    (project / "grid.yaml").write_text(f"settings: {{dataset: table, data_root: {photos}}}\naxes: {{seed: [1]}}\n")
-    git("commit", "-qam", "grid")
-    (cell,) = every(project)
-    Fake(monkeypatch, [run_of(cell)])
-    assert "1 finished" in run("grid.yaml", "--dry-run").stdout
-    with open(photos / "labels.csv", "a") as handle:
-        handle.write("\n")
-    assert "0 finished" in run("grid.yaml", "--dry-run").stdout
-    Fake(monkeypatch, [run_of(cell)])
-    assert "1 finished" in run("grid.yaml", "--dry-run").stdout
-    monkeypatch.setattr("dicap.provenance.external.version", lambda name: "99")
-    assert "0 finished" in run("grid.yaml", "--dry-run").stdout
-    Fake(monkeypatch, [run_of(cell)])
-    for name in ("stages", "dicap"):
-        shutil.copytree(tiny.ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
-    assert "1 finished" in run("grid.yaml", "--dry-run").stdout
-    with open(project / "dicap" / "losses.py", "a") as handle:
-        handle.write("EXTRA = 1\n")
-    assert "0 finished" in run("grid.yaml", "--dry-run").stdout
+    inputs = [str(project / "photos" / "labels.csv"), "dicap/losses.py"]
+    for name in inputs:
+        Path(name).parent.mkdir()
+        Path(name).write_text("one")
+    Fake(monkeypatch, [run_of(cell, *inputs) for cell in every(project)])
+    assert "4 finished" in run("grid.yaml", "--dry-run").stdout
+    for name in inputs:
+        Path(name).write_text("another")
+        assert "0 finished" in run("grid.yaml", "--dry-run").stdout
+        Path(name).unlink()
+        assert "0 finished" in run("grid.yaml", "--dry-run").stdout
+        Path(name).write_text("one")
+        assert "4 finished" in run("grid.yaml", "--dry-run").stdout
 
 
 @pytest.mark.parametrize(

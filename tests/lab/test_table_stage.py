@@ -66,7 +66,7 @@ def test_the_report_prints_the_score_and_the_place(project):
     ]  # fmt: skip
     html = (project / "artifacts/report/index.html").read_text(encoding="utf-8")
     assert str(project) not in html, "no path of the machine on the page"
-    write_json({"map": 40.0, "map_low": None, "map_high": None}, run / "evaluate" / "metrics.json")
+    write_json({"map": 40.0, "map_low": None, "map_high": None}, run / "evaluate" / "details.json")
     assert CliRunner().invoke(main, ["report"]).output.splitlines()[1] == "  mAP   40.00", "no interval, none is told"
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny
-from data.raw import shared
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from data.raw import shared
 from dicap.data.convert import convert
 from dicap.data.sources.base import Rejected
 from dicap.errors import DataError

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from data.raw import small_set
 
+from data.raw import small_set
 from dicap.files import artifacts as files
 from dicap.files.json_files import write_json
 
@@ -85,7 +85,7 @@ def write_pseudo_labels(
 
 
 def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.random.Generator) -> None:
-    """metrics.json, per_class.csv and predictions.parquet; the last class has no positive."""
+    """details.json, per_class.csv and predictions.parquet; the last class has no positive."""
     truth = truth.copy()
     truth[:, -1] = 0
     score = 1 / (1 + np.exp(-(rng.normal(size=truth.shape) + (truth * 2 - 1.2) * 1.6)))
@@ -121,7 +121,7 @@ def write_evaluation(folder: Path, names: list[str], truth: np.ndarray, rng: np.
         "n_classes": len(names),
         "classes_without_positives": 1,
     }
-    write_json(metrics, folder / "metrics.json")
+    write_json(metrics, folder / "details.json")
     files.write_predictions(
         np.array([f"test-{k:03d}" for k in range(len(truth))]),
         score,

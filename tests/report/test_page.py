@@ -172,13 +172,13 @@ def test_any_optional_piece_may_be_missing(tmp_path):
 
 def test_metrics_of_a_bare_run(tmp_path):
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
-    write_json({"map": 41.5, "map_low": None, "map_high": None}, run / "evaluate" / "metrics.json")
+    write_json({"map": 41.5, "map_low": None, "map_high": None}, run / "evaluate" / "details.json")
     html = build_report(run, synthetic.SETTINGS, {}, tmp_path / "report").read_text(encoding="utf-8")
     assert "41.50" in html
     assert "interval" not in Page(html).text.split("mAP, %")[1][:40]
 
 
-@pytest.mark.parametrize("piece", ["evaluate/metrics.json", "evaluate/per_class.csv", "train/pseudo_labels/epoch-000.parquet"])
+@pytest.mark.parametrize("piece", ["evaluate/details.json", "evaluate/per_class.csv", "train/pseudo_labels/epoch-000.parquet"])
 def test_a_missing_or_damaged_file_is_one_line_and_the_old_report_stays(tmp_path, piece):
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
     page = build_report(run, synthetic.SETTINGS, {}, tmp_path / "report")
@@ -212,7 +212,7 @@ def test_a_score_that_few_test_images_raise_is_nowhere_shown_alone(tmp_path):
     ends, words = f"{found['map_low']:.2f} to {found['map_high']:.2f}", score_in_words(found)
     assert words == f"{ends} (95 % interval; {found['map']:.2f} uncorrected for the few test images)"
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
-    place = run / "evaluate" / "metrics.json"
+    place = run / "evaluate" / "details.json"
     write_json(read_json(place) | found, place)
     page = build_report(run, synthetic.SETTINGS, synthetic.ENVIRONMENT, tmp_path / "report").read_text(encoding="utf-8")
     assert '<p class="value">–</p>' in page and f"uncorrected {found['map']:.2f}" in page

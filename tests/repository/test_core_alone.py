@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import tiny
-from data.raw import save
 from project import Project
 
+from data.raw import save
 from dicap.data.sources.benchmarks.voc import CLASSES
 from stages.cli import LAYERS
 

@@ -106,7 +106,7 @@ def label(path):
 
 def allow_a_broken_file(project):
     path = project / "params.yaml"
-    path.write_text(path.read_text().replace("max_rejected:\n", "max_rejected: 0.1\n"))
+    path.write_text(path.read_text().replace("max_rejected: 0.01", "max_rejected: 0.1"))
 
 
 def test_the_example_method_makes_pseudo_labels_by_its_option(tiny_experiment, tmp_path):

@@ -20,7 +20,7 @@ from dicap.settings.resolve import change_settings
 
 pytestmark = pytest.mark.pipeline
 
-STAGES = ["resolve", "convert", "features", "split", "warmup", "pseudo_label", "train", "finetune", "evaluate", "report"]
+STAGES = ["check", "convert", "features", "split", "warmup", "pseudo_label", "train", "finetune", "evaluate", "report"]
 PARAMS = tiny.CHANGES | {
     "warmup.epochs": 3, "warmup.eval_every": 3, "train.epochs": 30, "train.eval_every": 30, "train.cycle_epochs": 0,
     "warmup.trainable": "head", "train.trainable": "head", "features.views": 1,  # such stages start in half the time
@@ -99,22 +99,19 @@ def test_a_run_leaves_everything_the_contract_lists_and_nothing_unignored(finish
     assert (artifacts / "report" / "index.html").exists()
     assert pd.read_parquet(artifacts / "train" / "weights")["epoch"].nunique() == 30
     assert finished.run("git", "status", "--porcelain") == ""
-    assert {path.split("/")[0] for path in finished.run("git", "ls-files").split()}.isdisjoint({"data", "artifacts", ".dicap"})
+    tracked = [path for path in finished.run("git", "ls-files").split() if path.startswith(("data", "artifacts", ".dicap"))]
+    assert tracked == ["data/raw/README.md"]
     assert not list((finished.folder / ".dicap" / "state").iterdir())
 
 
-def test_changed_labels_are_noticed_and_what_an_editor_leaves_is_not(clone):
-    """`dvc status` says so once `resolve` has looked, which `dvc repro` always lets it do."""
+def test_after_a_run_nothing_has_changed_until_labels_do(clone):
     raw = Path(clone.params()["data_root"])
     table, times = raw / "labels.csv", (raw / "labels.csv").stat()
     text = table.read_bytes()
-    (raw / ".labels.csv.swp").write_bytes(b"1")
-    clone.run("dvc", "repro", "resolve")
-    assert "convert.json" not in clone.run("dvc", "status")
+    assert "Data and pipelines are up to date." in clone.run("dvc", "status")
     try:
         table.write_bytes(text.replace(b"red", b"blue", 1))
-        clone.run("dvc", "repro", "resolve")
-        assert "artifacts/resolved/convert.json" in clone.run("dvc", "status")
+        assert "convert:" in clone.run("dvc", "status") and "Running stage 'convert'" in clone.run("dvc", "repro", "--dry")
     finally:  # other tests have the same photographs
         table.write_bytes(text)
         os.utime(table, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -122,9 +119,9 @@ def test_changed_labels_are_noticed_and_what_an_editor_leaves_is_not(clone):
 
 def test_metrics_and_plots_are_shown(clone):
     (metrics,) = json.loads(clone.run("dvc", "metrics", "show", "--json"))[""]["data"].values()
-    written = json.loads((clone.folder / "artifacts/evaluate/metrics.json").read_text())
-    numbers = {key: value for key, value in written.items() if not isinstance(value, list)}  # tables are not for DVC
-    assert {key: metrics["data"].get(key) for key in numbers} == numbers and numbers["map"] > 0
+    written = json.loads((clone.folder / "artifacts/evaluate/details.json").read_text())
+    assert len(metrics["data"]) <= 8 and {"map", "steps"} <= {*metrics["data"]}
+    assert metrics["data"] == {key: written[key] for key in metrics["data"]}
     page = Path(clone.run("dvc", "plots", "show").strip().splitlines()[-1].removeprefix("file://"))
     text = page.read_text(encoding="utf-8")
     for title in ("main losses", "warm-up losses", "mAP", "average precision per class"):
@@ -134,7 +131,7 @@ def test_metrics_and_plots_are_shown(clone):
 
 def test_an_experiment_runs_from_the_split_on_with_its_numbers_as_numbers(clone):
     before = clone.model()
-    output = clone.run("dvc", "exp", "run", "-n", "other", "-S", "ratio=0.4", "-S", "optimiser.lr=0.00003")
+    output = clone.run("dvc", "exp", "run", "-n", "other", "-S", "ratio=0.4", "-S", "++optimiser.lr=0.00003")
     assert clone.ran(output) == [stage for stage in STAGES if stage not in ("convert", "features")]
     assert "e-05" in (clone.folder / "params.yaml").read_text()  # the dialect that YAML 1.1 readers take for a string
     assert clone.params()["optimiser"]["lr"] == 0.00003
@@ -150,8 +147,8 @@ def test_an_experiment_runs_from_the_split_on_with_its_numbers_as_numbers(clone)
         for name, revision in revisions:
             metrics = ((revision.get("data") or {}).get("metrics") or {}).get("artifacts/evaluate/metrics.json")
             if metrics and metrics.get("data"):  # the first commit has none
-                shown[name] = metrics["data"]["ratio"], metrics["data"]["map"]
-    assert shown["other"][0] == 0.4 and {0.4, 0.5} <= {ratio for ratio, _ in shown.values()}
+                shown[name] = metrics["data"]["map"]
+    assert "other" in shown and len(shown) >= 2
 
     # Back to the old settings: a checkout from the run cache, not a run.
     clone.run("git", "checkout", "-q", "--", "params.yaml", "dvc.lock")
@@ -165,14 +162,10 @@ def test_the_run_cache_serves_a_clone_whose_lock_names_results_it_never_had(clon
     before, lock = clone.model(), clone.folder / "dvc.lock"
     lock.write_text(re.sub(r"\w{32}\.dir", f"{0:032x}.dir", lock.read_text()))
     clone.run("git", "commit", "-q", "-a", "-m", "somebody else's results")
-    # Where a stage's inputs are as the lock says, as the settings that `resolve` writes and the checksum of the pixels are
-    # anywhere, DVC looks for the result that the lock names and for no other. So the images are put together again, and their
-    # features, of which none is computed; everything behind them is served.
-    output = clone.run("dvc", "exp", "run", "--temp")
-    assert clone.ran(output) == STAGES[:3] and "Stage 'report' is cached" in output
-    assert re.findall(r"images computed +(\d+)", output) == ["0"], output
-    output = clone.run("dvc", "repro")
-    assert clone.ran(output) == STAGES[:3] and clone.model() == before
+    for command in (("exp", "run", "--temp"), ("repro",)):
+        output = clone.run("dvc", *command)
+        assert clone.ran(output) == ["check"] and "Stage 'report' is cached" in output
+    assert clone.model() == before
 
 
 def owner(clone):
@@ -237,27 +230,26 @@ def change(clone, module, before, after):
 
 
 def test_only_code_that_can_change_a_result_runs_a_stage_again(clone):
-    change(clone, "dicap/losses.py", "def asymmetric_loss(", "# a comment\ndef asymmetric_loss(")
     change(clone, "dicap/methods/cap.py", "class CAP(", "NOTHING = 0\n\n\nclass CAP(")
     (clone.folder / "configs/voc2012.yaml").write_text("train:\n  batch_size: 16\n")
-    assert clone.ran(clone.run("dvc", "repro")) == ["resolve"], "a comment, another method, another data set"
+    assert clone.ran(clone.run("dvc", "repro")) == [], "another method, another data set"
 
     change(clone, "dicap/settings/batch_sizes.py", "round(320 * share)", "round(160 * share)")
-    assert clone.ran(clone.run("dvc", "repro", "warmup")) == ["resolve", "warmup"]
+    assert clone.ran(clone.run("dvc", "repro", "warmup")) == ["warmup"]
 
 
 def test_a_queued_experiment_runs_the_code_that_was_queued(clone):
     clone.run("dvc", "exp", "run", "--queue", "-n", "queued", "-S", "seed=3", "split")
     change(clone, "dicap/data/split.py", "def split_roles(", "raise SystemExit('edited later')\n\n\ndef split_roles(")
     output = clone.run("dvc", "exp", "run", "--run-all")
-    assert clone.ran(output) == ["resolve", "split"]
+    assert clone.ran(output) == ["split"]
     assert "edited later" not in output and "queued" in clone.run("dvc", "exp", "list")
 
 
 def test_a_sweep_runs_what_is_missing_and_a_failure_does_not_stop_it(clone):
     (clone.folder / "grid.yaml").write_text(
         "table: main\nsettings: {warmup.epochs: 1, train.epochs: 1, finetune.epochs: 1}\n"
-        "cases: {broken: {backbone_weights: nowhere.safetensors}, labelled: {method: mld}}\n"
+        "cases: {broken: {weights_file: nowhere.safetensors}, labelled: {method: mld}}\n"
     )
     clone.run("git", "add", "-A")
     clone.run("git", "commit", "-q", "-m", "a grid")

@@ -1,45 +1,50 @@
-"""dvc.yaml and the tables of dicap/provenance/dependencies.py against the program.
-
-A stage lists every setting it reads and every module whose change alters its result.
-"""
+"""dvc.yaml against the program: a stage names the code and the settings that make its result, and no others."""
 
 import ast
 import json
 import shutil
 from functools import cache
+from pathlib import Path
 
 import pytest
 import tiny
 from ruamel.yaml import YAML
 
-from dicap.provenance.dependencies import NEUTRAL, STAGE_SETTINGS, modules
-from dicap.provenance.source_code import source_file
+from dicap.provenance import PACKAGES
 from dicap.settings import Settings
+from dicap.settings.methods import METHODS
 
 ROOT = tiny.ROOT
 COMMANDS = {
-    "convert": "convert", "features": "features", "split": "split", "warmup": "warmup", "pseudo_label": "pseudo-label",
-    "train": "train", "finetune": "finetune", "evaluate": "evaluate", "report": "report",
+    "check": "check", "convert": "convert", "features": "features", "split": "split", "warmup": "warmup",
+    "pseudo_label": "pseudo-label", "train": "train", "finetune": "finetune", "evaluate": "evaluate", "report": "report",
 }  # fmt: skip
 
-# Imported by a neutral module for itself; the stages that compute with them depend on them besides.
-ASIDE = {
-    "dicap.settings.batch_sizes": "dicap.settings.checks: a setting that contradicts another",
-    "dicap.data.sources": "dicap.provenance.dependencies: names of modules",
-    "dicap.data.sources.base": "as dicap.data.sources",
-    "dicap.data.sources.files": "dicap.provenance.external: endings of photographs",
+# Code that makes no result, and why no stage names it.
+NEUTRAL = {
+    "dicap/__init__.py": "names what the package offers",
+    "dicap/methods/__init__.py": "takes the module of one method",
+    "dicap/errors.py": "what is said when a run fails",
+    "dicap/plugins.py": "names functions",
+    "dicap/provenance.py": "reads this pipeline",
+    "dicap/settings": "reads and checks settings; their values are compared",
+    "dicap/files": "formats of files; readers follow the schema, not the module",
+    "dicap/machine": "choices of a machine, which retrain nothing",
+    "dicap/data/format.py": "as dicap/files",
+    "dicap/training/loops/table.py": "names loops",
+    "stages/cli.py": "the command line",
+    "stages/support": "the command line; whatever computes is called from there",
 }
+# Imported by code that makes no result, or for a part of it that makes none.
+ASIDE = ("dicap/data/sources/__init__.py", "dicap/data/sources/base.py", "dicap/data/sources/files.py")
 
 # Settings a stage looks at without its result depending on them.
 IDLE = {
-    **{
-        ("convert", name): "which modules are its code is asked by the settings, for the store of decoded images"
-        for name in ("linear", "method", "train")
-    },
+    ("convert", "method"): "of the code that its store of decoded images is named by",
+    **dict.fromkeys((("warmup", "bbam"), ("pseudo_label", "bbam"), ("train", "bbam")), "whether a leak is configured"),
     ("finetune", "bbam"): "whether a leak is configured is asked where an experiment is opened; fine-tuning has none",
     ("evaluate", "calibration"): "as finetune",
     ("evaluate", "bbam"): "as finetune",
-    ("evaluate", "backbone_weights"): "their path is completed where an experiment is opened; the model has its own",
     ("evaluate", "ratio"): "a method is built with its share of labels, which composes batches",
     ("evaluate", "augment"): "a method makes its views when it is built, and only the test view is looked at",
     ("evaluate", "image_size"): "compared with the converted set's, which is an input",
@@ -48,7 +53,6 @@ IDLE = {
 SPY = """
 import json, sys
 import stages.support.common as common
-from dicap.provenance.source_code import source_file
 from dicap.settings import Settings
 read, armed = set(), []
 plain = Settings.__getattribute__
@@ -68,14 +72,18 @@ try:
     main([COMMAND])
 except SystemExit as stop:
     code = stop.code
-names = [name for name in sys.modules if name.split(".")[0] in ("dicap", "stages") and name != "stages.cli"]
-json.dump({"code": code, "modules": names, "read": sorted(read)}, open(ANSWER, "w"))
+files = [m.__file__ for name, m in sys.modules.items() if name.split(".")[0] in ("dicap", "stages") and m.__file__]
+json.dump({"code": code, "files": files, "read": sorted(read)}, open(ANSWER, "w"))
 """
 
 
 @cache
-def pipeline():
+def whole():
     return YAML(typ="safe", pure=True).load((ROOT / "dvc.yaml").read_text())
+
+
+def pipeline():
+    return whole()["stages"]
 
 
 @pytest.fixture(scope="module")
@@ -99,63 +107,107 @@ def seen(raw_photos, tmp_path_factory):
 
 
 def test_the_stages_are_the_contract_s_in_its_order():
-    assert list(pipeline()["stages"]) == ["resolve", *COMMANDS]
-    for stage, command in {"resolve": "resolve", **COMMANDS}.items():
-        assert pipeline()["stages"][stage]["cmd"] == f"dicap-stage {command}"
-        assert pipeline()["stages"][stage]["desc"].endswith(".")
+    assert list(pipeline()) == list(COMMANDS)
+    for stage, command in COMMANDS.items():
+        assert pipeline()[stage]["cmd"] == f"dicap-stage {command}"
+        assert pipeline()[stage]["desc"].endswith(".")
 
 
-def test_every_stage_depends_on_its_file_of_the_first_which_always_runs():
-    first = pipeline()["stages"]["resolve"]
-    assert "deps" not in first and first["always_changed"] and first["params"] == [{"params.yaml": None}]
-    assert first["outs"] == [f"artifacts/resolved/{stage}.json" for stage in COMMANDS]
-    assert list(STAGE_SETTINGS) == list(COMMANDS)
-    for stage in COMMANDS:
-        resolved = [dep for dep in pipeline()["stages"][stage]["deps"] if dep.startswith("artifacts/resolved/")]
-        assert resolved == [f"artifacts/resolved/{stage}.json"]
-        assert "params" not in pipeline()["stages"][stage]
+def code(stage, method="dicap"):
+    """The files and folders of code that a stage names."""
+    return [dep.replace("${method}", method) for dep in pipeline()[stage]["deps"] if dep.startswith(PACKAGES)]
 
 
-def is_empty(module):
-    """Whether a module holds nothing but a docstring, as packages do."""
-    body = ast.parse(source_file(module).read_text(encoding="utf-8")).body
-    return all(isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in body)
+def lies_in(path, places):
+    """Whether a file is one of these files, or lies in one of these folders."""
+    return any(path == place or path.startswith(f"{place}/") for place in places)
 
 
-@pytest.mark.parametrize("stage", COMMANDS)
-def test_what_a_stage_imports_is_listed_or_neutral(seen, stage):
-    listed = modules(stage, tiny.settings())
-    rest = set(seen[stage]["modules"]) - listed - set(NEUTRAL) - set(ASIDE)
-    assert {name for name in rest if not is_empty(name)} == set()
-    assert not set(NEUTRAL) & listed
+def holds_code(path):
+    """Whether a module is more than the docstring of a package."""
+    return len((ROOT / path).read_text(encoding="utf-8").strip().splitlines()) > 1
 
 
 @pytest.mark.parametrize("stage", COMMANDS)
-def test_a_stage_lists_the_settings_it_reads(seen, stage):
-    listed = {key.partition(".")[0] for key in STAGE_SETTINGS[stage]}
-    unlisted = set(seen[stage]["read"]) - listed
-    assert unlisted == {name for where, name in IDLE if where == stage}
-    assert listed <= set(Settings.model_fields)
+def test_a_stage_names_the_code_that_it_imports_and_no_other(seen, stage):
+    imported = {str(Path(file).relative_to(ROOT)) for file in seen[stage]["files"]}
+    unnamed = {path for path in imported if not lies_in(path, [*code(stage), *NEUTRAL, *ASIDE]) and holds_code(path)}
+    assert unnamed == set()
+    for place in code(stage):
+        assert (ROOT / place).exists() and place not in NEUTRAL
+    assert ("dicap/settings/batch_sizes.py" in code(stage)) == ("dicap/methods/base.py" in imported), "it is no mere check"
 
 
-def test_the_tables_name_modules_that_are_imported(seen):
-    """An entry that nothing needs any more would hide a module of the same name later."""
-    everything = {name for stage in COMMANDS for name in seen[stage]["modules"]}
-    sometimes = {"dicap.provenance.dependencies", "dicap.provenance.source_code"}
-    assert set(NEUTRAL) - everything - sometimes == set()
+@cache
+def imports(path):
+    """The files that a file imports, those of its functions included, and whatever it names as `package.module:function`."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value.partition(":")[0].rstrip("."))
+    places = [name.replace(".", "/") for name in names if name.startswith(("dicap.", "stages."))]
+    return {path for place in places for path in (f"{place}.py", f"{place}/__init__.py") if (ROOT / path).is_file()}
+
+
+def reached(*starts, beyond=()):
+    """The files that these import, directly or through others."""
+    found, waiting = set(), list(starts)
+    while waiting:
+        if (path := waiting.pop()) not in found and path not in beyond:
+            found.add(path)
+            waiting += imports(path)
+    return found
+
+
+@pytest.mark.parametrize("stage", COMMANDS)
+def test_all_code_that_a_stage_names_is_within_its_reach(stage):
+    """Whatever the settings are."""
+    methods = [f"dicap/methods/{method}.py" for method in METHODS]
+    within = reached(f"stages/commands/{stage}.py", *(methods if "dicap/methods/dicap.py" in code(stage) else ()))
+    assert [place for place in code(stage) if not any(lies_in(path, [place]) for path in within)] == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_stages_that_train_name_the_code_of_every_method(method):
+    others = {f"dicap/methods/{name}.py" for name in METHODS} - reached(f"dicap/methods/{method}.py", beyond={"dicap/plugins.py"})
+    start = f"dicap/methods/{method}.py", "dicap/training/loops/table.py", "dicap/frozen/inputs.py", "dicap/frozen/estimators.py"
+    within = reached(*start, beyond={"dicap/plugins.py", *others})
+    for stage in ("warmup", "pseudo_label", "train", "finetune"):
+        named = [*code(stage, method), *NEUTRAL, *ASIDE]
+        assert {path for path in within if not lies_in(path, named) and holds_code(path)} == set()
+
+
+@pytest.mark.parametrize("stage", COMMANDS)
+def test_a_stage_names_the_settings_it_reads(seen, stage):
+    params = pipeline()[stage]["params"]
+    if {"params.yaml": None} in params:
+        return
+    named = {str(key).partition(".")[0].replace("${method}", "dicap") for key in params if isinstance(key, str)}
+    unnamed = set(seen[stage]["read"]) - named
+    assert unnamed == {name for where, name in IDLE if where == stage}
+    assert named <= {*Settings.model_fields, *METHODS}
+    assert [key for key in params if isinstance(key, dict)] == [
+        {"configs/${dataset}.yaml": None},
+        {"configs/${protocol}.yaml": None},
+    ]
 
 
 def test_every_input_is_an_output_of_an_earlier_stage():
     made = set()
-    for stage in pipeline()["stages"].values():
-        for dep in stage.get("deps", []):
+    for stage in pipeline().values():
+        for dep in stage["deps"]:
+            if dep.startswith((*PACKAGES, "${", "labels")):
+                continue
             # Whole outputs: to track a file inside one, DVC opens the folder's list as the commit's lock names it, and ends
             # with "failed to load directory" where that commit's results were never fetched.
             assert dep in made, dep
-        made |= set(stage["outs"])
-    shown = [entry if isinstance(entry, str) else next(iter(entry.values())) for entry in pipeline()["plots"]]
+        made |= set(stage.get("outs", []))
+    shown = [entry if isinstance(entry, str) else next(iter(entry.values())) for entry in whole()["plots"]]
     for entry in [
-        *pipeline()["metrics"],
+        *whole()["metrics"],
         *(s for s in shown if isinstance(s, str)),
         *(f for s in shown if isinstance(s, dict) for f in s["y"]),
     ]:
@@ -164,7 +216,7 @@ def test_every_input_is_an_output_of_an_earlier_stage():
 
 def test_outputs_are_whole_cached_and_ignored():
     ignored = (ROOT / ".gitignore").read_text().split()
-    for stage in pipeline()["stages"].values():
-        for out in stage["outs"]:
+    for stage in pipeline().values():
+        for out in stage.get("outs", []):
             assert isinstance(out, str), "an output with options: persist and cache: false turn the run cache off"
-            assert f"/{out.split('/')[0]}/" in ignored
+            assert {f"/{out.split('/')[0]}/", f"/{out}/", f"/{out}"} & {*ignored}

@@ -141,7 +141,7 @@ def frozen(**settings):
 # -- the table --------------------------------------------------------------------------------------------------------
 
 SETTINGS = [
-    Case("a mistake, before DVC removes anything", "resolve", wrong(ratio="half"), code=2),
+    Case("a mistake, before DVC removes anything", "check", wrong(ratio="half"), code=2),
     Case("an unknown data set", "split", wrong(dataset="tabel"), code=2),
     Case("no data set at all", "split", wrong(dataset=None), code=2),
     Case("an unknown method", "warmup", wrong(method="dicapp"), code=2),
@@ -244,7 +244,13 @@ IMAGES = [Case("web pages saved as images", "convert", both(*WEB_PAGES))]  # hal
 
 ARCHIVES = [
     Case("a folder that is no VOC archive", "convert", wrong(dataset="voc2012", data_root="photos")),
-    Case("published lists that are not there", "formatted lists", wrong(data_root="photos")),
+    Case(
+        "published lists that are not there",
+        "convert",
+        wrong(**{"dataset": "voc2012", "data_root": "photos", "convert.lists": "lists"}),
+    ),
+    Case("published lists of own photographs", "convert", wrong(**{"convert.lists": "photos"}), code=2),
+    Case("weights in the wrong place", "check", wrong(backbone_weights="w.pth"), code=2),
 ]
 
 MADE = [

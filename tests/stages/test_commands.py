@@ -34,7 +34,7 @@ def test_the_stages_leave_what_the_contract_says(finished):
     for kind in ("weights", "thresholds", "pseudo_labels"):
         assert sorted(pd.read_parquet(finished / "artifacts" / "train" / kind)["epoch"].unique()) == [0, 1]
         assert pd.read_parquet(finished / "artifacts" / "pseudo_label" / kind)["epoch"].unique().tolist() == [0]
-    assert json.loads((finished / "artifacts/evaluate/metrics.json").read_text())["n_test"] == 12
+    assert json.loads((finished / "artifacts/evaluate/details.json").read_text())["n_test"] == 12
     roles = pd.read_parquet(finished / "artifacts/split/split.parquet")["role"].value_counts().to_dict()
     assert roles == {"sup": 9, "est": 5, "unlabeled": 22, "test": 12}
     assert not list((finished / ".dicap" / "state").iterdir())
@@ -62,7 +62,7 @@ def test_labelled_only_methods_pass_the_model_on(project):
         before, after = tiny.content(Path("artifacts") / source), tiny.content(Path("artifacts") / stage)
         assert {n: c for n, c in before.items() if n != "history.csv"} == {n: c for n, c in after.items() if n != "history.csv"}
         assert len(pd.read_csv(f"artifacts/{stage}/history.csv")) == 0
-    result = json.loads(project.done("evaluate") and Path("artifacts/evaluate/metrics.json").read_text())
+    result = json.loads(project.done("evaluate") and Path("artifacts/evaluate/details.json").read_text())
     assert (result["method"], result["stage"]) == ("mld", "warmup")
 
 
@@ -82,14 +82,15 @@ def test_evaluate_takes_another_model_and_writes_nothing_then(project):
     assert "mAP raw" in out and "mAP ema" in out and out.count("raw model of train") == 1
     assert not Path("artifacts/evaluate").exists()
     project.done("evaluate", "--model", "artifacts/train/model.safetensors", "--out", "elsewhere")
-    assert json.loads(Path("elsewhere/metrics.json").read_text())["stage"] == "train"
+    assert json.loads(Path("elsewhere/details.json").read_text())["stage"] == "train"
 
 
 def test_a_set_is_converted_by_lists(project):
     for phase, names in (("train", ["train-003.png", "train-001.png"]), ("val", ["test-000.png"])):
         np.save(f"formatted_{phase}_images.npy", names)
         np.save(f"formatted_{phase}_labels.npy", np.ones((len(names), 2)))
-    made = json.loads(project.done("--json", "formatted", ".", "--workers", "0"))
+    project.set({"dataset": "voc2012", "convert.lists": "."})
+    made = json.loads(project.done("--json", "convert", "--workers", "0"))
     assert (made["train"], made["test"], made["classes"], made["folder"]) == (2, 1, 2, "data/converted")
 
 
@@ -116,9 +117,9 @@ def test_what_a_disk_cannot_do_is_one_line(project, monkeypatch):
     assert code == 1 and line.endswith(": cannot be locked (No locks available); choose a disk that has locks")
 
 
-@pytest.mark.parametrize("command", ["resolve", "config", "run"])
+@pytest.mark.parametrize("command", ["check", "config", "run"])
 def test_what_is_hardly_meant_is_told(project, command, monkeypatch):
-    monkeypatch.setattr("stages.cli.PIPELINE", ("resolve",))  # of `run` no stage
+    monkeypatch.setattr("stages.cli.PIPELINE", ("check",))
     code, _, errors = project.run(command)
     line, solver = errors.splitlines()  # all of one reason in one
     assert code == 0 and line.startswith("Warning: params.yaml: drml.rounds 4, drml.iterations 3, ")
@@ -228,12 +229,14 @@ def wait_for_a_state(project, process):
     tiny.wait_until(lambda: [*project.folder.glob(".dicap/state/warmup-*/state.pt")], process)
 
 
-def test_a_running_stage_refuses_a_second_stops_at_a_signal_and_continues(project):
+def test_of_a_running_stage_a_second_waits_and_one_that_is_stopped_is_continued(project):
     project.set({"warmup.epochs": 400, "warmup.eval_every": 400})
     first = tiny.stage(project.folder, "warmup")
     wait_for_a_state(project, first)
-    code, line = project.refused("warmup")
-    assert code == 1 and f"process {first.pid} is already running this warmup" in line
+    second = tiny.stage(project.folder, "warmup")
+    tiny.wait_until(lambda: f"warmup: process {first.pid} does the same; waiting for its result" in second.output(), second)
+    second.send_signal(signal.SIGKILL)
+    second.wait(60)
     first.send_signal(signal.SIGTERM)
     code, errors = first.wait(60)
     assert code == 75

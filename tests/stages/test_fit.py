@@ -39,7 +39,7 @@ def test_the_numbers_are_those_of_the_stages(fitted, raw_photos, bare_project, m
     bare_project.done("run")
     model = Path("artifacts/finetune/model.safetensors")
     assert made.save(bare_project.folder / "copy" / "m.safetensors").read_bytes() == model.read_bytes()
-    expected = json.loads(Path("artifacts/evaluate/metrics.json").read_text())
+    expected = json.loads(Path("artifacts/evaluate/details.json").read_text())
     assert made.evaluate()["map"] == expected["map"]
     computed = []
     maps = KnownFeatures.maps

@@ -8,9 +8,9 @@ import csv
 import numpy as np
 import pytest
 import tiny
-from data.raw import photo
 from ruamel.yaml import YAML
 
+from data.raw import photo
 from dicap.data.format import is_partial, read_index, read_meta
 
 CLASSES = ["red car", "blue car", "red bus", "blue bus", "person, standing", "salt|pepper"]

@@ -1,161 +1,153 @@
-"""What a person changes is noticed by `resolve`, and so by DVC: labels, photographs, weights, libraries. Nothing else is."""
+"""What a person changes is noticed by `dvc status`, and which stages would run: labels, photographs, weights, settings, code."""
 
-import json
 import os
 import shutil
-from importlib import metadata
+import subprocess
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 import tiny
-from click.testing import CliRunner
-from PIL import Image
+from dvc.repo import Repo
 
-from stages.cli import main
+from dicap.settings import change_settings
+from dicap.settings.methods import METHODS
 
-TRAINED = {"features", "warmup", "pseudo_label", "train", "finetune"}
+TRAINED = {"warmup", "pseudo_label", "train", "finetune"}
+ALL = {"check", "convert", "features", "split", *TRAINED, "evaluate", "report"}
+
+
+@pytest.fixture(scope="module")
+def finished(raw_photos, tmp_path_factory):
+    """A project beside its photographs in which, says dvc.lock, everything has run."""
+    place = tmp_path_factory.mktemp("noticed") / "project"
+    for name in ("configs", "data", "dicap", "stages", "labels"):
+        shutil.copytree(
+            tiny.ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__", "converted", "images.sha256")
+        )
+    for name in ("dvc.yaml", "params.yaml", ".dvcignore"):
+        shutil.copy(tiny.ROOT / name, place)
+    shutil.copytree(raw_photos, place.parent / "photos")
+    (place.parent / "more").mkdir()
+    (place.parent / "lists").mkdir()
+    (place.parent / "w.pth").write_bytes(b"weights")
+    for path in ("more/new.png", "lists/formatted_val_images.npy"):
+        shutil.copy(raw_photos / "test-000.png", place.parent / path)
+    (place / "labels" / "added-0.csv").write_text("image,labels\nunlabeled-000.png,red\n")
+    paths = {"data_root": "photos", "own.unlabeled_root": "more", "convert.lists": "lists", "weights_file": "w.pth"}
+    change_settings(place / "params.yaml", {"dataset": "table"} | {key: str(place.parent / to) for key, to in paths.items()})
+    for command in (["git", "init", "-q"], ["dvc", "init", "-q"]):
+        subprocess.run(command, cwd=place, check=True)
+    with chdir(place):
+        repo = Repo()
+        for stage in repo.index.stages:
+            for out in stage.outs:
+                path = Path(out.fs_path)
+                (path.parent if path.suffix else path).mkdir(parents=True, exist_ok=True)
+                (path if path.suffix else path / "file").write_text(stage.name)
+        repo.commit(None, force=True)
+    return place
 
 
 @pytest.fixture
-def own(raw_photos, tmp_path, monkeypatch, partial_project):
-    """A project of photographs, more without labels, imported labels and weights of a backbone, all by relative paths."""
-    place = partial_project.folder
-    shutil.copytree(raw_photos, place / "photos")
-    (place / "more").mkdir()
-    shutil.copy(raw_photos / "test-000.png", place / "more" / "new.png")
-    (place / "labels").mkdir()
-    (place / "labels" / "added-0.csv").write_text("image,labels\nunlabeled-000.png,red\n")
-    (place / "w.pth").write_bytes(b"weights")
-    data = {"data_root": "photos", "own.unlabeled_root": "more", "own.added": "labels/added-0.csv"}
-    partial_project.set(data | {"backbone_weights": "w.pth", "warmup.trainable": "head", "train.trainable": "head"})
-    return partial_project
+def project(finished, tmp_path, monkeypatch):
+    """A copy of it, to change."""
+    place = shutil.copytree(finished, finished.parent / tmp_path.name, symlinks=True)
+    monkeypatch.chdir(place)
+    yield place
+    monkeypatch.undo()
+    shutil.rmtree(place)
 
 
-def resolved(project):
-    """{stage: what it depends on}."""
-    project.done("resolve")
-    return {path.stem: path.read_bytes() for path in Path("artifacts/resolved").iterdir()}
+def noticed() -> set[str]:
+    """The stages that DVC would run for what changed."""
+    return {name for name, changes in Repo().status().items() if changes}
 
 
 def rewrite(name, old, new):
     path = Path(name)
-    path.write_text(path.read_text().replace(old, new, 1))
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
 
 
-def replace_photograph():
-    """Another picture in a file of the same size and name."""
-    path = Path("photos/train-003.png")
-    content = bytearray(path.read_bytes())
-    content[-20] ^= 1
-    path.write_bytes(content)
+def setting(key, value):
+    return lambda: change_settings(Path("params.yaml"), {key: value})
 
 
+def code(name):
+    return lambda: Path(name).write_text(Path(name).read_text() + "\n")
+
+
+# Done in the project; what is done to the files beside it is undone by moving them.
 CHANGES = {
-    "a label": (lambda: rewrite("photos/labels.csv", "red", "blue"), {"convert"}),
-    "a row": (lambda: rewrite("photos/labels.csv", "train-000.png,train,blue\n", ""), {"convert"}),
-    "a photograph added": (lambda: shutil.copy("photos/test-001.png", "photos/later.png"), {"convert"}),
-    "a photograph removed": (lambda: Path("photos/train-002.png").unlink(), {"convert"}),
-    "a photograph replaced": (replace_photograph, {"convert"}),
-    "a photograph renamed": (lambda: Path("photos/train-004.png").rename("photos/renamed.png"), {"convert"}),
-    "an unlabelled photograph added": (lambda: shutil.copy("photos/test-002.png", "more/later.png"), {"convert"}),
-    "an unlabelled photograph repaired": (lambda: Image.new("RGB", (32, 32)).save("more/new.png"), {"convert"}),
     "imported labels": (lambda: rewrite("labels/added-0.csv", "red", "green"), {"convert"}),
-    "weights of the same name": (lambda: Path("w.pth").write_bytes(b"weightS"), TRAINED),
+    "ratio": (setting("ratio", 0.2), {"check", "split", *TRAINED, "report"}),
+    "method": (setting("method", "cap"), {"check", *TRAINED, "evaluate", "report"}),
+    "protocol": (setting("protocol", "recommended"), ALL),
+    "image_size": (setting("image_size", 64), {"check", "convert", "features", *TRAINED, "report"}),
+    "an option of fine-tuning": (setting("finetune.lr", 0.5), {"check", "finetune", "report"}),
+    "epochs of the warm-up": (setting("warmup.epochs", 3), {"check", "warmup", "report"}),
+    "batches of the main stage": (setting("train.batch_size", 8), {"check", "warmup", "train", "report"}),
+    "an option of another method": (setting("iat.threshold", 0.7), {"check", "report"}),
+    "an option of the quota": (setting("cap.eta_pos", 0.7), {"check", "pseudo_label", "train", "report"}),
+    "the data set's values": (code("configs/table.yaml"), set()),
+    "another data set's values": (code("configs/voc2012.yaml"), set()),
+    "a value of the data set": (lambda: rewrite("configs/table.yaml", "epochs: 24", "epochs: 25"), ALL),
+    "a loss": (code("dicap/losses.py"), {*TRAINED, "evaluate"}),
+    "the method": (code("dicap/methods/dicap.py"), {*TRAINED, "evaluate"}),
+    "another method": (code("dicap/methods/cap.py"), set()),
+    "a reader": (code("dicap/photos/readers/table.py"), {"convert"}),
+    "the report": (code("dicap/report/page.py"), {"report"}),
+    "a message": (code("dicap/errors.py"), set()),
+    "what an editor leaves in the project": (lambda: Path("params.yaml~").write_text("x"), set()),
 }
 
 
-def test_what_a_person_changes_is_noticed(own, monkeypatch):
-    found, before, plain = {}, resolved(own), metadata.version
+def test_what_is_changed_in_the_project_is_noticed(project):
+    assert noticed() == set()
+    found = {}
     for change, (act, _) in CHANGES.items():
+        shutil.copytree(".", "../kept", symlinks=True, ignore=shutil.ignore_patterns(".dvc", ".git", "artifacts"))
         act()
-        after = resolved(own)
-        found[change] = {stage for stage in before if after[stage] != before[stage]}
-        before = after
-    for library in ("torch", "timm"):
-        monkeypatch.setattr(metadata, "version", lambda name, other=library: "99.0" if name == other else plain(name))
-        after = resolved(own)
-        found[library] = {stage for stage in before if after[stage] != before[stage]}
-        monkeypatch.undo()
-        monkeypatch.chdir(own.folder)
-    computing = TRAINED | {"evaluate"}
-    assert found == {change: stages for change, (_, stages) in CHANGES.items()} | {"torch": computing, "timm": computing}
+        found[change] = noticed()
+        shutil.copytree("../kept", ".", symlinks=True, dirs_exist_ok=True)
+        shutil.rmtree("../kept")
+    assert found == {change: stages for change, (_, stages) in CHANGES.items()}
 
 
-@pytest.mark.parametrize(
-    ("method", "key", "value", "noticed"),
-    [
-        ("dicap", "iat.threshold", 0.7, {"report"}),
-        ("dicap", "cap.eta_pos", 0.9, {"pseudo_label", "train", "report"}),
-        ("cap", "bbam.scale", 3.0, {"report"}),
-        ("bbam", "bbam.scale", 3.0, {"warmup", "pseudo_label", "train", "report"}),
-        ("bbam", "cap.eta_neg", 0.9, {"pseudo_label", "train", "report"}),
-        ("bbam", "drml.rounds", 3, {"report"}),
-    ],
-)
-def test_an_option_is_noticed_where_the_method_reads_it(own, method, key, value, noticed):
-    own.set({"method": method, "head": None, "warmup.trainable": "all", "train.trainable": "all"})
-    before = resolved(own)
-    own.set({key: value})
-    after = resolved(own)
-    assert {stage for stage in before if after[stage] != before[stage]} == noticed
+BESIDE = {
+    "a label": (lambda: rewrite("photos/labels.csv", "red", "blue"), {"check", "convert"}),
+    "a photograph added": (lambda: shutil.copy("photos/test-001.png", "photos/later.png"), {"check", "convert"}),
+    "a photograph removed": (lambda: Path("photos/train-002.png").unlink(), {"check", "convert"}),
+    "a photograph replaced": (lambda: Path("photos/train-003.png").write_bytes(b"another"), {"check", "convert"}),
+    "a photograph renamed": (lambda: Path("photos/train-004.png").rename("photos/renamed.png"), {"check", "convert"}),
+    "touched": (lambda: os.utime("photos/train-005.png"), set()),
+    "an unlabelled photograph": (lambda: shutil.copy("photos/test-002.png", "more/later.png"), {"check", "convert"}),
+    "published lists": (lambda: Path("lists/formatted_val_images.npy").write_bytes(b"x"), {"check", "convert"}),
+    "weights of the same name": (lambda: Path("w.pth").write_bytes(b"weightS"), {"check", "features", "warmup"}),
+}
 
 
-IDLE = (".DS_Store", ".labels.csv.swp", "labels.csv~", "#labels.csv#", ".idea/workspace.xml", "Thumbs.db", "notes.md")
+@pytest.mark.parametrize("change", BESIDE)
+def test_what_is_changed_beside_the_project_is_noticed(finished, change, monkeypatch):
+    act, expected = BESIDE[change]
+    for name in ("photos", "more", "lists", "w.pth"):
+        kept, place = finished.parent / f"{name}.kept", finished.parent / name
+        (shutil.copytree if place.is_dir() else shutil.copy2)(place, kept)
+    with chdir(finished.parent):
+        act()
+    with chdir(finished):
+        found = noticed()
+    for name in ("photos", "more", "lists", "w.pth"):
+        kept, place = finished.parent / f"{name}.kept", finished.parent / name
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+        kept.rename(place)
+    assert found == expected
 
 
-def test_what_is_no_input_is_not_noticed(own):
-    before = resolved(own)
-    for folder in ("photos", "more"):
-        for name in IDLE:
-            (Path(folder) / name).parent.mkdir(exist_ok=True)
-            (Path(folder) / name).write_bytes(b"anything")
-    path = Path("params.yaml")
-    path.write_text(path.read_text() + "# why\n")
-    assert resolved(own) == before
-    os.utime("w.pth")
-    assert resolved(own) == before, "the same content"
+def test_every_method_has_a_section_in_the_settings():
+    """`${method}` names one."""
+    from dicap.settings import read_yaml
 
-
-def test_an_editor_s_files_in_a_package_are_no_code(own, tmp_path, monkeypatch):
-    from dicap.provenance import source_code
-
-    package = Path(shutil.copytree(tiny.ROOT / "dicap", tmp_path / "code" / "dicap"))
-    names = {"dicap.network", "dicap.data.sources", "dicap.pages"}
-    before = source_code.digests(names, package.parent)
-    for folder in ("network", "data/sources", "pages/templates"):
-        for name in IDLE[:4]:
-            (package / folder / name).write_bytes(b"anything")
-    assert source_code.digests(names, package.parent) == before
-    (package / "pages" / "templates" / "more.html").write_text("<p>")
-    assert source_code.digests(names, package.parent) != before
-
-
-def test_data_in_the_project_s_own_folder_change_by_no_result(own):
-    """`init-data .`: what the stages and commands write there is no data."""
-    shutil.copytree("photos", ".", dirs_exist_ok=True)
-    own.set({"data_root": "."})
-    before = resolved(own)
-    for name in ("artifacts/report/index.html", "data/converted/meta.json", "suggest/index.html", "dvc.lock"):
-        Path(name).parent.mkdir(parents=True, exist_ok=True)
-        Path(name).write_bytes(b"anything")
-    Path("suggest/.dicap-written.json").write_text(json.dumps({"index.html": [8, 0]}))
-    assert resolved(own) == before
-    Image.new("RGB", (32, 32)).save("later.png")
-    assert resolved(own) != before
-
-
-def test_relative_paths_mean_the_project_s_files_in_a_cell_too(own, tmp_path, monkeypatch):
-    """A cell's clone holds what is committed, neither photographs nor weights. It finds the same ones."""
-    before, clone = resolved(own), tmp_path / "clone"
-    for name in ("configs", "labels"):
-        shutil.copytree(own.folder / name, clone / name)
-    shutil.copy(own.folder / "params.yaml", clone)
-    monkeypatch.setenv("DICAP_PROJECT", str(own.folder))
-    monkeypatch.chdir(clone)
-    assert resolved(own) == before
-    own.done("convert", "--workers", "0")
-    shutil.rmtree(clone / "data" / "converted")
-    monkeypatch.delenv("DICAP_PROJECT")
-    monkeypatch.setenv("DVC_ROOT", str(own.folder))  # in a run that DVC queued
-    assert CliRunner().invoke(main, ["convert", "--workers", "0"]).exit_code == 0
-    assert (clone / "data" / "converted").is_dir()
+    assert {*METHODS} <= {*read_yaml(tiny.ROOT / "params.yaml")}

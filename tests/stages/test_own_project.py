@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import tiny
 
-from dicap.settings.resolve import change_settings
+from dicap.settings import change_settings, read_yaml
 
 MODEL = "artifacts/finetune/model.safetensors"
 
@@ -52,7 +52,7 @@ def test_from_an_empty_folder_to_an_exported_model(environment, raw_photos, tmp_
     tiny.typed("git commit --quiet --all --message Settings", project, environment)
     tiny.typed("dvc repro", project, environment)
     tiny.typed("git commit --quiet --all --message Results", project, environment)
-    assert tiny.typed("dvc repro", project, environment).count("Running stage") == 1  # resolve
+    assert "Data and pipelines are up to date." in tiny.typed("dvc repro", project, environment)
     model = (project / MODEL).read_bytes()
     tiny.typed("dvc exp run -S seed=2 --name other", project, environment)
     assert (project / MODEL).read_bytes() != model
@@ -77,32 +77,13 @@ def test_from_an_empty_folder_to_an_exported_model(environment, raw_photos, tmp_
     assert scores[0] == scores[1]
 
 
-def test_an_upgrade_runs_what_reads_the_changed_code(environment, site, tmp_path):
-    upgraded = tmp_path / "upgraded"
-    shutil.copytree(site, upgraded)
-    project = tmp_path / "project"
+def test_in_a_project_the_version_stands_for_the_code(environment, tmp_path):
     tiny.typed("dicap-stage new project", tmp_path, environment)
-
-    def resolved(code: Path) -> dict[str, bytes]:
-        tiny.typed("dicap-stage resolve", project, environment | {"PYTHONPATH": str(code)})
-        return {path.stem: path.read_bytes() for path in (project / "artifacts" / "resolved").iterdir()}
-
-    def changed_by(name: str, old: str, new: str) -> set[str]:
-        before = resolved(upgraded)
-        file = upgraded / name
-        text = file.read_text()
-        assert old in text
-        file.write_text(text.replace(old, new, 1))
-        after = resolved(upgraded)
-        return {stage for stage in before if before[stage] != after[stage]}
-
-    assert resolved(site) == resolved(upgraded)
-    assert changed_by("dicap/losses.py", '"""', '"""Another text. ') == set()
-    assert changed_by("dicap/losses.py", "import torch\n", "import torch\n\nOTHER = 1\n") >= {"warmup", "train"}
-    assert changed_by("dicap/report/page.py", "from pathlib import Path\n", "from pathlib import Path\n\nOTHER = 1\n") == {
-        "report"
-    }
-    assert changed_by("dicap/__init__.py", "0.1.0", "0.1.1") == set()
+    stages = read_yaml(tmp_path / "project" / "dvc.yaml")["stages"]
+    own = read_yaml(tiny.ROOT / "dvc.yaml")["stages"]
+    for name, stage in stages.items():
+        deps = [dep for dep in own[name]["deps"] if not dep.startswith(("dicap/", "stages/"))]
+        assert stage == own[name] | {"deps": [*deps, "requirements.txt"]}
 
 
 BAD = {
@@ -111,6 +92,8 @@ BAD = {
     "no such folder": ("fresh/er", "absent", "no such folder"),
     "no such folder, for a project in an empty one": ("hollow", "absent", "no such folder"),
     "a project below a file": ("full/thesis.tex/x", None, "name another folder"),
+    "a project among its photographs": ("full/project", "full", "whose photographs would hold the results; make it beside"),
+    "a project in a repository": ("versions/project", None, "lies in the Git repository"),
 }
 
 
@@ -124,6 +107,7 @@ def test_a_project_that_cannot_be_made_leaves_everything_as_it_was(case, tmp_pat
     for folder in ("empty", "full", "hollow"):
         Path(folder).mkdir()
     Path("full/thesis.tex").write_text("ten years")
+    subprocess.run(["git", "init", "-q", "versions"], check=True)
     before = tiny.content(tmp_path)
     name, source, expected = BAD[case]
     result = CliRunner().invoke(main, ["new", name, *(["--from", source] if source else [])])
@@ -146,6 +130,6 @@ def test_a_project_is_committed_where_git_knows_nobody(tmp_path, raw_photos):
 def test_the_version_that_a_project_asks_for(asked, code, bare_project):
     if asked:
         Path("requirements.txt").write_text(f"dicap=={asked}\n")
-    found, _, errors = bare_project.run("resolve")
+    found, _, errors = bare_project.run("check")
     assert found == code
     assert bool(re.search(r"requirements\.txt", errors)) == (asked is not None)

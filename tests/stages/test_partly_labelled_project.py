@@ -20,7 +20,7 @@ def test_from_the_table_to_the_page_and_new_labels(partial_project, tmp_path):
     assert unknown["train"] and unknown["test"]
     assert f"{unknown['train']} of train and {unknown['test']} of test" in project.done("doctor", "data/converted")
 
-    found = json.loads((project.folder / "artifacts/evaluate/metrics.json").read_text())
+    found = json.loads((project.folder / "artifacts/evaluate/details.json").read_text())
     predictions = read_parquet(project.folder / "artifacts/evaluate/predictions.parquet", ["score", "label"])
     scores, labels = (matrix(predictions[name]) for name in ("score", "label"))
     assert found["unknown_entries"] == unknown["test"] == (labels < 0).sum()

@@ -14,7 +14,7 @@ from dicap.data.store import Store
 from dicap.frozen.features.recipe import Recipe, pretrained_network
 from dicap.frozen.inputs import BankFeatures
 from dicap.machine.runtime import Runtime
-from dicap.provenance.dependencies import relevant
+from dicap.provenance import settings_of
 from dicap.settings import Section, Settings, flatten
 from dicap.settings.checks import contradictions, unread
 from dicap.settings.methods import METHODS
@@ -43,7 +43,7 @@ LOOPS = {
     **{f"{name}, whole": {"method": name} for name in METHODS},
 }
 # Read before a stage trains, or what a method brings itself.
-BEFORE = ("own.", "convert.", "data_root", "protocol", "features.view", "backbone", "head")
+BEFORE = ("own.", "convert.", "data_root", "weights_file", "protocol", "features.view", "backbone", "head")
 BEFORE += ("image_size", "network.normalize", "network.stride", "network.tokens")
 
 
@@ -135,7 +135,7 @@ def test_the_stage_of_features_depends_on_all_that_is_looked_at_for_them(tiny_se
     looked_at.clear()
     Recipe.of(s, Store.open(tiny_set), pretrained_network(s))
     looked = {key for key in looked_at if key not in dict(s) or not isinstance(getattr(s, key), Section)}
-    assert looked <= {key for name, value in relevant(s, "features").items() for key, _ in flatten({name: value})}
+    assert looked <= {key for name, value in settings_of("features", s).items() for key, _ in flatten({name: value})}
 
 
 WALKED = (

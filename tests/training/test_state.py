@@ -5,6 +5,7 @@ import io
 import os
 import shutil
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -14,9 +15,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dicap.provenance.dependencies import STAGE_SETTINGS, code, relevant
-from dicap.settings import Settings
-from dicap.settings.methods import METHODS
+from dicap.provenance import settings_of
 from dicap.training import run
 from dicap.training.checkpoint import state as module
 from dicap.training.checkpoint.state import RunState, StopSignal, fingerprint
@@ -121,16 +120,50 @@ def test_only_a_state_that_nobody_has_touched_for_long_and_no_run_holds_is_remov
 def test_a_folder_that_is_removed_while_its_lock_is_awaited_is_made_again(tmp_path, monkeypatch):
     take, calls = module.locked, []
 
-    def removed_first(lock):
+    def removed_first(lock, **options):
         if not calls:
             shutil.rmtree(lock.parent)
         calls.append(lock)
-        return take(lock)
+        return take(lock, **options)
 
     monkeypatch.setattr(module, "locked", removed_first)
     with RunState(tmp_path, "train", "0") as state:
         state.save({"epoch": 2})
     assert len(calls) == 2 and (state.folder / "state.pt").exists()
+
+
+@pytest.mark.parametrize("ends", ["finished", "stopped"])
+def test_a_second_run_waits_and_has_the_products_of_the_first_or_goes_on_from_its_state(tmp_path, ends):
+    said, taken = [], []
+
+    def second():
+        with RunState(tmp_path, "train", "0", said.append) as state:
+            taken.append((state.is_done(), sorted(path.name for path in state.folder.iterdir())))
+            state.finish()
+
+    with RunState(tmp_path, "train", "0") as first:
+        assert not first.is_done()
+        first.products.mkdir()
+        first.save({"epoch": 1})
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        tiny.wait_until(lambda: said)
+        assert f"process {os.getpid()} does the same" in said[0][0] and not taken
+        if ends == "finished":
+            first.finish()
+    waiting.join(60)
+    assert taken == [(True, ["done", "lock", "products"]) if ends == "finished" else (False, ["lock", "products", "state.pt"])]
+    assert not first.folder.exists()
+
+
+def test_products_that_nobody_waited_for_are_not_used(tmp_path):
+    with RunState(tmp_path, "train", "0") as state:
+        state.products.mkdir()
+        (state.folder / "waiting-0").touch()  # of a process that was killed
+        state.finish()
+    with RunState(tmp_path, "train", "0") as state:
+        assert (state.folder / module.DONE).exists()
+        assert not state.is_done() and not state.products.exists()
 
 
 def test_every_relevant_setting_changes_the_fingerprint_and_no_other():
@@ -140,35 +173,11 @@ def test_every_relevant_setting_changes_the_fingerprint_and_no_other():
         "contrastive.temperature": 0.1, "calibration.bins": 7, "thresholds.rule": "none", "train.epochs": 9,
         "finetune.lr": 0.5, "convert.max_rejected": 0.5,
     }  # fmt: skip
-    for stage, names in STAGE_SETTINGS.items():
-        frozen = {"warmup.trainable": "head"} if stage == "features" else {}
-        before = fingerprint(relevant(tiny.settings(frozen), stage))
+    for stage in ("warmup", "pseudo_label", "train", "finetune"):
+        before, names = fingerprint(settings_of(stage, tiny.settings())), {*settings_of(stage, tiny.settings())}
         for key, value in changed.items():
-            after = fingerprint(relevant(tiny.settings(frozen | {key: value}), stage))
-            assert (after != before) == bool({key, key.split(".")[0]} & set(names)), (stage, key)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_the_settings_of_a_finished_run_are_read_back_as_they_were(method):
-    made = tiny.settings({"method": method})
-    assert Settings.model_validate(relevant(made, "report")) == made
-
-
-def test_a_warm_up_depends_on_the_main_stage_s_batches_where_its_own_are_as_large():
-    def changes(over: str, key: str) -> bool:
-        one, other = (relevant(tiny.settings({"warmup.over": over, key: n}), "warmup") for n in (3, 4))
-        return one != other
-
-    for key in ("train.batch_size", "train.batch_labelled"):
-        assert changes("unlabelled", key) and not changes("labelled", key)
-
-
-def test_features_that_no_stage_needs_depend_on_nothing():
-    assert relevant(tiny.settings(), "features") == relevant(tiny.settings({"backbone": "test_vit"}), "features") == {}
-    first, both = ({"warmup.trainable": "head"}, {"warmup.trainable": "head", "train.trainable": "head"})
-    assert relevant(tiny.settings(first), "features") == relevant(tiny.settings(both), "features")
-    none, one, two = (relevant(tiny.settings({"features.views": n}), "convert") for n in range(3))
-    assert none != one == two, "whether the test split is part of what they depend on"
+            after = fingerprint(settings_of(stage, tiny.settings({key: value})))
+            assert (after != before) == bool({key, key.split(".")[0]} & names), (stage, key)
 
 
 def test_the_fingerprint_knows_the_inputs_the_code_and_the_schema(tiny_experiment, tmp_path, monkeypatch):
@@ -187,7 +196,7 @@ def test_the_fingerprint_knows_the_inputs_the_code_and_the_schema(tiny_experimen
     assert now() != before
     model.write_bytes(b"one")
     with monkeypatch.context() as patch:
-        patch.setattr(run, "code", lambda *arguments: code(*arguments) | {"dicap.losses": "edited"})
+        patch.setattr(run, "code_of", lambda *arguments: "edited")
         assert now() != before
     assert now() == before
     monkeypatch.setattr(module, "SCHEMA", module.SCHEMA + 1)

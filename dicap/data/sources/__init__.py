@@ -7,7 +7,7 @@ from dicap.data.sources.base import RawSet
 from dicap.errors import SettingsError
 from dicap.plugins import plugged
 from dicap.settings import Own
-from dicap.settings.catalogue import BUNDLED, OWN
+from dicap.settings.catalogue import BUNDLED, NOWHERE, OWN
 
 # Read lazily: digits and pictograms need scikit-learn, nuswide NumPy files, and nobody needs all of them.
 MODULES = {
@@ -21,15 +21,17 @@ MODULES = {
     "nuswide": "dicap.data.sources.benchmarks.nuswide",
     "awa2": "dicap.data.sources.benchmarks.awa2",
 }
+LISTS = "dicap.data.sources.benchmarks.formatted"
 
 
-def read_raw(dataset: str, root: Path | None, own: Own | None = None) -> RawSet:
+def read_raw(dataset: str, root: Path | None, own: Own | None = None, lists: Path | None = None) -> RawSet:
     """List the images, splits and labels of a raw data set.
 
     Args:
         dataset: a name of `dicap.settings.catalogue.DATASETS`.
         root: `data_root`, absolute; None only for the bundled sets.
         own: options of `table`, anybody's own images; None: those of a set that names none.
+        lists: the folder of published lists to take in place of the set's own.
 
     Raises:
         SettingsError: there is no such data set, or it needs a `data_root`.
@@ -39,6 +41,12 @@ def read_raw(dataset: str, root: Path | None, own: Own | None = None) -> RawSet:
         raise SettingsError(f"params.yaml: dataset: found {dataset!r}, allowed are {', '.join(MODULES)}")
     if root is None and dataset not in BUNDLED:
         raise SettingsError(f"params.yaml: data_root: found null, expected the folder of the raw {dataset} data set")
+    if lists is not None:
+        if root is None or dataset in (*BUNDLED, OWN):
+            raise SettingsError(
+                f"params.yaml: convert.lists: found {str(lists)!r}, but there are none for {dataset}; set it to {NOWHERE}"
+            )
+        return importlib.import_module(LISTS).read_formatted(dataset, lists, root)
     if dataset == OWN:
         return plugged("reader of own labels")(root, own or Own())
     return importlib.import_module(MODULES[dataset]).read(dataset, root)

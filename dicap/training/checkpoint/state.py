@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
@@ -23,8 +24,8 @@ from dicap.files.checksum import is_whole, write_after_checksum
 from dicap.files.locks import locked
 
 SCHEMA = 4  # of the saved state; part of the fingerprint, so another version starts afresh
+DONE = "done"  # a file beside products that another run waits for
 STALE_DAYS = 30  # an interrupted experiment may go on for so long
-_ATTEMPTS = 3  # at a lock, before somebody else is said to hold it
 
 
 def fingerprint(identity: dict[str, Any]) -> str:
@@ -46,37 +47,38 @@ def remove_stale(states: Path) -> None:
 class RunState:
     """A stage's state folder, held by one process at a time.
 
-    Used as a context manager: entering takes the lock, leaving frees it. `finish` removes the folder.
+    Used as a context manager: entering waits for the lock, leaving frees it. `finish` removes the folder, unless another run
+    waits for the same result.
 
     Attributes:
         products: finished artifacts that wait for the stage's end.
         cost: what they cost, apart from them: times differ from run to run where results do not.
     """
 
-    def __init__(self, root: Path, stage: str, identity: str) -> None:
+    def __init__(self, root: Path, stage: str, identity: str, log: Callable[[list[str]], object] = lambda lines: None) -> None:
         self.folder = root / ".dicap" / "state" / f"{stage}-{identity}"
         self.products, self.cost = self.folder / "products", self.folder / "cost.csv"
-        self.stage, self._held = stage, ExitStack()
+        self.stage, self._held, self._log = stage, ExitStack(), log
+        self._waiting = self.folder / f"waiting-{os.getpid()}"
 
     def __enter__(self) -> "RunState":
         lock = self.folder / "lock"
-        for _ in range(_ATTEMPTS):
+        while True:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                if self._held.enter_context(locked(lock)):
-                    lock.write_text(str(os.getpid()))
-                    return self
+                if not self._held.enter_context(locked(lock)):
+                    self._waiting.touch()
+                    self._log([f"{self.stage}: process {lock.read_text().strip()} does the same; waiting for its result"])
+                    self._held.enter_context(locked(lock, wait=True))
+                break
             except FileNotFoundError:
                 pass  # the run that held it has ended and removed the folder
             except OSError as error:
                 raise DataError(
                     f"{self.folder}: cannot be made ({error.strerror}); the state of a run is kept there, so make it writable"
                 ) from None
-            time.sleep(0.05)  # another run may just be looking whether anybody holds it
-        owner = lock.read_text().strip() or "?"
-        raise DataError(
-            f"{self.folder}: process {owner} is already running this {self.stage}; wait for it or stop it (kill {owner})"
-        )
+        lock.write_text(str(os.getpid()))
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._held.close()
@@ -116,9 +118,23 @@ class RunState:
             warnings.append(f"{path}: damaged or of another version, passed over; continuing {rest}")
         return None, warnings
 
+    def is_done(self) -> bool:
+        """Whether the run that this one waited for has left its products. Those that nobody waited for are removed."""
+        done, waited = self.folder / DONE, self._waiting.exists()
+        self._waiting.unlink(missing_ok=True)
+        if done.exists() and not waited:
+            shutil.rmtree(self.products, ignore_errors=True)
+            done.unlink()
+        return done.exists()
+
     def finish(self) -> None:
         """Remove the folder, after the products were published, and those that are stale."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if any(self.folder.glob("waiting-*")):
+            for path in self.folder.glob("*.pt"):
+                path.unlink()
+            (self.folder / DONE).touch()
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
         remove_stale(self.folder.parent)
 
 

@@ -9,7 +9,6 @@ the project (`DICAP_PROJECT`), so that a cell that was killed on one node goes o
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -24,7 +23,8 @@ import click
 
 from dicap.errors import DataError
 from dicap.files.locks import locked
-from dicap.settings import change_settings
+from dicap.settings import change_settings, flatten, read_yaml
+from dicap.settings.catalogue import PATHS
 from stages.lab.sweeps.engines.base import BEGIN, Job
 from stages.lab.sweeps.revisions import LOCK, cache_folder, git, in_cache
 from stages.support.common import PARAMS
@@ -32,7 +32,6 @@ from stages.support.parent import end_descendants, end_with_parent
 
 EXIT_STOPPED = 75
 _SCRATCH = "dicap-cell-"
-LOCKED_BY = re.compile(r"Error: (?P<folder>.+): process \S+ is already running this")  # said by dicap.training.checkpoint.state
 # Set by DVC for its stages and by Git for its hooks; they would lead out of the clone, and the project's own HEAD elsewhere.
 _LEADING = ("DVC_ROOT", "DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 # No hook, signature or ending of a line of the user's own Git may refuse a result.
@@ -112,6 +111,11 @@ def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Pa
     clone = _clone(project, rev, folder)
     # Not by DVC's own `-S`: its grammar reads some texts otherwise than they stand in a grid.
     change_settings(clone / PARAMS, {key: json.loads(value) for key, _, value in (change.partition("=") for change in changes)})
+    values = dict(flatten(read_yaml(clone / PARAMS)))
+    for path in (str(values[key]) for key in PATHS if values.get(key)):
+        if not (clone / path).exists() and (project / path).exists():  # relative, and not committed
+            (clone / path).parent.mkdir(parents=True, exist_ok=True)
+            (clone / path).symlink_to((project / path).resolve())
     environment = os.environ | {
         "DICAP_PROJECT": str(project),
         "DVC_SITE_CACHE_DIR": str(folder / "site"),  # or each clone would leave a folder behind in the system's
@@ -119,18 +123,10 @@ def run(project: Path, rev: str, name: str, changes: tuple[str, ...], folder: Pa
     }
     # Not `dvc exp run`, which reads the whole pipeline again and again to record an experiment: two seconds a cell more.
     command = ["repro", *([until] if until else [])]
-    while until or not exists(project, name, rev):
-        code, held = _dvc(command, clone, environment)
-        if code == 0:
-            if not until:
-                _bring_back(clone, project, name, rev)
-            return 0
-        if held is None:
-            return code
-        click.echo(f"{held}: held by another run of the same stage; waiting for it")
-        with contextlib.suppress(FileNotFoundError), locked(held / "lock", wait=True):
-            pass  # not found: the stage was finished
-        click.echo(f"{BEGIN}{name}: goes on")  # what was said so far is no reason to fail
+    if until or not exists(project, name, rev):
+        if (code := _dvc(command, clone, environment)) == 0 and not until:
+            _bring_back(clone, project, name, rev)
+        return code
     click.echo(f"{name}: the project has its result")
     return 0
 
@@ -179,20 +175,17 @@ def _forget_absent(lock: Path, cache: Path) -> None:
             yaml.dump(content, handle)
 
 
-def _dvc(arguments: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, Path | None]:
-    """Run DVC and print what it prints: its exit code, and what another run of the same stage holds."""
+def _dvc(arguments: list[str], folder: Path, environment: dict[str, str]) -> int:
+    """Run DVC and print what it prints; its exit code."""
     process = subprocess.Popen(
         [sys.executable, "-m", "stages.lab.sweeps.shared_cache", *arguments],
         cwd=folder, env=environment, text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert process.stdout is not None
-    held = None
     for line in process.stdout:
         click.echo(line, nl=False)
-        if found := LOCKED_BY.search(line):
-            held = Path(found["folder"])
-    return process.wait(), held
+    return process.wait()
 
 
 def _bring_back(clone: Path, project: Path, name: str, rev: str) -> None:

@@ -2,15 +2,14 @@
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from stages.lab.sweeps.revisions import Stage, cached_files, revisions, stages_of, text_of
 
-EVALUATED, METRICS = "artifacts/evaluate", "artifacts/evaluate/metrics.json"
-RESOLVED, SETTINGS = "artifacts/resolved/", "artifacts/resolved/report.json"  # the report's are all, as they were in force
+METRICS = "artifacts/evaluate/details.json"
+REPORT, SETTINGS = "artifacts/report", "artifacts/report/settings.json"  # as they were in force
 CONVERTED = "data/converted"
 
 
@@ -21,7 +20,7 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
         everywhere: those of all commits, not only of the current one.
 
     An experiment is {name, rev, when, settings (nested, as they were in force when it ran), metrics, data (checksum of the
-    converted set), resolved (stage -> checksum of what `resolve` wrote for it)}. Raises DataError outside a Git repository.
+    converted set), inputs (path -> checksum of all that no stage made)}. Raises DataError outside a Git repository.
     """
     from dicap.settings import Settings
     from dicap.settings.methods import METHODS
@@ -32,7 +31,7 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
     for revision in reversed(every):
         lock = locks[revision.lock]
         stages = stages_of(lock)
-        if not any({EVALUATED, METRICS} & stage.outs.keys() for stage in stages.values()):
+        if not any(REPORT in stage.outs for stage in stages.values()):
             continue  # before the first run
         if not _of_one_run(stages):  # as after `dvc repro train` under other settings
             notes.append(f"{revision.name}: left out, its scores are of an earlier run than what they are made from.")
@@ -42,7 +41,7 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
             absent += 1
             continue
         try:
-            settings = Settings.model_validate(written["settings"]).model_dump()
+            settings = Settings.model_validate(written).model_dump()
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"]))
             notes.append(f"{revision.name}: left out, its settings are no longer valid ({where}).")
@@ -52,8 +51,8 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
             continue
         outs = {path: md5 for stage in stages.values() for path, md5 in stage.outs.items()}
         facts = {"name": revision.name, "rev": revision.rev, "when": revision.when, "data": outs.get(CONVERTED, "")}
-        resolved = {Path(path).stem: md5 for path, md5 in outs.items() if path.startswith(RESOLVED)}
-        found.append(facts | {"settings": settings, "metrics": metrics, "resolved": resolved})
+        inputs = {path: md5 for stage in stages.values() for path, md5 in stage.deps.items() if path not in outs}
+        found.append(facts | {"settings": settings, "metrics": metrics, "inputs": inputs})
     if absent:
         notes.append(
             f"left out {absent} run{'s' if absent > 1 else ''} whose results DVC's cache does not hold, or not as written; "
@@ -63,9 +62,9 @@ def finished(*, everywhere: bool) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _of_one_run(stages: dict[str, Stage]) -> bool:
-    """Whether the scores in a dvc.lock, and all that they are made from, were made from what the lock says of it."""
+    """Whether the report in a dvc.lock, and all that it is made from, were made from what the lock says of it."""
     made = {path: (name, md5) for name, stage in stages.items() for path, md5 in stage.outs.items()}
-    waiting, seen = [made[path][0] for path in (EVALUATED, METRICS) if path in made], set()
+    waiting, seen = [made[REPORT][0]], set()
     while waiting:
         name = waiting.pop()
         if name in seen:

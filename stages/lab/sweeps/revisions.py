@@ -99,7 +99,9 @@ def stages_of(lock: str) -> dict[str, Stage]:
         elif line.startswith("    ") and line[4] != " " and key[0] != "-":
             part = {"deps:": stage.deps, "outs:": stage.outs}.get(key, {})
         elif key == "- path":
-            path = value
+            path = value.strip("'\"")
+        elif key != "md5" and not value and not key.endswith(":"):  # of a long path with blanks
+            path = f"{path} {key}"
         elif key == "md5":
             part[path] = value.strip("'")
     return stages

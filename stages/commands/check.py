@@ -1,0 +1,50 @@
+"""`dicap-stage check`: the settings of a run, looked at before any stage removes what it made."""
+
+import re
+from pathlib import Path
+
+import click
+
+from dicap import __version__
+from dicap.errors import SettingsError
+from dicap.settings.catalogue import NAMED_WEIGHTS
+from stages.support.common import params_option, resolve_and_warn
+from stages.support.terminal import finish
+
+REQUIREMENTS = Path("requirements.txt")  # written by `dicap-stage new`
+ASKED = re.compile(r"^dicap==(\d+(?:\.\d+)*)\s*$", re.MULTILINE)
+
+
+@click.command("check")
+@params_option
+def command(params: Path) -> None:
+    """Check the settings, and name those that nothing reads.
+
+    DVC removes the outputs of a stage before it runs. So a mistake is found here, where there is nothing to lose.
+    """
+    _check_version()
+    resolved = resolve_and_warn(params)
+    settings = resolved.settings
+    if settings.backbone_weights not in NAMED_WEIGHTS and settings.weights_file is None:
+        raise SettingsError(
+            f"{resolved.origins['backbone_weights']}: backbone_weights: found {settings.backbone_weights!r}, allowed are "
+            f"{', '.join(NAMED_WEIGHTS)}; set weights_file to a file, so that DVC sees it change"
+        )
+    finish("check", {"settings": str(params)}, ["dicap-stage convert"])
+
+
+def _check_version() -> None:
+    """Raise SettingsError where the project was made with a newer version than the installed one (requirements.txt)."""
+    from packaging.version import Version
+
+    if REQUIREMENTS.is_file() and (asked := ASKED.search(REQUIREMENTS.read_text(encoding="utf-8"))):
+        if Version(asked[1]) > Version(__version__):
+            raise SettingsError(
+                f"{REQUIREMENTS}: dicap: found {asked[1]}, but {__version__} is installed; pip install -r {REQUIREMENTS}"
+            )
+        if Version(asked[1]) < Version(__version__):
+            click.echo(
+                f"Warning: {REQUIREMENTS}: dicap=={asked[1]} stands there and {__version__} runs; write {__version__} there, and "
+                "`dvc repro` runs every stage with it",
+                err=True,
+            )

@@ -36,6 +36,7 @@ def code_of(stage: str, settings: Settings) -> str:
     for dep in pipeline()[stage]["deps"]:
         if dep.startswith(PACKAGES):
             place = ROOT / dep.replace("${method}", settings.method)
-            for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            # The readers of own labels may be left out, as all layers above the core.
+            for path in sorted(place.rglob("*.py")) if place.is_dir() else [place] if place.is_file() else []:
                 digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
     return digest.hexdigest()

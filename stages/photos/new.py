@@ -107,7 +107,7 @@ def _write_pipeline(path: Path) -> None:
 def _refuse_place(project: Path, source: Path | None) -> None:
     """Raise DataError where DVC could not work: in another repository, and around its own results."""
     place = project.absolute()
-    above = next(folder for folder in place.parents if folder.exists())
+    above = next(folder for folder in place.parents if folder.is_dir())
     if source is not None and source.is_dir() and source.resolve() in (place.resolve(), *place.resolve().parents):
         raise DataError(f"{project}: lies in {source}, whose photographs would hold the results; make it beside that folder")
     try:

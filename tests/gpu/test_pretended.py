@@ -34,6 +34,7 @@ WAITS = {
     ("refresh", "frozen/estimators:estimate_curve"): ("to host", "the shares of the classes, by NumPy"),
     ("refresh", "frozen/estimators:fit_curve"): ("to host", "the curve is fitted by NumPy and SciPy"),
     ("refresh", "frozen/estimators:_mean_of_bins"): ("shape", "entries of each bin"),
+    ("refresh", "calibration/curve:Curve.to"): ("to device", "a curve that was fitted on the processor"),
     ("refresh", "calibration/rates:Rates.cpu"): ("to host", "rates of the bins, for the history"),
     ("refresh", "training/diagnostics:Diagnostics._compared"): (
         "to host",

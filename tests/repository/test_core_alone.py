@@ -86,8 +86,8 @@ def test_a_command_of_a_missing_layer_is_refused_in_a_line(core, tmp_path, layer
 def test_a_published_run_trains_to_the_end_and_few_lines_are_loaded(core, project):
     done = run(core, project, STAGE, "run")
     assert done.returncode == 0, done.stderr
-    metrics = json.loads((project / "artifacts" / "evaluate" / "metrics.json").read_text())
-    assert metrics["method"] == "dicap" and metrics["stage"] == "finetune" and metrics["steps_train"] > 0
+    details = json.loads((project / "artifacts" / "evaluate" / "details.json").read_text())
+    assert details["method"] == "dicap" and details["stage"] == "finetune" and details["steps_train"] > 0
     assert (project / "artifacts" / "report" / "index.html").is_file()
     done = run(core, project, COUNT)
     assert done.returncode == 0, done.stderr

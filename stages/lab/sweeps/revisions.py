@@ -89,22 +89,14 @@ class Stage:
 
 
 def stages_of(lock: str) -> dict[str, Stage]:
-    """The stages in the text of a dvc.lock. A YAML parser takes a hundred times as long, most of it for settings."""
-    stages: dict[str, Stage] = {}
-    part, path = {}, ""
-    for line in lock.splitlines():
-        key, _, value = line.strip().partition(": ")
-        if re.match(r"  \w", line):
-            stages[key.rstrip(":")] = stage = Stage()
-        elif line.startswith("    ") and line[4] != " " and key[0] != "-":
-            part = {"deps:": stage.deps, "outs:": stage.outs}.get(key, {})
-        elif key == "- path":
-            path = value.strip("'\"")
-        elif key != "md5" and not value and not key.endswith(":"):  # of a long path with blanks
-            path = f"{path} {key}"
-        elif key == "md5":
-            part[path] = value.strip("'")
-    return stages
+    """The stages in the text of a dvc.lock."""
+    from ruamel.yaml import YAML
+
+    def checksums(entries: list[dict[str, str]]) -> dict[str, str]:
+        return {entry["path"]: entry["md5"] for entry in entries if "md5" in entry}
+
+    stages = (YAML(typ="safe").load(lock) or {}).get("stages", {})
+    return {name: Stage(checksums(stage.get("deps", [])), checksums(stage.get("outs", []))) for name, stage in stages.items()}
 
 
 def cached_files(lock: str, path: str) -> dict[str, Path]:

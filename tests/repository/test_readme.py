@@ -34,6 +34,13 @@ def test_the_readme_has_commands():
     assert set(ELSEWHERE) <= set(COMMANDS)
 
 
+def test_the_paper_in_code_runs():
+    names: dict = {}
+    exec(re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0], names)
+    weight, label = names["weight"], names["label"]
+    assert names["loss"].item() > 0 and (weight[label < 0] == 0).all() and weight[label == 1].mean() > 0.5
+
+
 @pytest.mark.parametrize("target", ["repro", "test"])
 def test_make_knows_what_the_readme_names(target):
     done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)

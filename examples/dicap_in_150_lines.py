@@ -23,8 +23,8 @@ from dicap.losses import asymmetric_loss
 from dicap.network.ml_decoder import MLDecoder
 
 N, N_TEST, N_LABELLED, C, BINS = 2000, 500, 100, 10, 20
-WARMUP_STEPS, EPOCHS, FINETUNE_STEPS = 300, 8, 40
-LABELLED, UNLABELLED = 16, 48  # images of a main step
+WARMUP_STEPS, EPOCHS, FINETUNE_STEPS = 700, 3, 40
+LABELLED, UNLABELLED = 16, 32  # images of a main step
 
 
 class Network(nn.Module):
@@ -123,7 +123,7 @@ def dicap(x: Tensor, y: Tensor, labelled: Tensor, unlabelled: Tensor) -> tuple[N
     unsup = torch.cat([unlabelled, est])
     network = labelled_only(x, y, sup, WARMUP_STEPS)
     steps = len(unsup) // UNLABELLED
-    run = Training(network, network, EPOCHS * steps, 2e-3)
+    run = Training(network, network, EPOCHS * steps, 5e-4)  # a quarter of the first rate: the network is no new one
     for _ in range(EPOCHS):
         label, weight = pseudo_labels(run.teacher, x, y, sup, est, unsup)
         for places in torch.randperm(len(unsup))[: steps * UNLABELLED].split(UNLABELLED):

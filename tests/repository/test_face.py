@@ -54,6 +54,6 @@ def test_the_example_of_the_paper_runs_at_toy_size_and_trains_both_with_as_many_
         monkeypatch.setattr(example, name, value)
     example.main()
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 3 and all("16 steps each" in line and "labelled only" in line for line in lines)
+    assert len(lines) == 3 and all("22 steps each" in line and "labelled only" in line for line in lines)
     text = (tiny.ROOT / "examples" / "dicap_in_150_lines.py").read_text()
     assert sum(bool(line.strip()) for line in text.splitlines()) <= 150

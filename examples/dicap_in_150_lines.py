@@ -5,6 +5,9 @@
 A small network learns which digits stand in a scene: 100 of 2,000 training scenes have labels. Weights, thresholds and losses
 are the project's own functions; the rest is torch. Equations have the paper's numbers. The project proper does the same with
 pretrained networks, published views and settings, and keeps every epoch's tables (docs/code.md).
+
+Here, with a new network and 100 labels, a fifth of which is held out, labelled-only training stays ahead: 79.9, 80.4 and 87.5 mAP
+against 60.2, 62.2 and 72.7 (two minutes on two cores). docs/results.md says where DiCaP is ahead.
 """
 
 import copy

@@ -1,1 +1,1 @@
-"""Using a trained model: prediction, export, what to label next."""
+"""Photographs of one's own: readers of labels, prediction, pages, export, what to label next."""

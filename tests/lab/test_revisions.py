@@ -204,8 +204,7 @@ def test_the_stages_of_a_lock_are_what_a_yaml_parser_finds():
     text = (tiny.ROOT / "dvc.lock").read_text(encoding="utf-8")
     text += "  far:\n    deps:\n    - path: /photographs/of \n        birds\n      md5: '1e1'\n"
     parsed = YAML(typ="safe", pure=True).load(text)["stages"]
-    found = stages_of(text)
-    assert len(found) == 11 and found == {
+    assert len(parsed) > 10 and stages_of(text) == {
         name: Stage(*({one["path"]: one["md5"] for one in stage.get(part, [])} for part in ("deps", "outs")))
         for name, stage in parsed.items()
     }

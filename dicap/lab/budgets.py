@@ -12,7 +12,7 @@ from dataclasses import replace
 import pandas as pd
 
 from dicap.lab.experiments import SOLVED, head_of, labelled_only, row_titles
-from dicap.lab.tables import Spec, Table, collect
+from dicap.lab.tables import Spec, Table, collect, number
 
 EQUAL = 0.05  # numbers of steps that differ by no more count as equal: an epoch is the smallest step of a budget
 HEADS = {"linear": "linear", "ml_decoder": "ML-Decoder", "own": "its own"}
@@ -102,8 +102,7 @@ def _best_on_test(runs: pd.DataFrame, keys: Mapping[str, tuple[str, int | str]])
 
 
 def _mean_words(values: pd.Series) -> str:
-    values = values.astype(float)
-    return f"{values.mean():.2f}" + (f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else "")
+    return number(*values.astype(float).agg(["mean", "std"]))
 
 
 def _key(row: str, steps: int | str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from ruamel.yaml import YAML
 from dicap.lab.experiments import RECOMMENDED, method_titles
 
 Column = tuple[str, float]  # data set, ratio
+PLACE = ["row", "dataset", "ratio"]  # of a cell
 PUBLISHED = Path(__file__).with_name("published.yaml")
 PAPERS_NETWORK = "resnet50, imagenet weights, 224 px, trained whole, with each method's own budget (experiments/paper.yaml)"
 
@@ -42,46 +44,35 @@ class Spec:
     average: bool = False
     before: Mapping[str, str] = field(default_factory=dict)
 
-
-@dataclass(frozen=True)
-class Cell:
-    """Mean and sample standard deviation (None for one run) over `n` seeds, published value, rank (1, 2 or None)."""
-
-    mean: float | None = None
-    sd: float | None = None
-    n: int = 0
-    published: float | None = None
-    rank: int | None = None
-
-
-@dataclass(frozen=True)
-class Gain:
-    """Mean of the seeds' differences, half the width of its 95 % interval (None for one seed), the number of seeds."""
-
-    mean: float
-    half: float | None
-    n: int
+    @property
+    def best(self) -> str:
+        """The function that picks the best value."""
+        return "max" if self.higher else "min"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cells by row and column.
+    """What was run, and what was printed, as `collect` puts it together.
 
-    delta: ours minus the best other row, by column, and the same of the published numbers; half: of its 95 % interval, where both
-    rows have the same seeds, several. gains: by row and column.
+    cells: a line for each row and column, under (row, dataset, ratio): mean, sd (NaN for one run) and n over the seeds;
+    published; best; of `spec.ours` delta, ours minus the best other row, delta_half, half of its 95 % interval where both rows
+    have the same seeds, several, and delta_published; of rows that are compared with another against, gain and gain_half.
+    best_other: the row that delta is over.
     facts, more: further columns of text, title -> row -> text, before the scores and after them.
     """
 
     spec: Spec
     columns: list[Column]
-    cells: dict[str, dict[Column, Cell]]
-    delta: dict[Column, Cell] = field(default_factory=dict)
+    cells: pd.DataFrame
     best_other: dict[Column, str] = field(default_factory=dict)
-    half: dict[Column, float] = field(default_factory=dict)
-    gains: dict[str, dict[Column, Gain]] = field(default_factory=dict)
     facts: dict[str, dict[str, str]] = field(default_factory=dict)
     more: dict[str, dict[str, str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def rows(self) -> list[str]:
+        """The rows that have a number, in order."""
+        return list(self.cells.index.unique("row"))
 
 
 def spec_of(kind: str) -> list[Spec]:
@@ -174,122 +165,137 @@ def collect(
     `published` and `averages` are as `published_numbers` and `published_averages` give them.
 
     Only the data sets and ratios that were run become columns; there, rows known only from the paper are shown too.
-    Ranks go by what is printed (two decimals): equal means share a rank. They need at least two rows.
+    The best goes by what is printed (two decimals): equal means share the place. It needs at least two rows.
     """
     published = published or {}
     runs = runs[runs["row"].isin(list(spec.rows)) & runs[spec.value].notna()]
-    places = list(zip(runs["dataset"], runs["ratio"], runs["row"], strict=True))
-    columns: list[Column] = sorted({place[:2] for place in places if place[2] not in spec.shared} or {p[:2] for p in places})
-    runs = runs[pd.MultiIndex.from_frame(runs[["dataset", "ratio"]]).isin(columns)]
-    cells: dict[str, dict[Column, Cell]] = {}
-    for row in spec.rows:
-        line = {column: _cell(runs, row, column, spec, published) for column in columns}
-        if any(cell.n or cell.published is not None for cell in line.values()):
-            cells[row] = line
-    delta, best_other, half = {}, {}, {}
-    for column in columns:
-        means = {row: line[column].mean for row, line in cells.items()}
-        for row, rank in _ranks(means, spec.higher).items():
-            cells[row][column] = replace(cells[row][column], rank=rank)
-        if spec.ours is not None and spec.ours in cells:
-            pick, ours = max if spec.higher else min, cells[spec.ours][column]
-            others = {row: line[column] for row, line in cells.items() if row != spec.ours}
-            measured = {row: cell.mean for row, cell in others.items() if cell.mean is not None}
-            prints = [cell.published for cell in others.values() if cell.published is not None]
-            best = pick(measured, key=measured.__getitem__, default=None)
-            printed = ours.published - pick(prints) if prints and ours.published is not None else None
-            mean = None
-            if best is not None and ours.mean is not None:
-                best_other[column], mean = best, ours.mean - measured[best]
-                gain = _gains(runs, spec.ours, best, [column], spec).get(column)
-                if gain is not None and gain.half is not None and gain.n == ours.n == cells[best][column].n:
-                    half[column] = gain.half
-            delta[column] = Cell(mean=mean, n=ours.n, published=printed)
-    gains = {
-        row: found for row, other in spec.against.items() if row in cells and (found := _gains(runs, row, other, columns, spec))
-    }
-    table = Table(spec, columns, cells, delta, best_other, half, gains)
+    own = runs[~runs["row"].isin(list(spec.shared))]
+    columns = _columns(own) or _columns(runs)
+    places = [(row, *column) for row in spec.rows for column in columns]
+    index = pd.MultiIndex.from_tuples(places, names=PLACE) if places else pd.MultiIndex.from_arrays([[]] * 3, names=PLACE)
+    cells = runs.groupby(PLACE)[spec.value].agg(mean="mean", sd="std", n="count").reindex(index)
+    cells["n"] = cells["n"].fillna(0).astype(int)
+    cells["published"] = pd.Series([published.get(place) for place in places], index, dtype=float)
+    known = (cells["n"] > 0) | cells["published"].notna()
+    cells = cells[known.groupby(level="row").transform("any")].copy()
+    printed = cells["mean"].round(2).groupby(level=PLACE[1:])
+    cells["best"] = (cells["mean"].round(2) == printed.transform(spec.best)) & (printed.transform("count") > 1)
+
+    table = Table(spec, columns, cells)
+    _compare_with_best(table, runs)
+    _compare_rows(table, runs)
     if spec.average and len(columns) > 1:
-        theirs = averages if averages and set(columns) == {key[1:] for key in published} else {}
-        table.more.update(_averages(cells, spec, theirs))
-    if "network" in runs and any(cell.published is not None for line in cells.values() for cell in line.values()):
+        theirs = averages if averages and set(columns) == {place[1:] for place in published} else {}
+        table.more.update(_averages(table, theirs))
+    if "network" in runs and cells["published"].notna().any():
         table.notes.append(_networks(runs))
     return table
 
 
 def to_markdown(table: Table) -> str:
-    """A GitHub table: mean ± deviation, best bold, second underlined, the published value in brackets."""
-    scores = [f"{dataset} {_percent(ratio)} %" for dataset, ratio in table.columns]
-    further = table.more | _gain_columns(table)
-    head = [table.spec.head, *table.facts, *scores, *further]
-    lines = [_line(head), _line(["---"] * (1 + len(table.facts)) + ["---:"] * (len(head) - 1 - len(table.facts)))]
-    most = _most(table)
-    for row, cells in table.cells.items():
-        values = [_markdown(cells[c], most) for c in table.columns]
+    """A GitHub table: mean ± deviation, the best bold, the published value in brackets."""
+    cells: Any = table.cells
+    most, further = cells["n"].max(), table.more | _gain_columns(table)
+    head = [table.spec.head, *table.facts, *(f"{dataset} {_percent(ratio)} %" for dataset, ratio in table.columns), *further]
+    lines = [head, ["---"] * (1 + len(table.facts)) + ["---:"] * (len(head) - 1 - len(table.facts))]
+    for row in table.rows:
+        values = [_shown(cells.loc[(row, *column)], most) for column in table.columns]
         facts, more = ([texts.get(row, "–") for texts in part.values()] for part in (table.facts, further))
-        lines.append(_line([re.sub(r"([|*_<>`\\])", r"\\\1", table.spec.rows[row]), *facts, *values, *more]))
-    if any(cell.mean is not None or cell.published is not None for cell in table.delta.values()):
-        deltas = [_signed(table.delta[c], table.half.get(c)) for c in table.columns]
-        lines.append(_line(["Delta", *[""] * len(table.facts), *deltas, *[""] * len(further)]))
-    notes = [_caption(table), *table.notes]
-    return "\n".join([f"**{table.spec.title}**", "", *lines, "", *notes]) + "\n"
+        lines.append([re.sub(r"([|*_<>`\\])", r"\\\1", table.spec.rows[row]), *facts, *values, *more])
+    if cells[["delta", "delta_published"]].notna().any(axis=None):
+        ours = (cells.loc[(table.spec.ours, *column)] for column in table.columns)
+        deltas = [number(cell["delta"], cell["delta_half"], cell["delta_published"], "+.2f") for cell in ours]
+        lines.append(["Delta", *[""] * len(table.facts), *deltas, *[""] * len(further)])
+    rows = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([f"**{table.spec.title}**", "", *rows, "", _caption(table), *table.notes]) + "\n"
 
 
 def to_csv(table: Table) -> str:
-    """One line a cell: dataset, ratio, row, title, mean, sd, n, rank, published, delta, delta_half.
+    """One line a cell: dataset, ratio, row, title, mean, sd, n, best, published, delta, delta_half.
 
     Where rows are compared with one another also against, gain, gain_half; and the further columns of text under their titles.
     """
-    rows = []
-    for row, cells in table.cells.items():
-        for column, cell in cells.items():
-            ours = row == table.spec.ours and column in table.delta
-            line = {"dataset": column[0], "ratio": column[1], "row": row, "title": table.spec.rows[row]}
-            line |= {name: getattr(cell, name) for name in ("mean", "sd", "n", "rank", "published")}
-            delta, half = (table.delta[column].mean, table.half.get(column)) if ours else (None, None)
-            line |= {"delta": delta, "delta_half": half}
-            if table.gains:
-                found = table.gains.get(row, {}).get(column)
-                against = table.spec.against.get(row) if found else None
-                line |= {"against": against, "gain": found and found.mean, "gain_half": found and found.half}
-            rows.append(line | {title: texts.get(row) for title, texts in (table.facts | table.more).items()})
-    frame = pd.DataFrame(rows).astype({"rank": "Int64"}) if rows else pd.DataFrame()
+    frame = table.cells.reset_index()
+    frame.insert(2, "title", frame["row"].map(dict(table.spec.rows)))
+    names = ["dataset", "ratio", "row", "title", "mean", "sd", "n", "best", "published", "delta", "delta_half"]
+    names += ["against", "gain", "gain_half"] if frame["gain"].notna().any() else []
+    frame = frame[names].assign(**{title: frame["row"].map(texts) for title, texts in (table.facts | table.more).items()})
     return frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
-def _runs_of(runs: pd.DataFrame, row: str, column: Column) -> pd.DataFrame:
-    dataset, ratio = column
-    return runs[(runs["row"] == row) & (runs["dataset"] == dataset) & (runs["ratio"] == ratio)]
+def number(mean: float, half: float = np.nan, printed: float = np.nan, form: str = ".2f") -> str:
+    """`mean ± half (printed)`, of what is known."""
+    text = "–" if np.isnan(mean) else f"{mean:{form}}" + ("" if np.isnan(half) else f" ± {half:.2f}")
+    return text if np.isnan(printed) else f"{text} ({printed:{form}})"
 
 
-def _cell(runs: pd.DataFrame, row: str, column: Column, spec: Spec, published: Mapping) -> Cell:
-    values = _runs_of(runs, row, column)[spec.value].to_numpy(dtype=float)
-    printed = published.get((row, *column))
-    if not len(values):
-        return Cell(published=printed)
-    sd = float(values.std(ddof=1)) if len(values) > 1 else None
-    return Cell(float(values.mean()), sd, len(values), printed)
+def gain(ours: pd.Series, theirs: pd.Series) -> tuple[float, float, int]:
+    """Ours minus theirs over the seeds that both have: mean, half of its 95 % interval, number of seeds; NaN where none is known.
+
+    Args:
+        ours, theirs: a value (mAP in %) per seed, the seeds as index.
+
+    The interval is Student's: the differences of a few trainings say little, and it says how little.
+    """
+    from scipy.stats import t
+
+    difference = (ours - theirs).dropna().to_numpy(dtype=float)
+    n = len(difference)
+    if n < 2:
+        return (float(difference[0]) if n else np.nan), np.nan, n
+    return float(difference.mean()), float(t.ppf(0.975, n - 1) * difference.std(ddof=1) / np.sqrt(n)), n
 
 
-def _averages(
-    cells: Mapping[str, Mapping[Column, Cell]], spec: Spec, theirs: Mapping[str, Mapping[str, float]]
-) -> dict[str, dict[str, str]]:
+def _columns(runs: pd.DataFrame) -> list[Column]:
+    return sorted(set(zip(runs["dataset"], runs["ratio"], strict=True)))
+
+
+def _seeds(runs: pd.DataFrame, row: str, column: Column, spec: Spec) -> pd.Series:
+    """The values of a cell by seed."""
+    here = (runs["row"] == row) & (runs["dataset"] == column[0]) & (runs["ratio"] == column[1])
+    return runs[here].set_index("seed")[spec.value]
+
+
+def _compare_with_best(table: Table, runs: pd.DataFrame) -> None:
+    """Delta: ours minus the best other row, of our numbers and of the published ones."""
+    cells, spec, found = table.cells, table.spec, {}
+    for column in table.columns if spec.ours in table.rows else ():
+        here: Any = cells.xs(column, level=PLACE[1:])
+        ours, others, delta, half = here.loc[spec.ours], here.drop(spec.ours), np.nan, np.nan
+        if ours["n"] and others["n"].any():
+            other = table.best_other[column] = others["mean"].agg(f"idx{spec.best}")
+            delta = ours["mean"] - others["mean"][other]
+            _, interval, n = gain(_seeds(runs, str(spec.ours), column, spec), _seeds(runs, other, column, spec))
+            half = interval if n == ours["n"] == others["n"][other] else np.nan
+        found[spec.ours, *column] = delta, half, ours["published"] - others["published"].agg(spec.best)
+    _add(cells, ["delta", "delta_half", "delta_published"], found)
+
+
+def _compare_rows(table: Table, runs: pd.DataFrame) -> None:
+    """Each row of `spec.against` with its other one, seed by seed."""
+    cells, spec, found = table.cells, table.spec, {}
+    for row, column in ((row, column) for row in spec.against if row in table.rows for column in table.columns):
+        seeds = (_seeds(runs, name, column, spec) for name in (row, spec.against[row]))
+        found[row, *column] = gain(*seeds)[:2]
+    _add(cells, ["gain", "gain_half"], found)
+    cells["against"] = cells.index.get_level_values("row").map(dict(spec.against)).where(cells["gain"].notna())
+
+
+def _add(cells: pd.DataFrame, names: list[str], found: Mapping[tuple, tuple[float, ...]]) -> None:
+    """Further columns of numbers, by cell; NaN in all other cells."""
+    nothing = (np.nan,) * len(names)
+    cells[names] = np.array([found.get(place, nothing) for place in cells.index], float).reshape(-1, len(names))
+
+
+def _averages(table: Table, theirs: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, str]]:
     """The mean of a row's columns, where it has all of them, and the differences of these means that the paper prints."""
-    found = {row: [cell.mean for cell in line.values()] for row, line in cells.items()}
-    means = {row: sum(values) / len(values) for row, values in found.items() if None not in values}  # type: ignore[arg-type]
-    ours = {"average": means} | {
-        "gain": {row: means[row] - means[b] for row, b in spec.before.items() if {row, b} <= means.keys()}
-    }
+    means = table.cells["mean"].groupby(level="row").agg(lambda values: values.mean(skipna=False)).to_dict()
+    gains = {row: means[row] - means.get(before, np.nan) for row, before in table.spec.before.items() if row in means}
     columns = {}
-    for name, title, form in (("average", "Avg.", ".2f"), ("gain", "gain of Avg.", "+.2f")):
+    for name, title, ours, form in (("average", "Avg.", means, ".2f"), ("gain", "gain of Avg.", gains, "+.2f")):
         printed = theirs.get(name, {})
-        texts = {
-            row: (f"{ours[name][row]:{form}}" if row in ours[name] else "–")
-            + (f" ({printed[row]:{form}})" if row in printed else "")
-            for row in cells
-            if row in ours[name] or row in printed
-        }
-        if texts:
+        texts = {row: number(ours.get(row, np.nan), printed=printed.get(row, np.nan), form=form) for row in table.rows}
+        if texts := {row: text for row, text in texts.items() if text != "–"}:
             columns[title] = texts
     return columns
 
@@ -302,96 +308,42 @@ def _networks(runs: pd.DataFrame) -> str:
     return f"Ours: {networks}{budget}. The paper's: {PAPERS_NETWORK}."
 
 
-def _gains(runs: pd.DataFrame, row: str, other: str, columns: list[Column], spec: Spec) -> dict[Column, Gain]:
-    found = {}
-    for column in columns:
-        ours, theirs = (_runs_of(runs, name, column).set_index("seed")[spec.value] for name in (row, other))
-        if (difference := gain(ours, theirs)) is not None:
-            found[column] = difference
-    return found
-
-
-def gain(ours: pd.Series, theirs: pd.Series) -> Gain | None:
-    """Ours minus theirs over the seeds that both have; None without any.
-
-    Args:
-        ours, theirs: a value (mAP in %) per seed, the seeds as index.
-
-    The interval is Student's: the differences of a few trainings say little, and it says how little.
-    """
-    from scipy.stats import t
-
-    difference = (ours - theirs).dropna().to_numpy(dtype=float)
-    n = len(difference)
-    if n == 0:
-        return None
-    half = float(t.ppf(0.975, n - 1) * difference.std(ddof=1) / np.sqrt(n)) if n > 1 else None
-    return Gain(float(difference.mean()), half, n)
-
-
 def _gain_columns(table: Table) -> dict[str, dict[str, str]]:
     """The differences to other rows as further columns of text, title -> row -> text."""
     columns = {}
-    for column in table.columns if table.gains else ():
-        found = {row: table.gains.get(row, {}).get(column) for row in table.cells}
+    for column in table.columns if table.cells["gain"].notna().any() else ():
+        here: Any = table.cells.xs(column, level=PLACE[1:])
         where = f" ({column[0]} {_percent(column[1])} %)" if len(table.columns) > 1 else ""
         columns[table.spec.gain + where] = {
-            row: "" if g is None else _spread(f"{g.mean:+.2f}", g.half) for row, g in found.items()
+            row: "" if np.isnan(mean) else number(mean, half, form="+.2f")
+            for row, mean, half in zip(here.index, here["gain"], here["gain_half"], strict=True)
         }
     return columns
 
 
-def _ranks(means: Mapping[str, float | None], higher: bool) -> dict[str, int]:
-    found = {row: round(mean, 2) for row, mean in means.items() if mean is not None}
-    if len(found) < 2:
-        return {}
-    order = sorted(set(found.values()), reverse=higher)[:2]
-    ranks = {row: order.index(value) + 1 for row, value in found.items() if value in order}
-    # Two winners leave no second place.
-    return {row: rank for row, rank in ranks.items() if rank == 1 or list(ranks.values()).count(1) == 1}
-
-
-def _most(table: Table) -> int:
-    return max((cell.n for line in table.cells.values() for cell in line.values()), default=0)
-
-
-def _spread(number: str, half: float | None) -> str:
-    return number if half is None else f"{number} ± {half:.2f}"
-
-
-def _markdown(cell: Cell, most: int) -> str:
-    text = "–"
-    if cell.mean is not None:
-        text = _spread(f"{cell.mean:.2f}", cell.sd) + ("" if cell.n == most else f" [{cell.n}]")
-        text = {1: f"**{text}**", 2: f"<u>{text}</u>", None: text}[cell.rank]
-    return text if cell.published is None else f"{text} ({cell.published:.2f})"
-
-
-def _signed(cell: Cell, half: float | None) -> str:
-    text = "–" if cell.mean is None else _spread(f"{cell.mean:+.2f}", half)
-    return text if cell.published is None else f"{text} ({cell.published:+.2f})"
+def _shown(cell: pd.Series, most: int) -> str:
+    """A cell in Markdown; its number of seeds where others have more."""
+    text = number(cell["mean"], cell["sd"]) + ("" if cell["n"] in (0, most) else f" [{cell['n']}]")
+    text = f"**{text}**" if cell["best"] else text
+    return text if np.isnan(cell["published"]) else f"{text} ({cell['published']:.2f})"
 
 
 def _caption(table: Table) -> str:
-    most = _most(table)
+    cells, most = table.cells, table.cells["n"].max()
     parts = ["One seed" if most == 1 else f"Mean and sample standard deviation over {most} seeds"]
-    if any(cell.n not in (0, most) for line in table.cells.values() for cell in line.values()):
+    if not cells["n"].isin([0, most]).all():
         parts.append("fewer where a number in square brackets says so")
-    text = ", ".join(parts) + "; best bold, second underlined"
-    if any(cell.published is not None for line in table.cells.values() for cell in line.values()):
+    text = ", ".join(parts) + "; best bold"
+    if cells["published"].notna().any():
         text += "; in round brackets the published number"
-    if table.delta:
+    if table.spec.ours in table.rows:
         text += f". Delta: {table.spec.rows[table.spec.ours or '']} minus the best other row"
-    if table.half:
+    if cells["delta_half"].notna().any():
         text += ", with half of its 95 % interval (Student's t) where both have the same seeds"
-    if table.gains:
+    if cells["gain"].notna().any():
         text += ". Last columns: mean of the seeds' differences, with half of its 95 % interval (Student's t) from two seeds on"
     return text + "."
 
 
 def _percent(ratio: float) -> str:
     return f"{100 * ratio:.4g}"
-
-
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"

@@ -27,8 +27,8 @@ def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, changes:
     training with its head and as many steps. `readings` has the runs of experiments/readings.yaml, each beside its first one.
 
     Collects the experiments that DVC knows into Markdown (printed) and CSV: mean and deviation over seeds, the best in
-    bold, the second underlined, the paper's number where data set and ratio match. A run that was not committed
-    or saved (dvc exp run, dvc exp save) is not among them.
+    bold, the paper's number where data set and ratio match. A run that was not committed or saved (dvc exp run,
+    dvc exp save) is not among them.
     """
     from dicap.files.written import replacing_own
     from dicap.lab import tables
@@ -58,7 +58,7 @@ def command(kind: str, dataset: tuple[str, ...], out: Path, here: bool, changes:
             made += budget_tables(runs, spec, published)
         else:
             made.append(tables.collect(runs, spec, published, tables.published_averages(spec)))
-    made = [table for table in made if table.cells]  # on a processor nobody knows of a device's memory
+    made = [table for table in made if table.rows]  # on a processor nobody knows of a device's memory
     if not made:
         has = "belongs to it" if runs.empty else "has a number for it (a solved head has no minutes per epoch)"
         nothing = f"table {kind}: no finished run {has}; run some with dvc exp run, then ask again"

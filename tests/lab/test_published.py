@@ -49,7 +49,7 @@ def shown(table) -> dict[str, dict[str, tuple[float, float]]]:
     found = {}
     for cells in lines[2:]:
         pairs = {
-            name: re.fullmatch(r"([+-]?\d+\.\d\d) \(([+-]?\d+\.\d\d)\)", re.sub(r"[*]|</?u>", "", cell))
+            name: re.fullmatch(r"([+-]?\d+\.\d\d) \(([+-]?\d+\.\d\d)\)", cell.replace("*", ""))
             for name, cell in zip(lines[0], cells, strict=True)
         }
         found[cells[0]] = {name: (pair[1], pair[2]) for name, pair in pairs.items() if pair}

@@ -1,26 +1,29 @@
-"""Tables of made-up finished runs whose mean, deviation, bold, underline and Delta are known by hand."""
+"""Tables of made-up finished runs whose mean, deviation, best and Delta are known by hand."""
 
 import csv
 import io
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dicap.lab import tables
-from dicap.lab.tables import Cell, Gain, collect, published_numbers, spec_of
+from dicap.lab.tables import collect, published_numbers, spec_of
 
-MAIN = spec_of("main")[0]
+MAIN, POLICIES, LADDER = (spec_of(kind)[0] for kind in ("main", "weighting", "ablation"))
+VOC = ("voc2012", 0.05)
 
 
 def runs(**scores) -> pd.DataFrame:
     """Runs on VOC 2012 at 5 %: method=[mAP of seed 1, 2, ...]."""
-    return pd.DataFrame(
-        [
-            {"dataset": "voc2012", "row": row, "ratio": 0.05, "seed": seed, "map": value}
-            for row, values in scores.items()
-            for seed, value in enumerate(values, 1)
-        ]
-    )
+    lines = [(*VOC, row, seed, value) for row, values in scores.items() for seed, value in enumerate(values, 1)]
+    return pd.DataFrame(lines, columns=["dataset", "ratio", "row", "seed", "map"])
+
+
+def written(table) -> dict[str, dict[str, str]]:
+    """The lines of the CSV file by their rows."""
+    return {row["row"]: row for row in csv.DictReader(io.StringIO(tables.to_csv(table)))}
 
 
 @pytest.fixture
@@ -29,25 +32,32 @@ def table():
     return collect(frame, MAIN, published_numbers(MAIN))
 
 
-VOC = ("voc2012", 0.05)
+@given(st.dictionaries(st.sampled_from(["mld", "cap", "topk", "dicap"]), st.lists(st.integers(500, 999), min_size=1, max_size=4)))
+def test_a_table_against_pythons_own_statistics(scores):
+    from statistics import mean, stdev
 
-
-def test_mean_deviation_rank_and_published(table):
-    assert table.columns == [VOC]
-    assert table.cells["mld"][VOC] == Cell(72.0, 2.0, 3, 74.18, None)
-    assert table.cells["cap"][VOC] == Cell(75.0, 0.0, 3, 75.90, 2)
-    assert table.cells["dicap"][VOC] == Cell(81.0, 1.0, 3, 83.53, 1)
-    assert table.cells["d2l"][VOC] == Cell(None, None, 0, 79.26, None), "known from the paper alone"
+    scores = {row: [value / 10 for value in values] for row, values in scores.items()}
+    lines = written(collect(runs(**scores), MAIN))
+    assert lines.keys() == scores.keys()
+    means = {row: round(mean(values), 2) for row, values in scores.items()}
+    for row, line in lines.items():
+        assert float(line["mean"]) == pytest.approx(mean(scores[row]), rel=1e-5) and int(line["n"]) == len(scores[row])
+        assert (
+            (float(line["sd"]) == pytest.approx(stdev(scores[row]), rel=1e-4, abs=1e-6)) if line["n"] != "1" else not line["sd"]
+        )
+        assert (line["best"] == "True") == (len(scores) > 1 and means[row] == max(means.values()))
+    if "dicap" in scores and len(scores) > 1:
+        others = max(mean(values) for row, values in scores.items() if row != "dicap")
+        assert float(lines["dicap"]["delta"]) == pytest.approx(mean(scores["dicap"]) - others, abs=1e-4)
 
 
 def test_markdown_and_delta_against_the_best_other_of_each_side(table):
-    assert table.delta[VOC].mean == pytest.approx(6.0) and table.delta[VOC].published == pytest.approx(4.27)
     assert table.best_other == {VOC: "cap"}
     lines = tables.to_markdown(table).splitlines()
     assert {
         "| method | voc2012 5 % |",
         "| MLD | 72.00 ± 2.00 (74.18) |",
-        "| CAP | <u>75.00 ± 0.00</u> (75.90) |",
+        "| CAP | 75.00 ± 0.00 (75.90) |",
         "| DiCaP | **81.00 ± 1.00** (83.53) |",
         "| D2L | – (79.26) |",
         "| Delta | +6.00 ± 2.48 (+4.27) |",  # 5, 7, 6: sd 1, Student's t 4.3027
@@ -56,87 +66,61 @@ def test_markdown_and_delta_against_the_best_other_of_each_side(table):
 
 
 def test_csv(table):
-    rows = {row["row"]: row for row in csv.DictReader(io.StringIO(tables.to_csv(table)))}
-    assert rows["dicap"]["mean"] == "81"
-    assert (rows["dicap"]["rank"], rows["cap"]["rank"], rows["mld"]["rank"]) == ("1", "2", "")
-    assert (rows["dicap"]["delta"], rows["dicap"]["delta_half"]) == ("6", "2.48414")
+    rows = written(table)
+    assert rows["dicap"]["mean"] == "81" and [rows[row]["best"] for row in ("dicap", "cap")] == ["True", "False"]
+    assert (rows["dicap"]["delta"], rows["dicap"]["delta_half"], rows["cap"]["delta"]) == ("6", "2.48414", "")
     assert rows["d2l"]["mean"] == "" and rows["d2l"]["published"] == "79.26"
-    assert rows["cap"]["delta"] == ""
 
 
-def test_fewer_seeds_are_marked_and_one_run_has_no_deviation_and_no_rank():
+def test_fewer_seeds_are_marked_and_one_run_has_no_deviation_and_is_no_best():
     text = tables.to_markdown(collect(runs(mld=[70.0, 72.0], dicap=[80.0]), MAIN))
     assert "| Delta | +9.00 |" in text
     assert "| DiCaP | **80.00 [1]** |" in text and "square brackets" in text
-    table = collect(runs(dicap=[80.0]), MAIN)
-    assert table.cells == {"dicap": {VOC: Cell(80.0, None, 1, None, None)}}
-    text = tables.to_markdown(table)
+    text = tables.to_markdown(collect(runs(dicap=[80.0]), MAIN))
     assert "| DiCaP | 80.00 |" in text and "One seed" in text and "Delta |" not in text
-
-
-def test_equal_means_share_the_first_place_and_leave_no_second():
-    table = collect(runs(mld=[70.0], cap=[80.001], dicap=[80.004]), MAIN)
-    assert [table.cells[row][VOC].rank for row in ("mld", "cap", "dicap")] == [None, 1, 1]
 
 
 def test_less_is_better_where_it_is():
     spec = spec_of("cost")[0]
     frame = runs(d2l=[50.0], dicap=[60.0]).assign(minutes_per_epoch=[2.5, 1.5])
-    table = collect(frame, spec, published_numbers(spec))
-    assert table.cells["dicap"][VOC] == Cell(1.5, None, 1, 1.47, 1)
-    assert table.cells["d2l"][VOC] == Cell(2.5, None, 1, 1.85, 2)
+    lines = tables.to_markdown(collect(frame, spec, published_numbers(spec))).splitlines()
+    assert "| DiCaP | **1.50** (1.47) |" in lines and "| D2L | 2.50 (1.85) |" in lines
 
 
 def test_columns_are_what_was_run_and_other_data_has_no_published_number():
     frame = runs(mld=[70.0], dicap=[80.0])
     frame = pd.concat([frame, frame.assign(dataset="digits", ratio=0.1), frame.assign(ratio=0.3)])
     table = collect(frame, MAIN, published_numbers(MAIN))
-    assert table.columns == [("digits", 0.1), ("voc2012", 0.05), ("voc2012", 0.3)]
-    assert table.cells["dicap"]["digits", 0.1].published is None
-    assert table.cells["dicap"]["voc2012", 0.3].published is None
+    assert table.columns == [("digits", 0.1), VOC, ("voc2012", 0.3)]
+    assert table.cells["published"].notna().groupby(level=["dataset", "ratio"]).any().tolist() == [False, True, False]
 
 
 def test_no_run_at_all():
-    table = collect(pd.DataFrame(columns=["dataset", "row", "ratio", "seed", "map"]), MAIN)
-    assert table.columns == [] and table.cells == {}
-    assert tables.to_csv(table).strip() == ""
-
-
-POLICIES = spec_of("weighting")[0]
+    table = collect(runs(), MAIN)
+    assert table.columns == [] == table.rows and len(tables.to_csv(table).splitlines()) == 1
 
 
 def test_rows_are_compared_seed_by_seed():
-    frame = runs(uniform=[70.0, 71.0, 72.0], confidence=[60.0], estimated=[72.0, 74.0, 73.0])
-    table = collect(frame, POLICIES)
-    found = table.gains["uniform"][VOC]  # -2, -3, -1: sd 1, Student's t of two degrees of freedom 4.3027
-    assert (found.mean, found.n) == (pytest.approx(-2.0), 3)
-    assert found.half == pytest.approx(4.302653 / 3**0.5, rel=1e-6)
-    assert table.gains["confidence"][VOC] == Gain(pytest.approx(-12.0), None, 1), "one pair has no interval"
-    assert "estimated" not in table.gains and "optimal" not in table.gains
+    table = collect(runs(uniform=[70.0, 71.0, 72.0], confidence=[60.0], estimated=[72.0, 74.0, 73.0]), POLICIES)
     lines = tables.to_markdown(table).splitlines()
     assert "| policy | voc2012 5 % | minus Estimated |" in lines
-    assert "| Uniform | <u>71.00 ± 1.00</u> | -2.00 ± 2.48 |" in lines
-    assert "| Confidence | 60.00 [1] | -12.00 |" in lines
+    assert "| Uniform | 71.00 ± 1.00 | -2.00 ± 2.48 |" in lines  # -2, -3, -1: sd 1, Student's t of two degrees of freedom 4.3027
+    assert "| Confidence | 60.00 [1] | -12.00 |" in lines, "one pair has no interval"
     assert "| Estimated (ours) | **73.00 ± 1.00** |  |" in lines
     assert "Student" in lines[-1]
-    written = {row["row"]: row for row in csv.DictReader(io.StringIO(tables.to_csv(table)))}
-    assert (written["uniform"]["against"], written["uniform"]["gain"], written["uniform"]["gain_half"]) == (
-        "estimated",
-        "-2",
-        "2.48414",
-    )
-    assert written["estimated"]["against"] == written["estimated"]["gain"] == ""
+    gains = {row: [line[name] for name in ("against", "gain", "gain_half")] for row, line in written(table).items()}
+    assert gains["uniform"] == ["estimated", "-2", "2.48414"] and gains["estimated"] == ["", "", ""]
 
 
 def test_every_step_is_compared_with_the_one_before():
     frame = runs(baseline=[60.0, 61.0], dcw_hard=[61.0, 62.0], dth=[64.0, 65.0], fte=[70.0, 70.0])
     elsewhere = runs(baseline=[40.0, 41.0], fte=[50.0, 51.0]).assign(dataset="awa2")  # cells of the main table's grid
-    table = collect(pd.concat([frame, elsewhere]), spec_of("ablation")[0])
-    assert table.columns == [VOC] and collect(elsewhere, spec_of("ablation")[0]).columns == [("awa2", 0.05)]
-    begun = collect(pd.concat([frame, runs(dcw_hard=[61.0]).assign(dataset="nuswide")]), spec_of("ablation")[0])
+    table = collect(pd.concat([frame, elsewhere]), LADDER)
+    assert table.columns == [VOC] and collect(elsewhere, LADDER).columns == [("awa2", 0.05)]
+    begun = collect(pd.concat([frame, runs(dcw_hard=[61.0]).assign(dataset="nuswide")]), LADDER)
     assert begun.columns == [("nuswide", 0.05), VOC], "a sweep that has begun"
-    gains = table.gains
-    assert {row: g[VOC].mean for row, g in gains.items()} == {"dcw_hard": 1.0, "dth": 3.0}, "the step before fte was not run"
+    gains = table.cells["gain"].dropna().droplevel(["dataset", "ratio"])
+    assert gains.to_dict() == {"dcw_hard": 1.0, "dth": 3.0}, "the step before fte was not run"
 
 
 def test_beside_the_papers_numbers_stands_what_ours_were_made_with():

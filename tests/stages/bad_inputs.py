@@ -3,17 +3,13 @@
 WRITE_ERRORS=1 python -m pytest tests/stages/test_bad_inputs.py     writes docs/errors.md anew
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow.parquet as pq
 import torch
-
-TABLE = "image,split,labels\n"
 
 
 @dataclass(frozen=True)
@@ -36,37 +32,22 @@ def wrong(**settings):
 
 
 def params(text):
-    """params.yaml as this text, these bytes, or what a function makes of it."""
+    """params.yaml as these bytes, or what a function makes of it."""
 
     def spoil(project):
         path = Path("params.yaml")
-        path.write_bytes(
-            text if isinstance(text, bytes) else text(path.read_text()).encode() if callable(text) else text.encode()
-        )
+        path.write_bytes(text if isinstance(text, bytes) else text(path.read_text()).encode())
 
     return spoil
 
 
-def table(*rows, header="image,split,labels", raw=None):
-    """labels.csv with these rows in the place of its first ones, or these bytes."""
+def table(*rows, header="image,split,labels"):
+    """labels.csv with these rows in the place of its first ones."""
 
     def spoil(project):
         path = Path("photos/labels.csv")
         lines = path.read_text().splitlines()
-        text = "\n".join([header, *rows, *lines[1 + len(rows) :]]) + "\n"
-        path.write_bytes(raw(text) if callable(raw) else text.encode() if raw is None else raw)
-
-    return spoil
-
-
-def parquet(**columns):
-    """labels.parquet with these columns instead of labels.csv."""
-
-    def spoil(project):
-        Path("photos/labels.csv").unlink()
-        pd.DataFrame(columns).to_parquet("photos/labels.parquet")
-        own = {"format": "table", "files": ["labels.parquet"]} | {name: name for name in ("image", "split", "labels")}
-        project.set({f"own.{key}": value for key, value in own.items()})
+        path.write_text("\n".join([header, *rows, *lines[1 + len(rows) :]]) + "\n")
 
     return spoil
 
@@ -79,13 +60,9 @@ def written(path, content):
     return spoil
 
 
-def meta(**changes):
-    def spoil(project):
-        path = Path("data/converted/meta.json")
-        values = json.loads(path.read_text()) | changes
-        path.write_text(json.dumps({key: value for key, value in values.items() if value is not ...}))
-
-    return spoil
+def edited(path, old, new):
+    """A text with `new` in the place of `old`."""
+    return lambda project: Path(path).write_text(Path(path).read_text().replace(old, new))
 
 
 def frame(path, change):
@@ -142,17 +119,11 @@ def frozen(**settings):
 
 SETTINGS = [
     Case("a mistake, before DVC removes anything", "check", wrong(ratio="half"), code=2),
-    Case("an unknown data set", "split", wrong(dataset="tabel"), code=2),
-    Case("no data set at all", "split", wrong(dataset=None), code=2),
-    Case("an unknown method", "warmup", wrong(method="dicapp"), code=2),
-    Case("an unknown head", "warmup", wrong(head="mldecoder"), code=2),
     Case("a head for a method with its own network", "warmup", wrong(method="bbam", head="linear"), code=2),
-    Case("a network that timm does not know", "warmup", wrong(backbone="resnet_50"), code=2),
     Case(
         "a stride that the network does not support", "warmup", wrong(backbone="test_vit", network__stride=8), code=2, vague=True
     ),
     Case("a class token of a network that has none", "warmup", wrong(network__tokens="class_and_mean"), code=2),
-    Case("weights that are not there", "warmup", wrong(backbone_weights="no/such.pth"), code=2),
     Case("weights that are a folder", "warmup", wrong(backbone_weights="photos"), code=2),
     Case(
         "weights that are a text",
@@ -162,18 +133,9 @@ SETTINGS = [
         vague=True,
     ),
     Case("weights that are a pickle", "warmup", both(wrong(backbone_weights="w.pth"), pickled("w.pth")), code=2),
-    Case("ratio 0", "split", wrong(ratio=0), code=2),
     Case("ratio above 1", "split", wrong(ratio=1.5), code=2),
-    Case("ratio that is not a number", "split", wrong(ratio=float("nan")), code=2),
-    Case("ratio as a list", "split", wrong(ratio=[0.05, 0.1]), code=2),
     Case("a ratio that leaves nothing", "split", wrong(ratio=0.01), code=2),
-    Case("a negative seed", "split", wrong(seed=-1), code=2),
-    Case("a misspelt setting", "train", wrong(train__epoch=3), code=2),
     Case("a value in the place of a section", "train", wrong(train=3), code=2),
-    Case("a fraction for a count", "train", wrong(train__epochs=2.5), code=2),
-    Case("a truth value for a count", "train", wrong(train__epochs=True), code=2),
-    Case("an infinite learning rate", "warmup", wrong(optimiser__lr=float("inf")), code=2),
-    Case("no bins", "train", wrong(calibration__bins=0), code=2),
     Case("soft targets of uniform weights", "train", wrong(calibration__target="soft", calibration__policy="uniform"), code=2),
     Case("a cycle shorter than the training", "train", wrong(train__cycle_epochs=1), code=2),
     Case("tokens that the attention heads cannot share", "warmup", wrong(network__decoder_heads=3), code=2),
@@ -183,30 +145,15 @@ SETTINGS = [
     Case("images for a generator that gets features", "warmup", frozen(method="pclp", head=None), code=2),
     Case("tiles for a method that gets features", "warmup", frozen(method="d2l", head="linear"), code=2),
     Case("no strong views to train on", "warmup", frozen(features__views=0), code=2),
-    Case("no strong views to fine-tune on", "train", frozen(features__views=0, head="linear", linear__solver="convex"), code=2),
     Case("another image size than the converted one", "warmup", wrong(image_size=48), code=2),
-    Case("another network than the model's", "train", wrong(backbone="test_vit"), code=2),
-    Case("another head than the model's", "finetune", wrong(head="linear"), code=2),
     Case("no data_root", "convert", wrong(data_root=None), code=2),
-    Case("params.yaml that is not there", "train --params nowhere/params.yaml", {}, code=2),
-    Case("params.yaml that is a folder", "train --params photos", {}, code=2),
-    Case("params.yaml that is not YAML", "train", params("ratio: [0.1\nseed: 1\n"), code=2),
     Case("a key twice in params.yaml", "train", params(lambda text: "ratio: 0.1\n" + text), code=2),
     Case("params.yaml in another encoding", "train", params("dataset: table # é\n".encode("latin-1")), code=2),
-    Case("an object in params.yaml", "train", params("ratio: !!python/object/apply:os.system ['touch planted']\n"), code=2),
-    Case("an empty params.yaml", "train", params("\n"), code=2),
+    Case("an object in params.yaml", "train", params(b"ratio: !!python/object/apply:os.system ['touch planted']\n"), code=2),
     Case("a section that holds itself", "train", params(lambda text: text + "\nloop: &a {b: *a}\n"), code=2),
-    Case("settings of three levels", "train", params(lambda text: text + "\ndeep: {a: {b: {c: 1}}}\n"), code=2),
     Case("a device that the machine does not have", "train --device cuda:99", {}, code=2),
-    Case("an unknown device", "train --device abacus", {}, code=2),
-    Case("fp16 on a processor", "train --amp fp16 --device cpu", {}, code=2),
-    Case("a device that the machine does not have, to predict", "predict artifacts/finetune photos --device cuda:99", {}, code=2),
-    Case("a device that the machine does not have, to evaluate", "evaluate --device cuda:99", {}, code=2),
-    Case("a device that the machine does not have, to review", "review --device cuda:99", {}, code=2),
     Case("a class that is not there, to count", "count --class rde", {}, code=2),
     Case("counts in another form than a table", "count --out counts.json", {}, code=2),
-    Case("an unknown device, to suggest", "suggest --device abacus", {}, code=2),
-    Case("a negative number of workers", "train --workers -1", {}, code=2),
     Case("an unknown command", "trian", {}, code=2),
     Case("a learning rate that explodes", "warmup", wrong(optimiser__lr=1e20)),
 ]
@@ -215,28 +162,12 @@ TABLES = [
     Case("a folder without a table", "convert", remove("photos/labels.csv")),
     Case("a folder that is not there", "convert", wrong(data_root="no/such/folder")),
     Case("a folder without photographs, to count", "count empty", lambda p: Path("empty").mkdir()),
-    Case("a folder without photographs, to suggest", "suggest empty", lambda p: Path("empty").mkdir()),
-    Case("an empty table", "convert", table(raw=b"")),
-    Case("a table of a header alone", "convert", table(raw=TABLE.encode())),
+    Case("an empty table", "convert", written("photos/labels.csv", "")),
     Case("a column twice", "convert", table(header="image,split,labels,split")),
     Case("a quote that is never closed", "convert", table('"train-000.png,train,red'), vague=True),
-    Case("a comma between labels", "convert", table("train-000.png,train,red,blue")),
     Case("an unknown split", "convert", table("train-000.png,tset,red")),
-    Case("a row without an image", "convert", table(",train,red")),
     Case("an image of the test in the training", "convert", table("photos/../test-000.png,train,red")),
     Case("an absolute path", "convert", table("/etc/hostname,train,red")),
-    Case("a path of another system", "convert", table(r"C:\photos\a.png,train,red")),
-    Case("a zero byte in a path", "convert", table("train\0.png,train,red")),
-    Case("a line break in a label", "convert", table('train-000.png,train,"re\nd"')),
-    Case(
-        "numbers as labels in Parquet", "convert", parquet(image=["a.png", "b.png"], split=["train", "test"], labels=[3.0, 4.0])
-    ),
-    Case(
-        "lists with gaps as labels in Parquet",
-        "convert",
-        parquet(image=["a.png", "b.png"], split=["train", "test"], labels=[["a", None], ["b"]]),
-    ),
-    Case("mixed types in Parquet", "convert", parquet(image=[1, 2], split=["train", "test"], labels=[{"a": 1}, {"a": 2}])),
 ]
 
 WEB_PAGES = [written(f"photos/train-{i:03d}.png", "<!doctype html><title>404</title>") for i in range(14)]
@@ -249,27 +180,15 @@ ARCHIVES = [
         "convert",
         wrong(**{"dataset": "voc2012", "data_root": "photos", "convert.lists": "lists"}),
     ),
-    Case("published lists of own photographs", "convert", wrong(**{"convert.lists": "photos"}), code=2),
     Case("weights in the wrong place", "check", wrong(backbone_weights="w.pth"), code=2),
 ]
 
 MADE = [
-    Case("another data set than the converted one", "split", meta(dataset="digits")),
+    Case("another data set than the converted one", "split", edited("data/converted/meta.json", '"table"', '"digits"')),
     Case("no converted set", "split", remove("data/converted")),
-    Case("a description without its classes", "warmup", meta(classes=...)),
     Case("a label that is no class", "warmup", frame("data/converted/index.parquet", lambda f: f.assign(labels=[[77]] * len(f)))),
-    Case("a negative label", "warmup", frame("data/converted/index.parquet", lambda f: f.assign(labels=[[-1]] * len(f)))),
-    Case(
-        "an index without labels", "warmup", frame("data/converted/index.parquet", lambda f: f.drop(columns="labels")), vague=True
-    ),
     Case("no split", "warmup", remove("artifacts/split")),
     Case("a split of another data set", "finetune", frame("artifacts/split/split.parquet", lambda f: f[::-1])),
-    Case(
-        "a split with other columns",
-        "evaluate",
-        frame("artifacts/split/split.parquet", lambda f: f.rename(columns={"id": "name"})),
-    ),
-    Case("another test split", "warmup", frame("artifacts/split/split.parquet", lambda f: f.replace("test", "unlabeled"))),
     Case("an unknown role", "warmup", frame("artifacts/split/split.parquet", lambda f: f.assign(role="trian"))),
     Case("no features of the frozen backbone", "warmup", frozen()),
     Case(
@@ -278,28 +197,13 @@ MADE = [
         both(frozen(), lambda p: p.done("features", "--workers", "0"), wrong(features__views=2)),
     ),
     Case("no model to start from", "train", remove("artifacts/warmup")),
-    Case("no model to look at", "pseudo-label", remove("artifacts/warmup")),
     Case("a model that is a pickle", "evaluate --model m.safetensors", pickled("m.safetensors"), vague=True),
-    *(
-        Case(f"a model of {what}, with the new split", command, both(wrong(**changes), lambda p: p.done("split")), code=code)
-        for what, command, changes, code in (
-            ("another seed", "train", {"seed": 2}, 2),
-            ("another ratio", "pseudo-label", {"ratio": 0.6}, 2),
-            ("another D_est", "finetune", {"split__est_fraction": 0.5}, 1),
-        )
-    ),
-    Case("a model of other classes", "train", meta(classes=["azure", "green", "red"])),
-    Case("a model of other classes to score", "evaluate", meta(classes=["azure", "green", "red"])),
+    Case("a model of another seed", "train", both(wrong(seed=2), lambda p: p.done("split")), code=2),
+    Case("a model of another D_est", "finetune", both(wrong(split__est_fraction=0.5), lambda p: p.done("split"))),
     Case("a damaged history", "evaluate", written("artifacts/train/history.csv", "epoch\n1,2,3\n4\n5,6,7,8,9\n"), vague=True),
-    Case(
-        "a file in the place of the artifacts", "warmup", both(remove("artifacts/warmup"), written("artifacts/warmup", "a file"))
-    ),
     Case("a file in the place of all artifacts", "split", replaced_by_file("artifacts")),
     Case("a file in the place of the state", "warmup", both(remove(".dicap"), written(".dicap", "a file"))),
-    Case("a histogram of nothing", "histogram nowhere", {}),
-    Case("a histogram of a text", "histogram params.yaml", {}),
     Case("a file in the place of the converted set", "convert", replaced_by_file("data/converted")),
-    Case("a check of no set", "doctor nowhere", {}),
     Case("a model in a name that says nothing", "export artifacts/finetune --out model.pt", {}, code=2),
     Case("a table of experiments outside DVC", "table main", {}),
 ]

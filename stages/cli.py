@@ -63,9 +63,11 @@ class LazyGroup(click.Group):
     """A group that knows its commands by name and imports their modules on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order of the help."""
         return [*PIPELINE, *USE, *TOOLS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
         if cmd_name not in self.list_commands(ctx):
             return None
         layer = next((layer for layer, names in LAYERS.items() if cmd_name in names), "commands")
@@ -78,7 +80,7 @@ class LazyGroup(click.Group):
             raise SettingsError(f"{cmd_name}: needs stages.{layer}, which is not part of this installation") from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        # click's own listing imports every command for its first line
+        """List the commands; click's own listing imports every one for its first line."""
         for title, group in (("Pipeline, in this order", PIPELINE), ("Your own data", USE), ("Tools", TOOLS)):
             with formatter.section(title):
                 formatter.write_dl([*group.items()])

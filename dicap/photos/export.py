@@ -28,6 +28,7 @@ class Scorer(nn.Module):
         self._scores = model.method.scores
 
     def forward(self, images: Tensor) -> Tensor:
+        """The scores of images."""
         return self._scores(self.network, images)
 
 

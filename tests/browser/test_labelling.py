@@ -60,24 +60,6 @@ def test_strange_names_look_right_and_come_back_as_they_were(reader, tmp_path):
     assert not reader.left(tmp_path / "page")
 
 
-def test_hundreds_of_classes(reader, tmp_path):
-    classes = [f"class {i:03d}" for i in range(700)]
-    path, questions = page_of(tmp_path / "page", ids=["a.png", "b.png"], classes=classes)
-    page = reader.open(path)
-    chance = questions[0].chance
-    shown = page.locator(".chip bdi").all_text_contents()
-    assert shown[:30] == [classes[c] for c in np.argsort(-chance.round(4), kind="stable")[:30]]
-    assert set(shown) == set(shown[:30]) | {classes[c] for c in np.flatnonzero(chance >= 0.5)}
-    wanted = int(chance.argmin())
-    page.fill("#search", f"CLASS {wanted:03d}")
-    assert page.locator(".chip bdi").all_text_contents() == [classes[wanted], f"CLASS {wanted:03d}"]  # the second: as a new class
-    page.keyboard.press("Enter")
-    page.keyboard.press("Escape")
-    assert classes[wanted] in on(page)
-    page.click(".more")
-    assert page.locator(".chip").count() == 700
-
-
 def test_a_name_typed_to_its_end_is_found_first(reader, tmp_path):
     names = ["cart", "Cat", "cats", "cat", "sea cat"]
     path = tmp_path / "page" / "index.html"
@@ -117,16 +99,6 @@ def test_a_new_class_is_said_to_need_its_option(reader, tmp_path):
     for name in ("a;b", "-", "*", "plain"):
         page.fill("#search", name)
         assert page.locator(".more").count() == 0
-
-
-def test_a_review_starts_from_the_labels_and_says_what_is_odd(reader, tmp_path):
-    path, questions = page_of(tmp_path / "page", review=True)
-    page = reader.open(path)
-    assert on(page) == sorted(NAMES[c] for c in questions[0].on)
-    assert page.locator(".chip bdi").all_text_contents()[:2] == [NAMES[1], NAMES[0]]
-    assert page.locator(".chip.odd").count() == 2
-    for c in (0, 1):
-        assert f"{'Labelled' if c in questions[0].on else 'Not labelled'} {NAMES[c]}," in page.locator("#why").text_content()
 
 
 def test_in_a_review_what_is_unknown_stays_so_until_it_is_answered(reader, tmp_path, accessible):

@@ -70,13 +70,6 @@ def test_modes_become_rgb_as_the_published_code_makes_them(tmp_path):
     assert np.abs(np.asarray(read_rgb(tmp_path / "palette.png")).astype(int) - (200, 10, 30)).max() < 3
 
 
-def test_a_palette_with_transparency_is_read_without_a_word(tmp_path, recwarn):
-    image = photo(1).convert("P")
-    image.info["transparency"] = bytes(range(0, 256))
-    image.save(tmp_path / "p.png", transparency=bytes(range(0, 256)))
-    assert read_rgb(tmp_path / "p.png").mode == "RGB" and not recwarn.list
-
-
 def test_the_orientation_tag_is_not_applied_as_in_the_published_code(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by 90 degrees
@@ -241,8 +234,3 @@ def test_an_id_listed_twice_is_refused(tmp_path):
     raw = listed(tmp_path, ["good-test.png", "good-test.png"])
     with pytest.raises(DataError, match=r"image 'good-test.png' is listed 2 times"):
         convert(raw, tmp_path / "set", image_size=8, workers=0)
-
-
-def test_an_empty_raw_set_is_refused(tmp_path):
-    with pytest.raises(DataError, match="lists no images"):
-        convert(RawSet("table", ["c"], [], FileImages(tmp_path, [])), tmp_path / "set", image_size=8, workers=0)

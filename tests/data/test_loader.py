@@ -6,7 +6,7 @@ import torch
 
 from data.raw import small_set
 from dicap.data.augment import View
-from dicap.data.loader import Request, load, scoring_batches, worker_count
+from dicap.data.loader import Request, load, scoring_batches
 from dicap.data.store import Store
 
 STRONG, WEAK = View("strong", cutout=0.5), View("weak")
@@ -54,11 +54,6 @@ def test_weak_and_strong_of_one_key_flip_independently(store):
     assert batches(store, [[Request("w", rows, STRONG)]])[0]["w"].shape == plain.shape
 
 
-def test_batches_keep_the_files_order_in_memory_and_may_be_empty(store):
-    batch = batches(store, [[Request("x", np.arange(5), STRONG), Request("none", np.array([], dtype=np.int64), WEAK)]])[0]
-    assert batch["x"].is_contiguous(memory_format=torch.channels_last) and batch["none"].shape == (0, 3, 24, 24)
-
-
 @pytest.mark.parametrize("workers", [0, 1])
 def test_torchs_generator_is_not_touched(store, workers):
     # iterating a DataLoader draws from the global generator unless it has its own, so that a resumed run drifts
@@ -87,7 +82,3 @@ def test_weak_scoring_mirrors_half_of_the_rows_whatever_the_batches(store):
     assert torch.equal(whole[mirrored], plain[mirrored].flip(3)) and 0.2 < mirrored.float().mean() < 0.8
     again = next(iter(scoring_batches(store, rows, 100, flip=(1, "train", 4))))[1]
     assert not torch.equal(again, whole)
-
-
-def test_few_cores_get_no_workers():
-    assert [worker_count(cores) for cores in (1, 2, 3, 8, 64)] == [0, 0, 2, 7, 12]

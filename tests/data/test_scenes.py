@@ -4,11 +4,10 @@ import hashlib
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from dicap.data.sources import read_raw
 from dicap.data.sources.benchmarks import digits, pictograms
-from dicap.data.sources.benchmarks.pictograms import GRID, KINDS, TEST, TRAIN
+from dicap.data.sources.benchmarks.pictograms import KINDS, TEST, TRAIN
 
 
 @pytest.fixture(scope="module", params=[digits, pictograms], ids=["digits", "pictograms"])
@@ -70,35 +69,3 @@ def test_scenes_are_the_same_every_time_and_all_different(module, raw):
     assert len(set(scenes)) == 3
     listed = hashlib.sha256(repr([item.labels for item in raw.items]).encode()).hexdigest()
     assert listed[:16] == {digits: "e7ccba97dbb5ff96", pictograms: "a33a4603ec8293b0"}[module], "the labels are fixed for good"
-
-
-def test_no_place_is_preferred():
-    """Centres fill the square that leaves each pictogram inside; a quarter of them lies in each quarter of the scene."""
-    rng, sizes = np.random.default_rng(0), np.array([70.0, 70.0])
-    centres = np.concatenate([pictograms._places(sizes, rng) for _ in range(500)])
-    assert centres.min() >= 35 and centres.max() <= GRID - 35
-    quarters = np.histogram2d(*centres.T, bins=[[0, GRID / 2, GRID]] * 2)[0] / len(centres)
-    assert np.abs(quarters - 0.25).max() < 0.06
-
-
-def test_pictograms_keep_apart_where_there_is_room():
-    rng, sizes = np.random.default_rng(0), np.array([60.0, 70.0])
-    gaps = [np.hypot(*np.diff(pictograms._places(sizes, rng), axis=0)[0]) for _ in range(200)]
-    assert np.mean(np.array(gaps) >= pictograms.OVERLAP * 65) > 0.98
-
-
-def test_digits_keep_apart():
-    rng = np.random.default_rng(0)
-    for count in (2, 3, 4) * 30:
-        centres = digits._places(rng.uniform(26, 32, count), rng)
-        gap = np.abs(centres[:, None] - centres[None]).max(2) + np.eye(count) * 99
-        assert gap.min() >= 25  # at least four fifths of a digit's side in one direction
-
-
-def test_a_scene_stands_out_from_its_ground(module, raw, monkeypatch):
-    scenes = [np.asarray(raw.images.read(i)).astype(float) for i in range(0, TRAIN, 400)]
-    empty = {digits: ("_slant", np.zeros((8, 8))), pictograms: ("_turned", Image.new("L", (8, 8)))}[module]
-    monkeypatch.setattr(module, empty[0], lambda ink, size, rng: empty[1])
-    grounds = [np.asarray(raw.images.read(i)).astype(float) for i in range(0, TRAIN, 400)]
-    assert all(scene.shape == (module.GRID, module.GRID, 3) for scene in scenes)
-    assert all((np.abs(scene - ground).mean(2) > 60).mean() > 0.01 for scene, ground in zip(scenes, grounds, strict=True))

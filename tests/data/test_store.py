@@ -33,15 +33,6 @@ def test_a_store_knows_its_set_and_no_labels(tmp_path):
     assert not [name for name in vars(store) if "label" in name]
 
 
-def test_what_is_written_to_a_batch_does_not_reach_the_file(tmp_path):
-    folder = small_set(tmp_path)
-    before = (folder / "images.npy").read_bytes()
-    store = Store.open(folder)
-    store.read(np.array([0]))[:] = 0
-    store.pixels(np.array([1]))[:] = 0
-    assert (folder / "images.npy").read_bytes() == before and store.image(0).any()
-
-
 def test_a_row_outside_the_set_is_refused(tmp_path):
     store = Store.open(small_set(tmp_path))
     for row in (12, -1):

@@ -92,11 +92,6 @@ def test_the_cost_of_a_main_epoch_is_quoted_without_the_scoring_of_test_images(e
     assert result["peak_memory_gb"] is None and result["peak_resident_gb"] == cost["peak_resident_gb"].max() > 0.05
 
 
-def test_the_history_of_the_last_epoch_is_what_evaluate_finds(tiny_experiment, trained, out):
-    result = evaluate(tiny_experiment(), trained / "train" / "model.safetensors", out)
-    assert result["map_raw"] == result["map"] == pytest.approx(result["map_train"], abs=1e-3)
-
-
 def test_a_class_without_positives_is_left_out_of_the_mean_over_own_images_and_told(
     tiny_experiment, trained, model_file, own_set, out
 ):
@@ -214,21 +209,6 @@ def test_a_model_of_other_classes_or_size_is_refused_and_nothing_is_lost(tiny_ex
             evaluate(experiment, path, out)
         assert "\n" not in str(caught.value) and str(path) in str(caught.value)
     assert tiny.content(out) == before
-
-
-def test_a_model_of_another_method_says_so(tiny_experiment, trained, model_file, tmp_path, out):
-    saved = load_model(model_file)
-    path = tmp_path / "model.safetensors"
-    save_model(
-        saved.network,
-        path,
-        settings=tiny.settings({"method": "mld", "seed": 7}),
-        classes=saved.classes,
-        stage="warmup",
-        which="raw",
-    )
-    result = evaluate(tiny_experiment(), path, out)
-    assert (result["method"], result["seed"], result["stage"]) == ("mld", 7, "warmup")
 
 
 def test_names_of_classes_are_no_html_in_the_card():

@@ -18,9 +18,7 @@ from repository.test_pipeline import Clone, committed
 pytestmark = [
     pytest.mark.pipeline,
     pytest.mark.timeout(7200),
-    pytest.mark.skipif(
-        not LONG, reason="make faults; the short forms are in tests/lab/engines/test_clusters.py and tests/lab/test_cell.py"
-    ),
+    pytest.mark.skipif(not LONG, reason="make faults; the short form is in tests/lab/test_cell.py"),
 ]
 SHORT = tiny.CHANGES | {"warmup.epochs": 1, "warmup.eval_every": 1, "train.epochs": 1, "finetune.epochs": 1}
 FOUR = "title: Four\ntable: main\naxes: {method: [mld, topk], seed: [1, 2]}\n"

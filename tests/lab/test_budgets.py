@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from dicap.lab import tables
 from dicap.lab.budgets import budget_tables, equal_steps
-from dicap.lab.experiments import SOLVED, head_of, labelled_only, row_titles
+from dicap.lab.experiments import SOLVED
 from dicap.lab.tables import spec_of
-from dicap.settings.methods import METHODS
 
 DIGITS = ("digits", 0.05)
 
@@ -94,25 +93,3 @@ def test_delta_is_to_the_best_row_at_any_budget_both_are_told_and_every_ratio_ha
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_equal_budgets_differ_by_a_twentieth_at_most_either_way(one, other):
     assert equal_steps(one, other) == equal_steps(other, one) == (min(one, other) >= 0.95 * max(one, other))
-
-
-def test_solved_and_unknown_budgets():
-    assert equal_steps(SOLVED, SOLVED) and not equal_steps(SOLVED, 5) and not equal_steps("", "")
-
-
-def test_a_method_s_name_may_have_an_underscore(monkeypatch):
-    for name, method in (("fix_match", "cap"), ("two_matched", "bce")):
-        monkeypatch.setitem(METHODS, name, METHODS[method])
-        (table,) = made(run(f"{name} ml_decoder", 10, [60.0]), run(name, 10, [50.0]))
-        assert table.facts["head"] == {f"{name} 10": "linear", f"{name} ml_decoder 10": "ML-Decoder"}
-        assert labelled_only(name) == (method == "bce")
-
-
-def test_heads_and_labels_of_the_rows():
-    assert {row: head_of(row) for row in ("cap", "cap ml_decoder", "dicap", "dicap linear", "bbam", "iat_matched")} == {
-        "cap": "linear", "cap ml_decoder": "ml_decoder", "dicap": "ml_decoder", "dicap linear": "linear", "bbam": "own",
-        "iat_matched": "linear",
-    }  # fmt: skip
-    assert [row for row in row_titles() if labelled_only(row)] == [
-        "bce", "bce ml_decoder", "asl", "asl ml_decoder", "mld", "mld linear",
-    ]  # fmt: skip

@@ -17,7 +17,7 @@ from dicap.lab.experiments import (
     frame_of,
     row_of,
 )
-from dicap.settings import Settings, flatten, known_keys, load_settings
+from dicap.settings import Settings, flatten, load_settings
 from dicap.settings.catalogue import OWN_HEAD
 from dicap.settings.checks import unread
 from dicap.settings.methods import METHODS
@@ -78,10 +78,6 @@ RULE = {
 )
 def test_rows_of_own_photographs_tell_the_recommended_rule_from_the_published_one(defaults, changes, row):
     assert row_of("photographs", changed(defaults, **changes)) == row
-
-
-def test_the_keys_of_the_ladder_are_settings():
-    assert set().union(*FREE.values()) <= set(known_keys())
 
 
 def rows_of(settings):
@@ -167,20 +163,6 @@ def test_runs_on_other_photographs_of_one_name_are_left_out(defaults):
     frame, notes = frame_of(runs, "main", own)
     assert frame["seed"].tolist() == [3]
     assert notes == ["table: left out 2 runs on other images or labels than the latest."]
-
-
-def test_data_sets_are_judged_apart(defaults):
-    runs = [experiment(defaults), experiment(changed(defaults, dataset="table", data_root="x", image_size=128))]
-    frame, notes = frame_of(runs, "main", defaults)
-    assert frame["dataset"].tolist() == ["digits", "table"]
-    assert notes == []
-
-
-def test_the_ladder_is_one_table(defaults):
-    runs = [experiment(step(defaults, name)) for name in LADDER] + [experiment(changed(defaults, method="mld"))]
-    frame, notes = frame_of(runs, "ablation", defaults)
-    assert sorted(frame["row"]) == sorted([*LADDER, "baseline"])
-    assert notes == []
 
 
 OTHERWISE = {  # what the tables leave free, and what they do not

@@ -1,11 +1,8 @@
 """Grids of experiments: expansion, checks, and the ready-made files."""
 
-import hashlib
 import json
 import math
-import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
@@ -22,7 +19,6 @@ from dicap.settings import Settings, flatten
 from dicap.settings.checks import unread
 from dicap.settings.methods import METHODS
 from dicap.settings.schema import Calibration
-from stages.lab.sweeps import grid as grid_module
 from stages.lab.sweeps.grid import Grid, cells, read_grid
 
 PARAMS = tiny.ROOT / "params.yaml"
@@ -53,18 +49,6 @@ def test_a_case_wins_over_an_axis_and_equal_cells_are_one():
     assert [c.settings["seed"] for c in found] == [7]
 
 
-def test_no_cell_is_lost_whose_digest_begins_as_that_of_another(monkeypatch):
-    """Of 1,000 cells two have six digits in common in 3 grids of 100."""
-    digest = hashlib.sha256
-
-    def alike(data):
-        return SimpleNamespace(hexdigest=lambda: "abcdef" + digest(data).hexdigest()[6:])
-
-    monkeypatch.setattr(grid_module.hashlib, "sha256", alike)
-    found = cells(grid(axes={"train.epochs": [1, 2], "seed": [1, 2]}, settings={"train.cycle_epochs": 0}), PARAMS)
-    assert len({cell.name for cell in found}) == 4
-
-
 def test_the_name_tells_the_values_of_the_axes_that_vary():
     axes = {"calibration.policy": ["uniform", "optimal"], "train.epochs": [3], "ratio": [0.05, 0.1], "seed": [1]}
     names = [cell.name[:-11] for cell in cells(grid(axes=axes), PARAMS)]
@@ -82,13 +66,6 @@ def test_a_likelihood_is_told_of_a_case_and_is_no_setting(tmp_path):
         ("a", {"ratio": 0.1}),
         ("b", {"ratio": 0.1, "seed": 2}),
     ]
-
-
-def test_the_likelihoods_of_the_readings_are_the_specification_s():
-    text = (tiny.ROOT / "docs" / "methods.md").read_text(encoding="utf-8").partition("**3.14-F")[2].partition("\n## ")[0]
-    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `")]
-    told = {name: likelihood.strip() for names, likelihood in rows for name in re.findall(r"`(\w+)`", names)}
-    assert told == read_grid(tiny.ROOT / "experiments" / "readings.yaml").likelihood
 
 
 def test_override_replaces_an_axis_and_sets_anything_else():

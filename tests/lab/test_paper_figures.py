@@ -7,7 +7,7 @@ from report import synthetic
 
 from dicap.lab import paper_figures as paper
 from dicap.report.evidence import read_curves
-from dicap.report.style import house_style, save
+from dicap.report.style import house_style
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +32,3 @@ def test_what_the_panels_show(curves):
         scores = [("uniform", 0.05, 60.0), ("uniform", 0.05, 62.0), ("uniform", 0.1, 64.0), ("estimated", 0.05, 63.0)]
         scores = lines(paper.figure_1d(pd.DataFrame(scores, columns=["row", "ratio", "map"])))
     assert scores["uniform weights"].tolist() == [61.0, 64.0] and scores["estimated weights"].tolist() == [63.0]
-
-
-@pytest.mark.parametrize("ending", ["svg", "pdf"])
-def test_the_bytes_are_the_same_again(curves, tmp_path, ending):
-    for number in range(2):
-        with house_style():
-            save(paper.figure_3(curves), tmp_path / f"{number}.{ending}")
-    assert (tmp_path / f"0.{ending}").read_bytes() == (tmp_path / f"1.{ending}").read_bytes()

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 import tiny
-from ruamel.yaml import YAML
 
 from dicap.errors import DataError
 from dicap.settings import load_settings
 from stages.lab.sweeps import finished as finished_module
-from stages.lab.sweeps import revisions as module
 from stages.lab.sweeps.finished import METRICS, finished
-from stages.lab.sweeps.revisions import Stage, cached_files, fetch, revisions, stages_of
+from stages.lab.sweeps.revisions import cached_files, fetch, revisions, stages_of
 
 PARAMS = {"dataset": "digits", "ratio": 0.05, "seed": 1, "method": "dicap"}
 
@@ -106,19 +104,6 @@ def test_the_latest_is_told_whatever_the_time_zone(repository, monkeypatch):
     assert [item["settings"]["seed"] for item in finished(everywhere=True)[0]][-2:] == [20, 21]
 
 
-def test_git_is_asked_as_often_of_many_commits_as_of_few(repository, monkeypatch):
-    asked = []
-    run = module.run_git
-    monkeypatch.setattr(module, "run_git", lambda *arguments, **options: (asked.append(arguments), run(*arguments, **options))[1])
-    finished(everywhere=True)
-    few = len(asked)
-    for number in range(8):
-        commit(f"later {number}", seed=10 + number)
-    asked.clear()
-    experiments, _ = finished(everywhere=True)
-    assert len(asked) == few and len(experiments) >= 10
-
-
 def test_settings_and_metrics_belong_together(repository):
     experiments, notes = finished(everywhere=True)
     assert not notes
@@ -183,14 +168,6 @@ def test_settings_that_are_no_more_are_named(repository, monkeypatch, change, wh
     assert finished(everywhere=False) == ([], [f"main: left out, {why}."])
 
 
-def test_another_folder_for_the_cache_is_found(repository):
-    Path(".dvc/cache").rename("elsewhere")
-    Path(".dvc/config").write_text("[core]\n    analytics = false\n[cache]\n    dir = ../elsewhere\n")
-    module._config.cache_clear()
-    assert cached_files(Path("dvc.lock").read_text(), METRICS)
-    module._config.cache_clear()
-
-
 def test_outside_a_repository_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="git rev-parse: not a git repository"):
@@ -198,13 +175,3 @@ def test_outside_a_repository_is_one_line(tmp_path, monkeypatch):
     subprocess.run(["git", "init", "-q"], check=True)
     with pytest.raises(DataError, match="nothing is committed yet; git add"):
         revisions(everywhere=True)
-
-
-def test_the_stages_of_a_lock_are_what_a_yaml_parser_finds():
-    text = (tiny.ROOT / "dvc.lock").read_text(encoding="utf-8")
-    text += "  far:\n    deps:\n    - path: /photographs/of \n        birds\n      md5: '1e1'\n"
-    parsed = YAML(typ="safe", pure=True).load(text)["stages"]
-    assert len(parsed) > 10 and stages_of(text) == {
-        name: Stage(*({one["path"]: one["md5"] for one in stage.get(part, [])} for part in ("deps", "outs")))
-        for name, stage in parsed.items()
-    }

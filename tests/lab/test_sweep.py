@@ -228,12 +228,6 @@ def test_what_no_node_has_is_refused_before_anything_is_submitted(fake):
     assert result.exit_code == 1 and "--gpus 2: nobody has them" in result.stderr and not fake.jobs
 
 
-def test_where_the_engine_refuses_a_job_none_is_left_behind(fake):
-    fake.bad = "refused"
-    result = run("grid.yaml")
-    assert result.exit_code == 1 and "no more jobs" in result.stderr and fake.cancelled
-
-
 @pytest.mark.parametrize("name", ["grid.yaml", "stages/new.py", "stages/größe $(x).py", "labels/added-1.csv"])
 def test_what_is_not_committed_is_refused(project, fake, name):
     """A clone would not have it: a file that is tracked, new code, and labels that were imported."""

@@ -1,14 +1,9 @@
 """Where an epoch's minutes go: every second in one part, kept over a stop, and no part of any model's bytes."""
 
-import time
-
 import pandas as pd
 import pytest
-import tiny
 import torch
-from training.test_resume import stop_after
 
-from dicap.errors import Stopped
 from dicap.files.artifacts import COST
 from dicap.machine import cost
 from dicap.machine.cost import Meter
@@ -75,14 +70,3 @@ def test_a_stage_writes_a_line_an_epoch_and_its_own_folder_knows_no_times(traine
         assert (parts > 0).all() and (parts <= frame["minutes"] * (1 + 1e-4) + 1e-9).all()
         assert (frame["minutes_refresh"] > 0).all() == (stage == "train")
         assert not (trained / stage / "cost.csv").exists()
-
-
-def test_a_stopped_run_writes_its_costs_once(tiny_experiment, tmp_path):
-    begin = time.perf_counter()
-    with stop_after(2), pytest.raises(Stopped):
-        tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)
-    assert not (tmp_path / "cost").exists()
-    tiny.run_stage(tiny_experiment(), "warmup", None, tmp_path)
-    frame = pd.read_csv(tmp_path / "cost" / "warmup.csv")
-    assert frame["epoch"].tolist() == [0, 1]
-    assert frame["minutes"].sum() * 60 <= time.perf_counter() - begin

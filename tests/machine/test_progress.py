@@ -36,16 +36,6 @@ def test_a_bar_left_behind_writes_to_no_later_stream(monkeypatch):
     assert "work:" in first.getvalue() and later.getvalue() == ""
 
 
-def test_a_bar_left_behind_keeps_silent_when_its_stream_is_closed(monkeypatch, recwarn):
-    stream = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stream)
-    bar = progress(range(3), desc="work")
-    next(bar)
-    stream.close()
-    bar.close()
-    assert not recwarn.list
-
-
 def test_in_a_log_short_work_is_one_line(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)

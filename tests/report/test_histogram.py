@@ -33,13 +33,6 @@ def test_bars_are_as_long_as_they_should_in_the_width_given(bars, width):
         assert abs(line.count("█") - length * room) <= 1 and (length == 0) == ("█" not in line)
 
 
-def test_every_kind_uses_the_width_of_the_terminal(run, monkeypatch):
-    for kind, width in (("weights", 60), ("pseudo_labels", 80)):
-        monkeypatch.setenv("COLUMNS", str(width))
-        title, _, *shown = call(run / "train" / kind).output.splitlines()
-        assert "epoch 3 of 3: " in title and width - 20 < max(map(len, shown)) <= width
-
-
 def test_an_epoch_can_be_chosen(run):
     folder = run / "train" / "weights"
     chosen = call(folder, "--epoch", 1).output

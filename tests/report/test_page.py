@@ -170,14 +170,6 @@ def test_any_optional_piece_may_be_missing(tmp_path):
         assert not Page(page.read_text(encoding="utf-8")).open, pieces
 
 
-def test_metrics_of_a_bare_run(tmp_path):
-    run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
-    write_json({"map": 41.5, "map_low": None, "map_high": None}, run / "evaluate" / "details.json")
-    html = build_report(run, synthetic.SETTINGS, {}, tmp_path / "report").read_text(encoding="utf-8")
-    assert "41.50" in html
-    assert "interval" not in Page(html).text.split("mAP, %")[1][:40]
-
-
 @pytest.mark.parametrize("piece", ["evaluate/details.json", "evaluate/per_class.csv", "train/pseudo_labels/epoch-000.parquet"])
 def test_a_missing_or_damaged_file_is_one_line_and_the_old_report_stays(tmp_path, piece):
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
@@ -239,12 +231,6 @@ def test_the_steps_of_every_stage_are_told(steps, line):
     assert not any("steps" in line for line in _remarks({}))
 
 
-@pytest.mark.parametrize(("left_out", "words"), [(0, "counted as 0"), (2, "left out of the mean")])
-def test_the_page_counts_classes_without_a_test_image_as_the_score_does(left_out, words):
-    (line,) = _remarks({"classes_without_positives": 2, "classes_left_out": left_out})
-    assert words in line
-
-
 def test_a_head_that_was_solved_has_no_curves_of_one_epoch(tmp_path):
     run = synthetic.write_run(tmp_path / "artifacts", epochs=1)
     for stage in ("warmup", "train", "finetune"):
@@ -285,9 +271,3 @@ def test_epochs_count_from_0_on_every_axis(tmp_path):
         shown = [label.get_text() for label in ax.get_xticklabels()]
         assert shown == [*"012", *"012345", *"01"], "warm-up, main stage, fine-tuning"
         assert list(ax.get_xticks()) == list(found.history["position"])
-
-
-def test_an_axis_of_many_epochs_is_not_crowded():
-    history = pd.DataFrame({"stage": "train", "epoch": range(300), "position": range(1, 301), "map_ema": 1.0, "map_raw": 1.0})
-    (ax,) = learning.scores(history).axes
-    assert [label.get_text() for label in ax.get_xticklabels()] == [str(epoch) for epoch in range(0, 300, 20)]

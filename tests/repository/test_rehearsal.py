@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from rehearsal import ARCHIVES, SHORT, complete, rehearse
+from rehearsal import ARCHIVES, SHORT, rehearse
 
 from dicap.data.convert import convert
 from dicap.data.labels import read_labels
@@ -32,17 +32,3 @@ def test_a_sweep_of_the_paper_s_grid_ends_in_its_table_and_figures(tmp_path, cap
     rehearse(tmp_path, ["voc2012"], {"method": "dicap", "seed": "1", "ratio": "0.1"}, counts=(120, 40), jobs=1)
     said = capsys.readouterr().out
     assert "1 cells, 1 finished, 0 to run" in said and "(87.92)" in said and "Ours: test_resnet, random weights, 32 px" in said
-
-
-GAPS = {"no mean": ("dicap,DiCaP,15,,1", "dicap,DiCaP,,,0"), "no Delta": (",-3", ","), "no row": ("mld,MLD", "asl,ASL")}
-
-
-@pytest.mark.parametrize(("old", "new"), GAPS.values(), ids=GAPS)
-def test_a_table_with_a_gap_is_none(tmp_path, old, new):
-    text = "dataset,ratio,row,title,mean,sd,n,delta\nvoc2012,0.1,mld 4,MLD,18,,1,\nvoc2012,0.1,dicap 9,DiCaP,15,,1,-3\n"
-    table = tmp_path / "main.csv"
-    table.write_text(text)
-    complete(table, ["mld", "dicap"], 1)
-    table.write_text(text.replace(" 4", "").replace(" 9", "").replace(old, new))
-    with pytest.raises(AssertionError):
-        complete(table, ["mld", "dicap"], 1)

@@ -98,11 +98,6 @@ def test_features_of_a_network_that_nothing_has_trained_are_warned_of(write):
     assert not warnings(**whole, **{"linear.features": "plain"})
 
 
-def test_runs_from_before_there_were_protocols_are_published_ones(write):
-    text = "".join(line for line in write().read_text().splitlines(keepends=True) if not line.startswith("protocol"))
-    assert load(write(text=text)).protocol == "published"
-
-
 def test_params_file_holds_nothing_but_settings():
     values = YAML(typ="safe", pure=True).load((ROOT / "params.yaml").read_text())
     assert {key for key, _ in flatten(values)} <= {*known_keys()}

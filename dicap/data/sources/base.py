@@ -112,6 +112,7 @@ class FileImages:
         self._upright = upright
 
     def read(self, i: int) -> Image.Image:
+        """Image i. Raises Rejected where it lies elsewhere or is damaged."""
         folder = self._below[i]
         if folder is not None and not stays_below(self.paths[i], folder) and not is_cached(self.paths[i]):
             raise Rejected("leads out of the data set's folder; copy the file there")

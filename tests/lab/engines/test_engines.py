@@ -1,4 +1,4 @@
-"""What every engine does with jobs: `here` for real, Slurm against small stand-ins; the real one in test_clusters.py."""
+"""What every engine does with jobs: `here` for real, Slurm against small stand-ins; the real one in tests/faults/test_sweeps.py."""
 
 import os
 import signal
@@ -135,34 +135,6 @@ def test_a_job_whose_parent_dies_ends_with_all_it_started(tmp_path):
     process.wait()
     tiny.wait_until(lambda: not any(map(tiny.alive, tree)))
     assert (tmp_path / "soft").exists() and (tmp_path / "cleaned").exists()
-
-
-def test_a_job_that_looks_after_its_parent_died_ends_as_well(tmp_path):
-    script = "from stages.support.parent import end_with_parent as f; import time; f(lambda: None, 0.05, 0.1); time.sleep(600)"
-    environment = dict(os.environ) | {"PYTHONPATH": str(tiny.ROOT), "DICAP_STARTED_BY": "1"}
-    assert subprocess.run([sys.executable, "-c", script], env=environment, timeout=60, check=False).returncode == 1
-
-
-def test_a_command_ends_with_the_process_that_started_it(tmp_path):
-    """Also where it has a session of its own and is not reached by a kill of the group."""
-    (tmp_path / "wait.py").write_text(
-        "import click, time\n@click.command()\ndef command():\n    open('begun', 'a').write('x')\n    time.sleep(600)\n"
-    )
-    script = (
-        "import sys, importlib, stages.cli as cli; sys.path.insert(0, '.'); wait = importlib.import_module('wait').command; "
-        "cli.LazyGroup.get_command = lambda *_: wait; cli.main(['wait'])"
-    )
-    launcher = (
-        "import os, subprocess, sys; os.environ['DICAP_STARTED_BY'] = str(os.getpid()); "
-        f"subprocess.run([sys.executable, '-c', {script!r}], start_new_session=True)"
-    )
-    environment = dict(os.environ) | {"PYTHONPATH": str(tiny.ROOT)}
-    process = subprocess.Popen([sys.executable, "-c", launcher], cwd=tmp_path, env=environment, start_new_session=True)
-    tiny.wait_until((tmp_path / "begun").exists)
-    (command,) = psutil.Process(process.pid).children()
-    process.kill()
-    process.wait()
-    tiny.wait_until(lambda: not tiny.alive(command))
 
 
 # ---- Slurm, by stand-ins for its programs

@@ -24,7 +24,7 @@ settings.load_profile("busy")
 # The files that take longest, longest first. `make test` gives one file after another to whichever process is free (loadfile): a
 # long one that begins last would be waited for by a process with nothing to do.
 LONG = (
-    *("repository/test_pipeline.py", "repository/test_readme.py", "repository/test_benchmarks.py", "repository/test_docs.py"),
+    *("repository/test_pipeline.py", "repository/test_readme.py", "repository/test_core_alone.py"),
     *("methods/test_methods.py", "training/test_every_loop.py", "gpu/test_pretended.py", "faults/test_processes.py"),
     *("faults/test_dvc.py", "training/test_resume.py"),
     "report/test_page.py",
@@ -49,7 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first; the order within a file stays."""
+    """Leave what is slow to `make faults`; long files first; the order within a file stays."""
+    if os.environ.get("FAULTS") != "long":
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
     rank = {tiny.ROOT / "tests" / name: i for i, name in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.path, len(LONG)))
 

@@ -7,7 +7,6 @@ made up there; on the device `meta`, which has no memory either, they are comput
 """
 
 import sys
-from collections import Counter
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
@@ -30,16 +29,18 @@ SHAPED = {"nonzero", "masked_select", "bincount", "_unique2", "unique_dim", "uni
 
 
 class Watch(TorchDispatchMode):
-    """Counts what waits for the device, by (part of the work, place in `dicap`, kind), and answers in the device's place.
+    """Notes what waits for the device in a step, by (place in `dicap`, kind), and answers in the device's place.
 
     Kinds: `reads` a value, `shape` depends on values, `to host`, `to device` (from memory that is not pinned), `host index`.
     """
 
     def __init__(self, device="cuda"):
         super().__init__()
-        self.device, self.part, self.found = device, "else", Counter()
+        self.device, self.is_step, self.in_steps = device, False, set()
 
     def note(self, kind):
+        if not self.is_step:
+            return
         frame = sys._getframe(1)
         while frame is not None and not frame.f_code.co_filename.startswith(DICAP):
             frame = frame.f_back
@@ -47,7 +48,7 @@ class Watch(TorchDispatchMode):
         if frame is not None:
             function = frame.f_code.co_qualname.partition(".<locals>")[0]
             place = f"{frame.f_code.co_filename.removeprefix(DICAP).removesuffix('.py')}:{function}"
-        self.found[self.part, place, kind] += 1
+        self.in_steps.add((place, kind))
 
     def on_device(self, tensor):
         return isinstance(tensor, torch.Tensor) and tensor.device.type == self.device
@@ -229,25 +230,15 @@ class Watched(Trainer):
         super().__init__(experiment, stage, None, False, lambda lines: None)
         self.watch, self.published, self.saved = watch, False, saved
         self.meter = Meter(torch.device("cpu"))  # its events are the device's own
-        timing = self.meter.timing
-
-        @contextmanager
-        def timed(part):
-            with timing(part):
-                before, watch.part = watch.part, part
-                yield
-                watch.part = before
-
-        self.meter.timing = timed
 
     def begin_with(self, learner, networks, phase, **options):
         self.state = type("Nothing", (), {"load": staticmethod(lambda: (self.saved, []))})()
         super().begin_with(learner, networks, phase, **options)
 
     def batches(self, source):
-        self.watch.part = "step"
+        self.watch.is_step = True
         yield from super().batches(source)
-        self.watch.part = "else"
+        self.watch.is_step = False
 
     def update(self, terms, *groups):
         for name, value in terms.items():
@@ -255,9 +246,7 @@ class Watched(Trainer):
         super().update(terms, *groups)
 
     def _check_finite(self):
-        before, self.watch.part = self.watch.part, "check"
-        int(self.optimisation.first_bad_step)
-        self.watch.part = before
+        """Each CHECK_EVERY steps it reads the flag."""
 
     def record_refresh(self, refresh, *, parquet=True):
         for tensor in (*refresh.pseudo[:3], refresh.labelled_weight, *(refresh.thresholds or ()), *(refresh.rates or ())):
@@ -268,9 +257,9 @@ class Watched(Trainer):
     def end_step(self):
         super().end_step()
         if self.checkpoint.step == 1:
-            self.watch.part = "state"
+            self.watch.is_step = False  # a state is saved each SAVE_SECONDS
             self.state_then = on_host({"learner": self.learner.state_dict(), "checkpoint": vars(self.checkpoint)})
-            self.watch.part = "step"
+            self.watch.is_step = True
 
     def _write(self):
         """Nothing is written."""

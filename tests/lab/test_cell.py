@@ -149,26 +149,6 @@ def test_its_result_is_an_experiment_of_the_project_and_asked_again_nothing_runs
     assert not list((tmp_path / "scratch").iterdir())
 
 
-@pytest.mark.parametrize("level", ["GLOBAL", "SYSTEM"])
-def test_the_cache_may_be_the_user_s_or_the_system_s_and_the_author_the_project_s_alone(project, tmp_path, monkeypatch, level):
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "config").write_text("[cache]\n    dir = ../common\n")
-    nobody = {"HOME": str(tmp_path), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
-    for key, value in (nobody | {f"DVC_{level}_CONFIG_DIR": str(tmp_path / "config")}).items():
-        monkeypatch.setenv(key, value)
-    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
-        monkeypatch.delenv(name, raising=False)
-    for key, value in (("user.name", "Ada"), ("user.email", "ada@example.org")):
-        cell.git("config", key, value, folder=project)
-    place = {f"DVC_{level}_CONFIG_DIR": str(tmp_path / "config")}
-    code, output = ended(start(project, "two", "-S", "seed=2", **place))
-    assert code == 0, output
-    assert cell.git("log", "-1", "--format=%an", cell.experiment_ref("two", rev(project)), folder=project).strip() == "Ada"
-    assert (tmp_path / "common" / "files" / "md5").is_dir() and not (project / ".dvc" / "cache").exists()
-    applied = subprocess.run([sys.executable, "-m", "dvc", "exp", "apply", "two"], cwd=project, check=False)
-    assert applied.returncode == 0 and (project / "artifacts" / "result.txt").read_text() == "2"
-
-
 def test_nothing_that_a_user_s_git_is_told_refuses_a_result_or_leads_elsewhere(project, tmp_path):
     for name in ("post-checkout", "pre-commit", "commit-msg", "post-commit", "pre-push"):
         hook = tmp_path / "hooks" / name

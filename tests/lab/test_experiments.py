@@ -99,13 +99,6 @@ def test_every_step_and_policy_is_told_apart(defaults):
         assert row_of("weighting", changed(defaults, calibration__policy=policy)) is None
 
 
-def test_the_latest_run_of_a_cell_counts(defaults):
-    runs = [experiment(defaults, 60.0, "2026-02-02"), experiment(defaults, 50.0, "2026-01-01")]
-    frame, notes = frame_of(runs, "main")
-    assert frame[["row", "seed", "map"]].values.tolist() == [["dicap", 1, 60.0]]
-    assert notes == []
-
-
 def test_runs_with_other_settings_are_left_out_with_a_sentence(defaults):
     other = changed(defaults, train__batch_size=99)
     runs = [experiment(changed(other, seed=k), 70.0) for k in (1, 2)] + [experiment(changed(defaults, seed=3), 50.0)]
@@ -144,17 +137,6 @@ def test_budgets_and_heads_are_rows_of_one_table(defaults):
     assert frame[frame["steps"].astype(str) == "100"]["other"].tolist() == [51.0], (
         "the EMA's, where the raw network is the result"
     )
-
-
-def test_as_many_steps_in_another_way_are_another_budget(defaults):
-    """Seeds of one are not averaged with those of the other."""
-    one, other = (changed(defaults, method="cap", warmup__epochs=n, train__epochs=m) for n, m in ((4, 6), (6, 4)))
-    runs = [experiment(changed(s, seed=k), 50.0, f"2026-01-0{k}", steps=1000) for s, k in ((one, 1), (other, 2), (other, 3))]
-    frame, notes = frame_of(runs, "main", defaults)
-    assert frame["seed"].tolist() == [2, 3]
-    assert notes == ["digits cap ml_decoder 0.05 1000: left out 1 run with other settings (train.epochs, warmup.epochs)."]
-    frame, _ = frame_of(runs, "main", changed(one, method="cap"))
-    assert frame["seed"].tolist() == [1], "those that agree with params.yaml"
 
 
 def test_runs_on_other_photographs_of_one_name_are_left_out(defaults):

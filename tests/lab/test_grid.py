@@ -119,11 +119,6 @@ def test_a_bad_file_is_one_line(tmp_path, text, line):
     assert str(path) in str(caught.value) and line in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(SettingsError, match=r"nowhere\.yaml: cannot be read"):
-        read_grid(tmp_path / "nowhere.yaml")
-
-
 @pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
 def test_the_ready_made_grids_are_valid_and_fill_their_table(path: Path):
     plan = read_grid(path)
@@ -212,23 +207,3 @@ def test_all_methods_of_the_main_grid_have_equal_steps_within_an_epoch():
     epoch = 80  # of the longest main stage, PCLP's
     assert max(totals.values()) - min(totals.values()) < epoch, totals
     assert all(equal_steps(one, totals["mld"]) for one in totals.values()), totals
-
-
-def test_the_plateau_is_looked_for_from_the_main_grid_s_budget_on():
-    plan, main = (
-        read_grid(tiny.ROOT / "experiments" / f"{name}.yaml").override({"dataset": ["pictograms"], "seed": [1]})
-        for name in ("plateau", "main")
-    )
-    found: dict[str, list[int]] = {}
-    for cell in cells(plan, PARAMS):
-        steps = sum(steps_of(Settings.model_validate(cell.settings)).values())
-        found.setdefault(str(row_of("main", cell.settings)), []).append(steps)
-    assert found == {row: [780, 1547, 2 * 1547] for row in ("asl", "mld")}
-    settings = [cell.settings for cell in cells(main, PARAMS)]
-    first = [cell.settings for cell in cells(plan.override({"warmup.epochs": [119]}), PARAMS)]
-    assert all(one in settings for one in first), "no labelled-only run is trained twice"
-
-
-def test_the_main_table_takes_the_cells_of_both_grids_of_budgets():
-    found = [cell for name in ("main", "plateau") for cell in cells(read_grid(tiny.ROOT / f"experiments/{name}.yaml"), PARAMS)]
-    assert len({tuple((key, repr(v)) for key, v in flatten(cell.settings) if key not in FREE["main"]) for cell in found}) == 1

@@ -9,8 +9,8 @@ import tiny
 import warm
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-SHARED = ("averaged", "common", "ledger", "made_up", "populations", "step_memory")  # no benchmarks themselves
-NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in (*SHARED, "suite"))
+SHARED = ("common", "ledger", "made_up", "populations", "step_memory")  # no benchmarks themselves
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in SHARED)
 ALONE = ["rows: convert, known", "rows: features, known", "rows: gallery"]  # of a benchmark a part, which needs others
 
 
@@ -47,7 +47,7 @@ def results() -> dict[Path, bytes]:
 def toys(tmp_path_factory) -> Path:
     """Where every benchmark wrote what it found at toy size, and what it said."""
     place, before = tmp_path_factory.mktemp("toys"), results()
-    words = [str(FOLDER), str(place), *NAMES, *ALONE, "suite: refresh"]
+    words = [str(FOLDER), str(place), *NAMES, *ALONE]
     server = {key: value for key, value in tiny.warm_environment().items() if key == warm.PLACE}
     code, said = tiny.Child(tiny.ROOT, ONE_AFTER_ANOTHER, words=words, **server).wait(1500)
     assert code == 0, said
@@ -55,6 +55,7 @@ def toys(tmp_path_factory) -> Path:
     return place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*NAMES, *ALONE])
 def test_runs_at_toy_size(toys, name):
     said = json.loads((toys / f"{name}.said").read_text())
@@ -64,17 +65,6 @@ def test_runs_at_toy_size(toys, name):
         assert re.fullmatch(rf"{name.partition(':')[0]} ratio=\S+ target=\S+", said["out"].splitlines()[-1])
 
 
-def test_the_suite_reports_what_it_ran(toys):
-    assert json.loads((toys / "suite: refresh.said").read_text())["code"] == 0
-    assert [row["name"] for row in json.loads((toys / "suite: refresh.json").read_text())["benchmarks"]] == ["refresh"]
-
-
-def test_the_suite_and_the_list_name_every_benchmark():
+def test_the_list_names_every_benchmark_and_nothing_else():
     listed = set(re.findall(r"^\| `(\w+)\.py` \|", (FOLDER / "README.md").read_text(), re.MULTILINE))
-    assert listed >= set(NAMES)
-    found = re.search(r"^NAMES = \((.*?)\)$", (FOLDER / "suite.py").read_text(), re.MULTILINE | re.DOTALL)
-    assert found is not None
-    # some take an hour, one needs a GPU, one faiss, the others need photographs or a run
-    photographs = {"photographs", "loop", "review", "sklearn_peers", "heads", "bank", "sizes", "sets"}
-    apart = photographs | {"gpu", "suggest", "estimators", "neighbours", "counts"}
-    assert set(re.findall(r'"(\w+)"', found[1])) == set(NAMES) - apart
+    assert listed == set(NAMES)

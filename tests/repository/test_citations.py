@@ -23,7 +23,6 @@ PRODUCTS = (
     "artifacts/",
     "data/",
     "MODEL_CARD.md",
-    "benchmarks/results/suite.json",
     "benchmarks/results/gpu.json",
 )  # written by commands
 EXAMPLES = ("docs/errors.md",)  # its messages come from made-up projects

@@ -27,6 +27,7 @@ def test_an_archive_is_read_and_its_labels_can_be_seen(tmp_path, dataset):
 
 
 @pytest.mark.pipeline
+@pytest.mark.slow
 def test_a_sweep_of_the_paper_s_grid_ends_in_its_table_and_figures(tmp_path, capsys):
     assert {"backbone", "image_size"} <= set(SHORT)
     rehearse(tmp_path, ["voc2012"], {"method": "dicap", "seed": "1", "ratio": "0.1"}, counts=(120, 40), jobs=1)

@@ -108,9 +108,8 @@ def test_no_program_is_started_but_dvc_git_and_ourselves_with_a_list_of_argument
 def test_nothing_unsafe_is_loaded_or_unpacked():
     for path in SOURCES:
         text = path.read_text(encoding="utf-8")
-        assert not re.search(r"\b(extractall|unpack_archive|tarfile|zipfile|LOAD_TRUNCATED_IMAGES|MAX_IMAGE_PIXELS)\b", text), (
-            path
-        )
+        assert not re.search(r"\b(extractall|unpack_archive|tarfile|zipfile)\b", text), path
+        assert "LOAD_TRUNCATED_IMAGES" not in text and "MAX_IMAGE_PIXELS" not in text, path
         for call in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)):
             name, words = ast.unparse(call.func), {word.arg: ast.unparse(word.value) for word in call.keywords}
             assert name != "torch.load" or words.get("weights_only") == "True", path

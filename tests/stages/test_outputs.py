@@ -178,11 +178,3 @@ def test_the_folder_one_works_in_loses_nothing(project, typed, option):
     typed(option, ".")
     after = tiny.content(project.folder)
     assert {name: after.get(name) for name in before} == before
-
-
-def test_the_reference_overwrites_only_pages_of_its_own(project):
-    page = project.folder / "docs" / "reference.md"
-    page.parent.mkdir()
-    page.write_text("mine")
-    project.run("reference", "--write")
-    assert page.read_text() == "mine"

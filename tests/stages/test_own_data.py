@@ -11,15 +11,6 @@ import tiny
 from PIL import Image
 
 
-def test_predict_writes_and_says_where(project):
-    tiny.photographs(project.folder / "photos", {"test": 5})
-    (project.folder / "photos" / "bad.jpg").write_text("<html>")
-    out = project.done("predict", "artifacts/finetune", "photos", "--out", "p.csv", "--gallery", "seen")
-    assert f"  open {project.folder / 'seen' / 'index.html'} in a browser" in out
-    assert "p.csv" in out and "p.unreadable.csv" in out and "Next:" in out
-    assert len(pd.read_csv("p.csv")) == 5 * 3
-
-
 def test_the_report_of_a_solved_head_says_what_a_yes_is_worth(bare_project, raw_photos):
     solved = {"head": "linear", "warmup.trainable": "head", "train.trainable": "head", "linear.solver": "convex", "ratio": 1.0}
     bare_project.set(tiny.CHANGES | solved | {"calibration.source": "cross_fit", "data_root": str(raw_photos)})
@@ -154,7 +145,6 @@ def test_features_depend_on_the_test_split(bare_project, raw_photos, tmp_path):
 
 
 def test_quiet_says_nothing_and_json_says_one_object(project):
-    assert project.done("--quiet", "split") == ""
     assert project.done("--quiet", "suggest", "--count", "2") == ""
     answer = json.loads(project.done("--json", "suggest", "--count", "2"))
     assert answer["command"] == "suggest" and answer["of"] == 8  # not the 14 whose labels the ratio hides

@@ -53,15 +53,6 @@ def test_from_an_empty_folder_to_an_exported_model(environment, raw_photos, tmp_
     tiny.typed("dvc repro", project, environment)
     tiny.typed("git commit --quiet --all --message Results", project, environment)
     assert "Data and pipelines are up to date." in tiny.typed("dvc repro", project, environment)
-    model = (project / MODEL).read_bytes()
-    tiny.typed("dvc exp run -S seed=2 --name other", project, environment)
-    assert (project / MODEL).read_bytes() != model
-    tiny.typed("git checkout --quiet params.yaml dvc.lock && dvc checkout --quiet", project, environment)
-    assert (project / MODEL).read_bytes() == model
-    grid = "title: Two seeds\nsettings: {}\ncases:\n  a: {method: dicap}\naxes:\n  seed: [2, 3]\n"
-    (project / "experiments" / "two.yaml").write_text(grid)
-    said = tiny.typed("dicap-stage sweep experiments/two.yaml", project, environment)
-    assert "2 cells, 1 finished, 1 to run" in said and "1 of 1 cells finished" in said
     tiny.typed(f"dicap-stage predict artifacts/finetune {raw_photos} --out p.csv", project, environment)
     tiny.typed("dicap-stage export artifacts/finetune --out m.onnx", project, environment)
 

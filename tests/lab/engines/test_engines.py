@@ -1,4 +1,4 @@
-"""What every engine does with jobs: `here` for real, Slurm against small stand-ins; the real one in tests/faults/test_sweeps.py."""
+"""What every engine does with jobs: `here` for real, Slurm against stand-ins (tests/faults/test_sweeps.py has the real one)."""
 
 import os
 import signal

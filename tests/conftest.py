@@ -25,8 +25,8 @@ settings.load_profile("busy")
 # long one that begins last would be waited for by a process with nothing to do.
 LONG = (
     *("repository/test_pipeline.py", "repository/test_readme.py", "repository/test_core_alone.py"),
-    *("methods/test_methods.py", "training/test_every_loop.py", "gpu/test_pretended.py", "faults/test_processes.py"),
-    *("faults/test_dvc.py", "training/test_resume.py"),
+    *("methods/test_methods.py", "training/test_every_loop.py", "gpu/test_pretended.py"),
+    "training/test_resume.py",
     "report/test_page.py",
 )
 
@@ -48,10 +48,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave what is slow to `make faults`; long files first; the order within a file stays."""
-    if os.environ.get("FAULTS") != "long":
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    slow = [item for item in items if item.get_closest_marker("slow")] if os.environ.get("FAULTS") != "long" else []
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item not in slow]
     rank = {tiny.ROOT / "tests" / name: i for i, name in enumerate(LONG)}
     items.sort(key=lambda item: rank.get(item.path, len(LONG)))
 

@@ -1,4 +1,4 @@
-"""Faults are done to a copy of a finished project; `FAULTS=long` (make faults) does more of them."""
+"""Faults are done to a copy of a finished project; `make faults` does more of them (the marker `slow`)."""
 
 import resource
 import shutil

@@ -1,6 +1,5 @@
 """A project folder to which faults are done: the commands in this process or in one of their own."""
 
-import os
 import shutil
 import time
 from contextlib import chdir
@@ -9,7 +8,6 @@ from pathlib import Path
 import tiny
 from project import Project
 
-LONG = os.environ.get("FAULTS") == "long"
 OUT = {"convert": "data", "pseudo-label": "artifacts/pseudo_label"}
 
 

@@ -8,15 +8,11 @@ import time
 import psutil
 import pytest
 import tiny
-from place import LONG
 from repository.test_pipeline import AGAIN, Clone, clone, finished, owner
 
 __all__ = ["clone", "finished"]  # fixtures
 
-pytestmark = [
-    pytest.mark.pipeline,
-    pytest.mark.skipif(not LONG, reason="make faults; the short form is in tests/repository/test_pipeline.py"),
-]
+pytestmark = [pytest.mark.pipeline, pytest.mark.slow]  # the short form is in tests/repository/test_pipeline.py
 
 
 def begun(clone: Clone, **options) -> tuple[subprocess.Popen, psutil.Process]:

@@ -11,9 +11,10 @@ import pytest
 import tiny
 from frozen.test_convex import RECOMMENDED
 from frozen.test_unfrozen import WHOLE
-from place import LONG, Place
+from place import Place
 
-SEEDS = range(12) if LONG else (1, 2)
+pytestmark = pytest.mark.slow
+SEEDS = range(12)
 HEADS = {
     "by steps": tiny.FROZEN | {"method": "dicap", "head": "ml_decoder"},
     "solved": tiny.FROZEN | RECOMMENDED,

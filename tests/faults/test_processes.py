@@ -6,10 +6,11 @@ import time
 
 import pytest
 import tiny
-from place import LONG, Place
+from place import Place
 
+pytestmark = pytest.mark.slow
 STAGES = ("convert", "warmup", "train", "finetune")
-# What the long form does is done to digits, shortened: a second or more of work a stage, so that moments differ.
+# Digits, shortened: a second or more of work a stage, so that moments differ.
 DIGITS = {
     "dataset": "digits", "warmup.epochs": 6, "warmup.eval_every": 6, "train.epochs": 1, "train.cycle_epochs": 0,
     "finetune.epochs": 8,
@@ -17,13 +18,11 @@ DIGITS = {
 
 
 @pytest.fixture(scope="module")
-def whole(undisturbed, tmp_path_factory) -> tuple[Place, dict[str, float]]:
-    """The undisturbed project, and the seconds each of its stages took."""
-    place = undisturbed
-    if LONG:
-        place = Place.made(tmp_path_factory.mktemp("digits"), DIGITS)
-        for stage in ("convert", "split", "warmup", "train", "finetune"):
-            place.done(stage)
+def whole(tmp_path_factory) -> tuple[Place, dict[str, float]]:
+    """A project that ran without a disturbance, and the seconds each of its stages took."""
+    place = Place.made(tmp_path_factory.mktemp("digits"), DIGITS)
+    for stage in ("convert", "split", "warmup", "train", "finetune"):
+        place.done(stage)
     again, seconds = place.copy(tmp_path_factory.mktemp("timed") / "project"), {}
     for stage in STAGES:
         begin = time.monotonic()
@@ -52,10 +51,9 @@ def disturbed(place, stage, number, seconds, rng):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("stage", STAGES)
 def test_killed_at_random_moments_it_ends_in_the_same_bytes(whole, tmp_path, stage):
-    kills = 5 if LONG else 1
     before, seconds = whole
     place, rng = before.copy(tmp_path / "project"), random.Random(f"{stage} {tiny.SIZE}")
-    for _ in range(kills):
+    for _ in range(5):
         code, _ = disturbed(place, stage, signal.SIGKILL, seconds[stage], rng)
         assert code == -signal.SIGKILL
     place.done(stage)
@@ -64,7 +62,6 @@ def test_killed_at_random_moments_it_ends_in_the_same_bytes(whole, tmp_path, sta
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif(not LONG, reason="make faults; the short form is in tests/stages/test_commands.py")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 @pytest.mark.parametrize("stage", STAGES[1:])
 def test_asked_to_stop_it_says_so_in_one_line_and_continues(whole, tmp_path, stage, number):
@@ -78,7 +75,6 @@ def test_asked_to_stop_it_says_so_in_one_line_and_continues(whole, tmp_path, sta
     assert place.out(stage) == before.out(stage)
 
 
-@pytest.mark.skipif(not LONG, reason="make faults; the short form is in tests/stages/test_commands.py")
 def test_a_second_run_waits_and_both_end_as_one_alone(whole, tmp_path):
     before, _ = whole
     place = before.copy(tmp_path / "project")

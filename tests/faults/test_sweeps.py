@@ -12,14 +12,9 @@ import psutil
 import pytest
 import tiny
 from lab.engines import clusters
-from place import LONG
 from repository.test_pipeline import Clone, committed
 
-pytestmark = [
-    pytest.mark.pipeline,
-    pytest.mark.timeout(7200),
-    pytest.mark.skipif(not LONG, reason="make faults; the short form is in tests/lab/test_cell.py"),
-]
+pytestmark = [pytest.mark.pipeline, pytest.mark.slow, pytest.mark.timeout(7200)]  # the short form is in tests/lab/test_cell.py
 SHORT = tiny.CHANGES | {"warmup.epochs": 1, "warmup.eval_every": 1, "train.epochs": 1, "finetune.epochs": 1}
 FOUR = "title: Four\ntable: main\naxes: {method: [mld, topk], seed: [1, 2]}\n"
 # Long enough for three kills, each after a saved epoch of a third of a second.

@@ -46,8 +46,8 @@ def test_a_run_in_half_precision_is_close_to_that_in_float32(tiny_experiment, tm
 
 
 @HALF
-@pytest.mark.parametrize("method", METHODS)
-def test_what_is_not_finite_ends_a_run_of_any_method_and_updates_nothing(tiny_experiment, tmp_path, monkeypatch, method, amp):
+@pytest.mark.parametrize("method", ["dicap", "drml", "pclp"])  # a loop each
+def test_what_is_not_finite_ends_a_run_of_any_loop_and_updates_nothing(tiny_experiment, tmp_path, monkeypatch, method, amp):
     update = Trainer.update
 
     def poisoned(run, terms, *groups):
